@@ -4,6 +4,7 @@ use crate::following::{self, Follower};
 use crate::interactions::{self, Interactions};
 use crate::keepers;
 use crate::kept::{Keeper, Kept};
+use crate::whom::Whom;
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::exchanges::Exchanges;
 use longpole_analysis::findings::{Rules, Scope};
@@ -69,18 +70,20 @@ pub struct Told<'a> {
     pub turns: &'a Turns,
     /// The path to the end of the command is asked for, whatever ends it: the user named a range or a machine.
     pub as_asked: bool,
+    pub whom: &'a Whom,
 }
 
 /// The path, what decides, and what changing that brings.
 pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
-    let Told { lost, tells_running, kernel, exchanges, turns, as_asked } = told;
+    let Told { lost, tells_running, kernel, exchanges, turns, as_asked, whom } = told;
     let Passed { lineage, waits, keeper, traffic } = passed;
     let mut kept = keeper.kept(interactions.vocabulary());
     let mut answer = interactions.path(lineage)?;
     let conducts = exchanges.finish();
     let mut subjects = Subjects::new(threads(interactions), &conducts);
+    let asked = whom.machines(&subjects, &conducts, interactions.vocabulary())?;
     let choice = Choice {
         traffic: &traffic,
         subjects: &subjects,
@@ -88,9 +91,12 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
         limits: &limits,
         has_command: interactions.has_command(),
         path: (answer.start_ns, answer.end_ns),
-        asked: None,
+        asked: asked.as_ref(),
     };
-    let anchor = choice.anchor().filter(|_| !as_asked);
+    let anchor = choice.anchor().filter(|_| !as_asked || asked.is_some());
+    if asked.is_some() && anchor.is_none() {
+        bail!("nothing happens to {} in this part of the trace", whom.said());
+    }
     if let Some(found) = &anchor {
         answer = anchored(interactions, &mut kept, found)?;
     }
@@ -151,6 +157,35 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
         (vocabulary.machine_name(behind.machine).to_owned(), thread)
     };
     composer.behind().iter().map(thread).collect()
+}
+
+/// What is kept of the interactions, so that they lead to the replies of whoever is meant: for verbs that ask about nobody else.
+pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<Kept> {
+    let limits = Limits::built_in().context("a built-in rule file is wrong")?;
+    let (mut keeper, mut traffic, mut exchanges) = (Keeper::default(), Traffic::default(), Exchanges::default());
+    let feed = |composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>| {
+        if let Some(composer) = composer {
+            composer.item_beside(catalogue, item, &mut exchanges);
+            exchanges.after(composer.linux());
+        }
+    };
+    following::follow_fed(interactions, feed, [&mut [&mut keeper as &mut dyn Follower, &mut traffic][..]])?;
+    let mut kept = keeper.kept(interactions.vocabulary());
+    let conducts = exchanges.finish();
+    let subjects = Subjects::new(threads(interactions), &conducts);
+    let asked = whom.machines(&subjects, &conducts, interactions.vocabulary())?;
+    let choice = Choice {
+        traffic: &traffic,
+        subjects: &subjects,
+        vocabulary: interactions.vocabulary(),
+        limits: &limits,
+        has_command: interactions.has_command(),
+        path: traffic.range(),
+        asked: asked.as_ref(),
+    };
+    let Some(anchor) = choice.anchor() else { bail!("nothing happens to {} in this part of the trace", whom.said()) };
+    anchored(interactions, &mut kept, &anchor)?;
+    Ok(kept)
 }
 
 /// The path that counts, where that to the command's end does not. From now on what is kept leads to its end.

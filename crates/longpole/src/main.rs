@@ -37,6 +37,7 @@ mod sync;
 mod table;
 mod unpacked;
 mod verbs;
+mod whom;
 mod waits;
 mod waits_drawing;
 

@@ -42,8 +42,8 @@ pub struct Choice<'a> {
     pub has_command: bool,
     /// Begin and end of the path to the command's end.
     pub path: (u64, u64),
-    /// Only these are asked about, if the user said so.
-    pub asked: Option<&'a HashSet<SubjectId>>,
+    /// The threads that the user asked about, if any.
+    pub asked: Option<&'a HashSet<MachineId>>,
 }
 
 impl Choice<'_> {
@@ -54,10 +54,22 @@ impl Choice<'_> {
             (None, true) => (Run::FixedTime, self.timed()?),
         };
         let members = self.group(run)?;
-        let machine = self.receiver(&members, within)?;
+        let machine = match (self.receiver(&members, within), self.asked) {
+            (Some(machine), _) => machine,
+            // Nobody wakes it: it is asked about all the same.
+            (None, Some(asked)) => return self.busiest(asked, within),
+            (None, None) => return None,
+        };
         let machines = self.machines().filter(|(_, subject)| members.contains(subject)).map(|(machine, _)| machine);
         let (begin_ns, end_ns) = self.traffic.steady(machines, within, self.limits.left_out_at_ends)?;
         (begin_ns < end_ns).then_some(Anchor { run, machine, begin_ns, end_ns })
+    }
+
+    /// The one of these threads that ran most, with all of the range.
+    fn busiest(&self, asked: &HashSet<MachineId>, (begin_ns, end_ns): (u64, u64)) -> Option<Anchor> {
+        let ran = asked.iter().filter_map(|&machine| Some((self.traffic.own(machine)?.ran_ns, machine)));
+        let machine = ran.max()?.1;
+        (begin_ns < end_ns).then_some(Anchor { run: Run::Endless, machine, begin_ns, end_ns })
     }
 
     /// Threads of programs other than the recorder, with their subjects.
@@ -104,7 +116,7 @@ impl Choice<'_> {
         let is_meant = |root: &SubjectId| {
             let mut members = group.iter().filter(|(_, member)| *member == root).map(|(subject, _)| *subject);
             match self.asked {
-                Some(asked) => members.any(|subject| asked.contains(&subject)),
+                Some(asked) => members.any(|subject| of.iter().any(|(&machine, &of)| of == subject && asked.contains(&MachineId(machine)))),
                 None if run == Run::FixedTime => members.any(|subject| self.subjects.get(subject).is_of_command),
                 None => true,
             }
@@ -131,12 +143,12 @@ impl Choice<'_> {
         };
         let rank = |machine: u32, (others, all): (u64, u64)| {
             let subject = of[&machine];
-            let is_asked = self.asked.is_none_or(|asked| asked.contains(&subject));
             let subject = self.subjects.get(subject);
             let few = others.max(all) < self.limits.least_replies;
-            (is_asked, !few, subject.role == Role::Client, subject.is_of_command, others, all, std::cmp::Reverse(machine))
+            (!few, subject.role == Role::Client, subject.is_of_command, others, all, std::cmp::Reverse(machine))
         };
-        let best = woken.iter().filter(|(&machine, _)| lives(machine)).max_by_key(|&(&machine, &counts)| rank(machine, counts))?;
+        let is_asked = |machine: u32| self.asked.is_none_or(|asked| asked.contains(&MachineId(machine)));
+        let best = woken.iter().filter(|(&machine, _)| lives(machine) && is_asked(machine)).max_by_key(|&(&machine, &counts)| rank(machine, counts))?;
         (best.1 .1 >= self.limits.least_replies).then_some(MachineId(*best.0))
     }
 }

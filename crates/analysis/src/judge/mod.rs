@@ -94,7 +94,8 @@ impl Case<'_> {
         }
         let decided = self.by_kernel_timer().or_else(|| self.by_declared());
         let decided = decided.or_else(|| self.by_quota()).or_else(|| self.by_sleep()).or_else(|| self.by_disk());
-        let decided = decided.or_else(|| self.by_cpus()).or_else(|| self.by_subject());
+        let decided = decided.or_else(|| self.by_cpus()).or_else(|| self.by_serial_step());
+        let decided = decided.or_else(|| self.by_subject()).or_else(|| self.by_round_trips());
         match decided {
             Some(verdict) => verdict,
             None if unknown > self.limits.max_unknown && unknown > self.limits.least_share => self.empty(Outcome::Unknown),
@@ -406,14 +407,18 @@ impl Case<'_> {
             self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
         let all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
         let users = self.cpu_users();
-        let Some(&(most, _)) = users.first().filter(|_| waits_beside_idle < 0.5 * share && idle < 0.5) else {
-            return Some(self.named(Outcome::Bottleneck, waiting.subject, &[waiting]));
-        };
+        // Another program that happens to run on this host is no part of what waits.
+        let own = users.iter().find(|(user, _)| self.parts.whole(*user).is_some_and(|whole| whole.share >= self.limits.considerable));
         let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &all);
         verdict.mechanism = Some(Mechanism::CpuContention);
-        verdict.subject = Some(self.name(most, None));
-        verdict.state = Some(StateNamed { kind: StateKind::Runnable, name: "others wait for the CPUs that it uses".to_owned() });
-        verdict.role = (self.subjects.get(most).role == Role::Client).then_some("load generator");
+        match own {
+            _ if waits_beside_idle >= 0.5 * share => verdict.mechanism = None,
+            Some(&(most, _)) if users.first().is_some_and(|first| first.0 == most) => {
+                verdict.subject = Some(self.name(most, None));
+                verdict.role = (self.subjects.get(most).role == Role::Client).then_some("load generator");
+            }
+            _ => verdict.role = None,
+        }
         let users = users.iter().take(3).map(|&(user, share)| (self.name(user, None), share)).collect();
         verdict.because.push(Because::CpuUsers { users, idle });
         Some(verdict)
@@ -503,6 +508,79 @@ impl Case<'_> {
         Some(verdict)
     }
 
+    /// A part of the run in which one program at a time runs, where in another part several do.
+    fn by_serial_step(&self) -> Option<Verdict> {
+        if self.cpus.count < 2 || self.anchor.is_some() {
+            return None;
+        }
+        let (start, end) = (self.answer.start_ns, self.answer.end_ns);
+        let within: Vec<((u64, u64), f64)> =
+            self.traffic.running().filter(|((from, to), _)| *from >= start && *to <= end).collect();
+        let is_serial = |running: f64| running <= 1.0 + self.limits.considerable && running >= self.limits.most;
+        let share = |is_meant: &dyn Fn(f64) -> bool| {
+            let ns: u64 = within.iter().filter(|(_, running)| is_meant(*running)).map(|((from, to), _)| to - from).sum();
+            ns as f64 / (end - start).max(1) as f64
+        };
+        let (serial, parallel) = (share(&is_serial), share(&|running| running >= 1.0 + self.limits.most));
+        if serial < self.limits.least_share || parallel < self.limits.considerable {
+            return None;
+        }
+        let parts: Vec<(u64, u64)> = within.iter().filter(|(_, running)| is_serial(*running)).map(|(part, _)| *part).collect();
+        let all: u64 = parts.iter().map(|(from, to)| to - from).sum();
+        // The process whose life is most like that part of the run.
+        let likeness = |machine: MachineId| {
+            let own = self.traffic.own(machine)?;
+            let (first, last) = (own.first_ns?, own.last_ns);
+            let both: u64 = parts.iter().map(|(from, to)| last.min(*to).saturating_sub(first.max(*from))).sum();
+            let either = all + (last - first) - both.min(last - first);
+            Some(both as f64 / either.max(1) as f64)
+        };
+        let own = self.vocabulary.machines().filter_map(|machine| {
+            let subject = self.subjects.known(self.vocabulary.machine_name(machine))?;
+            self.subjects.get(subject).is_of_command.then_some((machine, subject))
+        });
+        let best = own.filter_map(|(machine, subject)| Some((likeness(machine)?, machine, subject)));
+        let (likeness, machine, subject) = best.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
+        if likeness < self.limits.most {
+            return None;
+        }
+        let running: f64 = within.iter().filter(|(_, running)| is_serial(*running)).map(|((from, to), running)| running * (to - from) as f64).sum();
+        let idle = 1.0 - running / all.max(1) as f64 / self.cpus.count as f64;
+        let step = self.name(subject, Some(self.vocabulary.machine_name(machine)));
+        let mut verdict = self.empty(Outcome::Bottleneck);
+        verdict.subject = Some(step.clone());
+        (verdict.share, verdict.share_low, verdict.share_high) = (Some(serial), Some(serial), Some(serial));
+        verdict.mechanism = Some(Mechanism::SerialStep);
+        verdict.because.push(Because::SerialStep { step, share: serial, idle });
+        Some(verdict)
+    }
+
+    /// A client that asks again and again, one request after the other, and mostly waits for replies.
+    fn by_round_trips(&self) -> Option<Verdict> {
+        let wholes = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject));
+        let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
+        let mut asking = wholes.filter_map(|whole| {
+            let conduct = &self.subjects.get(whole.subject).conduct;
+            let asked = &conduct.asked;
+            let share = asked.total_ns as f64 / length;
+            let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable;
+            (asked.count >= 10 * self.limits.least_replies && one_at_a_time && share >= self.limits.most).then_some((whole.subject, share))
+        });
+        let (subject, share) = asking.next()?;
+        let conduct = &self.subjects.get(subject).conduct;
+        let (asked, served) = (&conduct.asked, &conduct.served);
+        let callee = self.between.iter().filter(|((from, _), _)| *from == subject);
+        let callee = callee.max_by_key(|&((_, to), &count)| (count, std::cmp::Reverse(*to))).map(|((_, to), _)| *to);
+        let mut verdict = self.empty(Outcome::Bottleneck);
+        verdict.subject = Some(self.name(subject, None));
+        (verdict.share, verdict.share_low, verdict.share_high) = (Some(share), Some(share), Some(share));
+        verdict.mechanism = Some(Mechanism::RoundTrips);
+        let per_request = (served.count >= self.limits.least_replies).then(|| asked.count as f64 / served.count as f64);
+        let callee = callee.map(|callee| self.name(callee, None));
+        verdict.because.push(Because::RoundTrips { count: asked.count, mean_ns: asked.total_ns / asked.count, callee, per_request });
+        Some(verdict)
+    }
+
     fn is_program(&self, subject: SubjectId) -> bool {
         let subject = self.subjects.get(subject);
         !subject.is_recorder && matches!(subject.level, Level::Process | Level::Pool | Level::Machine)
@@ -575,6 +653,11 @@ impl Case<'_> {
         let mut sleepers: Vec<(MachineId, SubjectId, u64, u64)> = Vec::new();
         for machine in self.vocabulary.machines() {
             let Some(subject) = self.subjects.known(self.vocabulary.machine_name(machine)) else { continue };
+            // Those that look for what the other one leaves in memory or in a file wake nobody: nothing else connects them.
+            let is_alike = self.parts.wholes.iter().any(|whole| self.subjects.get(whole.subject).name == self.subjects.get(subject).name);
+            if !self.subjects.get(subject).is_of_command && !is_alike {
+                continue;
+            }
             let Some(own) = self.traffic.own(machine).filter(|_| !self.subjects.get(subject).is_recorder) else { continue };
             let lives = own.first_ns.map_or(0, |first| own.last_ns - first);
             let short = own.longest.is_some_and(|(from, to)| 20 * (to - from) < length);

@@ -186,6 +186,9 @@ impl Gather<'_> {
             let (class, state) = self.path.class_and_state(of);
             let state = match (does, call) {
                 (Does::Sleeps | Does::Disk, Some(call)) => call.to_owned(),
+                (Does::Disk, None) => "disk".to_owned(),
+                // The link says in which call its thread waited.
+                (Does::Sleeps, None) => state.strip_prefix("timer ").unwrap_or(state).to_owned(),
                 _ if class == LINK => state.to_owned(),
                 _ => format!("{class} ({state})"),
             };
@@ -351,12 +354,13 @@ impl Gather<'_> {
     }
 }
 
-/// Two standard errors of the mean.
+/// Two standard errors of the mean over windows, by their quartiles: a window of start-up or wind-down says nothing of the others.
 fn error(shares: &[f64]) -> f64 {
-    let count = shares.len() as f64;
-    let mean = shares.iter().sum::<f64>() / count;
-    let squares: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
-    2.0 * (squares / (count - 1.0) / count).sqrt()
+    let mut sorted = shares.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let quartile = |part: usize| sorted[(sorted.len() - 1) * part / 4];
+    // Of a normal distribution, 1.349 standard deviations lie between the quartiles.
+    2.0 * (quartile(3) - quartile(1)) / 1.349 / (shares.len() as f64).sqrt()
 }
 
 fn does(kind: SegmentKind, is_call: bool) -> Does {

@@ -51,6 +51,12 @@ fn outcome(verdict: &Verdict) -> String {
             };
             match &verdict.state {
                 Some(state) => format!("{who} is the bottleneck: it {} for {share}", does(state)),
+                None if verdict.mechanism == Some(Mechanism::SerialStep) => {
+                    format!("{who} is the bottleneck: a serial step of {} of the run", percent(verdict.share.unwrap_or(0.0)))
+                }
+                None if verdict.mechanism == Some(Mechanism::RoundTrips) => {
+                    format!("{who} is the bottleneck: it waits for replies for {} of the time", percent(verdict.share.unwrap_or(0.0)))
+                }
                 None => format!("{who} is the bottleneck with {share}"),
             }
         }
@@ -80,6 +86,7 @@ pub fn does(state: &StateNamed) -> String {
         StateKind::KernelTimer => format!("waits for a timer of the kernel ({name})"),
         StateKind::Throttled => "is ready to run and may not: its CPU quota is used up".to_owned(),
         StateKind::Faults => "waits for pages that the kernel brings (page faults)".to_owned(),
+        StateKind::Disk if name == "disk" => "waits for the disk".to_owned(),
         StateKind::Disk => format!("waits for the disk in {name}"),
         StateKind::Interrupt => format!("handles interrupts ({name})"),
         StateKind::Transit => format!("waits for what is in transit ({name})"),
@@ -157,6 +164,11 @@ fn clause(because: &Because) -> String {
             percent(*share),
             percent(*idle)
         ),
+        Because::RoundTrips { count, mean_ns, callee, per_request } => {
+            let whom = callee.as_ref().map_or_else(String::new, |callee| format!(" of {}", name(callee)));
+            let per = per_request.map_or_else(String::new, |per| format!(", {per:.1} for each request that it answers"));
+            format!("{} requests{whom}, one after the other, {} each{per}", number(*count), time(*mean_ns))
+        }
         Because::KernelTimer { timer, mean_ns, count, between } => {
             let between: Vec<String> = between.iter().map(name).collect();
             let between = if between.is_empty() { String::new() } else { format!(" between {}", listed(&between)) };
@@ -209,6 +221,7 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         Mechanism::SingleThread => "Make this work cheaper, or spread it over several threads",
         Mechanism::OneAtATime => "Hold the lock for less, split it, or use processes where an interpreter has one lock for all threads",
         Mechanism::Timeout => "Find out why nobody answers (address, port, firewall, a dead server), try another one at once, or shorten the timeout",
+        Mechanism::RoundTrips => "Ask for several things at once (a join, a batch, a pipeline), or keep what was asked for",
         Mechanism::SerialStep => "Run its parts at the same time, cache its results, or leave it out",
         Mechanism::SleepInHandler => "Shorten that wait, or let more requests wait at the same time",
         Mechanism::LoadGenerator => "The client cannot ask faster: the service behind it is not at its limit",

@@ -165,7 +165,12 @@ impl Subjects {
         self.list.iter().enumerate().map(|(at, subject)| (SubjectId(at as u32), subject))
     }
 
-    /// Whether two machines are of one subject.
+    /// All threads, by the names of their machines.
+    pub fn threads(&self) -> impl Iterator<Item = (&str, &Thread)> {
+        self.by_name.iter().map(|(name, thread)| (name.as_str(), thread))
+    }
+
+    /// The subject of a thread's machine.
     pub fn known(&self, machine: &str) -> Option<SubjectId> {
         self.of.get(&(String::new(), machine.to_owned())).copied()
     }

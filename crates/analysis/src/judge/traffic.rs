@@ -75,6 +75,8 @@ pub struct Traffic {
     now: Vec<Now>,
     own: Vec<Own>,
     pairs: IdMap<(u32, u32), Pair>,
+    /// Time in which programs ran, all of them together, by parts of the time.
+    ran: Vec<u64>,
     end: u64,
 }
 
@@ -87,6 +89,7 @@ impl Default for Traffic {
             now: Vec::new(),
             own: Vec::new(),
             pairs: IdMap::default(),
+            ran: Vec::new(),
             end: 0,
         }
     }
@@ -152,14 +155,20 @@ impl Traffic {
     fn turn(&mut self, machine: MachineId, t: u64, doing: Doing, why: Option<NameId>) {
         let begin = self.begin.unwrap_or(0);
         let before = *self.of(machine);
-        let own = &mut self.own[machine.0 as usize];
         let since = before.since.max(begin);
         let ns = t.saturating_sub(since);
+        let own = &mut self.own[machine.0 as usize];
         match before.doing {
-            Doing::Runs => own.ran_ns += ns,
+            Doing::Runs => {
+                own.ran_ns += ns;
+                if !before.is_context {
+                    self.ran_in(since, t);
+                }
+            }
             Doing::Sleeps if doing != Doing::Sleeps => own.sleeps(since, t),
             _ => {}
         }
+        let own = &mut self.own[machine.0 as usize];
         own.first_ns.get_or_insert(t);
         own.last_ns = t;
         let now = &mut self.now[machine.0 as usize];
@@ -217,15 +226,47 @@ impl Traffic {
         }
     }
 
-    fn count_part(&mut self, machine: MachineId, t: u64) {
-        let Some(from_begin) = t.checked_sub(self.begin.unwrap_or(0)) else { return };
+    /// Makes the parts wide enough for this time after the begin.
+    fn make_room(&mut self, from_begin: u64) {
         while from_begin / self.width >= PARTS as u64 {
             self.width *= 2;
             for own in &mut self.own {
                 let woken = std::mem::take(&mut own.woken);
                 own.woken = woken.chunks(2).map(|two| two.iter().sum()).collect();
             }
+            let ran = std::mem::take(&mut self.ran);
+            self.ran = ran.chunks(2).map(|two| two.iter().sum()).collect();
         }
+    }
+
+    fn ran_in(&mut self, since: u64, t: u64) {
+        let begin = self.begin.unwrap_or(0);
+        let (mut from, to) = (since.saturating_sub(begin), t.saturating_sub(begin));
+        self.make_room(to);
+        while from < to {
+            let part = (from / self.width) as usize;
+            if self.ran.len() <= part {
+                self.ran.resize(part + 1, 0);
+            }
+            let until = to.min((part as u64 + 1) * self.width);
+            self.ran[part] += until - from;
+            from = until;
+        }
+    }
+
+    /// Parts of the time, each with how many programs ran at a time in it.
+    pub fn running(&self) -> impl Iterator<Item = ((u64, u64), f64)> + '_ {
+        let begin = self.begin.unwrap_or(0);
+        self.ran.iter().enumerate().map(move |(part, &ns)| {
+            let from = begin + part as u64 * self.width;
+            let to = (from + self.width).min(self.end.max(from + 1));
+            ((from, to), ns as f64 / (to - from) as f64)
+        })
+    }
+
+    fn count_part(&mut self, machine: MachineId, t: u64) {
+        let Some(from_begin) = t.checked_sub(self.begin.unwrap_or(0)) else { return };
+        self.make_room(from_begin);
         let part = (from_begin / self.width) as usize;
         let woken = &mut self.own[machine.0 as usize].woken;
         if woken.len() <= part {

@@ -160,6 +160,8 @@ pub enum Mechanism {
     SleepInHandler,
     /// Nobody answers, and a timeout passes each time.
     Timeout,
+    /// Many requests, one after the other.
+    RoundTrips,
     /// A part of the run that uses one CPU.
     SerialStep,
     LoadGenerator,
@@ -182,6 +184,8 @@ pub enum Because {
     Unanswered { requests: u64, connects: u64, mean_ns: u64, count: u64 },
     /// One process after another while CPUs are idle, in a part of the run.
     SerialStep { step: Named, share: f64, idle: f64 },
+    /// Requests one after the other; so many for each request that it answers itself.
+    RoundTrips { count: u64, mean_ns: u64, callee: Option<Named>, per_request: Option<f64> },
     KernelTimer { timer: String, mean_ns: u64, count: u64, between: Vec<Named> },
     Disk { call: String, mean_ns: u64, count: u64 },
     /// How its time on the path is divided.

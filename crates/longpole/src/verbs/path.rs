@@ -4,7 +4,8 @@ use crate::interactions::{self, Interactions};
 use crate::sampled::{self, Sampled};
 use crate::stacks::{self, Gathered};
 use crate::table::{counted, duration, number, percent, plain, Table};
-use crate::{answer, flame, input::Input, keepers};
+use crate::whom::Whom;
+use crate::{answer, critical, flame, input::Input, keepers, WrongUsage};
 use anyhow::{bail, Context};
 use longpole_analysis::critical_samples::{CriticalFunction, OnPath};
 use longpole_analysis::lineage::{Answer, Mode, Options, Row};
@@ -37,6 +38,9 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     input: Input,
+
+    #[command(flatten)]
+    whom: Whom,
 
     /// From the end (global), or one machine's own time with its blocks explained (active)
     #[arg(long, value_name = "MODE", default_value = "global")]
@@ -109,7 +113,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     let mut turns = keepers::turns();
-    let mut answer = interactions.lineage_beside(options, &mut turns)?;
+    let mut answer = match args.whom.is_given() {
+        false => interactions.lineage_beside(options, &mut turns)?,
+        true if mode == Mode::Active || options.machine.is_some() => {
+            bail!(WrongUsage("--process, --thread and --port lead to replies; --machine leads to one machine's end".to_owned()))
+        }
+        true => {
+            let kept = critical::of(&mut interactions, &args.whom)?;
+            interactions.path_again(&kept, options)?
+        }
+    };
     if !sampled {
         keepers::tell(&interactions, &turns, &mut answer)?;
     }

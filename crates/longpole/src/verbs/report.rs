@@ -6,6 +6,7 @@ use crate::kernel::{self, Model, Reading};
 use crate::packets::kernel::Kernel;
 use crate::table::{counted, duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
+use crate::whom::Whom;
 use crate::{answer, interactions, keepers, pass, profiler, repeated, sampled, stacks, strip};
 use anyhow::{bail, Context};
 use longpole_analysis::exchanges::Exchanges;
@@ -39,13 +40,16 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     input: Input,
+
+    #[command(flatten)]
+    whom: Whom,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     match paths.as_slice() {
-        [path] => show(&args.input, of_one(&args.input, path)?),
-        _ => runs(&args.input, &paths),
+        [path] => show(&args.input, of_one(&args.input, path, &args.whom)?),
+        _ => runs(&args.input, &paths, &args.whom),
     }
 }
 
@@ -63,12 +67,12 @@ fn show(input: &Input, Whole { report, from }: Whole) -> anyhow::Result<ExitCode
 }
 
 /// Several recordings of one system.
-fn runs(input: &Input, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
+fn runs(input: &Input, paths: &[PathBuf], whom: &Whom) -> anyhow::Result<ExitCode> {
     let (mut told, mut damaged) = (Vec::new(), false);
     for path in paths {
         let shown = path.display().to_string();
         let input = input.of(path);
-        let whole = of_one(&input, path).with_context(|| shown.clone())?;
+        let whole = of_one(&input, path, whom).with_context(|| shown.clone())?;
         damaged |= whole.from.as_ref().is_some_and(|(_, trace)| trace.is_damaged());
         told.push(Run { path: shown, report: whole.report });
     }
@@ -102,7 +106,7 @@ impl Stages {
 }
 
 /// Of one trace, which is read once.
-fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
+fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
     let paths = [path.to_owned()];
     let ranged = input.begin.is_some() || input.end.is_some();
     let input = &input.of(path).of_command()?;
@@ -112,7 +116,7 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
         let critical = critical::read(
             &interactions,
             passed,
-            Told { lost: 0, tells_running: true, kernel: None, exchanges: Exchanges::default(), turns: &keepers::turns(), as_asked: true },
+            Told { lost: 0, tells_running: true, kernel: None, exchanges: Exchanges::default(), turns: &keepers::turns(), as_asked: true, whom },
         )?;
         return Ok(Whole { report: Report::of_machines(critical), from: None });
     };
@@ -170,7 +174,7 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let mut critical = critical::read(
         &interactions,
         passed,
-        Told { lost, tells_running, kernel: linux.map(|linux| (&facts, linux)), exchanges, turns: &turns, as_asked: ranged },
+        Told { lost, tells_running, kernel: linux.map(|linux| (&facts, linux)), exchanges, turns: &turns, as_asked: ranged, whom },
     );
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {

@@ -4,7 +4,9 @@ use crate::dump::Raw;
 use crate::interactions::{self, Interactions};
 use crate::offset::Offset;
 use crate::table::{counted, duration, number, percent, plain, Table};
-use crate::{answer, input::Input, WrongUsage};
+use crate::kept::Kept;
+use crate::whom::Whom;
+use crate::{answer, critical, input::Input, WrongUsage};
 use longpole_analysis::predicted::Predicted;
 use longpole_analysis::verdict::{again, too_many_lost};
 use longpole_analysis::what_if::propose::{self, Order};
@@ -34,8 +36,11 @@ pub struct Args {
     #[arg(value_name = "TRACE|SCENARIO")]
     words: Vec<String>,
 
+    #[command(flatten)]
+    whom: Whom,
+
     /// The machine whose last deed counts; MACHINE, or HOST/MACHINE
-    #[arg(long, value_name = "MACHINE")]
+    #[arg(long, value_name = "MACHINE", conflicts_with_all = ["process", "thread", "port"])]
     machine: Option<String>,
 
     /// Leave out what is before TIME: +1.5s from the trace's begin, or ns on its clock
@@ -72,6 +77,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut interactions = interactions::open(&input)?;
     let full_ring = interactions.trace().and_then(Trace::full_ring);
     let (answer, order) = match scenarios.is_empty() {
+        _ if args.whom.is_given() => {
+            let kept = critical::of(&mut interactions, &args.whom)?;
+            match scenarios.is_empty() {
+                false => (interactions.what_if_again(&kept, options(scenarios))?, Vec::new()),
+                true => {
+                    let plain = interactions.what_if_again(&kept, options(Vec::new()))?;
+                    proposed(&interactions, plain, &kept, options)?
+                }
+            }
+        }
         false => (interactions.what_if(options(scenarios))?, Vec::new()),
         true => propose(&mut interactions, options)?,
     };
@@ -115,10 +130,20 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
 
 /// Nobody said what to try: what decides. The trace is read once, what it said is gone through once per round.
 fn propose(interactions: &mut Interactions, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow::Result<(Answer, Vec<Prediction>)> {
-    let (mut plain, kept) = interactions.what_if_and_keep(options(Vec::new()))?;
+    let (plain, kept) = interactions.what_if_and_keep(options(Vec::new()))?;
+    proposed(interactions, plain, &kept, options)
+}
+
+/// The same, of what was kept; `plain`: the answer without a change.
+fn proposed(
+    interactions: &Interactions,
+    mut plain: Answer,
+    kept: &Kept,
+    options: impl Fn(Vec<Scenario>) -> Options,
+) -> anyhow::Result<(Answer, Vec<Prediction>)> {
     let is_recorder = interactions.knows_recorder();
     plain.shares.retain(|share| !is_recorder(&share.machine));
-    let pass = |scenarios| interactions.what_if_again(&kept, options(scenarios));
+    let pass = |scenarios| interactions.what_if_again(kept, options(scenarios));
     let candidates = propose::first(&plain);
     if candidates.is_empty() {
         return Ok((plain, Vec::new()));
