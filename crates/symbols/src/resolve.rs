@@ -3,6 +3,7 @@
 use crate::table::{clean, Function};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -39,7 +40,7 @@ fn look_up(
     let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
     elf.debug_syms = debug;
     let source = Source::Elf(elf);
-    let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
+    let symbolizer = Symbolizer::builder().enable_auto_reload(false).enable_demangling(false).build();
     for batch in offsets.chunks(BATCH) {
         goes_on();
         let named = symbolizer.symbolize(&source, Input::FileOffset(batch)).map_err(|error| clean(&error.to_string()))?;
@@ -87,12 +88,25 @@ fn leads_nowhere(file: &File) -> Option<bool> {
     Some(!LINKS.iter().any(|link| text.windows(link.len()).any(|found| found == *link)))
 }
 
+/// The name as its source has it. Only mangled names begin with `_R` or `_Z`; a demangler takes any name for the encoding of a type, so that a C function `f`
+/// would be called `float`.
+fn demangled(name: &str) -> Cow<'_, str> {
+    if !name.starts_with("_R") && !name.starts_with("_Z") {
+        return Cow::Borrowed(name);
+    }
+    if let Ok(of_rust) = rustc_demangle::try_demangle(name) {
+        return Cow::Owned(format!("{of_rust:#}"));
+    }
+    let of_cpp = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
+    of_cpp.map_or(Cow::Borrowed(name), Cow::Owned)
+}
+
 /// The library names the outermost first; its place in the source is that of the innermost's call, a step outwards each.
 fn frames(symbol: &Sym<'_>) -> Vec<Function> {
     let place = |name: &str, info: Option<&CodeInfo<'_>>| Function {
         file: info.map(|info| clean(&info.to_path().to_string_lossy())),
         line: info.and_then(|info| info.line),
-        ..Function::named(name)
+        ..Function::named(&demangled(name))
     };
     let outer = place(&symbol.name, symbol.code_info.as_deref());
     let inner = symbol.inlined.iter().map(|inlined| place(&inlined.name, inlined.code_info.as_ref()));
@@ -112,4 +126,40 @@ pub fn vdso() -> Option<File> {
     let mut file = File::from(rustix::fs::memfd_create("vdso", rustix::fs::MemfdFlags::CLOEXEC).ok()?);
     file.write_all(bytes).ok()?;
     Some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::process::Command;
+
+    #[test]
+    fn names_of_c_stay_and_mangled_ones_are_as_their_source_has_them() {
+        for name in ["f", "d", "i", "w", "v", "main", "_start", "__libc_start_main", "_ZZZ"] {
+            assert_eq!(demangled(name), name);
+        }
+        assert_eq!(demangled("_ZN3foo3barEi"), "foo::bar(int)");
+        assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
+        assert_eq!(demangled("_RNvC6_123foo3bar"), "123foo::bar");
+    }
+
+    #[test]
+    fn functions_of_one_letter_in_a_module_keep_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, module) = (dir.path().join("a.c"), dir.path().join("a.so"));
+        let code = ["f", "d", "i", "w"].map(|name| format!("int {name}(int x) {{ return x + {}; }}\n", name.len()));
+        std::fs::write(&source, code.concat()).unwrap();
+        for debug in ["-g0", "-g"] {
+            let built = Command::new("cc").args(["-O1", "-shared", "-nostdlib", "-fPIC", debug, "-o"]).arg(&module).arg(&source).status();
+            assert!(built.unwrap().success());
+            let file = File::open(&module).unwrap();
+            let offsets: Vec<u64> = (0..file.metadata().unwrap().len()).collect();
+            let mut names = BTreeSet::new();
+            functions(&file, &offsets, &mut || {}, |_, found| names.extend(found.into_iter().map(|function| function.name))).unwrap();
+            // Beside what the linker adds.
+            names.retain(|name| !name.starts_with('_'));
+            assert_eq!(names, BTreeSet::from(["f", "d", "i", "w"].map(str::to_owned)), "{debug}");
+        }
+    }
 }
