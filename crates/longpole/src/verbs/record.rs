@@ -91,7 +91,7 @@ pub struct Args {
 /// What is wanted of the kernel.
 #[derive(clap::Args, Clone)]
 pub struct Kernel {
-    /// Groups of kernel events, or none [default, as root: sched,irq,softirq,net,block,workqueue,syscall]
+    /// Groups of kernel events, or none [default, as root: sched,irq,softirq,net,block,workqueue,syscall,fault, each in part]
     #[arg(long, value_name = "GROUP,…|none", value_parser = groups)]
     kernel: Option<Groups>,
     /// Further kernel events; * and ? stand for any text and any letter; `all` for all events

@@ -1,0 +1,192 @@
+"""What root's default recording costs programs of many system calls, beside no recording and beside perf: `bench/run default-cost`.
+
+Each round runs every program without a recorder, and then under each one. Two ratios are formed within a round: of the rate that the program reports (what a user
+sees, the recorder's own CPU time included), and of the CPU time that its processes took for the same work (which says the same on a machine that others use, too).
+"""
+import glob
+import os
+import pathlib
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+from common import Open, TARGET, interval, outcome, shown
+
+ROUNDS, QUICK = 7, 3
+BUDGET = 1.3
+
+
+def recorders(work):
+    """Name and what stands before the command."""
+    ours = [str(TARGET / "longpole"), "record", "-o", str(work / "recording")]
+    full = "sched,irq,softirq,net,block,workqueue,syscall"
+    return {
+        "default": [*ours, "--"],
+        "full groups": [*ours, "--kernel", full, "--"],
+        "perf sched, raw_syscalls": ["perf", "record", "-q", "-m", "8M", "-e", "sched:*,raw_syscalls:*", "-a", "-o", str(work / "perf.data"), "--"],
+    }
+
+
+def cpu_s(pids):
+    """Of all threads that live."""
+    files = [path for pid in pids for path in glob.glob(f"/proc/{pid}/task/*/schedstat")]
+    total = 0
+    for path in files:
+        try:
+            total += int(pathlib.Path(path).read_text().split()[0])
+        except OSError:
+            pass
+    return total / 1e9
+
+
+def family(pid):
+    found = [pid]
+    for parent in found:
+        for path in glob.glob(f"/proc/{parent}/task/*/children"):
+            found += [int(child) for child in pathlib.Path(path).read_text().split()]
+    return found
+
+
+class Program:
+    """A command whose output has its rate (`higher`) or its time, and the server that it asks, if any."""
+
+    def __init__(self, name, command, pattern, higher, server=None, fixed=True):
+        self.name, self.command, self.pattern, self.higher, self.server = name, command, re.compile(pattern), higher, server
+        # Its work is fixed and all its processes can be asked, so CPU times can be compared.
+        self.fixed = fixed
+
+    def once(self, before, work):
+        usage = work / "usage"
+        tell = ("import resource,subprocess,sys;p=subprocess.run(sys.argv[2:]);r=resource.getrusage(resource.RUSAGE_CHILDREN);"
+                "open(sys.argv[1],'w').write(str(r.ru_utime+r.ru_stime));sys.exit(p.returncode)")
+        of_server = family(self.server.pid) if self.server else []
+        begin = cpu_s(of_server)
+        result = subprocess.run([*before, "python3", "-c", tell, str(usage), *self.command], text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+        found = self.pattern.findall(result.stdout.replace("\r", "\n"))
+        if not found:
+            raise Open(f"{self.name}: {(result.stdout.strip() or 'no output').splitlines()[-1]}")
+        rate = float(found[-1]) if self.higher else 1 / float(found[-1])
+        cpu = cpu_s(family(self.server.pid)) - begin if self.server else 0.0
+        return rate, cpu + float(usage.read_text())
+
+
+def port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def started(command, at, **options):
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", at)) == 0:
+                return server
+        time.sleep(0.05)
+    server.terminate()
+    raise Open(f"{command[0]} does not answer")
+
+
+def redis(work):
+    at = port()
+    server = started(["redis-server", "--port", str(at), "--save", "", "--appendonly", "no"], at)
+    command = ["redis-benchmark", "-p", str(at), "-c", "50", "-n", "100000", "-t", "get"]
+    return Program("redis-benchmark, GET, 50 clients", command, r"throughput summary: ([0-9.]+)", True, server)
+
+
+def nginx(work):
+    at, root = port(), work / "www"
+    root.mkdir()
+    (root / "index.html").write_text("x" * 600)
+    (work / "nginx.conf").write_text(f"daemon off; pid {work}/nginx.pid; error_log /dev/null; worker_processes 1; user root; events {{ }}\n"
+                                     f"http {{ access_log off; server {{ listen 127.0.0.1:{at}; root {root}; }} }}\n")
+    server = started(["nginx", "-c", str(work / "nginx.conf")], at)
+    return Program("nginx, wrk -c 20 -t 1", ["wrk", "-c", "20", "-t", "1", "-d", "2", f"http://127.0.0.1:{at}/"], r"Requests/sec:\s+([0-9.]+)", True, server,
+                   fixed=False)
+
+
+def postgres(work):
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
+    if not found:
+        raise Open("no PostgreSQL")
+    bin, data, at = pathlib.Path(found[-1]), work / "pg", port()
+    user = pwd.getpwnam("postgres")
+    work.chmod(0o755)
+    data.mkdir()
+    os.chown(data, user.pw_uid, user.pw_gid)
+    options = {"user": user.pw_uid, "group": user.pw_gid, "cwd": "/"}
+    subprocess.run([bin / "initdb", "-D", data, "-A", "trust", "-U", "bench"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+    server = started([str(bin / "postgres"), "-D", str(data), "-p", str(at), "-k", str(data), "-c", "fsync=off"], at, **options)
+    to = ["-h", "127.0.0.1", "-p", str(at), "-U", "bench"]
+    deadline = time.monotonic() + 20
+    while subprocess.run(["pgbench", *to, "-i", "-q", "postgres"], capture_output=True).returncode != 0 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return Program("pgbench -S, 2 clients", ["pgbench", *to, "-S", "-c", "2", "-t", "10000", "postgres"], r"tps = ([0-9.]+)", True, server,
+                   fixed=False)
+
+
+def make(work):
+    folder = work / "make"
+    folder.mkdir()
+    for n in range(12):
+        (folder / f"f{n}.c").write_text(f"#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nint f{n}(int a) {{ return printf(\"%d\", a); }}\n")
+    (folder / "Makefile").write_text("all: $(patsubst %.c,%.o,$(wildcard *.c))\n%.o: %.c\n\t@cc -O2 -c $< -o $@\n")
+    script = f"cd {folder}; rm -f *.o; s=$(date +%s%N); make -s -j2; e=$(date +%s%N); echo ns $((e-s))"
+    return Program("make -j2, 12 files of C", ["sh", "-c", script], r"ns ([0-9]+)", False)
+
+
+def pipe(work):
+    return Program("perf bench sched pipe", ["perf", "bench", "sched", "pipe", "-l", "100000"], r"Total time: ([0-9.]+)", False)
+
+
+def measure(results, work, program, rounds):
+    ways = recorders(work)
+    rates, cpus, failed = {way: [] for way in ways}, {way: [] for way in ways}, {}
+    for _ in range(rounds):
+        rate, cpu = program.once([], work)
+        for way, before in ways.items():
+            try:
+                with_it = program.once(before, work)
+                rates[way].append(rate / with_it[0])
+                cpus[way].append(with_it[1] / cpu)
+            except Open as why:
+                failed[way] = why
+            for left in ("recording", "perf.data"):
+                path = work / left
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    for way in ways:
+        if not rates[way]:
+            results.open("default-cost", f"{program.name}: {way}", failed.get(way, ""))
+            continue
+        slower = interval(rates[way])
+        budget = f"{BUDGET} x" if way == "default" else ""
+        held = outcome(slower, most=BUDGET) if budget else ""
+        cpu = "" if not program.fixed else f"; CPU of its processes {shown(interval(cpus[way]), ' x')}"
+        results.add("default-cost", f"{program.name}: {way}", f"slower {shown(slower, ' x')}{cpu}", budget, held)
+
+
+def default_cost(results, work, quick):
+    if os.geteuid() != 0:
+        raise Open("needs root")
+    runtime = pathlib.Path(tempfile.mkdtemp(prefix="longpole-bench-", dir="/dev/shm"))
+    os.environ["LONGPOLE_RUNTIME_DIR"] = str(runtime)
+    try:
+        for make_program in (redis, postgres, nginx, make, pipe):
+            program = None
+            try:
+                program = make_program(work)
+                measure(results, work, program, QUICK if quick else ROUNDS)
+            except (Open, OSError, KeyError, subprocess.SubprocessError) as why:
+                results.open("default-cost", make_program.__name__, why)
+            finally:
+                if program and program.server:
+                    program.server.terminate()
+                    program.server.wait(timeout=30)
+    finally:
+        shutil.rmtree(runtime, ignore_errors=True)
