@@ -47,6 +47,8 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 # What may run beside a system, as a share of all CPUs, and how many seconds to wait for less.
 QUIET, PATIENCE = 0.1, 60
 LIMIT = 120
+# A fault that costs less is none.
+LEAST_GAIN = 0.2
 
 
 def declared(folder):
@@ -177,6 +179,8 @@ class Trial:
             if not of.control:
                 row["after"] = self.undisturbed(lambda: self.plain(True))
                 row["gain"] = row["after"] / row["before"] - 1
+                if row["gain"] < LEAST_GAIN:
+                    raise RuntimeError(f"without its fault the system is only {percent(row['gain'])} % faster")
             row["recorded"] = self.undisturbed(lambda: self.recorded(recording))
             row["disturbed"] = self.disturbed
             row.update(judged(self.options.longpole, recording, of))

@@ -21,7 +21,7 @@ while True:
     else:
         store.sendall(b"*2\\r\\n$4\\r\\nSCAN\\r\\n$1\\r\\n0\\r\\n")
     store.recv(65536)
-    time.sleep(0.005)
+    time.sleep(0.003)
 """
 
 
@@ -38,10 +38,10 @@ def node(place):
 
 
 def keys(place):
-    port = redis(place)
+    port = redis(place, "--enable-debug-command", "yes")
     place.run("redis-cli", "-p", port, "debug", "populate", "150000", "session")
     place.start(PYTHON, place.write("monitor.py", KEYS), port, "scan" if place.fixed else "keys")
-    count = "200000" if place.fixed else "20000"
+    count = "250000" if place.fixed else "30000"
     return ["redis-benchmark", "-p", str(port), "-t", "get", "-c", "4", "-n", count, "-q", "--precision", "3"]
 
 
