@@ -150,6 +150,19 @@ pub struct Exchanges {
     /// Ports on which a process listens, with how often each was seen.
     ports: HashMap<i32, BTreeMap<u16, u64>>,
     listens: Vec<(ThreadId, u16)>,
+    /// Connections whose receiver has little room, by the ports of sender and receiver.
+    windows: HashMap<(u16, u16), Window>,
+}
+
+/// A connection of which the recorder was told because its receiver's window is small.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Window {
+    /// Acknowledgements, and those at which the sender had filled at least half of the window.
+    pub count: u64,
+    pub filled: u64,
+    pub total_bytes: u64,
+    pub first_ns: i64,
+    pub last_ns: i64,
 }
 
 impl Watch for Exchanges {
@@ -167,6 +180,14 @@ impl Watch for Exchanges {
                 if let Waker::Thread(thread) = hop.by {
                     self.listens.push((thread, port));
                 }
+            }
+            Step::Window { port, peer, in_flight, window } => {
+                let of = self.windows.entry((port, peer)).or_default();
+                of.count += 1;
+                of.filled += u64::from(2 * u64::from(in_flight) >= u64::from(window));
+                of.total_bytes += u64::from(window);
+                of.first_ns = if of.count == 1 { hop.t_ns } else { of.first_ns };
+                of.last_ns = hop.t_ns;
             }
             Step::Socket { port, tid, .. } => *self.ports.entry(tid).or_default().entry(port).or_default() += 1,
             _ => {}
@@ -268,7 +289,7 @@ impl Exchanges {
         }
         let port = |ports: BTreeMap<u16, u64>| ports.into_iter().max_by_key(|&(port, count)| (count, std::cmp::Reverse(port)));
         let ports = self.ports.into_iter().filter_map(|(process, ports)| Some((process, port(ports)?.0))).collect();
-        Conducts { processes: self.conducts, ports }
+        Conducts { processes: self.conducts, ports, windows: self.windows }
     }
 }
 
@@ -296,9 +317,16 @@ fn add(conduct: &mut Conduct, connection: &Connection) {
 pub struct Conducts {
     processes: HashMap<i32, Conduct>,
     ports: HashMap<i32, u16>,
+    windows: HashMap<(u16, u16), Window>,
 }
 
 impl Conducts {
+    /// The connection whose sender most often had its receiver's small window full: ports of sender and receiver.
+    pub fn narrowest(&self) -> Option<((u16, u16), Window)> {
+        let all = self.windows.iter().map(|(&ports, &window)| (ports, window));
+        all.max_by_key(|&(ports, window)| (window.filled, std::cmp::Reverse(ports)))
+    }
+
     pub fn of(&self, process: i32) -> Option<&Conduct> {
         self.processes.get(&process)
     }

@@ -274,6 +274,7 @@ impl Journeys {
             }
             Step::Refuse { port } => place(&mut self.cpus, hop.cpu.0).refused = Some(port),
             Step::State { socket, protocol, port, .. } => self.state(socket, protocol, port),
+            Step::Window { .. } => {}
             Step::Exit { thread } => self.reader_gone(thread),
             Step::Socket { protocol, port, tid } => {
                 if self.dumped.len() < MOST_SOCKETS {

@@ -130,6 +130,7 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
         states: &states,
         anchor: anchor.as_ref(),
         between: &judge::between(&traffic, &subjects, interactions.vocabulary()),
+        conducts: &conducts,
         cpus,
         lost,
         limits: &limits,

@@ -106,6 +106,13 @@ pub enum Step<'a> {
         port: u16,
         state: Option<i64>,
     },
+    /// An acknowledgement has come to a sender of TCP: its port and that of its peer, what it has in flight, and what the peer has room for.
+    Window {
+        port: u16,
+        peer: u16,
+        in_flight: u32,
+        window: u32,
+    },
     /// The thread ends. No event of the network.
     Exit {
         thread: ThreadId,
@@ -134,10 +141,11 @@ enum Kind {
     Drop,
     Refuse,
     State,
+    Window,
     Socket,
 }
 
-const KINDS: [(&str, Kind); 15] = [
+const KINDS: [(&str, Kind); 16] = [
     ("queue", Kind::Queue),
     ("enqueue", Kind::Enqueue),
     ("dequeue", Kind::Dequeue),
@@ -152,13 +160,14 @@ const KINDS: [(&str, Kind); 15] = [
     ("drop", Kind::Drop),
     ("refuse", Kind::Refuse),
     ("state", Kind::State),
+    ("window", Kind::Window),
     ("socket", Kind::Socket),
 ];
 
 /// What a rule may take from an event. Index into [`HopPlan::at`].
-const ROLES: [&str; 16] = [
+const ROLES: [&str; 20] = [
     "packet", "length", "device", "name", "parent", "segments", "result", "socket", "protocol", "flags", "location", "reason", "port",
-    "tid", "family", "state",
+    "tid", "family", "state", "peer", "window", "next", "unacknowledged",
 ];
 const PACKET: usize = 0;
 const LENGTH: usize = 1;
@@ -176,6 +185,10 @@ const PORT: usize = 12;
 const TID: usize = 13;
 const FAMILY: usize = 14;
 const STATE: usize = 15;
+const PEER: usize = 16;
+const WINDOW: usize = 17;
+const NEXT: usize = 18;
+const UNACKNOWLEDGED: usize = 19;
 
 /// `TC_H_ROOT`: the parent of a device's own discipline.
 const ROOT: i64 = 0xffff_ffff;
@@ -317,6 +330,13 @@ impl HopPlan {
             Kind::Refuse => Step::Refuse { port: port()? },
             Kind::State => {
                 Step::State { socket: address(SOCKET)?, protocol: number(PROTOCOL), port: port()?, state: number(STATE) }
+            }
+            Kind::Window => {
+                // Sequence numbers have 32 bits and wrap.
+                let sequence = |role: usize| number(role).map(|number| number as u32);
+                let in_flight = sequence(NEXT)?.wrapping_sub(sequence(UNACKNOWLEDGED)?);
+                let peer = number(PEER).and_then(|port| u16::try_from(port).ok())?;
+                Step::Window { port: port()?, peer, in_flight, window: length(WINDOW)? }
             }
             Kind::Socket => {
                 let tid = number(TID).and_then(|tid| i32::try_from(tid).ok())?;

@@ -106,7 +106,7 @@ SYSTEMS = [
         truth="each INCR of the Java client is two small writes, of which the second waits 40 ms for redis' delayed acknowledgement",
         load=java,
         rate=ITEMS,
-        component=(r"java", r"Thread-\d", r"tcp"),
+        component=(r"java", r"Thread-\d", r"redis", r"tcp"),
         mechanism=MECHANISM,
         needs=("java", "javac", "redis-server"),
     ),

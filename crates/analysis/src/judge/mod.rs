@@ -18,7 +18,7 @@ pub mod traffic;
 pub mod verdict;
 
 use crate::critical_samples::CriticalFunction;
-use crate::exchanges::Conduct;
+use crate::exchanges::{Conduct, Conducts};
 use crate::findings::{Evidence, Finding, Scope};
 use crate::lineage::Answer;
 use crate::verdict as states;
@@ -57,6 +57,7 @@ pub struct Case<'a> {
     pub anchor: Option<&'a Anchor>,
     /// How often subjects wake each other ([`between`]).
     pub between: &'a HashMap<(SubjectId, SubjectId), u64>,
+    pub conducts: &'a Conducts,
     pub cpus: Cpus,
     pub lost: u64,
     pub limits: &'a Limits,
@@ -92,7 +93,7 @@ impl Case<'_> {
         if states::too_many_lost(self.lost, self.answer.interactions) && unknown > second || unknown > self.limits.most {
             return self.empty(Outcome::Unknown);
         }
-        let decided = self.by_kernel_timer().or_else(|| self.by_declared());
+        let decided = self.by_kernel_timer().or_else(|| self.by_window()).or_else(|| self.by_declared());
         let decided = decided.or_else(|| self.by_quota()).or_else(|| self.by_sleep()).or_else(|| self.by_disk());
         let decided = decided.or_else(|| self.by_cpus()).or_else(|| self.by_serial_step());
         let decided = decided.or_else(|| self.by_subject()).or_else(|| self.by_round_trips());
@@ -266,6 +267,37 @@ impl Case<'_> {
         let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
         verdict.because.push(Because::KernelTimer { timer: first.state.clone(), mean_ns: ns / count.max(1), count, between });
         verdict.role = None;
+        Some(verdict)
+    }
+
+    /// A connection whose sender always has its receiver's small window full.
+    fn by_window(&self) -> Option<Verdict> {
+        let ((port, peer), window) = self.conducts.narrowest()?;
+        let length = self.answer.length_ns.max(1) as f64;
+        let lasts = (window.last_ns - window.first_ns) as f64 >= self.limits.most * length;
+        let is_full = window.filled as f64 >= self.limits.most * window.count as f64;
+        if !lasts || !is_full || window.count < 10 * self.limits.least_replies {
+            return None;
+        }
+        // It must be what the path goes along.
+        let at = |port: u16| {
+            let process = self.conducts.process_at(port)?;
+            self.parts.wholes.iter().find(|whole| self.subjects.get(whole.subject).processes.contains(&process))
+        };
+        let ends: Vec<&Whole> = [peer, port].into_iter().filter_map(at).collect();
+        let receiver = ends.first()?;
+        let share: f64 = ends.iter().map(|whole| whole.share).sum();
+        let asks = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).map(|whole| whole.share).take(2).sum::<f64>();
+        if share.max(asks) < self.limits.most {
+            return None;
+        }
+        let mut verdict = self.empty(Outcome::Bottleneck);
+        verdict.subject = Some(self.name(receiver.subject, None));
+        verdict.mechanism = Some(Mechanism::WindowLimited);
+        (verdict.share, verdict.share_low, verdict.share_high) = (Some(asks), Some(asks), Some(asks.min(1.0)));
+        verdict.evidence = receiver.evidence;
+        let (bytes, filled) = (window.total_bytes / window.count, window.filled as f64 / window.count as f64);
+        verdict.because.push(Because::Window { port, peer, bytes, count: window.count, filled });
         Some(verdict)
     }
 

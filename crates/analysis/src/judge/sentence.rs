@@ -54,6 +54,9 @@ fn outcome(verdict: &Verdict) -> String {
                 None if verdict.mechanism == Some(Mechanism::SerialStep) => {
                     format!("{who} is the bottleneck: a serial step of {} of the run", percent(verdict.share.unwrap_or(0.0)))
                 }
+                None if verdict.mechanism == Some(Mechanism::WindowLimited) => {
+                    format!("The receive window of {who} is the bottleneck: its sender waits for room in it again and again")
+                }
                 None if verdict.mechanism == Some(Mechanism::RoundTrips) => {
                     format!("{who} is the bottleneck: it waits for replies for {} of the time", percent(verdict.share.unwrap_or(0.0)))
                 }
@@ -164,6 +167,12 @@ fn clause(because: &Because) -> String {
             percent(*share),
             percent(*idle)
         ),
+        Because::Window { port, peer, bytes, count, filled } => format!(
+            "the connection from port {port} to port {peer} has a receive window of {} bytes on average, which its sender has full at {} of {} acknowledgements",
+            number(*bytes),
+            percent(*filled),
+            number(*count)
+        ),
         Because::RoundTrips { count, mean_ns, callee, per_request } => {
             let whom = callee.as_ref().map_or_else(String::new, |callee| format!(" of {}", name(callee)));
             let per = per_request.map_or_else(String::new, |per| format!(", {per:.1} for each request that it answers"));
@@ -211,6 +220,7 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         }
         Mechanism::Retransmission => "Packets are lost and sent again: look at `longpole packets --losses`",
         Mechanism::WindowProbe => "The receiver's window is closed: enlarge its buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or read sooner",
+        Mechanism::WindowLimited => "Enlarge the receive buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or do not set it, so that the kernel adapts it",
         Mechanism::Pacing => "The kernel paces the sender (SO_MAX_PACING_RATE, fq, BBR)",
         Mechanism::KernelTimer => return None,
         Mechanism::SyncPerItem => "Sync once for several items (group commit) instead of once for each",

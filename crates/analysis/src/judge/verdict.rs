@@ -144,6 +144,8 @@ pub enum Mechanism {
     DelayedAck,
     Retransmission,
     WindowProbe,
+    /// A sender that waits for room in its receiver's window.
+    WindowLimited,
     Pacing,
     KernelTimer,
     /// Waits for the disk once per item.
@@ -184,6 +186,8 @@ pub enum Because {
     Unanswered { requests: u64, connects: u64, mean_ns: u64, count: u64 },
     /// One process after another while CPUs are idle, in a part of the run.
     SerialStep { step: Named, share: f64, idle: f64 },
+    /// A connection whose receiver has little room.
+    Window { port: u16, peer: u16, bytes: u64, count: u64, filled: f64 },
     /// Requests one after the other; so many for each request that it answers itself.
     RoundTrips { count: u64, mean_ns: u64, callee: Option<Named>, per_request: Option<f64> },
     KernelTimer { timer: String, mean_ns: u64, count: u64, between: Vec<Named> },
@@ -246,7 +250,15 @@ impl Verdict {
     /// Whether something runs, so that samples of running code can tell where.
     pub fn mechanism_has_code(&self) -> bool {
         let runs = |state: &StateNamed| matches!(state.kind, StateKind::Running | StateKind::SystemCall);
-        self.outcome == Outcome::Bottleneck && self.state.as_ref().is_none_or(runs)
+        let waits = [
+            Mechanism::WindowLimited,
+            Mechanism::RoundTrips,
+            Mechanism::SerialStep,
+            Mechanism::CpuContention,
+            Mechanism::CpuQuota,
+        ];
+        let runs = self.state.as_ref().is_none_or(runs);
+        self.outcome == Outcome::Bottleneck && runs && !self.mechanism.is_some_and(|mechanism| waits.contains(&mechanism))
     }
 
     /// That nothing leads is said only where what happens is known.
