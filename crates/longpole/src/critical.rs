@@ -160,7 +160,7 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
     composer.behind().iter().map(thread).collect()
 }
 
-/// What is kept of the interactions, so that they lead to the replies of whoever is meant: for verbs that ask about nobody else.
+/// What is kept of the interactions, so that they lead to where the path of `report` leads, or to the replies of whoever is meant.
 pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<Kept> {
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
     let (mut keeper, mut traffic, mut exchanges) = (Keeper::default(), Traffic::default(), Exchanges::default());
@@ -184,8 +184,11 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<Kept> 
         path: traffic.range(),
         asked: asked.as_ref(),
     };
-    let Some(anchor) = choice.anchor() else { bail!("nothing happens to {} in this part of the trace", whom.said()) };
-    anchored(interactions, &mut kept, &anchor)?;
+    match choice.anchor() {
+        Some(anchor) => drop(anchored(interactions, &mut kept, &anchor)?),
+        None if whom.is_given() => bail!("nothing happens to {} in this part of the trace", whom.said()),
+        None => {}
+    }
     Ok(kept)
 }
 

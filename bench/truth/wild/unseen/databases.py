@@ -66,7 +66,7 @@ def top(region):
 
 BOUNCER = """
 [databases]
-* = host=127.0.0.1 port={database}
+* = host=127.0.0.1 port={database} user=postgres
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}

@@ -32,7 +32,7 @@ use std::collections::{HashMap, HashSet};
 use subjects::{Level, Role, SubjectId, Subjects};
 use traffic::{Pair, Traffic};
 use verdict::{
-    Because, Caveat, CaveatKind, Code, Gain, GainOf, Mechanism, Named, Outcome, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict,
+    Because, Caveat, CaveatKind, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict,
 };
 
 /// What the host had.
@@ -515,6 +515,14 @@ impl Case<'_> {
                 verdict.because.push(Because::Faults { count: faults.count, share: faults.share });
             }
         }
+        let is_own = |finding: &&Finding| {
+            let program = finding.subject.split('/').next();
+            matches!(finding.of, Scope::Futex | Scope::Lock) && program == Some(self.subjects.get(first.subject).name.as_str())
+        };
+        if let Some(lock) = self.findings.iter().find(is_own) {
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LockConvoy));
+            verdict.because.push(Because::Lock { count: lock.count, share: lock.share });
+        }
         if let Some(serialised) = self.serialisation(first.subject) {
             verdict.because.push(serialised);
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
@@ -785,7 +793,14 @@ impl Case<'_> {
         let of = if self.anchor.is_some() { GainOf::Rate } else { GainOf::End };
         let progress = self.anchor.map(|anchor| format!("replies at {}", self.vocabulary.machine_name(anchor.machine)));
         let (gain, low, high) = (prediction.gain?, prediction.gain_low?, prediction.gain_high?);
-        Some(Gain { change, of, progress, gain, low, high })
+        let asked = self.anchor.and_then(|anchor| self.subjects.known(self.vocabulary.machine_name(anchor.machine)));
+        let asked = asked.map(|subject| &self.subjects.get(subject).conduct.asked).filter(|asked| asked.count >= self.limits.least_replies);
+        let latency = asked.map(|asked| {
+            let (p50_ns, p99_ns) = (asked.times.quantile(0.5).unwrap_or(0), asked.times.quantile(0.99).unwrap_or(0));
+            let after = |ns: u64| (ns as f64 / (1.0 + gain)) as u64;
+            ProgressLatency { p50_ns, p99_ns, predicted_p50_ns: after(p50_ns), predicted_p99_ns: after(p99_ns) }
+        });
+        Some(Gain { change, of, progress, latency, gain, low, high })
     }
 }
 

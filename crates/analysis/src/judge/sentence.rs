@@ -202,6 +202,9 @@ fn clause(because: &Because) -> String {
         Because::Faults { count, share } => {
             format!("its {} page faults take at least {} of the path", number(*count), percent(*share))
         }
+        Because::Lock { count, share } => {
+            format!("its threads wait {} times for a lock that one hands to the next, and somebody waits for it for {} of the time", number(*count), percent(*share))
+        }
         Because::Quota { count } => format!("a quota of its control group holds it back {} times", number(*count)),
         Because::First { parts } => {
             let one = |part: &super::verdict::RunnerUp| format!("{}: {} ({})", name(&part.subject), short(&part.state), percent(part.share));

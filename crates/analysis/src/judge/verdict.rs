@@ -99,11 +99,22 @@ pub enum GainOf {
     Rate,
 }
 
+/// Times from request to reply at whoever makes the progress, and what they would be after the change: as many requests are open then as
+/// before, so each takes so much less time as more of them are answered (Little's law).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgressLatency {
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub predicted_p50_ns: u64,
+    pub predicted_p99_ns: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gain {
     pub change: String,
     pub of: GainOf,
     pub progress: Option<String>,
+    pub latency: Option<ProgressLatency>,
     pub gain: f64,
     pub low: f64,
     pub high: f64,
@@ -199,6 +210,8 @@ pub enum Because {
     /// Who had the CPUs.
     CpuUsers { users: Vec<(Named, f64)>, idle: f64 },
     Faults { count: u64, share: f64 },
+    /// A lock that threads hand from one to the next.
+    Lock { count: u64, share: f64 },
     Quota { count: u64 },
     /// The first ones, none of which leads.
     First { parts: Vec<RunnerUp> },

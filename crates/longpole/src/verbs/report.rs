@@ -239,7 +239,9 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
             let torn = too_many_lost(report.verdict.lost, report.inputs.events).then_some("; what is lost is not in it");
             let open = profiler::is_open(report, best).then_some(", if that is work and no wait");
             let (open, torn) = (open.unwrap_or_default(), torn.unwrap_or_default());
-            let line = format!("{} would bring {}{range}{open}{next}{torn}.", best.change, signed(best.gain.unwrap_or(0.0)));
+            let of = report.verdict.gain.as_ref().filter(|gain| gain.change == best.change).and_then(|gain| gain.progress.as_ref());
+            let of = of.map_or_else(String::new, |progress| format!(" {progress}"));
+            let line = format!("{} would bring {}{range}{of}{open}{next}{torn}.", best.change, signed(best.gain.unwrap_or(0.0)));
             writeln!(out, "{}", plain(line))?;
         }
         (None, Some(refused)) => writeln!(out, "What a change would bring cannot be told: {}.", plain(refused.clone()))?,

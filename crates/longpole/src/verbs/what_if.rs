@@ -75,9 +75,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = input.of_command()?;
     let options = |scenarios: Vec<Scenario>| Options { scenarios, machine: args.machine.clone(), ..Options::default() };
     let mut interactions = interactions::open(&input)?;
+    let as_report = interactions.trace().is_some() && args.machine.is_none() && args.begin.is_none() && args.end.is_none();
     let full_ring = interactions.trace().and_then(Trace::full_ring);
     let (answer, order) = match scenarios.is_empty() {
-        _ if args.whom.is_given() => {
+        // A run that a timer ends, or nothing: what counts is the work until then.
+        _ if args.whom.is_given() || as_report => {
             let kept = critical::of(&mut interactions, &args.whom)?;
             match scenarios.is_empty() {
                 false => (interactions.what_if_again(&kept, options(scenarios))?, Vec::new()),
