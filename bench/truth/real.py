@@ -24,7 +24,7 @@ import tomllib
 
 sys.dont_write_bytecode = True
 import systems  # noqa: E402
-from shares import quoted, told  # noqa: E402
+from shares import quoted, told, verdict_name  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -118,10 +118,11 @@ class Trial:
         report, path = self.ask("report", "--json", recording), self.ask("path", "--json", "--no-segments", recording)
         expected, names = self.expected, place.names
         verdict, lost = report["verdict"], next((it for it in report["findings"] if it["kind"] == "packets_lost"), None)
-        first = "nothing" if verdict["kind"] == "nothing" else f"{verdict['machine']}::{verdict['state']}"
+        first = verdict_name(verdict)
+        is_loss = verdict["mechanism"] == "packet_loss"
         finding = next((f"{it['kind']} {it['subject']}" for it in report["findings"]), "")
         right = {named(text, names) for text in [expected.get("truth", "nothing"), *expected.get("synonyms", [])]}
-        row = {"truth": named(expected.get("truth", "nothing"), names), "first": finding if lost and verdict["state"] != "lost" else first, "verdict": first, "finding": finding, "text": verdict["text"]}
+        row = {"truth": named(expected.get("truth", "nothing"), names), "first": finding if lost and not is_loss else first, "verdict": first, "finding": finding, "text": verdict["text"]}
         wanted = named(expected["finding"], names) if "finding" in expected else None
         rows = told(report, path, THRESHOLDS["windows"]["count"])
         shares = {f"{owner}::{state}": (share, error) for share, error, (owner, state) in rows}
@@ -134,7 +135,7 @@ class Trial:
         # What the recorded events would have told must not be unknown.
         row["unexcused"] = "truth" in expected and row["unknown"] > THRESHOLDS["real"]["unknown_share"] and any(group in self.groups() for group in row["unknown_by"])
         # Lost packets stand before a verdict on something else.
-        row["verdict_right"] = is_one_of(first, right) and not (lost and verdict["state"] != "lost") and not row["unexcused"]
+        row["verdict_right"] = is_one_of(first, right) and not (lost and not is_loss) and not row["unexcused"]
         row["right"] = row["verdict_right"] or bool(wanted and finding.startswith(wanted) and not row["unexcused"])
         busy = [it for it in path["profile"] if it["class"] != "longpole"]
         whole = sum(it["ns"] for it in busy)

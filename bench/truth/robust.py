@@ -18,8 +18,8 @@ import sys
 import tempfile
 from collections import Counter
 
-from run import EXPECTED, TARGET, THRESHOLDS, Tools, first_answer, named
-from shares import folded
+from run import EXPECTED, TARGET, THRESHOLDS, Tools, named
+from shares import folded, verdict_name
 
 DAMAGES = [("none", 0), *(("lost", share) for share in (0.001, 0.01, 0.05)), *(("wakes lost", share) for share in (0.001, 0.01, 0.05)),
            *(("skew", ns) for ns in (10_000, 30_000, 100_000, 300_000, 1_000_000)), *(("skew", -ns) for ns in (10_000, 100_000, 1_000_000))]
@@ -82,16 +82,16 @@ def judged(tools, expected, seed, lines, kind, strength, log, right):
         said = tools.report(log)["verdict"]
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return "FAILED", str(error)
-    first = first_answer(said)
+    first = verdict_name(said)
     if first in right:
         return "right", first
     if first == "nothing":
-        return ("cannot" if said["reason"] == "cannot_be_told" else "nothing"), said["text"]
+        return ("cannot" if said["outcome"] == "unknown" else "nothing"), said["text"]
     if is_warned(said):
         return "warned", said["text"]
     path = tools.path(log)
     shares = [(share, error) for share, error, names in folded(path, THRESHOLDS["windows"]["count"]) if "::".join(names) != first]
-    sure = said["share"] - (said["share_error"] or 0) > sum(shares[0] if shares else (0, 0))
+    sure = said["share_low"] > sum(shares[0] if shares else (0, 0))
     return ("CONFIDENT" if sure else "unsure"), first
 
 

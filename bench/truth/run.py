@@ -19,7 +19,7 @@ import sys
 import tempfile
 import tomllib
 
-from shares import folded, quoted
+from shares import folded, quoted, verdict_name
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -86,7 +86,7 @@ def answer(tools, expected, seed, items, log):
     whose = ["--machine", roles["end"]] if log.is_dir() else []
     path = tools.path(log, *whose)
     said = tools.report(log)["verdict"]
-    first = first_answer(said)
+    first = verdict_name(said)
     profile = truth["profile"]
     profiled = f"{profile[0]['class']}::{profile[0]['state']}" if profile else "nothing"
     rows = folded(path, THRESHOLDS["windows"]["count"])
@@ -95,7 +95,7 @@ def answer(tools, expected, seed, items, log):
     row = {
         "name": name, "seed": seed, "truth": named(expected.get("truth", "nothing"), roles), "first": first, "profiler": profiled,
         "right_names": [named(text, roles) for text in [expected.get("truth", "nothing"), *expected.get("synonyms", [])]],
-        "share": share, "error": error, "why": "" if said["kind"] == "bottleneck" else said["text"], "top": "::".join(rows[0][2]),
+        "share": share, "error": error, "why": "" if said["outcome"] == "bottleneck" else said["text"], "top": "::".join(rows[0][2]),
         "unknown": path["unknown_ns"] / max(path["length_ns"], 1), "decoy_criticality": shares.get(profiled, (0.0, 0.0))[0],
         "profiler_share": profile[0]["share"] if profile else None, "contradictions": path["contradictions"], "base_ns": truth["end_ns"],
         # No rule is written for any of them; machine logs need no probes.
@@ -111,10 +111,6 @@ def answer(tools, expected, seed, items, log):
         row["amdahl"] = 1 / max(1 - (row["profiler_share"] or 0) * (1 - factor), 1e-9) - 1
         predict(tools, row, log, whose)
     return row
-
-
-def first_answer(said):
-    return "nothing" if said["kind"] == "nothing" else f"{said['machine']}::{said['state']}"
 
 
 def predict(tools, row, log, whose):

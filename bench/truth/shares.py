@@ -1,4 +1,4 @@
-"""The shares of classes and states on a critical path, with their errors: what an answer is weighed against."""
+"""The answer of `report`, and the shares of classes and states on a critical path with their errors: what the answer is weighed against."""
 import statistics
 from collections import defaultdict
 
@@ -35,6 +35,13 @@ def told(report, path, windows):
     for row in path["criticality"]:
         sums[row["machine"] if row["class"] == "link" else row["class"], row["state"]] += row["share"]
     return sorted(((share, errors.get(key, share), key) for key, share in sums.items()), key=lambda row: (-row[0], row[2]))
+
+
+def verdict_name(verdict):
+    """MACHINE::STATE of a bottleneck, else "nothing". A subject without one leading state has no second half."""
+    if verdict["outcome"] != "bottleneck":
+        return "nothing"
+    return "::".join(part["name"] for part in (verdict["subject"], verdict["state"]) if part)
 
 
 def quoted(name):

@@ -41,7 +41,7 @@ def verdict(longpole, path, arguments, folder):
     answer = json.loads(run.stdout)
     told = answer["verdict"]
     print(told["text"], f"{len(answer['inputs']['left_out'])} functions left out.", flush=True)
-    return told["state"] or "" if told["kind"] == "bottleneck" else ""
+    return verdicts.verdict_of(answer)[1]
 
 
 def main():

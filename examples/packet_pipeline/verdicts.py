@@ -55,7 +55,9 @@ def roomy():
 
 def verdict_of(answer):
     verdict = answer["verdict"]
-    return (verdict.get("machine") or "", verdict.get("state") or "") if verdict["kind"] == "bottleneck" else ("nothing", "")
+    if verdict["outcome"] != "bottleneck":
+        return "nothing", ""
+    return verdict["subject"]["name"], (verdict["state"] or {}).get("name", "")
 
 
 def finding_of(finding):

@@ -39,6 +39,13 @@ def roomy():
     return memory if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= 2 << 30 else None
 
 
+def place(verdict):
+    """Subject and state of a bottleneck."""
+    if verdict["outcome"] != "bottleneck":
+        return "nothing", ""
+    return verdict["subject"]["name"], (verdict["state"] or {}).get("name", "")
+
+
 def answers(longpole, program, slow, seconds):
     """What the report on a fresh recording says: the verdict, the first finding, all findings."""
     with tempfile.TemporaryDirectory(dir=roomy()) as folder:
@@ -48,7 +55,7 @@ def answers(longpole, program, slow, seconds):
         run = subprocess.run([longpole, "report", "--json", str(recording)], check=True, stdout=subprocess.PIPE, text=True)
     report = json.loads(run.stdout)
     verdict = report["verdict"]
-    named = ("verdict", verdict["machine"], verdict["state"]) if verdict["kind"] == "bottleneck" else ("verdict", "nothing", "")
+    named = ("verdict", *place(verdict))
     # A finding's subject may name its machine before the call or state.
     findings = [("finding", finding["kind"], finding["subject"].split("::")[-1]) for finding in report["findings"]]
     return named, findings

@@ -2,9 +2,9 @@
 
 mod support;
 
+use longpole_analysis::judge::verdict::{Outcome, Verdict};
 use longpole_analysis::report::Report;
 use longpole_analysis::text::number;
-use longpole_analysis::verdict::{Verdict, VerdictKind};
 use support::{pipeline, Costs, Trace};
 
 const SEEDS: std::ops::Range<u64> = 1..4;
@@ -14,9 +14,23 @@ fn first(report: &Report) -> Option<(&str, &str)> {
     report.findings.first().map(|finding| (finding.kind.as_str(), finding.subject.as_str()))
 }
 
+fn subject(verdict: &Verdict) -> Option<&str> {
+    verdict.subject.as_ref().map(|subject| subject.name.as_str())
+}
+
+fn state(verdict: &Verdict) -> Option<&str> {
+    verdict.state.as_ref().map(|state| state.name.as_str())
+}
+
+/// Subject and state of a bottleneck.
 fn verdict(report: &Report) -> Option<(&str, Option<&str>)> {
-    (report.verdict.kind == VerdictKind::Bottleneck)
-        .then(|| (report.verdict.machine.as_deref().unwrap_or_default(), report.verdict.state.as_deref()))
+    let verdict = &report.verdict;
+    (verdict.outcome == Outcome::Bottleneck).then(|| (subject(verdict).unwrap_or_default(), state(verdict)))
+}
+
+/// Half of the interval of the share.
+fn error(verdict: &Verdict) -> f64 {
+    (verdict.share_high.unwrap() - verdict.share_low.unwrap()) / 2.0
 }
 
 #[test]
@@ -30,7 +44,7 @@ fn a_slow_state_is_named_by_verdict_and_finding() {
         assert_eq!(first(&report), Some(("state_dominates_stage", subject.as_str())));
         let share = report.verdict.share.unwrap();
         assert!((0.7..0.95).contains(&share), "{share}");
-        assert!(report.verdict.share_error.unwrap() < 0.05);
+        assert!(error(&report.verdict) < 0.05);
     }
 }
 
@@ -54,7 +68,7 @@ fn a_small_batch_limit_is_named_and_a_large_one_is_not() {
         assert_eq!(first(&report), Some(("batch_limit_always_hit", found.names.router.as_str())), "{}", report.verdict.text);
         assert!(report.findings[0].advice.contains("after 4 items"), "{}", report.findings[0].advice);
         // The state in which it signals itself: no probe names one.
-        assert_eq!(report.verdict.state.as_deref(), Some("run"), "{}", report.verdict.text);
+        assert_eq!(state(&report.verdict), Some("run"), "{}", report.verdict.text);
     }
 }
 
@@ -62,17 +76,18 @@ fn a_small_batch_limit_is_named_and_a_large_one_is_not() {
 fn a_small_batch_limit_explains_a_state_that_has_less_of_the_path() {
     let report = |costs: &Costs| pipeline(1, costs, LENGTH_NS).trace.report(10.0).verdict;
     let (limited, slow) = (report(&Costs { batch: 4, ..Costs::default() }), report(&Costs { lookup: 2_500, ..Costs::default() }));
-    let of_path = |machine: &Option<String>, share: f64| Verdict {
-        machine: machine.clone(),
+    let of_path = |machine: &str, share: f64| Verdict {
         share: Some(share),
-        share_error: Some(0.02),
+        share_low: Some(share - 0.02),
+        share_high: Some(share + 0.02),
+        row: Some((machine.to_owned(), "a state".to_owned())),
         ..slow.clone()
     };
-    let share = limited.share.unwrap();
-    assert!(limited.explains(&of_path(&limited.machine, share / 2.0)), "{}", limited.text);
-    assert!(!limited.explains(&of_path(&limited.machine, share)), "{}", limited.text);
-    assert!(!limited.explains(&of_path(&Some("another".to_owned()), share / 2.0)), "{}", limited.text);
-    assert!(!slow.explains(&of_path(&slow.machine, 0.3)), "a state is no cause: {}", slow.text);
+    let (share, machine) = (limited.share.unwrap(), subject(&limited).unwrap());
+    assert!(limited.explains(&of_path(machine, share / 2.0)), "{}", limited.text);
+    assert!(!limited.explains(&of_path(machine, share)), "{}", limited.text);
+    assert!(!limited.explains(&of_path("another", share / 2.0)), "{}", limited.text);
+    assert!(!slow.explains(&of_path(subject(&slow).unwrap(), 0.3)), "a state is no cause: {}", slow.text);
 }
 
 #[test]
@@ -82,8 +97,8 @@ fn a_signal_per_item_is_named() {
         let report = found.trace.report(10.0);
         assert_eq!(first(&report), Some(("signalled_once_per_item", found.names.router.as_str())), "{}", report.verdict.text);
         // No state stands out: the finding is the verdict, with its uncertainty as any other.
-        let error = report.verdict.share_error.unwrap();
-        assert!(error > 0.0 && error < 0.1, "{error}");
+        let within = error(&report.verdict);
+        assert!(within > 0.0 && within < 0.1, "{within}");
         let begin = format!("{} is the bottleneck: it signals others 2.0", found.names.router);
         assert!(report.verdict.text.starts_with(&begin), "{}", report.verdict.text);
         assert!(report.verdict.text.contains(" % ± "), "{}", report.verdict.text);
@@ -100,10 +115,10 @@ fn a_slow_source_and_a_slow_sink_are_named_too() {
     for seed in SEEDS {
         let mut found = pipeline(seed, &Costs { generate: 2_000, ..Costs::default() }, LENGTH_NS);
         let report = found.trace.report(10.0);
-        assert_eq!(report.verdict.machine.as_deref(), Some(found.names.source.as_str()), "{}", report.verdict.text);
+        assert_eq!(subject(&report.verdict), Some(found.names.source.as_str()), "{}", report.verdict.text);
         let mut found = pipeline(seed, &Costs { consume: 2_000, ..Costs::default() }, LENGTH_NS);
         let report = found.trace.report(10.0);
-        assert_eq!(report.verdict.machine.as_deref(), Some(found.names.sink.as_str()), "{}", report.verdict.text);
+        assert_eq!(subject(&report.verdict), Some(found.names.sink.as_str()), "{}", report.verdict.text);
     }
 }
 
@@ -344,7 +359,7 @@ fn producers_that_come_and_go_leave_nothing_behind_while_others_go_on() {
     }
     trace.catalogue.classes.iter_mut().for_each(|class| class.attributes.clear());
     let report = trace.report(0.0);
-    assert_ne!(report.verdict.machine.as_deref(), Some("grinder"), "{}", report.verdict.text);
+    assert_ne!(subject(&report.verdict), Some("grinder"), "{}", report.verdict.text);
 }
 
 #[test]

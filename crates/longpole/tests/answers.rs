@@ -71,8 +71,8 @@ fn the_report_begins_with_its_verdict() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());
     let report = json("report", &["--json"], directory.path());
-    assert_eq!(report["verdict"]["machine"], "consumer", "{}", report["verdict"]["text"]);
-    assert_eq!(report["verdict"]["state"], "slow");
+    assert_eq!(report["verdict"]["subject"]["name"], "consumer", "{}", report["verdict"]["text"]);
+    assert_eq!(report["verdict"]["state"]["name"], "slow");
     assert_eq!(report["findings"][0]["kind"], "state_dominates_stage");
     let text = String::from_utf8(run("report", &[], directory.path()).stdout).unwrap();
     assert!(text.starts_with("consumer is the bottleneck: slow takes "), "{text}");

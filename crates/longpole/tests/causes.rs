@@ -128,7 +128,7 @@ fn a_program_that_computes_beside_a_writer_is_not_its_bottleneck_where_interrupt
     ok(record.args(["bs=4k", "count=200", "oflag=dsync"]).output().unwrap());
     let trace = place.newest();
     let verdict = &place.answer("report", &trace)["verdict"];
-    assert_ne!(verdict["machine"], "busybee", "{verdict}");
+    assert_ne!(verdict["subject"]["name"], "busybee", "{verdict}");
     let answer = path(&place, &trace);
     let (of_busy, length) = (time(&answer, |machine, _| machine.starts_with("busybee")), answer["length_ns"].as_u64().unwrap());
     assert!(of_busy * 20 <= length, "{of_busy} of {length} ns: {verdict}");

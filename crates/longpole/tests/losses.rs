@@ -110,7 +110,7 @@ fn a_bottleneck_and_a_prediction_beside_many_losses_say_so() {
         beside(directory.path(), lost, 256 << 10);
         let report = json("report", directory.path());
         let verdict = &report["verdict"];
-        assert_eq!((&verdict["kind"], &verdict["lost"]), (&"bottleneck".into(), &(10 * lost).into()), "{verdict}");
+        assert_eq!((&verdict["outcome"], &verdict["lost"]), (&"bottleneck".into(), &(10 * lost).into()), "{verdict}");
         let said = verdict["text"].as_str().unwrap();
         assert_eq!(said.contains("record again with --buffer 4MiB"), lost > 0, "{said}");
         let head = text(&["report"], directory.path());

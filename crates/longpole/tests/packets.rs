@@ -245,8 +245,8 @@ fn a_socket_that_refuses_most_of_what_comes_is_the_verdict() {
     let (sent, received) = (said(&output, "sent"), said(&output, "received"));
     assert!(2 * received < sent, "{output}");
     let verdict = &place.answer("report", &recording)["verdict"];
-    let machine = verdict["machine"].as_str().unwrap_or_default();
-    assert!(machine.starts_with("socket buffer full (UDP port 7000, datagrams/") && verdict["state"] == "lost", "{verdict:#}");
+    let machine = verdict["subject"]["name"].as_str().unwrap_or_default();
+    assert!(machine.starts_with("socket buffer full (UDP port 7000, datagrams/") && verdict["state"]["kind"] == "lost", "{verdict:#}");
     assert!(verdict["share"].as_f64().unwrap() > 0.25, "{verdict:#}");
     // The folder that it lies in is asked for the same.
     assert_eq!(packets(&place, &recording), packets(&place, &recording.parent().unwrap().to_owned()));

@@ -171,7 +171,7 @@ fn without_switches_and_samples_nothing_is_said_of_running_time() {
     let of_path = report["criticality"].as_array().unwrap().iter().find(|row| row["state"] == "poll").unwrap();
     assert_eq!(of_path["profile_rank"], 1, "{of_path}");
     let verdict = &report["verdict"];
-    assert_eq!((&verdict["machine"], &verdict["state"]), (&"server".into(), &"poll".into()), "{verdict}");
+    assert_eq!((&verdict["subject"]["name"], &verdict["state"]["name"]), (&"server".into(), &"poll".into()), "{verdict}");
     assert!(verdict["text"].as_str().unwrap().contains("; whether it runs or waits there the trace does not tell"), "{verdict}");
     let said = text(&place, &["report"], &trace);
     for wrong in ["running time", "A profiler would", "profiler rank", "busy, but"] {

@@ -49,10 +49,10 @@ fn turns(place: &TempDir, every: u64) -> std::path::PathBuf {
 fn a_path_that_is_known_and_balanced_says_that_nothing_stands_out_and_a_torn_one_that_it_cannot_be_told() {
     let place = TempDir::new().unwrap();
     let (known, text) = verdict(&turns(&place, u64::MAX));
-    assert_eq!((&known["kind"], &known["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{known}");
+    assert_eq!(known["outcome"], "spread", "{known}");
     assert!(text.starts_with("Nothing stands out: "), "{text}");
     let (torn, text) = verdict(&turns(&place, 3));
-    assert_eq!((&torn["kind"], &torn["reason"]), (&"nothing".into(), &"cannot_be_told".into()), "{torn}");
+    assert_eq!(torn["outcome"], "unknown", "{torn}");
     assert!(torn["unknown_share"].as_f64().unwrap() > 0.05, "{torn}");
     assert!(text.starts_with("No bottleneck can be told: ") && text.contains("; `longpole path` says what contradicts itself"), "{text}");
 }
@@ -116,13 +116,13 @@ fn what_in_a_trace_cannot_have_been_is_said_with_the_verdict() {
     let place = TempDir::new().unwrap();
     let said = "in the trace: clocks, losses or misplaced probes.";
     let (clean, text) = verdict(&served(&place, 0, &[]));
-    assert_eq!((&clean["kind"], &clean["state"]), (&"bottleneck".into(), &"parse".into()), "{clean}");
+    assert_eq!((&clean["outcome"], &clean["state"]["name"]), (&"bottleneck".into(), &"parse".into()), "{clean}");
     assert_eq!(clean["doubts"], serde_json::json!({"contradictions": 0, "negative_links": 0, "ignored_wakeups": 0}));
     assert!(!text.contains(said), "{text}");
     // One get of what nobody has put, and two wake-ups of who does not wait.
     let odd = ["\"machine\":\"odd\",\"get\":\"nothing\"", "\"machine\":\"client\",\"woken_by\":\"server\""];
     let (odd, text) = verdict(&served(&place, 0, &[odd[0], odd[1], odd[1]]));
-    assert_eq!((&odd["kind"], &odd["state"]), (&"bottleneck".into(), &"parse".into()), "{odd}");
+    assert_eq!((&odd["outcome"], &odd["state"]["name"]), (&"bottleneck".into(), &"parse".into()), "{odd}");
     assert_eq!(odd["doubts"], serde_json::json!({"contradictions": 1, "negative_links": 0, "ignored_wakeups": 2}));
     assert!(text.ends_with(&format!("; 1 contradiction, 2 wake-ups of what did not wait {said}")), "{text}");
     // Of what does not fit together nobody can say that nothing in it stands out.
@@ -131,7 +131,7 @@ fn what_in_a_trace_cannot_have_been_is_said_with_the_verdict() {
     fs::write(&log, odd).unwrap();
     let (balanced, text) = verdict(&log);
     assert!(balanced["unknown_share"].as_f64() < Some(0.05), "{balanced}");
-    assert_eq!((&balanced["kind"], &balanced["reason"]), (&"nothing".into(), &"cannot_be_told".into()), "{balanced}");
+    assert_eq!(balanced["outcome"], "unknown", "{balanced}");
     assert!(text.starts_with("No bottleneck can be told: ") && text.ends_with(said), "{text}");
     // The client asks later than the server has it.
     let (skewed, text) = verdict(&served(&place, 60, &[]));
@@ -142,10 +142,10 @@ fn what_in_a_trace_cannot_have_been_is_said_with_the_verdict() {
 fn one_that_is_hardly_slower_and_not_all_the_time_is_no_bottleneck_and_one_that_is_slower_throughout_is() {
     let place = TempDir::new().unwrap();
     let (turns, text) = verdict(&tandem(&place, &|n| if n < 200 { 90 } else { 120 }));
-    assert_eq!((&turns["kind"], &turns["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{turns}");
+    assert_eq!(turns["outcome"], "spread", "{turns}");
     assert!(text.contains("a::work has the most") && text.contains("since b::work is nearly as slow"), "{text}");
     let (slower, text) = verdict(&tandem(&place, &|_| 90));
-    assert_eq!((&slower["machine"], &slower["state"]), (&"a".into(), &"work".into()), "{text}");
+    assert_eq!((&slower["subject"]["name"], &slower["state"]["name"]), (&"a".into(), &"work".into()), "{text}");
 }
 
 /// A client that calls a server of five functions, of which the last one takes so long.
@@ -176,12 +176,12 @@ fn of_five(place: &TempDir, last: u64) -> std::path::PathBuf {
 fn a_smaller_share_is_enough_where_the_next_one_is_far_behind() {
     let place = TempDir::new().unwrap();
     let (slow, text) = verdict(&of_five(&place, 30));
-    assert_eq!((&slow["machine"], &slow["state"]), (&"server".into(), &"f4".into()), "{text}");
+    assert_eq!((&slow["subject"]["name"], &slow["state"]["name"]), (&"server".into(), &"f4".into()), "{text}");
     let (slower, text) = verdict(&of_five(&place, 25));
-    assert_eq!((&slower["kind"], &slower["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{slower}");
+    assert_eq!(slower["outcome"], "spread", "{slower}");
     assert!(text.contains("and f4 is the largest part (") && text.contains("above 28.0 %, nor 1.3 times the next above 20.0 %"), "{text}");
     let (even, text) = verdict(&of_five(&place, 20));
-    assert_eq!((&even["kind"], &even["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{text}");
+    assert_eq!(even["outcome"], "spread", "{text}");
 }
 
 /// A server that waits for its CPU before it begins, and loses it in the middle.
@@ -241,7 +241,7 @@ fn alone(place: &TempDir) -> std::path::PathBuf {
 fn who_computes_by_itself_is_no_bottleneck_because_it_had_to_read_a_page() {
     let place = TempDir::new().unwrap();
     let (alone, text) = verdict(&alone(&place));
-    assert_eq!((&alone["kind"], &alone["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{text}");
+    assert_eq!(alone["outcome"], "spread", "{text}");
     assert!(text.contains("no machine waits for another"), "{text}");
 }
 
@@ -276,11 +276,11 @@ fn a_loop(place: &TempDir, call: &str) -> std::path::PathBuf {
 fn that_a_timer_may_be_what_ends_the_bottleneck_s_program_stands_in_the_verdict() {
     let place = TempDir::new().unwrap();
     let (verdict_of, text) = verdict(&a_loop(&place, "read"));
-    assert_eq!((&verdict_of["kind"], &verdict_of["machine"]), (&"bottleneck".into(), &"loop".into()), "{verdict_of}");
+    assert_eq!((&verdict_of["outcome"], &verdict_of["subject"]["name"]), (&"bottleneck".into(), &"loop".into()), "{verdict_of}");
     assert!(!text.contains("timer"), "{text}");
     for call in ["alarm", "setitimer", "timer_settime"] {
         let (verdict_of, text) = verdict(&a_loop(&place, call));
-        assert_eq!((&verdict_of["kind"], &verdict_of["machine"]), (&"bottleneck".into(), &"loop".into()), "{verdict_of}");
+        assert_eq!((&verdict_of["outcome"], &verdict_of["subject"]["name"]), (&"bottleneck".into(), &"loop".into()), "{verdict_of}");
         let said = format!("; loop has set a timer ({call}): if that is what ends it, no change makes it shorter.");
         assert!(text.ends_with(&said), "{text}");
     }
@@ -324,12 +324,12 @@ fn where_rings_lose_much_nothing_is_said_to_be_balanced() {
     let whole = TempDir::new().unwrap();
     rings(whole.path(), 0);
     let (known, text) = verdict(whole.path());
-    assert_eq!(known["reason"], "nothing_stands_out", "{text}");
+    assert_eq!(known["outcome"], "spread", "{text}");
     let torn = TempDir::new().unwrap();
     rings(torn.path(), 5);
     let (verdict, text) = verdict(torn.path());
     assert!(verdict["lost"].as_u64().unwrap() > 2_000, "{verdict}");
-    assert_eq!((&verdict["kind"], &verdict["reason"]), (&"nothing".into(), &"cannot_be_told".into()), "{verdict}");
+    assert_eq!(verdict["outcome"], "unknown", "{verdict}");
     assert!(text.starts_with("No bottleneck can be told: ") && text.contains("record again with --buffer 4MiB"), "{text}");
 }
 
@@ -360,9 +360,9 @@ fn fork_join(place: &TempDir, lead: u64, long: u64, short: u64) -> std::path::Pa
 fn who_has_most_of_the_path_is_no_bottleneck_where_half_of_anothers_work_brings_more() {
     let place = TempDir::new().unwrap();
     let (alone, text) = verdict(&fork_join(&place, 10, 30, 5));
-    assert_eq!((&alone["machine"], &alone["state"]), (&"long".into(), &"work".into()), "{text}");
+    assert_eq!((&alone["subject"]["name"], &alone["state"]["name"]), (&"long".into(), &"work".into()), "{text}");
     let (two, text) = verdict(&fork_join(&place, 10, 30, 26));
-    assert_eq!((&two["kind"], &two["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{text}");
+    assert_eq!(two["outcome"], "spread", "{text}");
     assert!(
         text.contains("long::work has the most")
             && text.contains("long::work x0.5 would bring 11.1 % only, and lead::share_out x0.5 14.2 %"),

@@ -81,11 +81,12 @@ fn several_recordings_are_one_answer_with_their_spread() {
     near(&row["share_max"], shares[2]);
     let verdict = &answer["verdict"];
     assert_eq!(
-        (verdict["kind"].as_str(), verdict["machine"].as_str(), verdict["state"].as_str()),
+        (verdict["outcome"].as_str(), verdict["subject"]["name"].as_str(), verdict["state"]["name"].as_str()),
         (Some("bottleneck"), Some("server"), Some("parse"))
     );
     near(&verdict["share"], mean);
-    near(&verdict["share_error"], half);
+    near(&verdict["share_low"], mean - half);
+    near(&verdict["share_high"], mean + half);
     near(&answer["agreement"], 1.0);
     assert!(verdict["text"].as_str().unwrap().contains("in all 3 recordings"), "{verdict}");
     // What is predicted lies between the recordings' own predictions.
@@ -109,15 +110,16 @@ fn recordings_that_name_different_things_name_nothing_together() {
     let other = store(&place, "other", &serving(200, 100, 900));
     let answer = report(&[&one, &other]);
     let verdict = &answer["verdict"];
-    assert_eq!((verdict["kind"].as_str(), verdict["state"].as_str()), (Some("nothing"), None));
+    assert_eq!((verdict["outcome"].as_str(), verdict["state"]["name"].as_str()), (Some("spread"), None));
     let said = verdict["text"].as_str().unwrap();
     assert!(said.contains("do not agree") && said.contains("server::parse in 1") && said.contains("server::answer in 1"), "{said}");
     assert_eq!(answer["agreement"], 0.5);
     // Two of three do.
     let third = store(&place, "third", &serving(200, 950, 100));
     let answer = report(&[&one, &other, &third]);
-    assert_eq!((answer["verdict"]["state"].as_str(), answer["verdict"]["kind"].as_str()), (Some("parse"), Some("bottleneck")));
-    assert!(answer["verdict"]["text"].as_str().unwrap().contains("in 2 of 3 recordings"));
+    let verdict = &answer["verdict"];
+    assert_eq!((verdict["state"]["name"].as_str(), verdict["outcome"].as_str()), (Some("parse"), Some("bottleneck")));
+    assert!(verdict["text"].as_str().unwrap().contains("in 2 of 3 recordings"));
     // One that cannot be read is said by name, and no answer.
     let nowhere = run(&["report"], &[&one, &place.path().join("nowhere")]);
     assert_eq!(nowhere.status.code(), Some(1));
@@ -140,7 +142,7 @@ fn the_path_over_time_shows_when_another_state_takes_over() {
     assert_eq!(shares(1), [vec![0.0; 40], vec![1.0; 20]].concat());
     // Parts of fifteen windows: 46, of which those that begin at 0 to 32 hold more of the first.
     // Two thirds are not ahead beyond the noise, so it is the path's first that is told of.
-    assert_eq!(answer["verdict"]["kind"], "nothing");
+    assert_eq!(answer["verdict"]["outcome"], "spread");
     assert!((answer["stability"].as_f64().unwrap() - 33.0 / 46.0).abs() < 1e-9, "{}", answer["stability"]);
     let said = text(&["report"], &[&log]);
     let strip = format!("a::first   {}", "█".repeat(40));

@@ -184,7 +184,7 @@ fn the_processor_is_in_the_states_that_the_entries_say_and_outside_else() {
 
     let report = answer("report", &arguments, &log);
     let verdict = &report["verdict"];
-    assert_eq!(verdict["kind"], "nothing", "that a processor is busy holds nobody back, as far as the log tells: {verdict}");
+    assert_eq!(verdict["outcome"], "spread", "that a processor is busy holds nobody back, as far as the log tells: {verdict}");
     assert!(verdict["text"].as_str().unwrap().contains("no machine waits for another"), "{verdict}");
     let info = answer("info", &arguments, &log);
     assert_eq!((info["events"].as_u64(), info["lost"].as_u64(), info["uncounted_losses"].as_u64()), (Some(3000), Some(0), Some(0)));

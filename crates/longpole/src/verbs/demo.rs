@@ -200,9 +200,7 @@ impl Stage<'_> {
     /// The knob that the verdict means, else the one of the first finding that means any.
     fn choose(&self, report: &Value) -> anyhow::Result<&Knob> {
         let verdict = &report["verdict"];
-        let by_verdict = self.manifest.knob.iter().find(|knob| {
-            knob.verdict.as_ref().is_some_and(|place| verdict["machine"] == *place.machine && verdict["state"] == *place.state)
-        });
+        let by_verdict = self.manifest.knob.iter().find(|knob| knob.verdict.as_ref().is_some_and(|place| is_place(verdict, place)));
         if let Some(knob) = by_verdict {
             return Ok(knob);
         }
@@ -248,6 +246,11 @@ fn report_text(path: &Path) -> anyhow::Result<()> {
     let status = Command::new(own_program()?).arg("report").arg(path).status()?;
     ensure!(status.success(), "longpole report failed: {status}");
     Ok(())
+}
+
+/// Whether a bottleneck, as JSON, is this subject in this state.
+fn is_place(verdict: &Value, place: &Place) -> bool {
+    verdict["outcome"] == "bottleneck" && verdict["subject"]["name"] == *place.machine && verdict["state"]["name"] == *place.state
 }
 
 /// The number at `{rate}` if the line's words fit the pattern's.

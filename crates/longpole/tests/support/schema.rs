@@ -15,75 +15,87 @@ pub fn schema(verb: &str) -> Value {
 
 /// Panics with the place of the first violation.
 pub fn check(schema: &Value, value: &Value) {
-    if let Err(violation) = at("$", schema, value) {
+    if let Err(violation) = (At { root: schema }).check("$", schema, value) {
         panic!("{violation}\nin {value:#}");
     }
 }
 
-fn at(place: &str, schema: &Value, value: &Value) -> Result<(), String> {
-    for (word, rule) in schema.as_object().ok_or(format!("{place}: the schema is no object"))? {
-        match word.as_str() {
-            "$schema" | "title" | "description" => {}
-            "type" => {
-                let allowed = rule.as_array().map_or(std::slice::from_ref(rule), Vec::as_slice);
-                if !allowed.iter().any(|name| is(name.as_str().unwrap_or(""), value)) {
-                    return Err(format!("{place}: {value} is not of type {rule}"));
+/// The schema that `$ref` points into.
+struct At<'a> {
+    root: &'a Value,
+}
+
+impl At<'_> {
+    fn check(&self, place: &str, schema: &Value, value: &Value) -> Result<(), String> {
+        for (word, rule) in schema.as_object().ok_or(format!("{place}: the schema is no object"))? {
+            match word.as_str() {
+                "$schema" | "$defs" | "title" | "description" => {}
+                "$ref" => {
+                    let pointer = rule.as_str().and_then(|rule| rule.strip_prefix('#')).unwrap_or_default();
+                    let meant = self.root.pointer(pointer).ok_or(format!("{place}: the schema has no {rule}"))?;
+                    self.check(place, meant, value)?;
                 }
-            }
-            "enum" => {
-                if !rule.as_array().is_some_and(|values| values.contains(value)) {
-                    return Err(format!("{place}: {value} is none of {rule}"));
-                }
-            }
-            "minimum" | "maximum" => {
-                if let (Some(limit), Some(number)) = (rule.as_f64(), value.as_f64()) {
-                    if (word == "minimum" && number < limit) || (word == "maximum" && number > limit) {
-                        return Err(format!("{place}: {number} is beyond the {word} of {limit}"));
+                "type" => {
+                    let allowed = rule.as_array().map_or(std::slice::from_ref(rule), Vec::as_slice);
+                    if !allowed.iter().any(|name| is(name.as_str().unwrap_or(""), value)) {
+                        return Err(format!("{place}: {value} is not of type {rule}"));
                     }
                 }
-            }
-            "required" => {
-                for name in rule.as_array().into_iter().flatten().filter_map(Value::as_str) {
-                    if value.as_object().is_some_and(|object| !object.contains_key(name)) {
-                        return Err(format!("{place}: `{name}` is missing"));
+                "enum" => {
+                    if !rule.as_array().is_some_and(|values| values.contains(value)) {
+                        return Err(format!("{place}: {value} is none of {rule}"));
                     }
                 }
-            }
-            "properties" => {
-                for (name, rule) in rule.as_object().into_iter().flatten() {
-                    if let Some(member) = value.get(name) {
-                        at(&format!("{place}.{name}"), rule, member)?;
+                "minimum" | "maximum" => {
+                    if let (Some(limit), Some(number)) = (rule.as_f64(), value.as_f64()) {
+                        if (word == "minimum" && number < limit) || (word == "maximum" && number > limit) {
+                            return Err(format!("{place}: {number} is beyond the {word} of {limit}"));
+                        }
                     }
                 }
-            }
-            "additionalProperties" => {
-                for (name, member) in value.as_object().into_iter().flatten() {
-                    if schema["properties"].get(name).is_some() {
-                        continue;
-                    }
-                    match rule {
-                        Value::Bool(true) => {}
-                        Value::Bool(false) => return Err(format!("{place}: `{name}` is not in the schema")),
-                        rule => at(&format!("{place}.{name}"), rule, member)?,
+                "required" => {
+                    for name in rule.as_array().into_iter().flatten().filter_map(Value::as_str) {
+                        if value.as_object().is_some_and(|object| !object.contains_key(name)) {
+                            return Err(format!("{place}: `{name}` is missing"));
+                        }
                     }
                 }
-            }
-            "items" => {
-                for (index, element) in value.as_array().into_iter().flatten().enumerate() {
-                    at(&format!("{place}[{index}]"), rule, element)?;
+                "properties" => {
+                    for (name, rule) in rule.as_object().into_iter().flatten() {
+                        if let Some(member) = value.get(name) {
+                            self.check(&format!("{place}.{name}"), rule, member)?;
+                        }
+                    }
                 }
-            }
-            "anyOf" => {
-                let outcomes: Vec<_> = rule.as_array().into_iter().flatten().map(|rule| at(place, rule, value)).collect();
-                if !outcomes.iter().any(Result::is_ok) {
-                    let reasons: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-                    return Err(reasons.join("; "));
+                "additionalProperties" => {
+                    for (name, member) in value.as_object().into_iter().flatten() {
+                        if schema["properties"].get(name).is_some() {
+                            continue;
+                        }
+                        match rule {
+                            Value::Bool(true) => {}
+                            Value::Bool(false) => return Err(format!("{place}: `{name}` is not in the schema")),
+                            rule => self.check(&format!("{place}.{name}"), rule, member)?,
+                        }
+                    }
                 }
+                "items" => {
+                    for (index, element) in value.as_array().into_iter().flatten().enumerate() {
+                        self.check(&format!("{place}[{index}]"), rule, element)?;
+                    }
+                }
+                "anyOf" => {
+                    let outcomes: Vec<_> = rule.as_array().into_iter().flatten().map(|rule| self.check(place, rule, value)).collect();
+                    if !outcomes.iter().any(Result::is_ok) {
+                        let reasons: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+                        return Err(reasons.join("; "));
+                    }
+                }
+                word => return Err(format!("{place}: the checker does not know `{word}`")),
             }
-            word => return Err(format!("{place}: the checker does not know `{word}`")),
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn is(name: &str, value: &Value) -> bool {
