@@ -112,6 +112,18 @@ def pool_of_one(place):
     return ["pgbench", *at(port), "-n", "-c", "8", "-j", "1", "-T", str(place.seconds), "-f", str(script), "postgres"]
 
 
+def deadlocks(place):
+    port = postgres(place, "create table accounts (id int primary key, balance int not null); insert into accounts select i, 0 from generate_series(0, 9) i")
+    names = []
+    for name, first, second in ("there", 1, 2), ("back", *((1, 2) if place.fixed else (2, 1))):
+        names += ["-f", str(place.write(f"{name}.sql", f"""begin;
+update accounts set balance = balance - 1 where id = {first};
+update accounts set balance = balance + 1 where id = {second};
+commit;
+"""))]
+    return ["pgbench", *at(port), "-n", "-c", "4", "-j", "1", "-T", str(place.seconds), "--max-tries=0", *names, "postgres"]
+
+
 def cache_misses(place):
     database = postgres(place, "create table sales as select i % 8 as region, repeat('x', 40) || i as note from generate_series(1, 60000) i; analyze sales",
                         max_parallel_workers_per_gather=0)
@@ -159,6 +171,17 @@ SYSTEMS = [
         never=(r"\bdisk\b", r"comput"),
         change="x0.125",
         needs=("pgbouncer", "psql", "pgbench"),
+    ),
+    System(
+        name="postgres_deadlocks",
+        kind="deadlock-retry",
+        truth="transactions take two row locks of postgres in opposite orders, wait a second until the deadlock is found, and are tried again",
+        load=deadlocks,
+        rate=PGBENCH,
+        component=(r"postgres", r"pgbench"),
+        mechanism=(r"\block", r"deadlock", r"wait for one another"),
+        never=(r"\bdisk\b", r"comput"),
+        needs=("psql", "pgbench"),
     ),
     System(
         name="flask_cache_misses",

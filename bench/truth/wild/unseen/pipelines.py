@@ -14,8 +14,8 @@ def text(mebibytes, seed=7):
 
 def compressed(place):
     (place.folder / "tree").mkdir()
-    whole = text(12)
-    for part in range(48):
+    whole = text(5)
+    for part in range(20):
         (place.folder / f"tree/part{part}").write_bytes(whole[part * 262144:(part + 1) * 262144])
     return ["bash", "-c", f"tar cf - tree | {'zstd -q -1' if place.fixed else 'xz -T1 -6'} >tree.tar.compressed"]
 
@@ -39,7 +39,7 @@ def secure_copy(place):
     port, folder = place.port(), place.folder
     for key in "host", "client":
         place.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{key}.key")
-    (folder / "data").write_bytes(text(48))
+    (folder / "data").write_bytes(text(3) * 16)
     config = place.write("sshd.conf", f"ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host.key\nAuthorizedKeysFile {folder}/client.key.pub\nStrictModes no\nUsePAM no\n"
                          f"PermitRootLogin yes\nPidFile {folder}/sshd.pid\nCompression yes\n", 0o600)
     place.run("install", "-d", "-m", "755", "/run/sshd")
