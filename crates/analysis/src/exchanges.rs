@@ -14,7 +14,7 @@
 use crate::histogram::Histogram;
 use longpole_model::linux::{FileKind, Linux};
 use longpole_model::linux_net::{Hop, Step};
-use longpole_model::linux_watch::{Call, ThreadId, Waker, Watch};
+use longpole_model::linux_watch::{Call, Moment, ThreadId, Waker, Watch};
 use longpole_model::names::NameId;
 use std::collections::{BTreeMap, HashMap};
 
@@ -152,6 +152,9 @@ pub struct Exchanges {
     listens: Vec<(ThreadId, u16)>,
     /// Connections whose receiver has little room, by the ports of sender and receiver.
     windows: HashMap<(u16, u16), Window>,
+    /// Processes that were forked, with their parents: a server's children answer on its port.
+    forks: Vec<(ThreadId, ThreadId)>,
+    parents: HashMap<i32, i32>,
 }
 
 /// A connection of which the recorder was told because its receiver's window is small.
@@ -166,6 +169,13 @@ pub struct Window {
 }
 
 impl Watch for Exchanges {
+    #[inline]
+    fn moment(&mut self, moment: Moment) {
+        if let Moment::Forked { thread, parent: Some(parent) } = moment {
+            self.forks.push((thread, parent));
+        }
+    }
+
     #[inline]
     fn returned(&mut self, call: &Call) {
         if !matches!(self.acts.get(call.name.0 as usize), Some(Some(Act::Other))) {
@@ -201,6 +211,14 @@ impl Exchanges {
     pub fn after(&mut self, linux: &Linux) {
         while let Some(call) = self.heard.pop() {
             self.call(linux, &call);
+        }
+        while let Some((thread, parent)) = self.forks.pop() {
+            let process = |id: ThreadId| linux.threads.get(id.0 as usize).map(|thread| thread.process.unwrap_or(thread.tid));
+            if let (Some(child), Some(parent)) = (process(thread), process(parent)) {
+                if child != parent {
+                    self.parents.insert(child, parent);
+                }
+            }
         }
         while let Some((thread, port)) = self.listens.pop() {
             let thread = &linux.threads[thread.0 as usize];
@@ -275,18 +293,20 @@ impl Exchanges {
     }
 
     fn ends(&mut self, of: (i32, i64)) {
-        if let Some(connection) = self.open.remove(&of) {
+        if let Some(mut connection) = self.open.remove(&of) {
+            // What it inherits from a process that listens was accepted there.
+            if connection.role.is_none() && self.parents.get(&of.0).is_some_and(|parent| self.ports.contains_key(parent)) {
+                connection.role = Some(Role::Server);
+            }
             add(self.conducts.entry(of.0).or_default(), &connection);
         }
     }
 
     /// What each process did, by its id, with the port on which it is asked.
     pub fn finish(mut self) -> Conducts {
-        let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
-        open.sort_unstable_by_key(|(of, _)| *of);
-        for (of, connection) in open {
-            add(self.conducts.entry(of.0).or_default(), &connection);
-        }
+        let mut open: Vec<_> = self.open.keys().copied().collect();
+        open.sort_unstable();
+        open.into_iter().for_each(|of| self.ends(of));
         let port = |ports: BTreeMap<u16, u64>| ports.into_iter().max_by_key(|&(port, count)| (count, std::cmp::Reverse(port)));
         let ports = self.ports.into_iter().filter_map(|(process, ports)| Some((process, port(ports)?.0))).collect();
         Conducts { processes: self.conducts, ports, windows: self.windows }

@@ -6,13 +6,13 @@
 
 use crate::change::half_95;
 use crate::findings::{Evidence, Finding};
+use crate::judge;
+use crate::judge::verdict::Outcome;
 use crate::left_out;
 use crate::lineage;
 use crate::predicted;
 use crate::report::{Inputs, Report};
 use crate::text::{number, percent};
-use crate::judge;
-use crate::judge::verdict::Outcome;
 use crate::verdict::{Doubts, Reason, Verdict, VerdictKind};
 use crate::what_if::Prediction;
 use longpole_model::kinds::{SegmentKind, StateKind};

@@ -3,6 +3,8 @@
 use crate::cpu::{self, Activities, Cpu};
 use crate::critical_samples::CriticalFunction;
 use crate::findings::{Facts, Finding, Rules};
+use crate::judge;
+use crate::judge::verdict::Verdict;
 use crate::kernel_facts::{KernelFacts, OnPath};
 use crate::latency::{Latencies, Latency, Together};
 use crate::left_out::{Gathered, LeftOut};
@@ -15,8 +17,6 @@ use crate::predicted;
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
-use crate::judge;
-use crate::judge::verdict::Verdict;
 use crate::verdict::{again, Doubts, Judge};
 use crate::waits;
 use crate::what_if::Prediction;

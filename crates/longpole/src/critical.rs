@@ -50,7 +50,8 @@ impl Passed {
     /// `feed`.
     pub fn of(interactions: &mut Interactions, feed: impl FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
         let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-        let mut passed = Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default(), traffic: Traffic::default() };
+        let mut passed =
+            Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default(), traffic: Traffic::default() };
         let Passed { lineage, waits, keeper, traffic } = &mut passed;
         following::follow_fed(interactions, feed, [&mut [lineage as &mut dyn Follower][..], &mut [waits, keeper, traffic]])?;
         Ok(passed)
@@ -153,15 +154,16 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
             name: behind.name.clone(),
             is_kernel: behind.is_kernel,
             is_recorder: vocabulary.is_recorder(behind.machine),
-            is_of_command: composer.is_of_command(behind),
+            is_of_command: behind.is_of_command,
         };
         (vocabulary.machine_name(behind.machine).to_owned(), thread)
     };
     composer.behind().iter().map(thread).collect()
 }
 
-/// What is kept of the interactions, so that they lead to where the path of `report` leads, or to the replies of whoever is meant.
-pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<Kept> {
+/// What is kept of the interactions, so that they lead to where the path of `report` leads, or to the replies of
+/// whoever is meant; with that path by subject.
+pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept, Option<Parts>)> {
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
     let (mut keeper, mut traffic, mut exchanges) = (Keeper::default(), Traffic::default(), Exchanges::default());
     let feed = |composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>| {
@@ -173,7 +175,7 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<Kept> 
     following::follow_fed(interactions, feed, [&mut [&mut keeper as &mut dyn Follower, &mut traffic][..]])?;
     let mut kept = keeper.kept(interactions.vocabulary());
     let conducts = exchanges.finish();
-    let subjects = Subjects::new(threads(interactions), &conducts);
+    let mut subjects = Subjects::new(threads(interactions), &conducts);
     let asked = whom.machines(&subjects, &conducts, interactions.vocabulary())?;
     let choice = Choice {
         traffic: &traffic,
@@ -184,12 +186,14 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<Kept> 
         path: traffic.range(),
         asked: asked.as_ref(),
     };
-    match choice.anchor() {
-        Some(anchor) => drop(anchored(interactions, &mut kept, &anchor)?),
+    let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
+    let answer = match choice.anchor() {
+        Some(anchor) => anchored(interactions, &mut kept, &anchor)?,
         None if whom.is_given() => bail!("nothing happens to {} in this part of the trace", whom.said()),
-        None => {}
-    }
-    Ok(kept)
+        None => interactions.path_again(&kept, options)?,
+    };
+    let parts = answer.segments.as_ref().map(|segments| Parts::new(&answer, segments, &mut subjects));
+    Ok((kept, parts))
 }
 
 /// The path that counts, where that to the command's end does not. From now on what is kept leads to its end.

@@ -37,9 +37,9 @@ mod sync;
 mod table;
 mod unpacked;
 mod verbs;
-mod whom;
 mod waits;
 mod waits_drawing;
+mod whom;
 
 use clap::{Parser, Subcommand};
 use std::io;

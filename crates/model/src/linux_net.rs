@@ -166,8 +166,26 @@ const KINDS: [(&str, Kind); 16] = [
 
 /// What a rule may take from an event. Index into [`HopPlan::at`].
 const ROLES: [&str; 20] = [
-    "packet", "length", "device", "name", "parent", "segments", "result", "socket", "protocol", "flags", "location", "reason", "port",
-    "tid", "family", "state", "peer", "window", "next", "unacknowledged",
+    "packet",
+    "length",
+    "device",
+    "name",
+    "parent",
+    "segments",
+    "result",
+    "socket",
+    "protocol",
+    "flags",
+    "location",
+    "reason",
+    "port",
+    "tid",
+    "family",
+    "state",
+    "peer",
+    "window",
+    "next",
+    "unacknowledged",
 ];
 const PACKET: usize = 0;
 const LENGTH: usize = 1;
@@ -328,9 +346,7 @@ impl HopPlan {
                 },
             },
             Kind::Refuse => Step::Refuse { port: port()? },
-            Kind::State => {
-                Step::State { socket: address(SOCKET)?, protocol: number(PROTOCOL), port: port()?, state: number(STATE) }
-            }
+            Kind::State => Step::State { socket: address(SOCKET)?, protocol: number(PROTOCOL), port: port()?, state: number(STATE) },
             Kind::Window => {
                 // Sequence numbers have 32 bits and wrap.
                 let sequence = |role: usize| number(role).map(|number| number as u32);

@@ -148,7 +148,10 @@ impl Choice<'_> {
             (!few, subject.role == Role::Client, subject.is_of_command, others, all, std::cmp::Reverse(machine))
         };
         let is_asked = |machine: u32| self.asked.is_none_or(|asked| asked.contains(&MachineId(machine)));
-        let best = woken.iter().filter(|(&machine, _)| lives(machine) && is_asked(machine)).max_by_key(|&(&machine, &counts)| rank(machine, counts))?;
+        let best = woken
+            .iter()
+            .filter(|(&machine, _)| lives(machine) && is_asked(machine))
+            .max_by_key(|&(&machine, &counts)| rank(machine, counts))?;
         (best.1 .1 >= self.limits.least_replies).then_some(MachineId(*best.0))
     }
 }

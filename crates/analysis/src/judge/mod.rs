@@ -32,7 +32,8 @@ use std::collections::{HashMap, HashSet};
 use subjects::{Level, Role, SubjectId, Subjects};
 use traffic::{Pair, Traffic};
 use verdict::{
-    Because, Caveat, CaveatKind, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict,
+    Because, Caveat, CaveatKind, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed,
+    SubjectLevel, Verdict,
 };
 
 /// What the host had.
@@ -97,11 +98,13 @@ impl Case<'_> {
         let decided = decided.or_else(|| self.by_quota()).or_else(|| self.by_sleep()).or_else(|| self.by_disk());
         let decided = decided.or_else(|| self.by_cpus()).or_else(|| self.by_serial_step());
         let decided = decided.or_else(|| self.by_subject()).or_else(|| self.by_round_trips());
-        match decided {
+        let mut verdict = match decided {
             Some(verdict) => verdict,
             None if unknown > self.limits.max_unknown && unknown > self.limits.least_share => self.empty(Outcome::Unknown),
             None => self.spread(),
-        }
+        };
+        self.add_bystanders(&mut verdict);
+        verdict
     }
 
     fn unknown(&self) -> f64 {
@@ -153,6 +156,29 @@ impl Case<'_> {
             of_stages: false,
             of_cause: false,
         }
+    }
+
+    /// A caveat where programs that have nothing to do with the path take a considerable part of the CPUs.
+    fn add_bystanders(&self, verdict: &mut Verdict) {
+        let is_own = |id: SubjectId| {
+            let subject = self.subjects.get(id);
+            subject.is_of_command || subject.role != Role::None || self.parts.whole(id).is_some_and(|whole| whole.share >= 0.01)
+        };
+        let busy = 1.0 - self.cpus.idle.unwrap_or(0.0);
+        let others: Vec<(SubjectId, f64)> = self.cpu_users().into_iter().filter(|(id, _)| !is_own(*id)).collect();
+        let share = busy * others.iter().map(|(_, share)| share).sum::<f64>();
+        let Some(first) = others.first().filter(|_| share >= self.limits.considerable && self.cpus.idle.is_some()) else { return };
+        let who = sentence::name(&self.name(first.0, None));
+        verdict.caveats.push(Caveat {
+            kind: CaveatKind::Bystanders,
+            share: Some(share),
+            count: None,
+            text: format!(
+                "programs that the path does not depend on, such as {who}, used the CPUs for {} of the time",
+                crate::text::percent(share)
+            ),
+            remedy: Some("record again on a quiet host".to_owned()),
+        });
     }
 
     /// A verdict on these parts of one subject, of which the first is named.
@@ -305,7 +331,8 @@ impl Case<'_> {
     fn by_declared(&self) -> Option<Verdict> {
         let of = of_states(self.states);
         let row = of.row.as_ref().filter(|_| of.outcome == Outcome::Bottleneck)?;
-        let is_row = |part: &&Part| (&part.class, &part.class_state) == (&row.0, &row.1) || part.does == Does::Call && part.class.ends_with(&row.1);
+        let is_row =
+            |part: &&Part| (&part.class, &part.class_state) == (&row.0, &row.1) || part.does == Does::Call && part.class.ends_with(&row.1);
         let part = self.parts.parts.iter().find(is_row)?;
         matches!(part.does, Does::Declared | Does::Call).then_some(of)
     }
@@ -315,7 +342,8 @@ impl Case<'_> {
         let held = self.findings.iter().find(|finding| finding.of == Scope::Held);
         let is_held = |part: &Part| {
             part.does == Does::Throttled
-                || part.does == Does::Runnable && held.is_some_and(|held| part.class == held.subject && held.share >= self.limits.least_share)
+                || part.does == Does::Runnable
+                    && held.is_some_and(|held| part.class == held.subject && held.share >= self.limits.least_share)
         };
         let part = self.parts.parts.iter().find(|part| is_held(part))?;
         if self.share(is_held) < self.limits.least_share || !self.is_most(self.share(is_held), is_held) {
@@ -435,8 +463,7 @@ impl Case<'_> {
             return None;
         }
         let waiting = self.parts.parts.iter().find(|part| is_meant(part))?;
-        let waits_beside_idle: f64 =
-            self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
+        let waits_beside_idle: f64 = self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
         let all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
         let users = self.cpu_users();
         // Another program that happens to run on this host is no part of what waits.
@@ -527,6 +554,10 @@ impl Case<'_> {
             verdict.because.push(serialised);
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
         }
+        if let Some(asking) = self.chatty(first.subject) {
+            verdict.because.push(asking);
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::RoundTrips));
+        }
         let runs: f64 = parts.iter().filter(|part| part.does.is_work()).map(|part| part.share).sum();
         let idle = self.cpus.idle.unwrap_or(0.0);
         let (running, threads) = self.running(first.subject);
@@ -554,8 +585,7 @@ impl Case<'_> {
             return None;
         }
         let (start, end) = (self.answer.start_ns, self.answer.end_ns);
-        let within: Vec<((u64, u64), f64)> =
-            self.traffic.running().filter(|((from, to), _)| *from >= start && *to <= end).collect();
+        let within: Vec<((u64, u64), f64)> = self.traffic.running().filter(|((from, to), _)| *from >= start && *to <= end).collect();
         let is_serial = |running: f64| running <= 1.0 + self.limits.considerable && running >= self.limits.most;
         let share = |is_meant: &dyn Fn(f64) -> bool| {
             let ns: u64 = within.iter().filter(|(_, running)| is_meant(*running)).map(|((from, to), _)| to - from).sum();
@@ -569,7 +599,7 @@ impl Case<'_> {
         let all: u64 = parts.iter().map(|(from, to)| to - from).sum();
         // The process whose life is most like that part of the run.
         let likeness = |machine: MachineId| {
-            let own = self.traffic.own(machine)?;
+            let own = self.traffic.own(machine).filter(|own| own.forks > 0)?;
             let (first, last) = (own.first_ns?, own.last_ns);
             let both: u64 = parts.iter().map(|(from, to)| last.min(*to).saturating_sub(first.max(*from))).sum();
             let either = all + (last - first) - both.min(last - first);
@@ -584,7 +614,8 @@ impl Case<'_> {
         if likeness < self.limits.most {
             return None;
         }
-        let running: f64 = within.iter().filter(|(_, running)| is_serial(*running)).map(|((from, to), running)| running * (to - from) as f64).sum();
+        let running: f64 =
+            within.iter().filter(|(_, running)| is_serial(*running)).map(|((from, to), running)| running * (to - from) as f64).sum();
         let idle = 1.0 - running / all.max(1) as f64 / self.cpus.count as f64;
         let step = self.name(subject, Some(self.vocabulary.machine_name(machine)));
         let mut verdict = self.empty(Outcome::Bottleneck);
@@ -593,6 +624,28 @@ impl Case<'_> {
         verdict.mechanism = Some(Mechanism::SerialStep);
         verdict.because.push(Because::SerialStep { step, share: serial, idle });
         Some(verdict)
+    }
+
+    /// Whoever asks this subject sends one request after the other, many of them, and mostly waits for the replies.
+    fn chatty(&self, subject: SubjectId) -> Option<Because> {
+        let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
+        let askers = self.between.iter().filter(|((_, to), _)| *to == subject);
+        let asker = askers.max_by_key(|&((from, _), &count)| (count, std::cmp::Reverse(*from))).map(|((from, _), _)| *from)?;
+        let Conduct { asked, served, .. } = &self.subjects.get(asker).conduct;
+        let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable;
+        let waits = asked.total_ns as f64 >= self.limits.most * length;
+        if asker == subject || asked.count < 10 * self.limits.least_replies || !one_at_a_time || !waits {
+            return None;
+        }
+        let per_request = (served.count >= self.limits.least_replies).then(|| asked.count as f64 / served.count as f64);
+        let (count, mean_ns) = (asked.count, asked.total_ns / asked.count);
+        Some(Because::RoundTrips {
+            asker: Some(self.name(asker, None)),
+            count,
+            mean_ns,
+            callee: Some(self.name(subject, None)),
+            per_request,
+        })
     }
 
     /// A client that asks again and again, one request after the other, and mostly waits for replies.
@@ -617,7 +670,13 @@ impl Case<'_> {
         verdict.mechanism = Some(Mechanism::RoundTrips);
         let per_request = (served.count >= self.limits.least_replies).then(|| asked.count as f64 / served.count as f64);
         let callee = callee.map(|callee| self.name(callee, None));
-        verdict.because.push(Because::RoundTrips { count: asked.count, mean_ns: asked.total_ns / asked.count, callee, per_request });
+        verdict.because.push(Because::RoundTrips {
+            asker: None,
+            count: asked.count,
+            mean_ns: asked.total_ns / asked.count,
+            callee,
+            per_request,
+        });
         Some(verdict)
     }
 
@@ -701,13 +760,21 @@ impl Case<'_> {
             let Some(own) = self.traffic.own(machine).filter(|_| !self.subjects.get(subject).is_recorder) else { continue };
             let lives = own.first_ns.map_or(0, |first| own.last_ns - first);
             let short = own.longest.is_some_and(|(from, to)| 20 * (to - from) < length);
-            if short && own.sleeps >= self.limits.least_replies && own.slept_ns as f64 >= self.limits.most * lives as f64 && 2 * lives > length {
+            if short
+                && own.sleeps >= self.limits.least_replies
+                && own.slept_ns as f64 >= self.limits.most * lives as f64
+                && 2 * lives > length
+            {
                 sleepers.push((machine, subject, own.sleeps, own.slept_ns));
             }
         }
         let of: HashSet<u32> = sleepers.iter().map(|sleeper| sleeper.0 .0).collect();
-        let wakes: u64 =
-            self.traffic.pairs().filter(|(by, machine, _)| of.contains(&by.0) || of.contains(&machine.0)).map(|(.., pair)| pair.count).sum();
+        let wakes: u64 = self
+            .traffic
+            .pairs()
+            .filter(|(by, machine, _)| of.contains(&by.0) || of.contains(&machine.0))
+            .map(|(.., pair)| pair.count)
+            .sum();
         let (sleeps, slept) = sleepers.iter().fold((0, 0), |(count, ns), sleeper| (count + sleeper.2, ns + sleeper.3));
         if sleepers.len() < 2 || 4 * wakes > sleeps {
             return None;
@@ -736,8 +803,7 @@ impl Case<'_> {
     /// Requests that wait for one another in this subject, or in one that asks it: more are open than calls of it are outstanding, or
     /// than the path's stay in it allows.
     fn serialisation(&self, subject: SubjectId) -> Option<Because> {
-        let mut callers: Vec<SubjectId> =
-            self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from).collect();
+        let mut callers: Vec<SubjectId> = self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from).collect();
         callers.sort_unstable();
         for at in callers {
             let Conduct { served, asked, .. } = &self.subjects.get(at).conduct;

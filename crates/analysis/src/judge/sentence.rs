@@ -57,7 +57,7 @@ fn outcome(verdict: &Verdict) -> String {
                 None if verdict.mechanism == Some(Mechanism::WindowLimited) => {
                     format!("The receive window of {who} is the bottleneck: its sender waits for room in it again and again")
                 }
-                None if verdict.mechanism == Some(Mechanism::RoundTrips) => {
+                None if verdict.because.iter().any(|because| matches!(because, Because::RoundTrips { asker: None, .. })) => {
                     format!("{who} is the bottleneck: it waits for replies for {} of the time", percent(verdict.share.unwrap_or(0.0)))
                 }
                 None => format!("{who} is the bottleneck with {share}"),
@@ -173,10 +173,12 @@ fn clause(because: &Because) -> String {
             percent(*filled),
             number(*count)
         ),
-        Because::RoundTrips { count, mean_ns, callee, per_request } => {
+        Because::RoundTrips { asker, count, mean_ns, callee, per_request } => {
+            let asker = asker.as_ref().map_or_else(String::new, |asker| format!("{} sends ", name(asker)));
             let whom = callee.as_ref().map_or_else(String::new, |callee| format!(" of {}", name(callee)));
             let per = per_request.map_or_else(String::new, |per| format!(", {per:.1} for each request that it answers"));
-            format!("{} requests{whom}, one after the other, {} each{per}", number(*count), time(*mean_ns))
+            let whom = if asker.is_empty() { whom } else { String::new() };
+            format!("{asker}{} requests{whom}, one after the other, {} each{per}", number(*count), time(*mean_ns))
         }
         Because::KernelTimer { timer, mean_ns, count, between } => {
             let between: Vec<String> = between.iter().map(name).collect();
@@ -218,22 +220,26 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         Mechanism::Serialisation => "Let more of them run at a time: hold the lock for less, enlarge the pool, or do not wait inside it",
         Mechanism::LockConvoy => "Do not wait inside the lock: hold it for less, or split it",
         Mechanism::Polling => "Let each side be woken (futex, pipe, eventfd, inotify) instead of sleeping and looking again",
-        Mechanism::DelayedAck => {
-            "Small writes wait for a delayed acknowledgement (Nagle): write a request at once, or set TCP_NODELAY"
-        }
+        Mechanism::DelayedAck => "Small writes wait for a delayed acknowledgement (Nagle): write a request at once, or set TCP_NODELAY",
         Mechanism::Retransmission => "Packets are lost and sent again: look at `longpole packets --losses`",
         Mechanism::WindowProbe => "The receiver's window is closed: enlarge its buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or read sooner",
-        Mechanism::WindowLimited => "Enlarge the receive buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or do not set it, so that the kernel adapts it",
+        Mechanism::WindowLimited => {
+            "Enlarge the receive buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or do not set it, so that the kernel adapts it"
+        }
         Mechanism::Pacing => "The kernel paces the sender (SO_MAX_PACING_RATE, fq, BBR)",
         Mechanism::KernelTimer => return None,
         Mechanism::SyncPerItem => "Sync once for several items (group commit) instead of once for each",
         Mechanism::DiskReads => "Read ahead, read in larger pieces, or keep it in memory",
-        Mechanism::PageFaults => "Use memory again instead of giving it back to the kernel (a pool, mallopt M_TRIM_THRESHOLD, MADV_HUGEPAGE)",
+        Mechanism::PageFaults => {
+            "Use memory again instead of giving it back to the kernel (a pool, mallopt M_TRIM_THRESHOLD, MADV_HUGEPAGE)"
+        }
         Mechanism::CpuQuota => "Raise the quota of its control group (cpu.max, cpu.cfs_quota_us)",
         Mechanism::CpuContention => "More CPUs, or less work by those that use them",
         Mechanism::SingleThread => "Make this work cheaper, or spread it over several threads",
         Mechanism::OneAtATime => "Hold the lock for less, split it, or use processes where an interpreter has one lock for all threads",
-        Mechanism::Timeout => "Find out why nobody answers (address, port, firewall, a dead server), try another one at once, or shorten the timeout",
+        Mechanism::Timeout => {
+            "Find out why nobody answers (address, port, firewall, a dead server), try another one at once, or shorten the timeout"
+        }
         Mechanism::RoundTrips => "Ask for several things at once (a join, a batch, a pipeline), or keep what was asked for",
         Mechanism::SerialStep => "Run its parts at the same time, cache its results, or leave it out",
         Mechanism::SleepInHandler => "Shorten that wait, or let more requests wait at the same time",

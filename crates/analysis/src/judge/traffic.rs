@@ -44,6 +44,8 @@ pub struct Own {
     pub ran_ns: u64,
     pub first_ns: Option<u64>,
     pub last_ns: u64,
+    /// Threads and processes that it made.
+    pub forks: u64,
     /// Wake-ups by others, counted by parts of the time.
     woken: Vec<u32>,
 }
@@ -121,6 +123,8 @@ impl Traffic {
             Deed::Wake { machine, cause } => self.woken(vocabulary, machine, t, cause),
             Deed::Fork { machine, cause } => {
                 self.of(machine);
+                self.of(cause.by);
+                self.own[cause.by.0 as usize].forks += 1;
                 self.count(cause.by, machine, 0, None);
             }
             Deed::Push { machine, cause, .. } => {

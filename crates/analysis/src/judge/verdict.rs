@@ -129,6 +129,8 @@ pub enum CaveatKind {
     RunningNotTold,
     Timer,
     SteadyPart,
+    /// Programs that have nothing to do with the path use the CPUs.
+    Bystanders,
 }
 
 /// What makes the verdict less certain.
@@ -186,35 +188,105 @@ pub enum Mechanism {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Because {
     /// It waits until a time that it set itself.
-    Sleeps { call: String, mean_ns: u64, count: u64, waited_for_by: Option<Named>, outstanding: Option<f64> },
+    Sleeps {
+        call: String,
+        mean_ns: u64,
+        count: u64,
+        waited_for_by: Option<Named>,
+        outstanding: Option<f64>,
+    },
     /// Threads or processes that wait for one another meanwhile.
-    Convoy { pool: Named, waiters: f64, members: u64, wait: String, holder: Option<Named> },
+    Convoy {
+        pool: Named,
+        waiters: f64,
+        members: u64,
+        wait: String,
+        holder: Option<Named>,
+    },
     /// More requests are open than are worked on at a time.
-    Serialised { at: Named, open: f64, at_a_time: f64, callee: Option<Named> },
+    Serialised {
+        at: Named,
+        open: f64,
+        at_a_time: f64,
+        callee: Option<Named>,
+    },
     /// Several sides sleep and look again.
-    Polls { sides: Vec<Named>, mean_ns: u64, count: u64 },
+    Polls {
+        sides: Vec<Named>,
+        mean_ns: u64,
+        count: u64,
+    },
     /// Requests, or attempts to connect, that nobody answered before a timeout.
-    Unanswered { requests: u64, connects: u64, mean_ns: u64, count: u64 },
+    Unanswered {
+        requests: u64,
+        connects: u64,
+        mean_ns: u64,
+        count: u64,
+    },
     /// One process after another while CPUs are idle, in a part of the run.
-    SerialStep { step: Named, share: f64, idle: f64 },
+    SerialStep {
+        step: Named,
+        share: f64,
+        idle: f64,
+    },
     /// A connection whose receiver has little room.
-    Window { port: u16, peer: u16, bytes: u64, count: u64, filled: f64 },
+    Window {
+        port: u16,
+        peer: u16,
+        bytes: u64,
+        count: u64,
+        filled: f64,
+    },
     /// Requests one after the other; so many for each request that it answers itself.
-    RoundTrips { count: u64, mean_ns: u64, callee: Option<Named>, per_request: Option<f64> },
-    KernelTimer { timer: String, mean_ns: u64, count: u64, between: Vec<Named> },
-    Disk { call: String, mean_ns: u64, count: u64 },
+    RoundTrips {
+        asker: Option<Named>,
+        count: u64,
+        mean_ns: u64,
+        callee: Option<Named>,
+        per_request: Option<f64>,
+    },
+    KernelTimer {
+        timer: String,
+        mean_ns: u64,
+        count: u64,
+        between: Vec<Named>,
+    },
+    Disk {
+        call: String,
+        mean_ns: u64,
+        count: u64,
+    },
     /// How its time on the path is divided.
-    Divided { parts: Vec<(StateNamed, f64)> },
+    Divided {
+        parts: Vec<(StateNamed, f64)>,
+    },
     /// It works on one CPU while others are idle, with so many threads.
-    Alone { threads: u64, cpus: u64, idle: f64 },
+    Alone {
+        threads: u64,
+        cpus: u64,
+        idle: f64,
+    },
     /// Who had the CPUs.
-    CpuUsers { users: Vec<(Named, f64)>, idle: f64 },
-    Faults { count: u64, share: f64 },
+    CpuUsers {
+        users: Vec<(Named, f64)>,
+        idle: f64,
+    },
+    Faults {
+        count: u64,
+        share: f64,
+    },
     /// A lock that threads hand from one to the next.
-    Lock { count: u64, share: f64 },
-    Quota { count: u64 },
+    Lock {
+        count: u64,
+        share: f64,
+    },
+    Quota {
+        count: u64,
+    },
     /// The first ones, none of which leads.
-    First { parts: Vec<RunnerUp> },
+    First {
+        parts: Vec<RunnerUp>,
+    },
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -263,13 +335,7 @@ impl Verdict {
     /// Whether something runs, so that samples of running code can tell where.
     pub fn mechanism_has_code(&self) -> bool {
         let runs = |state: &StateNamed| matches!(state.kind, StateKind::Running | StateKind::SystemCall);
-        let waits = [
-            Mechanism::WindowLimited,
-            Mechanism::RoundTrips,
-            Mechanism::SerialStep,
-            Mechanism::CpuContention,
-            Mechanism::CpuQuota,
-        ];
+        let waits = [Mechanism::WindowLimited, Mechanism::RoundTrips, Mechanism::SerialStep, Mechanism::CpuContention, Mechanism::CpuQuota];
         let runs = self.state.as_ref().is_none_or(runs);
         self.outcome == Outcome::Bottleneck && runs && !self.mechanism.is_some_and(|mechanism| waits.contains(&mechanism))
     }
@@ -287,14 +353,7 @@ impl Verdict {
     pub fn or_lost(self, losses: Option<&Finding>) -> Verdict {
         let Some(finding) = losses.filter(|_| !matches!(self.outcome, Outcome::Bottleneck)) else { return self };
         let error = finding.error.unwrap_or(0.0);
-        let named = Named {
-            level: SubjectLevel::Queue,
-            host: None,
-            name: finding.subject.clone(),
-            pid: None,
-            tid: None,
-            port: None,
-        };
+        let named = Named { level: SubjectLevel::Queue, host: None, name: finding.subject.clone(), pid: None, tid: None, port: None };
         let text = format!(
             "{} is the bottleneck: {} of all packets are lost there, {} events lost; {}.",
             finding.subject,

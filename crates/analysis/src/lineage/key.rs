@@ -91,9 +91,9 @@ impl From<SegmentKind> for Kind {
             SegmentKind::State(StateKind::Runnable | StateKind::Preempted | StateKind::Throttled) => Kind::Runnable,
             SegmentKind::State(StateKind::Interrupted | StateKind::Interrupt) => Kind::Interrupt,
             SegmentKind::State(StateKind::SystemCall) => Kind::SystemCall,
-            SegmentKind::State(StateKind::Run | StateKind::User | StateKind::Kernel | StateKind::Fault | StateKind::Asleep | StateKind::Outside) => {
-                Kind::Running
-            }
+            SegmentKind::State(
+                StateKind::Run | StateKind::User | StateKind::Kernel | StateKind::Fault | StateKind::Asleep | StateKind::Outside,
+            ) => Kind::Running,
             SegmentKind::State(StateKind::Span | StateKind::Call | StateKind::Declared | StateKind::Waits | StateKind::Named) => {
                 Kind::Running
             }

@@ -119,7 +119,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             bail!(WrongUsage("--process, --thread and --port lead to replies; --machine leads to one machine's end".to_owned()))
         }
         true => {
-            let kept = critical::of(&mut interactions, &args.whom)?;
+            let (kept, _) = critical::of(&mut interactions, &args.whom)?;
             interactions.path_again(&kept, options)?
         }
     };

@@ -116,7 +116,15 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
         let critical = critical::read(
             &interactions,
             passed,
-            Told { lost: 0, tells_running: true, kernel: None, exchanges: Exchanges::default(), turns: &keepers::turns(), as_asked: true, whom },
+            Told {
+                lost: 0,
+                tells_running: true,
+                kernel: None,
+                exchanges: Exchanges::default(),
+                turns: &keepers::turns(),
+                as_asked: true,
+                whom,
+            },
         )?;
         return Ok(Whole { report: Report::of_machines(critical), from: None });
     };

@@ -2,9 +2,9 @@
 
 use crate::dump::Raw;
 use crate::interactions::{self, Interactions};
+use crate::kept::Kept;
 use crate::offset::Offset;
 use crate::table::{counted, duration, number, percent, plain, Table};
-use crate::kept::Kept;
 use crate::whom::Whom;
 use crate::{answer, critical, input::Input, WrongUsage};
 use longpole_analysis::predicted::Predicted;
@@ -80,14 +80,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (answer, order) = match scenarios.is_empty() {
         // A run that a timer ends, or nothing: what counts is the work until then.
         _ if args.whom.is_given() || as_report => {
-            let kept = critical::of(&mut interactions, &args.whom)?;
-            match scenarios.is_empty() {
+            let (kept, parts) = critical::of(&mut interactions, &args.whom)?;
+            let (mut answer, mut order) = match scenarios.is_empty() {
                 false => (interactions.what_if_again(&kept, options(scenarios))?, Vec::new()),
                 true => {
                     let plain = interactions.what_if_again(&kept, options(Vec::new()))?;
                     proposed(&interactions, plain, &kept, options)?
                 }
+            };
+            if let Some(parts) = parts {
+                parts.widen(&mut answer.predictions);
+                parts.widen(&mut order);
             }
+            (answer, order)
         }
         false => (interactions.what_if(options(scenarios))?, Vec::new()),
         true => propose(&mut interactions, options)?,

@@ -1,5 +1,6 @@
 //! What machines are called: a thread by its component or program and its own name, a context by what it handles and its CPU.
 
+use super::ending::Kin;
 use super::{Composer, Machines, Seat};
 use crate::interaction::{Deed, MachineId};
 use crate::kinds::machine_label;
@@ -66,7 +67,8 @@ pub struct Behind {
     pub name: String,
     /// A thread of the kernel's own.
     pub is_kernel: bool,
-    at: u32,
+    /// Of the recorded command, or started by it.
+    pub is_of_command: bool,
 }
 
 /// A name, and the one of all machines that are alike.
@@ -171,18 +173,14 @@ impl Composer {
         let (tid, process) = (of_kernel.tid, of_kernel.process.unwrap_or(of_kernel.tid));
         let name = of_kernel.name();
         let program = name_of(&self.linux, process).unwrap_or_else(|| name.clone());
-        self.naming.behind.push(Behind { machine, process, tid, program, name, is_kernel: of_kernel.kernel, at });
+        let is_of_command = self.kin(at) != Kin::Stranger;
+        self.naming.behind.push(Behind { machine, process, tid, program, name, is_kernel: of_kernel.kernel, is_of_command });
     }
 
     /// The threads of the kernel's events, each with the machine that stands for it. A thread that executes another program is another
     /// machine from then on, and is listed again.
     pub fn behind(&self) -> &[Behind] {
         &self.naming.behind
-    }
-
-    /// The thread belongs to the recorded command, or was started by it.
-    pub fn is_of_command(&self, behind: &Behind) -> bool {
-        self.kin(behind.at) != super::ending::Kin::Stranger
     }
 
     /// A thread of the recorder, or what it has forked and executes no program of its own yet.
