@@ -332,7 +332,7 @@ pub fn judge(
         Kind::Link => format!("{} is the bottleneck: the way through it ({}) takes {said}", first.class, first.state),
         _ => format!("{} is the bottleneck: {} takes {said}", first.class, first.state),
     };
-    let timer = timer(answer, first).map_or_else(String::new, |(machine, call)| {
+    let timer = timer(answer, &first.class).map_or_else(String::new, |(machine, call)| {
         format!("; {machine} has set a timer ({call}): if that is what ends it, no change makes it shorter")
     });
     let open = if first.kind == Kind::Running && !beside.tells_running { OPEN } else { "" };
@@ -362,11 +362,12 @@ fn spread(standings: &[Standing], first: &Standing) -> Option<f64> {
 /// Calls after which the kernel sends a signal when the time has come.
 const TIMERS: [&str; 3] = ["alarm", "setitimer", "timer_settime"];
 
-/// Who of the first one's program has set a timer on the way to that program's end, and by which call. Its signal may be what ends a loop; whether it is, the events do not tell.
-fn timer<'a>(answer: &'a Answer, first: &Standing) -> Option<(&'a str, &'a str)> {
-    let ends = program(&answer.end_machine) == program(&first.class);
+/// The thread of this one's program that has set a timer on the way to that program's end, and the call. Its signal may be what
+/// ends a loop; no event tells whether it is.
+pub(crate) fn timer<'a>(answer: &'a Answer, class: &str) -> Option<(&'a str, &'a str)> {
+    let ends = program(&answer.end_machine) == program(class);
     let is_call = |row: &Row| matches!(row.kind, SegmentKind::State(StateKind::SystemCall | StateKind::Named));
-    let sets = |row: &&Row| is_call(row) && TIMERS.contains(&row.state.as_str()) && program(&row.class) == program(&first.class);
+    let sets = |row: &&Row| is_call(row) && TIMERS.contains(&row.state.as_str()) && program(&row.class) == program(class);
     let row = answer.criticality.iter().filter(|_| ends).find(sets)?;
     Some((&row.class, &row.state))
 }

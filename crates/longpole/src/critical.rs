@@ -134,6 +134,7 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
         conducts: &conducts,
         cpus,
         lost,
+        again: &again(interactions.trace().and_then(Trace::full_ring)),
         limits: &limits,
     }
     .judge();

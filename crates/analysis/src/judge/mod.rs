@@ -21,6 +21,7 @@ use crate::critical_samples::CriticalFunction;
 use crate::exchanges::{Conduct, Conducts};
 use crate::findings::{Evidence, Finding, Scope};
 use crate::lineage::Answer;
+use crate::standout;
 use crate::verdict as states;
 use crate::what_if::{Prediction, Scenario};
 use anchor::{Anchor, Run};
@@ -61,6 +62,8 @@ pub struct Case<'a> {
     pub conducts: &'a Conducts,
     pub cpus: Cpus,
     pub lost: u64,
+    /// What helps where events are lost ([`states::again`]).
+    pub again: &'a str,
     pub limits: &'a Limits,
 }
 
@@ -83,9 +86,18 @@ impl Case<'_> {
             verdict.gain = self.gain(&verdict);
         }
         if of_processes && verdict.text.is_empty() {
+            verdict.caveats.extend(self.timer(&verdict));
             verdict.text = sentence::sentence(&verdict);
         }
         verdict
+    }
+
+    /// A signal that a timer sends may be what ends the run: then no change makes it shorter.
+    fn timer(&self, verdict: &Verdict) -> Option<Caveat> {
+        let (class, _) = verdict.row.as_ref().filter(|_| verdict.outcome == Outcome::Bottleneck && self.anchor.is_none())?;
+        let (machine, call) = standout::timer(self.answer, class)?;
+        let text = format!("{machine} has set a timer ({call}): if that is what ends it, no change makes it shorter");
+        Some(Caveat { kind: CaveatKind::Timer, share: None, count: None, text, remedy: None })
     }
 
     fn of_processes(&self) -> Verdict {
@@ -114,7 +126,7 @@ impl Case<'_> {
     fn empty(&self, outcome: Outcome) -> Verdict {
         let mut caveats = Vec::new();
         let unknown = self.unknown();
-        if outcome != Outcome::Unknown && unknown > self.limits.max_unknown {
+        if unknown > self.limits.max_unknown {
             caveats.push(Caveat {
                 kind: CaveatKind::UnknownTime,
                 share: Some(unknown),
@@ -123,13 +135,13 @@ impl Case<'_> {
                 remedy: Some("`longpole path` lists the events that would tell it".to_owned()),
             });
         }
-        if outcome != Outcome::Unknown && states::too_many_lost(self.lost, self.answer.interactions) {
+        if states::too_many_lost(self.lost, self.answer.interactions) {
             caveats.push(Caveat {
                 kind: CaveatKind::LostEvents,
                 share: None,
                 count: Some(self.lost),
                 text: format!("{} are lost", crate::text::counted(self.lost, "event")),
-                remedy: None,
+                remedy: Some(self.again.trim_start_matches("; ").to_owned()),
             });
         }
         Verdict {

@@ -1,6 +1,6 @@
 //! The sentence of a verdict, made from its data. Nothing else writes one.
 
-use super::verdict::{Because, Mechanism, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
+use super::verdict::{Because, Caveat, Mechanism, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
 use crate::text::{number, percent};
 
 /// The whole text: outcome, reasons, remedy, caveats.
@@ -20,11 +20,20 @@ pub fn sentence(verdict: &Verdict) -> String {
     if let Some(remedy) = verdict.mechanism.and_then(remedy) {
         out.push_str(&format!(" {remedy}."));
     }
-    let caveats: Vec<&str> = verdict.caveats.iter().map(|caveat| caveat.text.as_str()).collect();
-    if !caveats.is_empty() {
-        out.push_str(&format!(" Less certain because {}.", caveats.join(", and ")));
+    // Of an unknown outcome, they are the reason.
+    if !verdict.caveats.is_empty() && verdict.outcome != Outcome::Unknown {
+        out.push_str(&format!(" Less certain because {}.", caveats(verdict)));
     }
     out
+}
+
+/// What makes the verdict less certain, each with what helps.
+fn caveats(verdict: &Verdict) -> String {
+    let one = |caveat: &Caveat| match &caveat.remedy {
+        Some(remedy) => format!("{} ({remedy})", caveat.text),
+        None => caveat.text.clone(),
+    };
+    verdict.caveats.iter().map(one).collect::<Vec<_>>().join(", and ")
 }
 
 /// A subject as users know it: name, port, process.
@@ -68,11 +77,8 @@ fn outcome(verdict: &Verdict) -> String {
             None => format!("The system is paced by {subject} for {share}"),
         },
         Outcome::Spread => "No single bottleneck: the critical path is spread".to_owned(),
-        Outcome::Unknown => format!(
-            "The bottleneck cannot be determined: {} of the critical path is unknown, {} events are lost",
-            percent(verdict.unknown_share.unwrap_or(0.0)),
-            number(verdict.lost)
-        ),
+        Outcome::Unknown if verdict.caveats.is_empty() => "The bottleneck cannot be determined".to_owned(),
+        Outcome::Unknown => format!("The bottleneck cannot be determined: {}", caveats(verdict)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::findings::{Evidence, Finding};
 use crate::text::{number, percent};
-use crate::verdict::Doubts;
+use crate::verdict::{Doubts, Reason};
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -344,7 +344,11 @@ impl Verdict {
     pub fn if_known(mut self) -> Verdict {
         if self.outcome == Outcome::Spread {
             self.outcome = Outcome::Unknown;
-            self.text = super::sentence::sentence(&self);
+            // The stages' and the states' reasons are known as text only.
+            self.text = match self.text.strip_prefix(Reason::NothingStandsOut.begin()) {
+                Some(why) => format!("{}{why}", Reason::CannotBeTold.begin()),
+                None => super::sentence::sentence(&self),
+            };
         }
         self
     }
