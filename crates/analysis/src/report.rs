@@ -4,6 +4,7 @@ use crate::cpu::{self, Activities, Cpu};
 use crate::critical_samples::CriticalFunction;
 use crate::findings::{Facts, Finding, Rules};
 use crate::judge;
+use crate::judge::anchor::RunOf;
 use crate::judge::verdict::Verdict;
 use crate::kernel_facts::{KernelFacts, OnPath};
 use crate::latency::{Latencies, Latency, Together};
@@ -39,6 +40,8 @@ pub struct Report {
     pub latency: Vec<Latency>,
     pub probe_cost_ns: Option<f64>,
     pub inputs: Inputs,
+    /// What ends the run, and which part of it the path covers. None: there is no path.
+    pub run: Option<RunOf>,
     /// Which state has the path at which time. None: there is no path.
     pub participation: Option<Participation>,
     /// Functions by sampled stacks, the most critical first. None: the trace holds no samples, or there is no path.
@@ -69,6 +72,7 @@ pub struct PathFacts {
 pub struct Critical {
     pub answer: Answer,
     pub verdict: Verdict,
+    pub run: RunOf,
     /// The verdict is clear enough to overrule that of the stages.
     pub decides: bool,
     pub predictions: Vec<Prediction>,
@@ -271,6 +275,7 @@ impl Pass {
             criticality: None,
             findings,
             predictions: None,
+            run: None,
             participation: None,
             functions: None,
             stability: None,
@@ -312,6 +317,7 @@ impl Report {
             latency: Vec::new(),
             probe_cost_ns: None,
             inputs,
+            run: None,
             participation: None,
             functions: None,
             stability: None,
@@ -323,7 +329,7 @@ impl Report {
 
     /// Where the trace tells of stages and the path does not decide, or names only a part of what their verdict explains, it stays theirs.
     pub fn with(mut self, critical: Critical) -> Report {
-        let Critical { answer, verdict, decides, mut predictions, participation, findings, cut_waits } = critical;
+        let Critical { answer, verdict, run, decides, mut predictions, participation, findings, cut_waits } = critical;
         if decides && !self.verdict.explains(&verdict) || !self.verdict.of_stages {
             self.verdict = verdict;
         }
@@ -334,6 +340,7 @@ impl Report {
         self.verdict = self.verdict.or_lost(self.losses.as_ref()).doubted(Some(doubts));
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| (!finding.is_foremost(), !finding.is_cause()));
+        self.run = Some(run);
         self.participation = Some(participation);
         let of_foremost = |(machine, state)| self.participation.as_ref()?.stability(machine, state);
         self.stability = self.foremost().and_then(of_foremost);

@@ -8,7 +8,7 @@ use crate::whom::Whom;
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::exchanges::Exchanges;
 use longpole_analysis::findings::{Rules, Scope};
-use longpole_analysis::judge::anchor::{Anchor, Choice};
+use longpole_analysis::judge::anchor::{Anchor, Choice, Run, RunOf};
 use longpole_analysis::judge::limits::Limits;
 use longpole_analysis::judge::parts::Parts;
 use longpole_analysis::judge::subjects::{Subjects, Thread};
@@ -140,7 +140,10 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     .judge();
     answer.segments = Some(segments);
     keepers::tell(interactions, turns, &mut answer)?;
-    Ok(Critical { verdict, decides, predictions, participation, findings, answer, cut_waits: waits.cut })
+    let progress = anchor.as_ref().map(|anchor| format!("replies at {}", interactions.vocabulary().machine_name(anchor.machine)));
+    let kind = anchor.as_ref().map_or(Run::FixedWork, |anchor| anchor.run);
+    let run = RunOf { kind, progress, start_ns: answer.start_ns, end_ns: answer.end_ns };
+    Ok(Critical { verdict, run, decides, predictions, participation, findings, answer, cut_waits: waits.cut })
 }
 
 /// The threads behind machines, by the machines' names.

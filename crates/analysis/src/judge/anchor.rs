@@ -11,10 +11,12 @@ use super::limits::Limits;
 use super::subjects::{Role, SubjectId, Subjects};
 use super::traffic::Traffic;
 use longpole_model::interaction::{MachineId, Vocabulary};
+use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
 /// What decides when the run is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Run {
     /// A given amount of work, as far as is known.
     FixedWork,
@@ -22,6 +24,16 @@ pub enum Run {
     FixedTime,
     /// Nothing: the range is a part of what goes on.
     Endless,
+}
+
+/// The run as a report states it: its kind, and the part of the range that the path covers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunOf {
+    pub kind: Run,
+    /// What is counted as progress; none where the end itself is what counts.
+    pub progress: Option<String>,
+    pub start_ns: u64,
+    pub end_ns: u64,
 }
 
 /// A thread and the part of the range in which its path is asked for.

@@ -11,7 +11,7 @@ use crate::{answer, interactions, keepers, pass, profiler, repeated, sampled, st
 use anyhow::{bail, Context};
 use longpole_analysis::exchanges::Exchanges;
 use longpole_analysis::journeys::Journeys;
-use longpole_analysis::judge;
+use longpole_analysis::judge::{self, anchor};
 use longpole_analysis::kernel_facts::KernelFacts;
 use longpole_analysis::packet_loss::Places;
 use longpole_analysis::repeated::{Repeated, Run};
@@ -264,6 +264,9 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         duration(path.length_ns),
         percent(path.unknown_share)
     )?;
+    if let Some(why) = report.run.as_ref().and_then(|run| why_steady(run.kind)) {
+        writeln!(out, "{why}: the path is that of the steady part, to its last reply; start-up and wind-down are left out")?;
+    }
     let columns = profiler::Columns::of(report);
     let mut table = Table::new(&[&["state", ">criticality"], columns.heads(), &[">half of it gains"]].concat());
     for row in rows.iter().take(MOST_ROWS) {
@@ -302,6 +305,15 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     match &report.participation {
         Some(participation) => strip::print(out, participation, report),
         None => Ok(()),
+    }
+}
+
+/// Why the path does not lead to the end of the command.
+fn why_steady(run: anchor::Run) -> Option<&'static str> {
+    match run {
+        anchor::Run::FixedWork => None,
+        anchor::Run::FixedTime => Some("a timer that was set before the work ends this run"),
+        anchor::Run::Endless => Some("nothing ends this run"),
     }
 }
 
