@@ -526,6 +526,14 @@ impl Case<'_> {
         let top = *parts.first()?;
         let alone = top.ns as f64 >= self.limits.most * first.ns as f64;
         let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
+        // That the only program there is has all of the path says nothing, if none of its threads leads.
+        let others: f64 = wholes.iter().skip(1).map(|whole| whole.share).sum();
+        let mut roles: HashMap<&Option<String>, u64> = HashMap::new();
+        parts.iter().for_each(|part| *roles.entry(&part.role).or_default() += part.ns);
+        let leading = roles.values().max().copied().unwrap_or(0);
+        if !alone && others < self.limits.considerable && 2 * leading < first.ns {
+            return None;
+        }
         let change = Scenario::scale_all(&self.subjects.get(first.subject).name, 0.5).text;
         let gain = self.predictions.iter().find(|prediction| prediction.change == change).and_then(|prediction| prediction.gain_high);
         if self.anchor.is_some() && gain.is_some_and(|gain| gain < self.limits.min_gain) {
