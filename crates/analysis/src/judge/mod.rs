@@ -478,20 +478,16 @@ impl Case<'_> {
         let waits_beside_idle: f64 = self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
         let all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
         let users = self.cpu_users();
-        // Another program that happens to run on this host is no part of what waits.
-        let own = users.iter().find(|(user, _)| self.parts.whole(*user).is_some_and(|whole| whole.share >= self.limits.considerable));
         let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &all);
-        verdict.mechanism = Some(Mechanism::CpuContention);
-        match own {
-            _ if waits_beside_idle >= 0.5 * share => verdict.mechanism = None,
-            Some(&(most, _)) if users.first().is_some_and(|first| first.0 == most) => {
-                verdict.subject = Some(self.name(most, None));
-                verdict.role = (self.subjects.get(most).role == Role::Client).then_some("load generator");
-            }
-            _ => verdict.role = None,
+        let waits = self.name_of(waiting);
+        verdict.role = None;
+        if let Some(&(most, _)) = users.first().filter(|_| waits_beside_idle < self.limits.most * share) {
+            verdict.mechanism = Some(Mechanism::CpuContention);
+            verdict.subject = Some(self.name(most, None));
+            verdict.role = (self.subjects.get(most).role == Role::Client).then_some("load generator");
         }
         let users = users.iter().take(3).map(|&(user, share)| (self.name(user, None), share)).collect();
-        verdict.because.push(Because::CpuUsers { users, idle });
+        verdict.because.push(Because::CpuUsers { waits, users, idle });
         Some(verdict)
     }
 
@@ -717,7 +713,6 @@ impl Case<'_> {
     /// A lock that goes from one to the next, in this subject or in one that waits for it. The path must go with it, about once for
     /// each of so many turns of its holder: threads of a runtime that park and wake each other hand nothing on.
     fn convoy(&self, subject: SubjectId, turns: u64) -> Option<Convoy> {
-        let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
         let mut between: HashMap<SubjectId, Vec<(MachineId, MachineId, Pair)>> = HashMap::new();
         for (by, machine, pair) in self.traffic.pairs().filter(|(.., pair)| pair.direct > 0) {
             let of = |machine| self.subjects.known(self.vocabulary.machine_name(machine));
@@ -750,7 +745,10 @@ impl Case<'_> {
             let all: u64 = woken.values().sum();
             let handed_on: u64 = woken.iter().map(|(machine, &count)| count.min(woke.get(machine).copied().unwrap_or(0))).sum();
             let members: HashSet<MachineId> = woken.keys().copied().filter(|machine| woke.contains_key(machine)).collect();
-            let waiters = waited as f64 / length;
+            let lives = members.iter().filter_map(|&machine| self.traffic.own(machine));
+            let first = lives.clone().filter_map(|own| own.first_ns).min().unwrap_or(0);
+            let last = lives.map(|own| own.last_ns).max().unwrap_or(0);
+            let waiters = waited as f64 / last.saturating_sub(first).max(1) as f64;
             let wait = why.into_iter().max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name))).map(|(name, _)| name.to_owned());
             let is_one = members.len() >= 2 && 2 * handed_on > all && all >= self.limits.least_replies && waiters >= self.limits.waiters;
             if is_one && best.as_ref().is_none_or(|best| best.waiters < waiters) {

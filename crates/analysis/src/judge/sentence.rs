@@ -58,7 +58,15 @@ fn outcome(verdict: &Verdict) -> String {
                 Some(role) => format!("{subject}, the {role},"),
                 None => subject,
             };
+            let waits = verdict.because.iter().find_map(|because| match because {
+                Because::CpuUsers { waits, .. } if verdict.mechanism == Some(Mechanism::CpuContention) => Some(waits),
+                _ => None,
+            });
             match &verdict.state {
+                _ if waits.is_some_and(|waits| Some(waits) != verdict.subject.as_ref()) => {
+                    let waits = waits.map(name).unwrap_or_default();
+                    format!("{who} is the bottleneck: {waits} waits for the CPUs that it uses, for {share}")
+                }
                 Some(state) => format!("{who} is the bottleneck: it {} for {share}", does(state)),
                 None if verdict.mechanism == Some(Mechanism::SerialStep) => {
                     format!("{who} is the bottleneck: a serial step of {} of the run", percent(verdict.share.unwrap_or(0.0)))
@@ -203,7 +211,7 @@ fn clause(because: &Because) -> String {
                 _ => format!("of its {} busy threads one runs at a time {idle}, as under one lock", number(*threads)),
             }
         }
-        Because::CpuUsers { users, idle } => {
+        Because::CpuUsers { users, idle, .. } => {
             let users: Vec<String> = users.iter().map(|(user, share)| format!("{} {}", name(user), percent(*share))).collect();
             format!("the CPUs are used by {}, and idle for {}", listed(&users), percent(*idle))
         }

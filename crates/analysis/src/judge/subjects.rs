@@ -65,6 +65,8 @@ pub struct Subjects {
     list: Vec<Subject>,
     /// By host and name of the machine.
     of: HashMap<(String, String), SubjectId>,
+    /// The same of machines of the recording's own host.
+    local: HashMap<String, SubjectId>,
     by_name: HashMap<String, Thread>,
 }
 
@@ -101,7 +103,7 @@ impl Subjects {
                 subject.processes.push(thread.pid);
             }
             subject.port = subject.port.or(port);
-            out.of.insert((String::new(), name.clone()), id);
+            out.local.insert(name.clone(), id);
         }
         for subject in &mut out.list {
             subject.level = if subject.processes.len() > 1 { Level::Pool } else { Level::Process };
@@ -113,6 +115,9 @@ impl Subjects {
 
     /// The subject of a machine on the path; one of its own where no process is known.
     pub fn of(&mut self, host: &str, machine: &str, class: &str, is_interrupt: bool) -> SubjectId {
+        if let Some(id) = self.known(machine).filter(|_| host.is_empty()) {
+            return id;
+        }
         if let Some(&id) = self.of.get(&(host.to_owned(), machine.to_owned())) {
             return id;
         }
@@ -172,7 +177,7 @@ impl Subjects {
 
     /// The subject of a thread's machine.
     pub fn known(&self, machine: &str) -> Option<SubjectId> {
-        self.of.get(&(String::new(), machine.to_owned())).copied()
+        self.local.get(machine).copied()
     }
 }
 

@@ -268,6 +268,7 @@ pub enum Because {
     },
     /// Who had the CPUs.
     CpuUsers {
+        waits: Named,
         users: Vec<(Named, f64)>,
         idle: f64,
     },

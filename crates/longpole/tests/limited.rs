@@ -1,0 +1,72 @@
+//! The verdict on live programs without probes that have one known bottleneck: who is named, how it limits the system, and what ends the run.
+
+#[path = "support/place.rs"]
+#[allow(dead_code)]
+mod place;
+#[path = "support/schema.rs"]
+mod schema;
+
+use place::{ok, Place};
+use serde_json::Value;
+
+/// What `report` says of the program, recorded with the default groups. None: it cannot be recorded here.
+fn report(means: &str) -> Option<Value> {
+    let possible = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
+    if !possible {
+        println!("skipped: the verdict on a live program (needs root and tracefs)");
+        return None;
+    }
+    let place = Place::new();
+    let program = place.build("limited", &[]);
+    let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
+    // However busy the machine is.
+    ok(record.args(["record", "--", "nice", "-n", "-15", &program, means]).output().unwrap());
+    let report = place.answer("report", &place.newest());
+    schema::check(&schema::schema("report"), &report);
+    Some(report)
+}
+
+/// Outcome, subject and mechanism.
+fn named(report: &Value) -> [&str; 3] {
+    let verdict = &report["verdict"];
+    [&verdict["outcome"], &verdict["subject"]["name"], &verdict["mechanism"]].map(|value| value.as_str().unwrap_or("none"))
+}
+
+#[test]
+fn a_request_in_two_writes_waits_for_a_delayed_acknowledgement_and_one_in_one_write_does_not() {
+    let Some(writes) = report("writes") else { return };
+    assert_eq!(named(&writes), ["bottleneck", "limited", "delayed_ack"], "{}", writes["verdict"]["text"]);
+    let whole = report("whole").unwrap();
+    assert_ne!(whole["verdict"]["mechanism"], "delayed_ack", "{}", whole["verdict"]["text"]);
+}
+
+#[test]
+fn processes_that_sleep_in_a_lock_are_a_convoy() {
+    let Some(lock) = report("lock") else { return };
+    assert_eq!(named(&lock), ["bottleneck", "limited", "lock_convoy"], "{}", lock["verdict"]["text"]);
+    let convoy = lock["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "convoy").unwrap();
+    assert_eq!(convoy["members"], 4, "{convoy}");
+}
+
+#[test]
+fn two_sides_that_sleep_and_look_poll() {
+    let Some(polls) = report("polls") else { return };
+    assert_eq!(named(&polls), ["bottleneck", "limited", "polling"], "{}", polls["verdict"]["text"]);
+}
+
+#[test]
+fn a_small_receive_buffer_is_the_window() {
+    let Some(window) = report("window") else { return };
+    assert_eq!(named(&window)[2], "window_limited", "{}", window["verdict"]["text"]);
+}
+
+#[test]
+fn a_run_that_a_timer_ends_is_judged_by_its_replies() {
+    let Some(timed) = report("timed") else { return };
+    let verdict = &timed["verdict"];
+    assert_eq!(named(&timed)[..2], ["bottleneck", "limited"], "{}", verdict["text"]);
+    assert_eq!(timed["run"]["kind"], "fixed_time", "{}", timed["run"]);
+    // Half of the server's sleep nearly doubles the rate of replies; it moves no end.
+    assert_eq!(verdict["gain"]["of"], "rate", "{}", verdict["gain"]);
+    assert!(verdict["gain"]["gain"].as_f64().unwrap() > 0.5, "{}", verdict["gain"]);
+}
