@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { REQUESTS = 15, TURNS = 60, ITEMS = 200, TRANSFER = 4 << 20 };
+enum { REQUESTS = 40, TURNS = 60, ITEMS = 200, TRANSFER = 4 << 20 };
 
 static void check(int ok, const char *what)
 {
@@ -96,7 +96,7 @@ static void requests(int at_once)
     if (started() == 0)
         answer(listening, 0);
     int of = connected(&at);
-    for (int i = 0; i < REQUESTS * (at_once ? 100 : 1); i++)
+    for (int i = 0; i < REQUESTS * (at_once ? 50 : 1); i++)
         ask(of, at_once);
     close(of);
     wait(NULL);

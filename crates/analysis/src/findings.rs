@@ -184,10 +184,14 @@ pub struct Finding {
     weight: f64,
 }
 
+/// Of all packets: with fewer a loss is one finding among others.
+const FOREMOST_SHARE: f64 = 0.05;
+
 impl Finding {
-    /// Stands before all else, the verdict too: what was lost makes everything behind it wait in vain.
+    /// Stands before all else, the verdict too: what was lost makes everything behind it wait in vain. A few packets that come to sockets
+    /// which were just closed do not.
     pub fn is_foremost(&self) -> bool {
-        self.of == Scope::Loss
+        self.of == Scope::Loss && self.share >= FOREMOST_SHARE
     }
 
     /// Names a cause, as against what is only seen.

@@ -153,7 +153,7 @@ fn who_ran_waited_and_decided_is_the_same_from_each_kind_of_file() {
     assert_eq!((&ping["count"], &ping["mean_ns"]), (&200.into(), &2000.0.into()));
     for file in &files {
         let report = text(&["report"], file);
-        assert!(report.starts_with("pong is the bottleneck: run takes 8"), "{report}");
+        assert!(report.starts_with("pong (pid 12) is the bottleneck: it runs its own code for 8"), "{report}");
         assert!(text(&["check"], file).contains("sound: 1,200 events, 0 lost"));
         let info = json("info", file);
         assert_eq!((&info["events"], &info["sources"][0]), (&1200.into(), &"ftrace".into()));

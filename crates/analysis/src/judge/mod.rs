@@ -375,11 +375,15 @@ impl Case<'_> {
             return None;
         }
         let mut by_subject: HashMap<SubjectId, Vec<&Part>> = HashMap::new();
-        for part in self.parts.parts.iter().filter(|part| is_meant(part)) {
+        for part in self.parts.parts.iter().filter(|part| is_meant(part) && self.is_program(part.subject)) {
             by_subject.entry(part.subject).or_default().push(part);
         }
         let sum = |parts: &Vec<&Part>| parts.iter().map(|part| part.ns).sum::<u64>();
         let (&subject, parts) = by_subject.iter().max_by_key(|(subject, parts)| (sum(parts), std::cmp::Reverse(**subject)))?;
+        // What many do, each for a little, is no one's pace.
+        if parts.iter().map(|part| part.share).sum::<f64>() < self.limits.least_share {
+            return None;
+        }
         let (ns, count, asked) =
             parts.iter().fold((0, 0, 0), |(ns, count, asked), part| (ns + part.ns, count + part.count, asked + part.asked));
         let by = self.parts.asked_by(subject).map(|by| self.name(by, None));
@@ -426,7 +430,9 @@ impl Case<'_> {
         }
         let is_server = self.subjects.get(subject).role == Role::Server;
         let others = self.parts.wholes.iter().filter(|whole| whole.subject != subject && whole.visits > 0).count();
-        if 2 * asked > count && others > 0 && (is_server || !self.is_end(subject)) {
+        // A request may come before its server waits for it: then the path does not leave the server, and requests are open all the same.
+        let has_requests = is_server && self.open(subject) >= self.limits.most;
+        if has_requests || 2 * asked > count && others > 0 && (is_server || !self.is_end(subject)) {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
             verdict.mechanism = Some(Mechanism::SleepInHandler);
             verdict.because.push(sleeps(by));
@@ -474,7 +480,7 @@ impl Case<'_> {
         if !self.is_most(share, is_meant) || !self.cpus_are_short() {
             return None;
         }
-        let waiting = self.parts.parts.iter().find(|part| is_meant(part))?;
+        let waiting = self.parts.parts.iter().find(|part| is_meant(part) && self.is_program(part.subject))?;
         let waits_beside_idle: f64 = self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
         let all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
         let users = self.cpu_users();
