@@ -1,0 +1,197 @@
+//! Verdicts on work: the CPUs, one subject as a whole, a serial step of the run.
+
+use super::parts::{Does, Part, Whole};
+use super::subjects::{Role, SubjectId};
+use super::verdict::{Because, Mechanism, Outcome, Verdict};
+use super::{state_of, Case};
+use crate::findings::{Finding, Scope};
+use crate::what_if::Scenario;
+use longpole_model::interaction::MachineId;
+use std::collections::HashMap;
+
+impl Case<'_> {
+    pub(super) fn by_cpus(&self) -> Option<Verdict> {
+        let is_meant = |part: &Part| part.does == Does::Runnable;
+        let share = self.share(is_meant);
+        let idle = self.cpus.idle.unwrap_or(0.0);
+        if !self.is_most(share, is_meant) || !self.cpus_are_short() {
+            return None;
+        }
+        let waiting = self.parts.parts.iter().find(|part| is_meant(part) && self.is_program(part.subject))?;
+        let waits_beside_idle: f64 = self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
+        let all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
+        let users = self.cpu_users();
+        let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &all);
+        let waits = self.name_of(waiting);
+        verdict.role = None;
+        if let Some(&(most, _)) = users.first().filter(|_| waits_beside_idle < self.limits.most * share) {
+            verdict.mechanism = Some(Mechanism::CpuContention);
+            verdict.subject = Some(self.name(most, None));
+            verdict.role = (self.subjects.get(most).role == Role::Client).then_some("load generator");
+        }
+        let users = users.iter().take(3).map(|&(user, share)| (self.name(user, None), share)).collect();
+        verdict.because.push(Because::CpuUsers { waits, users, idle });
+        Some(verdict)
+    }
+
+    /// Who had the CPUs, the most first, as shares of what all programs had.
+    pub(super) fn cpu_users(&self) -> Vec<(SubjectId, f64)> {
+        let mut ran: HashMap<SubjectId, u64> = HashMap::new();
+        for machine in self.vocabulary.machines() {
+            let subject = self.subjects.known(self.vocabulary.machine_name(machine));
+            if let (Some(subject), Some(own)) = (subject, self.traffic.own(machine)) {
+                *ran.entry(subject).or_default() += own.ran_ns;
+            }
+        }
+        let all: u64 = ran.values().sum();
+        let mut users: Vec<(SubjectId, f64)> =
+            ran.into_iter().filter(|(id, _)| self.is_program(*id)).map(|(id, ns)| (id, ns as f64 / all.max(1) as f64)).collect();
+        users.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        users
+    }
+
+    /// One subject with most of the path, in whichever state.
+    pub(super) fn by_subject(&self) -> Option<Verdict> {
+        let wholes: Vec<&Whole> = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).collect();
+        let first = *wholes.first()?;
+        let next = wholes.get(1).map_or(0.0, |second| second.share + second.error);
+        let beyond = first.share - first.error.min(0.5 * first.share);
+        let leads = beyond >= self.limits.lead * next;
+        if first.share < self.limits.most && !(leads && first.share >= self.limits.least_share) || !leads && next > 1.0 - self.limits.most {
+            return None;
+        }
+        let mut parts: Vec<&Part> = self.parts.of(first.subject).filter(|part| part.does != Does::Transit).collect();
+        // A state alone is named if it has most of what its subject has.
+        let top = *parts.first()?;
+        let alone = top.ns as f64 >= self.limits.most * first.ns as f64;
+        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
+        // That the only program there is has all of the path says nothing, if none of its threads leads.
+        let others: f64 = wholes.iter().skip(1).map(|whole| whole.share).sum();
+        let mut roles: HashMap<&Option<String>, u64> = HashMap::new();
+        parts.iter().for_each(|part| *roles.entry(&part.role).or_default() += part.ns);
+        let leading = roles.values().max().copied().unwrap_or(0);
+        if !alone && others < self.limits.considerable && 2 * leading < first.ns {
+            return None;
+        }
+        let change = Scenario::scale_all(&self.subjects.get(first.subject).name, 0.5).text;
+        let gain = self.predictions.iter().find(|prediction| prediction.change == change).and_then(|prediction| prediction.gain_high);
+        if self.anchor.is_some() && gain.is_some_and(|gain| gain < self.limits.min_gain) {
+            return None;
+        }
+        if !alone {
+            (verdict.share, verdict.share_low, verdict.share_high) =
+                (Some(first.share), Some((first.share - first.error).max(0.0)), Some((first.share + first.error).min(1.0)));
+            verdict.evidence = first.evidence;
+            verdict.subject = Some(self.name(first.subject, None));
+        }
+        parts.truncate(4);
+        let divided = || Because::Divided { parts: parts.iter().map(|part| (state_of(part), part.share)).collect() };
+        if !alone {
+            verdict.state = None;
+        }
+        let faults: Vec<&&Part> = parts.iter().filter(|part| part.does == Does::Faults).collect();
+        let of_faults: f64 = faults.iter().map(|part| part.share).sum();
+        if of_faults >= self.limits.fault_share * first.share {
+            verdict.mechanism = Some(Mechanism::PageFaults);
+            let count = faults.iter().map(|part| part.count).sum();
+            verdict.because.push(Because::Faults { count, share: of_faults });
+        } else if let Some(faults) = self.findings.iter().find(|finding| finding.of == Scope::Fault && finding.subject == top.class) {
+            if faults.share >= self.limits.fault_share * first.share {
+                verdict.mechanism = Some(Mechanism::PageFaults);
+                verdict.because.push(Because::Faults { count: faults.count, share: faults.share });
+            }
+        }
+        let is_own = |finding: &&Finding| {
+            let program = finding.subject.split('/').next();
+            matches!(finding.of, Scope::Futex | Scope::Lock) && program == Some(self.subjects.get(first.subject).name.as_str())
+        };
+        if let Some(lock) = self.findings.iter().find(is_own) {
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LockConvoy));
+            verdict.because.push(Because::Lock { count: lock.count, share: lock.share });
+        }
+        if let Some(serialised) = self.serialisation(first.subject) {
+            verdict.because.push(serialised);
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
+        }
+        if let Some(asking) = self.chatty(first.subject) {
+            verdict.because.push(asking);
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::RoundTrips));
+        }
+        let runs: f64 = parts.iter().filter(|part| part.does.is_work()).map(|part| part.share).sum();
+        let idle = self.cpus.idle.unwrap_or(0.0);
+        let (running, threads) = self.running(first.subject);
+        let one_at_a_time = running <= 1.0 + self.limits.considerable;
+        if runs >= self.limits.most && idle > self.limits.idle_share && self.cpus.count > 1 && one_at_a_time {
+            verdict.because.push(Because::Alone { threads, cpus: self.cpus.count, idle });
+            verdict.mechanism = match (verdict.mechanism, verdict.role) {
+                (Some(mechanism), _) if mechanism != Mechanism::Serialisation => Some(mechanism),
+                (_, Some(_)) => Some(Mechanism::LoadGenerator),
+                (_, None) if threads > 1 => Some(Mechanism::OneAtATime),
+                (_, None) => Some(Mechanism::SingleThread),
+            };
+        } else if verdict.role.is_some() {
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LoadGenerator));
+        }
+        if parts.len() > 1 {
+            verdict.because.push(divided());
+        }
+        Some(verdict)
+    }
+
+    /// A part of the run in which one program at a time runs, where in another part several do.
+    pub(super) fn by_serial_step(&self) -> Option<Verdict> {
+        if self.cpus.count < 2 || self.anchor.is_some() {
+            return None;
+        }
+        let (start, end) = (self.answer.start_ns, self.answer.end_ns);
+        let within: Vec<((u64, u64), f64)> = self.traffic.running().filter(|((from, to), _)| *from >= start && *to <= end).collect();
+        let is_serial = |running: f64| running <= 1.0 + self.limits.considerable && running >= self.limits.most;
+        let share = |is_meant: &dyn Fn(f64) -> bool| {
+            let ns: u64 = within.iter().filter(|(_, running)| is_meant(*running)).map(|((from, to), _)| to - from).sum();
+            ns as f64 / (end - start).max(1) as f64
+        };
+        let (serial, parallel) = (share(&is_serial), share(&|running| running >= 1.0 + self.limits.most));
+        if serial < self.limits.least_share || parallel < self.limits.considerable {
+            return None;
+        }
+        let parts: Vec<(u64, u64)> = within.iter().filter(|(_, running)| is_serial(*running)).map(|(part, _)| *part).collect();
+        let all: u64 = parts.iter().map(|(from, to)| to - from).sum();
+        // The process whose life is most like that part of the run.
+        let likeness = |machine: MachineId| {
+            let own = self.traffic.own(machine).filter(|own| own.forks > 0)?;
+            let (first, last) = (own.first_ns?, own.last_ns);
+            let both: u64 = parts.iter().map(|(from, to)| last.min(*to).saturating_sub(first.max(*from))).sum();
+            let either = all + (last - first) - both.min(last - first);
+            Some(both as f64 / either.max(1) as f64)
+        };
+        let own = self.vocabulary.machines().filter_map(|machine| {
+            let subject = self.subjects.known(self.vocabulary.machine_name(machine))?;
+            self.subjects.get(subject).is_of_command.then_some((machine, subject))
+        });
+        let best = own.filter_map(|(machine, subject)| Some((likeness(machine)?, machine, subject)));
+        let (likeness, machine, subject) = best.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
+        if likeness < self.limits.most {
+            return None;
+        }
+        let running: f64 =
+            within.iter().filter(|(_, running)| is_serial(*running)).map(|((from, to), running)| running * (to - from) as f64).sum();
+        let idle = 1.0 - running / all.max(1) as f64 / self.cpus.count as f64;
+        let step = self.name(subject, Some(self.vocabulary.machine_name(machine)));
+        let mut verdict = self.empty(Outcome::Bottleneck);
+        verdict.subject = Some(step.clone());
+        (verdict.share, verdict.share_low, verdict.share_high) = (Some(serial), Some(serial), Some(serial));
+        verdict.mechanism = Some(Mechanism::SerialStep);
+        verdict.because.push(Because::SerialStep { step, share: serial, idle });
+        Some(verdict)
+    }
+
+    /// CPUs that the subject has on average, and its threads that have a considerable part of that.
+    pub(super) fn running(&self, subject: SubjectId) -> (f64, u64) {
+        let (begin, end) = self.traffic.range();
+        let own = self.vocabulary.machines().filter(|&machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(subject));
+        let ran: Vec<u64> = own.filter_map(|machine| Some(self.traffic.own(machine)?.ran_ns)).collect();
+        let all: u64 = ran.iter().sum();
+        let threads = ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable * all as f64).count() as u64;
+        (all as f64 / (end - begin).max(1) as f64, threads)
+    }
+}
