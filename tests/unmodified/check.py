@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-GROUPS = ["sched", "irq", "softirq", "net", "block", "workqueue", "syscall"]
+GROUPS = ["sched", "irq", "softirq", "net", "block", "workqueue", "syscall", "fault"]
 
 
 def run(*words, **options):
