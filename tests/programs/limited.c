@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { REQUESTS = 40, TURNS = 60, ITEMS = 200, TRANSFER = 4 << 20 };
+enum { REQUESTS = 40, TURNS = 60, ITEMS = 200, TRANSFER = 24 << 20 };
 
 static void check(int ok, const char *what)
 {

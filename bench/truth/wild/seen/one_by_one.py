@@ -62,7 +62,7 @@ def pages(place):
     return ["node", str(place.write("pages.js", PAGES)), str(port), *(["8000", "mget"] if place.fixed else ["400", "get"])]
 
 
-MECHANISM = (r"per item", r"once per", r"round.?trip", r"quer(y|ies)", r"each (call|request)", r"batch", r"its calls", r"in transit", r"there and back")
+MECHANISM = (r"one after the other", r"per item", r"once per", r"round.?trip", r"quer(y|ies)", r"each (call|request)", r"batch", r"its calls", r"in transit", r"there and back")
 SYSTEMS = [
     System(
         name="postgres_n_plus_1",

@@ -12,7 +12,7 @@ use crate::findings::Evidence;
 use crate::lineage::{Answer, Path};
 use crate::what_if::{Prediction, Scenario};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Windows of equal width over which shares scatter.
 pub const WINDOWS: usize = 12;
@@ -203,6 +203,9 @@ impl Gather<'_> {
 impl Parts {
     pub fn new(answer: &Answer, path: &Path, subjects: &mut Subjects) -> Parts {
         let kinds = path.kinds();
+        // Interrupts and softirqs, also where what they do is unknown.
+        let is_interrupt = |&of: &u32| path.segment_kind(of) == SegmentKind::State(StateKind::Interrupt);
+        let contexts: HashSet<&str> = (0..kinds as u32).filter(is_interrupt).map(|of| path.machine(of)).collect();
         let mut owners: Vec<Option<(SubjectId, Option<String>)>> = vec![None; kinds];
         let mut gather = Gather {
             path,
@@ -233,7 +236,7 @@ impl Parts {
                 pending.push(Pending { does, of, start: stretch.start, end: stretch.end, windows });
                 continue;
             }
-            let is_context = kind == SegmentKind::State(StateKind::Interrupt);
+            let is_context = contexts.contains(path.machine(of));
             let owner = owners[of as usize].get_or_insert_with(|| {
                 let subject = subjects.of(path.host(of), path.machine(of), class, is_context);
                 (subject, subjects.role(subject, path.machine(of)))

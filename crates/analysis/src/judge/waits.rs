@@ -28,7 +28,8 @@ impl Case<'_> {
         if !self.is_most(share, is_meant) {
             return None;
         }
-        let first = self.parts.parts.iter().find(|part| is_meant(part))?;
+        let mut of_programs = self.parts.parts.iter().filter(|part| is_meant(part) && self.is_program(part.subject));
+        let first = of_programs.next().or_else(|| self.parts.parts.iter().find(|part| is_meant(part)))?;
         let Does::KernelTimer(timer) = first.does else { return None };
         let (mechanism, outcome) = match timer {
             LinkKind::DelayedAck => (Mechanism::DelayedAck, Outcome::Bottleneck),

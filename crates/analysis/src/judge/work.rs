@@ -64,6 +64,12 @@ impl Case<'_> {
         // A state alone is named if it has most of what its subject has.
         let top = *parts.first()?;
         let alone = top.ns as f64 >= self.limits.most * first.ns as f64;
+        // Where no work of one side leads, the way there and back does, again and again.
+        if !alone || top.does == Does::Runnable {
+            if let Some(round_trips) = self.by_round_trips() {
+                return Some(round_trips);
+            }
+        }
         let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
         // That the only program there is has all of the path says nothing, if none of its threads leads.
         let others: f64 = wholes.iter().skip(1).map(|whole| whole.share).sum();
