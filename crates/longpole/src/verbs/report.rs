@@ -215,6 +215,7 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
             }
             report = Report { functions, ..report.with(critical) };
         }
+        Err(error) if whom.is_given() => return Err(error),
         Err(error) => eprintln!("longpole: note: without critical path: {}", plain(format!("{error:#}"))),
     }
     Ok(Whole { report, from: Some((stages.pass, trace)) })
