@@ -18,7 +18,7 @@ use longpole_model::linux_watch::{Call, Moment, ThreadId, Waker, Watch};
 use longpole_model::names::NameId;
 use std::collections::{BTreeMap, HashMap};
 
-/// Connections that are told apart at one time; the calls on further ones are not counted.
+/// Most connections at one time; calls on further ones are not counted.
 const MOST_CONNECTIONS: usize = 1 << 16;
 /// `TCP_LISTEN` of include/net/tcp_states.h.
 const LISTENING: i64 = 10;
@@ -82,7 +82,7 @@ pub struct Gaps {
     pub count: u64,
     pub total_ns: u64,
     pub times: Histogram,
-    /// Of the first and the last end.
+    /// Times of the first and the last end.
     pub first_ns: Option<i64>,
     pub last_ns: i64,
 }
@@ -129,9 +129,9 @@ impl Gaps {
 /// What a process does on its sockets.
 #[derive(Clone, Debug, Default)]
 pub struct Conduct {
-    /// As a client: from request to reply.
+    /// Times from request to reply, where the process is the client.
     pub asked: Gaps,
-    /// As a server: from request to reply.
+    /// Times from request to reply, where the process is the server.
     pub served: Gaps,
     /// Connections on which anything was exchanged.
     pub connections: u64,
@@ -157,7 +157,7 @@ pub struct Exchanges {
     parents: HashMap<i32, i32>,
 }
 
-/// A connection of which the recorder was told because its receiver's window is small.
+/// A connection whose receiver's window was small at some acknowledgement: only those are recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     /// Acknowledgements, and those at which the sender had filled at least half of the window.

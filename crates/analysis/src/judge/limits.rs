@@ -10,7 +10,6 @@ pub struct Limits {
     pub least_share: f64,
     pub most: f64,
     pub max_unknown: f64,
-    pub max_lost: f64,
     pub timed_share: f64,
     pub left_out_at_ends: f64,
     pub connected_share: f64,

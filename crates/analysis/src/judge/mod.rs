@@ -27,7 +27,7 @@ use crate::lineage::Answer;
 use crate::standout;
 use crate::verdict as states;
 use crate::what_if::{Prediction, Scenario};
-use anchor::{Anchor, Run};
+use anchor::Anchor;
 use limits::Limits;
 use longpole_model::interaction::Vocabulary;
 use parts::{Does, Part, Parts};
@@ -367,11 +367,6 @@ pub fn add_code(verdict: &mut Verdict, functions: &[CriticalFunction]) {
 
 /// Of the verdict's share: a function with less is one of many.
 const CODE_SHARE: f64 = 0.1;
-
-/// Begin of a sentence about the run.
-pub fn is_steady(anchor: Option<&Anchor>) -> bool {
-    anchor.is_some_and(|anchor| anchor.run != Run::FixedWork)
-}
 
 fn state_of(part: &Part) -> StateNamed {
     let kind = match part.does {
