@@ -110,9 +110,9 @@ class Trial:
         self.count, self.disturbed = 0, 0
         self.environment = dict(os.environ, LONGPOLE_RUNTIME_DIR=str(scratch / "run"))
 
-    def place(self, fixed):
+    def place(self, fault):
         self.count += 1
-        return system.Place(self.scratch / f"{self.of.name}-{self.count}", fixed)
+        return system.Place(self.scratch / f"{self.of.name}-{self.count}", fault)
 
     def rate(self, output, seconds):
         return self.of.rate(output) if self.of.rate else 1 / seconds
@@ -131,9 +131,9 @@ class Trial:
         self.disturbed = max(self.disturbed, shares[0])
         return result
 
-    def plain(self, fixed):
+    def plain(self, fault):
         """The rate, unrecorded."""
-        with self.place(fixed) as place:
+        with self.place(fault) as place:
             command = self.of.load(place)
             begin = time.monotonic()
             output = finished(command, cwd=place.folder)
@@ -141,7 +141,7 @@ class Trial:
 
     def recorded(self, into):
         """The rate beside the recorder, whose recording is moved to `into`."""
-        with self.place(False) as place:
+        with self.place(1.0) as place:
             if self.of.running:
                 place.seconds += 3
             command = self.of.load(place)
@@ -175,10 +175,12 @@ class Trial:
         folder.mkdir(parents=True, exist_ok=True)
         recording = folder / of.name
         try:
-            row["before"] = self.undisturbed(lambda: self.plain(False))
+            row["before"] = self.undisturbed(lambda: self.plain(1.0))
             if not of.control:
-                row["after"] = self.undisturbed(lambda: self.plain(True))
+                row["after"] = self.undisturbed(lambda: self.plain(0.0))
                 row["gain"] = row["after"] / row["before"] - 1
+                if of.halves:
+                    row["half"] = self.undisturbed(lambda: self.plain(0.5)) / row["before"] - 1
                 if row["gain"] < LEAST_GAIN:
                     raise RuntimeError(f"without its fault the system is only {percent(row['gain'])} % faster")
             row["recorded"] = self.undisturbed(lambda: self.recorded(recording))

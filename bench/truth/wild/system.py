@@ -43,6 +43,7 @@ class System:
     # What-if's argument for the fix; "x0.25": a quarter of the verdict's state is left. N sleeps at
     # once in place of one after the other are the sleep x1/N.
     change: Optional[str] = None
+    halves: bool = False  # `load` honours `place.fault`, so that the gain of half the fault is measured, too
     running: bool = False  # record --for while the load already runs
     record: tuple = ()  # options of `longpole record`
     needs: tuple = ()  # programs
@@ -55,9 +56,14 @@ class System:
 class Place:
     """Temporary folder and services of one run; all of it is gone after `with`."""
 
-    def __init__(self, folder, fixed=False, seconds=SECONDS):
-        self.folder, self.fixed, self.seconds = Path(folder), fixed, seconds
+    def __init__(self, folder, fault=1.0, seconds=SECONDS):
+        """`fault`: how much of the fault there is, from 1 (as declared) to 0 (none)."""
+        self.folder, self.fault, self.seconds = Path(folder), fault, seconds
         self.stack = contextlib.ExitStack()
+
+    @property
+    def fixed(self):
+        return self.fault == 0
 
     def __enter__(self):
         self.folder.mkdir(parents=True)

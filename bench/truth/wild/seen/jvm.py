@@ -88,7 +88,7 @@ SYSTEMS = [
         needs=("java", "javac", "perl", "wrk"),
     ),
     System(
-        name="java_small_heap",
+        name="java_stop_the_world",
         kind="stop-the-world",
         truth="the heap of Java is hardly greater than what lives in it, so that collections stop the program most of the time",
         load=small_heap,
