@@ -19,6 +19,7 @@ mod batch;
 mod busy;
 mod calls;
 mod cpus;
+mod demand;
 mod few;
 mod full;
 mod grammar;
@@ -48,6 +49,7 @@ use crate::lineage::key::{Key, Keys, State};
 use batch::Paid;
 use busy::{Gone, Together, Used};
 use cpus::Left;
+use demand::Demand;
 use few::Few;
 use lanes::{Layout, Row, Slots};
 use life::Life;
@@ -76,11 +78,13 @@ pub struct Options {
     pub guessed: bool,
     /// What it cost to record one event of a probe, in ns: it is no part of the system, and of no world but the observed one and the gate.
     pub probe_ns: f64,
+    /// CPUs of each host, if it is known; 0: as many as were used at once.
+    pub cpus: u32,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { scenarios: Vec::new(), machine: None, most_bytes: 128 << 20, guessed: false, probe_ns: 0.0 }
+        Options { scenarios: Vec::new(), machine: None, most_bytes: 128 << 20, guessed: false, probe_ns: 0.0, cpus: 0 }
     }
 }
 
@@ -188,6 +192,7 @@ pub struct WhatIf {
     used: Few<Option<NameId>, Used>,
     one_cpus: Few<Option<NameId>, OneCpu>,
     together: Together,
+    demand: Demand,
     gone: HashMap<(Option<NameId>, u32), Gone>,
     /// Numbers of CPUs so far.
     chains: u32,
@@ -246,6 +251,7 @@ impl WhatIf {
             used: Few::default(),
             one_cpus: Few::default(),
             together: Together::default(),
+            demand: Demand::default(),
             gone: HashMap::new(),
             chains: 0,
             extra: Few::default(),

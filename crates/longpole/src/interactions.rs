@@ -352,7 +352,8 @@ impl Interactions {
     }
 
     fn worlds(&self, options: what_if::Options) -> WhatIf {
-        WhatIf::new(what_if::Options { probe_ns: self.probe_ns, ..options })
+        let cpus = self.composer().map_or(0, |composer| composer.linux().cpus.len() as u32);
+        WhatIf::new(what_if::Options { probe_ns: self.probe_ns, cpus, ..options })
     }
 
     /// What changes would bring.

@@ -133,8 +133,9 @@ impl WhatIf {
             return Err(NoAnswer::NothingInRange);
         }
         let error = if observed > 0.0 { (end.v[GATE] - observed) / observed } else { 0.0 };
-        let profiles = self.trail.profiles(end.node, &self.rows).into_iter();
-        let profiles: Vec<_> = profiles.map(|profile| self.largest_first(vocabulary, profile)).collect();
+        let profiles = self.trail.profiles(end.node, &self.rows);
+        let most = self.most_by_demand(vocabulary, &end, profiles.first().map_or(&[][..], |profile| profile));
+        let profiles: Vec<_> = profiles.into_iter().map(|profile| self.largest_first(vocabulary, profile)).collect();
         let baseline = profiles.first().map_or(&[][..], |profile| profile);
         let soonest = self.soonest(vocabulary, &end);
         let hangs = self.hangs(&end);
@@ -142,7 +143,7 @@ impl WhatIf {
         let refused = self.refused(vocabulary, observed, (error, begins), baseline);
         let scenarios = (0..self.layout.scenarios).filter(|&at| occurs[at]);
         let predictions = scenarios
-            .map(|at| self.predict(vocabulary, at, (&end, &soonest, hangs[at]), &profiles[Layout::world(at)], error, refused.clone()))
+            .map(|at| self.predict(vocabulary, at, (&end, &soonest, hangs[at], most[at]), &profiles[Layout::world(at)], error, refused.clone()))
             .collect();
         let full = self.full.full(vocabulary);
         Ok(Answer {
@@ -268,7 +269,7 @@ impl WhatIf {
         &self,
         vocabulary: &Vocabulary,
         at: usize,
-        (end, soonest, hangs): (&EndMark, &[f64], f64),
+        (end, soonest, hangs, most): (&EndMark, &[f64], f64, Option<f64>),
         profile: &[(u32, f64)],
         error: f64,
         refused: Option<String>,
@@ -304,6 +305,8 @@ impl WhatIf {
             let until = ends(kept);
             range.extend([until - hangs, until + hangs].map(|other| (1.0 + gain) * until / other - 1.0));
         }
+        // Faster than by the trace's order, as far as what must be done allows it.
+        range.extend(most.zip(point).map(|(most, gain)| (most - 1.0).max(gain)));
         let low = range.iter().copied().reduce(f64::min);
         let high = range.iter().copied().reduce(f64::max);
         let slack = |gain: f64| (1.0 + gain) * error.abs();

@@ -47,6 +47,11 @@ impl Used {
         self.since = now;
     }
 
+    /// How many were had at once.
+    pub fn most(&self) -> u32 {
+        self.most
+    }
+
     pub fn several(&self) -> bool {
         self.most > 1
     }
@@ -60,7 +65,7 @@ impl Used {
 /// Machines that have stopped and are forgotten: what they did on CPUs, and when the last of them had done it.
 #[derive(Debug)]
 pub struct Gone {
-    worked: Box<[f64]>,
+    pub(super) worked: Box<[f64]>,
     until: Box<[f64]>,
 }
 
@@ -92,6 +97,12 @@ impl Together {
 }
 
 impl Replay {
+    /// For how long it has worked on CPUs in a world, by now.
+    pub fn worked(&self, lane: usize) -> f64 {
+        let unfinished = if self.has_cpu { self.v[lane] - self.works_since[lane] } else { 0.0 };
+        self.worked.get(lane).map_or(0.0, |worked| worked + unfinished)
+    }
+
     /// It has a CPU, and works there from now on; what was between is the kernel's.
     pub fn works_from_here(&mut self) {
         self.worked.resize(self.v.len(), 0.0);
@@ -139,9 +150,8 @@ impl WhatIf {
             }
             let all = work.entry(vocabulary.host_id(MachineId(at))).or_insert_with(|| vec![0.0; soonest.len()]);
             for (lane, all) in all.iter_mut().enumerate() {
-                let unfinished = if replay.has_cpu { replay.v[lane] - replay.works_since[lane] } else { 0.0 };
                 let after = (replay.v[lane] - end.v[lane]).max(0.0);
-                *all += (replay.worked[lane] + unfinished - after).max(0.0);
+                *all += (replay.worked(lane) - after).max(0.0);
             }
         }
         for (&(host, of), gone) in &self.gone {

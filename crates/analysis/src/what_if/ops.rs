@@ -142,6 +142,9 @@ impl WhatIf {
                     let part = paid.map(|paid| self.part(paid, &mut bits));
                     let replay = &mut self.lives[machine.0 as usize].replay;
                     let row = &self.rows[key as usize];
+                    if row.is_some() {
+                        self.demand.add(key, since, t);
+                    }
                     // It ended with an event, and that was recorded.
                     let recorded = self.options.probe_ns.min(elapsed);
                     let elapsed = elapsed - recorded;
@@ -449,7 +452,10 @@ impl WhatIf {
         let (known, bare) = (..layout.bare().start, layout.bare());
         replay.pauses();
         match (how, row) {
-            (How::Carried, Some(row)) => lanes::later_scaled(&mut replay.v, other, ns, row),
+            (How::Carried, Some(row)) => {
+                self.demand.add(key, t.saturating_sub(ns as u64), t);
+                lanes::later_scaled(&mut replay.v, other, ns, row);
+            }
             (How::Carried, None) => lanes::later(&mut replay.v, other, ns),
             _ => {
                 lanes::later(&mut replay.v[known], &other[known], at_once);

@@ -1,0 +1,147 @@
+//! The most that a change can bring, by what must still be done for each item (operational laws).
+//!
+//! A replay keeps the order of the trace: who waited for whom still does. The changed system need not: threads that stood
+//! behind one lock may run at the same time once its holder is quick. Therefore the replay alone is no upper end of a
+//! prediction. What bounds the throughput in any order is the demand that is left (Denning and Buzen, 1978): with a demand
+//! of `d` seconds for each item, a resource of which `n` can be used at once lets no more than `n / d` items pass in a
+//! second. Three kinds of resources are looked at, and the scarcest counts:
+//!
+//! - the changed state itself, in as many threads at once as were in it at the busiest time of the trace;
+//! - the CPUs of the host;
+//! - each thread whose work is mostly on the path already: it does one thing at a time.
+//!
+//! Example: sixteen requests sleep 3 ms one after the other. Halving the sleep brings + 100 % at most, since one sleeps at a
+//! time; leaving it out, as much as the CPUs allow.
+
+use super::lanes::KEPT;
+use super::{EndMark, WhatIf};
+use crate::lineage::key::Key;
+use longpole_model::hash::IdMap;
+use longpole_model::interaction::{MachineId, Vocabulary};
+use longpole_model::names::NameId;
+
+/// Equal parts of the time; their width doubles as the trace grows.
+const PARTS: usize = 256;
+const FIRST_WIDTH_NS: u64 = 1 << 16;
+
+/// A thread with a larger part of its work on the path is needed for each item.
+const MOSTLY: f64 = 0.5;
+
+/// How long the states that some scenario changes lasted, by parts of the time.
+#[derive(Debug)]
+pub struct Demand {
+    width: u64,
+    of: IdMap<u32, Vec<u64>>,
+}
+
+impl Default for Demand {
+    fn default() -> Demand {
+        Demand { width: FIRST_WIDTH_NS, of: IdMap::default() }
+    }
+}
+
+impl Demand {
+    /// The state of this key lasted from `from` to `to`, in ns since the begin.
+    pub fn add(&mut self, key: u32, mut from: u64, to: u64) {
+        while to / self.width >= PARTS as u64 {
+            self.width *= 2;
+            for parts in self.of.values_mut() {
+                *parts = parts.chunks(2).map(|two| two.iter().sum()).collect();
+            }
+        }
+        let parts = self.of.entry(key).or_default();
+        while from < to {
+            let part = (from / self.width) as usize;
+            if parts.len() <= part {
+                parts.resize(part + 1, 0);
+            }
+            let until = to.min((part as u64 + 1) * self.width);
+            parts[part] += until - from;
+            from = until;
+        }
+    }
+
+    /// How many times as fast it can go at most where each key takes its factor of the time. None: nothing is left of them.
+    fn most(&self, factors: impl Fn(u32) -> f64, length: f64) -> Option<f64> {
+        let mut sums = [0u64; PARTS];
+        let mut left = 0.0;
+        for (&key, parts) in &self.of {
+            let factor = factors(key);
+            if factor == 1.0 {
+                continue;
+            }
+            for (sum, &ns) in sums.iter_mut().zip(parts) {
+                *sum += ns;
+                left += factor * ns as f64;
+            }
+        }
+        let at_once = sums.into_iter().max().unwrap_or(0) as f64 / self.width as f64;
+        (left > 0.0).then(|| at_once * length / left)
+    }
+}
+
+impl WhatIf {
+    /// Of each scenario, how many times as fast the system can be at most. None: nothing is known that would bound it.
+    pub(super) fn most_by_demand(&mut self, vocabulary: &Vocabulary, end: &EndMark, on_path: &[f64]) -> Vec<Option<f64>> {
+        let length = end.v[KEPT];
+        let root = self.together.find(end.machine.0);
+        let lanes = self.layout.len();
+        let mut of_hosts: IdMap<Option<NameId>, Vec<f64>> = IdMap::default();
+        let mut longest = vec![0.0; lanes];
+        let own = self.own_on_path(on_path);
+        for at in 0..self.lives.len() as u32 {
+            let replay = &self.lives[at as usize].replay;
+            if replay.worked.is_empty() || replay.records || self.together.find(at) != root {
+                continue;
+            }
+            let needed = own.get(&at).is_some_and(|own| *own >= MOSTLY * replay.worked(KEPT));
+            let all = of_hosts.entry(vocabulary.host_id(MachineId(at))).or_insert_with(|| vec![0.0; lanes]);
+            for (lane, all) in all.iter_mut().enumerate() {
+                let ns = replay.worked(lane).max(0.0);
+                *all += ns;
+                if needed {
+                    longest[lane] = f64::max(longest[lane], ns);
+                }
+            }
+        }
+        for (&(host, of), gone) in &self.gone {
+            if self.together.find(of) == root {
+                let all = of_hosts.entry(host).or_insert_with(|| vec![0.0; lanes]);
+                all.iter_mut().zip(&gone.worked).for_each(|(all, ns)| *all += ns.max(0.0));
+            }
+        }
+        if of_hosts.is_empty() {
+            // Who has a CPU when is not known.
+            return vec![None; self.layout.scenarios];
+        }
+        let bound = |scenario: usize| {
+            let [lane, _] = self.layout.of(scenario);
+            let more = f64::from(self.scale.cpus(scenario));
+            let factor = |key: u32| self.rows[key as usize].as_ref().map_or(1.0, |row| row[lane]);
+            let of_cpus = of_hosts.iter().filter_map(|(host, work)| {
+                let cpus = self.cpus_of(*host)? + more;
+                (work[lane] > 0.0).then(|| cpus * length / work[lane])
+            });
+            let of_thread = (longest[lane] > 0.0).then(|| length / longest[lane]);
+            of_cpus.chain(of_thread).chain(self.demand.most(factor, length)).reduce(f64::min)
+        };
+        (0..self.layout.scenarios).map(bound).collect()
+    }
+
+    /// How many CPUs a host has: as the trace says, or else as many as were had at once.
+    fn cpus_of(&self, host: Option<NameId>) -> Option<f64> {
+        let had = self.used.iter().find(|(known, _)| *known == host).map(|(_, used)| used.most());
+        had.filter(|&most| most > 0).map(|most| f64::from(most.max(self.options.cpus)))
+    }
+
+    /// What each machine does itself on the path, in ns.
+    fn own_on_path(&self, on_path: &[f64]) -> IdMap<u32, f64> {
+        let mut own: IdMap<u32, f64> = IdMap::default();
+        for (key, ns) in self.keys.iter().zip(on_path) {
+            if let Key::State { machine, .. } = key {
+                *own.entry(machine.0).or_default() += ns;
+            }
+        }
+        own
+    }
+}
