@@ -65,7 +65,7 @@ impl Used {
 /// Machines that have stopped and are forgotten: what they did on CPUs, and when the last of them had done it.
 #[derive(Debug)]
 pub struct Gone {
-    pub(super) worked: Box<[f64]>,
+    worked: Box<[f64]>,
     until: Box<[f64]>,
 }
 

@@ -26,6 +26,8 @@ const FIRST_WIDTH_NS: u64 = 1 << 16;
 
 /// A thread with a larger part of its work on the path is needed for each item.
 const MOSTLY: f64 = 0.5;
+/// Programs with less of what runs on the path do not count for what the CPUs must do.
+const LEAST_SHARE: f64 = 0.01;
 
 /// How long the states that some scenario changes lasted, by parts of the time.
 #[derive(Debug)]
@@ -85,13 +87,22 @@ impl WhatIf {
     pub(super) fn most_by_demand(&mut self, vocabulary: &Vocabulary, end: &EndMark, on_path: &[f64]) -> Vec<Option<f64>> {
         let length = end.v[KEPT];
         let root = self.together.find(end.machine.0);
+        let roots: Vec<u32> = (0..self.lives.len() as u32).map(|at| self.together.find(at)).collect();
         let lanes = self.layout.len();
         let mut of_hosts: IdMap<Option<NameId>, Vec<f64>> = IdMap::default();
         let mut longest = vec![0.0; lanes];
-        let own = self.own_on_path(on_path);
+        let own = self.own_on_path(vocabulary, on_path);
+        let class = |machine: u32| self.lives[machine as usize].class.ok_or(machine);
+        let mut of_classes: IdMap<Result<NameId, u32>, f64> = IdMap::default();
+        for (&machine, ns) in &own {
+            *of_classes.entry(class(machine)).or_default() += ns;
+        }
+        let all_own: f64 = own.values().sum();
         for at in 0..self.lives.len() as u32 {
             let replay = &self.lives[at as usize].replay;
-            if replay.worked.is_empty() || replay.records || self.together.find(at) != root {
+            // A program that is hardly on the path does not work for it.
+            let is_meant = of_classes.get(&class(at)).is_some_and(|ns| *ns >= LEAST_SHARE * all_own);
+            if replay.records || !is_meant || roots[at as usize] != root {
                 continue;
             }
             let needed = own.get(&at).is_some_and(|own| *own >= MOSTLY * replay.worked(KEPT));
@@ -102,12 +113,6 @@ impl WhatIf {
                 if needed {
                     longest[lane] = f64::max(longest[lane], ns);
                 }
-            }
-        }
-        for (&(host, of), gone) in &self.gone {
-            if self.together.find(of) == root {
-                let all = of_hosts.entry(host).or_insert_with(|| vec![0.0; lanes]);
-                all.iter_mut().zip(&gone.worked).for_each(|(all, ns)| *all += ns.max(0.0));
             }
         }
         if of_hosts.is_empty() {
@@ -131,15 +136,17 @@ impl WhatIf {
     /// How many CPUs a host has: as the trace says, or else as many as were had at once.
     fn cpus_of(&self, host: Option<NameId>) -> Option<f64> {
         let had = self.used.iter().find(|(known, _)| *known == host).map(|(_, used)| used.most());
-        had.filter(|&most| most > 0).map(|most| f64::from(most.max(self.options.cpus)))
+        let count = if self.options.cpus > 0 { Some(self.options.cpus) } else { had };
+        count.filter(|&count| count > 0).map(f64::from)
     }
 
-    /// What each machine does itself on the path, in ns.
-    fn own_on_path(&self, on_path: &[f64]) -> IdMap<u32, f64> {
+    /// For how long each machine runs on the path, in ns.
+    fn own_on_path(&self, vocabulary: &Vocabulary, on_path: &[f64]) -> IdMap<u32, f64> {
         let mut own: IdMap<u32, f64> = IdMap::default();
         for (key, ns) in self.keys.iter().zip(on_path) {
-            if let Key::State { machine, .. } = key {
-                *own.entry(machine.0).or_default() += ns;
+            match *key {
+                Key::State { machine, state, .. } if state.kind(vocabulary).is_code() => *own.entry(machine.0).or_default() += ns,
+                _ => {}
             }
         }
         own
