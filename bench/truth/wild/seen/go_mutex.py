@@ -3,7 +3,7 @@ from functools import partial
 
 from system import ITEMS, LOCKS, PYTHON, SLEEPS, WRK, System, wrk
 
-SLEEPS = """
+LEDGER = """
 package main
 
 import ("net/http"; "os"; "sync"; "time")
@@ -117,7 +117,7 @@ SYSTEMS = [
         name="go_mutex_sleep",
         kind="mutex-around-slow-call",
         truth="the Go server ledger holds a mutex while it sleeps 3 ms in each request",
-        load=partial(server, "ledger", SLEEPS, 16),
+        load=partial(server, "ledger", LEDGER, 16),
         rate=WRK,
         component=(r"ledger",),
         mechanism=(*LOCKS, *SLEEPS),
