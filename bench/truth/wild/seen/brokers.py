@@ -96,7 +96,7 @@ client.loop_stop()
 def slow_replica(place):
     port = place.port()
     place.start("nats-server", "-a", "127.0.0.1", "-p", port, port=port)
-    for name, pause in ("replica_a", "0s"), ("replica_b", "0s" if place.fixed else "4ms"):
+    for name, pause in ("replica_a", "0s"), ("replica_b", f"{4 * place.fault}ms"):
         place.start(place.go(name, NATS), port, pause, f"{name}.ready", path=place.folder / f"{name}.ready")
     return [str(place.go("dispatch", NATS)), str(port), str(place.seconds)]
 
@@ -105,7 +105,7 @@ def sync_each(place):
     port = place.port()
     config = place.write("mosquitto.conf", f"listener {port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\nuser root\n")
     place.start("mosquitto", "-c", config, port=port)
-    place.start(place.write("archiver", ARCHIVER), port, 64 if place.fixed else 1, path=place.folder / "archiver.ready")
+    place.start(place.write("archiver", ARCHIVER), port, 64 if place.fixed else round(1 / place.fault), path=place.folder / "archiver.ready")
     return [str(place.write("meter", METER)), str(port), str(place.seconds)]
 
 
@@ -120,6 +120,7 @@ SYSTEMS = [
         mechanism=SLEEPS,
         never=(r"replica_a",),
         change="x0",
+        halves=True,
         needs=("nats-server", "go"),
     ),
     System(
@@ -131,6 +132,7 @@ SYSTEMS = [
         component=(r"archiver",),
         mechanism=(r"f(data)?sync", r"\bsync", r"\bdisk\b", r"block device", r"ext4", r"jbd2", r"flush", r"storage"),
         change="x0.016",
+        halves=True,
         needs=("mosquitto", PYTHON),
     ),
 ]
