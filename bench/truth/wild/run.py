@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The truth suite, wild part: real software with a bottleneck that was put in and can be removed.
 
-    bench/truth/wild/run.py [NAME…] [--unseen] [--keep DIR] [--json FILE] [--longpole PROGRAM]
+    bench/truth/wild/run.py [NAME…] [--unseen] [--keep DIR [--again|--gains]] [--json FILE] [--longpole PROGRAM]
 
 Each system (a file in seen/ or unseen/, see system.py) runs three times: with its fault, without
 it, and with it under `longpole record`. What the first sentence of `longpole report` says is held
@@ -16,10 +16,12 @@ against the truth:
 A run beside which something else had a tenth of the CPUs is repeated; `others` is the worst share
 that was left. A control has no bottleneck worth naming: right if nothing is named, or what it declares as
 acceptable. The gain is the rate without the fault by that with it, less 1, unrecorded; the
-prediction is `longpole what-if` of the system's own `change` on the recording.
+prediction is `longpole what-if` of the system's own `change` on the recording. A system that
+`halves` also runs with half its fault, whose gain is what the verdict's own change must predict.
 
 Needs root, tracefs, and the programs of `scripts/setup wild`; a system whose programs are missing
-is skipped. With --keep each recording stays in DIR/NAME, with a line in DIR/index.tsv.
+is skipped. With --keep each recording stays in DIR/NAME, with a line in DIR/index.tsv
+and the measured rates in DIR/gains.json.
 Ends with 1 if a system is not right.
 """
 import argparse
