@@ -105,7 +105,7 @@ def sync_each(place):
     port = place.port()
     config = place.write("mosquitto.conf", f"listener {port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\nuser root\n")
     place.start("mosquitto", "-c", config, port=port)
-    place.start(place.write("archiver", ARCHIVER), port, 64 if place.fixed else round(1 / place.fault), path=place.folder / "archiver.ready")
+    place.start(place.write("archiver", ARCHIVER), port, 64 if place.fixed else 1, path=place.folder / "archiver.ready")
     return [str(place.write("meter", METER)), str(port), str(place.seconds)]
 
 
@@ -132,7 +132,6 @@ SYSTEMS = [
         component=(r"archiver",),
         mechanism=(r"f(data)?sync", r"\bsync", r"\bdisk\b", r"block device", r"ext4", r"jbd2", r"flush", r"storage"),
         change="x0.016",
-        halves=True,
         needs=("mosquitto", PYTHON),
     ),
 ]

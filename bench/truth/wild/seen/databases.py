@@ -113,8 +113,7 @@ def pool_of_one(place):
 
 
 def deadlocks(place):
-    port = postgres(place, "create table accounts (id int primary key, balance int not null); insert into accounts select i, 0 from generate_series(0, 9) i",
-                    deadlock_timeout=round(1000 * place.scale))
+    port = postgres(place, "create table accounts (id int primary key, balance int not null); insert into accounts select i, 0 from generate_series(0, 9) i")
     names = []
     for name, first, second in ("there", 1, 2), ("back", *((1, 2) if place.fixed else (2, 1))):
         names += ["-f", str(place.write(f"{name}.sql", f"""begin;
@@ -185,7 +184,6 @@ SYSTEMS = [
         component=(r"postgres", r"pgbench"),
         mechanism=(r"\block", r"deadlock", r"wait for one another"),
         never=(r"\bdisk\b", r"comput"),
-        halves=True,
         needs=("psql", "pgbench"),
     ),
     System(
