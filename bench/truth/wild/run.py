@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The truth suite, wild part: real software with a bottleneck that was put in and can be removed.
 
-    bench/truth/wild/run.py [NAME…] [--unseen] [--keep DIR] [--json FILE] [--longpole PROGRAM]
+    bench/truth/wild/run.py [NAME…] [--unseen] [--keep DIR [--again|--gains]] [--json FILE] [--longpole PROGRAM]
 
 Each system (a file in seen/ or unseen/, see system.py) runs three times: with its fault, without
 it, and with it under `longpole record`. What the first sentence of `longpole report` says is held
@@ -16,10 +16,12 @@ against the truth:
 A run beside which something else had a tenth of the CPUs is repeated; `others` is the worst share
 that was left. A control has no bottleneck worth naming: right if nothing is named, or what it declares as
 acceptable. The gain is the rate without the fault by that with it, less 1, unrecorded; the
-prediction is `longpole what-if` of the system's own `change` on the recording.
+prediction is `longpole what-if` of the system's own `change` on the recording. A system that
+`halves` also runs with half its fault, whose gain is what the verdict's own change must predict.
 
 Needs root, tracefs, and the programs of `scripts/setup wild`; a system whose programs are missing
-is skipped. With --keep each recording stays in DIR/NAME, with a line in DIR/index.tsv.
+is skipped. With --keep each recording stays in DIR/NAME, with a line in DIR/index.tsv
+and the measured rates in DIR/gains.json.
 Ends with 1 if a system is not right.
 """
 import argparse
@@ -139,6 +141,17 @@ class Trial:
             output = finished(command, cwd=place.folder)
             return self.rate(output, time.monotonic() - begin)
 
+    def gains(self):
+        """Rates with the fault (before), without it (after) and with half of it, unrecorded, and what both gain."""
+        rates = {"before": self.undisturbed(lambda: self.plain(1.0))}
+        if not self.of.control:
+            rates["after"] = self.undisturbed(lambda: self.plain(0.0))
+            rates["gain"] = rates["after"] / rates["before"] - 1
+        if self.of.halves:
+            rates["half"] = self.undisturbed(lambda: self.plain(0.5))
+            rates["half_gain"] = rates["half"] / rates["before"] - 1
+        return rates | {"disturbed": self.disturbed}
+
     def recorded(self, into):
         """The rate beside the recorder, whose recording is moved to `into`."""
         with self.place(1.0) as place:
@@ -175,12 +188,10 @@ class Trial:
         folder.mkdir(parents=True, exist_ok=True)
         recording = folder / of.name
         try:
-            row["before"] = self.undisturbed(lambda: self.plain(1.0))
+            row.update(gains := self.gains())
+            if self.options.keep and not of.control:
+                keep_gains(folder, of.name, gains)
             if not of.control:
-                row["after"] = self.undisturbed(lambda: self.plain(0.0))
-                row["gain"] = row["after"] / row["before"] - 1
-                if of.halves:
-                    row["half"] = self.undisturbed(lambda: self.plain(0.5)) / row["before"] - 1
                 if row["gain"] < LEAST_GAIN:
                     raise RuntimeError(f"without its fault the system is only {percent(row['gain'])} % faster")
             row["recorded"] = self.undisturbed(lambda: self.recorded(recording))
@@ -204,14 +215,24 @@ def judged(longpole, recording, of):
     row["sentence"] = re.split(r"(?<=[a-z)%]\.) (?=[A-Z])", row["line"])[0]
     row["verdict"] = verdict
     row["score"] = score(row["sentence"], verdict, of)
-    row["change"] = change = scenario(of.change, verdict)
-    if change:
-        try:
-            told = json.loads(finished([longpole, "what-if", "--json", recording, change]))[0]
-            row.update(predicted=told["gain"], low=told["gain_low"], high=told["gain_high"], refused=told["refused"])
-        except RuntimeError as error:
-            row["refused"] = str(error)
+    row["change"] = scenario(of.change, verdict)
+    row.update(predictions(longpole, recording, row["change"], ""))
+    if of.halves:
+        row["half_change"] = scenario("x0.5", verdict)
+        row.update(predictions(longpole, recording, row["half_change"], "half_"))
     return row
+
+
+def predictions(longpole, recording, change, prefix):
+    """What-if's answer as part of a row; nothing if there is no change to ask for."""
+    if not change:
+        return {}
+    try:
+        told = json.loads(finished([longpole, "what-if", "--json", recording, change]))[0]
+    except RuntimeError as error:
+        return {f"{prefix}refused": str(error)}
+    names = {"predicted": "gain", "low": "gain_low", "high": "gain_high", "refused": "refused"}
+    return {prefix + name: told[of] for name, of in names.items()}
 
 
 def scenario(change, verdict):
@@ -247,14 +268,50 @@ def noted(folder, recording, row):
     index.write_text("\n".join(lines) + "\n")
 
 
+def keep_gains(folder, name, gains):
+    """The measured rates of a system, in place of older ones."""
+    path = folder / "gains.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(kept | {name: gains}, indent=1) + "\n")
+
+
+def kept_gains(folder, name):
+    """The measured rates of a system; of a recording older than gains.json the gain that the index has."""
+    path, index = folder / "gains.json", folder / "index.tsv"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    if name in kept:
+        return kept[name]
+    for line in index.read_text().splitlines() if index.exists() else []:
+        fields = line.split("\t")
+        if fields[0] == name and fields[4] != "- %":
+            return {"gain": float(fields[4].split()[0]) / 100}
+    return {}
+
+
 def percent(value):
     return "-" if value is None else f"{100 * value:+.0f}"
 
 
-def prediction(row):
-    if row.get("predicted") is None:
-        return "refused" if row.get("refused") else "-"
-    return f"{percent(row['predicted'])} ({percent(row['low'])} to {percent(row['high'])})"
+def prediction(row, prefix=""):
+    if row.get(f"{prefix}predicted") is None:
+        return "refused" if row.get(f"{prefix}refused") else "-"
+    value, low, high = (percent(row[prefix + name]) for name in ("predicted", "low", "high"))
+    return f"{value} ({low} to {high})"
+
+
+def held(rows):
+    """How many predictions, of all of the fault or of half of it, have an interval that holds what was measured."""
+    asked, good, refused = 0, 0, 0
+    for row in rows:
+        for prefix, gain in ("", "gain"), ("half_", "half_gain"):
+            if row.get(gain) is None or f"{prefix}refused" not in row:
+                continue
+            asked += 1
+            if row.get(f"{prefix}predicted") is None:
+                refused += 1
+            else:
+                good += row[f"{prefix}low"] <= row[gain] <= row[f"{prefix}high"]
+    return f"{asked} predictions: {good} intervals hold the measured gain, {asked - good - refused} do not, {refused} refused"
 
 
 def cost(row):
@@ -267,6 +324,8 @@ COLUMNS = {
     "score": lambda row: row["score"],
     "gain": lambda row: percent(row.get("gain")),
     "predicted": prediction,
+    "half": lambda row: percent(row.get("half_gain")),
+    "half predicted": lambda row: prediction(row, "half_"),
     "recorder": cost,
     "others": lambda row: f"{100 * row.get('disturbed', 0):.0f}",
 }
@@ -284,6 +343,7 @@ def table(rows):
     alarms = sum(row["score"] != "right" for row in rows if row["class"] == "control")
     print(f"\n{len(scores)} faults: " + ", ".join(f"{scores.count(name)} {name}" for name in SCORES))
     print(f"{len(rows) - len(scores)} controls: {alarms} false alarms or failures")
+    print(held(rows))
 
 
 SCORES = ["right", "vague", "wrong", "confidently wrong", "failed"]
@@ -303,6 +363,7 @@ def main():
     parser.add_argument("--json", help="file for all rows, one a line, with the whole report")
     parser.add_argument("--keep", help="folder for the recordings and their index")
     parser.add_argument("--again", action="store_true", help="run nothing: judge the recordings of --keep")
+    parser.add_argument("--gains", action="store_true", help="record and judge nothing: measure what half the fault and its removal gain, into gains.json of --keep")
     parser.add_argument("--tries", type=int, default=3, help="runs until one is undisturbed; 0: one, without waiting for a quiet machine")
     parser.add_argument("--longpole", default=str(TARGET / "longpole"))
     options = parser.parse_args()
@@ -310,9 +371,11 @@ def main():
     known = declared(HERE / ("unseen" if options.unseen else "seen"))
     if unknown := set(options.names) - {of.name for of in known}:
         parser.error(f"no such system: {', '.join(sorted(unknown))}")
-    if options.again and not options.keep:
-        parser.error("--again needs --keep")
-    wanted = [of for of in known if not options.names or of.name in options.names]
+    if options.again and options.gains:
+        parser.error("--again runs nothing, --gains judges nothing")
+    if (options.again or options.gains) and not options.keep:
+        parser.error("--again and --gains need --keep")
+    wanted = [of for of in known if (not options.names or of.name in options.names) and (of.halves or not options.gains)]
     if options.list:
         for of in wanted:
             print(f"{of.name}\t{of.kind}\t{of.truth}")
@@ -321,7 +384,7 @@ def main():
         print("skipped: the wild part of the truth suite needs root and tracefs")
         return 0
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    rows = []
+    rows, failures = [], 0
     with tempfile.TemporaryDirectory(prefix="longpole-wild-", dir="/var/tmp") as scratch:
         scratch = Path(scratch)
         scratch.chmod(0o755)
@@ -329,6 +392,9 @@ def main():
         for of in wanted:
             if lacking := missing(of):
                 print(f"skipped: {of.name} needs {lacking}")
+                continue
+            if options.gains:
+                failures += not measured(options, scratch, of)
                 continue
             row = again(options, of) if options.again else Trial(options, scratch, of).run()
             if row is None:
@@ -339,8 +405,24 @@ def main():
             if options.json:
                 with open(options.json, "a") as out:
                     print(json.dumps(row), file=out)
+    if options.gains:
+        return 1 if failures else 0
     table(rows)
     return 0 if all(row["score"] == "right" for row in rows) else 1
+
+
+def measured(options, scratch, of):
+    """Measures one system for gains.json; false if it did not run."""
+    try:
+        gains = Trial(options, scratch, of).gains()
+    except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+        print(f"{of.name}: FAILED: {error}")
+        return False
+    Path(options.keep).mkdir(parents=True, exist_ok=True)
+    keep_gains(Path(options.keep), of.name, gains)
+    rates = ", ".join(f"{name} {gains[name]:.4g}" for name in ("before", "after", "half"))
+    print(f"{of.name}: {rates}; gain {percent(gains['gain'])} %, of half the fault {percent(gains['half_gain'])} %", flush=True)
+    return True
 
 
 def again(options, of):
@@ -349,11 +431,7 @@ def again(options, of):
     if not recording.exists():
         return None
     row = {"name": of.name, "class": of.kind, "truth": of.truth, "score": "failed", "sentence": ""}
-    index = Path(options.keep, "index.tsv")
-    for line in index.read_text().splitlines() if index.exists() else []:
-        fields = line.split("\t")
-        if fields[0] == of.name and fields[4] != "- %":
-            row["gain"] = float(fields[4].split()[0]) / 100
+    row |= kept_gains(Path(options.keep), of.name)
     try:
         return row | judged(options.longpole, recording, of)
     except (RuntimeError, subprocess.TimeoutExpired, json.JSONDecodeError) as error:

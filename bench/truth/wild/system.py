@@ -65,6 +65,11 @@ class Place:
     def fixed(self):
         return self.fault == 0
 
+    @property
+    def scale(self):
+        """Factor of the fault's time in a system that is fixed by another mode, not by less time."""
+        return self.fault or 1.0
+
     def __enter__(self):
         self.folder.mkdir(parents=True)
         # Services that give up root must reach their files.

@@ -96,7 +96,7 @@ client.loop_stop()
 def slow_replica(place):
     port = place.port()
     place.start("nats-server", "-a", "127.0.0.1", "-p", port, port=port)
-    for name, pause in ("replica_a", "0s"), ("replica_b", "0s" if place.fixed else "4ms"):
+    for name, pause in ("replica_a", "0s"), ("replica_b", f"{4 * place.fault}ms"):
         place.start(place.go(name, NATS), port, pause, f"{name}.ready", path=place.folder / f"{name}.ready")
     return [str(place.go("dispatch", NATS)), str(port), str(place.seconds)]
 
@@ -120,6 +120,7 @@ SYSTEMS = [
         mechanism=SLEEPS,
         never=(r"replica_a",),
         change="x0",
+        halves=True,
         needs=("nats-server", "go"),
     ),
     System(

@@ -33,7 +33,7 @@ def pipe(place):
 
 def node(place):
     port = place.port()
-    place.start("node", place.write("login.js", NODE), port, 0 if place.fixed else 4000, port=port)
+    place.start("node", place.write("login.js", NODE), port, round(4000 * place.fault), port=port)
     return wrk(f"http://127.0.0.1:{port}/", 8, place.seconds)
 
 
@@ -65,6 +65,7 @@ SYSTEMS = [
         component=(r"node",),
         mechanism=(*COMPUTES, r"pbkdf2|sha512", r"event loop"),
         change="x0.05",
+        halves=True,
         needs=("node", "wrk"),
     ),
     System(

@@ -37,7 +37,7 @@ with connection.cursor() as cursor:
         if lock:
             cursor.execute("lock tables stock write")
         cursor.execute("select sum(amount) from stock")
-        time.sleep(0.06)
+        time.sleep(float(sys.argv[3]))
         if lock:
             cursor.execute("unlock tables")
         time.sleep(0.005)
@@ -93,14 +93,14 @@ def full_scan(place):
     index = "alter table orders add index (customer);" if place.fixed else ""
     _, socket = mariadb(place, f"""
         create table orders (id int primary key auto_increment, customer int not null, note char(60)) engine=innodb;
-        insert into orders (customer, note) select seq * 7919 % 20011, md5(seq) from seq_1_to_150000; {index}""")
+        insert into orders (customer, note) select seq * 7919 % 20011, md5(seq) from seq_1_to_{round(150000 * place.scale)}; {index}""")
     return ["mariadb-slap", "--no-defaults", f"--socket={socket}", "-u", "root", "--create-schema=shop", "--no-drop", "--concurrency=2", "--number-of-queries=120",
             "--query=select count(*), max(note) from orders where customer = 4711"]
 
 
 def table_lock(place):
     port, _ = mariadb(place, "create table stock (article int primary key, amount int not null) engine=innodb; insert into stock select seq - 1, 1000000 from seq_1_to_100;")
-    place.start(place.write("nightly", NIGHTLY), port, "none" if place.fixed else "lock", path=place.folder / "nightly.ready")
+    place.start(place.write("nightly", NIGHTLY), port, "none" if place.fixed else "lock", 0.06 * place.scale, path=place.folder / "nightly.ready")
     return [str(place.write("shop", SHOP)), str(port), str(place.seconds)]
 
 
@@ -108,7 +108,7 @@ def pool_of_one(place):
     database, port = postgres(place), place.port()
     config = place.write("pgbouncer.ini", BOUNCER.format(database=database, port=port, size=8 if place.fixed else 1))
     place.start("pgbouncer", "-u", "postgres", config, port=port)
-    script = place.write("report.sql", "select pg_sleep(0.004);\n")
+    script = place.write("report.sql", f"select pg_sleep({0.004 * place.scale});\n")
     return ["pgbench", *at(port), "-n", "-c", "8", "-j", "1", "-T", str(place.seconds), "-f", str(script), "postgres"]
 
 
@@ -125,7 +125,7 @@ commit;
 
 
 def cache_misses(place):
-    database = postgres(place, "create table sales as select i % 8 as region, repeat('x', 40) || i as note from generate_series(1, 60000) i; analyze sales",
+    database = postgres(place, f"create table sales as select i % 8 as region, repeat('x', 40) || i as note from generate_series(1, {round(60000 * place.scale)}) i; analyze sales",
                         max_parallel_workers_per_gather=0)
     port = place.port()
     place.write("shopfront.py", APP)
@@ -146,6 +146,7 @@ SYSTEMS = [
         component=(r"maria(db)?d?\b", r"mysqld"),
         mechanism=RUNS,
         never=(r"\bdisk\b", r"\bsleeps"),
+        halves=True,
         needs=("mariadbd", "mariadb-slap", "mariadb-install-db"),
     ),
     System(
@@ -158,6 +159,7 @@ SYSTEMS = [
         mechanism=(*LOCKS, *SLEEPS),
         never=(r"\bdisk\b", r"comput"),
         change="x0",
+        halves=True,
         needs=("mariadbd", "mariadb-install-db", PYTHON),
     ),
     System(
@@ -170,6 +172,7 @@ SYSTEMS = [
         mechanism=ONE_AT_A_TIME,
         never=(r"\bdisk\b", r"comput"),
         change="x0.125",
+        halves=True,
         needs=("pgbouncer", "psql", "pgbench"),
     ),
     System(
@@ -192,6 +195,7 @@ SYSTEMS = [
         component=(r"postgres",),
         mechanism=RUNS,
         never=(r"\bdisk\b", r"\bsleeps"),
+        halves=True,
         needs=("/usr/bin/gunicorn", "redis-server", "psql", "wrk"),
     ),
 ]

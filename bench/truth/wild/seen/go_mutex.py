@@ -3,21 +3,25 @@ from functools import partial
 
 from system import ITEMS, LOCKS, PYTHON, SLEEPS, WRK, System, wrk
 
-SLEEPS = """
+LEDGER = """
 package main
 
-import ("net/http"; "os"; "sync"; "time")
+import ("math"; "net/http"; "os"; "strconv"; "sync"; "sync/atomic"; "time")
 
 var ledger sync.Mutex
+var count atomic.Int64
 
 func main() {
 	apart := os.Args[2] == "apart"
+	pause, _ := strconv.ParseFloat(os.Args[3], 64)
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if !apart {
 			ledger.Lock()
 			defer ledger.Unlock()
 		}
-		time.Sleep(3 * time.Millisecond)
+		// An idle Go program waits whole milliseconds; their mean is the pause.
+		n := float64(count.Add(1))
+		time.Sleep(time.Duration(math.Floor(n * pause) - math.Floor((n - 1) * pause)) * time.Millisecond)
 		w.Write([]byte("booked\\n"))
 	})
 	http.ListenAndServe("127.0.0.1:" + os.Args[1], nil)
@@ -68,7 +72,7 @@ import socketserver, sys, time
 class Handler(socketserver.StreamRequestHandler):
     def handle(self):
         for line in self.rfile:
-            time.sleep(0.004)
+            time.sleep(float(sys.argv[2]))
             self.wfile.write(b"12.50\\n")
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -81,13 +85,14 @@ Server(sys.argv[1], Handler).serve_forever()
 HASHES = """
 package main
 
-import ("crypto/sha256"; "fmt"; "net/http"; "os"; "sync")
+import ("crypto/sha256"; "fmt"; "net/http"; "os"; "strconv"; "sync")
 
 var lock sync.Mutex
-var block = make([]byte, 1 << 20)
 
 func main() {
 	apart := os.Args[2] == "apart"
+	mebibytes, _ := strconv.ParseFloat(os.Args[3], 64)
+	block := make([]byte, int(mebibytes * (1 << 20)))
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if !apart {
 			lock.Lock()
@@ -100,15 +105,16 @@ func main() {
 """
 
 
-def server(name, source, connections, place):
+def server(name, source, connections, amount, place):
+    """`amount`: what a request takes, in milliseconds or mebibytes."""
     port = place.port()
-    place.start(place.go(name, source), port, "apart" if place.fixed else "together", port=port)
+    place.start(place.go(name, source), port, "apart" if place.fixed else "together", amount * place.scale, port=port)
     return wrk(f"http://127.0.0.1:{port}/", connections, place.seconds)
 
 
 def workers(place):
     socket = place.folder / "prices.socket"
-    place.start(PYTHON, place.write("prices.py", PRICES), socket, path=socket)
+    place.start(PYTHON, place.write("prices.py", PRICES), socket, 0.004 * place.scale, path=socket)
     return [str(place.go("quotes", CALLS)), str(socket), "apart" if place.fixed else "together", "5000" if place.fixed else "1000"]
 
 
@@ -117,11 +123,12 @@ SYSTEMS = [
         name="go_mutex_sleep",
         kind="mutex-around-slow-call",
         truth="the Go server ledger holds a mutex while it sleeps 3 ms in each request",
-        load=partial(server, "ledger", SLEEPS, 16),
+        load=partial(server, "ledger", LEDGER, 16, 3),
         rate=WRK,
         component=(r"ledger",),
         mechanism=(*LOCKS, *SLEEPS),
         change="x0.0625",
+        halves=True,
         needs=("go", "wrk"),
     ),
     System(
@@ -133,17 +140,19 @@ SYSTEMS = [
         component=(r"quotes", r"python|prices"),
         mechanism=(*LOCKS, *SLEEPS),
         change="x0.125",
+        halves=True,
         needs=("go", PYTHON),
     ),
     System(
         name="go_mutex_hash",
         kind="mutex-around-cpu",
         truth="the Go server digest computes sha256 under one mutex, so that one CPU of two works",
-        load=partial(server, "digest", HASHES, 8),
+        load=partial(server, "digest", HASHES, 8, 1),
         rate=WRK,
         component=(r"digest",),
         mechanism=LOCKS,
         never=(r"wrk::",),
+        halves=True,
         needs=("go", "wrk"),
     ),
 ]

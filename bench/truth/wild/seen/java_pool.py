@@ -37,7 +37,7 @@ async def serve(reader, writer):
     try:
         while True:
             await reader.readuntil(b"\\r\\n\\r\\n")
-            await asyncio.sleep(0.040)
+            await asyncio.sleep(float(sys.argv[2]))
             writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 6\\r\\n\\r\\nfound\\n")
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()
@@ -52,7 +52,7 @@ asyncio.run(main())
 
 def load(place):
     back, front = place.port(), place.port()
-    place.start(PYTHON, place.write("search.py", BACKEND), back, port=back)
+    place.start(PYTHON, place.write("search.py", BACKEND), back, 0.040 * place.scale, port=back)
     place.start("java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", place.java(FRONT), "Main", front, back, 16 if place.fixed else 2, port=front)
     return wrk(f"http://127.0.0.1:{front}/", 16, place.seconds)
 
@@ -67,6 +67,7 @@ SYSTEMS = [
         component=(r"java", r"pool-\d", r"HTTP-Dispatcher", r"python|search"),
         mechanism=(r"\bpool\b", r"threads? (are|is) busy", *SLEEPS),
         change="x0.125",
+        halves=True,
         needs=("java", "javac", "wrk", PYTHON),
     ),
 ]

@@ -65,7 +65,7 @@ class Main {
 def slow_log(place):
     port, pipe = place.port(), place.folder / "log.pipe"
     os.mkfifo(pipe)
-    place.start(place.write("logship", SHIPPER), pipe, 0 if place.fixed else 0.003)
+    place.start(place.write("logship", SHIPPER), pipe, 0.003 * place.fault)
     place.start("java", "-Dsun.net.httpserver.nodelay=true", "-cp", place.java(SERVER), "Main", port, pipe, port=port)
     return wrk(f"http://127.0.0.1:{port}/", 8, place.seconds)
 
@@ -85,6 +85,7 @@ SYSTEMS = [
         mechanism=(*SLEEPS, r"\bpipe\b", r"log\.pipe"),
         never=(r"comput", r"\bdisk\b"),
         change="x0",
+        halves=True,
         needs=("java", "javac", "perl", "wrk"),
     ),
     System(

@@ -5,7 +5,7 @@ JSON = """
 import json, sys, time
 
 slow, seconds = sys.argv[1] == "slow", float(sys.argv[2])
-orders = [{"id": i, "name": f"order {i}", "lines": list(range(20)), "paid": i % 3 == 0} for i in range(400)]
+orders = [{"id": i, "name": f"order {i}", "lines": list(range(20)), "paid": i % 3 == 0} for i in range(int(sys.argv[4]))]
 begin, items = time.monotonic(), 0
 with open(sys.argv[3], "w") as out:
     while time.monotonic() < begin + seconds:
@@ -20,7 +20,7 @@ print(f"items {items} seconds {time.monotonic() - begin:.3f}")
 
 def encoder(place):
     script = place.write("export.py", JSON)
-    return [PYTHON, str(script), "fast" if place.fixed else "slow", str(place.seconds), str(place.folder / "orders.json")]
+    return [PYTHON, str(script), "fast" if place.fixed else "slow", str(place.seconds), str(place.folder / "orders.json"), str(round(400 * place.scale))]
 
 
 def sorter(place):
@@ -39,6 +39,7 @@ SYSTEMS = [
         rate=ITEMS,
         component=(r"python", r"export\.py"),
         mechanism=COMPUTES,
+        halves=True,
         needs=(PYTHON,),
     ),
     System(

@@ -32,7 +32,7 @@ def limited(place):
         (folder / f"tree/part{part}").write_bytes(random.Random(part).randbytes(1 << 20))
     config = place.write("rsyncd.conf", f"use chroot = no\naddress = 127.0.0.1\nport = {port}\npid file = {folder}/rsyncd.pid\n[tree]\npath = {folder}/tree\nuid = root\ngid = root\n")
     place.start("rsync", "--daemon", "--no-detach", f"--config={config}", port=port)
-    return ["rsync", "-a", *([] if place.fixed else ["--bwlimit=8M"]), f"rsync://127.0.0.1:{port}/tree/", "copy/"]
+    return ["rsync", "-a", *([] if place.fixed else [f"--bwlimit={round(8 / place.fault)}M"]), f"rsync://127.0.0.1:{port}/tree/", "copy/"]
 
 
 def secure_copy(place):
@@ -79,6 +79,7 @@ SYSTEMS = [
         mechanism=SLEEPS,
         never=(r"comput", r"\bdisk\b"),
         change="x0",
+        halves=True,
         needs=("rsync",),
     ),
     System(

@@ -65,14 +65,14 @@ print(f"items {count} seconds {time.monotonic() - begin:.3f}")
 
 
 def memory(place):
-    pause, box = 20 if place.fixed else 2000, place.folder / "box"
+    pause, box = 20 if place.fixed else round(2000 * place.fault), place.folder / "box"
     program = place.c("mailbox", SOURCE)
     place.start(program, box, "server", pause)
     return [str(program), str(box), str(place.seconds), str(pause)]
 
 
 def spool(place):
-    pause, script = 0.0001 if place.fixed else 0.005, place.write("spool.py", SPOOL)
+    pause, script = 0.0001 if place.fixed else 0.005 * place.fault, place.write("spool.py", SPOOL)
     (place.folder / "spool").mkdir()
     place.start(PYTHON, script, place.folder / "spool", "server", 10**9, pause)
     return [PYTHON, str(script), str(place.folder / "spool"), "client", "2000" if place.fixed else "600", str(pause)]
@@ -89,6 +89,7 @@ SYSTEMS = [
         component=(r"mailbox",),
         mechanism=MECHANISM,
         change="x0.01",
+        halves=True,
         needs=("gcc",),
     ),
     System(
@@ -100,6 +101,7 @@ SYSTEMS = [
         component=(r"python", r"spool"),
         mechanism=MECHANISM,
         change="x0.02",
+        halves=True,
         needs=(PYTHON,),
     ),
 ]

@@ -41,14 +41,14 @@ PASS = 'location / { proxy_pass http://behind; proxy_http_version 1.1; proxy_set
 
 def behind_nginx(pause, place):
     port = place.port()
-    place.start(PYTHON, place.write("appserver.py", SERVER), port, 0 if place.fixed else pause, port=port)
+    place.start(PYTHON, place.write("appserver.py", SERVER), port, pause * place.fault, port=port)
     front = nginx(place, PASS, UPSTREAM.format(port=port))
     return wrk(f"http://127.0.0.1:{front}/", 4, place.seconds)
 
 
 def behind_haproxy(pause, place):
     port, front = place.port(), place.port()
-    place.start(place.go("inventory", GO), port, "0s" if place.fixed else pause, port=port)
+    place.start(place.go("inventory", GO), port, f"{pause * place.fault}s", port=port)
     config = place.write("haproxy.cfg", f"""
 global
   nbthread 1
@@ -75,17 +75,19 @@ SYSTEMS = [
         component=(r"python", r"appserver"),
         mechanism=SLEEPS,
         change="x0",
+        halves=True,
         needs=("nginx", "wrk", PYTHON),
     ),
     System(
         name="haproxy_go_50ms",
         kind="slow-upstream",
         truth="the Go server behind haproxy waits 50 ms for a timer in each request",
-        load=partial(behind_haproxy, "50ms"),
+        load=partial(behind_haproxy, 0.05),
         rate=WRK,
         component=(r"inventory",),
         mechanism=SLEEPS,
         change="x0",
+        halves=True,
         needs=("haproxy", "wrk", "go"),
     ),
 ]

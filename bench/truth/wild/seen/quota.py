@@ -41,7 +41,8 @@ def group(place, name, percent):
 
 def load(place):
     port, program = place.port(), place.go("checksums", SERVER)
-    inside = group(place, "checksums", 100 if place.fixed else 25)
+    # For each second of work it is held back three.
+    inside = group(place, "checksums", round(100 / (1 + 3 * place.fault)))
     place.start("sh", "-c", f"echo $$ > {inside}; exec {program} {port}", port=port)
     return wrk(f"http://127.0.0.1:{port}/", 4, place.seconds)
 
@@ -56,6 +57,7 @@ SYSTEMS = [
         component=(r"checksums",),
         mechanism=(r"quota", r"throttl", r"held back", r"control group"),
         change="x0",
+        halves=True,
         needs=("go", "wrk"),
     ),
 ]

@@ -26,7 +26,7 @@ def load(place):
     fast, slow = place.port(), place.port()
     script = place.write("replica.py", REPLICA)
     place.start(PYTHON, script, fast, 0.0005, port=fast)
-    place.start(PYTHON, script, slow, 0.0005 if place.fixed else 0.025, port=slow)
+    place.start(PYTHON, script, slow, 0.0005 if place.fixed else 0.025 * place.fault, port=slow)
     front = nginx(place, 'location / { proxy_pass http://replicas; proxy_http_version 1.1; proxy_set_header Connection ""; }',
                   f"upstream replicas {{ server 127.0.0.1:{fast}; server 127.0.0.1:{slow}; keepalive 32; }}", name="balancer")
     return wrk(f"http://127.0.0.1:{front}/", 6, place.seconds)
@@ -42,6 +42,7 @@ SYSTEMS = [
         component=(r"python", r"replica"),
         mechanism=SLEEPS,
         change="x0.02",
+        halves=True,
         running=True,
         needs=("nginx", "wrk", PYTHON),
     ),

@@ -59,10 +59,11 @@ import ("fmt"; "net"; "os"; "strconv"; "time")
 
 func main() {
 	seconds, _ := strconv.ParseFloat(os.Args[1], 64)
+	timeout, _ := time.ParseDuration(os.Args[2])
 	begin, items := time.Now(), 0
 	for time.Since(begin).Seconds() < seconds {
-		for _, port := range os.Args[2:] {
-			connection, err := net.DialTimeout("tcp", "127.0.0.1:" + port, 150 * time.Millisecond)
+		for _, port := range os.Args[3:] {
+			connection, err := net.DialTimeout("tcp", "127.0.0.1:" + port, timeout)
 			if err != nil {
 				continue
 			}
@@ -145,7 +146,7 @@ def names(place):
 def replicas(place):
     dead, alive = place.port(), place.port()
     place.start(PYTHON, place.write("replicas.py", REPLICAS), dead, alive, port=alive)
-    return [str(place.go("failover", CLIENT)), str(place.seconds), *map(str, [alive] if place.fixed else [dead, alive])]
+    return [str(place.go("failover", CLIENT)), str(place.seconds), f"{150 * place.scale}ms", *map(str, [alive] if place.fixed else [dead, alive])]
 
 
 def waves(place):
@@ -173,6 +174,7 @@ SYSTEMS = [
         rate=ITEMS,
         component=(r"failover", r"connect"),
         mechanism=(r"timeout", r"connect", r"no (answer|reply)", r"not answer", *SLEEPS),
+        halves=True,
         needs=("go", PYTHON),
     ),
     System(

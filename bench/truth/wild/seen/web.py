@@ -5,12 +5,15 @@ from system import COMPUTES, PYTHON, SLEEPS, WRK, System, number, wrk
 SERVICE = """
 package main
 
-import ("net/http"; "os"; "time")
+import ("math"; "net/http"; "os"; "strconv"; "sync/atomic"; "time")
 
 func main() {
-	pause, _ := time.ParseDuration(os.Args[2])
+	pause, _ := strconv.ParseFloat(os.Args[2], 64)
+	var count atomic.Int64
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if pause > 0 { time.Sleep(pause) }
+		// An idle Go program waits whole milliseconds; their mean is the pause.
+		n := float64(count.Add(1))
+		if pause > 0 { time.Sleep(time.Duration(math.Floor(n * pause) - math.Floor((n - 1) * pause)) * time.Millisecond) }
 		w.Write([]byte("done\\n"))
 	})
 	http.ListenAndServe("127.0.0.1:" + os.Args[1], nil)
@@ -158,7 +161,7 @@ MaxKeepAliveRequests 0
 
 def one_worker(place):
     geocoder, port = place.port(), place.port()
-    place.start(place.go("geocoder", SERVICE), geocoder, "12ms", port=geocoder)
+    place.start(place.go("geocoder", SERVICE), geocoder, 12 * place.scale, port=geocoder)
     place.write("geo.py", GEO)
     environment = {"PATH": "/usr/bin:/bin", "GEOCODER": str(geocoder)}
     place.start("/usr/bin/gunicorn", "-w", "8" if place.fixed else "1", "-b", f"127.0.0.1:{port}", "--chdir", place.folder, "geo:app", port=port, env=environment)
@@ -167,7 +170,7 @@ def one_worker(place):
 
 def slow_pricing(place):
     ports, port = [], place.port()
-    for name, pause in ("accounts", "0s"), ("stock", "0s"), ("pricing", "0s" if place.fixed else "20ms"):
+    for name, pause in ("accounts", 0), ("stock", 0), ("pricing", 20 * place.fault):
         ports.append(str(place.port()))
         place.start(place.go(name, SERVICE), ports[-1], pause, port=int(ports[-1]))
     place.write("offer.py", OFFER)
@@ -185,17 +188,17 @@ def event_loop(place):
 
 def dead_upstream(place):
     live, dead = place.port(), place.port()
-    place.start(place.go("catalogue", SERVICE), live, "0s", port=live)
+    place.start(place.go("catalogue", SERVICE), live, 0, port=live)
     place.start(place.write("stalled", STALLED), dead, path=place.folder / "stalled.ready")
     second = "" if place.fixed else f"server 127.0.0.1:{dead} max_fails=0;"
     port = nginx(place, 'location / { proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection ""; }',
-                 f"upstream behind {{ server 127.0.0.1:{live} max_fails=0; {second} keepalive 16; }} proxy_connect_timeout 200ms;")
+                 f"upstream behind {{ server 127.0.0.1:{live} max_fails=0; {second} keepalive 16; }} proxy_connect_timeout {round(200 * place.scale)}ms;")
     return wrk(f"http://127.0.0.1:{port}/", 4, place.seconds)
 
 
 def maxconn(place):
     quotes, port = place.port(), place.port()
-    place.start(place.go("quotes", SERVICE), quotes, "5ms", port=quotes)
+    place.start(place.go("quotes", SERVICE), quotes, 5 * place.scale, port=quotes)
     config = place.write("haproxy.cfg", f"""
 global
   nbthread 1
@@ -249,6 +252,7 @@ SYSTEMS = [
         mechanism=ONE_AT_A_TIME,
         never=(r"\bdisk\b", r"comput"),
         change="x0.125",
+        halves=True,
         needs=("/usr/bin/gunicorn", "wrk", "go"),
     ),
     System(
@@ -261,6 +265,7 @@ SYSTEMS = [
         mechanism=SLEEPS,
         never=(r"accounts", r"\bstock\b"),
         change="x0",
+        halves=True,
         running=True,
         needs=("/usr/bin/uvicorn", "wrk", "go"),
     ),
@@ -286,6 +291,7 @@ SYSTEMS = [
         mechanism=(r"connect", r"time-?out", r"timer", r"\bSYN", r"until a time", r"accept", r"backlog", r"retransmi"),
         never=(r"\bdisk\b", r"comput"),
         change="x0",
+        halves=True,
         needs=("nginx", "wrk", "go", PYTHON),
     ),
     System(
@@ -298,6 +304,7 @@ SYSTEMS = [
         mechanism=ONE_AT_A_TIME,
         never=(r"\bdisk\b", r"comput"),
         change="x0.125",
+        halves=True,
         needs=("haproxy", "wrk", "go"),
     ),
 ]
