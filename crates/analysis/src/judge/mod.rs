@@ -35,7 +35,7 @@ use std::collections::HashMap;
 use subjects::{Level, Role, SubjectId, Subjects};
 use traffic::Traffic;
 use verdict::{
-    Because, Caveat, CaveatKind, Code, Gain, GainOf, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed, SubjectLevel,
+    Because, Caveat, CaveatKind, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed, SubjectLevel,
     Verdict,
 };
 
@@ -76,7 +76,8 @@ impl Case<'_> {
             true => self.of_processes(),
             false => of_states(self.states),
         };
-        if verdict.gain.is_none() {
+        // What fewer requests would bring, no change of a state tells.
+        if verdict.gain.is_none() && verdict.mechanism != Some(Mechanism::RoundTrips) {
             verdict.gain = self.gain(&verdict);
         }
         if of_processes && verdict.text.is_empty() {

@@ -84,8 +84,14 @@ impl Case<'_> {
     /// How many requests to a subject are open, on average: those that it has read, or those that whoever asks it has sent.
     pub(super) fn open(&self, subject: SubjectId) -> f64 {
         let served = &self.subjects.get(subject).conduct.served;
-        let askers = self.between.iter().filter(|((_, to), &count)| *to == subject && count >= self.limits.least_replies);
-        let askers = askers.map(|((from, _), _)| &self.subjects.get(*from).conduct.asked);
+        // One that never waits for a request is woken by nobody, and wakes who asks it all the same.
+        let others = self.between.iter().filter(|(_, &count)| count >= self.limits.least_replies);
+        let askers = others.filter_map(|(&(from, to), _)| match (from == subject, to == subject) {
+            (false, true) => Some(from),
+            (true, false) => Some(to),
+            _ => None,
+        });
+        let askers = askers.map(|asker| &self.subjects.get(asker).conduct.asked);
         let askers = askers.filter(|asked| 2 * asked.count >= served.count && asked.count <= 2 * served.count);
         askers.map(|asked| asked.open()).fold(served.open(), f64::max)
     }

@@ -44,6 +44,8 @@ pub struct Own {
     pub longest: Option<(u64, u64)>,
     /// Time in which it ran, system calls included.
     pub ran_ns: u64,
+    /// Time in which it was ready to run and held back by a quota.
+    pub held_ns: u64,
     pub first_ns: Option<u64>,
     pub last_ns: u64,
     /// Threads and processes that it made.
@@ -58,6 +60,7 @@ enum Doing {
     Nothing,
     Runs,
     Sleeps,
+    Held,
     Blocked,
 }
 
@@ -118,6 +121,7 @@ impl Traffic {
             Deed::State { machine, state } => {
                 let doing = match vocabulary.names.state_kind(state) {
                     StateKind::Asleep => Doing::Sleeps,
+                    StateKind::Throttled => Doing::Held,
                     kind if kind.is_code() => Doing::Runs,
                     _ => Doing::Nothing,
                 };
@@ -173,6 +177,7 @@ impl Traffic {
                     self.ran_in(since, t);
                 }
             }
+            Doing::Held => own.held_ns += ns,
             Doing::Sleeps if doing != Doing::Sleeps => own.sleeps(since, t),
             _ => {}
         }

@@ -68,6 +68,11 @@ impl Case<'_> {
         };
         let ends: Vec<&Whole> = [peer, port].into_iter().filter_map(at).collect();
         let receiver = ends.first()?;
+        // One that computes meanwhile is slow by itself; its window says that it comes to read too late.
+        let computes: f64 = self.parts.of(receiver.subject).filter(|part| part.does == Does::Runs).map(|part| part.share).sum();
+        if computes >= self.limits.least_share {
+            return None;
+        }
         let share: f64 = ends.iter().map(|whole| whole.share).sum();
         let asks = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).map(|whole| whole.share).take(2).sum::<f64>();
         if share.max(asks) < self.limits.most {
@@ -92,7 +97,10 @@ impl Case<'_> {
                     && held.is_some_and(|held| part.class == held.subject && held.share >= self.limits.least_share)
         };
         let part = self.parts.parts.iter().find(|part| is_held(part))?;
-        if self.share(is_held) < self.limits.least_share || !self.is_most(self.share(is_held), is_held) {
+        let share = self.share(is_held);
+        // Threads of its own that sleep meanwhile could do nothing either.
+        let is_held_back = share >= self.limits.considerable && self.held(part.subject) >= self.limits.most;
+        if !is_held_back && (share < self.limits.least_share || !self.is_most(share, is_held)) {
             return None;
         }
         let mut verdict = self.named(Outcome::Paced, part.subject, &[part]);
@@ -100,6 +108,14 @@ impl Case<'_> {
         verdict.because.push(Because::Quota { count: held.map_or(part.count, |held| held.count) });
         verdict.role = None;
         Some(verdict)
+    }
+
+    /// How many threads of the subject are held back by a quota at a time, on average.
+    fn held(&self, subject: SubjectId) -> f64 {
+        let (begin, end) = self.traffic.range();
+        let own = self.vocabulary.machines().filter(|&machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(subject));
+        let held: u64 = own.filter_map(|machine| Some(self.traffic.own(machine)?.held_ns)).sum();
+        held as f64 / (end - begin).max(1) as f64
     }
 
     pub(super) fn by_sleep(&self) -> Option<Verdict> {
@@ -166,7 +182,7 @@ impl Case<'_> {
         let others = self.parts.wholes.iter().filter(|whole| whole.subject != subject && whole.visits > 0).count();
         // A request may come before its server waits for it: then the path does not leave the server, and requests are open all the same.
         let has_requests = is_server && self.open(subject) >= self.limits.most;
-        if has_requests || 2 * asked > count && others > 0 && (is_server || !self.is_end(subject)) {
+        if has_requests || 2 * asked > count && others > 0 && (is_server || !self.is_end(subject) && !self.sleeps_for_end(subject, count)) {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
             verdict.mechanism = Some(Mechanism::SleepInHandler);
             verdict.because.push(sleeps(by));
@@ -175,6 +191,14 @@ impl Case<'_> {
         let mut verdict = self.named(Outcome::Paced, subject, parts);
         verdict.because.push(sleeps(by));
         Some(verdict)
+    }
+
+    /// Whether each of these sleeps is a process that the one at the end of the path starts for it: `sleep 1` in a script.
+    fn sleeps_for_end(&self, subject: SubjectId, count: u64) -> bool {
+        let Some(by) = self.parts.asked_by(subject).filter(|&by| self.is_end(by)) else { return false };
+        let own = self.vocabulary.machines().filter(|&machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(by));
+        let forks: u64 = own.filter_map(|machine| Some(self.traffic.own(machine)?.forks)).sum();
+        2 * forks >= count
     }
 
     /// Whether the path leads to this subject's own end.
@@ -283,6 +307,10 @@ impl Case<'_> {
                 sleepers.push((machine, subject, own.sleeps, own.slept_ns));
             }
         }
+        // They look at the same thing about equally often.
+        let mean = |sleeper: &(MachineId, SubjectId, u64, u64)| sleeper.3 / sleeper.2.max(1);
+        let shortest = sleepers.iter().map(mean).min().unwrap_or(0);
+        sleepers.retain(|sleeper| mean(sleeper) <= 4 * shortest);
         let of: HashSet<u32> = sleepers.iter().map(|sleeper| sleeper.0 .0).collect();
         let wakes: u64 = self
             .traffic
