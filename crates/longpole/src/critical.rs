@@ -6,12 +6,12 @@ use crate::keepers;
 use crate::kept::{Keeper, Kept};
 use crate::whom::Whom;
 use anyhow::{anyhow, bail, Context};
-use longpole_analysis::exchanges::Exchanges;
+use longpole_analysis::exchanges::{Conducts, Exchanges};
 use longpole_analysis::findings::{Rules, Scope};
 use longpole_analysis::judge::anchor::{Anchor, Choice, Run, RunOf};
 use longpole_analysis::judge::limits::Limits;
 use longpole_analysis::judge::parts::Parts;
-use longpole_analysis::judge::subjects::{Subjects, Thread};
+use longpole_analysis::judge::subjects::{self, Subjects, Thread};
 use longpole_analysis::judge::traffic::Traffic;
 use longpole_analysis::judge::{self, Case, Cpus};
 use longpole_analysis::keepers::Turns;
@@ -83,7 +83,7 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let mut kept = keeper.kept(interactions.vocabulary());
     let mut answer = interactions.path(lineage)?;
     let conducts = exchanges.finish();
-    let mut subjects = Subjects::new(threads(interactions), &conducts);
+    let mut subjects = subjects(interactions, &conducts, &traffic, &limits);
     let asked = whom.machines(&subjects, &conducts, interactions.vocabulary())?;
     let choice = Choice {
         traffic: &traffic,
@@ -146,6 +146,13 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     Ok(Critical { verdict, run, decides, predictions, participation, findings, answer, cut_waits: waits.cut })
 }
 
+/// Who can be named.
+fn subjects(interactions: &Interactions, conducts: &Conducts, traffic: &Traffic, limits: &Limits) -> Subjects {
+    let threads = threads(interactions);
+    let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits.least_replies);
+    Subjects::new(threads, conducts, &stages)
+}
+
 /// The threads behind machines, by the machines' names.
 fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
     let Some(composer) = interactions.composer() else { return HashMap::new() };
@@ -179,7 +186,7 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept,
     following::follow_fed(interactions, feed, [&mut [&mut keeper as &mut dyn Follower, &mut traffic][..]])?;
     let mut kept = keeper.kept(interactions.vocabulary());
     let conducts = exchanges.finish();
-    let mut subjects = Subjects::new(threads(interactions), &conducts);
+    let mut subjects = subjects(interactions, &conducts, &traffic, &limits);
     let asked = whom.machines(&subjects, &conducts, interactions.vocabulary())?;
     let choice = Choice {
         traffic: &traffic,

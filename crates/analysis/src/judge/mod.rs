@@ -32,11 +32,11 @@ use limits::Limits;
 use longpole_model::interaction::Vocabulary;
 use parts::{Does, Part, Parts};
 use std::collections::HashMap;
-use subjects::{Level, Role, SubjectId, Subjects};
+use subjects::{Level, Role, Subject, SubjectId, Subjects};
 use traffic::Traffic;
 use verdict::{
-    Because, Caveat, CaveatKind, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed, SubjectLevel,
-    Verdict,
+    Because, Caveat, CaveatKind, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed,
+    SubjectLevel, Verdict,
 };
 
 /// What the host had.
@@ -300,9 +300,11 @@ impl Case<'_> {
 
     fn gain(&self, verdict: &Verdict) -> Option<Gain> {
         let of_state = verdict.row.as_ref().map(|(class, state)| Scenario::scale(class, state, 0.5).text);
-        let of_subject = verdict.subject.as_ref().map(|subject| {
-            let program = subject.name.split('/').next().unwrap_or(&subject.name);
-            Scenario::scale_all(program, 0.5).text
+        let of_subject = verdict.subject.as_ref().map(|named| {
+            let own = |subject: &Subject| named.pid.is_some_and(|pid| subject.processes == [pid]);
+            let program = named.name.split('/').next().unwrap_or(&named.name);
+            let stage = self.subjects.iter().map(|(_, subject)| subject).find(|subject| own(subject));
+            stage.map_or_else(|| Scenario::scale_all(program, 0.5), Subject::halved).text
         });
         let of_state = of_state.filter(|_| verdict.state.is_some());
         let known = |change: &String| self.predictions.iter().find(|prediction| prediction.change == *change);
@@ -342,7 +344,7 @@ pub fn scenarios(parts: &Parts, subjects: &Subjects) -> Vec<Scenario> {
     let programs = parts.wholes.iter().map(|whole| subjects.get(whole.subject));
     let known = programs.filter(|subject| matches!(subject.level, Level::Process | Level::Pool) && !subject.is_recorder);
     let mut out: Vec<Scenario> = Vec::new();
-    for scenario in known.take(TRIED).map(|subject| Scenario::scale_all(&subject.name, 0.5)) {
+    for scenario in known.take(TRIED).map(Subject::halved) {
         if !out.contains(&scenario) {
             out.push(scenario);
         }

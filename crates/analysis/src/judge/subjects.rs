@@ -2,10 +2,15 @@
 //!
 //! The critical path knows machines by their names. A *subject* is what an engineer would name: the process that a thread belongs
 //! to, or the pool of processes that run the same program in the same role. Two Python processes of which one asks and the other
-//! answers are two subjects; four that answer on one port are one.
+//! answers are two subjects; four that answer on one port are one. So are two that wait for each other in different ways, one for
+//! room in a pipe and one for data in it: they are stages, and what helps one does not help the other.
 
+use super::traffic::Traffic;
 use crate::exchanges::{Conduct, Conducts};
-use std::collections::HashMap;
+use crate::what_if::Scenario;
+use longpole_model::interaction::Vocabulary;
+use longpole_model::names::NameId;
+use std::collections::{BTreeMap, HashMap};
 
 /// What the recording knows of the thread behind a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +63,15 @@ pub struct Subject {
     pub is_recorder: bool,
     pub is_of_command: bool,
     pub conduct: Conduct,
+    /// As the what-if knows it: the program, or the only thread of a stage.
+    scaled: String,
+}
+
+impl Subject {
+    /// All that it does takes half of the time.
+    pub fn halved(&self) -> Scenario {
+        Scenario::scale_all(&self.scaled, 0.5)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -71,19 +85,23 @@ pub struct Subjects {
 }
 
 impl Subjects {
-    /// `threads`: by the names of their machines.
-    pub fn new(threads: HashMap<String, Thread>, conducts: &Conducts) -> Subjects {
+    /// `threads`: by the names of their machines. `stages`: processes that do not do the same as others of
+    /// their program.
+    pub fn new(threads: HashMap<String, Thread>, conducts: &Conducts, stages: &HashMap<i32, Stage>) -> Subjects {
         let mut out = Subjects::default();
         let mut names: Vec<&String> = threads.keys().collect();
         names.sort_unstable();
-        let mut known: HashMap<(String, Role, Option<u16>, bool, bool), SubjectId> = HashMap::new();
+        type Alike = (String, Role, Option<u16>, (bool, bool), Option<Stage>);
+        let mut known: HashMap<Alike, SubjectId> = HashMap::new();
         for name in names {
             let thread = &threads[name];
             if thread.is_kernel {
                 continue;
             }
             let (role, port) = (role(conducts.of(thread.pid)), conducts.port(thread.pid));
-            let key = (thread.program.clone(), role, port.filter(|_| role == Role::Server), thread.is_recorder, thread.is_of_command);
+            let of = (thread.is_recorder, thread.is_of_command);
+            let stage = stages.get(&thread.pid).copied();
+            let key = (thread.program.clone(), role, port.filter(|_| role == Role::Server), of, stage);
             let id = *known.entry(key).or_insert_with(|| {
                 out.list.push(Subject {
                     level: Level::Process,
@@ -95,10 +113,15 @@ impl Subjects {
                     is_recorder: thread.is_recorder,
                     is_of_command: thread.is_of_command,
                     conduct: Conduct::default(),
+                    scaled: if stage.is_some() { name.clone() } else { thread.program.clone() },
                 });
                 SubjectId(out.list.len() as u32 - 1)
             });
             let subject = &mut out.list[id.0 as usize];
+            if subject.scaled != *name {
+                // A program of several threads has no other name of its own.
+                subject.scaled.clone_from(&thread.program);
+            }
             if !subject.processes.contains(&thread.pid) {
                 subject.processes.push(thread.pid);
             }
@@ -140,6 +163,7 @@ impl Subjects {
                     is_recorder: false,
                     is_of_command: false,
                     conduct: Conduct::default(),
+                    scaled: class.to_owned(),
                 });
                 SubjectId(self.list.len() as u32 - 1)
             }
@@ -179,6 +203,26 @@ impl Subjects {
     pub fn known(&self, machine: &str) -> Option<SubjectId> {
         self.local.get(machine).copied()
     }
+}
+
+/// In what a process mostly waits for others of its program. None: it wakes them, and waits for none.
+pub type Stage = Option<NameId>;
+
+/// Processes of one program that do not do the same, since they wait for each other in different ways.
+pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: &Vocabulary, least: u64) -> HashMap<i32, Stage> {
+    let mut waits: BTreeMap<(&str, i32), BTreeMap<NameId, u64>> = BTreeMap::new();
+    for (by, machine, pair) in traffic.pairs() {
+        let thread = |machine| threads.get(vocabulary.machine_name(machine)).filter(|thread| !thread.is_kernel);
+        let (Some(by), Some(woken), Some(why)) = (thread(by), thread(machine), pair.why) else { continue };
+        if by.program == woken.program && by.pid != woken.pid && pair.direct >= least {
+            *waits.entry((&woken.program, woken.pid)).or_default().entry(why).or_default() += pair.direct;
+            waits.entry((&by.program, by.pid)).or_default();
+        }
+    }
+    let most = |counts: BTreeMap<NameId, u64>| counts.into_iter().max_by_key(|&(_, count)| count).map(|(why, _)| why);
+    let of: Vec<((&str, i32), Stage)> = waits.into_iter().map(|(process, counts)| (process, most(counts))).collect();
+    let differs = |program: &str, stage: Stage| of.iter().any(|((other, _), of)| *other == program && *of != stage);
+    of.iter().filter(|((program, _), stage)| differs(program, *stage)).map(|&((_, process), stage)| (process, stage)).collect()
 }
 
 fn role(conduct: Option<&Conduct>) -> Role {

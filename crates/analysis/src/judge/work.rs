@@ -5,7 +5,6 @@ use super::subjects::{Role, SubjectId};
 use super::verdict::{Because, Mechanism, Outcome, Verdict};
 use super::{state_of, Case};
 use crate::findings::{Finding, Scope};
-use crate::what_if::Scenario;
 use longpole_model::interaction::MachineId;
 use std::collections::HashMap;
 
@@ -79,9 +78,10 @@ impl Case<'_> {
         if !alone && others < self.limits.considerable && 2 * leading < first.ns {
             return None;
         }
-        let change = Scenario::scale_all(&self.subjects.get(first.subject).name, 0.5).text;
-        let gain = self.predictions.iter().find(|prediction| prediction.change == change).and_then(|prediction| prediction.gain_high);
-        if self.anchor.is_some() && gain.is_some_and(|gain| gain < self.limits.min_gain) {
+        // The next one takes over at once: they are equally busy.
+        let change = self.subjects.get(first.subject).halved().text;
+        let gain = self.predictions.iter().find(|prediction| prediction.change == change).and_then(|prediction| prediction.gain);
+        if next >= self.limits.considerable && gain.is_some_and(|gain| gain < self.limits.min_gain) {
             return None;
         }
         if !alone {
@@ -137,6 +137,11 @@ impl Case<'_> {
             };
         } else if verdict.role.is_some() {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LoadGenerator));
+        } else if runs >= self.limits.most && idle <= self.limits.idle_share && self.cpus.count > 1 && !one_at_a_time {
+            // Its threads or processes have all CPUs: none of them holds the others up.
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::CpuContention));
+            let users = self.cpu_users().into_iter().take(3).map(|(user, share)| (self.name(user, None), share)).collect();
+            verdict.because.push(Because::CpuUsers { waits: self.name(first.subject, None), users, idle });
         }
         if parts.len() > 1 {
             verdict.because.push(divided());
