@@ -39,6 +39,19 @@ impl fmt::Display for LineError {
 
 impl std::error::Error for LineError {}
 
+/// What is wrong with a line, and at which column (0: the line as a whole).
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub kind: LineErrorKind,
+    pub column: u64,
+}
+
+impl From<LineErrorKind> for Fault {
+    fn from(kind: LineErrorKind) -> Fault {
+        Fault { kind, column: 0 }
+    }
+}
+
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -1,6 +1,6 @@
 //! The keys of one line with their values, which of them go together, and the [`Line`] that they make.
 
-use crate::error::LineErrorKind;
+use crate::error::{Fault, LineErrorKind};
 use crate::line::{Action, Amount, Cause, Content, Declaration, Flow, Line, Machine, Order, Text, Unit, Wants};
 use crate::{json, quick};
 
@@ -120,7 +120,7 @@ const DETAILS: [(u32, u32, &str, &str); 6] = [
 impl<'a> Fields<'a> {
     /// Reads a line into empty fields: they are large, and there are many lines.
     #[inline]
-    pub fn parse(&mut self, bytes: &'a [u8]) -> Result<(), (LineErrorKind, u64)> {
+    pub fn parse(&mut self, bytes: &'a [u8]) -> Result<(), Fault> {
         if quick::parse(bytes, self).is_none() {
             *self = json::parse(bytes)?;
         }
@@ -131,9 +131,9 @@ impl<'a> Fields<'a> {
         self.keys & keys != 0
     }
 
-    /// The line that they make.
+    /// The line that they make, which takes their texts.
     #[inline]
-    pub fn line(self) -> Result<Line<'a>, LineErrorKind> {
+    pub fn line(&mut self) -> Result<Line<'a>, Fault> {
         if self.queue.is_some() {
             let allowed = const { bit("queue") | bit("capacity") | bit("order") | bit("unit") | bit("initial") | bit("merge") };
             self.only(allowed, "`queue`")?;
@@ -142,13 +142,26 @@ impl<'a> Fields<'a> {
         let t = Some(self.t.ok_or(LineErrorKind::NoTime)?);
         if self.end.is_some() {
             self.only(const { bit("end") }, "`end`")?;
-            return Ok(Line { t, host: self.host.unwrap_or_default(), content: Content::End(self.end.unwrap_or_default()) });
+            let machine = self.end.take().unwrap_or_default();
+            return Ok(Line { t, host: self.host.take().unwrap_or_default(), content: Content::End(machine) });
         }
         if self.machine.is_none() {
-            return Err(LineErrorKind::NoSubject);
+            return Err(LineErrorKind::NoSubject.into());
         }
         self.check()?;
-        self.machine()
+        let action = self.action()?;
+        let forked_by = self.forked_by.take().map(|by| by.map(|machine| Cause { machine, at: self.at, link: self.link.take() }));
+        let machine = Machine {
+            machine: self.machine.take().unwrap_or_default(),
+            class: self.class.take(),
+            on_top_of: self.on_top_of.take(),
+            forked_by,
+            action,
+            state: self.state.take(),
+            kind: self.kind.take(),
+            is_kernel_thread: self.is_kernel_thread,
+        };
+        Ok(Line { t, host: self.host.take().unwrap_or_default(), content: Content::Machine(machine) })
     }
 
     /// Refuses all but these keys, besides time and host.
@@ -190,39 +203,22 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    fn declaration(self) -> Result<Line<'a>, LineErrorKind> {
+    fn declaration(&mut self) -> Result<Line<'a>, Fault> {
         let order = match self.order.as_deref() {
             None | Some("fifo") => Order::Fifo,
             Some("lifo") => Order::Lifo,
-            Some(word) => return Err(no_word("order", word, "a queue is \"fifo\" or \"lifo\"")),
+            Some(word) => return Err(no_word("order", word, "a queue is \"fifo\" or \"lifo\"").into()),
         };
         let unit = match self.unit.as_deref() {
             None | Some("items") => Unit::Items,
             Some("bytes") => Unit::Bytes,
-            Some(word) => return Err(no_word("unit", word, "a queue holds \"items\" or \"bytes\"")),
+            Some(word) => return Err(no_word("unit", word, "a queue holds \"items\" or \"bytes\"").into()),
         };
-        let queue = self.queue.unwrap_or_default();
+        let queue = self.queue.take().unwrap_or_default();
         let declaration =
             Declaration { queue, capacity: self.capacity, order, unit, initial: self.initial.unwrap_or(0), merge: self.merge };
         declaration.check()?;
-        Ok(Line { t: self.t, host: self.host.unwrap_or_default(), content: Content::Declaration(declaration) })
-    }
-
-    #[inline]
-    fn machine(mut self) -> Result<Line<'a>, LineErrorKind> {
-        let action = self.action()?;
-        let forked_by = self.forked_by.take().map(|by| by.map(|machine| Cause { machine, at: self.at, link: self.link.take() }));
-        let machine = Machine {
-            machine: self.machine.unwrap_or_default(),
-            class: self.class,
-            on_top_of: self.on_top_of,
-            forked_by,
-            action,
-            state: self.state,
-            kind: self.kind,
-            is_kernel_thread: self.is_kernel_thread,
-        };
-        Ok(Line { t: self.t, host: self.host.unwrap_or_default(), content: Content::Machine(machine) })
+        Ok(Line { t: self.t, host: self.host.take().unwrap_or_default(), content: Content::Declaration(declaration) })
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! Any line, by a reader of all JSON: slower than [`crate::quick`], and every error has a reason and a place.
 
-use crate::error::LineErrorKind;
+use crate::error::{Fault, LineErrorKind};
 use crate::fields::{Fields, KERNEL_THREAD, KEYS, KIND};
 use crate::line::{Amount, Flow, Text};
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
-/// The fields of a line; else what is wrong, and at which column (0: the line as a whole).
-pub fn parse(bytes: &[u8]) -> Result<Fields<'_>, (LineErrorKind, u64)> {
+/// The fields of a line.
+pub fn parse(bytes: &[u8]) -> Result<Fields<'_>, Fault> {
     let place = Place::default();
     let mut from = serde_json::Deserializer::from_slice(bytes);
     let fields = Object(&place).deserialize(&mut from).and_then(|fields| from.end().map(|()| fields));
@@ -21,7 +21,7 @@ pub fn parse(bytes: &[u8]) -> Result<Fields<'_>, (LineErrorKind, u64)> {
             (None, "") => LineErrorKind::Json(what),
             (None, key) => LineErrorKind::Value { key, what },
         };
-        (kind, error.column() as u64)
+        Fault { kind, column: error.column() as u64 }
     })
 }
 

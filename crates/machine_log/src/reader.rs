@@ -1,6 +1,6 @@
 //! Lines one by one, in bounded memory.
 
-use crate::error::{Error, LineError, LineErrorKind};
+use crate::error::{Error, Fault, LineError, LineErrorKind};
 use crate::fields::Fields;
 use crate::line::Line;
 use crate::repeats::{self, Place, Repeats};
@@ -148,7 +148,7 @@ impl<R: Read> Reader<R> {
             self.line += 1;
             let text = &self.buffer[place.clone()];
             if text.len() > LONGEST_LINE {
-                return Err(refuse(&mut self.has_failed, self.line, self.offset + place.start as u64, (LineErrorKind::TooLong, 0)));
+                return Err(refuse(&mut self.has_failed, self.line, self.offset + place.start as u64, LineErrorKind::TooLong.into()));
             }
             if text.first() == Some(&b'{') || !text.trim_ascii().is_empty() {
                 return Ok(Some(place));
@@ -203,20 +203,20 @@ impl<R: Read> Reader<R> {
 }
 
 /// A line whose time is not before the last one, which it becomes.
-fn parse<'a>(text: &'a [u8], last: &mut u64) -> Result<Line<'a>, (LineErrorKind, u64)> {
+#[inline]
+fn parse<'a>(text: &'a [u8], last: &mut u64) -> Result<Line<'a>, Fault> {
     let mut fields = Fields::default();
     fields.parse(text)?;
-    let line = fields.line().map_err(|kind| (kind, 0))?;
-    match line.t {
-        Some(t) if t < *last => return Err((LineErrorKind::TimeDecreases { t, before: *last }, 0)),
+    match fields.t {
+        Some(t) if t < *last => return Err(LineErrorKind::TimeDecreases { t, before: *last }.into()),
         Some(t) => *last = t,
         None => {}
     }
-    Ok(line)
+    fields.line()
 }
 
 #[cold]
-fn refuse(has_failed: &mut bool, line: u64, begin: u64, (kind, column): (LineErrorKind, u64)) -> Error {
+fn refuse(has_failed: &mut bool, line: u64, begin: u64, Fault { kind, column }: Fault) -> Error {
     *has_failed = true;
     LineError { line, column, byte: begin + column.saturating_sub(1), kind }.into()
 }
