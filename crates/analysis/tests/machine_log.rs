@@ -103,7 +103,8 @@ fn a_line_says_the_same_whether_it_came_before_or_not() {
     ];
     let log = |order: &[usize]| -> String { order.iter().map(|&at| format!("{{\"t\":{},{}\n", 3 + at / 8, bodies[at % 8])).collect() };
     let shown = |text: &str| -> Vec<String> { read(text.as_bytes()).unwrap().0.iter().map(|it| format!("{it:?}")).collect() };
-    // The second time over, each line but for its time is one of the first; a blank within it makes it another text.
+    // The second time over, each line but for its time is one of the first; a blank within it makes
+    // it another text.
     let twice: Vec<usize> = (0..16).collect();
     let again = log(&twice);
     let other = again.replace("\":", "\" :");

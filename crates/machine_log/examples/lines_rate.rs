@@ -1,5 +1,6 @@
-//! How fast lines are read: `lines_rate LOG` reads a machine log from memory, ten times, and prints the ns per line of the fastest
-//! pass: each line parsed, and with those that repeat an earlier one taken from what was kept.
+//! How fast lines are read: `lines_rate LOG` reads a machine log from memory, ten times, and prints
+//! the ns per line of the fastest pass: each line parsed, and with those that repeat an earlier one
+//! taken from what was kept.
 
 use longpole_machine_log::{Next, Reader, Repeats};
 use std::error::Error;

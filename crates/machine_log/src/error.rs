@@ -19,9 +19,11 @@ pub enum Error {
 pub struct LineError {
     /// Number of the line in the input, from 1.
     pub line: u64,
-    /// Byte of the line at which the error was found, from 1; 0 if the error concerns the line as a whole.
+    /// Byte of the line at which the error was found, from 1; 0 if the error concerns the line as a
+    /// whole.
     pub column: u64,
-    /// The same byte as an offset in the input, from 0; the first byte of the line if the error concerns the line as a whole.
+    /// The same byte as an offset in the input, from 0; the first byte of the line if the error
+    /// concerns the line as a whole.
     pub byte: u64,
     /// What is wrong.
     pub kind: LineErrorKind,

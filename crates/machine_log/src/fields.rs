@@ -1,4 +1,5 @@
-//! The keys of one line with their values, which of them go together, and the [`Line`] that they make.
+//! The keys of one line with their values, which of them go together, and the [`Line`] that they
+//! make.
 
 use crate::error::{Fault, LineErrorKind};
 use crate::line::{Action, Amount, Cause, Content, Declaration, Flow, Line, Machine, Order, Text, Unit, Wants};

@@ -1,4 +1,5 @@
-//! Any line, by a reader of all JSON: slower than [`crate::quick`], and every error has a reason and a place.
+//! Any line, by a reader of all JSON: slower than [`crate::quick`], and every error has a reason
+//! and a place.
 
 use crate::error::{Fault, LineErrorKind};
 use crate::fields::{Fields, KERNEL_THREAD, KEYS, KIND};

@@ -40,7 +40,8 @@ pub struct Declaration<'a> {
     pub unit: Unit,
     /// Units that are in it from the begin; they have no cause.
     pub initial: u64,
-    /// The cause of a get is the put that made the queue non-empty, not the last of the units taken.
+    /// The cause of a get is the put that made the queue non-empty, not the last of the units
+    /// taken.
     pub merge: bool,
 }
 
@@ -71,14 +72,16 @@ pub enum Unit {
     Bytes,
 }
 
-/// What a machine does. A line without class, context, cause, action and state says that the machine exists.
+/// What a machine does. A line without class, context, cause, action and state says that the
+/// machine exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine<'a> {
     /// Its name.
     pub machine: Text<'a>,
     /// Class of machines that it belongs to; `None`: the class that has the machine's name.
     pub class: Option<Text<'a>>,
-    /// The machine is a context (an interrupt) that begins on top of this machine; `Some(None)`: on an idle CPU (`null`).
+    /// The machine is a context (an interrupt) that begins on top of this machine; `Some(None)`: on
+    /// an idle CPU (`null`).
     pub on_top_of: Option<Option<Text<'a>>>,
     /// The machine begins because of this cause; `Some(None)`: the cause is not known (`null`).
     pub forked_by: Option<Option<Cause<'a>>>,

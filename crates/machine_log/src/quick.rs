@@ -1,7 +1,9 @@
-//! The common shapes of a line, read in one pass: keys and strings without escapes, integers without signs.
+//! The common shapes of a line, read in one pass: keys and strings without escapes, integers
+//! without signs.
 //!
-//! Everything else, right or wrong, is left to the reader of all JSON ([`crate::json`]), which also knows the reasons of
-//! errors. So this reader may give up at any time, and must never accept what the other one would refuse.
+//! Everything else, right or wrong, is left to the reader of all JSON ([`crate::json`]), which also
+//! knows the reasons of errors. So this reader may give up at any time, and must never accept what
+//! the other one would refuse.
 
 use crate::fields::{bit, Fields, KIND};
 use crate::line::{Amount, Flow, Text};
@@ -153,7 +155,8 @@ pub fn parse<'a>(bytes: &'a [u8], fields: &mut Fields<'a>) -> Option<()> {
     (from.at == bytes.len()).then_some(())
 }
 
-/// Marks the bytes of a word that end a plain text, at their highest bits. The lowest mark is exact.
+/// Marks the bytes of a word that end a plain text, at their highest bits. The lowest mark is
+/// exact.
 fn ends(word: u64) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = LOW << 7;

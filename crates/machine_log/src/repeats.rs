@@ -1,7 +1,7 @@
 //! Lines that differ from an earlier one in nothing but their time, as most lines of a log do.
 //!
-//! A line counts as the same if it begins `{"t":TIME,` and the rest is the same, byte for byte. So what the caller made of the
-//! earlier line serves for this one, which is not parsed.
+//! A line counts as the same if it begins `{"t":TIME,` and the rest is the same, byte for byte. So
+//! what the caller made of the earlier line serves for this one, which is not parsed.
 
 /// Lines that are kept; a new one takes the place of the one with its hash.
 const PLACES: usize = 1 << 10;
@@ -9,7 +9,8 @@ const PLACES: usize = 1 << 10;
 /// Longer lines are parsed each time.
 const LONGEST: usize = 120;
 
-/// What the caller made of earlier lines, for [`Reader::next_with`](crate::Reader::next_with): a table of 1,024 lines.
+/// What the caller made of earlier lines, for [`Reader::next_with`](crate::Reader::next_with): a
+/// table of 1,024 lines.
 ///
 /// `T` must not depend on the line's time or number, and must stay true.
 #[derive(Debug, Default)]

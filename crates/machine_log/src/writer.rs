@@ -26,8 +26,9 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// The output fails; or no reader would accept the line ([`io::ErrorKind::InvalidInput`] around a [`LineErrorKind`]), and nothing
-    /// is written of it. Whether a queue is declared before its first use is left to the caller.
+    /// The output fails; or no reader would accept the line ([`io::ErrorKind::InvalidInput`] around
+    /// a [`LineErrorKind`]), and nothing is written of it. Whether a queue is declared before its
+    /// first use is left to the caller.
     pub fn write(&mut self, line: &Line<'_>) -> io::Result<()> {
         check(line, self.t).map_err(|kind| io::Error::new(io::ErrorKind::InvalidInput, kind))?;
         self.t = line.t.unwrap_or(self.t);

@@ -1,4 +1,5 @@
-//! What is read, what is refused with place and reason, and that neither depends on how the input arrives.
+//! What is read, what is refused with place and reason, and that neither depends on how the input
+//! arrives.
 
 use longpole_machine_log::{
     is_machine_log, Action, Amount, Cause, Content, Error, Flow, Line, LineError, LineErrorKind, Machine, Next, Reader, Repeats, Wants,

@@ -12,7 +12,8 @@ use longpole_model::tokens::{Amount, Order, Shape, Unit};
 use std::fmt::Write;
 use std::io::Read;
 
-/// Different names (machines, states, queues, flows) of one log. More are refused: each is kept until the end.
+/// Different names (machines, states, queues, flows) of one log. More are refused: each is kept
+/// until the end.
 pub const MOST_NAMES: usize = 1 << 22;
 
 /// Why a machine log cannot be read further.
@@ -137,7 +138,8 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Whether the same text means the same at another time: a declaration comes once, and the queue of a reply is one call's for a while.
+/// Whether the same text means the same at another time: a declaration comes once, and the queue of
+/// a reply is one call's for a while.
 fn has_lasting_meaning(line: &Line<'_>) -> bool {
     let Content::Machine(machine) = &line.content else { return matches!(line.content, Content::End(_)) };
     let queue = match &machine.action {

@@ -1,8 +1,9 @@
 //! Queues of replies: each call has its own (`rpc:X:reply:ID`), used once and never again.
 //!
-//! The first of them are queues like any other. Where a log has more, a queue is given to the next call as soon as it is empty, or memory
-//! would grow with every call. Links from such queues are those of `rpc:X:reply:*`. A queue into which tokens of several flows were put is never handed on: what a get
-//! takes of them is for the analysis to know.
+//! The first of them are queues like any other. Where a log has more, a queue is given to the next
+//! call as soon as it is empty, or memory would grow with every call. Links from such queues are
+//! those of `rpc:X:reply:*`. A queue into which tokens of several flows were put is never handed
+//! on: what a get takes of them is for the analysis to know.
 
 use longpole_model::interaction::{QueueId, Vocabulary};
 use longpole_model::names::NameId;

@@ -9,7 +9,8 @@ use longpole_model::tokens::{Amount, Order, Unit};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Writes what a [`super::Reader`] reads; a line for each interaction. [`Deed::Now`] becomes the time of a declaration that follows.
+/// Writes what a [`super::Reader`] reads; a line for each interaction. [`Deed::Now`] becomes the
+/// time of a declaration that follows.
 pub struct Writer<W> {
     lines: log::Writer<W>,
     /// The class for the line of the machine's next deed.

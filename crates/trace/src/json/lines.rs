@@ -1,6 +1,7 @@
 //! A machine log as events: each line is one, named by what the machine does, its keys the fields.
 //!
-//! Here lines are shown, not understood: what a line means, and whether it may stand where it does, says the model's reader.
+//! Here lines are shown, not understood: what a line means, and whether it may stand where it does,
+//! is decided where machines are analysed.
 
 use super::names::{Classes, Subjects};
 use super::object::{Object, Wanted};
