@@ -2,10 +2,9 @@
 //! times the pass alone, three times.
 
 use longpole_analysis::lineage::{Lineage, Options};
-use longpole_model::machine_log::Reader;
+use longpole_analysis::machine_log::Reader;
 use std::error::Error;
 use std::fs::File;
-use std::io::BufReader;
 use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -13,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = arguments.first().ok_or("usage: lineage_speed LOG [--segments]")?;
     let segments = arguments.iter().any(|argument| argument == "--segments");
     let begin = Instant::now();
-    let mut reader = Reader::new(BufReader::with_capacity(1 << 18, File::open(path)?));
+    let mut reader = Reader::new(File::open(path)?);
     let mut all = Vec::new();
     while let Some(interaction) = reader.next_interaction()? {
         all.push(interaction);

@@ -39,6 +39,7 @@ pub mod linux_irq;
 pub mod linux_sched;
 pub mod linux_syscalls;
 pub mod machine_latency;
+pub mod machine_log;
 pub mod machine_queues;
 pub mod nearest;
 pub mod packet_loss;

@@ -10,13 +10,13 @@ use composed::{options, BLOCKED};
 use linux_support::{each_interaction, Kernel, Val};
 use longpole_analysis::lineage::{Answer, Lineage};
 use longpole_analysis::machine_latency::MachineLatency;
+use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_analysis::machine_queues::MachineQueues;
 use longpole_analysis::standout::standings;
 use longpole_analysis::what_if::{self, Scenario, WhatIf};
 use longpole_model::causes::{About, Composer};
 use longpole_model::interaction::{Interaction, Vocabulary};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind};
-use longpole_model::machine_log::{Reader, Writer};
 use std::collections::BTreeSet;
 
 /// Words that the model uses itself, for states, links, machines and queues, or that begin what it calls so.

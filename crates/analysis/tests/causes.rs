@@ -9,8 +9,8 @@ mod support;
 use composed::{compose, drawn, options, path, probes, two_cpus, Composed, BLOCKED};
 use linux_support::{each_interaction, simulate, text, Kernel, Val, RCU};
 use longpole_analysis::lineage::{Answer, Lineage};
+use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_model::causes::{About, Composer};
-use longpole_model::machine_log::{Reader, Writer};
 use longpole_model::rules::Rules;
 use proptest::prelude::*;
 

@@ -1,10 +1,10 @@
 //! What is guessed from the path is answered as if it had been asked for, and what nobody guessed is asked alone.
 
 use longpole_analysis::lineage::{self, Lineage};
+use longpole_analysis::machine_log::Reader;
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::guess::{self, Asked};
 use longpole_analysis::what_if::{propose, Answer, FullQueue, Options, Scenario, WhatIf};
-use longpole_model::machine_log::Reader;
 use std::fmt::Write;
 
 fn replay(log: &str, scenarios: &[Scenario], guessed: bool) -> Answer {

@@ -4,7 +4,7 @@
 mod walk;
 
 use longpole_analysis::lineage::{Answer, Lineage, Mode, Options, Spill};
-use longpole_model::machine_log::Reader;
+use longpole_analysis::machine_log::Reader;
 use proptest::prelude::*;
 use walk::{system, History, Kind, Line, Piece};
 

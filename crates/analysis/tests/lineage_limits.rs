@@ -1,7 +1,7 @@
 //! The critical path at its limits: what is forgotten is counted, and many machines, queues and ends cost no more than few.
 
 use longpole_analysis::lineage::{Answer, Lineage, Options};
-use longpole_model::machine_log::Reader;
+use longpole_analysis::machine_log::Reader;
 use std::fmt::Write as _;
 
 fn with(options: Options, log: &str) -> Answer {

@@ -4,8 +4,8 @@
 mod walk;
 
 use longpole_analysis::lineage::{Lineage, Mode, Options};
+use longpole_analysis::machine_log::Reader;
 use longpole_analysis::waits::{Answer, EndKind, Waits};
-use longpole_model::machine_log::Reader;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

@@ -5,9 +5,9 @@
 
 mod worlds;
 
+use longpole_analysis::machine_log::Reader;
 use longpole_analysis::what_if::propose::{self, Order};
 use longpole_analysis::what_if::{NoAnswer, Options, Scenario, WhatIf};
-use longpole_model::machine_log::Reader;
 use proptest::prelude::*;
 use std::fmt::Write;
 use worlds::{ask, ask_recorded, ns, predicted};

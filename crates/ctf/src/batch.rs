@@ -42,9 +42,13 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Column {
+    /// Unsigned integers.
     U64(Vec<u64>),
+    /// Integers with a sign.
     I64(Vec<i64>),
+    /// Floating point numbers.
     F64(Vec<f64>),
+    /// Booleans.
     Bool(Vec<bool>),
     /// Texts, byte arrays and BLOBs.
     Bytes(Bytes),
@@ -60,20 +64,24 @@ pub struct Bytes {
 }
 
 impl Bytes {
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
+    /// There are no elements.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
+    /// The bytes of one element.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
         let begin = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         self.data.get(begin..end)
     }
 
+    /// The bytes of each element.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map_while(|index| self.get(index))
     }
@@ -92,6 +100,7 @@ pub struct Times {
 }
 
 impl Times {
+    /// No times.
     pub fn new() -> Times {
         Times::default()
     }
@@ -206,6 +215,7 @@ impl Run {
 }
 
 impl Batch {
+    /// A batch without events.
     pub fn new() -> Batch {
         Batch::default()
     }
@@ -215,6 +225,7 @@ impl Batch {
         self.len
     }
 
+    /// There are no events.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -334,10 +345,12 @@ impl Table {
         self.class
     }
 
+    /// Number of events.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
+    /// There are no events.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -390,6 +403,7 @@ impl Column {
         }
     }
 
+    /// Number of events.
     pub fn len(&self) -> usize {
         match self {
             Column::U64(values) => values.len(),
@@ -401,6 +415,7 @@ impl Column {
         }
     }
 
+    /// There are no events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -12,11 +12,15 @@ pub enum Origin {
     /// Said nowhere: the same for clocks of the same identity only.
     #[default]
     Unknown,
+    /// 1970-01-01 00:00:00 UTC.
     UnixEpoch,
     /// Shared by clocks that name the same.
     Custom {
+        /// Namespace of the name.
         namespace: Option<String>,
+        /// Name of the origin.
         name: String,
+        /// Unique id of the origin in its namespace.
         uid: String,
     },
 }
@@ -24,10 +28,15 @@ pub enum Origin {
 /// A clock of the metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Clock {
+    /// Name of the clock.
     pub name: String,
+    /// UUID of the clock.
     pub uuid: Option<[u8; 16]>,
+    /// Identity of the clock, in CTF 2.
     pub identity: Identity,
+    /// What its time 0 is.
     pub origin: Origin,
+    /// Text for people.
     pub description: String,
     /// Cycles per second; never 0.
     pub frequency: u64,

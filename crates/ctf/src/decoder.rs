@@ -37,6 +37,7 @@ pub enum Step {
     PacketBegin,
     /// See [`StreamDecoder::event`].
     Event,
+    /// The packet ends.
     PacketEnd,
 }
 
@@ -97,6 +98,7 @@ pub struct StreamDecoder<S> {
 }
 
 impl<S: Source> StreamDecoder<S> {
+    /// A decoder at the begin of a stream.
     pub fn new(metadata: Arc<Metadata>, source: S) -> StreamDecoder<S> {
         StreamDecoder {
             state: State::Between,
@@ -127,6 +129,7 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
+    /// The metadata that the stream is decoded by.
     pub fn metadata(&self) -> &Arc<Metadata> {
         &self.metadata
     }
@@ -268,6 +271,7 @@ impl<S: Source> StreamDecoder<S> {
         self.state = State::Between;
     }
 
+    /// Where the bytes come from.
     pub fn source(&self) -> &S {
         &self.source
     }

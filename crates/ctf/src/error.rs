@@ -8,7 +8,9 @@ use crate::types::ByteOrder;
 /// A range of bytes of the metadata text. Equal to any other, so that types compare by meaning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
+    /// First byte.
     pub start: usize,
+    /// Byte behind the last one.
     pub end: usize,
 }
 
@@ -31,6 +33,7 @@ pub struct MetadataError {
     pub text: String,
     /// Characters of `text` that are wrong.
     pub marked: Range<usize>,
+    /// What is wrong.
     pub message: String,
     /// Whether the text ends there in the midst of something: with more of it, it might be right.
     pub cut: bool,
@@ -128,6 +131,7 @@ pub struct DecodeError {
     pub bit_offset: u64,
     /// Index in its packet of the event that is being decoded, if it is one.
     pub event: Option<u64>,
+    /// What is wrong.
     pub kind: DecodeErrorKind,
 }
 
@@ -152,42 +156,103 @@ fn event_note(event: &Option<u64>) -> String {
     event.map_or(String::new(), |e| format!(", event {e}"))
 }
 
+/// What can be wrong with a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
     /// The file ends inside the packet: the recorder was interrupted, or the file is being written.
     #[error("the data ends here, {} needed", counted_bits(*.bits, " more is", " more are"))]
-    Truncated { bits: u64 },
+    Truncated {
+        /// Bits that are missing.
+        bits: u64,
+    },
+    /// A field is longer than the rest of the packet's content.
     #[error("{} beyond the end of the packet's content ({})", counted_bits(*.bits, " goes", " go"), counted_bits(*.remaining, " remains", " remain"))]
-    BeyondContent { bits: u64, remaining: u64 },
+    BeyondContent {
+        /// Bits of the field.
+        bits: u64,
+        /// Bits that remain.
+        remaining: u64,
+    },
+    /// The packet begins with another magic number.
     #[error("wrong magic number {found:#x}")]
-    BadMagic { found: u64 },
+    BadMagic {
+        /// The number.
+        found: u64,
+    },
+    /// The packet is of another trace.
     #[error("the packet's uuid is not that of the metadata")]
     WrongUuid,
+    /// The metadata has no such stream class.
     #[error("no stream class has the id {id}")]
-    UnknownStream { id: u64 },
+    UnknownStream {
+        /// Id in the packet's header.
+        id: u64,
+    },
+    /// The metadata has no such event class.
     #[error("stream class {stream} has no event class with the id {id}")]
-    UnknownEvent { stream: u64, id: u64 },
+    UnknownEvent {
+        /// Id of the stream class.
+        stream: u64,
+        /// Id in the event's header.
+        id: u64,
+    },
+    /// A packet that does not end at a byte.
     #[error("packet size of {bits} bits is not a multiple of 8")]
-    OddPacketSize { bits: u64 },
+    OddPacketSize {
+        /// Its size in bits.
+        bits: u64,
+    },
+    /// The sizes of a packet contradict each other.
     #[error("content size of {content} bits is greater than the packet size of {packet} bits")]
-    ContentBeyondPacket { content: u64, packet: u64 },
+    ContentBeyondPacket {
+        /// Size of the content in bits.
+        content: u64,
+        /// Size of the packet in bits.
+        packet: u64,
+    },
+    /// The packet is smaller than its own begin.
     #[error("size of {bits} bits is smaller than the packet's header and context")]
-    PacketTooSmall { bits: u64 },
+    PacketTooSmall {
+        /// Its size in bits.
+        bits: u64,
+    },
+    /// A variant has no option for the value of its tag.
     #[error("no option of the variant is selected by the tag value {tag}")]
-    NoOption { tag: i128 },
+    NoOption {
+        /// The value.
+        tag: i128,
+    },
+    /// A field begins within a byte of the other byte order.
     #[error("byte order changes from {} to {} endian within a byte", word(.from), word(.to))]
-    MixedByteOrder { from: ByteOrder, to: ByteOrder },
+    MixedByteOrder {
+        /// Byte order of the bits before.
+        from: ByteOrder,
+        /// Byte order of the field.
+        to: ByteOrder,
+    },
+    /// A length that no data backs.
     #[error("an array of {length} elements that may be empty is not backed by data")]
-    UnbackedLength { length: u64 },
+    UnbackedLength {
+        /// Number of elements.
+        length: u64,
+    },
+    /// The length of a text ends it within a character.
     #[error("the text ends within a code unit of {unit} bytes")]
-    CutUnit { unit: u64 },
+    CutUnit {
+        /// Bytes of a code unit.
+        unit: u64,
+    },
+    /// A variable-length integer does not fit into 64 bits.
     #[error("a variable-length integer needs more than 64 bits")]
     OversizedInteger,
+    /// Events without bits would never end.
     #[error("an event of no bits never ends")]
     EmptyEvent,
+    /// The event has more parts than are accepted.
     #[error("more than four million parts in one event")]
     TooManyParts,
+    /// The stream cannot be read.
     #[error("reading failed: {0}")]
     Io(String),
 }

@@ -9,10 +9,15 @@ use crate::value::{Located, Value, Values};
 /// The same with what it is about.
 #[derive(Debug)]
 pub enum Item<'a> {
+    /// The recorder discarded events.
     DiscardedEvents(Box<Loss>),
+    /// Packets of the stream are missing.
     DiscardedPackets(Box<Loss>),
+    /// A packet begins.
     PacketBegin(&'a Packet),
+    /// An event.
     Event(EventRef<'a>),
+    /// A packet ends.
     PacketEnd(&'a Packet),
 }
 
@@ -39,10 +44,12 @@ impl<'a> EventRef<'a> {
         self.class
     }
 
+    /// Class of the event.
     pub fn class(&self) -> &'a EventClass {
         &self.metadata.schema().streams[self.stream].events[self.class]
     }
 
+    /// Name of the event.
     pub fn name(&self) -> &'a str {
         &self.class().name
     }

@@ -223,6 +223,7 @@ impl Metadata {
         String::from_utf8(text).or_else(|e| Ok(String::from_utf8_lossy(e.as_bytes()).into_owned()))
     }
 
+    /// The types that the metadata describes.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }

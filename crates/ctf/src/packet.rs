@@ -24,19 +24,25 @@ pub struct Packet {
     pub truncated: bool,
     /// In cycles of the stream's clock.
     pub begin: Option<u64>,
+    /// Time of its end, in cycles of the stream's clock.
     pub end: Option<u64>,
     /// In nanoseconds from the clock's origin.
     pub begin_ns: Option<i64>,
+    /// Time of its end, in nanoseconds from the clock's origin.
     pub end_ns: Option<i64>,
+    /// Sequence number in its stream.
     pub sequence: Option<u64>,
     /// Snapshot of the stream's counter of discarded events at the packet's end.
     pub discarded: Option<u64>,
+    /// Number of the CPU that it was recorded on.
     pub cpu_id: Option<u64>,
+    /// Number of the stream among those of its class.
     pub stream_instance: Option<u64>,
     /// All fields of the packet's context, nested ones with dotted names.
     pub context: Vec<(Arc<str>, OwnedValue)>,
     /// Widths of the two counters, in bits.
     pub sequence_bits: u32,
+    /// Width of the counter of discarded events, in bits.
     pub discarded_bits: u32,
 }
 
@@ -68,8 +74,11 @@ pub struct Loss {
     pub count: Option<u64>,
     /// The time in which it happened, in cycles and in nanoseconds.
     pub begin: Option<u64>,
+    /// End, in cycles.
     pub end: Option<u64>,
+    /// Begin, in nanoseconds from the clock's origin.
     pub begin_ns: Option<i64>,
+    /// End, in nanoseconds from the clock's origin.
     pub end_ns: Option<i64>,
 }
 

@@ -137,7 +137,9 @@ pub(crate) enum Shape {
 pub struct Field {
     /// The name to show: without the leading underscore of LTTng, nested ones as `outer.inner`.
     pub name: Arc<str>,
+    /// Type of the field.
     pub ty: Type,
+    /// Scope of the field.
     pub scope: Scope,
     /// What it tells the reader of the stream.
     pub roles: Roles,

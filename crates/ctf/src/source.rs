@@ -13,6 +13,7 @@ pub trait Source {
     /// Bytes in the whole stream.
     fn len(&self) -> u64;
 
+    /// The source has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -80,11 +81,13 @@ impl FileBuffer {
         outcome
     }
 
+    /// The bytes that are held.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
+    /// Offset of their first one in the file.
     #[inline]
     pub fn start(&self) -> u64 {
         self.start

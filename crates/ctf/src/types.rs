@@ -15,21 +15,30 @@ pub use crate::mappings::Mappings;
 /// Order of the bytes, and with it of the bits, of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
+    /// The least significant byte first.
     #[default]
     Little,
+    /// The most significant byte first.
     Big,
 }
 
 /// How a text is stored; for an integer, whether it is a character of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
+    /// No text.
     #[default]
     None,
+    /// UTF-8.
     Utf8,
+    /// ASCII.
     Ascii,
+    /// UTF-16, the most significant byte first.
     Utf16Be,
+    /// UTF-16, the least significant byte first.
     Utf16Le,
+    /// UTF-32, the most significant byte first.
     Utf32Be,
+    /// UTF-32, the least significant byte first.
     Utf32Le,
 }
 
@@ -49,20 +58,27 @@ impl Encoding {
 pub struct Roles(u16);
 
 impl Roles {
+    /// No role.
     pub const NONE: Roles = Roles(0);
+    /// Magic number of a packet.
     pub const MAGIC: Roles = Roles(1);
+    /// UUID of the trace.
     pub const UUID: Roles = Roles(1 << 1);
     /// Id of the stream class.
     pub const STREAM_ID: Roles = Roles(1 << 2);
     /// Id of the stream within its class.
     pub const STREAM_INSTANCE: Roles = Roles(1 << 3);
+    /// Size of the packet in bits.
     pub const PACKET_SIZE: Roles = Roles(1 << 4);
+    /// Size of the packet's content in bits.
     pub const CONTENT_SIZE: Roles = Roles(1 << 5);
     /// The lowest bits of the clock's value: in a packet's context at its begin, in an event's header at the event.
     pub const TIME: Roles = Roles(1 << 6);
     /// The lowest bits of the clock's value at the packet's end.
     pub const END_TIME: Roles = Roles(1 << 7);
+    /// Counter of discarded events.
     pub const DISCARDED: Roles = Roles(1 << 8);
+    /// Sequence number of the packet.
     pub const SEQUENCE: Roles = Roles(1 << 9);
     /// Id of the event class.
     pub const EVENT_ID: Roles = Roles(1 << 10);
@@ -71,16 +87,19 @@ impl Roles {
     /// Those that only packets have.
     pub(crate) const OF_PACKETS: Roles = Roles(!(Roles::TIME.0 | Roles::EVENT_ID.0));
 
+    /// At least one of these roles is among them.
     #[inline]
     pub const fn has(self, role: Roles) -> bool {
         self.0 & role.0 != 0
     }
 
+    /// There is no role.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
+    /// The roles of both.
     #[must_use]
     pub const fn and(self, other: Roles) -> Roles {
         Roles(self.0 | other.0)
@@ -100,13 +119,16 @@ pub struct IntType {
     pub size: u32,
     /// Alignment in bits, a power of two, relative to the begin of the packet.
     pub align: u32,
+    /// The integer has a sign.
     pub signed: bool,
+    /// Byte order.
     pub byte_order: ByteOrder,
     /// Whether the first bit is the least significant one in big-endian data, the most significant one in little-endian data: the other
     /// way round than usual.
     pub reversed: bool,
     /// Preferred base for display: 2, 8, 10 or 16.
     pub base: u8,
+    /// Encoding, if the integer is a character.
     pub encoding: Encoding,
     /// Index into [`Schema::clocks`] of the clock whose value this is.
     pub clock: Option<usize>,
@@ -117,8 +139,11 @@ pub struct IntType {
 /// An IEEE 754 number of 16, 32, 64 or 128 bits, or the 80 bits of x87.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FloatType {
+    /// Size in bits.
     pub size: u32,
+    /// Alignment in bits.
     pub align: u32,
+    /// Byte order.
     pub byte_order: ByteOrder,
     /// See [`IntType::reversed`].
     pub reversed: bool,
@@ -149,21 +174,29 @@ impl BitsType {
 /// An integer of as many bytes as its value needs (LEB128), up to 64 bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VarIntType {
+    /// The integer has a sign.
     pub signed: bool,
+    /// Preferred base for display: 2, 8, 10 or 16.
     pub base: u8,
+    /// Names of values.
     pub mappings: Mappings,
+    /// What the field means, where the metadata says so.
     pub roles: Roles,
 }
 
 /// A label and the values it stands for, both ends included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
+    /// The label.
     pub label: String,
+    /// Least value.
     pub low: i128,
+    /// Greatest value.
     pub high: i128,
 }
 
 impl Mapping {
+    /// The value is in the range.
     #[inline]
     pub fn holds(&self, value: i128) -> bool {
         self.low <= value && value <= self.high
@@ -180,7 +213,9 @@ impl Mapping {
 /// An integer with names for some of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnumType {
+    /// The integer.
     pub int: IntType,
+    /// Names of its values.
     pub mappings: Mappings,
 }
 
@@ -189,6 +224,7 @@ pub struct EnumType {
 pub struct Member {
     /// The name as the metadata has it. See [`display_name`].
     pub name: String,
+    /// Type of the member.
     pub ty: Type,
 }
 
@@ -221,11 +257,13 @@ pub struct StructType {
 /// How many elements an array has.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Length {
+    /// A number that the metadata states.
     Fixed(u64),
     /// The value of an unsigned integer decoded before.
     Field(FieldPath),
 }
 
+/// Elements of one type, one after another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArrayType {
     element: Type,
@@ -254,14 +292,17 @@ impl ArrayType {
         self.measure.align
     }
 
+    /// Type of the elements.
     pub fn element(&self) -> &Type {
         &self.element
     }
 
+    /// Number of elements.
     pub fn length(&self) -> &Length {
         &self.length
     }
 
+    /// Place of the length in the metadata.
     pub fn span(&self) -> Span {
         self.span
     }
@@ -272,6 +313,7 @@ impl ArrayType {
 pub struct TextType {
     /// In bytes.
     pub length: Length,
+    /// Encoding of the text.
     pub encoding: Encoding,
     /// Place of the length in the metadata.
     pub span: Span,
@@ -280,8 +322,11 @@ pub struct TextType {
 /// Bytes that are opaque here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlobType {
+    /// Length in bytes.
     pub length: Length,
+    /// IANA media type of the bytes.
     pub media_type: String,
+    /// What the field means, where the metadata says so.
     pub roles: Roles,
     /// Place of the length in the metadata.
     pub span: Span,
@@ -307,14 +352,17 @@ impl OptionalType {
         OptionalType { selector, ranges, ty, measure }
     }
 
+    /// The field that decides whether there is a value.
     pub fn selector(&self) -> &FieldPath {
         &self.selector
     }
 
+    /// Values of the selector with which there is one; `None` if the selector is a boolean.
     pub fn ranges(&self) -> Option<&Ranges> {
         self.ranges.as_ref()
     }
 
+    /// Type of the value.
     pub fn ty(&self) -> &Type {
         &self.ty
     }
@@ -330,6 +378,7 @@ pub struct VariantType {
 }
 
 impl VariantType {
+    /// A variant whose options are chosen by the labels of its tag.
     pub fn new(tag: FieldPath, options: Vec<Member>) -> VariantType {
         let measure = Measure { align: 1, ..Measure::of(&options) };
         VariantType { tag, options, ranges: None, measure }
@@ -342,14 +391,17 @@ impl VariantType {
         self
     }
 
+    /// Values of the tag for each option; `None` if labels choose.
     pub fn ranges(&self) -> Option<&[Ranges]> {
         self.ranges.as_deref()
     }
 
+    /// The field that chooses the option.
     pub fn tag(&self) -> &FieldPath {
         &self.tag
     }
 
+    /// The options.
     pub fn options(&self) -> &[Member] {
         &self.options
     }
@@ -358,11 +410,17 @@ impl VariantType {
 /// The dynamic scopes of CTF, in the order in which they are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
+    /// Header of a packet.
     PacketHeader,
+    /// Context of a packet.
     PacketContext,
+    /// Header of an event.
     EventHeader,
+    /// Context that all events of a stream class have.
     StreamEventContext,
+    /// Context of an event class.
     EventContext,
+    /// Fields of an event.
     EventFields,
 }
 
@@ -383,30 +441,45 @@ impl Scope {
 /// A reference to a field: absolute in a scope, or relative to where it stands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldPath {
+    /// Scope of an absolute path; `None`: the path is relative.
     pub scope: Option<Scope>,
     /// Of a relative path, from how many structures outwards it starts, 0 being the one it stands in; if not said, from the nearest in
     /// which it leads to something.
     pub up: Option<usize>,
+    /// Names from there to the field.
     pub names: Vec<String>,
+    /// Place of the path in the metadata.
     pub span: Span,
 }
 
+/// Type of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
+    /// An integer.
     Int(IntType),
+    /// A floating point number.
     Float(FloatType),
+    /// An integer with named values.
     Enum(Arc<EnumType>),
     /// An integer that is true where it is not 0.
     Bool(IntType),
+    /// Bits that are no number.
     Bits(Arc<BitsType>),
+    /// An integer of variable length.
     VarInt(Arc<VarIntType>),
     /// Bytes up to a NUL.
     String(Encoding),
+    /// A text of a stated length.
     Text(Arc<TextType>),
+    /// Opaque bytes.
     Blob(Arc<BlobType>),
+    /// Fields one after another.
     Struct(Arc<StructType>),
+    /// Elements of one type.
     Array(Arc<ArrayType>),
+    /// One of several types.
     Variant(Arc<VariantType>),
+    /// A value that may be absent.
     Optional(Arc<OptionalType>),
 }
 
@@ -505,6 +578,7 @@ impl StructType {
         StructType { min_align, fields, measure }
     }
 
+    /// The fields in their order.
     pub fn fields(&self) -> &[Member] {
         &self.fields
     }
@@ -568,9 +642,12 @@ pub(crate) fn undotted_names(fields: &[Member]) -> Vec<Cow<'_, str>> {
     shown.collect()
 }
 
+/// A value of the trace's environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvValue {
+    /// An integer.
     Int(i64),
+    /// A text.
     Text(String),
 }
 
@@ -581,57 +658,81 @@ impl EnvValue {
     }
 }
 
+/// The events of one kind: their id, name and fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventClass {
+    /// Id in the events' headers.
     pub id: u64,
     /// Empty where CTF 2 gives none.
     pub name: String,
+    /// Identity of the class, in CTF 2.
     pub identity: Identity,
+    /// Log level.
     pub loglevel: Option<i64>,
+    /// URI of the model (EMF).
     pub model_emf_uri: Option<String>,
     /// What CTF 2 attaches to it, as JSON.
     pub attributes: Option<String>,
+    /// Context of its events.
     pub context: Option<Arc<StructType>>,
+    /// Fields of its events.
     pub payload: Option<Arc<StructType>>,
 }
 
 /// What makes a CTF 2 name unique.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
+    /// Namespace of the name.
     pub namespace: Option<String>,
+    /// Unique id in the namespace.
     pub uid: Option<String>,
 }
 
+/// The streams of one kind: their headers, contexts and event classes.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct StreamClass {
+    /// Id in the packets' headers.
     pub id: u64,
+    /// Name of the class.
     pub name: Option<String>,
+    /// Identity of the class, in CTF 2.
     pub identity: Identity,
     /// Index of the clock of its timestamps, where the metadata says so itself.
     pub clock: Option<usize>,
+    /// Type of the packets' contexts.
     pub packet_context: Option<Arc<StructType>>,
+    /// Type of the events' headers.
     pub event_header: Option<Arc<StructType>>,
+    /// Type of the context that all its events have.
     pub event_context: Option<Arc<StructType>>,
+    /// Its event classes.
     pub events: Vec<EventClass>,
 }
 
+/// What all streams of the trace share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceClass {
     /// Of the metadata and its streams.
     pub uuid: Option<[u8; 16]>,
+    /// Name of the trace.
     pub name: Option<String>,
+    /// Identity of the trace, in CTF 2.
     pub identity: Identity,
+    /// Byte order of fields that state none.
     pub byte_order: ByteOrder,
+    /// Type of the packets' headers.
     pub packet_header: Option<Arc<StructType>>,
     /// Facts about the traced system, in the order of the metadata.
     pub env: Vec<(String, EnvValue)>,
 }
 
 impl TraceClass {
+    /// A value of the environment.
     pub fn env(&self, name: &str) -> Option<&EnvValue> {
         self.env.iter().find(|(n, _)| n == name).map(|(_, v)| v)
     }
 
+    /// A text of the environment.
     pub fn env_text(&self, name: &str) -> Option<&str> {
         match self.env(name) {
             Some(EnvValue::Text(text)) => Some(text),
@@ -653,8 +754,12 @@ pub enum Version {
 /// Everything the metadata says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
+    /// Version of the format.
     pub version: Version,
+    /// What all streams share.
     pub trace: TraceClass,
+    /// The clocks.
     pub clocks: Vec<Clock>,
+    /// The stream classes.
     pub streams: Vec<StreamClass>,
 }

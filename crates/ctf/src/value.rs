@@ -11,9 +11,13 @@ use crate::types::Encoding;
 /// The value of a field.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
+    /// An unsigned integer.
     U64(u64),
+    /// An integer with a sign.
     I64(i64),
+    /// A floating point number.
     F64(f64),
+    /// A boolean.
     Bool(bool),
     /// An optional that is not there.
     Nothing,
@@ -32,15 +36,23 @@ pub enum Value<'a> {
 /// A value that owns what it holds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnedValue {
+    /// An unsigned integer.
     U64(u64),
+    /// An integer with a sign.
     I64(i64),
+    /// A floating point number.
     F64(f64),
+    /// A boolean.
     Bool(bool),
+    /// The absent value of an optional.
     Nothing,
     /// Wide texts become UTF-8.
     Str(Vec<u8>),
+    /// Bytes.
     Bytes(Vec<u8>),
+    /// The elements of an array.
     List(Vec<OwnedValue>),
+    /// The fields of a structure, with their names.
     Fields(Vec<(Arc<str>, OwnedValue)>),
 }
 
@@ -112,6 +124,7 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// The value with data of its own.
     pub fn to_owned(&self) -> OwnedValue {
         match self {
             Value::U64(v) => OwnedValue::U64(*v),
@@ -144,6 +157,7 @@ impl<'a> WideText<'a> {
         self.bytes
     }
 
+    /// Encoding of the text.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
@@ -219,24 +233,29 @@ pub struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
+    /// Number of elements.
     pub fn len(&self) -> u64 {
         self.len
     }
 
+    /// There are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    /// One element.
     pub fn get(&self, index: u64) -> Option<Value<'a>> {
         (index < self.len).then(|| number(self.window, self.at + index * self.stride, self.leaf))
     }
 
+    /// The elements.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let array = *self;
         (0..array.len).map_while(move |i| array.get(i))
     }
 }
 
+/// What a compound value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompoundKind {
     /// Named fields.
@@ -264,6 +283,7 @@ enum Parts<'a> {
 }
 
 impl<'a> Compound<'a> {
+    /// Structure, variant or array.
     pub fn kind(&self) -> CompoundKind {
         match self.node {
             Node::Array { .. } => CompoundKind::Array,

@@ -28,6 +28,7 @@ use parts::Cursor;
 
 /// Bytes that can be read at any place.
 pub trait ReadAt {
+    /// Size of the file in bytes.
     fn size(&self) -> io::Result<u64>;
     /// Fills the buffer from `offset` on, or fails.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
@@ -79,17 +80,22 @@ impl<T: AsRef<[u8]>> ReadAt for io::Cursor<T> {
 /// An option as the file holds it; ids as in trace-cmd.dat.v7(5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatOption {
+    /// Id of the option.
     pub id: u16,
+    /// Its bytes.
     pub data: Vec<u8>,
 }
 
 /// A buffer of the kernel that was recorded: the top one (an empty name) or an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
+    /// Name of the instance; empty for the top buffer.
     pub name: String,
     /// The clock's name, where the file states it for this buffer.
     pub clock: Option<String>,
+    /// Bytes of its pages.
     pub page_size: u32,
+    /// Its CPUs with data.
     pub cpus: Vec<CpuData>,
     /// Of a tracer that writes text: the content of the kernel's file `trace`, instead of pages.
     pub text: Option<Extent>,
@@ -98,13 +104,16 @@ pub struct Buffer {
 /// Where a CPU's pages are in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuData {
+    /// Number of the CPU.
     pub cpu: u32,
+    /// Where its pages are.
     pub extent: Extent,
 }
 
 /// A part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
+    /// Offset in the file.
     pub offset: u64,
     /// Bytes in the file.
     pub size: u64,
@@ -112,15 +121,19 @@ pub struct Extent {
     pub compressed: Option<Method>,
 }
 
+/// How chunks are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
+    /// zlib.
     Zlib,
+    /// Zstandard.
     Zstd,
 }
 
 /// What the kernel counted of a CPU's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferStats {
+    /// Number of the CPU.
     pub cpu: u32,
     /// Events that were overwritten before they were read, and those that found no room.
     pub lost: u64,
@@ -187,14 +200,17 @@ impl<S: ReadAt> Dat<S> {
         self.version
     }
 
+    /// Byte order of the recorded host.
     pub fn order(&self) -> ByteOrder {
         self.order
     }
 
+    /// Layout of the pages.
     pub fn layout(&self) -> &PageLayout {
         &self.layout
     }
 
+    /// Formats of the recorded host's events.
     pub fn formats(&self) -> &Formats {
         &self.formats
     }
@@ -218,6 +234,7 @@ impl<S: ReadAt> Dat<S> {
         })
     }
 
+    /// The file's options in their order.
     pub fn options(&self) -> &[DatOption] {
         &self.options
     }
@@ -262,6 +279,7 @@ impl<S: ReadAt> Dat<S> {
         all
     }
 
+    /// The recorded buffers, the top one first.
     pub fn buffers(&self) -> &[Buffer] {
         &self.buffers
     }

@@ -13,12 +13,15 @@ use crate::page::ByteOrder;
 /// One event class of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
+    /// Name of the subsystem.
     pub system: String,
+    /// Name of the event within it.
     pub name: String,
     /// What the records' `common_type` says.
     pub id: u16,
     /// `common_*` fields, which all events of a kernel share, in order of their offsets.
     pub common: Vec<Field>,
+    /// Fields of its own, in the order of the text.
     pub fields: Vec<Field>,
     /// The text behind `print fmt:`.
     pub print_fmt: String,
@@ -27,13 +30,16 @@ pub struct EventFormat {
 /// The name of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
+    /// The value.
     pub value: i64,
+    /// Its name.
     pub name: String,
 }
 
 /// Where a field is and what its bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
+    /// Name of the field.
     pub name: String,
     /// The C type, without the array's brackets: `unsigned long`, `char`, `struct folio *`.
     pub type_text: String,
@@ -41,7 +47,9 @@ pub struct Field {
     pub offset: u32,
     /// Bytes of the whole field; 0 for an array that goes on to the record's end.
     pub size: u32,
+    /// The integer, or each element, has a sign.
     pub signed: bool,
+    /// Arrangement of the bytes.
     pub shape: Shape,
 }
 
@@ -51,7 +59,10 @@ pub enum Shape {
     /// One value, `size` bytes long.
     Scalar,
     /// `TYPE name[n]`: the elements are in place. `elements` is 0 if the length is not stated (`name[]`, or a constant's name).
-    Array { elements: u32 },
+    Array {
+        /// Number of elements.
+        elements: u32,
+    },
     /// `__data_loc TYPE[] name`: the field holds offset (low 16 bits, from the record's begin) and length (high 16 bits).
     Dynamic,
     /// `__rel_loc TYPE[] name`: as `Dynamic`, the offset counts from the end of the field.
@@ -302,11 +313,17 @@ impl Field {
 /// another one is refused instead of being read wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderEvent {
+    /// Bits of the type or length.
     pub type_len_bits: u32,
+    /// Bits of the time since the event before.
     pub time_delta_bits: u32,
+    /// Type of padding.
     pub padding: u32,
+    /// Type of a time extension.
     pub time_extend: u32,
+    /// Type of an absolute time.
     pub time_stamp: u32,
+    /// Greatest type that is a length.
     pub data_max: u32,
 }
 
@@ -317,6 +334,7 @@ impl Default for HeaderEvent {
 }
 
 impl HeaderEvent {
+    /// Reads the text of `events/header_event`.
     pub fn parse(text: &str) -> Result<HeaderEvent, FormatError> {
         let known = HeaderEvent::default();
         let mut found = known;
@@ -371,23 +389,28 @@ impl Formats {
         }
     }
 
+    /// The format with this id.
     #[inline]
     pub fn by_id(&self, id: u16) -> Option<&EventFormat> {
         Some(&self.list[*self.by_id.get(&id)?])
     }
 
+    /// The format of an event.
     pub fn by_name(&self, system: &str, name: &str) -> Option<&EventFormat> {
         self.list.iter().find(|f| f.system == system && f.name == name)
     }
 
+    /// All formats.
     pub fn iter(&self) -> impl Iterator<Item = &EventFormat> {
         self.list.iter()
     }
 
+    /// Number of formats.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
+    /// There are no formats.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -26,7 +26,9 @@ pub struct Instance {
 /// What a process that is gone left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadInstance {
+    /// Name of the instance.
     pub name: String,
+    /// Process that made it.
     pub pid: i32,
     /// In clock ticks since the machine's start.
     pub start_time: u64,
@@ -50,6 +52,7 @@ pub struct CpuStats {
     pub dropped: u64,
     /// Bytes in the buffer, not yet read.
     pub bytes: u64,
+    /// Events that were read.
     pub read: u64,
 }
 
@@ -124,10 +127,12 @@ impl Instance {
         Ok(dead)
     }
 
+    /// Directory of the instance.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    /// Name of the instance.
     pub fn name(&self) -> String {
         self.path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned())
     }
@@ -181,6 +186,7 @@ impl Instance {
         self.set(&format!("{folder}/enable"), "1")
     }
 
+    /// Disables an event.
     pub fn disable(&self, event: &EventName) -> Result<(), TraceFsError> {
         self.set(&format!("events/{}/{}/enable", event.system, event.name), "0")
     }
@@ -190,6 +196,7 @@ impl Instance {
         self.set(&format!("options/{name}"), if on { "1" } else { "0" })
     }
 
+    /// Starts recording events.
     pub fn start(&self) -> Result<(), TraceFsError> {
         self.set("tracing_on", "1")
     }
@@ -217,6 +224,7 @@ impl Instance {
         RawReader::open(&path, cpu, self.layout()?.page_size())
     }
 
+    /// Counters of a CPU.
     pub fn stats(&self, cpu: u32) -> Result<CpuStats, TraceFsError> {
         let path = self.path.join(format!("per_cpu/cpu{cpu}/stats"));
         CpuStats::parse(&read(&path)?).map_err(|line| TraceFsError::Stats { path, line })

@@ -21,9 +21,12 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
+/// Order of the bytes of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
+    /// The least significant byte first.
     Little,
+    /// The most significant byte first.
     Big,
 }
 
@@ -55,6 +58,7 @@ impl ByteOrder {
 /// How pages of one kernel are laid out, from `events/header_page` and the common fields of the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLayout {
+    /// Byte order of the recorded host.
     pub order: ByteOrder,
     time_offset: usize,
     commit_offset: usize,
@@ -223,10 +227,12 @@ impl<'a> Page<'a> {
         self.end - self.layout.data_offset
     }
 
+    /// The page has no events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    /// The events of the page.
     pub fn events(&self) -> Events<'a> {
         Events { page: *self, at: self.layout.data_offset, time: self.time }
     }

@@ -40,6 +40,7 @@ impl RawReader {
         Ok(RawReader { cpu, path: path.to_owned(), file, from, to, pending: 0, capacity, page_size })
     }
 
+    /// Number of the CPU.
     pub fn cpu(&self) -> u32 {
         self.cpu
     }

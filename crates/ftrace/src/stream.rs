@@ -14,10 +14,13 @@ const FIRST_READ: usize = 4 << 10;
 /// What a stream yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
+    /// An event.
     Event(Record<'a>),
     /// Events were lost between the previous event and `time`, the begin of the page that tells it.
     Loss {
+        /// Time of the page, in ns or in the units of the instance's clock.
         time: u64,
+        /// Number of lost events, where it is known.
         loss: Loss,
     },
 }
@@ -55,6 +58,7 @@ enum State {
 }
 
 impl<R: Read> PageStream<R> {
+    /// A stream of pages of this layout.
     pub fn new(input: R, layout: PageLayout) -> PageStream<R> {
         PageStream { input, layout, buffer: Vec::new(), filled: 0, page: 0, offset: 0, state: State::NeedsPage, last: Last::default() }
     }

@@ -22,7 +22,12 @@ pub enum Line {
     /// An event: who, where and when; what follows is `rest`.
     Event(Head),
     /// `CPU:3 [LOST 12 EVENTS]`, `CPU:3 [EVENTS DROPPED]`: before the next event.
-    Lost { cpu: u32, events: Option<u64> },
+    Lost {
+        /// Number of the CPU.
+        cpu: u32,
+        /// Number of lost events; `None`: not stated.
+        events: Option<u64>,
+    },
     /// `# entries-in-buffer/entries-written: 140/250`: so many were overwritten.
     Overwritten(u64),
     /// A comment, or a note between the events.
@@ -38,10 +43,13 @@ pub enum Line {
 pub struct Head {
     /// The task's name.
     pub comm: Span,
+    /// Number of the task; `None`: not stated.
     pub tid: Option<i32>,
     /// The thread group, where the line has it.
     pub pid: Option<i32>,
+    /// Number of the CPU.
     pub cpu: u32,
+    /// Time of the event.
     pub time: Time,
     /// Irqs off, need-resched, in an interrupt, preemption depth: as printed; empty where the line has no such column.
     pub flags: Span,
@@ -49,8 +57,10 @@ pub struct Head {
     pub rest: Span,
 }
 
+/// A time as the line has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
+    /// Nanoseconds.
     Ns(u64),
     /// Of a clock that counts something else.
     Ticks(u64),

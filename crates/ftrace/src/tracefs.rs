@@ -15,11 +15,14 @@ use crate::page::{ByteOrder, PageLayout};
 /// `subsystem:name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventName {
+    /// Name of the subsystem.
     pub system: String,
+    /// Name of the event within it.
     pub name: String,
 }
 
 impl EventName {
+    /// The event of this subsystem and name.
     pub fn new(system: impl Into<String>, name: impl Into<String>) -> EventName {
         EventName { system: system.into(), name: name.into() }
     }
@@ -59,6 +62,7 @@ impl TraceFs {
         TraceFs { root: root.into() }
     }
 
+    /// Directory where tracefs is mounted.
     pub fn path(&self) -> &Path {
         &self.root
     }
@@ -101,6 +105,7 @@ impl TraceFs {
         }
     }
 
+    /// Format of an event.
     pub fn format(&self, event: &EventName) -> Result<EventFormat, TraceFsError> {
         let text = self.format_text(event)?;
         EventFormat::parse(&event.system, &text).map_err(|error| TraceFsError::Format {

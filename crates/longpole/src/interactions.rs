@@ -9,6 +9,7 @@ use crate::table::plain_lines;
 use crate::{kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{self, Answer, Lineage, Options, Spill};
+use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_analysis::what_if::{self, WhatIf};
 use longpole_model::ahead::Ahead;
 use longpole_model::block::Block;
@@ -16,12 +17,11 @@ use longpole_model::causes::{is_named_as_recorder, About, Composer, Seat, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::linux::Linux;
 use longpole_model::linux_watch::Watch;
-use longpole_model::machine_log::{Reader, Writer};
 use longpole_model::rules::Rules;
 use longpole_trace::{Catalogue, Item, Moment, Options as Part, Recording, Trace};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Where a long path goes; the file has no name, so nothing of it stays, whatever ends us.
@@ -40,7 +40,7 @@ pub struct Interactions {
 }
 
 enum Source {
-    Log(Reader<Box<dyn BufRead>>),
+    Log(Reader<File>),
     Trace(Box<Composed>),
 }
 
@@ -112,8 +112,7 @@ impl Interactions {
             bail!(WrongUsage("a machine log has a clock of its own: --begin and --end are ns, or +1.5s from its begin".to_owned()));
         }
         let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
-        let input: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 18, file));
-        Ok(Interactions::new(&[path.to_owned()], Source::Log(Reader::new(input)), part))
+        Ok(Interactions::new(&[path.to_owned()], Source::Log(Reader::new(file)), part))
     }
 
     /// It is read from its begin on also where only a later part is asked for.

@@ -4,11 +4,11 @@ use crate::answer;
 use crate::input::Input;
 use crate::interactions::{self, Interactions};
 use crate::table::counted;
+use longpole_analysis::machine_log::{is_machine_log, Reader};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
-use longpole_model::machine_log::{opens_like_one, Reader};
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, StdoutLock, Write};
+use std::io::{self, BufWriter, Read, StdoutLock, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,12 +17,12 @@ pub fn is_one(path: &Path) -> bool {
     let is_file = path.metadata().is_ok_and(|data| data.is_file());
     let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return false };
     let mut begin = Vec::new();
-    file.take(1 << 16).read_to_end(&mut begin).is_ok() && opens_like_one(&begin)
+    file.take(1 << 16).read_to_end(&mut begin).is_ok() && is_machine_log(&begin)
 }
 
 /// What is wrong with it, where something is: a line that means nothing.
 pub fn trouble(path: &Path) -> anyhow::Result<Option<String>> {
-    let mut reader = Reader::new(BufReader::new(File::open(path)?));
+    let mut reader = Reader::new(File::open(path)?);
     loop {
         match reader.next_interaction() {
             Ok(Some(_)) => {}

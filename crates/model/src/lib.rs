@@ -20,7 +20,6 @@ pub mod linux_net;
 pub mod linux_rules;
 mod linux_timers;
 pub mod linux_watch;
-pub mod machine_log;
 pub mod names;
 pub mod plan;
 pub mod predicate;

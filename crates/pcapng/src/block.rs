@@ -22,8 +22,10 @@ pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 /// The byte order of a section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ByteOrder {
+    /// The least significant byte first.
     #[default]
     Little,
+    /// The most significant byte first.
     Big,
 }
 
@@ -64,6 +66,7 @@ impl ByteOrder {
 pub struct LinkType(pub u16);
 
 impl LinkType {
+    /// Ethernet frames.
     pub const ETHERNET: LinkType = LinkType(1);
     /// Bare IPv4 or IPv6, as of a TUN device.
     pub const RAW: LinkType = LinkType(101);
@@ -72,9 +75,12 @@ impl LinkType {
 /// Which way a packet went, seen from its interface: bits 0 and 1 of `epb_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
+    /// The file does not say it.
     #[default]
     Unknown,
+    /// Received by the interface.
     Inbound,
+    /// Sent by the interface.
     Outbound,
 }
 
@@ -101,13 +107,21 @@ impl Direction {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Block<'a> {
+    /// A section begins.
     Section(SectionBlock<'a>),
+    /// An interface of the section is declared.
     Interface(InterfaceBlock<'a>),
+    /// A packet.
     Packet(PacketBlock<'a>),
+    /// Counters of an interface.
     Statistics(StatisticsBlock<'a>),
+    /// Names of addresses.
     Names(NamesBlock<'a>),
+    /// Secrets for decryption.
     Secrets(SecretsBlock<'a>),
+    /// An entry of a journal.
     Journal(JournalBlock<'a>),
+    /// A block of a format of somebody's own.
     Custom(CustomBlock<'a>),
     /// Everything else: the bytes as they are.
     Raw(RawBlock<'a>),
@@ -118,22 +132,28 @@ pub enum Block<'a> {
 pub struct SectionBlock<'a> {
     /// Counts the file's sections from 0.
     pub section: u32,
+    /// Byte order of the section's numbers.
     pub order: ByteOrder,
+    /// Version of the format: major, minor.
     pub version: (u16, u16),
     /// Bytes of the section behind this block; none if the writer did not know it. Not used for reading.
     pub length: Option<u64>,
+    /// The block's options.
     pub options: Options<'a>,
 }
 
 impl SectionBlock<'_> {
+    /// Description of the hardware (`shb_hardware`).
     pub fn hardware(&self) -> Option<String> {
         self.options.text(crate::options::SHB_HARDWARE)
     }
 
+    /// Name of the operating system (`shb_os`).
     pub fn os(&self) -> Option<String> {
         self.options.text(crate::options::SHB_OS)
     }
 
+    /// Name of the program that wrote the section (`shb_userappl`).
     pub fn application(&self) -> Option<String> {
         self.options.text(crate::options::SHB_USERAPPL)
     }
@@ -142,6 +162,7 @@ impl SectionBlock<'_> {
 /// What the reader keeps of an interface for the rest of its section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceInfo {
+    /// What the bytes of its packets are.
     pub link_type: LinkType,
     /// Most bytes kept of a packet; 0 means no limit.
     pub snaplen: u32,
@@ -149,6 +170,7 @@ pub struct InterfaceInfo {
     pub name: Option<String>,
     /// `if_description`.
     pub description: Option<String>,
+    /// Unit of its time stamps.
     pub resolution: Resolution,
     /// `if_tsoffset`, seconds.
     pub offset_s: i64,
@@ -164,17 +186,22 @@ impl InterfaceInfo {
 /// Interface description block.
 #[derive(Debug)]
 pub struct InterfaceBlock<'a> {
+    /// Index of the section in the file, from 0.
     pub section: u32,
     /// The id by which packets of this section name the interface.
     pub id: u32,
+    /// What the declaration says.
     pub info: &'a InterfaceInfo,
+    /// The block's options.
     pub options: Options<'a>,
 }
 
 /// The block or record that a packet came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketForm {
+    /// Enhanced Packet Block: interface, time and lengths.
     Enhanced,
+    /// Simple Packet Block: the original length only.
     Simple,
     /// The packet block of the format's first draft.
     Obsolete,
@@ -187,7 +214,9 @@ pub enum PacketForm {
 pub struct PacketBlock<'a> {
     /// Where the block begins in the input.
     pub offset: u64,
+    /// Kind of the block.
     pub form: PacketForm,
+    /// Index of the section in the file, from 0.
     pub section: u32,
     /// Valid within its section only; two sections may use one id for different interfaces.
     pub interface: u32,
@@ -205,6 +234,7 @@ pub struct PacketBlock<'a> {
     pub drop_count: Option<u64>,
     /// `epb_packetid`: equal for the same packet seen on several interfaces.
     pub packet_id: Option<u64>,
+    /// The block's options.
     pub options: Options<'a>,
 }
 
@@ -229,6 +259,7 @@ impl PacketBlock<'_> {
         self.options.get(crate::options::EPB_HASH)
     }
 
+    /// Direction of the packet, from its flags.
     pub fn direction(&self) -> Direction {
         self.flags.map_or(Direction::Unknown, Direction::from_flags)
     }
@@ -239,11 +270,17 @@ impl PacketBlock<'_> {
 pub struct StatisticsBlock<'a> {
     /// Where the block begins in the input.
     pub offset: u64,
+    /// Index of the section in the file, from 0.
     pub section: u32,
+    /// Index of the interface in its section, from 0.
     pub interface: u32,
+    /// What the interface's declaration says.
     pub info: &'a InterfaceInfo,
+    /// Time of the counters, in the interface's units.
     pub ticks: u64,
+    /// Time at which the capture began, in the interface's units.
     pub start_ticks: Option<u64>,
+    /// Time at which the capture ended, in the interface's units.
     pub end_ticks: Option<u64>,
     /// Packets that the interface received.
     pub received: Option<u64>,
@@ -255,18 +292,22 @@ pub struct StatisticsBlock<'a> {
     pub os_dropped: Option<u64>,
     /// Packets that reached the capturing program.
     pub delivered: Option<u64>,
+    /// The block's options.
     pub options: Options<'a>,
 }
 
 impl StatisticsBlock<'_> {
+    /// Time of the counters in ns since 1970.
     pub fn time_ns(&self) -> i128 {
         self.info.ns(self.ticks)
     }
 
+    /// Time at which the capture began in ns since 1970.
     pub fn start_ns(&self) -> Option<i128> {
         self.start_ticks.map(|ticks| self.info.ns(ticks))
     }
 
+    /// Time at which the capture ended in ns since 1970.
     pub fn end_ns(&self) -> Option<i128> {
         self.end_ticks.map(|ticks| self.info.ns(ticks))
     }
@@ -275,18 +316,24 @@ impl StatisticsBlock<'_> {
 /// Name resolution block.
 #[derive(Debug)]
 pub struct NamesBlock<'a> {
+    /// Index of the section in the file, from 0.
     pub section: u32,
+    /// The names.
     pub records: NameRecords<'a>,
+    /// The block's options.
     pub options: Options<'a>,
 }
 
 /// Decryption secrets block: keys for the packets that follow.
 #[derive(Debug)]
 pub struct SecretsBlock<'a> {
+    /// Index of the section in the file, from 0.
     pub section: u32,
     /// What kind of secrets: see [`SecretsBlock::kind_name`].
     pub kind: u32,
+    /// The secrets, in the format that their type names.
     pub data: &'a [u8],
+    /// The block's options.
     pub options: Options<'a>,
 }
 
@@ -308,6 +355,7 @@ impl SecretsBlock<'_> {
 /// An entry of systemd's journal, in its export format.
 #[derive(Debug)]
 pub struct JournalBlock<'a> {
+    /// Index of the section in the file, from 0.
     pub section: u32,
     /// With the zeros that pad it.
     pub entry: &'a [u8],
@@ -342,7 +390,9 @@ impl<'a> JournalBlock<'a> {
 /// A block of somebody's own.
 #[derive(Clone, Copy, Debug)]
 pub struct CustomBlock<'a> {
+    /// Index of the section in the file, from 0.
     pub section: u32,
+    /// Byte order of the section.
     pub order: ByteOrder,
     /// The private enterprise number of who defined it.
     pub enterprise: u32,
@@ -355,8 +405,11 @@ pub struct CustomBlock<'a> {
 /// A block that this crate does not look into.
 #[derive(Clone, Copy, Debug)]
 pub struct RawBlock<'a> {
+    /// Index of the section in the file, from 0.
     pub section: u32,
+    /// Type of the block.
     pub block_type: u32,
+    /// Byte order of the section.
     pub order: ByteOrder,
     /// Without type and lengths.
     pub body: &'a [u8],

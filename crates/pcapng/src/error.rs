@@ -8,42 +8,122 @@ use std::io;
 pub struct Error {
     /// Offset from the input's first byte: of the block, or of the part of it that is wrong.
     pub offset: u64,
+    /// What is wrong.
     pub kind: ErrorKind,
 }
 
+/// What can be wrong with an input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
+    /// The input cannot be read.
     #[error("cannot read: {0}")]
     Io(#[source] io::Error),
+    /// The file is of another format.
     #[error("neither pcapng nor pcap: the file begins with {magic:#010x}")]
-    NotACapture { magic: u32 },
+    NotACapture {
+        /// Its first four bytes.
+        magic: u32,
+    },
+    /// The input ends inside a block.
     #[error("the file ends inside a block: {have} of {need} bytes are there")]
-    Truncated { need: u64, have: u64 },
+    Truncated {
+        /// Bytes of the block.
+        need: u64,
+        /// Bytes that are there.
+        have: u64,
+    },
+    /// A length that no block can have.
     #[error("a block cannot be {length} bytes long (at least {least}, a multiple of 4)")]
-    BlockLength { length: u32, least: u32 },
+    BlockLength {
+        /// The length.
+        length: u32,
+        /// The least that this block can have.
+        least: u32,
+    },
+    /// The block is longer than the reader accepts.
     #[error("a block of {length} bytes is longer than the {limit} that are accepted")]
-    BlockTooLong { length: u32, limit: u32 },
+    BlockTooLong {
+        /// Its length.
+        length: u32,
+        /// Most that is accepted.
+        limit: u32,
+    },
+    /// The two lengths of a block differ.
     #[error("the block's length is {leading} at its begin and {trailing} at its end")]
-    LengthMismatch { leading: u32, trailing: u32 },
+    LengthMismatch {
+        /// The one at its begin.
+        leading: u32,
+        /// The one at its end.
+        trailing: u32,
+    },
+    /// A section begins without a byte-order magic.
     #[error("{magic:#010x} is no byte-order magic")]
-    ByteOrder { magic: u32 },
+    ByteOrder {
+        /// What is there instead.
+        magic: u32,
+    },
+    /// The version of the section is not known.
     #[error("version {major}.{minor} of the format is not known")]
-    Version { major: u16, minor: u16 },
+    Version {
+        /// Major version.
+        major: u16,
+        /// Minor version.
+        minor: u16,
+    },
+    /// A packet is longer than its block.
     #[error("the packet's {captured} bytes do not fit into the {room} of its block")]
-    CapturedLength { captured: u32, room: u32 },
+    CapturedLength {
+        /// Bytes of the packet.
+        captured: u32,
+        /// Bytes of room in the block.
+        room: u32,
+    },
+    /// A block names an interface that is not declared.
     #[error("interface {interface} is not declared in this section, which has {declared}")]
-    UnknownInterface { interface: u32, declared: u32 },
+    UnknownInterface {
+        /// Index of the interface.
+        interface: u32,
+        /// Interfaces of the section so far.
+        declared: u32,
+    },
+    /// A block names an interface whose declaration is damaged.
     #[error("interface {interface} was declared by a damaged block, so its time stamps cannot be understood")]
-    DamagedInterface { interface: u32 },
+    DamagedInterface {
+        /// Index of the interface.
+        interface: u32,
+    },
+    /// The section declares more interfaces, or longer names, than the reader accepts.
     #[error("this section declares more interfaces (or longer names) than are accepted; this one is left out")]
     TooManyInterfaces,
+    /// An option is longer than the rest of its block.
     #[error("option {code} of {length} bytes does not fit into the {room} left in its block")]
-    OptionLength { code: u16, length: u16, room: usize },
+    OptionLength {
+        /// Code of the option.
+        code: u16,
+        /// Its length.
+        length: u16,
+        /// Bytes left in the block.
+        room: usize,
+    },
+    /// An option has the wrong size.
     #[error("option {code} has {length} bytes instead of {expected}")]
-    OptionSize { code: u16, length: u16, expected: u16 },
+    OptionSize {
+        /// Code of the option.
+        code: u16,
+        /// Its length.
+        length: u16,
+        /// The length of such options.
+        expected: u16,
+    },
+    /// A name record is longer than the rest of its block.
     #[error("a name record of {length} bytes does not fit into the {room} left in its block")]
-    NameRecord { length: u16, room: usize },
+    NameRecord {
+        /// Its length.
+        length: u16,
+        /// Bytes left in the block.
+        room: usize,
+    },
 }
 
 impl Error {

@@ -12,7 +12,9 @@ const IPV6: u16 = 2;
 /// One record. Kinds other than IPv4 and IPv6 have no address and no names here, only their value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameRecord<'a> {
+    /// Type of the record.
     pub kind: u16,
+    /// The address; `None` in records of other types.
     pub address: Option<IpAddr>,
     /// The whole value, address included.
     pub value: &'a [u8],
@@ -52,6 +54,7 @@ impl<'a> NameRecords<'a> {
         Ok((NameRecords { bytes, order }, bytes.len()))
     }
 
+    /// The records in the order of the file.
     pub fn iter(&self) -> impl Iterator<Item = NameRecord<'a>> + use<'a> {
         let NameRecords { bytes, order } = *self;
         let mut at = 0;

@@ -47,6 +47,7 @@ pub(crate) const ISB_USRDELIV: u16 = 8;
 /// One option as it stands in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opt<'a> {
+    /// Code of the option; its meaning depends on the block.
     pub code: u16,
     /// Without the padding. Numbers are in the section's byte order.
     pub value: &'a [u8],
@@ -77,6 +78,7 @@ impl<'a> Options<'a> {
         Ok(Options { bytes, order })
     }
 
+    /// The options in the order of the file.
     pub fn iter(&self) -> impl Iterator<Item = Opt<'a>> + use<'a> {
         let Options { bytes, order } = *self;
         let mut at = 0;
@@ -117,6 +119,7 @@ impl<'a> Options<'a> {
         self.iter().filter(|option| option.code == COMMENT).map(|option| lossy(option.value))
     }
 
+    /// The first comment (`opt_comment`).
     pub fn comment(&self) -> Option<String> {
         self.text(COMMENT)
     }
@@ -190,6 +193,7 @@ impl Options<'_> {
         self.text(IF_OS)
     }
 
+    /// Description of the interface's hardware (`if_hardware`).
     pub fn interface_hardware(&self) -> Option<String> {
         self.text(IF_HARDWARE)
     }

@@ -59,6 +59,7 @@ impl Counted {
 }
 
 impl<R: Read> Reader<R> {
+    /// A reader at the begin of a file.
     pub fn new(input: R) -> Reader<R> {
         Reader {
             input,

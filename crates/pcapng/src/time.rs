@@ -15,6 +15,7 @@ pub enum Resolution {
 impl Resolution {
     /// What holds when an interface says nothing.
     pub const MICROSECONDS: Resolution = Resolution::Decimal(6);
+    /// Units of 1 ns.
     pub const NANOSECONDS: Resolution = Resolution::Decimal(9);
 
     /// The option's byte: the top bit chooses the base, the rest is the negated exponent.
@@ -25,6 +26,7 @@ impl Resolution {
         }
     }
 
+    /// The value of `if_tsresol`.
     pub fn to_option(self) -> u8 {
         match self {
             Resolution::Decimal(exponent) => exponent & 0x7f,

@@ -25,19 +25,26 @@ pub struct InterfaceId(pub u32);
 /// Where and by what the capture is made. Empty texts are left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Section<'a> {
+    /// Description of the hardware; empty: left out.
     pub hardware: &'a str,
+    /// Name of the operating system; empty: left out.
     pub os: &'a str,
+    /// Name of the program that writes; empty: left out.
     pub application: &'a str,
+    /// A comment; empty: left out.
     pub comment: &'a str,
 }
 
+/// An interface to be declared.
 #[derive(Clone, Copy, Debug)]
 pub struct Interface<'a> {
+    /// Its name, such as `eth0`.
     pub name: &'a str,
     /// Left out if empty.
     pub description: &'a str,
     /// Packets are cut to this many bytes; 0 means no limit.
     pub snaplen: u32,
+    /// What the bytes of its packets are.
     pub link_type: LinkType,
 }
 
@@ -48,8 +55,10 @@ impl<'a> Interface<'a> {
     }
 }
 
+/// A packet to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
+    /// The interface that it was captured on.
     pub interface: InterfaceId,
     /// Unix time.
     pub time_ns: u64,
@@ -57,11 +66,13 @@ pub struct Packet<'a> {
     pub data: &'a [u8],
     /// Length on the wire: at least that of `data`.
     pub original_len: u32,
+    /// Whether the interface received or sent it.
     pub direction: Direction,
     /// Packets lost on this interface since its previous packet, if known.
     pub drop_count: Option<u64>,
     /// Equal for one packet seen on several interfaces.
     pub packet_id: Option<u64>,
+    /// A comment on the packet.
     pub comment: Option<&'a str>,
 }
 
@@ -84,10 +95,13 @@ impl<'a> Packet<'a> {
 /// Counts since the begin of the capture; unknown ones are left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics {
+    /// The interface that was counted.
     pub interface: InterfaceId,
     /// When these counts held, Unix time.
     pub time_ns: u64,
+    /// Time at which the capture began, in ns since 1970.
     pub start_ns: Option<u64>,
+    /// Time at which the capture ended, in ns since 1970.
     pub end_ns: Option<u64>,
     /// Packets that the interface received.
     pub received: Option<u64>,
@@ -98,25 +112,37 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// Counters of an interface at a time (ns since 1970), of which none is known yet.
     pub fn new(interface: InterfaceId, time_ns: u64) -> Statistics {
         Statistics { interface, time_ns, start_ns: None, end_ns: None, received: None, dropped: None, delivered: None }
     }
 }
 
+/// Why a block was not written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
+    /// The output failed.
     #[error("cannot write: {0}")]
     Io(#[from] io::Error),
     /// The output may end inside a block, and nothing can follow that.
     #[error("an earlier write failed")]
     Broken,
+    /// The packet's interface was not declared.
     #[error("there is no interface {0}")]
     UnknownInterface(u32),
+    /// The captured length is greater than the original one.
     #[error("a packet of {original} bytes cannot have {captured} captured ones")]
-    OriginalLength { original: u32, captured: usize },
+    OriginalLength {
+        /// Bytes of the packet on the wire.
+        original: u32,
+        /// Bytes that were captured.
+        captured: usize,
+    },
+    /// A text is longer than an option can be.
     #[error("a text of {0} bytes is longer than an option can be ({MAX_TEXT_LEN})")]
     TextTooLong(usize),
+    /// All ids of interfaces are used.
     #[error("no more interface ids")]
     TooManyInterfaces,
 }
@@ -176,6 +202,7 @@ impl<W: Write> Writer<W> {
         Ok(InterfaceId(id))
     }
 
+    /// Writes a packet.
     pub fn packet(&mut self, packet: &Packet<'_>) -> Result<(), WriteError> {
         let limit = self.limit(packet.interface)?;
         if (packet.original_len as usize) < packet.data.len() {
@@ -245,6 +272,7 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
+    /// Flushes the output.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         Ok(self.out.flush()?)
     }
@@ -259,6 +287,7 @@ impl<W: Write> Writer<W> {
         self.limits.len()
     }
 
+    /// The output.
     pub fn get_ref(&self) -> &W {
         &self.out
     }
@@ -268,6 +297,7 @@ impl<W: Write> Writer<W> {
         &mut self.out
     }
 
+    /// The output, without the writer.
     pub fn into_inner(self) -> W {
         self.out
     }

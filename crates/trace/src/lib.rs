@@ -54,7 +54,6 @@ pub use event::{
     Catalogue, Class, ClassId, Event, Item, Loss, Nested, PacketValues, Stream, StreamId, StreamKind, Subject, SubjectId, Value,
 };
 pub use follow::Follower;
-pub use json::lines::KEYS as MACHINE_LOG_KEYS;
 pub use kallsyms::Kallsyms;
 pub use live::Live;
 pub use longpole_ctf::EnvValue;

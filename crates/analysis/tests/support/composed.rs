@@ -3,8 +3,8 @@
 
 use super::linux_support::{each_interaction, Kernel};
 use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_analysis::machine_log::Writer;
 use longpole_model::causes::{About, Composer, Told};
-use longpole_model::machine_log::Writer;
 
 pub const BLOCKED: i64 = 1;
 

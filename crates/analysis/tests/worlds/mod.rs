@@ -1,8 +1,8 @@
 //! Asks of a machine log what changes would bring.
 #![allow(dead_code)] // each test file asks some of it
 
+use longpole_analysis::machine_log::Reader;
 use longpole_analysis::what_if::{Answer, NoAnswer, Options, Prediction, Scenario, WhatIf};
-use longpole_model::machine_log::Reader;
 
 pub fn ask(log: &str, scenarios: &[&str]) -> Result<Answer, NoAnswer> {
     ask_recorded(log, scenarios, 0.0)

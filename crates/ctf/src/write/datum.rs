@@ -11,8 +11,11 @@ use crate::value::{Compound, CompoundKind, OwnedValue, Value};
 /// A value to write. A structure has one for each of its fields, a variant one with the name of its option.
 #[derive(Clone, Copy, Debug)]
 pub enum Datum<'v> {
+    /// A value as the reader yields it.
     Value(Value<'v>),
+    /// The elements of an array.
     List(&'v [OwnedValue]),
+    /// The fields of a structure.
     Fields(&'v [(Arc<str>, OwnedValue)]),
 }
 

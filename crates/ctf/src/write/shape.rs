@@ -109,6 +109,7 @@ pub(super) struct Part {
 }
 
 impl Layout {
+    /// A layout that writes streams of this metadata.
     pub fn new(metadata: Arc<Metadata>) -> Result<Layout, MetadataError> {
         Layout::with(metadata, &MadeFields::new())
     }
@@ -153,6 +154,7 @@ impl Layout {
         build(metadata, made).map_err(|e| MetadataError::whole(e.message))
     }
 
+    /// The metadata of what is written.
     pub fn metadata(&self) -> &Arc<Metadata> {
         &self.metadata
     }

@@ -9,18 +9,25 @@ use super::{contains, digits, find, leading, number, Span};
 /// A field's place, and what its text is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
+    /// Name of the field.
     pub key: Key,
+    /// Place of its value in the line.
     pub value: Span,
+    /// What the value is.
     pub kind: Kind,
 }
 
+/// Name of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
+    /// The name stands in the line.
     At(Span),
+    /// The name is known from the form of the line.
     Known(&'static str),
 }
 
 impl Key {
+    /// The name, in the line where it was found.
     pub fn of<'a>(&'a self, line: &'a [u8]) -> &'a [u8] {
         match self {
             Key::At(span) => &line[span.clone()],
@@ -29,10 +36,14 @@ impl Key {
     }
 }
 
+/// What the text of a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Any text.
     Text,
+    /// A number without a sign.
     Unsigned(u64),
+    /// A number with a sign.
     Signed(i64),
     /// A state of a task as letters: the kernel's bits for them.
     State(u64),
@@ -88,7 +99,9 @@ pub fn fields(line: &[u8], rest: Span, out: &mut Vec<Found>) -> Name {
 /// An event's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
+    /// The name stands in the line.
     At(Span),
+    /// The name is known from the form of the line.
     Known(&'static str),
     /// Before the name of a system call.
     Call(&'static str, Span),

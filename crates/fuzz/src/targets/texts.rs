@@ -2,8 +2,8 @@
 
 use super::Target;
 use crate::seeds;
+use longpole_analysis::machine_log::Reader;
 use longpole_analysis::{findings, pairs::Point, what_if::Scenario};
-use longpole_model::machine_log::{opens_like_one, Reader};
 use longpole_model::predicate::{Datum, Predicate};
 use longpole_model::rules::Rules;
 use longpole_record::interfaces::Pattern;
@@ -256,12 +256,29 @@ pub const MACHINE_LOG: Target = Target {
         "18446744073709551615",
     ],
     run: |input, _| {
-        let _ = opens_like_one(input);
-        let mut reader = Reader::new(input);
+        let _ = longpole_machine_log::is_machine_log(input);
+        let mut interactions = Reader::new(input);
         let mut count = 0usize;
-        while let Ok(Some(_)) = reader.next_interaction() {
+        while let Ok(Some(_)) = interactions.next_interaction() {
             count += 1;
         }
         assert!(count <= 4 * input.len() + 4, "{count} interactions of {} bytes", input.len());
+        lines_read_back_as_they_were(input);
     },
 };
+
+fn lines_read_back_as_they_were(input: &[u8]) {
+    let (mut lines, mut writer) = (longpole_machine_log::Reader::new(input), longpole_machine_log::Writer::new(Vec::new()));
+    while let Ok(Some((_, line))) = lines.next_line() {
+        writer.write(&line).expect("what was read can be written");
+    }
+    let written = writer.into_inner();
+    let mut lines = longpole_machine_log::Reader::new(input);
+    let mut again = longpole_machine_log::Reader::new(&written[..]);
+    loop {
+        let line = again.next_line().expect("what was written can be read");
+        let Some((_, line)) = line else { return };
+        let first = lines.next_line();
+        assert_eq!(first.ok().flatten().map(|(_, line)| line), Some(line));
+    }
+}

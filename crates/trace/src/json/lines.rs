@@ -1,6 +1,7 @@
 //! A machine log as events: each line is one, named by what the machine does, its keys the fields.
 //!
-//! Here lines are shown, not understood: what a line means, and whether it may stand where it does, says the model's reader.
+//! Here lines are shown, not understood: what a line means, and whether it may stand where it does,
+//! is decided where machines are analysed.
 
 use super::names::{Classes, Subjects};
 use super::object::{Object, Wanted};
@@ -10,42 +11,11 @@ use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
 use crate::shelf::Shelf;
 use crate::trace::Shared;
+use longpole_machine_log::{KEYS, LONGEST_LINE};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-const LONGEST_LINE: usize = 1 << 20;
 const WANTED: Wanted = Wanted { raw: &["t"], flat: "", first: "" };
-/// The keys of the format; own ones begin with `x_`, and others are refused (docs/formats/machine-log.md).
-pub const KEYS: [&str; 28] = [
-    "t",
-    "host",
-    "machine",
-    "class",
-    "state",
-    "blocked",
-    "on",
-    "for",
-    "put",
-    "get",
-    "peek",
-    "reserve",
-    "n",
-    "flow",
-    "woken_by",
-    "forked_by",
-    "at",
-    "link",
-    "on_top_of",
-    "pop",
-    "stop",
-    "end",
-    "queue",
-    "capacity",
-    "order",
-    "unit",
-    "initial",
-    "merge",
-];
 /// What a line does, of which a line has mostly one; the first that it has names the event.
 const DEEDS: [&str; 14] =
     ["queue", "end", "blocked", "put", "get", "peek", "reserve", "woken_by", "on_top_of", "pop", "stop", "forked_by", "state", "class"];

@@ -1,12 +1,13 @@
 //! Queues of replies: each call has its own (`rpc:X:reply:ID`), used once and never again.
 //!
-//! The first of them are queues like any other. Where a log has more, a queue is given to the next call as soon as it is empty, or memory
-//! would grow with every call. Links from such queues are those of `rpc:X:reply:*`. A queue into which tokens of several flows were put is never handed on: what a get
-//! takes of them is for the analysis to know.
+//! The first of them are queues like any other. Where a log has more, a queue is given to the next
+//! call as soon as it is empty, or memory would grow with every call. Links from such queues are
+//! those of `rpc:X:reply:*`. A queue into which tokens of several flows were put is never handed
+//! on: what a get takes of them is for the analysis to know.
 
-use crate::interaction::{QueueId, Vocabulary};
-use crate::names::NameId;
-use crate::tokens::Amount;
+use longpole_model::interaction::{QueueId, Vocabulary};
+use longpole_model::names::NameId;
+use longpole_model::tokens::Amount;
 use std::collections::HashMap;
 
 /// Queues of replies that keep their name.

@@ -1,9 +1,12 @@
-//! The common shapes of a line, read in one go: keys without escapes, strings without escapes, integers without signs.
+//! The common shapes of a line, read in one pass: keys and strings without escapes, integers
+//! without signs.
 //!
-//! What is not of these shapes, right or wrong, is for the reader that knows all of JSON ([`super::line`]) and says what is wrong with it. So this
-//! one may give up at any time, and never accepts what the other one would refuse.
+//! Everything else, right or wrong, is left to the reader of all JSON ([`crate::json`]), which also
+//! knows the reasons of errors. So this reader may give up at any time, and must never accept what
+//! the other one would refuse.
 
-use super::line::{bit, kind_of_word, By, Line, Number, KIND, NUMBERED};
+use crate::fields::{bit, Fields, KIND};
+use crate::line::{Amount, Flow, Text};
 use std::borrow::Cow;
 
 struct Cursor<'a> {
@@ -12,8 +15,8 @@ struct Cursor<'a> {
     at: usize,
 }
 
-/// Into an empty line. None: somebody else is to read it, and what is in the line by now says nothing.
-pub fn parse<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
+/// Reads a line into empty fields. `None`: it has another shape, and the fields mean nothing.
+pub fn parse<'a>(bytes: &'a [u8], fields: &mut Fields<'a>) -> Option<()> {
     let mut from = Cursor { text: std::str::from_utf8(bytes).ok()?, bytes, at: 0 };
     from.expect(b'{')?;
     loop {
@@ -21,127 +24,127 @@ pub fn parse<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
         from.expect(b':')?;
         let bit = match key {
             "t" => {
-                line.t = Some(from.integer()?);
+                fields.t = Some(from.integer()?);
                 const { bit("t") }
             }
             "at" => {
-                line.at = Some(from.integer()?);
+                fields.at = Some(from.integer()?);
                 const { bit("at") }
             }
             "capacity" => {
-                line.capacity = Some(from.integer()?);
+                fields.capacity = Some(from.integer()?);
                 const { bit("capacity") }
             }
             "initial" => {
-                line.initial = Some(from.integer()?);
+                fields.initial = Some(from.integer()?);
                 const { bit("initial") }
             }
             "host" => {
-                line.host = from.cow()?;
+                fields.host = from.cow()?;
                 const { bit("host") }
             }
             "machine" => {
-                line.machine = from.cow()?;
+                fields.machine = from.cow()?;
                 const { bit("machine") }
             }
             "class" => {
-                line.class = from.cow()?;
+                fields.class = from.cow()?;
                 const { bit("class") }
             }
             "state" => {
-                line.state = from.cow()?;
+                fields.state = from.cow()?;
                 const { bit("state") }
             }
             "blocked" => {
-                line.blocked = from.cow()?;
+                fields.blocked = from.cow()?;
                 const { bit("blocked") }
             }
             "on" => {
-                line.on = from.cow()?;
+                fields.on = from.cow()?;
                 const { bit("on") }
             }
             "for" => {
-                line.wants = from.cow()?;
+                fields.wants = from.cow()?;
                 const { bit("for") }
             }
             "put" => {
-                line.put = from.cow()?;
+                fields.put = from.cow()?;
                 const { bit("put") }
             }
             "get" => {
-                line.get = from.cow()?;
+                fields.get = from.cow()?;
                 const { bit("get") }
             }
             "peek" => {
-                line.peek = from.cow()?;
+                fields.peek = from.cow()?;
                 const { bit("peek") }
             }
             "reserve" => {
-                line.reserve = from.cow()?;
+                fields.reserve = from.cow()?;
                 const { bit("reserve") }
             }
             "link" => {
-                line.link = from.cow()?;
+                fields.link = from.cow()?;
                 const { bit("link") }
             }
             "end" => {
-                line.end = from.cow()?;
+                fields.end = from.cow()?;
                 const { bit("end") }
             }
             "queue" => {
-                line.queue = from.cow()?;
+                fields.queue = from.cow()?;
                 const { bit("queue") }
             }
             "order" => {
-                line.order = from.cow()?;
+                fields.order = from.cow()?;
                 const { bit("order") }
             }
             "unit" => {
-                line.unit = from.cow()?;
+                fields.unit = from.cow()?;
                 const { bit("unit") }
             }
             "n" => {
-                line.n = Some(from.number()?);
+                fields.n = Some(from.amount()?);
                 const { bit("n") }
             }
             "flow" => {
-                line.flow = Some(from.flow()?);
+                fields.flow = Some(from.flow()?);
                 const { bit("flow") }
             }
             "woken_by" => {
-                line.woken_by = Some(By(from.nullable()?));
+                fields.woken_by = Some(from.nullable()?);
                 const { bit("woken_by") }
             }
             "forked_by" => {
-                line.forked_by = Some(By(from.nullable()?));
+                fields.forked_by = Some(from.nullable()?);
                 const { bit("forked_by") }
             }
             "on_top_of" => {
-                line.on_top_of = Some(from.nullable()?);
+                fields.on_top_of = Some(from.nullable()?);
                 const { bit("on_top_of") }
             }
             "pop" => {
-                line.pop = from.word(b"true")?;
+                fields.pop = from.word(b"true")?;
                 const { bit("pop") }
             }
             "stop" => {
-                line.stop = from.word(b"true")?;
+                fields.stop = from.word(b"true")?;
                 const { bit("stop") }
             }
             "merge" => {
-                line.merge = from.word(b"true")?;
+                fields.merge = from.word(b"true")?;
                 const { bit("merge") }
             }
-            KIND if line.kind.is_none() => {
-                line.kind = Some(kind_of_word(from.text()?)?);
+            KIND if fields.kind.is_none() => {
+                fields.kind = from.cow()?;
                 0
             }
             _ => return None,
         };
-        if line.keys & bit != 0 {
+        if fields.keys & bit != 0 {
             return None;
         }
-        line.keys |= bit;
+        fields.keys |= bit;
         match from.next()? {
             b',' => {}
             b'}' => break,
@@ -152,7 +155,8 @@ pub fn parse<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
     (from.at == bytes.len()).then_some(())
 }
 
-/// Of each byte of a word: whether it ends a plain text, at its highest bit. The lowest mark is exact.
+/// Marks the bytes of a word that end a plain text, at their highest bits. The lowest mark is
+/// exact.
 fn ends(word: u64) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = LOW << 7;
@@ -214,11 +218,11 @@ impl<'a> Cursor<'a> {
         self.text.get(begin..end)
     }
 
-    fn cow(&mut self) -> Option<Option<Cow<'a, str>>> {
+    fn cow(&mut self) -> Option<Option<Text<'a>>> {
         self.text().map(|text| Some(Cow::Borrowed(text)))
     }
 
-    fn nullable(&mut self) -> Option<Option<Cow<'a, str>>> {
+    fn nullable(&mut self) -> Option<Option<Text<'a>>> {
         match self.peek()? {
             b'"' => Some(Some(Cow::Borrowed(self.text()?))),
             _ => self.word(b"null").map(|_| None),
@@ -238,17 +242,17 @@ impl<'a> Cursor<'a> {
         Some(rest[..length].iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
     }
 
-    fn number(&mut self) -> Option<Number> {
+    fn amount(&mut self) -> Option<Amount> {
         match self.peek()? {
-            b'"' => (self.text()? == "all").then_some(Number::All),
-            _ => self.integer().filter(|&n| n > 0).map(Number::Units),
+            b'"' => (self.text()? == "all").then_some(Amount::All),
+            _ => self.integer().filter(|&n| n > 0).map(Amount::Units),
         }
     }
 
-    fn flow(&mut self) -> Option<Cow<'a, str>> {
+    fn flow(&mut self) -> Option<Flow<'a>> {
         match self.peek()? {
-            b'"' => Some(Cow::Borrowed(self.text()?)),
-            _ => Some(Cow::Owned(format!("{NUMBERED}{}", self.integer()?))),
+            b'"' => Some(Flow::Text(Cow::Borrowed(self.text()?))),
+            _ => Some(Flow::Number(self.integer()?.into())),
         }
     }
 }

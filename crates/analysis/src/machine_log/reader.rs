@@ -1,0 +1,308 @@
+//! Lines of a machine log as interactions.
+
+use super::replies::{self, Replies, Use};
+use super::NUMBERED;
+use longpole_machine_log::{self as log, Action, Content, Line, Next, Repeats};
+use longpole_model::ahead::Ahead;
+use longpole_model::causes::is_named_as_recorder;
+use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
+use longpole_model::kinds::{LinkKind, NameKind, StateKind};
+use longpole_model::names::NameId;
+use longpole_model::tokens::{Amount, Order, Shape, Unit};
+use std::fmt::Write;
+use std::io::Read;
+
+/// Different names (machines, states, queues, flows) of one log. More are refused: each is kept
+/// until the end.
+pub const MOST_NAMES: usize = 1 << 22;
+
+/// Why a machine log cannot be read further.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The format is violated, or the file cannot be read.
+    #[error(transparent)]
+    Format(#[from] log::Error),
+    /// The line is well-formed, but cannot stand where it does.
+    #[error("line {line}: {what}")]
+    Line {
+        /// Its number, from 1.
+        line: u64,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Reads a machine log from its begin to its end.
+pub struct Reader<R> {
+    lines: log::Reader<R>,
+    repeats: Repeats<Kept>,
+    known: Known,
+    ahead: Ahead,
+}
+
+/// What a line does, for those that repeat it.
+struct Kept {
+    count: u8,
+    deeds: [Deed; MOST_KEPT],
+}
+
+/// Lines that do more are interpreted each time.
+const MOST_KEPT: usize = 2;
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { count: 0, deeds: [Deed::Now; MOST_KEPT] }
+    }
+}
+
+/// What is known from the lines so far.
+#[derive(Default)]
+struct Known {
+    vocabulary: Vocabulary,
+    /// Time of the last line.
+    t: u64,
+    /// Of each queue: it was used or declared.
+    seen: Vec<bool>,
+    replies: Replies,
+    /// Memory for the name of a flow.
+    flow: String,
+}
+
+impl<R: Read> Reader<R> {
+    /// A reader at the begin of the log.
+    pub fn new(input: R) -> Reader<R> {
+        Reader { lines: log::Reader::new(input), repeats: Repeats::default(), known: Known::default(), ahead: Ahead::default() }
+    }
+
+    /// The names of what was read.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.known.vocabulary
+    }
+
+    /// The same, to be changed.
+    pub fn vocabulary_mut(&mut self) -> &mut Vocabulary {
+        &mut self.known.vocabulary
+    }
+
+    /// The same, without the reader.
+    pub fn into_vocabulary(self) -> Vocabulary {
+        self.known.vocabulary
+    }
+
+    /// The next interaction; `None` at the end, and after an error.
+    #[inline]
+    pub fn next_interaction(&mut self) -> Result<Option<Interaction>, LogError> {
+        loop {
+            if let Some(interaction) = self.ahead.next() {
+                return Ok(Some(interaction));
+            }
+            if !self.read_line()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Interactions that were read and not asked for yet.
+    pub fn ahead(&mut self) -> &mut Ahead {
+        &mut self.ahead
+    }
+
+    /// Reads one line ahead. Returns `false` at the end.
+    pub fn read_line(&mut self) -> Result<bool, LogError> {
+        let interactions = &mut self.ahead.interactions;
+        match self.lines.next_with(&mut self.repeats) {
+            Ok(None) => return Ok(false),
+            Ok(Some(Next::Repeat { number: line, t, value })) => {
+                self.known.t = t;
+                interactions.extend(value.deeds[..value.count.into()].iter().map(|&deed| Interaction { t, line, deed }));
+            }
+            Ok(Some(Next::Line { number, line, slot })) => {
+                let before = interactions.len();
+                if let Err(what) = self.known.read(&line, number, interactions) {
+                    self.ahead = Ahead::default();
+                    return Err(LogError::Line { line: number, what });
+                }
+                let new = &interactions[before..];
+                if new.len() <= MOST_KEPT && has_lasting_meaning(&line) {
+                    let mut kept = Kept { count: new.len() as u8, ..Kept::default() };
+                    kept.deeds.iter_mut().zip(new).for_each(|(deed, interaction)| *deed = interaction.deed);
+                    slot.keep(kept);
+                }
+            }
+            Err(error) => {
+                self.ahead = Ahead::default();
+                return Err(error.into());
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Whether the same text means the same at another time: a declaration comes once, and the queue of
+/// a reply is one call's for a while.
+fn has_lasting_meaning(line: &Line<'_>) -> bool {
+    let Content::Machine(machine) = &line.content else { return matches!(line.content, Content::End(_)) };
+    let queue = match &machine.action {
+        Some(Action::Put { queue, .. } | Action::Get { queue, .. } | Action::Peek { queue, .. } | Action::Reserve { queue, .. }) => queue,
+        Some(Action::Blocked { on: Some(queue), .. }) => queue,
+        _ => return true,
+    };
+    !replies::is_one(queue)
+}
+
+impl Known {
+    fn read(&mut self, line: &Line<'_>, number: u64, interactions: &mut Vec<Interaction>) -> Result<(), String> {
+        if self.vocabulary.names.len() > MOST_NAMES {
+            return Err(format!("more than {MOST_NAMES} different names"));
+        }
+        self.t = line.t.unwrap_or(self.t);
+        let t = self.t;
+        let mut give = |deed| interactions.push(Interaction { t, line: number, deed });
+        let host = &*line.host;
+        match &line.content {
+            Content::Declaration(declaration) => {
+                if line.t.is_some() {
+                    give(Deed::Now);
+                }
+                give(self.declaration(declaration)?);
+            }
+            Content::End(machine) => give(Deed::End { machine: self.vocabulary.machine_of_text(host, machine) }),
+            Content::Machine(machine) => self.machine(host, machine, give)?,
+        }
+        Ok(())
+    }
+
+    fn machine(&mut self, host: &str, line: &log::Machine<'_>, mut give: impl FnMut(Deed)) -> Result<(), String> {
+        let machine = self.vocabulary.machine_of_text(host, &line.machine);
+        self.vocabulary.mark_recorder(machine, is_named_as_recorder(&line.machine));
+        if line.is_kernel_thread {
+            self.vocabulary.mark_of_kernel(machine);
+        }
+        if let Some(class) = &line.class {
+            give(Deed::Class { machine, class: self.vocabulary.names.intern(class) });
+        }
+        let fork = line.forked_by.as_ref().map(|cause| self.cause(host, cause.as_ref()));
+        match (&line.on_top_of, fork) {
+            (Some(below), cause) => {
+                let below = below.as_deref().map(|below| self.vocabulary.machine_of_text(host, below));
+                give(Deed::Push { machine, below, cause });
+            }
+            (None, Some(Some(cause))) => give(Deed::Fork { machine, cause }),
+            // A machine whose origin is not known just begins.
+            (None, Some(None)) => give(Deed::Here { machine }),
+            (None, None) if line.action.is_none() && line.state.is_none() => give(Deed::Here { machine }),
+            (None, None) => {}
+        }
+        if let Some(action) = &line.action {
+            give(self.action(host, machine, action)?);
+        }
+        if let Some(state) = &line.state {
+            // A kind that the name tells is not said.
+            let said = line.kind.as_deref().and_then(StateKind::of_word).filter(|kind| kind.is_of_any_name());
+            let kind = said.unwrap_or_else(|| StateKind::of_text(state));
+            give(Deed::State { machine, state: self.vocabulary.names.intern_as(state, NameKind::State(kind)) });
+        }
+        Ok(())
+    }
+
+    fn cause(&mut self, host: &str, cause: Option<&log::Cause<'_>>) -> Option<Cause> {
+        let cause = cause?;
+        let link = self.link(cause.link.as_deref());
+        Some(Cause { by: self.vocabulary.machine_of_text(host, &cause.machine), at: cause.at, link })
+    }
+
+    fn link(&mut self, link: Option<&str>) -> Option<NameId> {
+        let link = link?;
+        Some(self.vocabulary.names.intern_as(link, NameKind::Link(LinkKind::of_text(link))))
+    }
+
+    fn action(&mut self, host: &str, machine: MachineId, action: &Action<'_>) -> Result<Deed, String> {
+        Ok(match action {
+            Action::Put { queue, n, flow, link } => {
+                let flow = self.flow(flow.as_ref());
+                let queue = self.used(queue, Use::Put(*n, flow))?;
+                Deed::Put { machine, queue, n: *n, flow, link: self.link(link.as_deref()) }
+            }
+            Action::Get { queue, amount, flow } => {
+                let (amount, flow) = (units(*amount), self.flow(flow.as_ref()));
+                Deed::Get { machine, queue: self.used(queue, Use::Got(amount, flow))?, amount, flow }
+            }
+            Action::Peek { queue, amount, flow } => {
+                let flow = self.flow(flow.as_ref());
+                Deed::Peek { machine, queue: self.used(queue, Use::Named)?, amount: units(*amount), flow }
+            }
+            Action::Reserve { queue, n } => Deed::Reserve { machine, queue: self.used(queue, Use::Named)?, n: *n },
+            Action::Blocked { why, on, wants } => {
+                let why = self.vocabulary.names.intern_as(why, NameKind::State(StateKind::Waits));
+                let on = on.as_deref().map(|queue| self.replies.queue(&mut self.vocabulary, queue, Use::Named)).transpose()?;
+                let wants = wants.map(|wants| match wants {
+                    log::Wants::Tokens => Wants::Tokens,
+                    log::Wants::Space => Wants::Space,
+                });
+                Deed::Block { machine, why, on, wants }
+            }
+            Action::WokenBy(cause) => Deed::Wake { machine, cause: self.cause(host, cause.as_ref()) },
+            Action::Pop => Deed::Pop { machine },
+            Action::Stop => Deed::Stop { machine },
+        })
+    }
+
+    fn flow(&mut self, flow: Option<&log::Flow<'_>>) -> Option<NameId> {
+        let text = match flow? {
+            log::Flow::Text(text) if !text.starts_with(NUMBERED) => &**text,
+            flow => {
+                self.flow.clear();
+                self.flow.push_str(NUMBERED);
+                match flow {
+                    log::Flow::Text(text) => self.flow.push_str(text),
+                    // Writing to a string cannot fail.
+                    log::Flow::Number(number) => drop(write!(self.flow, "{number}")),
+                }
+                &self.flow
+            }
+        };
+        Some(self.vocabulary.names.intern(text))
+    }
+
+    fn used(&mut self, name: &str, with: Use) -> Result<QueueId, String> {
+        let queue = self.replies.queue(&mut self.vocabulary, name, with)?;
+        mark(&mut self.seen, queue);
+        Ok(queue)
+    }
+
+    fn declaration(&mut self, declaration: &log::Declaration<'_>) -> Result<Deed, String> {
+        let queue = self.vocabulary.queue_of_text(&declaration.queue);
+        if mark(&mut self.seen, queue) {
+            return Err(format!(
+                "queue \"{}\" was used or declared before; it is declared once, before its first use",
+                self.vocabulary.queue_name(queue)
+            ));
+        }
+        let order = match declaration.order {
+            log::Order::Fifo => Order::Fifo,
+            log::Order::Lifo => Order::Lifo,
+        };
+        let unit = match declaration.unit {
+            log::Unit::Items => Unit::Items,
+            log::Unit::Bytes => Unit::Bytes,
+        };
+        let shape = Shape { capacity: declaration.capacity, order, unit, initial: declaration.initial, merge: declaration.merge };
+        Ok(Deed::Declare { queue, shape })
+    }
+}
+
+fn units(amount: log::Amount) -> Amount {
+    match amount {
+        log::Amount::Units(n) => Amount::Units(n),
+        log::Amount::All => Amount::All,
+    }
+}
+
+/// Marks a queue. Returns whether it was marked before.
+fn mark(seen: &mut Vec<bool>, queue: QueueId) -> bool {
+    let at = queue.0 as usize;
+    if at >= seen.len() {
+        seen.resize(at + 1, false);
+    }
+    std::mem::replace(&mut seen[at], true)
+}
