@@ -1,4 +1,4 @@
-"""Servers that several systems start: nginx, postgres, mariadb, redis; and private networks."""
+"""Servers that several systems start: nginx, PHP, postgres, mariadb, redis; and private networks."""
 import os
 import pwd
 import signal
@@ -22,6 +22,30 @@ http {{ access_log off; {paths} {http}
 """)
     place.start("nginx", "-p", folder, "-c", f"{folder}/{name}.conf", port=port)
     return port
+
+
+# Debian's name of it has the version.
+PHP_FPM = max((path.name for path in Path("/usr/sbin").glob("php-fpm*")), default="php-fpm")
+
+
+def php(place, script, children, workers=1, bound=(), settings=""):
+    """Starts php-fpm and, before it, nginx, whose port it returns; `bound` are the words before its command."""
+    port, folder = place.port(), place.folder
+    config = place.write("fpm.conf", f"""
+[global]
+daemonize = no
+error_log = {folder}/fpm.log
+[www]
+user = root
+group = root
+listen = 127.0.0.1:{port}
+pm = static
+pm.max_children = {children}
+{settings}
+""")
+    place.start(*bound, PHP_FPM, "-n", "-R", "-F", "-y", config, port=port)
+    page = place.write("page.php", script)
+    return nginx(place, f"location / {{ include /etc/nginx/fastcgi_params; fastcgi_pass 127.0.0.1:{port}; fastcgi_param SCRIPT_FILENAME {page}; }}", workers=workers)
 
 
 def postgres(place, sql="", **settings):

@@ -1,5 +1,5 @@
 """Locks of several kinds that are held through something slow: by PHP, MariaDB, Java and SQLite."""
-from services import ECHO, mariadb, nginx
+from services import ECHO, PHP_FPM, mariadb, nginx, php
 from system import ITEMS, LOCKS, PYTHON, SLEEPS, WRK, System, wrk
 
 # A cart that asks a slow service; `locked` is the part of the pause in which the session is still open.
@@ -12,26 +12,9 @@ usleep({free});
 echo "ok\n";
 """
 
-FPM = """
-[global]
-daemonize = no
-error_log = {folder}/fpm.log
-[www]
-user = root
-group = root
-listen = 127.0.0.1:{port}
-pm = static
-pm.max_children = 8
-php_admin_value[session.save_path] = {folder}
-"""
-
-
 def php_session(place):
-    port = place.port()
-    config = place.write("fpm.conf", FPM.format(folder=place.folder, port=port))
-    place.start("php-fpm8.2", "-n", "-R", "-F", "-y", config, port=port)
-    script = place.write("cart.php", CART.replace("{locked}", str(int(20000 * place.fault))).replace("{free}", str(int(20000 * (1 - place.fault)))))
-    front = nginx(place, f"location / {{ include /etc/nginx/fastcgi_params; fastcgi_pass 127.0.0.1:{port}; fastcgi_param SCRIPT_FILENAME {script}; }}")
+    script = CART.replace("{locked}", str(int(20000 * place.fault))).replace("{free}", str(int(20000 * (1 - place.fault))))
+    front = php(place, script, children=8, settings=f"php_admin_value[session.save_path] = {place.folder}")
     return wrk(f"http://127.0.0.1:{front}/", 6, place.seconds)
 
 
@@ -183,7 +166,7 @@ SYSTEMS = [
         mechanism=(*LOCKS, *SLEEPS),
         change="x0.17",
         halves=True,
-        needs=("nginx", "wrk", "php-fpm8.2"),
+        needs=("nginx", "wrk", PHP_FPM),
     ),
     System(
         name="mariadb_get_lock",

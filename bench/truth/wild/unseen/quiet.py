@@ -1,7 +1,7 @@
 """Controls: systems that do what they were asked for on all CPUs, or that wait because nobody asks for more."""
 import random
 
-from services import mariadb, nginx
+from services import PHP_FPM, mariadb, nginx, php
 from system import COMPUTES, ITEMS, PYTHON, SLEEPS, WRK, System, wrk
 
 BUSY = (*COMPUTES, r"waits? for (a|the|its) CPU", r"\bCPUs? (is|are) (full|busy)", r"runnable")
@@ -26,24 +26,10 @@ $rows = [];
 for ($n = 0; $n < 300; $n++) $rows[] = "<tr><td>" . htmlspecialchars("item <$n>") . "</td><td>" . md5((string) $n) . "</td></tr>";
 echo implode("\\n", $rows);
 """
-FPM = """
-[global]
-daemonize = no
-error_log = {folder}/fpm.log
-[www]
-user = root
-group = root
-listen = 127.0.0.1:{port}
-pm = static
-pm.max_children = 4
-"""
 
 
 def php_render(place):
-    port = place.port()
-    place.start("php-fpm8.2", "-n", "-R", "-F", "-y", place.write("fpm.conf", FPM.format(folder=place.folder, port=port)), port=port)
-    script = place.write("render.php", RENDER)
-    front = nginx(place, f"location / {{ include /etc/nginx/fastcgi_params; fastcgi_pass 127.0.0.1:{port}; fastcgi_param SCRIPT_FILENAME {script}; }}", workers=2)
+    front = php(place, RENDER, children=4, workers=2)
     return wrk(f"http://127.0.0.1:{front}/", 8, place.seconds)
 
 
@@ -164,7 +150,7 @@ SYSTEMS = [
         load=php_render,
         rate=WRK,
         acceptable=said("php|CPU", BUSY),
-        needs=("nginx", "php-fpm8.2", "wrk"),
+        needs=("nginx", PHP_FPM, "wrk"),
     ),
     System(
         name="control_mariadb_selects",

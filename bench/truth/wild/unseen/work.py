@@ -1,7 +1,7 @@
 """Needless or badly shared work: in Ruby, PHP, Perl, Python, Java, OpenMP, and through D-Bus."""
 import random
 
-from services import nginx
+from services import PHP_FPM, nginx, php
 from system import COMPUTES, ITEMS, PYTHON, WRK, System, wrk
 
 # Addresses with a long run of letters and no @ make the expression try all ways to split them.
@@ -158,25 +158,10 @@ $sum = 0;
 for ($n = 0; $n < 60000; $n++) $sum += intdiv($n * 19, 119) % 7;
 echo "$sum\n";
 """
-FPM = """
-[global]
-daemonize = no
-error_log = {folder}/fpm.log
-[www]
-user = root
-group = root
-listen = 127.0.0.1:{port}
-pm = static
-pm.max_children = 4
-"""
 
 
 def php_one_cpu(place):
-    port = place.port()
-    bound = [] if place.fixed else ["taskset", "--cpu-list", "0"]
-    place.start(*bound, "php-fpm8.2", "-n", "-R", "-F", "-y", place.write("fpm.conf", FPM.format(folder=place.folder, port=port)), port=port)
-    script = place.write("tax.php", TAX)
-    front = nginx(place, f"location / {{ include /etc/nginx/fastcgi_params; fastcgi_pass 127.0.0.1:{port}; fastcgi_param SCRIPT_FILENAME {script}; }}")
+    front = php(place, TAX, children=4, bound=() if place.fixed else ("taskset", "--cpu-list", "0"))
     return wrk(f"http://127.0.0.1:{front}/", 6, place.seconds)
 
 
@@ -328,7 +313,7 @@ SYSTEMS = [
         load=openmp_imbalance,
         rate=ITEMS,
         component=(r"heatmap",),
-        mechanism=(r"one thread", r"barrier", r"balance", r"waits? for", r"other thread", r"unequal", r"idle", r"comput"),
+        mechanism=(r"one thread", r"barrier", r"balance", r"waits? for", r"other thread", r"unequal", r"idle"),
         never=(r"\bsleeps\b", r"\bdisk\b"),
         halves=True,
         needs=("gcc",),
@@ -342,7 +327,7 @@ SYSTEMS = [
         component=(r"\bphp", r"cpu ?0"),
         mechanism=(r"affinity", r"bound", r"pinned", r"waits? for (a|the|its) CPU", r"waits? for cpu", r"runnable", r"one CPU", r"same CPU", r"allowed", r"\bcpu ?0"),
         never=(r"\bsleep", r"\bdisk\b"),
-        needs=("nginx", "php-fpm8.2", "taskset", "wrk"),
+        needs=("nginx", PHP_FPM, "taskset", "wrk"),
     ),
     System(
         name="java_explicit_gc",
@@ -364,7 +349,7 @@ SYSTEMS = [
         load=dbus_key_by_key,
         rate=ITEMS,
         component=(r"panel", r"settingsd", r"dbus-daemon", r"python"),
-        mechanism=(r"round.?trip", r"request", r"\bcalls?\b", r"repl", r"answer", r"wake", r"one (\w+ )*(at a time|after)", r"back and forth", r"messages?", r"small"),
+        mechanism=(r"round.?trip", r"request", r"\bcalls?\b", r"repl", r"answer", r"wake", r"one (\w+ )*(at a time|after)", r"back and forth", r"messages?", r"small", r"one another", r"each other", r"in turn"),
         never=(r"\bdisk\b", r"\bsleep", r"\block"),
         halves=True,
         needs=(PYTHON, "dbus-daemon"),
