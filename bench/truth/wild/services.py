@@ -1,16 +1,16 @@
-"""Servers that several systems start: nginx, PHP, postgres, mariadb, redis; and private networks."""
+"""Servers that several systems start, among them nginx and postgres, and private networks."""
 import os
 import pwd
 import signal
 from pathlib import Path
 
 
-# First line of the configuration of an nginx that answers after a time: `echo_sleep SECONDS; echo TEXT;`.
+# `top` of an nginx that answers after a time, by `echo_sleep SECONDS; echo TEXT;`.
 ECHO = "load_module /usr/lib/nginx/modules/ngx_http_echo_module.so;"
 
 
 def nginx(place, server, http="", workers=1, name="nginx", top=""):
-    """Starts nginx; returns its port. `server` is the content of the server block, `top` goes before all blocks."""
+    """Starts nginx; returns its port. `server` is in the server block, `top` before all blocks."""
     port, folder = place.port(), place.folder
     paths = " ".join(f"{kind}_temp_path {folder}/{name}-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     place.write(f"{name}.conf", f"""
@@ -29,7 +29,7 @@ PHP_FPM = max((path.name for path in Path("/usr/sbin").glob("php-fpm*")), defaul
 
 
 def php(place, script, children, workers=1, bound=(), settings=""):
-    """Starts php-fpm and, before it, nginx, whose port it returns; `bound` are the words before its command."""
+    """Starts php-fpm, `bound` by another command, behind nginx, whose port it returns."""
     port, folder = place.port(), place.folder
     config = place.write("fpm.conf", f"""
 [global]
@@ -80,7 +80,7 @@ def redis(place, *options):
 
 
 def mariadb(place, sql="", *options):
-    """Starts a fresh server whose root has no password, and runs `sql` in the database `test`; returns its port."""
+    """Starts a fresh server whose root has no password; runs `sql` in `test`; returns its port."""
     home, port, socket = place.folder / "mariadb", place.port(), place.folder / "mariadb.sock"
     place.run("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={home}", "--auth-root-authentication-method=normal", "--skip-name-resolve")
     place.start("mariadbd", "--no-defaults", "--user=root", f"--datadir={home}", f"--socket={socket}", f"--port={port}", "--bind-address=127.0.0.1",
@@ -90,7 +90,7 @@ def mariadb(place, sql="", *options):
 
 
 def private_network(place, *commands):
-    """A network namespace (and one of mounts) with a loopback of its own, in which shell commands ran first.
+    """Namespaces of network and mounts with a loopback of their own, after shell commands in them.
 
     Returns the words before a command that shall run in it. A port in it is not seen from outside.
     """

@@ -1,4 +1,4 @@
-"""Files, pipes and logs: processes for each file, syncs, one outstanding read, quotas, unbuffered stages, slow sinks."""
+"""Files, pipes and logs: a process or a sync for each file, one read at a time, a slow sink."""
 import os
 from pathlib import Path
 
@@ -9,8 +9,8 @@ DISK = (r"\bsync", r"\bdisk\b", r"\bfsync", r"block (device|I/O)", r"journal")
 
 def find_exec(place):
     folder = place.folder / "reports"
-    for number in range(1500):
-        part = folder / ("by-one" if number < 1500 * place.fault else "at-once")
+    for number in range(3000):
+        part = folder / ("by-one" if number < 3000 * place.fault else "at-once")
         part.mkdir(parents=True, exist_ok=True)
         (part / f"{number}.txt").write_text(f"total {number}\n" * 20)
     (folder / "by-one").mkdir(exist_ok=True)
@@ -127,7 +127,7 @@ SYSTEMS = [
     System(
         name="find_exec_each",
         kind="process-per-item",
-        truth="find starts a sha256sum for each of 1500 small files, and waits for its end",
+        truth="find starts a sha256sum for each of 3000 small files, and waits for its end",
         load=find_exec,
         component=(r"\bfind\b", r"sha256sum"),
         mechanism=(r"start(s|ed|ing)?\b", r"fork", r"exec", r"new process", r"short-lived", r"processes", r"\bexit", r"\bchild", r"page fault"),

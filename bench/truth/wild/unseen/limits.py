@@ -1,4 +1,4 @@
-"""Limits that hold back what could go at once: bandwidth, tokens, workers, requests one after the other."""
+"""Limits that hold back what could go at once: bandwidth, tokens, workers, sequences."""
 from services import ECHO, nginx, redis
 from system import ITEMS, LOCKS, PYTHON, SLEEPS, WRK, System, wrk
 
@@ -57,7 +57,7 @@ public class Main {
                         socket.getOutputStream().write(("incr mails\\r\\n").getBytes());
                         answers.readLine();
                         count.incrementAndGet();
-                        byte[] text = new byte[20000];
+                        byte[] text = new byte[400000];
                         java.security.MessageDigest.getInstance("SHA-256").digest(text);
                     }
                 } catch (Exception e) { throw new RuntimeException(e); }
@@ -226,7 +226,7 @@ end
 
 
 def hot_shard(place):
-    """Three servers of PHP with one process each; haproxy chooses one by the shop that is asked for."""
+    """Three servers of PHP with one process each; haproxy chooses one by the shop."""
     servers, front = [], place.port()
     for name in ("shelf_a", "shelf_b", "shelf_c"):
         port = place.port()
@@ -248,7 +248,7 @@ sub vcl_backend_response {{
 
 
 def varnish_coalesced(place):
-    """Varnish fetches an object once for all who ask for it, and so one after the other if none may be kept."""
+    """Varnish fetches an object once for all who ask, so one by one if it may not be kept."""
     backend = nginx(place, "location / { echo_sleep 0.015; echo 42; }", name="prices", top=ECHO)
     port = place.port()
     decision = "return (pass(60s));" if place.fixed else "set beresp.ttl = 0s; set beresp.grace = 0s; set beresp.keep = 0s; set beresp.uncacheable = false; return (deliver);"

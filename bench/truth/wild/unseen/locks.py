@@ -2,7 +2,7 @@
 from services import ECHO, PHP_FPM, mariadb, nginx, php
 from system import ITEMS, LOCKS, PYTHON, SLEEPS, WRK, System, wrk
 
-# A cart that asks a slow service; `locked` is the part of the pause in which the session is still open.
+# A cart that asks a slow service; in the part `locked` of the pause the session is open.
 CART = """<?php
 session_id("visitor");
 session_start();
@@ -60,7 +60,7 @@ def mariadb_get_lock(place):
     return [PYTHON, str(place.write("settle.py", SETTLE)), str(database), str(bank), str(place.seconds + 1), str(place.fault)]
 
 
-# Readers of a price list; a refresher replaces it, and holds the write lock while it waits for the new one.
+# A refresher replaces the price list, and holds the write lock while it waits for the new one.
 PRICES = """
 import java.util.*;
 import java.util.concurrent.atomic.*;

@@ -8,15 +8,15 @@ def waits_for(place, inside, port):
 
 
 def lost_packets(place):
-    """The filter drops one request of a number, which the sender's kernel sends again after 0.2 s."""
+    """The filter drops one of many requests, which the kernel sends again after 0.2 s."""
     port = place.port()
-    every = int(25 / place.fault) if place.fault else 1000000
+    every = int(400 / place.fault) if place.fault else 1000000
     rules = (f"nft add table ip loss && nft 'add chain ip loss input {{ type filter hook input priority 0; }}' && "
              f"nft add rule ip loss input tcp dport {port} ip length gt 60 numgen inc mod {every} 0 drop")
     inside = private_network(place, rules)
     place.start(*inside, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", place.folder)
     waits_for(place, inside, port)
-    count = {1: 600, 0.5: 1200}.get(place.fault, 20000)
+    count = {1: 8000, 0.5: 16000}.get(place.fault, 60000)
     return [*inside, "redis-benchmark", "-p", str(port), "-c", "1", "-n", str(count), "-t", "incr", "--csv"]
 
 
@@ -48,7 +48,7 @@ import socket, sys, threading, time
 # Answers every question for an address with 127.0.0.1, after a time.
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind((sys.argv[1], int(sys.argv[2])))
-open("names-ready", "w").close()
+open(sys.argv[6], "w").close()
 pause, ttl, share = float(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
 def answer(query, client):
     time.sleep(pause)
@@ -70,8 +70,8 @@ while True:
 
 def small_uv_pool(place):
     resolv = place.write("resolv.conf", "nameserver 127.0.0.1\noptions timeout:10 single-request-reopen\n")
-    inside = private_network(place, f"mount --bind {resolv} /etc/resolv.conf")
-    place.start(*inside, PYTHON, place.write("nameserver.py", NAMES), "127.0.0.1", 53, 0.02, 0, 0, path=place.folder / "names-ready")
+    inside, ready = private_network(place, f"mount --bind {resolv} /etc/resolv.conf"), place.folder / "names-ready"
+    place.start(*inside, PYTHON, place.write("nameserver.py", NAMES), "127.0.0.1", 53, 0.02, 0, 0, ready, path=ready)
     stock, gateway = place.port(), place.port()
     server = place.write("stock.js", "require('http').createServer((q, a) => a.end('7')).listen(process.argv[2], '127.0.0.1');")
     place.start(*inside, "node", server, stock)
@@ -119,8 +119,8 @@ func main() {
 
 
 def names_not_kept(place):
-    zone, cache = place.port(), place.port()
-    place.start(PYTHON, place.write("zoneserver.py", NAMES), "127.0.0.1", zone, 0.006, 0, 1, path=place.folder / "names-ready")
+    zone, cache, ready = place.port(), place.port(), place.folder / "names-ready"
+    place.start(PYTHON, place.write("zoneserver.py", NAMES), "127.0.0.1", zone, 0.006, 0, 1, ready, path=ready)
     place.start("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", f"--server=127.0.0.1#{zone}", f"--port={cache}",
                 "--listen-address=127.0.0.1", "--bind-interfaces", "--user=root", "--pid-file=", "--cache-size=1000", port=cache)
     return [str(place.go("crawler", CRAWLER)), str(cache), str(place.seconds), str(place.fault)]
@@ -130,7 +130,7 @@ SYSTEMS = [
     System(
         name="redis_lost_packets",
         kind="packet-loss",
-        truth="the packet filter drops every 25th request to redis, which the kernel sends again after its timer of 0.2 s",
+        truth="the packet filter drops every 400th request to redis, which the kernel sends again after its timer of 0.2 s",
         load=lost_packets,
         rate=number(r'"INCR","([\d.]+)"'),
         component=(r"redis", r"network", r"tcp", r"packet", r"kernel"),
@@ -154,7 +154,7 @@ SYSTEMS = [
     System(
         name="node_small_uv_pool",
         kind="libuv-pool",
-        truth="two threads of Node's pool look up names, and each waits 20 ms for the name server",
+        truth="two threads of Node's pool look up names, and wait 20 ms for each answer of the name server",
         load=small_uv_pool,
         rate=WRK,
         component=(r"\bnode", r"gateway", r"libuv", r"nameserver", r"python"),

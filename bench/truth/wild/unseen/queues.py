@@ -1,4 +1,4 @@
-"""Consumers of queues: one message at a time of RabbitMQ, and a worker that asks redis for jobs by polling."""
+"""Consumers of queues: one message of RabbitMQ at a time, and a worker that polls redis."""
 import os
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Controls: systems that do what they were asked for on all CPUs, or that wait because nobody asks for more."""
+"""Controls: all CPUs do what they were asked for, or all wait because nobody asks for more."""
 import random
 
 from services import PHP_FPM, mariadb, nginx, php
@@ -105,7 +105,7 @@ close $out
 def curl_monitor(place):
     """Asks four times in a second whether a site is still there; nobody waits for that."""
     front = nginx(place, "location / { return 200 fine; }")
-    return ["sh", "-c", f"for n in $(seq 16); do curl -s -S -o /dev/null http://127.0.0.1:{front}/ || exit 1; sleep 0.25; done"]
+    return ["sh", "-c", f"for n in $(seq {4 * place.seconds}); do curl -s -S -o /dev/null http://127.0.0.1:{front}/ || exit 1; sleep 0.25; done"]
 
 
 METER = """
@@ -129,7 +129,7 @@ def tail_meter(place):
 def xargs_perl(place):
     """xargs keeps two checks of scripts running."""
     (place.folder / "scripts").mkdir()
-    for number_ in range(80):
+    for number_ in range(200):
         place.write(f"scripts/part{number_}.pl", "use strict;\n" + "".join(f"sub f{n} {{ my ($x) = @_; return $x * {n} + {number_}; }}\n" for n in range(3000)))
     return ["sh", "-c", "ls scripts/*.pl | xargs -P 2 -n 1 perl -c 2>/dev/null"]
 

@@ -1,4 +1,4 @@
-"""Settings of databases: a delayed commit, a late replica, connections for one query, snapshots, little memory."""
+"""Databases: a delayed commit, a late replica, many connections, snapshots, little memory."""
 import os
 import pwd
 import signal
@@ -17,8 +17,8 @@ def commit_delay(place):
 
 
 def late_replica(place):
-    """A standby that applies what it received only after a time, and a primary that waits for it."""
-    primary = postgres(place, ORDERS, fsync="off", synchronous_commit="remote_apply", wal_level="replica", hot_standby="on")
+    """A standby that applies a commit only after a time, and a primary that waits for it."""
+    primary = postgres(place, ORDERS, synchronous_commit="remote_apply", wal_level="replica", hot_standby="on")
     programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
     home, port = place.folder / "standby", place.port()
     home.mkdir(mode=0o700)
@@ -42,7 +42,7 @@ def connection_for_each(place):
     return ["pgbench", *at(port), "-n", *often, "-c", "2", "-T", str(place.seconds), "-f", str(script), "postgres"]
 
 
-# Pages of the database that do not fit the memory of its control group are read from the disk again.
+# Pages of the database that do not fit into the control group are read from the disk again.
 LOOKUP = """
 import os, random, sqlite3, sys, time
 group, path, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
@@ -79,15 +79,15 @@ connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 while True:
     connection.sendall(b"*1\\r\\n$4\\r\\nSAVE\\r\\n")
     connection.recv(100)
-    time.sleep(0.03)
+    time.sleep(0.02)
 """
 
 
 def blocking_save(place):
     port = redis(place, "--enable-debug-command", "yes")
-    place.run("redis-cli", "-p", port, "debug", "populate", "60000" if not place.fixed else "400", "session", "100")
+    place.run("redis-cli", "-p", port, "debug", "populate", "200000" if not place.fixed else "400", "session", "100")
     place.start(PYTHON, place.write("keeper.py", KEEPER), port)
-    return ["redis-benchmark", "-p", str(port), "-c", "4", "-n", "50000" if place.fixed else "12000", "-t", "incr", "--csv"]
+    return ["redis-benchmark", "-p", str(port), "-c", "4", "-n", "100000" if place.fixed else "30000", "-t", "incr", "--csv"]
 
 
 SYSTEMS = [

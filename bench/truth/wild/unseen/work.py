@@ -84,8 +84,8 @@ LINE: while (my $line = <STDIN>) {
 def perl_quadratic(place):
     """The names that are kept in a list are those of the first `limit` lines."""
     chance = random.Random(11)
-    place.write("names.txt", "".join(f"customer-{chance.randrange(10**9):09}\n" for _ in range(12000)))
-    limit = int(12000 * place.fault**0.5)
+    place.write("names.txt", "".join(f"customer-{chance.randrange(10**9):09}\n" for _ in range(150000)))
+    limit = int(17000 * place.fault**0.5)
     return ["sh", "-c", f"cat names.txt | tr a-z A-Z | perl {place.write('dedup.pl', DEDUP)} {limit} | sqlite3 names.db 'create table names (name)' '.import /dev/stdin names'"]
 
 
@@ -122,7 +122,7 @@ def yaml_in_python(place):
     return wrk(f"http://127.0.0.1:{port}/", 3, place.seconds)
 
 
-# A loop whose passes take longer and longer, cut in the middle: the second thread has seven eighths of the work.
+# A loop whose passes take longer and longer: its second half is seven eighths of the work.
 HEAT = r"""
 #include <stdio.h>
 #include <stdlib.h>
