@@ -17,8 +17,8 @@ def said(of, what):
 def pigz(place):
     chance = random.Random(3)
     words = [bytes(chance.randrange(97, 123) for _ in range(chance.randrange(2, 9))) for _ in range(3000)]
-    (place.folder / "text").write_bytes(b" ".join(chance.choice(words) for _ in range(1000000)) * 14)
-    return ["sh", "-c", "pigz -p 2 -7 -c text >text.gz"]
+    (place.folder / "text").write_bytes(b" ".join(chance.choice(words) for _ in range(1000000)) * 24)
+    return ["sh", "-c", "pigz -p 2 -9 -c text >text.gz"]
 
 
 RENDER = """<?php
@@ -33,7 +33,7 @@ def php_render(place):
     return wrk(f"http://127.0.0.1:{front}/", 8, place.seconds)
 
 
-SLAP = ["--no-defaults", "-h", "127.0.0.1", "-u", "root", "--create-schema=test", "--no-drop", "--concurrency=4", "--number-of-queries=4000"]
+SLAP = ["--no-defaults", "-h", "127.0.0.1", "-u", "root", "--create-schema=test", "--no-drop", "--concurrency=4", "--number-of-queries=12000"]
 
 
 def mariadb_selects(place):
@@ -64,7 +64,7 @@ mix(N, Sum) -> mix(N - 1, integer_to_binary(erlang:phash2(Sum) * N)).
 
 def erlang_workers(place):
     classes = place.built(WORKERS, ".erl", "sh", "-c", "mkdir -p {program} && erlc -o {program} {source}")
-    return ["erl", "-noinput", "+sbwt", "none", "-pa", str(classes), "-run", "main", "main", "50000"]
+    return ["erl", "-noinput", "+sbwt", "none", "-pa", str(classes), "-run", "main", "main", "140000"]
 
 
 PRIMES = """
@@ -82,7 +82,7 @@ public class Main {
 
 
 def java_streams(place):
-    return ["java", "-Xmx128m", "-cp", str(place.java(PRIMES)), "Main", "6000000"]
+    return ["java", "-Xmx128m", "-cp", str(place.java(PRIMES)), "Main", "12000000"]
 
 
 def socat_telemetry(place):
