@@ -1,15 +1,20 @@
-"""Servers that several systems start: nginx, postgres, redis, memcached."""
+"""Servers that several systems start, among them nginx and postgres, and private networks."""
 import os
 import pwd
 import signal
 from pathlib import Path
 
 
-def nginx(place, server, http="", workers=1, name="nginx"):
-    """Starts nginx; returns its port. `server` is the content of the server block."""
+# `top` of an nginx that answers after a time, by `echo_sleep SECONDS; echo TEXT;`.
+ECHO = "load_module /usr/lib/nginx/modules/ngx_http_echo_module.so;"
+
+
+def nginx(place, server, http="", workers=1, name="nginx", top=""):
+    """Starts nginx; returns its port. `server` is in the server block, `top` before all blocks."""
     port, folder = place.port(), place.folder
     paths = " ".join(f"{kind}_temp_path {folder}/{name}-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     place.write(f"{name}.conf", f"""
+{top}
 daemon off; user root; pid {folder}/{name}.pid; error_log {folder}/{name}.error; worker_processes {workers};
 events {{ worker_connections 1024; }}
 http {{ access_log off; {paths} {http}
@@ -17,6 +22,30 @@ http {{ access_log off; {paths} {http}
 """)
     place.start("nginx", "-p", folder, "-c", f"{folder}/{name}.conf", port=port)
     return port
+
+
+# Debian's name of it has the version.
+PHP_FPM = max((path.name for path in Path("/usr/sbin").glob("php-fpm*")), default="php-fpm")
+
+
+def php(place, script, children, workers=1, bound=(), settings=""):
+    """Starts php-fpm, `bound` by another command, behind nginx, whose port it returns."""
+    port, folder = place.port(), place.folder
+    config = place.write("fpm.conf", f"""
+[global]
+daemonize = no
+error_log = {folder}/fpm.log
+[www]
+user = root
+group = root
+listen = 127.0.0.1:{port}
+pm = static
+pm.max_children = {children}
+{settings}
+""")
+    place.start(*bound, PHP_FPM, "-n", "-R", "-F", "-y", config, port=port)
+    page = place.write("page.php", script)
+    return nginx(place, f"location / {{ include /etc/nginx/fastcgi_params; fastcgi_pass 127.0.0.1:{port}; fastcgi_param SCRIPT_FILENAME {page}; }}", workers=workers)
 
 
 def postgres(place, sql="", **settings):
@@ -33,6 +62,8 @@ def postgres(place, sql="", **settings):
     words = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
     # SIGINT: end now, also with clients.
     place.start(programs / "postgres", "-D", home, *words, port=port, stop=signal.SIGINT, **as_user)
+    # It listens before it lets anybody in.
+    place.run("sh", "-c", f"for i in $(seq 200); do pg_isready -q {' '.join(at(port))} && exit; sleep 0.05; done; exit 1")
     place.run("psql", *at(port), "-q", "-v", "ON_ERROR_STOP=1", "-c", sql or "select 1")
     return port
 
@@ -46,3 +77,24 @@ def redis(place, *options):
     port = place.port()
     place.start("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", place.folder, *options, port=port)
     return port
+
+
+def mariadb(place, sql="", *options):
+    """Starts a fresh server whose root has no password; runs `sql` in `test`; returns its port."""
+    home, port, socket = place.folder / "mariadb", place.port(), place.folder / "mariadb.sock"
+    place.run("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={home}", "--auth-root-authentication-method=normal", "--skip-name-resolve")
+    place.start("mariadbd", "--no-defaults", "--user=root", f"--datadir={home}", f"--socket={socket}", f"--port={port}", "--bind-address=127.0.0.1",
+                "--skip-name-resolve", *options, port=port)
+    place.run("mariadb", "--no-defaults", "-h", "127.0.0.1", "-P", port, "-u", "root", "-e", f"create database if not exists test; use test; {sql or 'select 1'}")
+    return port
+
+
+def private_network(place, *commands):
+    """Namespaces of network and mounts with a loopback of their own, after shell commands in them.
+
+    Returns the words before a command that shall run in it. A port in it is not seen from outside.
+    """
+    ready = place.folder / "network-ready"
+    script = " && ".join(["ip link set lo up", *commands, f"touch {ready}", "exec sleep infinity"])
+    holder = place.start("unshare", "-n", "-m", "sh", "-c", script, path=ready)
+    return ["nsenter", "-t", str(holder.pid), "-n", "-m"]
