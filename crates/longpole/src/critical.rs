@@ -4,6 +4,7 @@ use crate::following::{self, Follower};
 use crate::interactions::{self, Interactions};
 use crate::keepers;
 use crate::kept::{Keeper, Kept};
+use crate::progress::Progressed;
 use crate::whom::Whom;
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::exchanges::{Conducts, Exchanges};
@@ -67,6 +68,8 @@ pub struct Told<'a> {
     /// What the kernel's events tell.
     pub kernel: Option<(&'a KernelFacts, &'a Linux)>,
     pub exchanges: Exchanges,
+    /// The events that the user named as progress.
+    pub progressed: Option<Progressed>,
     /// Who had the CPUs.
     pub turns: &'a Turns,
     /// The path to the end of the command is asked for, whatever ends it: the user named a range or a machine.
@@ -78,7 +81,7 @@ pub struct Told<'a> {
 pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
-    let Told { lost, tells_running, kernel, exchanges, turns, as_asked, whom } = told;
+    let Told { lost, tells_running, kernel, exchanges, progressed, turns, as_asked, whom } = told;
     let Passed { lineage, waits, keeper, traffic } = passed;
     let mut kept = keeper.kept(interactions.vocabulary());
     let mut answer = interactions.path(lineage)?;
@@ -94,8 +97,11 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
         path: (answer.start_ns, answer.end_ns),
         asked: asked.as_ref(),
     };
-    let anchor = choice.anchor().filter(|_| !as_asked || asked.is_some());
-    if asked.is_some() && anchor.is_none() {
+    let anchor = match progressed {
+        Some(progressed) => at_progress(interactions, progressed, &choice)?,
+        None => choice.anchor().filter(|_| !as_asked || asked.is_some()),
+    };
+    if whom.is_given() && anchor.is_none() {
         bail!("nothing happens to {} in this part of the trace", whom.said());
     }
     if let Some(found) = &anchor {
@@ -140,10 +146,17 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     .judge();
     answer.segments = Some(segments);
     keepers::tell(interactions, turns, &mut answer)?;
-    let progress = anchor.as_ref().map(|anchor| format!("replies at {}", interactions.vocabulary().machine_name(anchor.machine)));
+    let progress = anchor.as_ref().map(|anchor| anchor.progress(interactions.vocabulary()));
     let kind = anchor.as_ref().map_or(Run::FixedWork, |anchor| anchor.run);
     let run = RunOf { kind, progress, start_ns: answer.start_ns, end_ns: answer.end_ns };
     Ok(Critical { verdict, run, decides, predictions, participation, findings, answer, cut_waits: waits.cut })
+}
+
+/// The path to the last of the events that the user named.
+fn at_progress(interactions: &Interactions, progressed: Progressed, choice: &Choice<'_>) -> anyhow::Result<Option<Anchor>> {
+    let Some(composer) = interactions.composer() else { bail!("--progress names events of a trace, and a machine log has none") };
+    let event = progressed.text().to_owned();
+    Ok(choice.anchor_at(&event, &progressed.finish(composer)?))
 }
 
 /// Who can be named.
@@ -177,10 +190,14 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
 pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept, Option<Parts>)> {
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
     let (mut keeper, mut traffic, mut exchanges) = (Keeper::default(), Traffic::default(), Exchanges::default());
+    let mut progressed = whom.progress.as_ref().map(Progressed::new);
     let feed = |composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>| {
         if let Some(composer) = composer {
             composer.item_beside(catalogue, item, &mut exchanges);
             exchanges.after(composer.linux());
+            if let Some(progressed) = &mut progressed {
+                progressed.item(composer, catalogue, item);
+            }
         }
     };
     following::follow_fed(interactions, feed, [&mut [&mut keeper as &mut dyn Follower, &mut traffic][..]])?;
@@ -198,7 +215,11 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept,
         asked: asked.as_ref(),
     };
     let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-    let answer = match choice.anchor() {
+    let anchor = match progressed {
+        Some(progressed) => at_progress(interactions, progressed, &choice)?,
+        None => choice.anchor(),
+    };
+    let answer = match anchor {
         Some(anchor) => anchored(interactions, &mut kept, &anchor)?,
         None if whom.is_given() => bail!("nothing happens to {} in this part of the trace", whom.said()),
         None => interactions.path_again(&kept, options)?,
@@ -209,10 +230,11 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept,
 
 /// The path that counts, where that to the command's end does not. From now on what is kept leads to its end.
 fn anchored(interactions: &Interactions, kept: &mut Kept, anchor: &Anchor) -> anyhow::Result<Answer> {
-    let mut last = None;
+    let mut last = anchor.event.is_some().then_some(anchor.end_ns);
+    let of_replies = last.is_none();
     kept.each(|_, interaction| {
         if let (Deed::Wake { machine, cause: Some(cause) }, true) = (interaction.deed, interaction.t <= anchor.end_ns) {
-            if machine == anchor.machine && cause.by != machine {
+            if of_replies && machine == anchor.machine && cause.by != machine {
                 last = Some(interaction.t);
             }
         }

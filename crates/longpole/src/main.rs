@@ -26,6 +26,7 @@ mod pass;
 mod picture;
 mod printer;
 mod profiler;
+mod progress;
 mod relay;
 mod repeated;
 mod rules;

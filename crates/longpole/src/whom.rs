@@ -1,5 +1,6 @@
 //! The options `--process`, `--thread` and `--port`: whose path is asked for.
 
+use crate::progress::Progress;
 use crate::WrongUsage;
 use anyhow::bail;
 use longpole_analysis::exchanges::Conducts;
@@ -24,11 +25,15 @@ pub struct Whom {
     /// The same of the process that is asked on this port
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
+
+    /// The path to the last of these events, whose rate is what a change makes larger: a name with * and ?, or a filter as that of print
+    #[arg(long, value_name = "EVENT", value_parser = Progress::parse, conflicts_with_all = ["process", "thread", "port"])]
+    pub progress: Option<Progress>,
 }
 
 impl Whom {
     pub fn is_given(&self) -> bool {
-        self.process.is_some() || self.thread.is_some() || self.port.is_some()
+        self.process.is_some() || self.thread.is_some() || self.port.is_some() || self.progress.is_some()
     }
 
     /// The machines of the threads that are meant; none: nobody was named.
@@ -38,7 +43,7 @@ impl Whom {
         conducts: &Conducts,
         vocabulary: &Vocabulary,
     ) -> anyhow::Result<Option<HashSet<MachineId>>> {
-        if !self.is_given() {
+        if !self.is_given() || self.progress.is_some() {
             return Ok(None);
         }
         let is_meant = |thread: &Thread| {
@@ -68,6 +73,7 @@ impl Whom {
         let process = self.process.iter().map(|process| format!("--process {process}"));
         let thread = self.thread.iter().map(|thread| format!("--thread {thread}"));
         let port = self.port.iter().map(|port| format!("--port {port}"));
-        process.chain(thread).chain(port).collect::<Vec<_>>().join(" ")
+        let progress = self.progress.iter().map(|progress| format!("--progress {}", progress.text));
+        process.chain(thread).chain(port).chain(progress).collect::<Vec<_>>().join(" ")
     }
 }

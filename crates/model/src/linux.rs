@@ -216,6 +216,12 @@ impl Linux {
         self.files.kind(process, fd)
     }
 
+    /// Id of the thread that has a CPU now, if it is known.
+    pub fn tid_on(&self, cpu: u32) -> Option<i32> {
+        let Base::Thread(thread) = self.cpus.get(cpu as usize)?.base else { return None };
+        Some(self.threads[thread.0 as usize].tid)
+    }
+
     pub fn thread_of(&self, tid: i32) -> Option<ThreadId> {
         self.thread_ids.get(&tid).copied()
     }

@@ -43,6 +43,20 @@ pub struct Anchor {
     pub machine: MachineId,
     pub begin_ns: u64,
     pub end_ns: u64,
+    /// What is counted there: the name of an event that the user named. None: the replies that it gets, of which the last one
+    /// before `end_ns` is where the path ends.
+    pub event: Option<String>,
+}
+
+impl Anchor {
+    /// What is counted as progress, and where.
+    pub fn progress(&self, vocabulary: &Vocabulary) -> String {
+        let machine = vocabulary.machine_name(self.machine);
+        match &self.event {
+            Some(event) => format!("{event} of {machine}"),
+            None => format!("replies at {machine}"),
+        }
+    }
 }
 
 /// What there is to choose from.
@@ -74,14 +88,29 @@ impl Choice<'_> {
         };
         let machines = self.machines().filter(|(_, subject)| members.contains(subject)).map(|(machine, _)| machine);
         let (begin_ns, end_ns) = self.traffic.steady(machines, within, self.limits.left_out_at_ends)?;
-        (begin_ns < end_ns).then_some(Anchor { run, machine, begin_ns, end_ns })
+        (begin_ns < end_ns).then_some(Anchor { run, machine, begin_ns, end_ns, event: None })
+    }
+
+    /// The thread with most of the events that the user named, from the first to the last of them in the steady part. `times`: of the
+    /// events of each thread, by the thread's machine.
+    pub fn anchor_at(&self, event: &str, times: &HashMap<MachineId, Vec<u64>>) -> Option<Anchor> {
+        let run = match (self.has_command, self.timed()) {
+            (false, _) => Run::Endless,
+            (true, Some(_)) => Run::FixedTime,
+            (true, None) => Run::FixedWork,
+        };
+        let (&machine, times) = times.iter().max_by_key(|(machine, times)| (times.len(), std::cmp::Reverse(machine.0)))?;
+        let left_out = (times.len() as f64 * self.limits.left_out_at_ends) as usize;
+        let steady = times.get(left_out..times.len() - left_out)?;
+        let (&begin_ns, &end_ns) = (steady.first()?, steady.last()?);
+        (begin_ns < end_ns).then(|| Anchor { run, machine, begin_ns, end_ns, event: Some(event.to_owned()) })
     }
 
     /// The one of these threads that ran most, with all of the range.
     fn busiest(&self, asked: &HashSet<MachineId>, (begin_ns, end_ns): (u64, u64)) -> Option<Anchor> {
         let ran = asked.iter().filter_map(|&machine| Some((self.traffic.own(machine)?.ran_ns, machine)));
         let machine = ran.max()?.1;
-        (begin_ns < end_ns).then_some(Anchor { run: Run::Endless, machine, begin_ns, end_ns })
+        (begin_ns < end_ns).then_some(Anchor { run: Run::Endless, machine, begin_ns, end_ns, event: None })
     }
 
     /// Threads of programs other than the recorder, with their subjects.

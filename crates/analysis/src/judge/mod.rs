@@ -311,9 +311,10 @@ impl Case<'_> {
         let prediction = of_state.iter().find_map(known).or_else(|| of_subject.iter().find_map(known))?;
         let change = prediction.change.clone();
         let of = if self.anchor.is_some() { GainOf::Rate } else { GainOf::End };
-        let progress = self.anchor.map(|anchor| format!("replies at {}", self.vocabulary.machine_name(anchor.machine)));
+        let progress = self.anchor.map(|anchor| anchor.progress(self.vocabulary));
         let (gain, low, high) = (prediction.gain?, prediction.gain_low?, prediction.gain_high?);
-        let asked = self.anchor.and_then(|anchor| self.subjects.known(self.vocabulary.machine_name(anchor.machine)));
+        let replies = self.anchor.filter(|anchor| anchor.event.is_none());
+        let asked = replies.and_then(|anchor| self.subjects.known(self.vocabulary.machine_name(anchor.machine)));
         let asked = asked.map(|subject| &self.subjects.get(subject).conduct.asked).filter(|asked| asked.count >= self.limits.least_replies);
         let latency = asked.map(|asked| {
             let (p50_ns, p99_ns) = (asked.times.quantile(0.5).unwrap_or(0), asked.times.quantile(0.99).unwrap_or(0));

@@ -4,6 +4,7 @@ use crate::critical::{self, Passed, Told};
 use crate::input::Input;
 use crate::kernel::{self, Model, Reading};
 use crate::packets::kernel::Kernel;
+use crate::progress::Progressed;
 use crate::table::{counted, duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
 use crate::whom::Whom;
@@ -121,6 +122,7 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
                 tells_running: true,
                 kernel: None,
                 exchanges: Exchanges::default(),
+                progressed: whom.progress.as_ref().map(Progressed::new),
                 turns: &keepers::turns(),
                 as_asked: true,
                 whom,
@@ -137,18 +139,26 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
     let mut model = (has_kernel && ranged).then(|| Model::of(input, trace)).transpose()?;
     let (mut journeys, mut facts, mut turns) = (Journeys::new(None), KernelFacts::default(), keepers::turns());
     let mut exchanges = Exchanges::default();
+    let mut progressed = whom.progress.as_ref().map(Progressed::new);
     journeys.since_ns = of_command.then_some(begin_ns);
     let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
+        let mut count = |composer: &Composer| {
+            if let Some(progressed) = &mut progressed {
+                progressed.item(composer, catalogue, item);
+            }
+        };
         match (composer, &mut model) {
             (Some(composer), None) => {
                 composer.item_beside(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut (&mut facts, &mut exchanges))));
                 facts.after(composer.linux());
                 exchanges.after(composer.linux());
+                count(composer);
                 journeys.over = of_command && composer.command_is_over();
             }
             (composer, model) => {
                 if let Some(composer) = composer {
                     composer.item_beside(catalogue, item, &mut turns);
+                    count(composer);
                 }
                 if let Some(model) = model {
                     model.item(catalogue, item, &mut (&mut journeys, &mut (&mut facts, &mut exchanges)));
@@ -182,7 +192,16 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
     let mut critical = critical::read(
         &interactions,
         passed,
-        Told { lost, tells_running, kernel: linux.map(|linux| (&facts, linux)), exchanges, turns: &turns, as_asked: ranged, whom },
+        Told {
+            lost,
+            tells_running,
+            kernel: linux.map(|linux| (&facts, linux)),
+            exchanges,
+            progressed,
+            turns: &turns,
+            as_asked: ranged,
+            whom,
+        },
     );
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {
