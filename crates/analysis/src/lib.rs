@@ -41,6 +41,7 @@ pub mod linux_syscalls;
 pub mod machine_latency;
 pub mod machine_queues;
 pub mod nearest;
+pub mod not_recorded;
 pub mod packet_loss;
 pub mod packets;
 pub mod pairs;
