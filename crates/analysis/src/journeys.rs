@@ -14,7 +14,7 @@ use crate::packet_loss::{Loss, LossKind, Losses, Segments};
 use crate::samples::Samples;
 use longpole_model::hash::IdMap;
 use longpole_model::linux_net::{Hop, Step};
-use longpole_model::linux_watch::{Base, CpuId, Handling, Mode, Occupant, Start, ThreadId, Waker, Watch};
+use longpole_model::linux_watch::{Base, CpuId, Handling, Mode, Moment, Occupant, Start, ThreadId, Waker, Watch};
 use sockets::Socket;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -553,6 +553,14 @@ impl Journeys {
 }
 
 impl Watch for Journeys {
+    fn moment(&mut self, moment: Moment) {
+        if let Moment::SwitchedOff { packets: true, .. } = moment {
+            // For packets the trace ends here.
+            self.finish();
+            self.forget();
+        }
+    }
+
     fn hopped(&mut self, hop: &Hop<'_>) {
         let counted = !self.over && self.since_ns.is_none_or(|since| hop.t_ns >= since);
         self.step(&Hop { covered: hop.covered && counted, ..*hop });

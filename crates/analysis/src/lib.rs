@@ -42,6 +42,7 @@ pub mod machine_latency;
 pub mod machine_log;
 pub mod machine_queues;
 pub mod nearest;
+pub mod not_recorded;
 pub mod packet_loss;
 pub mod packets;
 pub mod pairs;

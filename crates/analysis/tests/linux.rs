@@ -435,6 +435,48 @@ fn events_of_programs_are_no_kernel_events() {
     assert!(times.cpus(&linux).is_empty() && times.threads(&linux).is_empty());
 }
 
+/// Thread 10 is in a call from 1000 on; at 1500 calls are given up, but for those in `kept`.
+fn calls_given_up(kept: &str) -> Kernel {
+    let mut kernel = Kernel::new(1);
+    kernel.switch(500, 0, 20, 1, 10);
+    kernel.syscall(900, 0, "getppid", Some(1));
+    kernel.syscall(1000, 0, "read", None);
+    let fields = [
+        ("what", text("system calls")),
+        ("events", text("syscall_entry_* syscall_exit_*")),
+        ("calls", text(kept)),
+        ("ago_ns", Val::I(100)),
+    ];
+    kernel.event(1500, 0, "longpole_switched_off", &fields);
+    kernel
+}
+
+#[test]
+fn a_call_whose_return_is_not_recorded_any_more_ends_where_calls_were_given_up() {
+    let mut kernel = calls_given_up("");
+    // Of the moment of the change: its return is not in the trace.
+    kernel.syscall(1600, 0, "futex", None);
+    kernel.switch(3000, 0, 10, 1, 0);
+    let thread = thread(&kernel, 10);
+    assert_eq!((thread.running_ns, thread.syscall_ns), (2500, Some(500)));
+    let (linux, calls) = pass::<Calls>(&kernel, ALL);
+    assert_eq!(linux.system_calls.in_all, 2);
+    let (off, began) = (linux.switched_off(), linux.begin_ns().unwrap());
+    assert_eq!((off.len(), off[0].t_ns - began), (1, 900));
+    let read = calls.answer(&linux).into_iter().find(|line| line.name == "read").unwrap();
+    assert_eq!((read.count, read.completed), (1, 0));
+}
+
+#[test]
+fn a_call_that_is_recorded_further_ends_with_its_return_where_others_were_given_up() {
+    let mut kernel = calls_given_up("futex read");
+    kernel.syscall(1600, 0, "getppid", None);
+    kernel.syscall(2000, 0, "read", Some(1));
+    kernel.switch(3000, 0, 10, 1, 0);
+    let thread = thread(&kernel, 10);
+    assert_eq!((thread.running_ns, thread.syscall_ns), (2500, Some(1000)));
+}
+
 /// CPU 0 is idle with thread 20 in its queue; that it takes it is in no switch.
 fn unseen(tells: bool) -> Kernel {
     let mut kernel = Kernel::new(1);

@@ -18,6 +18,7 @@ use longpole_analysis::judge::{self, Case, Cpus};
 use longpole_analysis::keepers::Turns;
 use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::lineage::{self, Answer, Lineage, Path};
+use longpole_analysis::not_recorded;
 use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
 use longpole_analysis::standout::{self, Beside};
@@ -140,6 +141,7 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
         conducts: &conducts,
         cpus,
         lost,
+        not_recorded: kernel.and_then(|(_, linux)| not_recorded::sentence(linux)),
         again: &again(interactions.trace().and_then(Trace::full_ring)),
         limits: &limits,
     }

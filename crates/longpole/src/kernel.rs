@@ -7,8 +7,9 @@ pub use crate::answer::write;
 
 use crate::answer::Told;
 use crate::input::{self, Input};
-use crate::table::{number, plain_lines};
+use crate::table::{number, plain, plain_lines};
 use anyhow::{bail, Context};
+use longpole_analysis::not_recorded;
 use longpole_model::linux::{Count, Linux};
 use longpole_model::linux_watch::Watch;
 use longpole_trace::{recording_at, Catalogue, Item, Kallsyms, Moment, Options, Stream, StreamKind, Trace};
@@ -166,6 +167,9 @@ pub fn footer(out: &mut dyn Write, reading: &Reading) -> io::Result<()> {
         (lost, gaps) => format!("{} lost and {} gaps that nobody counted", number(lost), number(gaps)),
     };
     writeln!(out, "\n{} kernel events, {lost}", number(linux.events))?;
+    if let Some(not_recorded) = not_recorded::sentence(linux) {
+        writeln!(out, "{}", plain(not_recorded))?;
+    }
     if linux.unseen_idle_ends > 0 {
         writeln!(
             out,

@@ -16,6 +16,7 @@ mod interactions;
 mod keepers;
 mod kept;
 mod kernel;
+mod light;
 mod log;
 mod machine_log;
 mod mount;

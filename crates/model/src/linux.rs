@@ -19,6 +19,7 @@ mod numbers;
 mod reasons;
 mod signals;
 mod state;
+mod switched_off;
 mod threads;
 
 pub use files::{Arguments, FileKind};
@@ -26,6 +27,7 @@ pub use masks::{Answer, Cpus, Mask};
 pub(crate) use state::Unclaimed;
 use state::{state_of, Entered};
 pub use state::{Context, Cpu, Thread};
+pub use switched_off::SwitchedOff;
 
 use crate::hash::IdMap;
 use crate::linux_net::{Hop, HopPlan, HopRules, Step};
@@ -57,6 +59,7 @@ pub struct Linux {
     files: files::Files,
     signals: signals::Signals,
     pub(crate) timers: Timers,
+    missing: switched_off::Missing,
     pub(crate) asked: (i64, i64),
     begin_ns: Option<i64>,
     /// The trace tells of every thread that no switch told of, before its next event.
@@ -162,6 +165,7 @@ impl Linux {
             files: files::Files::default(),
             signals: signals::Signals::default(),
             timers: Timers::default(),
+            missing: switched_off::Missing::default(),
             asked: (begin_ns, end_ns),
             begin_ns: None,
             tells_unseen: false,
@@ -274,6 +278,9 @@ impl Linux {
         if self.tells_unseen && place.base == Base::Idle && !matches!(fact, Fact::Switch { .. } | Fact::Running { .. }) {
             // Nobody took the CPU by now, whoever stands in its queue.
             place.ready_ns = place.ready_ns.map(|ready| ready.max(t_ns));
+        }
+        if let Fact::SwitchedOff { what, classes, calls, ago_ns } = fact {
+            return self.switch_off(catalogue, (t_ns, ago_ns), (what, classes, calls), watch);
         }
         self.apply(cpu, t_ns, fact, watch);
         self.cpus[cpu.0 as usize].fresh = false;
@@ -399,6 +406,8 @@ impl Linux {
             }
             Fact::Allowed(answer) => self.answered(answer, t_ns, watch),
             Fact::AllowedAtEnd(answer) => self.answered_at_end(&answer, t_ns),
+            // Told before: it needs the catalogue.
+            Fact::SwitchedOff { .. } => {}
             Fact::Process { .. } => self.dumped(fact, watch),
             Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
             Fact::IrqName { number, name, allowed } => {
@@ -564,7 +573,7 @@ impl Linux {
 
     /// It is known to be in no system call: where the trace tells of calls, also who has made none by now.
     pub fn calls_nothing(&self, id: ThreadId) -> bool {
-        let known = self.threads[id.0 as usize].mode != Mode::Unknown || self.system_calls.in_all > 0;
+        let known = self.threads[id.0 as usize].mode != Mode::Unknown || self.system_calls.in_all > 0 && !self.misses_calls();
         known && self.runs_a_program(id)
     }
 
@@ -635,6 +644,7 @@ impl Linux {
             foreign,
             names_thread: class.context.iter().any(|name| matches!(name.as_str(), "tid" | "_tid" | "common_pid")),
         };
+        let plan = self.without_missing(class, plan);
         if at < catalogue.classes.len() {
             if self.plans.len() <= at {
                 self.plans.resize(at + 1, None);

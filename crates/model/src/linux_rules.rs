@@ -62,6 +62,15 @@ pub enum Fact<'a> {
     Allowed(Answer<'a>),
     /// Where it may run when the recording ends; of the thread 0: which CPUs there are then.
     AllowedAtEnd(Answer<'a>),
+    /// These classes of events are not recorded any more; of system calls, all but those that are
+    /// named.
+    SwitchedOff {
+        what: &'a [u8],
+        classes: &'a [u8],
+        calls: &'a [u8],
+        /// So long before this is told.
+        ago_ns: i64,
+    },
     /// Of the dump of the system's state when the recording began.
     Process {
         tid: i32,
@@ -176,6 +185,7 @@ enum Action {
     Running,
     Allowed,
     AllowedAtEnd,
+    SwitchedOff,
     Process,
     IrqName,
     IrqEnter,
@@ -205,7 +215,7 @@ enum Action {
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 37] = [
+    const ALL: [(&'static str, Action); 38] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -217,6 +227,7 @@ impl Action {
         ("running", Action::Running),
         ("allowed", Action::Allowed),
         ("allowed_end", Action::AllowedAtEnd),
+        ("switched_off", Action::SwitchedOff),
         ("process", Action::Process),
         ("irq_name", Action::IrqName),
         ("irq_enter", Action::IrqEnter),
@@ -446,6 +457,15 @@ impl Source {
     }
 }
 
+/// What the events of a class are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// System calls of this name.
+    Calls(Option<NameId>),
+    Works,
+    Other,
+}
+
 /// What a class means.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelPlan {
@@ -500,6 +520,12 @@ impl KernelPlan {
                     _ => Fact::AllowedAtEnd(answer),
                 }
             }
+            Action::SwitchedOff => Fact::SwitchedOff {
+                what: roles.name.bytes(fields),
+                classes: roles.allowed.bytes(fields),
+                calls: roles.call.bytes(fields),
+                ago_ns: roles.second.number(fields).unwrap_or(0),
+            },
             Action::Process => Fact::Process {
                 tid: tid()?,
                 process: roles.process.id(fields),
@@ -554,6 +580,15 @@ impl KernelPlan {
             Action::Signal => Fact::Signal { tid: tid()?, signal: number()? },
             Action::Ignore => return None,
         })
+    }
+
+    /// What its events tell of, as far as something is remembered from one to another.
+    pub(crate) fn subject(&self) -> Subject {
+        match self.action {
+            Action::SyscallEnter | Action::SyscallLeave => Subject::Calls(self.roles.name.name()),
+            Action::WorkQueued | Action::WorkBegins => Subject::Works,
+            _ => Subject::Other,
+        }
     }
 
     /// Whether it tells who has a CPU.

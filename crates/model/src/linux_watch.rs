@@ -345,6 +345,11 @@ pub enum Moment {
     Throttled {
         thread: ThreadId,
     },
+    /// What is under way now arrives without an event: no more of these are recorded.
+    SwitchedOff {
+        packets: bool,
+        works: bool,
+    },
 }
 
 /// One who listens. All that it does not care for is empty.

@@ -562,6 +562,7 @@ impl Recorder {
         })?;
         self.flush_captures();
         self.write_outputs(false);
+        self.note_switched_off()?;
         if std::mem::take(&mut self.requests_changed) {
             self.answer_requests();
         }

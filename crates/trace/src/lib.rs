@@ -63,7 +63,7 @@ pub use no_event::NoEvent;
 pub use oddity::{Contradiction, LeftOut, Oddity, Place};
 pub use part::{Packets, Part, PartClock};
 pub use recognise::{is_recording, recording_at};
-pub use recording::{Clock, Lane, Losses, Recording};
+pub use recording::{Clock, Lane, Losses, Recording, SwitchedOff};
 pub use rewritten::{rewrite, Rewritten};
 pub use sel4::{Dump, Log, Word};
 pub use shift::{Shift, Shifts};

@@ -6,6 +6,7 @@
 use crate::error::Error;
 use crate::oddity::{Oddity, MOST_ERRORS};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -85,6 +86,27 @@ pub struct KernelEvents {
     pub page_fault_ns: Option<f64>,
     /// What the kernel counted of packets by itself; of any form.
     pub counters: serde_json::Value,
+    /// What the groups would hold besides if they had been asked for by name. None: they were.
+    pub left_out: Option<LeftOut>,
+    /// What was given up while it was recorded, in the order of time.
+    pub switched_off: Vec<SwitchedOff>,
+}
+
+/// What the default does not record of its groups.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LeftOut {
+    /// By group: events, and system calls by their names.
+    pub of: BTreeMap<String, Vec<String>>,
+}
+
+/// Events that were not recorded any more, since more came than could be stored.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SwitchedOff {
+    /// For people.
+    pub what: String,
+    pub since_ns: Option<i64>,
 }
 
 /// The packets of network interfaces, if they were captured.

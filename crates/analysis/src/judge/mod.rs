@@ -64,6 +64,8 @@ pub struct Case<'a> {
     pub conducts: &'a Conducts,
     pub cpus: Cpus,
     pub lost: u64,
+    /// Kinds of events that were not recorded to the end, as a sentence ([`crate::not_recorded`]).
+    pub not_recorded: Option<String>,
     /// What helps where events are lost ([`states::again`]).
     pub again: &'a str,
     pub limits: &'a Limits,
@@ -80,6 +82,13 @@ impl Case<'_> {
         if verdict.gain.is_none() && verdict.mechanism != Some(Mechanism::RoundTrips) {
             verdict.gain = self.gain(&verdict);
         }
+        verdict.caveats.extend(self.not_recorded.clone().map(|text| Caveat {
+            kind: CaveatKind::SwitchedOff,
+            share: None,
+            count: None,
+            text,
+            remedy: Some("record less with `--kernel`, or to a faster disk".to_owned()),
+        }));
         if of_processes && verdict.text.is_empty() {
             verdict.caveats.extend(self.timer(&verdict));
             verdict.text = sentence::sentence(&verdict);

@@ -131,6 +131,8 @@ pub enum CaveatKind {
     SteadyPart,
     /// Programs that have nothing to do with the path use the CPUs.
     Bystanders,
+    /// More events came than could be stored, and some kinds were not recorded any more.
+    SwitchedOff,
 }
 
 /// What makes the verdict less certain.

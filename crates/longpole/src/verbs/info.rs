@@ -4,7 +4,7 @@ use crate::input::{self, Input};
 use crate::packets::described;
 use crate::table::{bytes, duration, number, percent, plain, plain_lines, rate, utc, Table};
 use crate::unpacked;
-use longpole_trace::{Description, EnvValue, Item, Packets, Part, StreamId, StreamKind, Trace};
+use longpole_trace::{Description, EnvValue, Item, Packets, Part, StreamId, StreamKind, SwitchedOff, Trace};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -196,6 +196,10 @@ impl Counts {
             answer["captures"] = self.described.iter().map(|(name, capture)| described::json(name, capture)).collect();
         }
         if let Some(recording) = trace.recordings().first() {
+            if let Some(kernel) = &recording.kernel_events {
+                let off = |off: &SwitchedOff| json!({ "what": off.what, "since_ns": off.since_ns });
+                answer["switched_off"] = kernel.switched_off.iter().map(off).collect();
+            }
             if let Some(chunk) = &recording.chunk {
                 let removed = &chunk.removed;
                 answer["chunk"] = json!({
@@ -261,6 +265,12 @@ impl Counts {
         };
         head.row(["lost".to_owned(), format!("{} ({}){uncounted}", number(self.lost), percent(share))]);
         if let Some(recording) = trace.recordings().first() {
+            for off in recording.kernel_events.iter().flat_map(|kernel| &kernel.switched_off) {
+                let since = off.since_ns.zip(self.start_ns).map(|(since, start)| since.saturating_sub(start).max(0) as f64 / 1e9);
+                let since = since.map_or(String::new(), |since| format!("from +{since:.3} s on, "));
+                let what = format!("{since}{}: the kernel emitted more events than could be stored", off.what);
+                head.row(["not recorded".to_owned(), plain(what)]);
+            }
             if let Some(chunk) = &recording.chunk {
                 let removed = &chunk.removed;
                 head.row(["chunk".to_owned(), number(chunk.number)]);

@@ -2,8 +2,10 @@
 
 use crate::input::{self, Input};
 use crate::kernel;
+use crate::light;
 use crate::packets::kernel::Kernel;
 use crate::packets::{traffic, ways};
+use crate::table::plain;
 use anyhow::{bail, Context};
 use longpole_analysis::consumer::Consumer;
 use longpole_analysis::journeys::Wanted;
@@ -108,6 +110,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             traffic::text(&groups, &mut out)?;
         }
         if let Some(kernel) = &kernel {
+            if let Some(line) = light::line(trace.recordings(), &["net"]) {
+                writeln!(out, "\n{}", plain(line))?;
+            }
             kernel::footer(&mut out, &kernel.reading)?;
         }
     }

@@ -9,6 +9,7 @@ use crate::{answer, critical, flame, input::Input, keepers, WrongUsage};
 use anyhow::{bail, Context};
 use longpole_analysis::critical_samples::{CriticalFunction, OnPath};
 use longpole_analysis::lineage::{Answer, Mode, Options, Row};
+use longpole_analysis::not_recorded;
 use longpole_analysis::stacks::Counts;
 use longpole_analysis::text::place;
 use longpole_model::causes::Told;
@@ -144,7 +145,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
     answer::tell(input.json, &Whole { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
         print(out, &answer, args.segments)?;
-        print_told(out, &answer, &told)
+        print_told(out, &answer, &told)?;
+        let not_recorded = interactions.composer().and_then(|composer| not_recorded::sentence(composer.linux()));
+        not_recorded.map_or(Ok(()), |sentence| writeln!(out, "{}", plain(sentence)))
     })?;
     Ok(if interactions.trace().is_some_and(Trace::is_damaged) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

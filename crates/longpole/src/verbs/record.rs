@@ -97,6 +97,10 @@ pub struct Kernel {
     /// Further kernel events; * and ? stand for any text and any letter; `all` for all events
     #[arg(long = "event", value_name = "SUBSYSTEM:NAME[:FILTER]")]
     events: Vec<EventWish>,
+    /// Give up no kind of kernel event where more come than can be stored: lose what does not fit,
+    /// of all kinds alike
+    #[arg(long)]
+    keep_all: bool,
     /// What each kernel event shall tell of its thread: pid, ppid, comm, prio
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     context: Vec<EventContext>,
@@ -144,7 +148,8 @@ impl Kernel {
         };
         let nothing = groups.is_empty() && self.events.is_empty();
         let light = self.kernel.is_none();
-        (!nothing).then(|| Wish { groups, light, events: self.events.clone(), context: self.context.clone(), ..Wish::default() })
+        let (events, context, keep_all) = (self.events.clone(), self.context.clone(), self.keep_all);
+        (!nothing).then(|| Wish { groups, light, events, context, keep_all, ..Wish::default() })
     }
 
     /// What is to be said where nobody spoke of the kernel and it cannot be recorded.
@@ -157,9 +162,14 @@ impl Kernel {
     /// What cannot be meant.
     pub fn check(&self) -> Result<(), crate::WrongUsage> {
         let none = self.kernel.as_ref().is_some_and(|groups| groups.0.is_empty()) && self.events.is_empty();
-        match none && !self.context.is_empty() {
-            true => Err(crate::WrongUsage("--context is for kernel events, and --kernel none leaves them out".to_owned())),
-            false => Ok(()),
+        match none {
+            true if !self.context.is_empty() => {
+                Err(crate::WrongUsage("--context is for kernel events, and --kernel none leaves them out".to_owned()))
+            }
+            true if self.keep_all => {
+                Err(crate::WrongUsage("--keep-all is for kernel events, and --kernel none leaves them out".to_owned()))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -181,6 +191,7 @@ impl Kernel {
         }
         all.extend(self.events.iter().map(|event| format!("--event={event}")));
         all.extend(self.context.iter().map(|context| format!("--context={}", context.name())));
+        all.extend(self.keep_all.then(|| "--keep-all".to_owned()));
         if let Some(Stacks(hz)) = self.stacks {
             all.push(format!("--stacks={}", hz.map_or_else(|| "none".to_owned(), |hz| hz.to_string())));
         }

@@ -2,7 +2,8 @@
 
 use crate::input::Input;
 use crate::kernel;
-use crate::table::{duration, number, Table};
+use crate::light;
+use crate::table::{duration, number, plain, Table};
 use longpole_analysis::linux_syscalls::{Calls, SyscallLine};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -37,7 +38,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reading = kernel::read(&args.input, &mut calls, |_, _| {})?;
     kernel::needs(&args.input, reading.linux.system_calls + reading.linux.faults, "system calls", "sched,syscall,fault")?;
     let answer = calls.answer(&reading.linux);
-    kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer, args.by))
+    let left_out = light::line(reading.trace.recordings(), &["syscall", "fault"]);
+    kernel::write(&args.input, &reading, &answer, |out, answer| {
+        print(out, answer, args.by)?;
+        left_out.as_ref().map_or(Ok(()), |line| writeln!(out, "\n{}", plain(line.clone())))
+    })
 }
 
 /// Lines for people; programs get all of them.

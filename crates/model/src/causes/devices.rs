@@ -301,6 +301,19 @@ impl Composer {
         }
     }
 
+    /// Nobody tells any more when a packet arrives.
+    pub(super) fn forget_packets(&mut self) {
+        let outside = self.outside();
+        self.devices.order.clear();
+        let packets = std::mem::take(&mut self.devices.packets).into_values().map(|packet| packet.token);
+        let cut = self.devices.links.values_mut().flat_map(|link| std::mem::take(&mut link.wholes)).filter(|whole| whole.cut);
+        let mut tokens: Vec<Token> = packets.chain(cut.map(|whole| whole.token)).collect();
+        tokens.sort_by_key(|token| token.slot);
+        for token in tokens {
+            self.take(outside, token);
+        }
+    }
+
     /// The packet that was in it is cut, or has gone.
     fn buffer_is_used_again(&mut self, packet: u64, device: &[u8]) {
         let Some(old) = self.devices.packets.remove(&packet) else { return };

@@ -143,6 +143,14 @@ impl Composer {
             Moment::TimerGoesOff { cpu, timer, by, kind } => self.timer_goes_off(cpu, timer, by, kind),
             Moment::Faulted { thread } => self.faulted(catalogue, thread),
             Moment::Retransmitted { cpu } => self.retransmitted(cpu),
+            Moment::SwitchedOff { packets, works } => {
+                if packets {
+                    self.forget_packets();
+                }
+                if works {
+                    self.works.forget();
+                }
+            }
             Moment::Throttled { thread } => {
                 let at = self.thread_of_linux(thread);
                 self.threads[at as usize].kernel = Kernel::Throttled;

@@ -25,6 +25,13 @@ struct Queued {
     t: u64,
 }
 
+impl Works {
+    /// Nobody tells any more when a piece of work begins.
+    pub fn forget(&mut self) {
+        *self = Works::default();
+    }
+}
+
 impl Composer {
     pub(super) fn work_queued(&mut self, catalogue: &Catalogue, cpu: CpuId, work: u64, by: Waker) {
         let by = self.actor(catalogue, cpu, by);

@@ -29,7 +29,7 @@ use marks::Marks;
 use rustix::fs::FlockOperation;
 use source::Description;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -237,6 +237,10 @@ struct Conversion {
     running: u16,
     /// Of the one that tells where a thread may run.
     mask: u16,
+    /// Of the one that tells what is not recorded any more, and those that are not written yet, in
+    /// the order of time.
+    switched_off: u16,
+    offs: VecDeque<marks::SwitchedOff>,
     /// Ticks of one.
     second: u64,
     counts: Vec<u64>,
@@ -308,6 +312,8 @@ fn pages_to_ctf(
     names.push(marks::Mask::class());
     // Next to it.
     names.push(marks::Mask::class_at_end());
+    let switched_off = names.len() as u16;
+    names.push(marks::SwitchedOff::class());
     calls.name(&layout, &mut names);
 
     let mut lanes = Vec::new();
@@ -323,6 +329,14 @@ fn pages_to_ctf(
         lanes.push(Lane::new(cpu, file, page, bounds));
     }
     let path = |cpu: u32| raw.join(format!("cpu{cpu}"));
+    let of_event = |event: &str| {
+        let format = formats.iter().find(|format| event.split_once(':') == Some((&format.system, &format.name)))?;
+        match classes.get(usize::from(format.id)) {
+            Some(Some(Class::Plain { id, .. })) => Some(names[usize::from(*id)].0.clone()),
+            _ => None,
+        }
+    };
+    let offs = description.switched_off.iter().map(|off| marks::SwitchedOff::new(off, of_event)).collect();
     let mut conversion = Conversion {
         classes,
         calls,
@@ -331,6 +345,8 @@ fn pages_to_ctf(
         unknown,
         running,
         mask,
+        switched_off,
+        offs,
         second: description.second,
         counts: vec![0; names.len()],
         done,
@@ -356,6 +372,9 @@ fn pages_to_ctf(
         let mut dump = dump::Dump { stream: first, time: start, first: dump_ids, counts, context: context.nobody(), layout: &layout };
         dump.write(raw.read("state.jsonl"), people, done).map_err(ConvertError::io("write", building.path()))?;
     }
+    if let Some(stream) = streams.first_mut() {
+        conversion.offs_until(start, stream).map_err(ConvertError::io("write", building.path()))?;
+    }
 
     let (mut read, mut told) = (0, 0);
     while let Some(Reverse((_, index))) = heap.pop() {
@@ -375,6 +394,9 @@ fn pages_to_ctf(
         }
     }
 
+    if let Some(stream) = streams.first_mut() {
+        conversion.offs_until(u64::MAX, stream).map_err(ConvertError::io("write", building.path()))?;
+    }
     let Conversion { calls, context, counts, mut done, .. } = conversion;
     for (index, mut stream) in streams.into_iter().enumerate() {
         let lane = &lanes[index];
@@ -432,6 +454,20 @@ fn pages_to_ctf(
 }
 
 impl Conversion {
+    /// Writes what was given up until then, where an event comes first after it.
+    fn offs_until(&mut self, time: u64, stream: &mut Stream) -> io::Result<()> {
+        while self.offs.front().is_some_and(|off| off.time <= time) {
+            let Some(off) = self.offs.pop_front() else { break };
+            self.counts[usize::from(self.switched_off)] += 1;
+            // Where events are lost on this CPU, later than it was.
+            let time = off.time.max(stream.last());
+            let out = stream.event(time, self.switched_off)?;
+            out.extend_from_slice(&self.context.nobody());
+            off.write(time, self.second, out);
+        }
+        Ok(())
+    }
+
     /// Writes what the lane's page holds, up to `until`.
     fn run(&mut self, lane: &mut Lane, stream: &mut Stream, until: u64) -> io::Result<()> {
         self.people.cpu = lane.cpu;
@@ -446,6 +482,7 @@ impl Conversion {
                     }
                 }
                 Next::Event { time, id, data } => {
+                    self.offs_until(time, stream)?;
                     let last = stream.last();
                     if time < last {
                         self.done.moved += 1;

@@ -50,21 +50,23 @@ pub fn parts(group: Group) -> Vec<Part> {
 pub fn left_out(groups: &[Group]) -> Value {
     let mut events: Vec<&str> = Vec::new();
     let mut calls: Vec<&str> = Vec::new();
-    let mut asked: Vec<&str> = Vec::new();
+    let mut of = serde_json::Map::new();
     let kept: Vec<&str> = groups.iter().flat_map(|group| parts(*group)).flat_map(|part| part.patterns.iter().copied()).collect();
     for &group in groups {
         let full = group.parts();
         let dropped = full.iter().flat_map(|part| part.patterns.iter().copied()).filter(|pattern| !kept.contains(pattern));
-        let before = events.len() + calls.len();
+        let (dropped, swift): (Vec<&str>, Vec<&str>) = match group {
+            Group::Syscall => (dropped.collect(), SWIFT_CALLS.map(|(name, _)| name).to_vec()),
+            _ => (dropped.collect(), Vec::new()),
+        };
+        if !dropped.is_empty() || !swift.is_empty() {
+            of.insert(group.name().to_owned(), json!([&dropped[..], &swift[..]].concat()));
+        }
         events.extend(dropped);
-        if group == Group::Syscall {
-            calls.extend(SWIFT_CALLS.map(|(name, _)| name));
-        }
-        if events.len() + calls.len() > before {
-            asked.push(group.name());
-        }
+        calls.extend(swift);
     }
-    json!({ "events": events, "calls": calls, "groups": asked })
+    let asked: Vec<&str> = groups.iter().map(|group| group.name()).filter(|name| of.contains_key(*name)).collect();
+    json!({ "events": events, "calls": calls, "groups": asked, "of": of })
 }
 
 #[cfg(test)]
@@ -78,6 +80,7 @@ mod tests {
         assert!(has("events", "sock:sock_recv_length") && has("events", "exceptions:page_fault_*"), "{left_out}");
         assert!(!has("events", "net:net_dev_queue") && has("calls", "epoll_ctl"), "{left_out}");
         assert_eq!(left_out["groups"], json!(["net", "syscall", "fault"]));
+        assert_eq!(left_out["of"]["syscall"], json!(["epoll_ctl", "clock_gettime"]));
     }
 
     #[test]

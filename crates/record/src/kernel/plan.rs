@@ -21,6 +21,9 @@ pub struct Wish {
     pub buffer: Option<u64>,
     /// The pages stay in the kernel, the oldest go, until somebody asks for them.
     pub overwrite: bool,
+    /// Where more events come than can be stored, lose what does not fit and give up no kind of
+    /// event.
+    pub keep_all: bool,
 }
 
 /// Why the kernel is not recorded.

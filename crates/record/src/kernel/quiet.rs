@@ -32,9 +32,9 @@ struct State {
 
 impl Quiet {
     /// Begins with this thread. `events`: those of [`CALLS`] that are recorded, with the user's filter.
-    pub fn begin(instance: &Instance, events: Vec<(&str, Option<&str>)>) -> Quiet {
+    pub fn begin(instance: &Instance, events: Vec<(&str, Option<String>)>) -> Quiet {
         let file = |event: &str| instance.path().join(format!("events/{}/filter", event.replace(':', "/")));
-        let filters = events.into_iter().map(|(event, asked)| (file(event), asked.map(str::to_owned))).collect();
+        let filters = events.into_iter().map(|(event, asked)| (file(event), asked)).collect();
         let quiet = Quiet(Arc::new(Mutex::new(State { filters, tids: Vec::new(), over: false })));
         quiet.join();
         HERE.set(Some(quiet.clone()));

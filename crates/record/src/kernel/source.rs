@@ -8,11 +8,14 @@ use super::counters::{Counters, Grown};
 use super::dump;
 use super::faults;
 use super::freeze::{self, Moved, Order, What};
+use super::groups::EventWish;
+use super::importance::{self, Step};
 use super::masks::{self, Masks};
+use super::overload::{narrowed, Buffer, Relief, SwitchedOff, Work};
 use super::plan::{KernelError, Plan, Wish};
 use super::quiet::{Quiet, CALLS};
 use super::tidy;
-use crate::clock::Source as ClockSource;
+use crate::clock::{Clock, Source as ClockSource};
 use crate::folder::Folder;
 use crate::recording::Reserve;
 use longpole_ftrace::{CpuStats, EventName, Instance, RawReader, TraceFs};
@@ -38,6 +41,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Where the kernel wakes the thread, in percent of the buffer.
 const WAKE_AT: &str = "25";
 const USER_FAULT: &str = "exceptions:page_fault_user";
+/// Bytes after which the thread says how far it is: what its pipe holds.
+const CHUNK: usize = 1 << 20;
 /// After a wake-up that brought nothing (a CPU that went offline), so that the thread does not spin.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -110,6 +115,8 @@ pub(super) struct Shared {
     pub(super) order: Mutex<Option<Order>>,
     bytes: AtomicU64,
     troubles: Mutex<BTreeMap<String, u64>>,
+    /// In the order of time.
+    pub(super) switched_off: Mutex<Vec<SwitchedOff>>,
 }
 
 impl Shared {
@@ -123,6 +130,10 @@ struct Lane {
     reader: RawReader,
     file: File,
     path: PathBuf,
+    /// Bytes that the buffer holds: as many are moved at once, then the next CPU's turn comes.
+    most: usize,
+    /// Bytes that were moved.
+    taken: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -150,6 +161,12 @@ pub struct Source {
     counters: Option<Counters>,
     /// Where system calls are recorded.
     masks: Option<Masks>,
+    /// What is given up if there is more than can be stored, the first step first.
+    steps: Vec<Step>,
+    /// While it is recorded.
+    relief: Option<Relief>,
+    /// Bytes of each CPU's buffer, and what was moved of it.
+    buffers: BTreeMap<u32, (u64, Arc<AtomicU64>)>,
     /// Tells others that this process lives.
     pub(super) lock: Option<tidy::Lock>,
     pub oddities: Vec<String>,
@@ -173,13 +190,13 @@ impl Source {
         let _ = instance.set_option("record-cmd", false);
         let _ = instance.set("buffer_percent", WAKE_AT);
         let cpus = present(instance.cpus()?);
-        if let Some(note) = size_buffers(&instance, &wish, cpus.len() as u64)? {
-            oddities.push(note);
-        }
+        let (size, note) = size_buffers(&instance, &wish, cpus.len() as u64)?;
+        oddities.extend(note);
         // Before the tracer makes faults slower.
         let faults = wanted.iter().any(|wanted| wanted.event.to_string() == USER_FAULT);
         let page_fault_ns = faults.then(faults::least_ns).flatten();
         let mut enabled = Vec::new();
+        let mut may_go = Vec::new();
         let mut filters = serde_json::Map::new();
         let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let events = raw.make("events").map_err(KernelError::io("make", raw.join("events")))?;
@@ -206,6 +223,10 @@ impl Source {
             if let Some(filter) = &wanted.filter {
                 filters.insert(name.clone(), json!(filter));
             }
+            // Who writes an event's whole name wants that one, whatever else is missing.
+            if wanted.asked.as_ref().is_none_or(EventWish::is_pattern) {
+                may_go.push(name.clone());
+            }
             enabled.push(name);
         }
         if !missing.is_empty() {
@@ -227,12 +248,15 @@ impl Source {
                 written.map_err(KernelError::io("write", events.join(system).join(event)))?;
             }
         }
-        let mut lanes = Vec::new();
+        let (mut lanes, mut buffers) = (Vec::new(), BTreeMap::new());
         for &cpu in &cpus {
             let name = format!("cpu{cpu}");
             let path = raw.join(&name);
             let file = raw.create(&name).map_err(KernelError::io("make", &path))?;
-            lanes.push(Lane { reader: instance.reader(cpu)?, file, path });
+            let taken = Arc::<AtomicU64>::default();
+            buffers.insert(cpu, (size, Arc::clone(&taken)));
+            let most = usize::try_from(size).unwrap_or(usize::MAX);
+            lanes.push(Lane { reader: instance.reader(cpu)?, file, path, most, taken });
         }
         let page_size = instance.layout()?.page_size();
         let groups: Vec<&'static str> = wish.groups.iter().map(|group| group.name()).collect();
@@ -247,6 +271,7 @@ impl Source {
             "page_fault_ns": page_fault_ns,
             "events": enabled,
             "filters": filters,
+            "switched_off": [],
             "context": context,
             "missing": missing,
             "instance": instance.name(),
@@ -275,6 +300,9 @@ impl Source {
             clock: None,
             counters: None,
             masks: None,
+            steps: if wish.keep_all || wish.overwrite { Vec::new() } else { importance::steps(may_go.iter().map(String::as_str)) },
+            relief: None,
+            buffers,
             lock,
             oddities,
         };
@@ -294,9 +322,19 @@ impl Source {
     }
 
     /// What the recording's description says of it: what was asked for, what came of that, and how much it is so far.
-    pub fn told(&self) -> Value {
+    pub fn told(&self, clock: &Clock) -> Value {
         let said = |key: &str| self.description[key].clone();
-        json!({ "groups": said("groups"), "names": said("events"), "filters": said("filters"), "left_out": said("left_out"), "page_fault_ns": said("page_fault_ns"), "foreign_pids": said("foreign_pids"), "recorded_bytes": self.bytes() })
+        let off = |off: &SwitchedOff| json!({ "what": off.step.what, "since_ns": clock.unix_ns(off.begin), "events": off.step.events, "calls": off.step.calls });
+        json!({
+            "groups": said("groups"),
+            "names": said("events"),
+            "filters": said("filters"),
+            "left_out": said("left_out"),
+            "switched_off": self.switched_off().iter().map(off).collect::<Vec<_>>(),
+            "page_fault_ns": said("page_fault_ns"),
+            "foreign_pids": said("foreign_pids"),
+            "recorded_bytes": self.bytes(),
+        })
     }
 
     /// From the return of this function on everything is recorded, and who was there before is known.
@@ -331,7 +369,54 @@ impl Source {
         self.description["state_dump"] = json!({ "begin": begin, "end": clock.now() });
         self.counters = Some(Counters::read(&|| clock.now()));
         quiet.end().map_err(KernelError::io("set the filters of", instance.path()))?;
+        // It changes filters itself, so not before theirs are right.
+        if !self.steps.is_empty() {
+            match self.relieve(instance, clock) {
+                Ok(relief) => self.relief = Some(relief),
+                Err(error) => self.oddities.push(format!("nobody watches whether the kernel's events can be stored: {error}")),
+            }
+        }
         self.describe()
+    }
+
+    fn relieve(&self, instance: &Instance, clock: ClockSource) -> io::Result<Relief> {
+        let buffer = |(cpu, (size, taken)): (&u32, &(u64, Arc<AtomicU64>))| {
+            let stats = File::open(instance.path().join(format!("per_cpu/cpu{cpu}/stats")))?;
+            Ok(Buffer { stats, size: *size, taken: Arc::clone(taken) })
+        };
+        Relief::begin(Work {
+            buffers: self.buffers.iter().map(buffer).collect::<io::Result<_>>()?,
+            steps: self.steps.iter().cloned().collect(),
+            instance: instance.path().to_owned(),
+            filters: self.description["filters"].clone(),
+            clock,
+            shared: Arc::clone(&self.shared),
+        })
+    }
+
+    /// What was given up so far, since there was more than could be stored.
+    pub fn switched_off(&self) -> Vec<SwitchedOff> {
+        self.shared.switched_off.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From here on nothing more is given up.
+    pub fn calm(&mut self) {
+        self.relief = None;
+    }
+
+    /// Writes down what was given up since the last time, for whoever reads the pages if this
+    /// recorder is killed. Says whether there was something.
+    pub fn note_switched_off(&mut self) -> bool {
+        let known = self.description["switched_off"].as_array().map_or(0, Vec::len);
+        let all = self.switched_off();
+        if all.len() <= known {
+            return false;
+        }
+        self.description["switched_off"] = all.iter().map(SwitchedOff::to_json).collect();
+        if let Err(error) = self.describe() {
+            self.shared.trouble(error.to_string());
+        }
+        true
     }
 
     /// Whether the event is recorded.
@@ -341,7 +426,12 @@ impl Source {
 
     /// Leaves out this thread's system calls, and those of the threads that join in.
     fn quiet(&self, instance: &Instance) -> Quiet {
-        let asked = |name: &'static str| (name, self.description["filters"][name].as_str());
+        let off = self.switched_off();
+        let asked = |name: &'static str| {
+            let asked = self.description["filters"][name].as_str();
+            let since = off.iter().filter(|off| off.step.events.iter().any(|event| event == name)).find_map(|off| off.step.filter.as_ref());
+            (name, since.map(|filter| narrowed(asked, filter)).or_else(|| asked.map(str::to_owned)))
+        };
         Quiet::begin(instance, CALLS.into_iter().filter(|name| self.hears(name)).map(asked).collect())
     }
 
@@ -358,6 +448,8 @@ impl Source {
     fn end(&mut self) -> Drained {
         let mut drained = Drained { oddities: std::mem::take(&mut self.oddities), ..Drained::default() };
         let Some(instance) = self.instance.take() else { return drained };
+        self.calm();
+        self.note_switched_off();
         if let Some(clock) = self.clock {
             // Until the instance is gone.
             let _quiet = self.quiet(&instance);
@@ -454,7 +546,7 @@ fn drain(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared, overwrites: bool
         }
         let mut moved = 0;
         for lane in lanes.iter_mut().filter(|_| !overwrites) {
-            moved += lane.moved(shared, |reader, file| reader.splice_to(file.as_fd(), usize::MAX));
+            moved += lane.turn(shared);
         }
         if woken > 0 && moved == 0 && !shared.stop.load(Ordering::Acquire) {
             std::thread::sleep(PAUSE);
@@ -467,10 +559,23 @@ fn drain(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared, overwrites: bool
 }
 
 impl Lane {
+    /// Moves what is there, or as much as a full buffer holds.
+    fn turn(&mut self, shared: &Shared) -> usize {
+        let mut all = 0;
+        while all < self.most {
+            match self.moved(shared, |reader, file| reader.splice_to(file.as_fd(), CHUNK)) {
+                0 => break,
+                moved => all += moved,
+            }
+        }
+        all
+    }
+
     fn moved(&mut self, shared: &Shared, by: impl FnOnce(&mut RawReader, &File) -> io::Result<usize>) -> usize {
         match by(&mut self.reader, &self.file) {
             Ok(moved) => {
                 shared.bytes.fetch_add(moved as u64, Ordering::Relaxed);
+                self.taken.fetch_add(moved as u64, Ordering::Relaxed);
                 moved
             }
             Err(error) => {
@@ -491,7 +596,7 @@ impl Lane {
             What::Shift(files) => {
                 let moved = match overwrites {
                     true => 0,
-                    false => self.moved(shared, |reader, file| reader.splice_to(file.as_fd(), usize::MAX)),
+                    false => self.turn(shared),
                 };
                 if let Some((file, path)) = files.remove(&self.reader.cpu()) {
                     self.close();
@@ -523,8 +628,8 @@ fn room(path: &Path) -> Option<u64> {
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Tells if it is less than it should be.
-fn size_buffers(instance: &Instance, wish: &Wish, cpus: u64) -> Result<Option<String>, KernelError> {
+/// Returns the size, and a note if it is less than it should be.
+fn size_buffers(instance: &Instance, wish: &Wish, cpus: u64) -> Result<(u64, Option<String>), KernelError> {
     let wanted = wish.buffer.unwrap_or(BUFFER);
     let most = match wish.buffer {
         Some(_) => u64::MAX,
@@ -538,8 +643,8 @@ fn size_buffers(instance: &Instance, wish: &Wish, cpus: u64) -> Result<Option<St
             Err(error) => return Err(error.into()),
         }
     }
-    Ok((size < wanted)
-        .then(|| format!("the kernel's buffers have {} KiB per CPU instead of {}: memory is scarce", size >> 10, wanted >> 10)))
+    let note = || format!("the kernel's buffers have {} KiB per CPU instead of {}: memory is scarce", size >> 10, wanted >> 10);
+    Ok((size, (size < wanted).then(note)))
 }
 
 fn available_memory() -> Option<u64> {
@@ -636,6 +741,77 @@ mod tests {
             assert_eq!(description["cpus"].as_array().unwrap().len(), drained.cpus.len());
             assert!(raw.join("state.jsonl").exists() && raw.join("events/sched/sched_switch").exists());
         }
+    }
+
+    #[test]
+    fn what_can_not_be_stored_is_given_up_in_order_until_it_can_and_who_runs_is_recorded_to_the_end() {
+        if !live("an overload") {
+            return;
+        }
+        let recording = tempfile::tempdir().unwrap();
+        let wish = Wish { groups: Group::DEFAULT.to_vec(), light: true, buffer: Some(1 << 20), ..Wish::default() };
+        let plan = Plan::make(&wish, ClockSource::choose()).unwrap();
+        let clock = plan.clock.1;
+        let mut source = Source::prepare(plan, recording.path()).unwrap();
+        let instance = source.instance.as_ref().unwrap().path().to_owned();
+        let expected: Vec<&str> = source.steps.iter().map(|step| step.what).collect();
+        // A disk that takes nothing: pipes that nobody reads.
+        let mut disks = Vec::new();
+        for lane in &mut source.lanes {
+            let (disk, to) = io::pipe().unwrap();
+            lane.file = File::from(OwnedFd::from(to));
+            disks.push((lane.reader.cpu(), disk));
+        }
+        source.begin(clock).unwrap();
+        let mut rounds = 0;
+        while source.switched_off().len() < 2 {
+            work(1);
+            rounds += 1;
+            assert!(rounds < 100_000, "nothing is given up");
+        }
+        // Now it takes all.
+        let raw = recording.path().join(crate::kernel::RAW);
+        let stored: Vec<_> = disks
+            .into_iter()
+            .map(|(cpu, mut disk)| {
+                let mut file = File::create(raw.join(format!("cpu{cpu}"))).unwrap();
+                std::thread::spawn(move || io::copy(&mut disk, &mut file).unwrap())
+            })
+            .collect();
+        work(20);
+        source.calm();
+        let off = source.switched_off();
+        let enabled = |event: &str| fs::read_to_string(instance.join("events").join(event.replace(':', "/")).join("enable")).unwrap();
+        for event in off.iter().filter(|off| off.step.filter.is_none()).flat_map(|off| &off.step.events) {
+            assert_eq!(enabled(event).trim(), "0", "{event}");
+        }
+        assert_eq!(enabled("sched:sched_switch").trim(), "1");
+        let told = source.told(&crate::clock::Calibration::begin(clock).finish());
+        let drained = source.stop();
+        stored.into_iter().for_each(|thread| assert!(thread.join().unwrap() > 0));
+        let whats: Vec<&str> = off.iter().map(|off| off.step.what).collect();
+        assert_eq!(whats, expected[..whats.len()]);
+        assert_eq!(told["switched_off"].as_array().unwrap().len(), whats.len());
+        assert!(drained.lost() > 0, "{drained:?}");
+        let description: Value = serde_json::from_slice(&fs::read(raw.join("source.json")).unwrap()).unwrap();
+        assert_eq!(description["switched_off"].as_array().unwrap().len(), whats.len());
+        assert_eq!(description["switched_off"][0]["what"], "page faults");
+    }
+
+    #[test]
+    fn who_wants_all_kinds_loses_of_all_and_gives_up_none() {
+        if !live("a refused relief") {
+            return;
+        }
+        let recording = tempfile::tempdir().unwrap();
+        let wish = Wish { groups: Group::DEFAULT.to_vec(), light: true, buffer: Some(64 << 10), keep_all: true, ..Wish::default() };
+        let plan = Plan::make(&wish, ClockSource::choose()).unwrap();
+        let clock = plan.clock.1;
+        let mut source = Source::prepare(plan, recording.path()).unwrap();
+        source.begin(clock).unwrap();
+        work(1);
+        assert!(source.relief.is_none());
+        source.stop();
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl Recorder {
         for lane in self.lanes.iter().flatten() {
             lanes.insert(lane.number, lane.describe());
         }
-        let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(kernel::Source::told));
+        let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(|kernel| kernel.told(&self.clock)));
         let kernel = kernel.map(|mut kernel| {
             if let Some(bytes) = kernel["recorded_bytes"].as_u64() {
                 kernel["recorded_bytes"] = self.chunks.own_kernel(bytes).into();

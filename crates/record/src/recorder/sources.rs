@@ -65,7 +65,7 @@ impl Recorder {
     /// What is recorded beside the rings goes to the recording at `path` from here on. Says what has to begin there anew.
     pub(crate) fn rotate_sources(&mut self, path: &Path, uuid: &Uuid) -> Beside {
         if let Some(kernel) = &mut self.kernel {
-            self.kernel_told = Some(kernel.told());
+            self.kernel_told = Some(kernel.told(&self.clock));
             if let Err(error) = kernel.rotate(path) {
                 self.oddity(format!("the kernel's events stay in the chunk before: {error}"));
             }
@@ -131,14 +131,37 @@ impl Recorder {
         Some(outcome)
     }
 
+    /// Says in one sentence what was given up.
+    fn oddities_of(&mut self, switched_off: &[kernel::SwitchedOff]) {
+        let since = |ticks: u64| self.clock.unix_ns(ticks).saturating_sub(self.start as i64).max(0) as f64 / 1e9;
+        let parts: Vec<String> = switched_off.iter().map(|off| format!("{} (from +{:.3} s on)", off.step.what, since(off.begin))).collect();
+        if let Some((last, others)) = parts.split_last() {
+            let named = if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) };
+            let why = "the kernel emitted more events than could be stored; --keep-all gives up no kind, and loses of all alike";
+            self.oddity(format!("{named} were not recorded: {why}"));
+        }
+    }
+
+    /// Something may have been given up, which the recording has to say even if this recorder is
+    /// killed.
+    pub(super) fn note_switched_off(&mut self) -> Result<(), Error> {
+        match self.kernel.as_mut().is_some_and(kernel::Source::note_switched_off) {
+            true => self.describe(None),
+            false => Ok(()),
+        }
+    }
+
     /// After the last events of programs were taken.
     pub(super) fn end_kernel(&mut self) -> Option<KernelOutcome> {
-        let kernel = self.kernel.take()?;
-        let mut told = kernel.told();
+        let mut kernel = self.kernel.take()?;
+        kernel.calm();
+        let mut told = kernel.told(&self.clock);
+        let switched_off = kernel.switched_off();
         let drained = kernel.stop();
         for oddity in &drained.oddities {
             self.oddity(oddity.clone());
         }
+        self.oddities_of(&switched_off);
         let outcome = KernelOutcome { events: drained.events(), lost: drained.lost(), cpus: drained.cpus.len() };
         told["recorded_bytes"] = drained.bytes.into();
         told["events"] = outcome.events.into();

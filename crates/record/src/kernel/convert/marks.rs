@@ -1,8 +1,10 @@
-//! What the recorder has put among the kernel's events by the tracer's marker (see `masks`).
+//! What the recorder says among the kernel's events: masks, by the tracer's marker (see `masks`),
+//! and what it gave up (see `overload`), by its description.
 
 use super::super::layout::encode::integer;
 use super::super::layout::{Int, Kind};
 use super::super::masks::{AT_END, MARK};
+use super::source::Off;
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 
 const TID: Int = Int { signed: true, ..Int::unsigned(32) };
@@ -54,9 +56,51 @@ impl Mask<'_> {
                 integer(out, number.into(), TID);
             }
         }
-        let waited = u128::from(time.saturating_sub(self.asked)) * 1_000_000_000;
-        // Rather too long than too short.
-        integer(out, i64::try_from(waited.div_ceil(u128::from(second.max(1)))).unwrap_or(i64::MAX), NS);
+        integer(out, nanoseconds(time.saturating_sub(self.asked), second), NS);
+    }
+}
+
+/// Rather too long than too short.
+fn nanoseconds(ticks: u64, second: u64) -> i64 {
+    let all = u128::from(ticks) * 1_000_000_000;
+    i64::try_from(all.div_ceil(u128::from(second.max(1)))).unwrap_or(i64::MAX)
+}
+
+/// From a time on, these events are not recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchedOff {
+    pub time: u64,
+    what: String,
+    /// Names of classes, with `*` for any text.
+    classes: Vec<String>,
+    /// Of the classes of system calls: those that are recorded further.
+    calls: Vec<String>,
+}
+
+impl SwitchedOff {
+    /// `names`: what the class of an event is called in the trace.
+    pub fn new(off: &Off, names: impl Fn(&str) -> Option<String>) -> SwitchedOff {
+        let classes = off.events.iter().filter_map(|event| match event.as_str() {
+            "raw_syscalls:sys_enter" => Some("syscall_entry_*".to_owned()),
+            "raw_syscalls:sys_exit" => Some("syscall_exit_*".to_owned()),
+            event => names(event),
+        });
+        SwitchedOff { time: off.time, what: off.what.clone(), classes: classes.collect(), calls: off.calls.clone() }
+    }
+
+    /// The class in the trace.
+    pub fn class() -> (String, Vec<(String, Kind)>) {
+        let fields = ["what", "events", "calls"].map(|name| (name.to_owned(), Kind::String));
+        ("longpole_switched_off".to_owned(), fields.into_iter().chain([("ago_ns".to_owned(), Kind::Int(NS))]).collect())
+    }
+
+    /// At `time`; `second` are the ticks of one.
+    pub fn write(&self, time: u64, second: u64, out: &mut Vec<u8>) {
+        for text in [&self.what, &self.classes.join(" "), &self.calls.join(" ")] {
+            out.extend(text.bytes().filter(|byte| *byte != 0));
+            out.push(0);
+        }
+        integer(out, nanoseconds(time.saturating_sub(self.time), second), NS);
     }
 }
 

@@ -17,6 +17,9 @@ const MOST_FORMAT: u64 = 1 << 20;
 /// More formats than a kernel has; ids have 16 bits.
 const MOST_FORMATS: usize = 30_000;
 
+/// More than a recorder takes.
+const MOST_STEPS: usize = 64;
+
 /// The most that a kernel can be built for.
 const MOST_CPUS: usize = 8192;
 
@@ -47,8 +50,21 @@ pub struct Description {
     pub second: u64,
     /// By CPU, sorted.
     pub lanes: Vec<Pages>,
+    /// What was given up while it was recorded, in the order of time.
+    pub switched_off: Vec<Off>,
     /// What the kernel counted, by CPU; a CPU that is missing here was not counted.
     pub counted: HashMap<u32, Counted>,
+}
+
+/// Events that were recorded no longer from a time on, since more came than could be stored.
+#[derive(Clone, Debug)]
+pub struct Off {
+    pub time: u64,
+    pub what: String,
+    /// `subsystem:name`.
+    pub events: Vec<String>,
+    /// Of system calls: those that were recorded further.
+    pub calls: Vec<String>,
 }
 
 /// The pages of a CPU.
@@ -102,6 +118,7 @@ impl Description {
             context: source["context"].clone(),
             filters: source["filters"].clone(),
             page_size: source["page_size"].as_u64(),
+            switched_off: source["switched_off"].as_array().into_iter().flatten().take(MOST_STEPS).filter_map(off).collect(),
             lanes: lanes(raw, &counted, done)?,
             counted,
         })
@@ -215,6 +232,11 @@ fn lanes(raw: &Folder, counted: &HashMap<u32, Counted>, done: &mut Converted) ->
 /// Nothing, a link, a folder or a pipe stands where a file should. Anything else may be better the next time.
 fn is_not_there(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) || error.raw_os_error() == Some(libc::ELOOP)
+}
+
+fn off(told: &Value) -> Option<Off> {
+    let texts = |key: &str| told[key].as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect();
+    Some(Off { time: told["begin"].as_u64()?, what: told["what"].as_str()?.to_owned(), events: texts("events"), calls: texts("calls") })
 }
 
 fn counted(cpu: &Value) -> Option<(u32, Counted)> {

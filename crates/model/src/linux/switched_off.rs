@@ -1,0 +1,132 @@
+//! What the recorder gave up, since more events came than it could store: from then on a class of
+//! events tells nothing, and what was under way when it ended has no end.
+//!
+//! A system call that was entered before is forgotten, as is a packet or a piece of work; a CPU, a
+//! thread and an interrupt are known further. Events of these classes that still come are those of
+//! the moment of the change, and are passed over: an entry among them would have no return.
+
+use super::{Linux, Plan};
+use crate::linux_rules::Subject;
+use crate::linux_watch::{Base, CpuId, Mode, Moment, ThreadState, Watch};
+use crate::rules::Pattern;
+use longpole_trace::event::{Catalogue, Class};
+
+/// More than a recorder has.
+const MOST: usize = 64;
+
+/// Events that are missing from a time on.
+#[derive(Clone, Debug)]
+pub struct SwitchedOff {
+    pub t_ns: i64,
+    /// For people.
+    pub what: String,
+    classes: Vec<Pattern>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Missing {
+    pub all: Vec<SwitchedOff>,
+    /// Of system calls, those that are recorded further; none: all are recorded.
+    calls: Option<Vec<String>>,
+}
+
+impl Missing {
+    fn has(&self, class: &Class) -> bool {
+        self.all.iter().any(|off| off.classes.iter().any(|pattern| pattern.captures(&class.event_name).is_some()))
+    }
+}
+
+impl Linux {
+    /// What was given up while it was recorded, in the order of time.
+    pub fn switched_off(&self) -> &[SwitchedOff] {
+        &self.missing.all
+    }
+
+    /// The time of the kernel's first event.
+    pub fn begin_ns(&self) -> Option<i64> {
+        self.begin_ns
+    }
+
+    /// No system call is told any more.
+    pub(super) fn misses_calls(&self) -> bool {
+        self.missing.calls.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// Passes over the classes of events of which some are missing.
+    pub(super) fn without_missing(&self, class: &Class, plan: Plan) -> Plan {
+        if self.missing.all.is_empty() {
+            return plan;
+        }
+        let told = plan.kernel.as_ref().is_none_or(|kernel| match kernel.subject() {
+            Subject::Calls(name) => self.missing.calls.as_ref().is_none_or(|calls| {
+                let name = name.map_or("", |name| self.names.text(name));
+                calls.iter().any(|call| call == name)
+            }),
+            Subject::Works | Subject::Other => !self.missing.has(class),
+        });
+        let hops = plan.hop.filter(|_| !self.missing.has(class));
+        Plan { kernel: plan.kernel.filter(|_| told), hop: hops, ..plan }
+    }
+
+    #[cold]
+    pub(super) fn switch_off<W: Watch + ?Sized>(
+        &mut self,
+        catalogue: &Catalogue,
+        (t_ns, ago_ns): (i64, i64),
+        (what, classes, calls): (&[u8], &[u8], &[u8]),
+        watch: &mut W,
+    ) {
+        let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let what = String::from_utf8_lossy(what).into_owned();
+        // Each part of a recording says what was given up before it.
+        if self.missing.all.len() >= MOST || self.missing.all.iter().any(|known| known.what == what) {
+            return;
+        }
+        let off = SwitchedOff {
+            t_ns: t_ns.saturating_sub(ago_ns),
+            what,
+            classes: words(classes).iter().map(|name| Pattern::new(name)).collect(),
+        };
+        let (mut packets, mut works, mut of_calls) = (false, false, false);
+        let is_off = |class: &&Class| off.classes.iter().any(|pattern| pattern.captures(&class.event_name).is_some());
+        for class in catalogue.classes.iter().filter(is_off) {
+            packets |= self.hop_rules.compile(class).is_some();
+            match self.rules.compile(class, &mut self.names).map(|kernel| kernel.subject()) {
+                Some(Subject::Calls(_)) => of_calls = true,
+                Some(Subject::Works) => works = true,
+                Some(Subject::Other) | None => {}
+            }
+        }
+        self.missing.all.push(off);
+        if of_calls {
+            self.missing.calls = Some(words(calls));
+            self.forget_calls(t_ns, watch);
+        }
+        self.plans.clear();
+        if packets || works {
+            watch.moment(Moment::SwitchedOff { packets, works });
+        }
+    }
+
+    fn forget_calls<W: Watch + ?Sized>(&mut self, t_ns: i64, watch: &mut W) {
+        // What they did until now was in their calls.
+        for cpu in 0..self.cpus.len() {
+            self.settle(CpuId(cpu as u32), t_ns, watch);
+            self.cpus[cpu].unclaimed.mode = None;
+        }
+        self.setting.clear();
+        for thread in &mut self.threads {
+            let kept = |call: &str| self.missing.calls.as_ref().is_some_and(|calls| calls.iter().any(|kept| kept == call));
+            if thread.call.is_none_or(|call| !kept(self.names.text(call.name))) {
+                (thread.mode, thread.call) = (Mode::Unknown, None);
+            }
+        }
+        for cpu in 0..self.cpus.len() {
+            if let Base::Thread(thread) = self.cpus[cpu].base {
+                if self.threads[thread.0 as usize].state == ThreadState::Running {
+                    watch.moment(Moment::Mode { thread });
+                }
+            }
+        }
+    }
+}
