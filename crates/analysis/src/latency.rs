@@ -6,9 +6,10 @@ use crate::parts::Parts;
 use crate::samples::Samples;
 use crate::session::{Observer, Scene};
 use longpole_model::activity::{Outcome, State};
+use longpole_model::actors::ActorId;
 use longpole_model::hash::IdMap;
 use longpole_model::names::NameId;
-use longpole_model::step::{MachineId, MarkKind, Op, Step};
+use longpole_model::step::{MarkKind, Op, Step};
 use longpole_trace::event::Loss;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -105,9 +106,9 @@ struct Calls {
 
 #[derive(Clone, Copy, Debug)]
 struct OpenCall {
-    caller: MachineId,
+    caller: ActorId,
     call_ns: i64,
-    dispatched: Option<(MachineId, i64)>,
+    dispatched: Option<(ActorId, i64)>,
     reply_ns: Option<i64>,
     returned_ns: Option<i64>,
 }
@@ -166,8 +167,8 @@ struct OpenSpan {
 
 impl Observer for Latencies {
     fn step(&mut self, scene: Scene<'_>, step: &Step, outcome: &Outcome) {
-        let at = step.machine.0 as usize;
-        let process = || scene.system.machines.get(at).and_then(|machine| machine.pid);
+        let at = step.actor.0 as usize;
+        let process = || scene.vocabulary.actors.all().get(at).and_then(|actor| actor.pid);
         if self.threads.len() <= at {
             self.threads.resize_with(at + 1, Thread::default);
         }
@@ -189,7 +190,7 @@ impl Observer for Latencies {
                 self.call(
                     name,
                     id,
-                    OpenCall { caller: step.machine, call_ns: step.t_ns, dispatched: None, reply_ns: None, returned_ns: None },
+                    OpenCall { caller: step.actor, call_ns: step.t_ns, dispatched: None, reply_ns: None, returned_ns: None },
                 );
             }
             Op::Call { name, id: None } => {
@@ -203,13 +204,13 @@ impl Observer for Latencies {
                 if let Some(place) = calls.iter().rposition(|(known, _)| *known == name) {
                     let (_, begin) = calls[place];
                     calls.truncate(place);
-                    let key = (name.0, step.machine.0, u32::MAX);
+                    let key = (name.0, step.actor.0, u32::MAX);
                     self.calls.entry(key).or_default().total.record(since(begin, step.t_ns));
                 }
             }
             Op::Dispatch { name, id: Some(id) } => {
                 if let Some(call) = self.open_calls.get_mut(&(name, id)) {
-                    call.dispatched = Some((step.machine, step.t_ns));
+                    call.dispatched = Some((step.actor, step.t_ns));
                 }
             }
             Op::Reply { name, id: Some(id) } => {
@@ -231,7 +232,7 @@ impl Observer for Latencies {
             }
             Op::Receive { context, .. } => {
                 if let Some(delivery) = outcome.delivery {
-                    let entry = self.signals.entry((context.0, delivery.sender.0, step.machine.0)).or_default();
+                    let entry = self.signals.entry((context.0, delivery.sender.0, step.actor.0)).or_default();
                     entry.times.record(since(delivery.submitted_ns, step.t_ns));
                     entry.submits += delivery.merged;
                     entry.merged += u64::from(delivery.merged > 1);
@@ -240,7 +241,7 @@ impl Observer for Latencies {
             }
             Op::Wait | Op::WaitEmpty { .. } | Op::WaitFull { .. } => {
                 if let Some(awake) = self.threads[at].awake_ns.take() {
-                    self.activities.entry(step.machine.0).or_default().record(since(awake, step.t_ns));
+                    self.activities.entry(step.actor.0).or_default().record(since(awake, step.t_ns));
                 }
             }
             Op::Mark { name, object, kind: MarkKind::ObjectNew } => {
@@ -258,7 +259,7 @@ impl Observer for Latencies {
         }
     }
 
-    fn loss(&mut self, _scene: Scene<'_>, machine: Option<MachineId>, _loss: &Loss) {
+    fn loss(&mut self, _scene: Scene<'_>, machine: Option<ActorId>, _loss: &Loss) {
         if let Some(thread) = machine.and_then(|machine| self.threads.get_mut(machine.0 as usize)) {
             *thread = Thread::default();
         }
@@ -313,7 +314,7 @@ impl Latencies {
     }
 
     fn end_span(&mut self, step: &Step, name: NameId) {
-        let spans = &mut self.threads[step.machine.0 as usize].spans;
+        let spans = &mut self.threads[step.actor.0 as usize].spans;
         let Some(place) = spans.iter().rposition(|span| span.name == name) else { return };
         let span = spans[place];
         spans.truncate(place);
@@ -321,7 +322,7 @@ impl Latencies {
         if let Some(outer) = spans.last_mut() {
             outer.inner_ns += total;
         }
-        let entry = self.spans.entry((step.machine.0, name.0)).or_default();
+        let entry = self.spans.entry((step.actor.0, name.0)).or_default();
         entry.total.record(total);
         entry.own.record(total.saturating_sub(span.inner_ns));
         entry.deepest = entry.deepest.max(place as u64);
@@ -331,25 +332,25 @@ impl Latencies {
     }
 
     /// Share of the round trips' time that the callee served, and who it is: for calls of `name` by `caller`.
-    pub fn service(&self, name: NameId, caller: MachineId) -> Option<(MachineId, f64)> {
+    pub fn service(&self, name: NameId, caller: ActorId) -> Option<(ActorId, f64)> {
         let (key, calls) = self
             .calls
             .iter()
             .filter(|((known, by, callee), _)| *known == name.0 && *by == caller.0 && *callee != u32::MAX)
             .max_by_key(|(_, calls)| calls.total.sum())?;
-        (calls.total.sum() > 0).then(|| (MachineId(key.2), calls.service.sum() as f64 / calls.total.sum() as f64))
+        (calls.total.sum() > 0).then(|| (ActorId(key.2), calls.service.sum() as f64 / calls.total.sum() as f64))
     }
 
     /// What other spans took within this one, all its instances together.
-    pub fn inner_ns(&self, machine: MachineId, state: State) -> u64 {
+    pub fn inner_ns(&self, machine: ActorId, state: State) -> u64 {
         let State::Span(name) = state else { return 0 };
         self.spans.get(&(machine.0, name.0)).map_or(0, |spans| spans.total.sum().saturating_sub(spans.own.sum()))
     }
 
     pub fn answer(&self, scene: Scene<'_>) -> Vec<Latency> {
-        let machines = scene.system.machine_names();
+        let machines = scene.names();
         let machine = |at: u32| machines.get(at as usize).cloned();
-        let name = |at: u32| scene.system.names.text(NameId(at)).to_owned();
+        let name = |at: u32| scene.vocabulary.names.text(NameId(at)).to_owned();
         let mut out = Vec::new();
         for (&(call, caller, callee), calls) in &self.calls {
             let mut parts = Vec::new();
@@ -424,9 +425,9 @@ impl Latencies {
 
     /// All times of a name together, whichever thread of a class they are of (`by_class`), or whichever at all.
     pub fn together(&self, scene: Scene<'_>, by_class: bool) -> Vec<Together> {
-        let classes = scene.system.machine_classes();
+        let classes = scene.classes();
         let class = |at: u32| classes.get(at as usize).cloned();
-        let name = |at: u32| scene.system.names.text(NameId(at)).to_owned();
+        let name = |at: u32| scene.vocabulary.names.text(NameId(at)).to_owned();
         let mut found: BTreeMap<(Kind, String, Option<String>), Histogram> = BTreeMap::new();
         let mut add = |kind, name, class: Option<String>, times: &Histogram| {
             found.entry((kind, name, class.filter(|_| by_class))).or_default().add(times);

@@ -60,6 +60,7 @@ pub mod stacks;
 pub mod stages;
 pub mod standout;
 pub mod stays;
+pub mod steps;
 pub mod text;
 pub mod verdict;
 pub mod waits;

@@ -6,9 +6,11 @@ use crate::histogram::Histogram;
 use crate::latency::since;
 use crate::session::{Observer, Scene};
 use longpole_model::activity::Outcome;
+use longpole_model::actors::ActorId;
 use longpole_model::hash::IdMap;
-use longpole_model::step::{MachineId, Op, QueueId, Step, SOON_NS};
-use longpole_model::system::Queue;
+use longpole_model::interaction::QueueId;
+use longpole_model::step::{Op, Step, SOON_NS};
+use longpole_model::tokens::{Order, Shape, Unit};
 use longpole_trace::event::Loss;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -89,8 +91,8 @@ struct State {
     gets: u64,
     put_units: u64,
     get_units: u64,
-    producers: Vec<MachineId>,
-    consumers: Vec<MachineId>,
+    producers: Vec<ActorId>,
+    consumers: Vec<ActorId>,
     inside: VecDeque<(i64, u64)>,
     /// What was got when it was not there, and its put may follow at once.
     early: VecDeque<(i64, u64)>,
@@ -98,7 +100,7 @@ struct State {
     batch: Histogram,
     first_ns: Option<i64>,
     /// Who put the newest token.
-    last_producer: Option<MachineId>,
+    last_producer: Option<ActorId>,
     /// First and last get.
     got_ns: Option<(i64, i64)>,
     /// When somebody found it empty for the first time since the last put.
@@ -135,48 +137,48 @@ impl Observer for Queues {
             Op::Put { queue, count } => self.put(scene, step, queue, count),
             Op::Get { queue, count } => self.get(scene, step, queue, count),
             Op::Size { queue, count } => {
-                let described = &scene.system.queues[queue.0 as usize];
+                let capacity = scene.capacity(queue);
                 let state = self.state(queue, step.t_ns);
-                state.depth.anchor(count, step.t_ns, described.capacity);
+                state.depth.anchor(count, step.t_ns, capacity);
             }
             Op::WaitEmpty { queue } => {
-                let described = &scene.system.queues[queue.0 as usize];
+                let capacity = scene.capacity(queue);
                 let state = self.state(queue, step.t_ns);
                 state.emptied_ns.get_or_insert(step.t_ns);
                 // Without a capacity nothing else corrects a depth, and who alone takes knows what is left.
-                if described.capacity.is_none() && state.consumers.iter().all(|&consumer| consumer == step.machine) {
+                if capacity.is_none() && state.consumers.iter().all(|&consumer| consumer == step.actor) {
                     state.depth.anchor_exactly(0, step.t_ns, None);
                 } else {
-                    state.depth.anchor(0, step.t_ns, described.capacity);
+                    state.depth.anchor(0, step.t_ns, capacity);
                 }
-                self.end_batch(step.machine);
+                self.end_batch(step.actor);
             }
             Op::WaitFull { queue } => {
-                let described = &scene.system.queues[queue.0 as usize];
+                let capacity = scene.capacity(queue);
                 let state = self.state(queue, step.t_ns);
-                if let Some(capacity) = described.capacity {
-                    state.depth.anchor(capacity, step.t_ns, described.capacity);
+                if let Some(full) = capacity {
+                    state.depth.anchor(full, step.t_ns, capacity);
                 }
             }
-            Op::Wait => self.end_batch(step.machine),
+            Op::Wait => self.end_batch(step.actor),
             Op::Receive { .. } => {
-                self.end_batch(step.machine);
+                self.end_batch(step.actor);
                 if let Some(delivery) = outcome.delivery {
-                    *self.signals.entry((delivery.sender.0, step.machine.0)).or_default() += delivery.merged;
+                    *self.signals.entry((delivery.sender.0, step.actor.0)).or_default() += delivery.merged;
                 }
             }
             _ => {}
         }
     }
 
-    fn loss(&mut self, scene: Scene<'_>, machine: Option<MachineId>, loss: &Loss) {
+    fn loss(&mut self, scene: Scene<'_>, machine: Option<ActorId>, loss: &Loss) {
         let Some(machine) = machine else { return };
         if let Some(taken) = self.taken.get_mut(machine.0 as usize) {
             taken.clear();
         }
-        for (state, described) in self.queues.iter_mut().zip(&scene.system.queues) {
+        for (at, state) in self.queues.iter_mut().enumerate() {
             if state.producers.contains(&machine) || state.consumers.contains(&machine) {
-                state.depth.forget(loss.begin_ns, loss.end_ns, described.capacity);
+                state.depth.forget(loss.begin_ns, loss.end_ns, scene.capacity(QueueId(at as u32)));
                 state.inside.clear();
                 state.early.clear();
             }
@@ -196,14 +198,14 @@ impl Queues {
     }
 
     fn put(&mut self, scene: Scene<'_>, step: &Step, queue: QueueId, count: u64) {
-        let capacity = scene.system.queues[queue.0 as usize].capacity;
+        let capacity = scene.capacity(queue);
         let state = self.state(queue, step.t_ns);
         state.puts += 1;
-        state.last_producer = Some(step.machine);
+        state.last_producer = Some(step.actor);
         state.emptied_ns = None;
         state.put_units = state.put_units.saturating_add(count);
-        if !state.producers.contains(&step.machine) {
-            state.producers.push(step.machine);
+        if !state.producers.contains(&step.actor) {
+            state.producers.push(step.actor);
         }
         state.depth.change(count.min(i64::MAX as u64) as i64, step.t_ns, capacity);
         let early = state.got_early(step.t_ns, count);
@@ -217,27 +219,27 @@ impl Queues {
     }
 
     fn get(&mut self, scene: Scene<'_>, step: &Step, queue: QueueId, count: u64) {
-        let described: &Queue = &scene.system.queues[queue.0 as usize];
+        let Shape { capacity, order, unit, .. } = scene.vocabulary.shape(queue);
         let state = self.state(queue, step.t_ns);
         state.gets += 1;
         state.get_units = state.get_units.saturating_add(count);
         let (first_get, _) = *state.got_ns.get_or_insert((step.t_ns, step.t_ns));
         state.got_ns = Some((first_get, step.t_ns));
-        if !state.consumers.contains(&step.machine) {
-            state.consumers.push(step.machine);
+        if !state.consumers.contains(&step.actor) {
+            state.consumers.push(step.actor);
         }
-        state.depth.change(-(count.min(i64::MAX as u64) as i64), step.t_ns, described.capacity);
+        state.depth.change(-(count.min(i64::MAX as u64) as i64), step.t_ns, capacity);
         let mut left = count;
         while left > 0 {
-            let portion = if described.lifo { state.inside.back_mut() } else { state.inside.front_mut() };
+            let portion = if order == Order::Lifo { state.inside.back_mut() } else { state.inside.front_mut() };
             let Some((put_ns, units)) = portion else { break };
             let taken = left.min(*units);
             // Bytes come in portions: a portion is one token, whatever its size.
-            state.residence.record_weighted(since(*put_ns, step.t_ns), if described.bytes { 1 } else { taken });
+            state.residence.record_weighted(since(*put_ns, step.t_ns), if unit == Unit::Bytes { 1 } else { taken });
             *units -= taken;
             left -= taken;
             if *units == 0 {
-                if described.lifo {
+                if order == Order::Lifo {
                     state.inside.pop_back();
                 } else {
                     state.inside.pop_front();
@@ -248,18 +250,18 @@ impl Queues {
             state.forget_early(step.t_ns);
             state.early.push_back((step.t_ns, left));
         }
-        let at = step.machine.0 as usize;
+        let at = step.actor.0 as usize;
         if self.taken.len() <= at {
             self.taken.resize_with(at + 1, Vec::new);
         }
-        let items = if described.bytes { 1 } else { count };
+        let items = if unit == Unit::Bytes { 1 } else { count };
         match self.taken[at].iter_mut().find(|(known, _)| *known == queue) {
             Some((_, taken)) => *taken = taken.saturating_add(items),
             None => self.taken[at].push((queue, items)),
         }
     }
 
-    fn end_batch(&mut self, machine: MachineId) {
+    fn end_batch(&mut self, machine: ActorId) {
         let Some(taken) = self.taken.get_mut(machine.0 as usize) else { return };
         for (queue, items) in taken.iter_mut().filter(|(_, items)| *items > 0) {
             if let Some(state) = self.queues.get_mut(queue.0 as usize) {
@@ -274,17 +276,17 @@ impl Queues {
         self.queues.get(queue.0 as usize).map_or(0, |state| state.puts)
     }
 
-    pub fn producers(&self, queue: QueueId) -> &[MachineId] {
+    pub fn producers(&self, queue: QueueId) -> &[ActorId] {
         self.queues.get(queue.0 as usize).map_or(&[], |state| &state.producers)
     }
 
-    pub fn consumers(&self, queue: QueueId) -> &[MachineId] {
+    pub fn consumers(&self, queue: QueueId) -> &[ActorId] {
         self.queues.get(queue.0 as usize).map_or(&[], |state| &state.consumers)
     }
 
     /// How long after its last step at `t_ns` the tokens of the queue's last producer were still being taken, and what is left would take at
     /// the pace until then.
-    pub fn worked_off_after(&self, queue: QueueId, producer: MachineId, t_ns: i64) -> u64 {
+    pub fn worked_off_after(&self, queue: QueueId, producer: ActorId, t_ns: i64) -> u64 {
         let Some(state) = self.queues.get(queue.0 as usize).filter(|state| state.last_producer == Some(producer)) else { return 0 };
         // Where somebody found it empty, it was worked off.
         if let Some(emptied_ns) = state.emptied_ns {
@@ -318,18 +320,18 @@ impl Queues {
         (capacity.and_then(|capacity| depth.share_from(capacity)), depth.share_from(1).map(|share| 1.0 - share))
     }
 
-    pub fn answer(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(MachineId) -> u64) -> Vec<QueueAnswer> {
+    pub fn answer(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(ActorId) -> u64) -> Vec<QueueAnswer> {
         use longpole_model::activity::State as S;
-        let names = scene.system.machine_names();
-        let name_all = |machines: &[MachineId]| -> Vec<String> {
+        let names = scene.names();
+        let name_all = |machines: &[ActorId]| -> Vec<String> {
             machines.iter().filter_map(|machine| names.get(machine.0 as usize).cloned()).collect()
         };
         let mut out = Vec::new();
         for (at, state) in self.queues.iter().enumerate() {
             let Some(first_ns) = state.first_ns else { continue };
             let queue = QueueId(at as u32);
-            let described = &scene.system.queues[at];
-            let depth = state.depth.finish(end_ns, described.capacity);
+            let Shape { capacity, unit, .. } = scene.vocabulary.shape(queue);
+            let depth = state.depth.finish(end_ns, capacity);
             let waited = |wanted: S| -> u64 {
                 let cells = scene.activity.cells().iter().zip(scene.activity.totals());
                 cells.filter(|(cell, _)| cell.state == wanted).map(|(_, total)| total.ns).sum()
@@ -343,25 +345,25 @@ impl Queues {
                 .signals
                 .iter()
                 .filter(|((sender, receiver), _)| {
-                    sender != receiver && state.producers.contains(&MachineId(*sender)) && state.consumers.contains(&MachineId(*receiver))
+                    sender != receiver && state.producers.contains(&ActorId(*sender)) && state.consumers.contains(&ActorId(*receiver))
                 })
                 .map(|(_, submits)| *submits)
                 .sum();
             let units = state.put_units.max(state.get_units);
-            let items = if described.bytes { state.puts.max(state.gets) } else { units };
+            let items = if unit == Unit::Bytes { state.puts.max(state.gets) } else { units };
             let seconds = since(first_ns, end_ns) as f64 / 1e9;
             let rate = |count: u64| (seconds > 0.0).then(|| count as f64 / seconds);
             let users = state.producers.iter().chain(state.consumers.iter().filter(|user| !state.producers.contains(user)));
             let lost = users.map(|&machine| lost_of(machine)).fold(0, u64::saturating_add);
             out.push(QueueAnswer {
-                name: scene.system.queue_name(queue).to_owned(),
-                capacity: described.capacity,
-                unit: if described.bytes { "bytes" } else { "items" },
+                name: scene.vocabulary.program_queue_name(queue).to_owned(),
+                capacity: capacity,
+                unit: if unit == Unit::Bytes { "bytes" } else { "items" },
                 puts: state.puts,
                 gets: state.gets,
                 put_units: state.put_units,
                 get_units: state.get_units,
-                full_share: described.capacity.and_then(|capacity| depth.share_from(capacity)),
+                full_share: capacity.and_then(|capacity| depth.share_from(capacity)),
                 empty_share: depth.share_from(1).map(|share| 1.0 - share),
                 depth: DepthAnswer::of(&depth),
                 uncertain_share: (seconds > 0.0).then(|| (state.depth.doubt_ns(end_ns) as f64 / 1e9 / seconds).min(1.0)),
@@ -369,7 +371,7 @@ impl Queues {
                 residence_ns: state.residence.times(),
                 signals_per_item: (items > 0 && signals > 0).then(|| signals as f64 / items as f64),
                 items_per_s: rate(items),
-                bytes_per_s: described.bytes.then(|| rate(units)).flatten(),
+                bytes_per_s: if unit == Unit::Bytes { rate(units) } else { None },
                 wait_full_ns: waited(S::WaitFull(queue)),
                 wait_empty_ns: waited(S::WaitEmpty(queue)),
                 producers: name_all(&state.producers),

@@ -48,7 +48,7 @@ pub struct Passed {
 impl Passed {
     /// Goes through them once, for the path and the waits at the same time; they are kept for what changes bring. Each item of the trace goes through
     /// `feed`.
-    pub fn of(interactions: &mut Interactions, feed: impl FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
+    pub fn of(interactions: &mut Interactions, feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
         let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
         let mut passed =
             Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default(), traffic: Traffic::default() };
@@ -170,11 +170,9 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
 pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept, Option<Parts>)> {
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
     let (mut keeper, mut traffic, mut exchanges) = (Keeper::default(), Traffic::default(), Exchanges::default());
-    let feed = |composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>| {
-        if let Some(composer) = composer {
-            composer.item_beside(catalogue, item, &mut exchanges);
-            exchanges.after(composer.linux());
-        }
+    let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
+        composer.item_beside(catalogue, item, &mut exchanges);
+        exchanges.after(composer.linux());
     };
     following::follow_fed(interactions, feed, [&mut [&mut keeper as &mut dyn Follower, &mut traffic][..]])?;
     let mut kept = keeper.kept(interactions.vocabulary());

@@ -25,6 +25,7 @@ mod packets;
 mod pass;
 mod picture;
 mod printer;
+mod probes;
 mod profiler;
 mod relay;
 mod repeated;

@@ -44,9 +44,8 @@ fn of_rules(input: &Input, pass: &Pass, known: &[QueueAnswer]) -> anyhow::Result
     }
     let mut interactions = interactions::of(path, input.options(), rules)?;
     let (_, mut answer) = measured(&mut interactions)?;
-    let system = interactions.composer().map(|composer| composer.system());
-    let told: HashSet<&str> =
-        system.into_iter().flat_map(|system| system.queues.iter().map(|queue| system.names.text(queue.name))).collect();
+    let vocabulary = interactions.vocabulary();
+    let told: HashSet<&str> = vocabulary.program_queues().map(|queue| vocabulary.program_queue_name(queue)).collect();
     answer.retain(|queue| told.contains(queue.name.as_str()) && known.iter().all(|other| other.name != queue.name));
     Ok(answer)
 }
