@@ -113,7 +113,7 @@ mod tests {
             let (mut windows, mut activity) = (Windows::default(), Activity::default());
             for at in 0..=1000 {
                 let op = if at % 2 == 0 { Op::Begin { name: NameId(0) } } else { Op::End { name: NameId(0) } };
-                let step = Step { t_ns: 5 + length * at / 1000, machine: ActorId(0), op };
+                let step = Step { t_ns: 5 + length * at / 1000, actor: ActorId(0), op };
                 windows.at(step.t_ns, &activity);
                 activity.step(&step);
             }

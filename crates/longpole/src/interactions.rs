@@ -461,9 +461,9 @@ impl Composed {
         if self.finished {
             return Ok(false);
         }
-        match self.trace.next_with_catalogue()? {
-            Some((item, catalogue)) => feed(&mut self.composer, catalogue, &item),
-            None => self.finish(),
+        let composer = &mut self.composer;
+        if self.trace.see_next(|item, catalogue| feed(composer, catalogue, item))?.is_none() {
+            self.finish();
         }
         Ok(true)
     }

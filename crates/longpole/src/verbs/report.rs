@@ -125,8 +125,10 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
             match &mut model {
                 None => {
                     composer.item_beside(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut (&mut facts, &mut exchanges))));
-                    facts.after(composer.linux());
-                    exchanges.after(composer.linux());
+                    if has_kernel {
+                        facts.after(composer.linux());
+                        exchanges.after(composer.linux());
+                    }
                     journeys.over = of_command && composer.command_is_over();
                 }
                 Some(model) => {
