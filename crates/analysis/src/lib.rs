@@ -38,8 +38,6 @@ pub mod linux_cpu;
 pub mod linux_irq;
 pub mod linux_sched;
 pub mod linux_syscalls;
-pub mod machine_latency;
-pub mod machine_queues;
 pub mod nearest;
 pub mod packet_loss;
 pub mod packets;

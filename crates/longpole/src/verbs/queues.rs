@@ -4,8 +4,7 @@ use crate::input::Input;
 use crate::interactions::{self, Interactions};
 use crate::table::{bytes, duration, number, percent, rate, Table};
 use crate::{machine_log, pass};
-use longpole_analysis::machine_queues::MachineQueues;
-use longpole_analysis::queues::QueueAnswer;
+use longpole_analysis::queues::{QueueAnswer, QueuesOfMachines};
 use longpole_analysis::report::Pass;
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -52,7 +51,7 @@ fn of_rules(input: &Input, pass: &Pass, known: &[QueueAnswer]) -> anyhow::Result
 
 /// So many interactions, and what they say of queues.
 fn measured(interactions: &mut Interactions) -> anyhow::Result<(u64, Vec<QueueAnswer>)> {
-    let mut queues = MachineQueues::default();
+    let mut queues = QueuesOfMachines::default();
     let count = machine_log::each(interactions, |_, interaction, begin| {
         queues.begin_at(begin);
         queues.interaction(interaction);
