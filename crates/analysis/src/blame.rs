@@ -12,8 +12,8 @@
 use crate::queues::Queues;
 use crate::stages::{Stage, Stages};
 use longpole_model::activity::{Activity, Cell, State, Total};
-use longpole_model::step::{MachineId, QueueId};
-use longpole_model::system::System;
+use longpole_model::actors::ActorId;
+use longpole_model::interaction::{QueueId, Vocabulary};
 
 /// Hand-overs after which what is left of the blame is unknown.
 const ROUNDS: usize = 200;
@@ -42,20 +42,20 @@ pub enum For {
 impl Blame {
     /// `added` in the order of the activity's cells: the whole run or a window of it.
     pub fn compute(
-        system: &System,
+        vocabulary: &Vocabulary,
         activity: &Activity,
         added: &[Total],
         queues: &Queues,
         stages: &Stages,
         fullness: &[(Option<f64>, Option<f64>)],
     ) -> Blame {
-        let count = system.machines.len();
+        let count = vocabulary.actors.all().len();
         let mut total = vec![0u64; count];
         let mut idle = vec![0u64; count];
         let mut unnamed = vec![0u64; count];
         let mut edges: Vec<Vec<(usize, f64)>> = vec![Vec::new(); count];
         for (cell, time) in activity.cells().iter().zip(added) {
-            let at = cell.machine.0 as usize;
+            let at = cell.actor.0 as usize;
             total[at] += time.ns;
             if cell.state == State::Run {
                 unnamed[at] += time.ns;
@@ -71,7 +71,7 @@ impl Blame {
         // Who never says that it waits: its queues tell, and the time right at their ends or in no named state. A queue may be empty while its
         // last token is worked on, so neither is enough alone.
         for at in 0..count {
-            let machine = MachineId(at as u32);
+            let machine = ActorId(at as u32);
             let Some(stage) = stages.of(machine).filter(|_| !activity.waits_explicitly(machine) && idle[at] == 0) else {
                 continue;
             };
@@ -97,8 +97,8 @@ impl Blame {
         }
         let mut backlog = vec![None; count];
         for at in 0..count {
-            let machine = MachineId(at as u32);
-            let Some((queue, ns)) = stages.of(machine).and_then(|stage| left_behind(system, activity, queues, stage, machine)) else {
+            let machine = ActorId(at as u32);
+            let Some((queue, ns)) = stages.of(machine).and_then(|stage| left_behind(vocabulary, activity, queues, stage, machine)) else {
                 continue;
             };
             backlog[at] = Some((queue, ns));
@@ -115,7 +115,7 @@ impl Blame {
         let mut share = vec![0.0; count];
         let mut moving = vec![0.0; count];
         let mut whole = 0.0;
-        for at in (0..count).filter(|&at| stages.of(MachineId(at as u32)).is_some_and(is_stage)) {
+        for at in (0..count).filter(|&at| stages.of(ActorId(at as u32)).is_some_and(is_stage)) {
             for &(target, ns) in &edges[at] {
                 moving[target] += ns;
                 whole += ns;
@@ -156,9 +156,9 @@ impl Blame {
 }
 
 /// The output without a limit that takes longest to be worked off after this machine's last step.
-fn left_behind(system: &System, activity: &Activity, queues: &Queues, stage: &Stage, machine: MachineId) -> Option<(QueueId, u64)> {
+fn left_behind(vocabulary: &Vocabulary, activity: &Activity, queues: &Queues, stage: &Stage, machine: ActorId) -> Option<(QueueId, u64)> {
     let (_, last_ns) = activity.lifetime(machine)?;
-    let unlimited = stage.outputs.iter().map(|output| output.queue).filter(|queue| system.queues[queue.0 as usize].capacity.is_none());
+    let unlimited = stage.outputs.iter().map(|output| output.queue).filter(|queue| vocabulary.shape(*queue).capacity.is_none());
     unlimited.map(|queue| (queue, queues.worked_off_after(queue, machine, last_ns))).filter(|&(_, ns)| ns > 0).max_by_key(|&(_, ns)| ns)
 }
 
@@ -176,14 +176,14 @@ fn add(edges: &mut Vec<(usize, f64)>, target: usize, ns: f64) {
 
 fn targets(cell: &Cell, queues: &Queues) -> Vec<(usize, f64)> {
     match cell.state {
-        State::WaitSignal(Some(sender)) if sender != cell.machine => vec![(sender.0 as usize, 1.0)],
-        State::WaitEmpty(queue) => opposite(cell.machine, queue, For::Tokens, queues),
-        State::WaitFull(queue) => opposite(cell.machine, queue, For::Space, queues),
+        State::WaitSignal(Some(sender)) if sender != cell.actor => vec![(sender.0 as usize, 1.0)],
+        State::WaitEmpty(queue) => opposite(cell.actor, queue, For::Tokens, queues),
+        State::WaitFull(queue) => opposite(cell.actor, queue, For::Space, queues),
         _ => Vec::new(),
     }
 }
 
-fn opposite(machine: MachineId, queue: QueueId, what: For, queues: &Queues) -> Vec<(usize, f64)> {
+fn opposite(machine: ActorId, queue: QueueId, what: For, queues: &Queues) -> Vec<(usize, f64)> {
     let others = match what {
         For::Tokens => queues.producers(queue),
         For::Space => queues.consumers(queue),

@@ -79,9 +79,9 @@ impl Consumer {
         }
         let open = &mut self.found.open;
         match self.system.step(catalogue, event).op {
-            Op::Begin { name } if open.len() < MOST_OPEN => open.push(self.system.names.text(name).to_owned()),
+            Op::Begin { name } if open.len() < MOST_OPEN => open.push(self.system.vocabulary.names.text(name).to_owned()),
             Op::End { name } => {
-                let name = self.system.names.text(name);
+                let name = self.system.vocabulary.names.text(name);
                 if let Some(at) = open.iter().rposition(|open| open == name) {
                     open.truncate(at);
                 }

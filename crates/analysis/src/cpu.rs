@@ -10,10 +10,11 @@ use crate::session::{Observer, Scene, Session};
 use crate::stacks::{Counts, FunctionShare};
 use crate::windows::probe_ns;
 use longpole_model::activity::{Outcome, State, Total};
+use longpole_model::actors::ActorId;
+use longpole_model::interaction::Vocabulary;
 use longpole_model::kinds::state_label;
 use longpole_model::linux::Linux;
-use longpole_model::step::{MachineId, Op, Step};
-use longpole_model::system::System;
+use longpole_model::step::{Op, Step};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -128,7 +129,7 @@ pub struct Activities {
 
 impl Observer for Activities {
     fn step(&mut self, _scene: Scene<'_>, step: &Step, outcome: &Outcome) {
-        let at = step.machine.0 as usize;
+        let at = step.actor.0 as usize;
         if self.threads.len() <= at {
             self.threads.resize_with(at + 1, Default::default);
         }
@@ -144,18 +145,18 @@ impl Observer for Activities {
     }
 }
 
-pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<u64>) -> Cpu {
-    let system = &session.system;
-    let names = system.machine_names();
+pub fn answer(session: &Session, vocabulary: &Vocabulary, activities: &Activities, probe_cost_ps: Option<u64>) -> Cpu {
+    let names = session.scene(vocabulary).names();
+    let actors = vocabulary.actors.all();
     let mut threads: Vec<ThreadTime> = Vec::new();
     // The cells are gone through once, whatever number of machines and names there is.
-    let mut times: Vec<Vec<(State, Total)>> = vec![Vec::new(); system.machines.len()];
+    let mut times: Vec<Vec<(State, Total)>> = vec![Vec::new(); actors.len()];
     for (cell, time) in session.activity.cells().iter().zip(session.activity.totals()) {
-        if let (Some(of), true) = (times.get_mut(cell.machine.0 as usize), time.ns > 0) {
+        if let (Some(of), true) = (times.get_mut(cell.actor.0 as usize), time.ns > 0) {
             of.push((cell.state, *time));
         }
     }
-    for (at, machine) in system.machines.iter().enumerate() {
+    for (at, actor) in actors.iter().enumerate() {
         let mut states: Vec<StateTime> = Vec::new();
         let mut places: HashMap<(String, bool), usize> = HashMap::new();
         let (mut total, mut running, mut blocked) = (0, 0, 0);
@@ -168,7 +169,7 @@ pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<
                 _ => running += time.ns,
             }
             let idle = state.is_idle();
-            let state = state_name(system, state);
+            let state = state_name(vocabulary, state);
             let place = *places.entry((state.clone(), idle)).or_insert(states.len());
             if place == states.len() {
                 states.push(StateTime { state, ns: 0, share: 0.0, probe_ns: 0, idle });
@@ -182,8 +183,8 @@ pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<
         states.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.state.cmp(&b.state)));
         let instances = activities.threads.get(at).map(|(_, times)| times).filter(|times| !times.is_empty());
         threads.push(ThreadTime {
-            pid: machine.pid,
-            tid: machine.tid,
+            pid: actor.pid,
+            tid: actor.tid,
             name: names[at].clone(),
             running_ns: Some(running),
             runnable_ns: None,
@@ -196,7 +197,7 @@ pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<
             blocked: None,
             kernel: None,
             total_ns: total,
-            lost: session.lost_of.get(&MachineId(at as u32)).copied().unwrap_or(0),
+            lost: session.lost_of.get(&ActorId(at as u32)).copied().unwrap_or(0),
             states,
         });
     }
@@ -207,8 +208,8 @@ pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<
         .declared(end)
         .into_iter()
         .map(|(machine, state, ns)| DeclaredTime {
-            machine: system.names.text(machine).to_owned(),
-            state: system.names.text(state).to_owned(),
+            machine: vocabulary.names.text(machine).to_owned(),
+            state: vocabulary.names.text(state).to_owned(),
             ns,
         })
         .collect();
@@ -293,16 +294,16 @@ impl ThreadTime {
 }
 
 /// What a state is called towards people and in JSON.
-pub fn state_name(system: &System, state: State) -> String {
+pub fn state_name(vocabulary: &Vocabulary, state: State) -> String {
     match state {
         State::Run => "run".to_owned(),
         State::Span(name) | State::Declared(name) | State::Call(name) | State::Service(name) => {
-            state_label(system.names.text(name)).into_owned()
+            state_label(vocabulary.names.text(name)).into_owned()
         }
         State::Reentry => "re-entry".to_owned(),
         State::WaitSignal(_) => "wait".to_owned(),
-        State::WaitEmpty(queue) => format!("wait: {} empty", system.queue_name(queue)),
-        State::WaitFull(queue) => format!("wait: {} full", system.queue_name(queue)),
+        State::WaitEmpty(queue) => format!("wait: {} empty", vocabulary.program_queue_name(queue)),
+        State::WaitFull(queue) => format!("wait: {} full", vocabulary.program_queue_name(queue)),
         State::WaitCall => "wait: call".to_owned(),
         State::Lost => "lost".to_owned(),
     }

@@ -8,13 +8,14 @@ use crate::stages::Stage;
 use crate::verdict::{Judge, Prepared};
 use crate::windows::net;
 use longpole_model::activity::{State, Total};
+use longpole_model::actors::ActorId;
+use longpole_model::interaction::QueueId;
 use longpole_model::names::NameId;
-use longpole_model::step::{MachineId, QueueId};
 use std::collections::HashMap;
 
 impl Judge<'_> {
     pub(crate) fn facts(&self, prepared: &Prepared, verdict: bool) -> Vec<Facts> {
-        let system = &self.session.system;
+        let vocabulary = self.vocabulary;
         let verdict = if verdict { 1.0 } else { 0.0 };
         let stages = self.stages(prepared);
         let thresholds = &self.rules.verdict;
@@ -26,13 +27,13 @@ impl Judge<'_> {
         };
         let mut out = Vec::new();
         for at in judged {
-            let machine = MachineId(at as u32);
+            let machine = ActorId(at as u32);
             let Some(stage) = self.stages.of(machine) else { continue };
             let shares = self.shares(prepared, machine);
             let work: u64 = shares.iter().map(|share| share.ns).sum();
             // Of a pool, the counts are those of all, the shares those of the leader.
             let pool = prepared.pools.of(at);
-            let summed = (pool.len() > 1).then(|| Stage::sum(pool.iter().filter_map(|&at| self.stages.of(MachineId(at as u32)))));
+            let summed = (pool.len() > 1).then(|| Stage::sum(pool.iter().filter_map(|&at| self.stages.of(ActorId(at as u32)))));
             let all = summed.as_ref().unwrap_or(stage);
             let items = all.items();
             // Of whom little is known, nothing is said.
@@ -65,7 +66,7 @@ impl Judge<'_> {
                 let of_call = by_state.get(&State::Call(call));
                 out.push(facts(
                     Scope::Call,
-                    vec![("call", system.names.text(call).to_owned()), ("items", unit.to_owned())],
+                    vec![("call", vocabulary.names.text(call).to_owned()), ("items", unit.to_owned())],
                     of_call.map_or(0.0, |share| share.share),
                     count,
                     &[("calls_per_item", per_item(count))],
@@ -103,11 +104,11 @@ impl Judge<'_> {
                 let ended = &input.resubmitted;
                 let of = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
                 let (limit, at_limit) = ended.sizes.buckets().max_by_key(|&(_, count)| count).unwrap_or((0, 0));
-                let queue = input.queue.map_or("", |queue| system.queue_name(queue));
+                let queue = input.queue.map_or("", |queue| vocabulary.program_queue_name(queue));
                 // Where it goes round.
-                let state = stage.resubmits.iter().max_by_key(|&(&state, &count)| (count, state_name(system, state)));
+                let state = stage.resubmits.iter().max_by_key(|&(&state, &count)| (count, state_name(vocabulary, state)));
                 let mut texts = vec![("queue", queue.to_owned())];
-                texts.extend(state.map(|(&state, _)| ("state", state_name(system, state))));
+                texts.extend(state.map(|(&state, _)| ("state", state_name(vocabulary, state))));
                 out.push(facts(
                     Scope::Batch,
                     texts,
@@ -152,7 +153,7 @@ impl Judge<'_> {
             let waiting = if full >= empty { State::WaitFull(queue) } else { State::WaitEmpty(queue) };
             out.push(Facts {
                 scope: Scope::Queue,
-                texts: vec![("queue", system.queue_name(queue).to_owned())],
+                texts: vec![("queue", vocabulary.program_queue_name(queue).to_owned())],
                 numbers: vec![
                     ("share", full.max(empty)),
                     ("count", self.queues.puts(queue) as f64),
@@ -168,7 +169,7 @@ impl Judge<'_> {
     }
 
     /// A queue of bytes knows portions, not items: then one call per portion is what a batch should do, and counts half.
-    pub(crate) fn calls_per_item(&self, machine: MachineId, call: NameId) -> f64 {
+    pub(crate) fn calls_per_item(&self, machine: ActorId, call: NameId) -> f64 {
         let Some(stage) = self.stages.of(machine) else { return 0.0 };
         let calls = stage.calls.get(&call).copied().unwrap_or(0);
         let per_item = calls as f64 / stage.items().max(1) as f64;
@@ -182,6 +183,6 @@ impl Judge<'_> {
     pub(crate) fn takes_portions(&self, stage: &Stage) -> bool {
         let main = stage.main_input().and_then(|at| stage.inputs[at].queue);
         let queue = main.or(stage.outputs.first().map(|output| output.queue));
-        queue.is_some_and(|queue| self.session.system.queues[queue.0 as usize].bytes)
+        queue.is_some_and(|queue| self.session.scene(self.vocabulary).is_of_bytes(queue))
     }
 }

@@ -1,21 +1,25 @@
 //! How long things take: calls split into their parts, spans, signals, activity between wake-up and wait, objects' lives.
+//!
+//! Probes tell where each begins and ends ([`Latencies`]); a machine log tells of states, queues and blocks, from which it follows ([`LatenciesOfMachines`]).
+//! What is measured, and answered, is the same.
 
-use crate::histogram::{Histogram, Times};
-use crate::linux_account::Account;
+mod interactions;
+mod steps;
+
+pub use interactions::LatenciesOfMachines;
+pub use steps::Latencies;
+
+use crate::histogram::Times;
 use crate::parts::Parts;
 use crate::samples::Samples;
-use crate::session::{Observer, Scene};
-use longpole_model::activity::{Outcome, State};
 use longpole_model::hash::IdMap;
 use longpole_model::names::NameId;
-use longpole_model::step::{MachineId, MarkKind, Op, Step};
-use longpole_trace::event::Loss;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
+use std::hash::Hash;
 
 /// Calls or objects in flight beyond this: the oldest is given up and counted.
 const MOST_IN_FLIGHT: usize = 1 << 16;
-const MAX_NESTING: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -74,374 +78,163 @@ pub enum Part {
     Count(u64),
 }
 
-#[derive(Debug, Default)]
-pub struct Latencies {
-    calls: IdMap<(u32, u32, u32), Calls>,
-    open_calls: HashMap<(NameId, u64), OpenCall>,
-    call_order: VecDeque<(NameId, u64)>,
-    spans: IdMap<(u32, u32), Spans>,
-    signals: IdMap<(u32, u32, u32), Signals>,
-    activities: IdMap<u32, Histogram>,
-    objects: IdMap<u32, Histogram>,
-    open_objects: HashMap<Object, i64>,
-    object_order: VecDeque<(Object, i64)>,
-    threads: Vec<Thread>,
-    /// Of the thread of the next step, by the kernel's events; none without.
-    pub account: Option<Account>,
-    /// Calls and objects that were given up.
-    pub given_up: u64,
+/// All that was measured. `W`: who does it.
+#[derive(Debug)]
+struct Measured<W> {
+    /// By name, caller and callee.
+    calls: IdMap<(NameId, W, Option<W>), Calls>,
+    spans: IdMap<(W, NameId), Spans>,
+    /// By name, sender and receiver.
+    signals: IdMap<(NameId, W, W), Signals>,
+    activities: IdMap<W, Samples>,
+    objects: IdMap<NameId, Samples>,
 }
 
-/// An object is known by its address or number, which says something in its process only.
-type Object = (Option<i32>, NameId, u64);
+impl<W> Default for Measured<W> {
+    fn default() -> Measured<W> {
+        Measured {
+            calls: IdMap::default(),
+            spans: IdMap::default(),
+            signals: IdMap::default(),
+            activities: IdMap::default(),
+            objects: IdMap::default(),
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Calls {
-    total: Histogram,
-    dispatch: Histogram,
-    service: Histogram,
-    back: Histogram,
+    total: Samples,
+    dispatch: Samples,
+    service: Samples,
+    back: Samples,
 }
 
+/// The times of a call; who has no dispatch was never seen to be served.
 #[derive(Clone, Copy, Debug)]
-struct OpenCall {
-    caller: MachineId,
-    call_ns: i64,
-    dispatched: Option<(MachineId, i64)>,
-    reply_ns: Option<i64>,
-    returned_ns: Option<i64>,
+struct CallTimes {
+    called: i64,
+    dispatched: i64,
+    replied: i64,
+    returned: i64,
 }
 
 #[derive(Debug, Default)]
 struct Spans {
-    total: Histogram,
-    own: Histogram,
-    deepest: u64,
+    total: Samples,
+    /// Without what lies in spans within it, and how deep it lies in others.
+    own: Option<(Samples, u64)>,
     net: Option<Box<Net>>,
 }
 
-/// What a span's time was by the kernel's events: the parts of those spans whose thread these know.
+/// What a span's time was: the parts of those spans of which it is known.
 #[derive(Debug, Default)]
 struct Net {
     running: Samples,
     interrupted: Samples,
     runnable: Samples,
     blocked: Samples,
-    unknown: Samples,
-}
-
-impl Net {
-    fn record(&mut self, total: u64, account: Account) {
-        self.running.record(account.running_ns);
-        self.interrupted.record(account.interrupted_ns);
-        self.runnable.record(account.runnable_ns);
-        self.blocked.record(account.blocked_ns);
-        self.unknown.record(total.saturating_sub(account.known_ns()));
-    }
+    /// None: all of it is known.
+    unknown: Option<Samples>,
 }
 
 #[derive(Debug, Default)]
 struct Signals {
-    times: Histogram,
+    times: Samples,
     submits: u64,
     merged: u64,
     self_sent: u64,
 }
 
-#[derive(Debug, Default)]
-struct Thread {
-    spans: Vec<OpenSpan>,
-    /// Calls without an id: a thread waits for one at a time.
-    calls: Vec<(NameId, i64)>,
-    awake_ns: Option<i64>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct OpenSpan {
-    name: NameId,
-    begin_ns: i64,
-    inner_ns: u64,
-    account: Option<Account>,
-}
-
-impl Observer for Latencies {
-    fn step(&mut self, scene: Scene<'_>, step: &Step, outcome: &Outcome) {
-        let at = step.machine.0 as usize;
-        let process = || scene.system.machines.get(at).and_then(|machine| machine.pid);
-        if self.threads.len() <= at {
-            self.threads.resize_with(at + 1, Thread::default);
-        }
-        if matches!(outcome.state, State::WaitSignal(_) | State::WaitEmpty(_) | State::WaitFull(_) | State::Reentry)
-            && !matches!(step.op, Op::Wait | Op::WaitEmpty { .. } | Op::WaitFull { .. })
-        {
-            self.threads[at].awake_ns = Some(step.t_ns);
-        }
-        match step.op {
-            Op::Begin { name } => {
-                let account = self.account;
-                let spans = &mut self.threads[at].spans;
-                if spans.len() < MAX_NESTING {
-                    spans.push(OpenSpan { name, begin_ns: step.t_ns, inner_ns: 0, account });
-                }
-            }
-            Op::End { name } => self.end_span(step, name),
-            Op::Call { name, id: Some(id) } => {
-                self.call(
-                    name,
-                    id,
-                    OpenCall { caller: step.machine, call_ns: step.t_ns, dispatched: None, reply_ns: None, returned_ns: None },
-                );
-            }
-            Op::Call { name, id: None } => {
-                let calls = &mut self.threads[at].calls;
-                if calls.len() < MAX_NESTING {
-                    calls.push((name, step.t_ns));
-                }
-            }
-            Op::Returned { name, id: None } => {
-                let calls = &mut self.threads[at].calls;
-                if let Some(place) = calls.iter().rposition(|(known, _)| *known == name) {
-                    let (_, begin) = calls[place];
-                    calls.truncate(place);
-                    let key = (name.0, step.machine.0, u32::MAX);
-                    self.calls.entry(key).or_default().total.record(since(begin, step.t_ns));
-                }
-            }
-            Op::Dispatch { name, id: Some(id) } => {
-                if let Some(call) = self.open_calls.get_mut(&(name, id)) {
-                    call.dispatched = Some((step.machine, step.t_ns));
-                }
-            }
-            Op::Reply { name, id: Some(id) } => {
-                if let Some(call) = self.open_calls.get_mut(&(name, id)) {
-                    call.reply_ns = Some(step.t_ns);
-                    if call.returned_ns.is_some() {
-                        self.close_call(name, id);
-                    }
-                }
-            }
-            Op::Returned { name, id: Some(id) } => {
-                if let Some(call) = self.open_calls.get_mut(&(name, id)) {
-                    call.returned_ns = Some(step.t_ns);
-                    // The callee's probe for a reply may come after the caller has it already.
-                    if call.dispatched.is_none() || call.reply_ns.is_some() {
-                        self.close_call(name, id);
-                    }
-                }
-            }
-            Op::Receive { context, .. } => {
-                if let Some(delivery) = outcome.delivery {
-                    let entry = self.signals.entry((context.0, delivery.sender.0, step.machine.0)).or_default();
-                    entry.times.record(since(delivery.submitted_ns, step.t_ns));
-                    entry.submits += delivery.merged;
-                    entry.merged += u64::from(delivery.merged > 1);
-                    entry.self_sent += u64::from(delivery.self_sent);
-                }
-            }
-            Op::Wait | Op::WaitEmpty { .. } | Op::WaitFull { .. } => {
-                if let Some(awake) = self.threads[at].awake_ns.take() {
-                    self.activities.entry(step.machine.0).or_default().record(since(awake, step.t_ns));
-                }
-            }
-            Op::Mark { name, object, kind: MarkKind::ObjectNew } => {
-                let key = (process(), name, object);
-                self.open_objects.insert(key, step.t_ns);
-                self.object_order.push_back((key, step.t_ns));
-                self.forget_objects();
-            }
-            Op::Mark { name, object, kind: MarkKind::ObjectDelete } => {
-                if let Some(begin) = self.open_objects.remove(&(process(), name, object)) {
-                    self.objects.entry(name.0).or_default().record(since(begin, step.t_ns));
-                }
-            }
-            _ => {}
-        }
+impl Calls {
+    /// The parts are clamped into the call, so that they sum to the whole.
+    fn record_parts(&mut self, times: CallTimes) {
+        let CallTimes { called, dispatched, replied, returned } = times;
+        let dispatched = dispatched.clamp(called, returned.max(called));
+        let replied = replied.clamp(dispatched, returned.max(dispatched));
+        self.dispatch.record(since(called, dispatched));
+        self.service.record(since(dispatched, replied));
+        self.back.record(since(replied, returned));
     }
 
-    fn loss(&mut self, _scene: Scene<'_>, machine: Option<MachineId>, _loss: &Loss) {
-        if let Some(thread) = machine.and_then(|machine| self.threads.get_mut(machine.0 as usize)) {
-            *thread = Thread::default();
+    fn parts(&self) -> Parts {
+        if self.service.is_empty() {
+            return Parts::default();
         }
+        Parts::from([
+            ("dispatch", Part::Times(self.dispatch.times())),
+            ("service", Part::Times(self.service.times())),
+            ("return", Part::Times(self.back.times())),
+        ])
     }
 }
 
-impl Latencies {
-    fn call(&mut self, name: NameId, id: u64, call: OpenCall) {
-        if self.open_calls.insert((name, id), call).is_none() {
-            self.call_order.push_back((name, id));
+impl Spans {
+    fn parts(&self) -> Parts {
+        let own = self.own.as_ref().map_or(&self.total, |(own, _)| own);
+        let mut parts = vec![("self", Part::Times(own.times()))];
+        parts.extend(self.own.as_ref().map(|&(_, deepest)| ("depth", Part::Count(deepest))));
+        if let Some(net) = &self.net {
+            let kinds = [("net", &net.running), ("interrupted", &net.interrupted), ("runnable", &net.runnable), ("blocked", &net.blocked)];
+            let unknown = net.unknown.as_ref().map(|unknown| ("unknown", unknown));
+            parts.extend(kinds.into_iter().chain(unknown).map(|(name, times)| (name, Part::Times(times.times()))));
         }
-        // Closed calls leave their place in the order behind; it goes when it comes to the front or when there are too many.
-        while let Some(oldest) = self.call_order.front().copied() {
-            let open = self.open_calls.contains_key(&oldest);
-            if open && self.call_order.len() <= MOST_IN_FLIGHT {
-                break;
-            }
-            self.call_order.pop_front();
-            self.given_up += u64::from(self.open_calls.remove(&oldest).is_some());
-        }
+        parts.into_iter().collect()
     }
+}
 
-    /// Gives up the oldest objects where too many are open. Addresses are used again: a life that is over says nothing of the one that is there now.
-    fn forget_objects(&mut self) {
-        let open = &mut self.open_objects;
-        if self.object_order.len() > 2 * MOST_IN_FLIGHT {
-            self.object_order.retain(|(object, begin)| open.get(object) == Some(begin));
-        }
-        while open.len() > MOST_IN_FLIGHT {
-            let Some((oldest, begin)) = self.object_order.pop_front() else { break };
-            if open.get(&oldest) == Some(&begin) {
-                open.remove(&oldest);
-                self.given_up += 1;
-            }
-        }
+impl Signals {
+    fn parts(&self) -> Parts {
+        Parts::from([
+            ("submits", Part::Count(self.submits)),
+            ("merged", Part::Count(self.merged)),
+            ("self_sent", Part::Count(self.self_sent)),
+        ])
     }
+}
 
-    fn close_call(&mut self, name: NameId, id: u64) {
-        let Some(call) = self.open_calls.remove(&(name, id)) else { return };
-        let Some(returned) = call.returned_ns else { return };
-        let callee = call.dispatched.map_or(u32::MAX, |(callee, _)| callee.0);
-        let entry = self.calls.entry((name.0, call.caller.0, callee)).or_default();
-        entry.total.record(since(call.call_ns, returned));
-        if let (Some((_, dispatch)), Some(reply)) = (call.dispatched, call.reply_ns) {
-            // Clamped into the call, so that the parts sum to the whole.
-            let dispatch = dispatch.clamp(call.call_ns, returned.max(call.call_ns));
-            let reply = reply.clamp(dispatch, returned.max(dispatch));
-            entry.dispatch.record(since(call.call_ns, dispatch));
-            entry.service.record(since(dispatch, reply));
-            entry.back.record(since(reply, returned));
-        }
-    }
-
-    fn end_span(&mut self, step: &Step, name: NameId) {
-        let spans = &mut self.threads[step.machine.0 as usize].spans;
-        let Some(place) = spans.iter().rposition(|span| span.name == name) else { return };
-        let span = spans[place];
-        spans.truncate(place);
-        let total = since(span.begin_ns, step.t_ns);
-        if let Some(outer) = spans.last_mut() {
-            outer.inner_ns += total;
-        }
-        let entry = self.spans.entry((step.machine.0, name.0)).or_default();
-        entry.total.record(total);
-        entry.own.record(total.saturating_sub(span.inner_ns));
-        entry.deepest = entry.deepest.max(place as u64);
-        if let Some((begin, end)) = span.account.zip(self.account) {
-            entry.net.get_or_insert_default().record(total, end.since(begin));
-        }
-    }
-
-    /// Share of the round trips' time that the callee served, and who it is: for calls of `name` by `caller`.
-    pub fn service(&self, name: NameId, caller: MachineId) -> Option<(MachineId, f64)> {
-        let (key, calls) = self
-            .calls
-            .iter()
-            .filter(|((known, by, callee), _)| *known == name.0 && *by == caller.0 && *callee != u32::MAX)
-            .max_by_key(|(_, calls)| calls.total.sum())?;
-        (calls.total.sum() > 0).then(|| (MachineId(key.2), calls.service.sum() as f64 / calls.total.sum() as f64))
-    }
-
-    /// What other spans took within this one, all its instances together.
-    pub fn inner_ns(&self, machine: MachineId, state: State) -> u64 {
-        let State::Span(name) = state else { return 0 };
-        self.spans.get(&(machine.0, name.0)).map_or(0, |spans| spans.total.sum().saturating_sub(spans.own.sum()))
-    }
-
-    pub fn answer(&self, scene: Scene<'_>) -> Vec<Latency> {
-        let machines = scene.system.machine_names();
-        let machine = |at: u32| machines.get(at as usize).cloned();
-        let name = |at: u32| scene.system.names.text(NameId(at)).to_owned();
+impl<W: Copy + Eq + Hash> Measured<W> {
+    fn answer(&self, name: impl Fn(NameId) -> String, who: impl Fn(W) -> Option<String>) -> Vec<Latency> {
         let mut out = Vec::new();
+        let mut add = |kind, name, machine, peer, times: &Samples, parts| {
+            out.push(Latency { kind, name, machine, peer, times: times.times(), parts });
+        };
         for (&(call, caller, callee), calls) in &self.calls {
-            let mut parts = Vec::new();
-            if !calls.service.is_empty() {
-                parts.push(("dispatch", Part::Times(calls.dispatch.times())));
-                parts.push(("service", Part::Times(calls.service.times())));
-                parts.push(("return", Part::Times(calls.back.times())));
-            }
-            out.push(Latency {
-                kind: Kind::Rpc,
-                name: name(call),
-                machine: machine(caller),
-                peer: machine(callee),
-                times: calls.total.times(),
-                parts: parts.into_iter().collect(),
-            });
+            add(Kind::Rpc, name(call), who(caller), callee.and_then(&who), &calls.total, calls.parts());
         }
-        for (&(thread, span), spans) in &self.spans {
-            let mut parts = vec![("self", Part::Times(spans.own.times())), ("depth", Part::Count(spans.deepest))];
-            if let Some(net) = &spans.net {
-                let kinds = [("net", &net.running), ("interrupted", &net.interrupted), ("runnable", &net.runnable)];
-                let others = [("blocked", &net.blocked), ("unknown", &net.unknown)];
-                parts.extend(kinds.into_iter().chain(others).map(|(name, times)| (name, Part::Times(times.times()))));
-            }
-            out.push(Latency {
-                kind: Kind::Span,
-                name: name(span),
-                machine: machine(thread),
-                peer: None,
-                times: spans.total.times(),
-                parts: parts.into_iter().collect(),
-            });
+        for (&(of, span), spans) in &self.spans {
+            add(Kind::Span, name(span), who(of), None, &spans.total, spans.parts());
         }
         for (&(context, sender, receiver), signals) in &self.signals {
-            let parts = Parts::from([
-                ("submits", Part::Count(signals.submits)),
-                ("merged", Part::Count(signals.merged)),
-                ("self_sent", Part::Count(signals.self_sent)),
-            ]);
-            out.push(Latency {
-                kind: Kind::Signal,
-                name: name(context),
-                machine: machine(receiver),
-                peer: machine(sender),
-                times: signals.times.times(),
-                parts,
-            });
+            add(Kind::Signal, name(context), who(receiver), who(sender), &signals.times, signals.parts());
         }
-        for (&thread, times) in &self.activities {
-            out.push(Latency {
-                kind: Kind::Activity,
-                name: machine(thread).unwrap_or_default(),
-                machine: machine(thread),
-                peer: None,
-                times: times.times(),
-                parts: Parts::default(),
-            });
+        for (&of, times) in &self.activities {
+            add(Kind::Activity, who(of).unwrap_or_default(), who(of), None, times, Parts::default());
         }
         for (&object, times) in &self.objects {
-            out.push(Latency {
-                kind: Kind::Object,
-                name: name(object),
-                machine: None,
-                peer: None,
-                times: times.times(),
-                parts: Parts::default(),
-            });
+            add(Kind::Object, name(object), None, None, times, Parts::default());
         }
         Latency::sort(&mut out);
         out
     }
 
-    /// All times of a name together, whichever thread of a class they are of (`by_class`), or whichever at all.
-    pub fn together(&self, scene: Scene<'_>, by_class: bool) -> Vec<Together> {
-        let classes = scene.system.machine_classes();
-        let class = |at: u32| classes.get(at as usize).cloned();
-        let name = |at: u32| scene.system.names.text(NameId(at)).to_owned();
-        let mut found: BTreeMap<(Kind, String, Option<String>), Histogram> = BTreeMap::new();
-        let mut add = |kind, name, class: Option<String>, times: &Histogram| {
+    /// All times of a name together, whichever class they are of (`by_class`), or whichever at all.
+    fn together(&self, name: impl Fn(NameId) -> String, class: impl Fn(W) -> Option<String>, by_class: bool) -> Vec<Together> {
+        let mut found: BTreeMap<(Kind, String, Option<String>), Samples> = BTreeMap::new();
+        let mut add = |kind, name, class: Option<String>, times: &Samples| {
             found.entry((kind, name, class.filter(|_| by_class))).or_default().add(times);
         };
         for (&(call, caller, _), calls) in &self.calls {
             add(Kind::Rpc, name(call), class(caller), &calls.total);
         }
-        for (&(thread, span), spans) in &self.spans {
-            add(Kind::Span, name(span), class(thread), &spans.total);
+        for (&(of, span), spans) in &self.spans {
+            add(Kind::Span, name(span), class(of), &spans.total);
         }
         for (&(context, _, receiver), signals) in &self.signals {
             add(Kind::Signal, name(context), class(receiver), &signals.times);
         }
-        for (&thread, times) in &self.activities {
-            add(Kind::Activity, class(thread).unwrap_or_default(), class(thread), times);
+        for (&of, times) in &self.activities {
+            add(Kind::Activity, class(of).unwrap_or_default(), class(of), times);
         }
         for (&object, times) in &self.objects {
             add(Kind::Object, name(object), None, times);

@@ -3,13 +3,13 @@
 //! Each of them alone would bear but a part of the blame. The busiest of them, the *leader*, stands for all: its states tell what they do.
 
 use crate::stages::Stages;
-use longpole_model::step::{MachineId, QueueId};
-use longpole_model::system::System;
+use longpole_model::actors::{ActorId, Actors};
+use longpole_model::interaction::QueueId;
 use std::collections::HashMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
-    /// Per machine: who stands for it; itself where it is alone.
+    /// Per actor: who stands for it; itself where it is alone.
     pub leader: Vec<usize>,
     pub members: HashMap<usize, Vec<usize>>,
 }
@@ -18,22 +18,22 @@ pub(crate) struct Pools {
 type Kind<'a> = (&'a str, &'a str, &'a str, Vec<QueueId>, Vec<QueueId>);
 
 impl Pools {
-    /// `work_ns` per machine.
-    pub fn find(system: &System, stages: &Stages, work_ns: &[u64]) -> Pools {
+    /// `work_ns` per actor.
+    pub fn find(actors: &Actors, stages: &Stages, work_ns: &[u64]) -> Pools {
         let mut alike: HashMap<Kind<'_>, Vec<usize>> = HashMap::new();
-        for (at, machine) in system.machines.iter().enumerate() {
-            let Some(stage) = stages.of(MachineId(at as u32)) else { continue };
+        for (at, actor) in actors.all().iter().enumerate() {
+            let Some(stage) = stages.of(ActorId(at as u32)) else { continue };
             let mut inputs: Vec<_> = stage.inputs.iter().filter_map(|input| input.queue).collect();
             let mut outputs: Vec<_> = stage.outputs.iter().map(|output| output.queue).collect();
             // Who takes nothing is a source: several of them need not do the same.
-            if inputs.is_empty() || (machine.label.is_empty() && machine.thread.is_empty()) {
+            if inputs.is_empty() || (actor.label.is_empty() && actor.thread.is_empty()) {
                 continue;
             }
             inputs.sort_unstable();
             outputs.sort_unstable();
-            alike.entry((&machine.host, &machine.label, &machine.thread, inputs, outputs)).or_default().push(at);
+            alike.entry((&actor.host, &actor.label, &actor.thread, inputs, outputs)).or_default().push(at);
         }
-        let mut pools = Pools { leader: (0..system.machines.len()).collect(), members: HashMap::new() };
+        let mut pools = Pools { leader: (0..actors.all().len()).collect(), members: HashMap::new() };
         for members in alike.into_values().filter(|members| members.len() > 1) {
             let Some(&leader) = members.iter().max_by_key(|&&at| (work_ns.get(at).copied().unwrap_or(0), std::cmp::Reverse(at))) else {
                 continue;

@@ -1,20 +1,21 @@
 //! Queues: how deep, how often full and empty, in what portions they are emptied, how long a token stays. The depth itself is followed in
 //! [`crate::depth`].
+//!
+//! Probes tell of queues step by step and may tell of their depth as well ([`Queues`]); a machine log tells of each put and get ([`QueuesOfMachines`]). What is
+//! counted, and answered, is the same.
+
+mod interactions;
+mod steps;
+
+pub use interactions::QueuesOfMachines;
+pub use steps::Queues;
 
 use crate::depth::Depth;
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, Times};
 use crate::latency::since;
-use crate::session::{Observer, Scene};
-use longpole_model::activity::Outcome;
-use longpole_model::hash::IdMap;
-use longpole_model::step::{MachineId, Op, QueueId, Step, SOON_NS};
-use longpole_model::system::Queue;
-use longpole_trace::event::Loss;
+use longpole_model::interaction::QueueId;
+use longpole_model::tokens::{Shape, Unit};
 use serde::Serialize;
-use std::collections::VecDeque;
-
-/// Portions in a queue beyond this are not followed to their end.
-const MOST_PORTIONS: usize = 1 << 16;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueAnswer {
@@ -32,7 +33,7 @@ pub struct QueueAnswer {
     /// Of the same time: between a loss and the next event that tells the depth. Depths and shares of that time are estimates.
     pub uncertain_share: Option<f64>,
     pub batch: BatchAnswer,
-    pub residence_ns: crate::histogram::Times,
+    pub residence_ns: Times,
     pub signals_per_item: Option<f64>,
     pub items_per_s: Option<f64>,
     pub bytes_per_s: Option<f64>,
@@ -73,311 +74,128 @@ impl BatchAnswer {
     }
 }
 
-#[derive(Debug, Default)]
-pub struct Queues {
-    queues: Vec<State>,
-    /// Per thread: what it took of which queue since its last wait.
-    taken: Vec<Vec<(QueueId, u64)>>,
-    /// (sender, receiver) to submits.
-    signals: IdMap<(u32, u32), u64>,
-}
-
-#[derive(Debug, Default)]
-struct State {
+/// What is counted of a queue. `W`: who puts and takes.
+#[derive(Debug)]
+struct Counted<W> {
     depth: Depth,
     puts: u64,
     gets: u64,
     put_units: u64,
     get_units: u64,
-    producers: Vec<MachineId>,
-    consumers: Vec<MachineId>,
-    inside: VecDeque<(i64, u64)>,
-    /// What was got when it was not there, and its put may follow at once.
-    early: VecDeque<(i64, u64)>,
+    producers: Vec<W>,
+    consumers: Vec<W>,
     residence: Histogram,
     batch: Histogram,
-    first_ns: Option<i64>,
-    /// Who put the newest token.
-    last_producer: Option<MachineId>,
-    /// First and last get.
-    got_ns: Option<(i64, i64)>,
-    /// When somebody found it empty for the first time since the last put.
-    emptied_ns: Option<i64>,
 }
 
-impl State {
-    /// Units of a put that were got before it.
-    fn got_early(&mut self, t_ns: i64, count: u64) -> u64 {
-        self.forget_early(t_ns);
-        let mut left = count;
-        while let Some((_, units)) = self.early.front_mut().filter(|_| left > 0) {
-            let taken = left.min(*units);
-            *units -= taken;
-            left -= taken;
-            if *units == 0 {
-                self.early.pop_front();
-            }
-        }
-        count - left
-    }
-
-    /// What was got too long ago to be of a put that comes now.
-    fn forget_early(&mut self, t_ns: i64) {
-        while self.early.front().is_some_and(|(got_ns, _)| t_ns.saturating_sub(*got_ns) > SOON_NS) {
-            self.early.pop_front();
+impl<W> Default for Counted<W> {
+    fn default() -> Counted<W> {
+        Counted {
+            depth: Depth::default(),
+            puts: 0,
+            gets: 0,
+            put_units: 0,
+            get_units: 0,
+            producers: Vec::new(),
+            consumers: Vec::new(),
+            residence: Histogram::default(),
+            batch: Histogram::default(),
         }
     }
 }
 
-impl Observer for Queues {
-    fn step(&mut self, scene: Scene<'_>, step: &Step, outcome: &Outcome) {
-        match step.op {
-            Op::Put { queue, count } => self.put(scene, step, queue, count),
-            Op::Get { queue, count } => self.get(scene, step, queue, count),
-            Op::Size { queue, count } => {
-                let described = &scene.system.queues[queue.0 as usize];
-                let state = self.state(queue, step.t_ns);
-                state.depth.anchor(count, step.t_ns, described.capacity);
-            }
-            Op::WaitEmpty { queue } => {
-                let described = &scene.system.queues[queue.0 as usize];
-                let state = self.state(queue, step.t_ns);
-                state.emptied_ns.get_or_insert(step.t_ns);
-                // Without a capacity nothing else corrects a depth, and who alone takes knows what is left.
-                if described.capacity.is_none() && state.consumers.iter().all(|&consumer| consumer == step.machine) {
-                    state.depth.anchor_exactly(0, step.t_ns, None);
-                } else {
-                    state.depth.anchor(0, step.t_ns, described.capacity);
-                }
-                self.end_batch(step.machine);
-            }
-            Op::WaitFull { queue } => {
-                let described = &scene.system.queues[queue.0 as usize];
-                let state = self.state(queue, step.t_ns);
-                if let Some(capacity) = described.capacity {
-                    state.depth.anchor(capacity, step.t_ns, described.capacity);
-                }
-            }
-            Op::Wait => self.end_batch(step.machine),
-            Op::Receive { .. } => {
-                self.end_batch(step.machine);
-                if let Some(delivery) = outcome.delivery {
-                    *self.signals.entry((delivery.sender.0, step.machine.0)).or_default() += delivery.merged;
-                }
-            }
-            _ => {}
+impl<W: Copy + PartialEq> Counted<W> {
+    /// `capacity`: beyond which the depth cannot be, if it is not known exactly.
+    fn put(&mut self, by: W, units: u64, t_ns: i64, capacity: Option<u64>) {
+        self.puts += 1;
+        self.put_units = self.put_units.saturating_add(units);
+        if !self.producers.contains(&by) {
+            self.producers.push(by);
+        }
+        self.depth.change(units.min(i64::MAX as u64) as i64, t_ns, capacity);
+    }
+
+    fn get(&mut self, by: W, units: u64, t_ns: i64, capacity: Option<u64>) {
+        self.gets += 1;
+        self.get_units = self.get_units.saturating_add(units);
+        if !self.consumers.contains(&by) {
+            self.consumers.push(by);
+        }
+        self.depth.change(-(units.min(i64::MAX as u64) as i64), t_ns, capacity);
+    }
+
+    /// Units, or portions where a unit is a byte.
+    fn items(&self, unit: Unit) -> u64 {
+        match unit {
+            Unit::Bytes => self.puts.max(self.gets),
+            Unit::Items => self.put_units.max(self.get_units),
         }
     }
 
-    fn loss(&mut self, scene: Scene<'_>, machine: Option<MachineId>, loss: &Loss) {
-        let Some(machine) = machine else { return };
-        if let Some(taken) = self.taken.get_mut(machine.0 as usize) {
+    /// From its first event to the end.
+    fn answer(&self, name: &str, shape: Shape, (first_ns, end_ns): (i64, i64), names: impl Fn(&[W]) -> Vec<String>) -> QueueAnswer {
+        let Shape { capacity, unit, .. } = shape;
+        let depth = self.depth.finish(end_ns, capacity);
+        let seconds = since(first_ns, end_ns) as f64 / 1e9;
+        let rate = |count: u64| (seconds > 0.0).then(|| count as f64 / seconds);
+        QueueAnswer {
+            name: name.to_owned(),
+            capacity,
+            unit: if unit == Unit::Bytes { "bytes" } else { "items" },
+            puts: self.puts,
+            gets: self.gets,
+            put_units: self.put_units,
+            get_units: self.get_units,
+            full_share: capacity.and_then(|capacity| depth.share_from(capacity)),
+            empty_share: depth.share_from(1).map(|share| 1.0 - share),
+            depth: DepthAnswer::of(&depth),
+            uncertain_share: (seconds > 0.0).then(|| (self.depth.doubt_ns(end_ns) as f64 / 1e9 / seconds).min(1.0)),
+            batch: BatchAnswer::of(&self.batch),
+            residence_ns: self.residence.times(),
+            signals_per_item: None,
+            items_per_s: rate(self.items(unit)),
+            bytes_per_s: if unit == Unit::Bytes { rate(self.put_units.max(self.get_units)) } else { None },
+            wait_full_ns: 0,
+            wait_empty_ns: 0,
+            producers: names(&self.producers),
+            consumers: names(&self.consumers),
+            lost: 0,
+        }
+    }
+}
+
+/// What each has taken of which queue since its last wait: a batch. All are known by numbers.
+#[derive(Debug, Default)]
+struct Batches(Vec<Vec<(QueueId, u64)>>);
+
+impl Batches {
+    fn take(&mut self, who: u32, queue: QueueId, items: u64) {
+        let at = who as usize;
+        if self.0.len() <= at {
+            self.0.resize_with(at + 1, Vec::new);
+        }
+        match self.0[at].iter_mut().find(|(known, _)| *known == queue) {
+            Some((_, taken)) => *taken = taken.saturating_add(items),
+            None => self.0[at].push((queue, items)),
+        }
+    }
+
+    /// It waits.
+    fn end(&mut self, who: u32, mut batch: impl FnMut(QueueId, u64)) {
+        let Some(taken) = self.0.get_mut(who as usize) else { return };
+        for (queue, items) in taken.iter_mut().filter(|(_, items)| *items > 0) {
+            batch(*queue, std::mem::take(items));
+        }
+    }
+
+    fn forget(&mut self, who: u32) {
+        if let Some(taken) = self.0.get_mut(who as usize) {
             taken.clear();
         }
-        for (state, described) in self.queues.iter_mut().zip(&scene.system.queues) {
-            if state.producers.contains(&machine) || state.consumers.contains(&machine) {
-                state.depth.forget(loss.begin_ns, loss.end_ns, described.capacity);
-                state.inside.clear();
-                state.early.clear();
-            }
-        }
-    }
-}
-
-impl Queues {
-    fn state(&mut self, queue: QueueId, t_ns: i64) -> &mut State {
-        let at = queue.0 as usize;
-        if self.queues.len() <= at {
-            self.queues.resize_with(at + 1, State::default);
-        }
-        let state = &mut self.queues[at];
-        state.first_ns.get_or_insert(t_ns);
-        state
     }
 
-    fn put(&mut self, scene: Scene<'_>, step: &Step, queue: QueueId, count: u64) {
-        let capacity = scene.system.queues[queue.0 as usize].capacity;
-        let state = self.state(queue, step.t_ns);
-        state.puts += 1;
-        state.last_producer = Some(step.machine);
-        state.emptied_ns = None;
-        state.put_units = state.put_units.saturating_add(count);
-        if !state.producers.contains(&step.machine) {
-            state.producers.push(step.machine);
-        }
-        state.depth.change(count.min(i64::MAX as u64) as i64, step.t_ns, capacity);
-        let early = state.got_early(step.t_ns, count);
-        if early == count && count > 0 {
-            return;
-        }
-        if state.inside.len() == MOST_PORTIONS {
-            state.inside.pop_front();
-        }
-        state.inside.push_back((step.t_ns, count - early));
-    }
-
-    fn get(&mut self, scene: Scene<'_>, step: &Step, queue: QueueId, count: u64) {
-        let described: &Queue = &scene.system.queues[queue.0 as usize];
-        let state = self.state(queue, step.t_ns);
-        state.gets += 1;
-        state.get_units = state.get_units.saturating_add(count);
-        let (first_get, _) = *state.got_ns.get_or_insert((step.t_ns, step.t_ns));
-        state.got_ns = Some((first_get, step.t_ns));
-        if !state.consumers.contains(&step.machine) {
-            state.consumers.push(step.machine);
-        }
-        state.depth.change(-(count.min(i64::MAX as u64) as i64), step.t_ns, described.capacity);
-        let mut left = count;
-        while left > 0 {
-            let portion = if described.lifo { state.inside.back_mut() } else { state.inside.front_mut() };
-            let Some((put_ns, units)) = portion else { break };
-            let taken = left.min(*units);
-            // Bytes come in portions: a portion is one token, whatever its size.
-            state.residence.record_weighted(since(*put_ns, step.t_ns), if described.bytes { 1 } else { taken });
-            *units -= taken;
-            left -= taken;
-            if *units == 0 {
-                if described.lifo {
-                    state.inside.pop_back();
-                } else {
-                    state.inside.pop_front();
-                }
-            }
-        }
-        if left > 0 && state.early.len() < MOST_PORTIONS {
-            state.forget_early(step.t_ns);
-            state.early.push_back((step.t_ns, left));
-        }
-        let at = step.machine.0 as usize;
-        if self.taken.len() <= at {
-            self.taken.resize_with(at + 1, Vec::new);
-        }
-        let items = if described.bytes { 1 } else { count };
-        match self.taken[at].iter_mut().find(|(known, _)| *known == queue) {
-            Some((_, taken)) => *taken = taken.saturating_add(items),
-            None => self.taken[at].push((queue, items)),
-        }
-    }
-
-    fn end_batch(&mut self, machine: MachineId) {
-        let Some(taken) = self.taken.get_mut(machine.0 as usize) else { return };
-        for (queue, items) in taken.iter_mut().filter(|(_, items)| *items > 0) {
-            if let Some(state) = self.queues.get_mut(queue.0 as usize) {
-                state.batch.record(*items);
-            }
-            *items = 0;
-        }
-    }
-
-    /// Portions that were put.
-    pub fn puts(&self, queue: QueueId) -> u64 {
-        self.queues.get(queue.0 as usize).map_or(0, |state| state.puts)
-    }
-
-    pub fn producers(&self, queue: QueueId) -> &[MachineId] {
-        self.queues.get(queue.0 as usize).map_or(&[], |state| &state.producers)
-    }
-
-    pub fn consumers(&self, queue: QueueId) -> &[MachineId] {
-        self.queues.get(queue.0 as usize).map_or(&[], |state| &state.consumers)
-    }
-
-    /// How long after its last step at `t_ns` the tokens of the queue's last producer were still being taken, and what is left would take at
-    /// the pace until then.
-    pub fn worked_off_after(&self, queue: QueueId, producer: MachineId, t_ns: i64) -> u64 {
-        let Some(state) = self.queues.get(queue.0 as usize).filter(|state| state.last_producer == Some(producer)) else { return 0 };
-        // Where somebody found it empty, it was worked off.
-        if let Some(emptied_ns) = state.emptied_ns {
-            return since(t_ns, emptied_ns);
-        }
-        let Some((first, last)) = state.got_ns else { return 0 };
-        // What a probe told of the depth goes before what was counted: not everybody has a probe at each get. After a loss nobody knows what
-        // is left.
-        let told = state.depth.now().map(|left| left.min(state.put_units));
-        let left = if state.depth.doubt_ns(last) == 0 { told.unwrap_or(state.put_units.saturating_sub(state.get_units)) } else { 0 };
-        let taken = state.get_units.max(state.put_units - left).max(1);
-        let rest = u128::from(since(first, last)) * u128::from(left) / u128::from(taken);
-        // Beyond its own length a recording foretells nothing.
-        let rest = u64::try_from(rest).unwrap_or(u64::MAX).min(since(first, last));
-        since(t_ns, last).saturating_add(rest)
-    }
-
-    /// Shares of time nearly full and nearly empty up to `end_ns`: within an eighth of the capacity, since whoever waits is woken by portions.
-    pub fn near(&self, queue: QueueId, capacity: Option<u64>, end_ns: i64) -> (Option<f64>, Option<f64>) {
-        let Some(state) = self.queues.get(queue.0 as usize) else { return (None, None) };
-        let depth = state.depth.finish(end_ns, capacity);
-        let margin = capacity.unwrap_or(0) / 8;
-        let full = capacity.and_then(|capacity| depth.share_from(capacity - margin));
-        (full, depth.share_from(margin + 1).map(|share| 1.0 - share))
-    }
-
-    /// Shares of time full and empty up to `end_ns`.
-    pub fn fullness(&self, queue: QueueId, capacity: Option<u64>, end_ns: i64) -> (Option<f64>, Option<f64>) {
-        let Some(state) = self.queues.get(queue.0 as usize) else { return (None, None) };
-        let depth = state.depth.finish(end_ns, capacity);
-        (capacity.and_then(|capacity| depth.share_from(capacity)), depth.share_from(1).map(|share| 1.0 - share))
-    }
-
-    pub fn answer(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(MachineId) -> u64) -> Vec<QueueAnswer> {
-        use longpole_model::activity::State as S;
-        let names = scene.system.machine_names();
-        let name_all = |machines: &[MachineId]| -> Vec<String> {
-            machines.iter().filter_map(|machine| names.get(machine.0 as usize).cloned()).collect()
-        };
-        let mut out = Vec::new();
-        for (at, state) in self.queues.iter().enumerate() {
-            let Some(first_ns) = state.first_ns else { continue };
-            let queue = QueueId(at as u32);
-            let described = &scene.system.queues[at];
-            let depth = state.depth.finish(end_ns, described.capacity);
-            let waited = |wanted: S| -> u64 {
-                let cells = scene.activity.cells().iter().zip(scene.activity.totals());
-                cells.filter(|(cell, _)| cell.state == wanted).map(|(_, total)| total.ns).sum()
-            };
-            // What was taken since the last wait is a batch, too.
-            let mut batch = state.batch.clone();
-            for (_, items) in self.taken.iter().flatten().filter(|(of, items)| *of == queue && *items > 0) {
-                batch.record(*items);
-            }
-            let signals: u64 = self
-                .signals
-                .iter()
-                .filter(|((sender, receiver), _)| {
-                    sender != receiver && state.producers.contains(&MachineId(*sender)) && state.consumers.contains(&MachineId(*receiver))
-                })
-                .map(|(_, submits)| *submits)
-                .sum();
-            let units = state.put_units.max(state.get_units);
-            let items = if described.bytes { state.puts.max(state.gets) } else { units };
-            let seconds = since(first_ns, end_ns) as f64 / 1e9;
-            let rate = |count: u64| (seconds > 0.0).then(|| count as f64 / seconds);
-            let users = state.producers.iter().chain(state.consumers.iter().filter(|user| !state.producers.contains(user)));
-            let lost = users.map(|&machine| lost_of(machine)).fold(0, u64::saturating_add);
-            out.push(QueueAnswer {
-                name: scene.system.queue_name(queue).to_owned(),
-                capacity: described.capacity,
-                unit: if described.bytes { "bytes" } else { "items" },
-                puts: state.puts,
-                gets: state.gets,
-                put_units: state.put_units,
-                get_units: state.get_units,
-                full_share: described.capacity.and_then(|capacity| depth.share_from(capacity)),
-                empty_share: depth.share_from(1).map(|share| 1.0 - share),
-                depth: DepthAnswer::of(&depth),
-                uncertain_share: (seconds > 0.0).then(|| (state.depth.doubt_ns(end_ns) as f64 / 1e9 / seconds).min(1.0)),
-                batch: BatchAnswer::of(&batch),
-                residence_ns: state.residence.times(),
-                signals_per_item: (items > 0 && signals > 0).then(|| signals as f64 / items as f64),
-                items_per_s: rate(items),
-                bytes_per_s: described.bytes.then(|| rate(units)).flatten(),
-                wait_full_ns: waited(S::WaitFull(queue)),
-                wait_empty_ns: waited(S::WaitEmpty(queue)),
-                producers: name_all(&state.producers),
-                consumers: name_all(&state.consumers),
-                lost,
-            });
-        }
-        out.sort_by(|a, b| a.name.cmp(&b.name));
-        out
+    /// Batches of a queue that nobody has ended yet.
+    fn open(&self, queue: QueueId) -> impl Iterator<Item = u64> + '_ {
+        self.0.iter().flatten().filter(move |(of, items)| *of == queue && *items > 0).map(|(_, items)| *items)
     }
 }

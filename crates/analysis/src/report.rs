@@ -8,7 +8,7 @@ use crate::judge::anchor::RunOf;
 use crate::judge::verdict::Verdict;
 use crate::kernel_facts::{KernelFacts, OnPath};
 use crate::latency::{Latencies, Latency, Together};
-use crate::left_out::{Gathered, LeftOut};
+use crate::left_out::LeftOut;
 use crate::lineage::{Answer, Profiled, Row};
 use crate::linux_account::Account;
 use crate::packet_loss::LossLine;
@@ -16,15 +16,18 @@ use crate::participation::Participation;
 use crate::path_facts;
 use crate::predicted;
 use crate::queues::{QueueAnswer, Queues};
-use crate::session::{Scene, Session};
+use crate::session::{Observer, Scene, Session};
 use crate::stages::Stages;
+use crate::steps::{Beside, Heard, Steps};
 use crate::verdict::{again, Doubts, Judge};
 use crate::waits;
 use crate::what_if::Prediction;
+use longpole_model::actors::ActorId;
+use longpole_model::interaction::Vocabulary;
 use longpole_model::linux::Linux;
 use longpole_model::rules::RuleError;
 use longpole_model::system::System;
-use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
+use longpole_trace::event::{Catalogue, Item};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -122,6 +125,8 @@ pub struct Inputs {
 
 /// All analyses of a pass together.
 pub struct Pass {
+    /// Who resolves the events; where somebody else does, it only has the vocabulary.
+    system: System,
     pub session: Session,
     latencies: Latencies,
     queues: Queues,
@@ -129,20 +134,12 @@ pub struct Pass {
     activities: Activities,
     rules: Rules,
     lost: Vec<Facts>,
-    kernel: OfKernel,
-    left_out: Gathered,
+    /// What was passed over.
+    pub beside: Beside,
     /// The largest ring that lost events, if the trace tells it.
     pub full_ring: Option<u64>,
     /// See [`Inputs::tells_running`].
     pub tells_running: bool,
-}
-
-/// What was passed over.
-#[derive(Clone, Copy, Debug, Default)]
-struct OfKernel {
-    events: u64,
-    lost: u64,
-    uncounted: u64,
 }
 
 impl Pass {
@@ -150,18 +147,25 @@ impl Pass {
         Pass::with_rules(longpole_model::rules::Rules::built_in()?)
     }
 
+    /// Of events that somebody else resolves: it is given [`Steps`].
+    pub fn of_steps() -> Result<Pass, RuleError> {
+        let mut pass = Pass::with_rules(longpole_model::rules::Rules::default())?;
+        pass.system.vocabulary = Vocabulary::default();
+        Ok(pass)
+    }
+
     /// `events`: what the events mean.
     pub fn with_rules(events: longpole_model::rules::Rules) -> Result<Pass, RuleError> {
         Ok(Pass {
-            session: Session::new(System::with_rules(events)),
+            system: System::with_rules(events),
+            session: Session::default(),
             latencies: Latencies::default(),
             queues: Queues::default(),
             stages: Stages::default(),
             activities: Activities::default(),
             rules: Rules::built_in()?,
             lost: Vec::new(),
-            kernel: OfKernel::default(),
-            left_out: Gathered::default(),
+            beside: Beside::default(),
             full_ring: None,
             tells_running: true,
         })
@@ -181,31 +185,38 @@ impl Pass {
     /// `account` is that of the event's thread.
     #[inline]
     pub fn item_with(&mut self, catalogue: &Catalogue, item: &Item<'_>, account: Option<Account>) {
+        if !self.beside.item(catalogue, item) {
+            return;
+        }
         self.latencies.account = account;
-        let stream = match item {
-            Item::Event(event) => event.stream,
-            Item::Loss(loss) => loss.stream,
-        };
-        let kind = catalogue.streams.get(stream.0 as usize).map(|stream| stream.kind);
-        if kind == Some(StreamKind::Kernel) {
-            match item {
-                Item::Event(_) => self.kernel.events += 1,
-                Item::Loss(Loss { events: Some(events), .. }) => self.kernel.lost = self.kernel.lost.saturating_add(*events),
-                Item::Loss(_) => self.kernel.uncounted += 1,
+        match item {
+            Item::Event(event) => {
+                let step = self.system.step(catalogue, event);
+                let observers: &mut [&mut dyn Observer] =
+                    &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
+                self.session.step(&self.system.vocabulary, step, observers);
             }
-            return;
+            Item::Loss(loss) => {
+                let actor = self.system.actor_of_stream(loss.stream);
+                let observers: &mut [&mut dyn Observer] =
+                    &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
+                self.session.loss(&self.system.vocabulary, actor, loss, observers);
+            }
         }
-        if kind == Some(StreamKind::Samples) {
-            return;
-        }
-        if let Item::Event(event) = item {
-            self.left_out.event(catalogue, event);
-        }
-        self.session.item(catalogue, item, &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities]);
+    }
+
+    /// Goes through what somebody else has resolved.
+    pub fn steps(&mut self, steps: &Steps) {
+        let observers: &mut [&mut dyn Observer] = &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
+        let session = &mut self.session;
+        steps.each(&mut self.system.vocabulary, |vocabulary, heard| match heard {
+            Heard::Step(step) => session.step(vocabulary, *step, observers),
+            Heard::Loss(actor, loss) => session.loss(vocabulary, actor, loss, observers),
+        });
     }
 
     fn scene(&self) -> Scene<'_> {
-        Scene { system: &self.session.system, activity: &self.session.activity }
+        self.session.scene(&self.system.vocabulary)
     }
 
     pub fn queues(&self) -> Vec<QueueAnswer> {
@@ -224,12 +235,11 @@ impl Pass {
 
     /// What machines are called, and their classes.
     pub fn classes(&self) -> impl Iterator<Item = (String, String)> {
-        let system = &self.session.system;
-        system.machine_names().into_iter().zip(system.machine_classes())
+        self.scene().names().into_iter().zip(self.scene().classes())
     }
 
     pub fn cpu(&self, probe_cost_ns: Option<f64>) -> Cpu {
-        cpu::answer(&self.session, &self.activities, probe_cost_ns.map(picoseconds))
+        cpu::answer(&self.session, &self.system.vocabulary, &self.activities, probe_cost_ns.map(picoseconds))
     }
 
     pub fn inputs(&self) -> Inputs {
@@ -240,10 +250,10 @@ impl Pass {
             lost: self.session.lost,
             uncounted_losses: self.session.uncounted_losses,
             other_names: self.session.gathered(),
-            kernel_events: self.kernel.events,
-            kernel_lost: self.kernel.lost,
-            uncounted_kernel_losses: self.kernel.uncounted,
-            left_out: self.left_out.answer(),
+            kernel_events: self.beside.kernel_events,
+            kernel_lost: self.beside.kernel_lost,
+            uncounted_kernel_losses: self.beside.uncounted_kernel_losses,
+            left_out: self.beside.left_out(),
             tells_running: self.tells_running,
             ..Inputs::default()
         }
@@ -251,12 +261,14 @@ impl Pass {
 
     /// Whether it has threads of which only their probes tell: where those have a number, a kernel could tell more.
     pub fn has_threads(&self) -> bool {
-        self.session.system.machines.iter().any(|machine| machine.tid.is_some() && machine.steps > 0)
+        let actors = self.system.vocabulary.actors.all().iter().zip(0..);
+        actors.into_iter().any(|(actor, at)| actor.tid.is_some() && self.session.met.acts(ActorId(at)))
     }
 
     pub fn report(&self, probe_cost_ns: Option<f64>) -> Report {
         let judge = Judge {
             session: &self.session,
+            vocabulary: &self.system.vocabulary,
             queues: &self.queues,
             stages: &self.stages,
             latencies: &self.latencies,

@@ -3,91 +3,104 @@
 use crate::distinct::Distinct;
 use crate::windows::Windows;
 use longpole_model::activity::{Activity, Outcome};
-use longpole_model::step::{MachineId, Step};
-use longpole_model::system::System;
-use longpole_trace::event::{Catalogue, Event, Item, Loss};
+use longpole_model::actors::{ActorId, Met};
+use longpole_model::interaction::{QueueId, Vocabulary};
+use longpole_model::step::{Op, Step};
+use longpole_model::tokens::Unit;
+use longpole_trace::event::Loss;
 use std::collections::BTreeMap;
 
 /// What an analysis may look at beside the step itself.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
-    pub system: &'a System,
+    pub vocabulary: &'a Vocabulary,
     pub activity: &'a Activity,
+    /// Who occurs in what is looked at.
+    pub met: &'a Met,
+}
+
+impl Scene<'_> {
+    pub fn capacity(&self, queue: QueueId) -> Option<u64> {
+        self.vocabulary.shape(queue).capacity
+    }
+
+    /// A portion of bytes is one item, whatever its size.
+    pub fn is_of_bytes(&self, queue: QueueId) -> bool {
+        self.vocabulary.shape(queue).unit == Unit::Bytes
+    }
+
+    /// See [`longpole_model::actors::Actors::names`].
+    pub fn names(&self) -> Vec<String> {
+        self.vocabulary.actors.names(self.met)
+    }
+
+    /// See [`longpole_model::actors::Actors::classes`].
+    pub fn classes(&self) -> Vec<String> {
+        self.vocabulary.actors.classes(self.met)
+    }
 }
 
 pub trait Observer {
     /// `outcome` tells what the step did to its machine; `scene` is as it is after the step.
     fn step(&mut self, scene: Scene<'_>, step: &Step, outcome: &Outcome);
 
-    /// Events of `machine` are missing (`None`: nobody knows whose).
-    fn loss(&mut self, _scene: Scene<'_>, _machine: Option<MachineId>, _loss: &Loss) {}
+    /// Events of `actor` are missing (`None`: nobody knows whose).
+    fn loss(&mut self, _scene: Scene<'_>, _actor: Option<ActorId>, _loss: &Loss) {}
 }
 
+#[derive(Default)]
 pub struct Session {
-    pub system: System,
     pub activity: Activity,
     pub windows: Windows,
+    pub met: Met,
     pub events: u64,
     /// Counted lost events.
     pub lost: u64,
     /// Losses that nobody counted.
     pub uncounted_losses: u64,
-    pub lost_of: BTreeMap<MachineId, u64>,
+    pub lost_of: BTreeMap<ActorId, u64>,
     distinct: Distinct,
     range: Option<(i64, i64)>,
 }
 
 impl Session {
-    pub fn new(system: System) -> Session {
-        Session {
-            system,
-            activity: Activity::default(),
-            windows: Windows::default(),
-            events: 0,
-            lost: 0,
-            uncounted_losses: 0,
-            lost_of: BTreeMap::new(),
-            distinct: Distinct::default(),
-            range: None,
-        }
-    }
-
-    pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>, observers: &mut [&mut dyn Observer]) {
-        match item {
-            Item::Event(event) => self.event(catalogue, event, observers),
-            Item::Loss(loss) => self.loss(loss, observers),
-        }
+    pub fn scene<'a>(&'a self, vocabulary: &'a Vocabulary) -> Scene<'a> {
+        Scene { vocabulary, activity: &self.activity, met: &self.met }
     }
 
     #[inline]
-    pub fn event(&mut self, catalogue: &Catalogue, event: &Event<'_>, observers: &mut [&mut dyn Observer]) {
+    pub fn step(&mut self, vocabulary: &Vocabulary, step: Step, observers: &mut [&mut dyn Observer]) {
         self.events += 1;
-        self.extend(event.t_ns);
-        let step = self.system.step(catalogue, event);
-        let step = self.distinct.bound(step, &mut self.system);
+        self.extend(step.t_ns);
+        self.met.add(step.actor, u64::from(step.op != Op::Other));
+        if let Op::Wake { actor } = step.op {
+            self.met.add(actor, 0);
+        }
+        let step = self.distinct.bound(step);
         self.windows.at(step.t_ns, &self.activity);
         let outcome = self.activity.step(&step);
-        let scene = Scene { system: &self.system, activity: &self.activity };
+        let scene = Scene { vocabulary, activity: &self.activity, met: &self.met };
         for observer in observers {
             observer.step(scene, &step, &outcome);
         }
     }
 
-    pub fn loss(&mut self, loss: &Loss, observers: &mut [&mut dyn Observer]) {
+    /// `actor`: who wrote last where events are missing.
+    pub fn loss(&mut self, vocabulary: &Vocabulary, actor: Option<ActorId>, loss: &Loss, observers: &mut [&mut dyn Observer]) {
         self.extend(loss.end_ns);
         match loss.events {
             Some(events) => self.lost = self.lost.saturating_add(events),
             None => self.uncounted_losses += 1,
         }
-        let machine = self.system.machine_of_stream(loss.stream);
-        if let Some(machine) = machine {
-            let lost = self.lost_of.entry(machine).or_default();
+        let actor = actor.filter(|&actor| self.met.is_met(actor));
+        if let Some(actor) = actor {
+            let lost = self.lost_of.entry(actor).or_default();
             *lost = lost.saturating_add(loss.events.unwrap_or(1));
-            self.activity.loss(machine, loss.begin_ns, loss.end_ns);
+            self.activity.loss(actor, loss.begin_ns, loss.end_ns);
         }
-        let scene = Scene { system: &self.system, activity: &self.activity };
+        let scene = Scene { vocabulary, activity: &self.activity, met: &self.met };
         for observer in observers {
-            observer.loss(scene, machine, loss);
+            observer.loss(scene, actor, loss);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::text::percent;
 use crate::verdict::{Judge, Prepared};
 use crate::windows::net;
 use longpole_model::activity::{Cell, State, Total};
-use longpole_model::step::MachineId;
+use longpole_model::actors::ActorId;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -43,7 +43,7 @@ impl Share {
 
 impl Judge<'_> {
     /// The work of a machine by the names of its states, the longest first. Computed once per machine.
-    pub(crate) fn shares(&self, prepared: &Prepared, machine: MachineId) -> Rc<Vec<Share>> {
+    pub(crate) fn shares(&self, prepared: &Prepared, machine: ActorId) -> Rc<Vec<Share>> {
         if let Some(known) = prepared.shares.borrow().get(&machine) {
             return Rc::clone(known);
         }
@@ -53,7 +53,7 @@ impl Judge<'_> {
     }
 
     /// Linear in the machine's cells times the windows: names may be made at run time, so there may be very many.
-    fn compute_shares(&self, prepared: &Prepared, machine: MachineId) -> Vec<Share> {
+    fn compute_shares(&self, prepared: &Prepared, machine: ActorId) -> Vec<Share> {
         let cells = self.session.activity.cells();
         let totals = self.session.activity.totals();
         let mut found: Vec<(String, State, Vec<usize>)> = Vec::new();
@@ -63,7 +63,7 @@ impl Judge<'_> {
             if state.is_idle() || state == State::Lost || totals[at].ns == 0 {
                 continue;
             }
-            let name = state_name(&self.session.system, state);
+            let name = state_name(self.vocabulary, state);
             match places.get(&name) {
                 Some(&place) => {
                     let (_, known, members) = &mut found[place];
@@ -128,7 +128,7 @@ impl Judge<'_> {
 
     /// The error of a share that lies within some of a machine's cells, by how evenly these are spread over the run: their time per window
     /// is known, that of the share itself is not.
-    pub(crate) fn error_within(&self, prepared: &Prepared, machine: MachineId, cells: &[usize], share: f64) -> Option<f64> {
+    pub(crate) fn error_within(&self, prepared: &Prepared, machine: ActorId, cells: &[usize], share: f64) -> Option<f64> {
         let known = self.session.activity.cells();
         let works = |at: usize| !known[at].state.is_idle() && known[at].state != State::Lost;
         let all: Vec<usize> = prepared.cells_of(machine).iter().copied().filter(|&at| works(at)).collect();
@@ -172,13 +172,13 @@ impl Judge<'_> {
     }
 
     /// Of a machine's time without waiting for work: outside of all named states, or lost.
-    pub(crate) fn unknown_share(&self, machine: MachineId, shares: &[Share]) -> f64 {
-        let lost = self.total_of(Cell { machine, state: State::Lost }).ns;
+    pub(crate) fn unknown_share(&self, machine: ActorId, shares: &[Share]) -> f64 {
+        let lost = self.total_of(Cell { actor: machine, state: State::Lost }).ns;
         let work: u64 = shares.iter().map(|share| share.ns).sum();
         let unnamed: u64 = shares.iter().filter(|share| !share.named).map(|share| share.ns).sum();
         let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
         let all: u64 = cells
-            .filter(|(cell, _)| cell.machine == machine && !cell.state.is_idle() && cell.state != State::Lost)
+            .filter(|(cell, _)| cell.actor == machine && !cell.state.is_idle() && cell.state != State::Lost)
             .map(|(_, total)| net(*total, self.probe_cost_ps))
             .sum();
         let interrupted = all.saturating_sub(work);
@@ -186,8 +186,8 @@ impl Judge<'_> {
     }
 
     /// Of the same time: lost or interrupted. What lies outside of named states was at least seen.
-    pub(crate) fn unseen_share(&self, machine: MachineId, shares: &[Share]) -> f64 {
-        let lost = self.total_of(Cell { machine, state: State::Lost }).ns;
+    pub(crate) fn unseen_share(&self, machine: ActorId, shares: &[Share]) -> f64 {
+        let lost = self.total_of(Cell { actor: machine, state: State::Lost }).ns;
         let interrupted: u64 = shares.iter().map(|share| share.interrupted_ns).sum();
         let work: u64 = shares.iter().map(|share| share.ns).sum();
         (lost + interrupted) as f64 / (lost + work + interrupted).max(1) as f64
@@ -195,7 +195,7 @@ impl Judge<'_> {
 
     /// Whether a state is one of waking others once per batch. Whoever is woken may take the CPU, so this time says more of the scheduler than
     /// of the state: it is left out of the work, as interruptions are. Signals per item are another matter.
-    fn is_waking(&self, machine: MachineId, members: &[usize]) -> bool {
+    fn is_waking(&self, machine: ActorId, members: &[usize]) -> bool {
         let Some(stage) = self.stages.of(machine) else { return false };
         let (cells, totals) = (self.session.activity.cells(), self.session.activity.totals());
         let usual = |total: Total| net(without_long_stays(total), self.probe_cost_ps) as f64;

@@ -7,9 +7,11 @@
 use crate::histogram::Histogram;
 use crate::session::{Observer, Scene};
 use longpole_model::activity::{Outcome, State, Total};
+use longpole_model::actors::ActorId;
 use longpole_model::hash::IdMap;
+use longpole_model::interaction::QueueId;
 use longpole_model::names::NameId;
-use longpole_model::step::{MachineId, Op, QueueId, Step};
+use longpole_model::step::{Op, Step};
 use longpole_trace::event::Loss;
 
 #[derive(Debug, Default)]
@@ -92,12 +94,12 @@ enum Last {
 
 impl Observer for Stages {
     fn step(&mut self, scene: Scene<'_>, step: &Step, outcome: &Outcome) {
-        let at = step.machine.0 as usize;
+        let at = step.actor.0 as usize;
         if self.stages.len() <= at {
             self.stages.resize_with(at + 1, Stage::default);
         }
-        if self.depths.len() < scene.system.queues.len() {
-            self.depths.resize(scene.system.queues.len(), 0);
+        if self.depths.len() < scene.vocabulary.queue_count() {
+            self.depths.resize(scene.vocabulary.queue_count(), 0);
         }
         let stage = &mut self.stages[at];
         match stage.last {
@@ -111,15 +113,15 @@ impl Observer for Stages {
             Op::Get { queue, count } => {
                 let depth = &mut self.depths[queue.0 as usize];
                 *depth = (*depth).saturating_sub_unsigned(count).max(0);
-                let items = if scene.system.queues[queue.0 as usize].bytes { 1 } else { count };
+                let items = if scene.is_of_bytes(queue) { 1 } else { count };
                 stage.before_get_ns += outcome.spent_ns;
                 stage.get(queue, items);
             }
             Op::Put { queue, count } => {
-                let capacity = scene.system.queues[queue.0 as usize].capacity.unwrap_or(u64::MAX).min(i64::MAX as u64) as i64;
+                let capacity = scene.capacity(queue).unwrap_or(u64::MAX).min(i64::MAX as u64) as i64;
                 let depth = &mut self.depths[queue.0 as usize];
                 *depth = (*depth).saturating_add_unsigned(count).min(capacity);
-                let items = if scene.system.queues[queue.0 as usize].bytes { 1 } else { count };
+                let items = if scene.is_of_bytes(queue) { 1 } else { count };
                 stage.before_put_ns += outcome.spent_ns;
                 stage.last = Last::Put;
                 match stage.outputs.iter_mut().find(|output| output.queue == queue) {
@@ -147,7 +149,7 @@ impl Observer for Stages {
         }
     }
 
-    fn loss(&mut self, _scene: Scene<'_>, machine: Option<MachineId>, _loss: &Loss) {
+    fn loss(&mut self, _scene: Scene<'_>, machine: Option<ActorId>, _loss: &Loss) {
         if let Some(stage) = machine.and_then(|machine| self.stages.get_mut(machine.0 as usize)) {
             stage.inputs.iter_mut().for_each(|input| input.current = 0);
             stage.signals.iter_mut().for_each(|signal| signal.current = 0);
@@ -157,7 +159,7 @@ impl Observer for Stages {
 }
 
 impl Stages {
-    pub fn of(&self, machine: MachineId) -> Option<&Stage> {
+    pub fn of(&self, machine: ActorId) -> Option<&Stage> {
         self.stages.get(machine.0 as usize)
     }
 }

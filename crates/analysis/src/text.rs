@@ -1,11 +1,18 @@
 //! Numbers as people read them in sentences and tables.
 
+use longpole_model::interaction::{MachineId, Vocabulary};
+
 /// A machine and its host, if it has one.
 pub fn place(host: &str, machine: &str) -> String {
     match host {
         "" => machine.to_owned(),
         host => format!("{host}/{machine}"),
     }
+}
+
+/// The same, of one that is known by its number.
+pub(crate) fn machine_place(vocabulary: &Vocabulary, machine: MachineId) -> String {
+    place(vocabulary.host(machine), vocabulary.machine_name(machine))
 }
 
 /// `1234567` as `1,234,567`.

@@ -15,7 +15,8 @@ use crate::stages::Stages;
 use crate::text::{number, percent};
 use crate::windows::{probe_ns, Window};
 use longpole_model::activity::State;
-use longpole_model::step::{MachineId, QueueId};
+use longpole_model::actors::ActorId;
+use longpole_model::interaction::{QueueId, Vocabulary};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -145,6 +146,7 @@ pub fn too_many_lost(lost: u64, events: u64) -> bool {
 
 pub struct Judge<'a> {
     pub session: &'a Session,
+    pub vocabulary: &'a Vocabulary,
     pub queues: &'a Queues,
     pub stages: &'a Stages,
     pub latencies: &'a Latencies,
@@ -177,7 +179,7 @@ pub(crate) struct Prepared {
     /// Per machine: where its cells stand.
     cells: Vec<Vec<usize>>,
     /// Filled by [`Judge::shares`].
-    pub shares: RefCell<HashMap<MachineId, Rc<Vec<Share>>>>,
+    pub shares: RefCell<HashMap<ActorId, Rc<Vec<Share>>>>,
 }
 
 impl Prepared {
@@ -188,7 +190,7 @@ impl Prepared {
         best.map_or(self.whole, |(_, window)| Evidence { start_ns: window.begin_ns, end_ns: window.end_ns })
     }
 
-    pub fn cells_of(&self, machine: MachineId) -> &[usize] {
+    pub fn cells_of(&self, machine: ActorId) -> &[usize] {
         self.cells.get(machine.0 as usize).map_or(&[], Vec::as_slice)
     }
 }
@@ -209,14 +211,14 @@ impl Judge<'_> {
         }
         match (found, slowest, cause) {
             (false, Some(stage), Some(cause)) if cause.machine.as_deref() == Some(&prepared.names[stage]) => {
-                let shares = self.shares(&prepared, MachineId(stage as u32));
+                let shares = self.shares(&prepared, ActorId(stage as u32));
                 let text = format!(
                     "{} is the bottleneck: it{}, {} of its time unknown{}{}; {}.{}",
                     prepared.names[stage],
                     cause.what.strip_prefix(&prepared.names[stage]).unwrap_or(&cause.what),
-                    percent(self.unknown_share(MachineId(stage as u32), &shares)),
+                    percent(self.unknown_share(ActorId(stage as u32), &shares)),
                     self.loss_text(),
-                    self.probe_text(MachineId(stage as u32)),
+                    self.probe_text(ActorId(stage as u32)),
                     cause.remedy,
                     self.neighbours(&prepared, stage),
                 );
@@ -227,7 +229,7 @@ impl Judge<'_> {
                     state: cause.state.clone(),
                     share: Some(cause.share),
                     share_error: cause.error,
-                    unknown_share: Some(self.unknown_share(MachineId(stage as u32), &shares)),
+                    unknown_share: Some(self.unknown_share(ActorId(stage as u32), &shares)),
                     doubts: None,
                     evidence: cause.evidence,
                     text,
@@ -242,25 +244,24 @@ impl Judge<'_> {
 
     fn prepare(&self) -> Prepared {
         let (begin, end) = self.session.range().unwrap_or((0, 0));
-        let system = &self.session.system;
-        let fullness: Vec<_> =
-            (0..system.queues.len()).map(|at| self.queues.fullness(QueueId(at as u32), system.queues[at].capacity, end)).collect();
+        let vocabulary = self.vocabulary;
+        let queues = || (0..vocabulary.queue_count() as u32).map(QueueId);
+        let fullness: Vec<_> = queues().map(|queue| self.queues.fullness(queue, vocabulary.shape(queue).capacity, end)).collect();
         let activity = &self.session.activity;
-        let near: Vec<_> =
-            (0..system.queues.len()).map(|at| self.queues.near(QueueId(at as u32), system.queues[at].capacity, end)).collect();
-        let mut blame = Blame::compute(system, activity, activity.totals(), self.queues, self.stages, &near);
+        let near: Vec<_> = queues().map(|queue| self.queues.near(queue, vocabulary.shape(queue).capacity, end)).collect();
+        let mut blame = Blame::compute(vocabulary, activity, activity.totals(), self.queues, self.stages, &near);
         let work: Vec<u64> = blame.total_ns.iter().zip(&blame.busy).map(|(&total, busy)| (total as f64 * busy) as u64).collect();
-        let pools = Pools::find(system, self.stages, &work);
-        let mut names = system.machine_names();
+        let pools = Pools::find(&vocabulary.actors, self.stages, &work);
+        let mut names = self.session.scene(vocabulary).names();
         for (&leader, members) in &pools.members {
             blame.unite(leader, members);
-            let tid = system.machines[leader].tid.map(|tid| format!(".{tid}")).unwrap_or_default();
+            let tid = vocabulary.actors.all()[leader].tid.map(|tid| format!(".{tid}")).unwrap_or_default();
             let name = names[leader].strip_suffix(&tid).unwrap_or(&names[leader]).to_owned();
             members.iter().for_each(|&member| names[member].clone_from(&name));
         }
-        let mut cells = vec![Vec::new(); system.machines.len()];
+        let mut cells = vec![Vec::new(); vocabulary.actors.all().len()];
         for (at, cell) in activity.cells().iter().enumerate() {
-            if let Some(of) = cells.get_mut(cell.machine.0 as usize) {
+            if let Some(of) = cells.get_mut(cell.actor.0 as usize) {
                 of.push(at);
             }
         }
@@ -278,8 +279,8 @@ impl Judge<'_> {
 
     /// One machine per stage.
     pub(crate) fn stages(&self, prepared: &Prepared) -> Vec<usize> {
-        let count = self.session.system.machines.len();
-        let is_stage = |&at: &usize| self.stages.of(MachineId(at as u32)).is_some_and(is_stage);
+        let count = self.vocabulary.actors.all().len();
+        let is_stage = |&at: &usize| self.stages.of(ActorId(at as u32)).is_some_and(is_stage);
         (0..count).filter(|&at| prepared.pools.is_leader(at)).filter(is_stage).collect()
     }
 
@@ -339,21 +340,21 @@ impl Judge<'_> {
             let share = percent(blame.busy[stage]);
             return (nothing(format!("{name} is waited for most, but works for only {share} of its time")), None);
         }
-        let shares = self.shares(prepared, MachineId(stage as u32));
-        let unknown = self.unknown_share(MachineId(stage as u32), &shares);
-        let unseen = self.unseen_share(MachineId(stage as u32), &shares);
+        let shares = self.shares(prepared, ActorId(stage as u32));
+        let unknown = self.unknown_share(ActorId(stage as u32), &shares);
+        let unseen = self.unseen_share(ActorId(stage as u32), &shares);
         if unseen > thresholds.max_unknown {
-            let lost = prepared.pools.of(stage).iter().any(|&at| self.session.lost_of.contains_key(&MachineId(at as u32)));
+            let lost = prepared.pools.of(stage).iter().any(|&at| self.session.lost_of.contains_key(&ActorId(at as u32)));
             let again = if lost { self.again } else { "" };
             let text = format!("{name} is waited for most, but of {} of its time nothing is known{again}", percent(unseen));
             let verdict = Verdict { of_stages: true, ..no(Reason::CannotBeTold, text) };
             return (Verdict { unknown_share: Some(unknown), ..verdict }, None);
         }
-        if let Err(reason) = self.stands_out(MachineId(stage as u32), &shares) {
+        if let Err(reason) = self.stands_out(ActorId(stage as u32), &shares) {
             return (nothing(format!("{name} is the slowest stage, but {reason}")), Some(stage));
         }
         let first = &shares[0]; // stands_out refuses an empty list
-        let blamed = self.follow_calls(prepared, MachineId(stage as u32), first, thresholds);
+        let blamed = self.follow_calls(prepared, ActorId(stage as u32), first, thresholds);
         let (machine, state, share, via) = match &blamed {
             Some((machine, share)) => (
                 prepared.names[machine.0 as usize].clone(),
@@ -370,7 +371,7 @@ impl Judge<'_> {
             if blamed.is_some() { format!("the work of {name}") } else { "its work".to_owned() },
             percent(unknown),
             self.loss_text(),
-            self.probe_text(MachineId(stage as u32)),
+            self.probe_text(ActorId(stage as u32)),
             self.neighbours(prepared, stage),
         );
         let verdict = Verdict {
@@ -391,7 +392,7 @@ impl Judge<'_> {
         (verdict, None)
     }
 
-    pub(crate) fn stands_out(&self, machine: MachineId, shares: &[Share]) -> Result<(), String> {
+    pub(crate) fn stands_out(&self, machine: ActorId, shares: &[Share]) -> Result<(), String> {
         let thresholds = &self.rules.verdict;
         stands_out(shares, thresholds)?;
         // Who calls once per batch and waits long although the callee hardly works waits for a CPU, not for the callee.
@@ -405,7 +406,7 @@ impl Judge<'_> {
     }
 
     /// Where a call's time is the callee's work, the callee is to blame, and what it does then.
-    fn follow_calls(&self, prepared: &Prepared, caller: MachineId, first: &Share, thresholds: &Thresholds) -> Option<(MachineId, Share)> {
+    fn follow_calls(&self, prepared: &Prepared, caller: ActorId, first: &Share, thresholds: &Thresholds) -> Option<(ActorId, Share)> {
         let mut blamed = None;
         let (mut caller, mut state, mut share) = (caller, first.state, first.share);
         for _ in 0..8 {
@@ -434,13 +435,13 @@ impl Judge<'_> {
     }
 
     /// What of this stage's time the probes took, which is left out of all shares.
-    fn probe_text(&self, machine: MachineId) -> String {
+    fn probe_text(&self, machine: ActorId) -> String {
         if self.probe_cost_ps == 0 {
             return ", probe cost not measured".to_owned();
         }
         let (mut probes, mut all) = (0, 0);
         for (cell, total) in self.session.activity.cells().iter().zip(self.session.activity.totals()) {
-            if cell.machine == machine && !cell.state.is_idle() {
+            if cell.actor == machine && !cell.state.is_idle() {
                 probes += probe_ns(*total, self.probe_cost_ps);
                 all += total.ns;
             }
@@ -450,25 +451,25 @@ impl Judge<'_> {
     }
 
     fn neighbours(&self, prepared: &Prepared, stage: usize) -> String {
-        let machine = MachineId(stage as u32);
+        let machine = ActorId(stage as u32);
         let Some(facts) = self.stages.of(machine) else { return String::new() };
         let mut pool = String::new();
         if let Some(members) = prepared.pools.members.get(&stage) {
             pool = format!(" {} threads do the same; the shares are those of the busiest.", members.len());
         }
         let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
-        let leader = |machine: MachineId| prepared.pools.leader[machine.0 as usize];
+        let leader = |machine: ActorId| prepared.pools.leader[machine.0 as usize];
         // (who, text, queue) to the time.
         let mut waits: Vec<(usize, &str, QueueId, u64)> = Vec::new();
         for (cell, total) in cells {
             let text = match cell.state {
-                _ if leader(cell.machine) == stage => continue,
+                _ if leader(cell.actor) == stage => continue,
                 State::WaitFull(queue) if facts.inputs.iter().any(|input| input.queue == Some(queue)) => "space in",
                 State::WaitEmpty(queue) if facts.outputs.iter().any(|output| output.queue == queue) => "items from",
                 _ => continue,
             };
             let (State::WaitFull(queue) | State::WaitEmpty(queue)) = cell.state else { continue };
-            let who = leader(cell.machine);
+            let who = leader(cell.actor);
             match waits.iter_mut().find(|known| (known.0, known.1, known.2) == (who, text, queue)) {
                 Some(known) => known.3 += total.ns,
                 None => waits.push((who, text, queue, total.ns)),
@@ -485,7 +486,7 @@ impl Judge<'_> {
         waits.truncate(2);
         let said = |wait: &(usize, &str, QueueId, u64)| {
             let (who, text, queue, _) = *wait;
-            let (who, queue) = (&prepared.names[who], self.session.system.queue_name(queue));
+            let (who, queue) = (&prepared.names[who], self.vocabulary.program_queue_name(queue));
             format!("{who} waits {} of its time for {text} {queue}", percent(of_time(wait)))
         };
         let waits = waits.iter().map(said).collect::<Vec<_>>().join("; ");

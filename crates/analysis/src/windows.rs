@@ -103,8 +103,9 @@ pub fn probe_ns(total: Total, probe_cost_ps: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longpole_model::actors::ActorId;
     use longpole_model::names::NameId;
-    use longpole_model::step::{MachineId, Op, Step};
+    use longpole_model::step::{Op, Step};
 
     #[test]
     fn windows_cover_the_run_and_their_sum_is_the_whole() {
@@ -112,7 +113,7 @@ mod tests {
             let (mut windows, mut activity) = (Windows::default(), Activity::default());
             for at in 0..=1000 {
                 let op = if at % 2 == 0 { Op::Begin { name: NameId(0) } } else { Op::End { name: NameId(0) } };
-                let step = Step { t_ns: 5 + length * at / 1000, machine: MachineId(0), op };
+                let step = Step { t_ns: 5 + length * at / 1000, actor: ActorId(0), op };
                 windows.at(step.t_ns, &activity);
                 activity.step(&step);
             }

@@ -8,10 +8,10 @@ mod support;
 
 use composed::{options, BLOCKED};
 use linux_support::{each_interaction, Kernel, Val};
+use longpole_analysis::latency::LatenciesOfMachines;
 use longpole_analysis::lineage::{Answer, Lineage};
-use longpole_analysis::machine_latency::MachineLatency;
 use longpole_analysis::machine_log::{Reader, Writer};
-use longpole_analysis::machine_queues::MachineQueues;
+use longpole_analysis::queues::QueuesOfMachines;
 use longpole_analysis::standout::standings;
 use longpole_analysis::what_if::{self, Scenario, WhatIf};
 use longpole_model::causes::{About, Composer};
@@ -296,7 +296,7 @@ fn what_ifs(renamed: &Renamed<'_>, vocabulary: &Vocabulary, interactions: &[Inte
 }
 
 fn latencies(renamed: &Renamed<'_>, vocabulary: &Vocabulary, interactions: &[Interaction], found: &mut BTreeSet<String>) {
-    let (mut latency, mut queues) = (MachineLatency::default(), MachineQueues::default());
+    let (mut latency, mut queues) = (LatenciesOfMachines::default(), QueuesOfMachines::default());
     for interaction in interactions {
         latency.interaction(vocabulary, interaction);
         queues.interaction(interaction);

@@ -21,7 +21,7 @@ use longpole_analysis::lineage::{self, Answer, Lineage, Path};
 use longpole_analysis::not_recorded;
 use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
-use longpole_analysis::standout::{self, Beside};
+use longpole_analysis::standout::{self, Beside, Standing};
 use longpole_analysis::verdict::{again, Verdict};
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::guess::{self, Asked};
@@ -31,6 +31,7 @@ use longpole_model::interaction::Deed;
 use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, Item, Trace};
 use std::collections::HashMap;
+use std::thread;
 
 /// Tokens in flight may take less than where nothing but predictions is asked for: the path remembers them, too.
 const MOST_BYTES: usize = 64 << 20;
@@ -50,7 +51,7 @@ pub struct Passed {
 impl Passed {
     /// Goes through them once, for the path and the waits at the same time; they are kept for what changes bring. Each item of the trace goes through
     /// `feed`.
-    pub fn of(interactions: &mut Interactions, feed: impl FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
+    pub fn of(interactions: &mut Interactions, feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
         let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
         let mut passed =
             Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default(), traffic: Traffic::default() };
@@ -111,16 +112,23 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let Some(segments) = answer.segments.take() else { bail!("internal error: a path without segments") };
     let full = waits.full(interactions.vocabulary());
     let waits = waits.answer(interactions.vocabulary()).ok_or_else(|| anyhow!("no machine does anything in it"))?;
-    let participation = Participation::new(&answer, &segments);
-    let on_path = kernel.map(|_| OnPath::new(&segments, (answer.start_ns, answer.length_ns), &interactions.seats()));
+    // Each goes along the path once.
+    let seats = interactions.seats();
+    let (parts, standings, participation, on_path) = thread::scope(|scope| {
+        let parts = scope.spawn(|| Parts::new(&answer, &segments, &mut subjects));
+        let standings = standout::standings(&answer, &segments);
+        let participation = Participation::new(&answer, &segments);
+        let on_path = kernel.map(|_| OnPath::new(&segments, (answer.start_ns, answer.length_ns), &seats));
+        (parts.join(), standings, participation, on_path)
+    });
+    let parts = parts.map_err(|_| anyhow!("internal error: an analysis of the path panicked"))?;
     let told = kernel.zip(on_path.as_ref()).map(|((facts, linux), on_path)| (facts, linux, on_path));
     let findings = Critical::findings(&participation, &waits, told, &rules);
     let in_vain = findings.iter().filter(|finding| matches!(finding.of, Scope::Held | Scope::Idle));
     let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
-    let parts = Parts::new(&answer, &segments, &mut subjects);
     let of_subjects = judge::scenarios(&parts, &subjects);
     let told = (&idle[..], &full[..], &of_subjects[..]);
-    let (states, mut predictions) = verdict(interactions, &kept, (&answer, &segments), told, (lost, tells_running), &rules)?;
+    let (states, mut predictions) = verdict(interactions, &kept, (&answer, &segments, standings), told, (lost, tells_running), &rules)?;
     parts.widen(&mut predictions);
     let decides = standout::decides(&states, &rules.path);
     let cpus = kernel.map_or_else(Cpus::default, |(facts, _)| {
@@ -193,13 +201,11 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept,
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
     let (mut keeper, mut traffic, mut exchanges) = (Keeper::default(), Traffic::default(), Exchanges::default());
     let mut progressed = whom.progress.as_ref().map(Progressed::new);
-    let feed = |composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>| {
-        if let Some(composer) = composer {
-            composer.item_beside(catalogue, item, &mut exchanges);
-            exchanges.after(composer.linux());
-            if let Some(progressed) = &mut progressed {
-                progressed.item(composer, catalogue, item);
-            }
+    let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
+        composer.item_beside(catalogue, item, &mut exchanges);
+        exchanges.after(composer.linux());
+        if let Some(progressed) = &mut progressed {
+            progressed.item(composer, catalogue, item);
         }
     };
     following::follow_fed(interactions, feed, [&mut [&mut keeper as &mut dyn Follower, &mut traffic][..]])?;
@@ -253,15 +259,14 @@ fn anchored(interactions: &Interactions, kept: &mut Kept, anchor: &Anchor) -> an
 fn verdict(
     interactions: &Interactions,
     kept: &Kept,
-    (answer, segments): (&Answer, &Path),
+    (answer, segments, mut standings): (&Answer, &Path, Vec<Standing>),
     (idle, full, of_subjects): (&[(String, f64)], &[FullQueue], &[Scenario]),
     (lost, tells_running): (u64, bool),
     rules: &Rules,
 ) -> anyhow::Result<(Verdict, Vec<Prediction>)> {
     let is_recorder = interactions.knows_recorder();
-    let mut standings = standout::standings(answer, segments);
     standings.retain(|standing| !is_recorder(standing.owner()));
-    let fix = standings.first().map(standout::Standing::fix);
+    let fix = standings.first().map(Standing::fix);
     // What the recorder does is nothing to be changed.
     let replay = |options: what_if::Options| -> anyhow::Result<what_if::Answer> {
         let mut told = interactions.what_if_again(kept, options)?;

@@ -67,7 +67,7 @@ pub fn follow(
     mut beside: impl FnMut(&Catalogue, &Item<'_>),
     followers: &mut [&mut dyn Follower],
 ) -> anyhow::Result<()> {
-    let feed = |composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>| {
+    let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
         beside(catalogue, item);
         interactions::alone(composer, catalogue, item);
     };
@@ -77,7 +77,7 @@ pub fn follow(
 /// The same; all items go through `feed`, which gives them to the composer. Those who do little are told in one thread: to wake another one costs as much.
 pub fn follow_fed<'a, 'b: 'a>(
     interactions: &mut Interactions,
-    mut feed: impl FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>),
+    mut feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>),
     followers: impl IntoIterator<Item = &'a mut [&'b mut dyn Follower]>,
 ) -> anyhow::Result<()> {
     thread::scope(|scope| {

@@ -58,14 +58,12 @@ pub struct Range {
     pub end: Option<u64>,
 }
 
-/// Gives an item of the trace to the composer, and to whoever listens beside it. No composer: nobody asks for what it would compose any more.
-pub type Feed<'a> = dyn FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>) + 'a;
+/// Gives an item of the trace to the composer, and to whoever listens beside it.
+pub type Feed<'a> = dyn FnMut(&mut Composer, &Catalogue, &Item<'_>) + 'a;
 
 /// Nobody listens beside it.
-pub fn alone(composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>) {
-    if let Some(composer) = composer {
-        composer.item(catalogue, item);
-    }
+pub fn alone(composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>) {
+    composer.item(catalogue, item);
 }
 
 /// Of all that was named, as one trace.
@@ -330,11 +328,7 @@ impl Interactions {
     /// The same; `watch` listens to the kernel's model.
     pub fn lineage_beside<W: Watch>(&mut self, options: Options, watch: &mut W) -> anyhow::Result<Answer> {
         let mut lineage = Lineage::new(options);
-        let feed = |composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>| {
-            if let Some(composer) = composer {
-                composer.item_beside(catalogue, item, watch);
-            }
-        };
+        let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| composer.item_beside(catalogue, item, watch);
         following::follow_fed(self, feed, [&mut [&mut lineage as &mut dyn Follower][..]])?;
         self.finish_linux(watch);
         self.path(lineage)
@@ -467,17 +461,18 @@ impl Composed {
         if self.finished {
             return Ok(false);
         }
-        match self.trace.next_with_catalogue()? {
-            Some((item, catalogue)) => feed(Some(&mut self.composer), catalogue, &item),
-            None => self.finish(),
+        let composer = &mut self.composer;
+        if self.trace.see_next(|item, catalogue| feed(composer, catalogue, item))?.is_none() {
+            self.finish();
         }
         Ok(true)
     }
 
     fn rest(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<()> {
+        self.composer.end_here();
         while !self.finished {
             match self.trace.next_with_catalogue()? {
-                Some((item, catalogue)) => feed(None, catalogue, &item),
+                Some((item, catalogue)) => feed(&mut self.composer, catalogue, &item),
                 None => self.finish(),
             }
         }

@@ -26,6 +26,7 @@ mod packets;
 mod pass;
 mod picture;
 mod printer;
+mod probes;
 mod profiler;
 mod progress;
 mod relay;

@@ -8,10 +8,12 @@
 //! Every nanosecond between a thread's first and last step is charged to exactly one cell. An interval is charged when it ends, since only its
 //! end tells what a wait was for. Each charge also counts one probe: half of the probe at either edge lies within.
 
+use crate::actors::ActorId;
 use crate::hash::IdMap;
+use crate::interaction::QueueId;
 use crate::names::NameId;
 use crate::signals::{Delivery, Signals};
-use crate::step::{MachineId, Op, QueueId, Step};
+use crate::step::{Op, Step};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
@@ -25,7 +27,7 @@ pub enum State {
     /// Back in the signal loop although a signal is pending.
     Reentry,
     /// For a signal; of whom, where its receive told.
-    WaitSignal(Option<MachineId>),
+    WaitSignal(Option<ActorId>),
     WaitEmpty(QueueId),
     WaitFull(QueueId),
     /// For a call to serve.
@@ -41,10 +43,10 @@ impl State {
     }
 }
 
-/// A machine in a state: what time is charged to.
+/// A actor in a state: what time is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cell {
-    pub machine: MachineId,
+    pub actor: ActorId,
     pub state: State,
 }
 
@@ -90,10 +92,10 @@ impl Total {
     }
 }
 
-/// What a step did to its machine.
+/// What a step did to its actor.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// Since the machine's previous step.
+    /// Since the actor's previous step.
     pub spent_ns: u64,
     /// Where that time was charged.
     pub state: State,
@@ -167,7 +169,7 @@ const MAX_NESTING: usize = 1024;
 
 impl Activity {
     pub fn step(&mut self, step: &Step) -> Outcome {
-        let at = step.machine.0 as usize;
+        let at = step.actor.0 as usize;
         if self.threads.len() <= at {
             self.threads.resize_with(at + 1, Thread::default);
         }
@@ -176,11 +178,11 @@ impl Activity {
             (thread.begun, thread.first_ns, thread.last_ns) = (true, step.t_ns, step.t_ns);
         }
         let delivery = match step.op {
-            Op::Receive { context, count } => self.signals.receive(context, step.machine, step.t_ns, count),
+            Op::Receive { context, count } => self.signals.receive(context, step.actor, step.t_ns, count),
             _ => None,
         };
         let self_sent = match step.op {
-            Op::Submit { context, count } => self.signals.submit(context, step.machine, step.t_ns, count),
+            Op::Submit { context, count } => self.signals.submit(context, step.actor, step.t_ns, count),
             _ => false,
         };
         let (state, cell) = self.state_until(step, delivery);
@@ -208,16 +210,16 @@ impl Activity {
         Outcome { spent_ns, state, delivery, self_sent }
     }
 
-    /// Events of this machine are missing between the two moments. What was open then may have ended.
+    /// Events of this actor are missing between the two moments. What was open then may have ended.
     ///
     /// A trace tells of a loss at the end of the packet that follows it, so its events may have been seen by now: then the longest silence
     /// in between is taken for the gap.
-    pub fn loss(&mut self, machine: MachineId, begin_ns: i64, end_ns: i64) {
-        let at = machine.0 as usize;
+    pub fn loss(&mut self, actor: ActorId, begin_ns: i64, end_ns: i64) {
+        let at = actor.0 as usize;
         if !self.threads.get(at).is_some_and(|thread| thread.begun) {
             return;
         }
-        let lost_cell = self.cell(machine, State::Lost);
+        let lost_cell = self.cell(actor, State::Lost);
         let thread = &mut self.threads[at];
         let inside = |stay: &&mut Stay| stay.begin_ns >= begin_ns && stay.end_ns <= end_ns && stay.end_ns > stay.begin_ns;
         if let Some(stay) = thread.stays.iter_mut().filter(inside).max_by_key(|stay| stay.end_ns - stay.begin_ns) {
@@ -248,7 +250,7 @@ impl Activity {
         };
         let (_, cell) = self.current(at);
         self.totals[cell as usize].ns += known;
-        let cell = self.cell(machine, State::Lost);
+        let cell = self.cell(actor, State::Lost);
         self.totals[cell as usize].ns += lost;
         let thread = &mut self.threads[at];
         thread.stack.clear();
@@ -267,13 +269,13 @@ impl Activity {
         &self.totals
     }
 
-    /// First and last step of a machine.
-    pub fn lifetime(&self, machine: MachineId) -> Option<(i64, i64)> {
-        self.threads.get(machine.0 as usize).filter(|thread| thread.begun).map(|thread| (thread.first_ns, thread.last_ns))
+    /// First and last step of a actor.
+    pub fn lifetime(&self, actor: ActorId) -> Option<(i64, i64)> {
+        self.threads.get(actor.0 as usize).filter(|thread| thread.begun).map(|thread| (thread.first_ns, thread.last_ns))
     }
 
-    pub fn waits_explicitly(&self, machine: MachineId) -> bool {
-        self.threads.get(machine.0 as usize).is_some_and(|thread| thread.waits_explicitly)
+    pub fn waits_explicitly(&self, actor: ActorId) -> bool {
+        self.threads.get(actor.0 as usize).is_some_and(|thread| thread.waits_explicitly)
     }
 
     /// Time of the machines that `state` probes declare: (machine, state, ns), open states counted up to `end_ns`.
@@ -289,7 +291,7 @@ impl Activity {
 
     /// The state that held until this step. Only the step itself tells what a wait was for.
     fn state_until(&mut self, step: &Step, delivery: Option<Delivery>) -> (State, u32) {
-        let at = step.machine.0 as usize;
+        let at = step.actor.0 as usize;
         let thread = &self.threads[at];
         let idle = match (thread.wait, step.op) {
             (Some(wait), Op::Receive { .. }) => Some(match (delivery, wait.reason) {
@@ -306,26 +308,26 @@ impl Activity {
             (None, _) => None,
         };
         match idle {
-            Some(state) => (state, self.cell(step.machine, state)),
+            Some(state) => (state, self.cell(step.actor, state)),
             None => self.current(at),
         }
     }
 
     fn current(&mut self, at: usize) -> (State, u32) {
         let thread = &self.threads[at];
-        let machine = MachineId(at as u32);
+        let actor = ActorId(at as u32);
         if let Some(wait) = thread.wait {
-            return (wait.reason, self.cell(machine, wait.reason));
+            return (wait.reason, self.cell(actor, wait.reason));
         }
         match thread.stack.last().or(thread.base.as_ref().filter(|_| !thread.blurred)) {
             Some(frame) => (frame.state, frame.cell),
-            None if thread.blurred => (State::Lost, self.cell(machine, State::Lost)),
-            None => (State::Run, self.cell(machine, State::Run)),
+            None if thread.blurred => (State::Lost, self.cell(actor, State::Lost)),
+            None => (State::Run, self.cell(actor, State::Run)),
         }
     }
 
     fn apply(&mut self, step: &Step) {
-        let at = step.machine.0 as usize;
+        let at = step.actor.0 as usize;
         let wait = match step.op {
             Op::Wait => Some(State::WaitSignal(None)),
             Op::WaitEmpty { queue } => Some(State::WaitEmpty(queue)),
@@ -360,7 +362,7 @@ impl Activity {
             self.threads[at].too_deep += 1;
             return;
         }
-        let cell = self.cell(MachineId(at as u32), state);
+        let cell = self.cell(ActorId(at as u32), state);
         let begin_ns = self.threads[at].last_ns;
         self.threads[at].stack.push(Frame { state, cell, begin_ns });
     }
@@ -383,26 +385,26 @@ impl Activity {
             *self.declared_totals.entry((machine.0, old.state.0)).or_default() += step.t_ns.saturating_sub(old.since_ns).max(0) as u64;
         }
         let declared = State::Declared(state);
-        let cell = self.cell(step.machine, declared);
-        self.threads[step.machine.0 as usize].base = Some(Frame { state: declared, cell, begin_ns: step.t_ns });
+        let cell = self.cell(step.actor, declared);
+        self.threads[step.actor.0 as usize].base = Some(Frame { state: declared, cell, begin_ns: step.t_ns });
     }
 
     #[inline]
-    fn cell(&mut self, machine: MachineId, state: State) -> u32 {
+    fn cell(&mut self, actor: ActorId, state: State) -> u32 {
         let slot = match state {
             State::Span(name) | State::Declared(name) | State::Call(name) | State::Service(name) => name.0 as usize % 16,
             State::WaitEmpty(queue) | State::WaitFull(queue) => queue.0 as usize % 16,
             State::WaitSignal(sender) => sender.map_or(14, |sender| sender.0 as usize % 16),
             State::Run | State::Reentry | State::WaitCall | State::Lost => 15,
         };
-        let recent = &mut self.threads[machine.0 as usize].recent[slot];
+        let recent = &mut self.threads[actor.0 as usize].recent[slot];
         if let Some((known, cell)) = *recent {
             if known == state {
                 return cell;
             }
         }
-        let cell = *self.ids.entry(Cell { machine, state }).or_insert_with(|| {
-            self.cells.push(Cell { machine, state });
+        let cell = *self.ids.entry(Cell { actor, state }).or_insert_with(|| {
+            self.cells.push(Cell { actor, state });
             self.totals.push(Total::default());
             (self.cells.len() - 1) as u32
         });
@@ -415,25 +417,25 @@ impl Activity {
 mod tests {
     use super::*;
 
-    const M: MachineId = MachineId(0);
-    const N: MachineId = MachineId(1);
+    const M: ActorId = ActorId(0);
+    const N: ActorId = ActorId(1);
     const A: NameId = NameId(1);
     const B: NameId = NameId(2);
 
-    fn run(steps: &[(i64, MachineId, Op)]) -> Activity {
+    fn run(steps: &[(i64, ActorId, Op)]) -> Activity {
         let mut activity = Activity::default();
-        for &(t_ns, machine, op) in steps {
-            activity.step(&Step { t_ns, machine, op });
+        for &(t_ns, actor, op) in steps {
+            activity.step(&Step { t_ns, actor, op });
         }
         activity
     }
 
-    fn time(activity: &Activity, machine: MachineId, state: State) -> u64 {
+    fn time(activity: &Activity, actor: ActorId, state: State) -> u64 {
         activity
             .cells()
             .iter()
             .zip(activity.totals())
-            .filter(|(cell, _)| cell.machine == machine && cell.state == state)
+            .filter(|(cell, _)| cell.actor == actor && cell.state == state)
             .map(|(_, total)| total.ns)
             .sum()
     }
@@ -495,11 +497,11 @@ mod tests {
     fn lost_time_is_unknown_and_closes_what_was_open() {
         let mut activity = run(&[(0, M, Op::Begin { name: A })]);
         activity.loss(M, 10, 30);
-        activity.step(&Step { t_ns: 34, machine: M, op: Op::End { name: A } });
+        activity.step(&Step { t_ns: 34, actor: M, op: Op::End { name: A } });
         assert_eq!(time(&activity, M, State::Span(A)), 10);
-        activity.step(&Step { t_ns: 35, machine: M, op: Op::Wait });
-        activity.step(&Step { t_ns: 40, machine: M, op: Op::Other });
-        activity.step(&Step { t_ns: 47, machine: M, op: Op::Other });
+        activity.step(&Step { t_ns: 35, actor: M, op: Op::Wait });
+        activity.step(&Step { t_ns: 40, actor: M, op: Op::Other });
+        activity.step(&Step { t_ns: 47, actor: M, op: Op::Other });
         assert_eq!(time(&activity, M, State::Lost), 20 + 5, "until it waits, nobody knows what is open");
         assert_eq!(time(&activity, M, State::Run), 7);
     }
@@ -533,9 +535,9 @@ mod tests {
         let mut activity = Activity::default();
         let mut t = 0;
         for spent in std::iter::repeat_n(1_000, 20).chain([3_000_000, 1_000, 40_000]) {
-            activity.step(&Step { t_ns: t, machine: M, op: Op::Begin { name: A } });
+            activity.step(&Step { t_ns: t, actor: M, op: Op::Begin { name: A } });
             t += spent;
-            activity.step(&Step { t_ns: t, machine: M, op: Op::End { name: A } });
+            activity.step(&Step { t_ns: t, actor: M, op: Op::End { name: A } });
         }
         let cell = activity.cells().iter().position(|cell| cell.state == State::Span(A)).unwrap();
         let total = activity.totals()[cell];
@@ -546,12 +548,12 @@ mod tests {
     fn endless_nesting_stays_bounded_and_comes_back() {
         let mut activity = Activity::default();
         for t in 0..5000 {
-            activity.step(&Step { t_ns: t, machine: M, op: Op::Begin { name: A } });
+            activity.step(&Step { t_ns: t, actor: M, op: Op::Begin { name: A } });
         }
         for t in 5000..10_000 {
-            activity.step(&Step { t_ns: t, machine: M, op: Op::End { name: A } });
+            activity.step(&Step { t_ns: t, actor: M, op: Op::End { name: A } });
         }
-        activity.step(&Step { t_ns: 10_007, machine: M, op: Op::Other });
+        activity.step(&Step { t_ns: 10_007, actor: M, op: Op::Other });
         assert_eq!(time(&activity, M, State::Run), 8);
         assert!(activity.threads[0].stack.capacity() <= 2 * MAX_NESTING);
     }

@@ -3,9 +3,11 @@
 //! Names are only ever added, so whoever goes through the blocks in their order learns them a block at a time. What a passing queue is called changes, and is told
 //! where it does.
 
+use crate::actors::{Actor, ActorId};
 use crate::ahead::Ahead;
 use crate::interaction::{Interaction, MachineId, Queue, QueueId, Vocabulary};
 use crate::names::{Name, NameId};
+use crate::tokens::Shape;
 
 /// For those that come at the same moment as the last one.
 const ROOM: usize = 1 << 6;
@@ -30,12 +32,14 @@ pub(crate) struct Rename {
 
 /// What a vocabulary has got since.
 #[derive(Debug, Default)]
-pub(crate) struct New {
-    pub names: Vec<Name>,
-    pub machines: Vec<(NameId, NameId)>,
-    pub queues: Vec<Queue>,
-    pub of_kernel: Vec<MachineId>,
-    pub recorders: Vec<(MachineId, bool)>,
+pub struct New {
+    pub(crate) names: Vec<Name>,
+    pub(crate) machines: Vec<(NameId, NameId)>,
+    pub(crate) queues: Vec<Queue>,
+    pub(crate) described: Vec<(QueueId, NameId, Shape)>,
+    pub(crate) actors: Vec<(ActorId, Actor)>,
+    pub(crate) of_kernel: Vec<MachineId>,
+    pub(crate) recorders: Vec<(MachineId, bool)>,
 }
 
 impl Block {
@@ -100,6 +104,8 @@ pub struct Told {
     pub(crate) names: usize,
     pub(crate) machines: usize,
     pub(crate) queues: usize,
+    pub(crate) described: usize,
+    pub(crate) actors: usize,
     pub(crate) of_kernel: usize,
     pub(crate) recorders: usize,
 }

@@ -33,10 +33,11 @@ use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux::Linux;
 use crate::linux_net::Hop;
 use crate::linux_watch::{Moment, Watch, Why};
-use crate::names::NameId;
+use crate::names::{NameId, Names};
 use crate::rules::{RuleError, Rules};
+use crate::step::Step;
 use crate::system::System;
-use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
+use longpole_trace::event::{Catalogue, Item, Loss, StreamId, StreamKind};
 use std::collections::{BTreeMap, HashMap};
 use threads::Thread;
 
@@ -77,8 +78,8 @@ pub enum Seat {
 
 pub struct Composer {
     linux: Linux,
+    /// With the vocabulary of the interactions.
     system: System,
-    vocabulary: Vocabulary,
     about: About,
     words: Words,
     heard: Heard,
@@ -87,7 +88,7 @@ pub struct Composer {
     told: Told,
     threads: Vec<Thread>,
     of_linux: Vec<Option<u32>>,
-    of_system: Vec<Option<u32>>,
+    of_actor: Vec<Option<u32>>,
     /// Contexts of which a user's rules have told.
     of_context: IdMap<MachineId, u32>,
     /// Threads of which only the probes have told, by number.
@@ -101,14 +102,18 @@ pub struct Composer {
     timers: timers::Timers,
     faults: faults::Faults,
     linux_names: Vec<Option<NameId>>,
-    system_names: Vec<Option<NameId>>,
-    /// Of the probes' names, those of spans and of services as states.
+    /// Of the probes' names, those of reasons to wait, of spans and of services as states.
+    reason_names: Vec<Option<NameId>>,
     span_names: Vec<Option<NameId>>,
     service_names: Vec<Option<NameId>>,
     reasons: IdMap<Why, NameId>,
     ending: ending::Ending,
     /// Of probes, that the reader has come to and time has not.
     losses_ahead: Vec<Loss>,
+    /// What the last item meant, if it was a probe's.
+    step: Option<Step>,
+    /// Nobody asks what events lead to any more.
+    is_over: bool,
     seats: Vec<(MachineId, Seat)>,
 }
 
@@ -226,13 +231,11 @@ impl Watch for Heard {
 }
 
 impl Composer {
-    pub fn new(linux: Linux, system: System, about: About) -> Composer {
-        let mut vocabulary = Vocabulary::default();
-        let words = Words::new(&mut vocabulary);
+    pub fn new(linux: Linux, mut system: System, about: About) -> Composer {
+        let words = Words::new(&mut system.vocabulary);
         Composer {
             linux,
             system,
-            vocabulary,
             about,
             words,
             heard: Heard::default(),
@@ -241,7 +244,7 @@ impl Composer {
             told: Told::default(),
             threads: Vec::new(),
             of_linux: Vec::new(),
-            of_system: Vec::new(),
+            of_actor: Vec::new(),
             of_context: IdMap::default(),
             probed: HashMap::new(),
             naming: naming::Naming::default(),
@@ -253,12 +256,14 @@ impl Composer {
             timers: timers::Timers::default(),
             faults: faults::Faults::default(),
             linux_names: Vec::new(),
-            system_names: Vec::new(),
+            reason_names: Vec::new(),
             span_names: Vec::new(),
             service_names: Vec::new(),
             reasons: IdMap::default(),
             ending: ending::Ending::default(),
             losses_ahead: Vec::new(),
+            step: None,
+            is_over: false,
             seats: Vec::new(),
         }
     }
@@ -272,11 +277,11 @@ impl Composer {
     }
 
     pub fn vocabulary(&self) -> &Vocabulary {
-        &self.vocabulary
+        &self.system.vocabulary
     }
 
     pub fn vocabulary_mut(&mut self) -> &mut Vocabulary {
-        &mut self.vocabulary
+        &mut self.system.vocabulary
     }
 
     /// Where each machine runs that is a thread or an interrupt.
@@ -317,6 +322,17 @@ impl Composer {
         &mut self.ahead
     }
 
+    /// What the last item meant, if it was an event of a probe.
+    #[inline]
+    pub fn step(&self) -> Option<Step> {
+        self.step
+    }
+
+    /// From now on events are resolved, and lead to nothing.
+    pub fn end_here(&mut self) {
+        self.is_over = true;
+    }
+
     /// The next event or loss in the order of time.
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
         self.item_beside(catalogue, item, &mut ());
@@ -324,6 +340,15 @@ impl Composer {
 
     /// The same; `watch` listens to the kernel's model, too, so that nobody needs a second one.
     pub fn item_beside<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) {
+        self.step = None;
+        if self.is_over {
+            if let Item::Event(event) = item {
+                if is_of_programs(catalogue, event.stream) {
+                    self.step = Some(self.system.step(catalogue, event));
+                }
+            }
+            return;
+        }
         if !(catalogue.losses_ahead.is_empty() && self.losses_ahead.is_empty()) {
             self.losses_begin(catalogue, item.t_ns());
         }
@@ -350,9 +375,15 @@ impl Composer {
                     Some(StreamKind::User) => {
                         self.naming.learn(catalogue);
                         let step = self.system.step(catalogue, event);
+                        self.step = Some(step);
                         self.probe(catalogue, step);
                     }
-                    _ => self.at(event.t_ns),
+                    kind => {
+                        self.at(event.t_ns);
+                        if kind != Some(StreamKind::Samples) {
+                            self.step = Some(self.system.step(catalogue, event));
+                        }
+                    }
                 }
             }
             Item::Loss(loss) => {
@@ -370,8 +401,8 @@ impl Composer {
                 self.stays_undecided();
                 self.close_all_contexts();
                 self.heed(catalogue);
-                if let Some(machine) = self.system.machine_of_stream(loss.stream) {
-                    self.probes_lost(catalogue, machine, loss.begin_ns);
+                if let Some(actor) = self.system.actor_of_stream(loss.stream) {
+                    self.probes_lost(catalogue, actor, loss.begin_ns);
                 }
             }
         }
@@ -434,23 +465,30 @@ impl Composer {
     /// The state of a thread in this system call.
     #[inline]
     fn system_call(&mut self, name: NameId) -> NameId {
-        translated(&mut self.linux_names, name, &mut self.vocabulary, StateKind::SystemCall, |name| self.linux.names.text(name))
+        let linux = &self.linux;
+        translated(&mut self.linux_names, name, &mut self.system.vocabulary, StateKind::SystemCall, |_| linux.names.text(name).to_owned())
     }
 
     /// A reason to wait, as probes or a user's rule call it.
     #[inline]
     fn reason_of_system(&mut self, name: NameId) -> NameId {
-        translated(&mut self.system_names, name, &mut self.vocabulary, StateKind::Waits, |name| self.system.names.text(name))
+        translated(&mut self.reason_names, name, &mut self.system.vocabulary, StateKind::Waits, |names| names.text(name).to_owned())
     }
 }
 
+/// Whether what a stream holds is resolved to steps: all but the kernel's events and samples of stacks.
+fn is_of_programs(catalogue: &Catalogue, stream: StreamId) -> bool {
+    let kind = catalogue.streams.get(stream.0 as usize).map(|stream| stream.kind);
+    !matches!(kind, Some(StreamKind::Kernel | StreamKind::Samples))
+}
+
 #[inline]
-fn translated<T: AsRef<str>>(
+fn translated(
     known: &mut Vec<Option<NameId>>,
     name: NameId,
     into: &mut Vocabulary,
     kind: StateKind,
-    text: impl Fn(NameId) -> T,
+    text: impl Fn(&Names) -> String,
 ) -> NameId {
     let at = name.0 as usize;
     if let Some(Some(known)) = known.get(at) {
@@ -459,7 +497,8 @@ fn translated<T: AsRef<str>>(
     if known.len() <= at {
         known.resize(at + 1, None);
     }
-    *known[at].insert(into.names.intern_as(text(name).as_ref(), NameKind::State(kind)))
+    let text = text(&into.names);
+    *known[at].insert(into.names.intern_as(&text, NameKind::State(kind)))
 }
 
 /// Numbers that are given away again when they are free.

@@ -3,9 +3,11 @@
 //! It says the same as the machine log (docs/formats/machine-log.md) and no more, but with ids instead of text. Whatever can tell of machines
 //! (a machine log, rules over a trace, a simulator) yields interactions in the order of time; analyses read nothing else.
 
+use crate::actors::Actors;
 use crate::block::{New, Told};
+use crate::dense::Dense;
 use crate::hash::IdMap;
-use crate::kinds::{queue_of_text, NameKind, QueueKind, LOST_EVENTS};
+use crate::kinds::{queue_label, queue_of_text, NameKind, QueueKind, LOST_EVENTS};
 use crate::names::{NameId, Names};
 use crate::tokens::{Amount, Shape};
 
@@ -134,16 +136,24 @@ pub(crate) struct Queue {
     of: NameId,
     /// The queue under which its time is summed up: the reply queues of a call are one.
     class: NameId,
+    /// What its program calls it, and what it says of it, where a program does.
+    program: Option<(NameId, Shape)>,
 }
 
 /// The names behind the ids.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     pub names: Names,
+    /// Who the events of programs are of.
+    pub actors: Actors,
     machines: Vec<(NameId, NameId)>,
     machine_ids: IdMap<(NameId, NameId), MachineId>,
     queues: Vec<Queue>,
     queue_ids: IdMap<NameId, QueueId>,
+    /// Of queues of programs, by their programs' names for them.
+    program_queues: Dense<QueueId>,
+    /// What programs said of queues that were there already, in the order in which they did.
+    described: Vec<(QueueId, NameId, Shape)>,
     /// Machines that are threads of the kernel; and of each machine, whether it is one.
     of_kernel: Vec<MachineId>,
     is_of_kernel: Vec<bool>,
@@ -190,6 +200,52 @@ impl Vocabulary {
         self.queue_as(name, QueueKind::Items, name)
     }
 
+    /// The queue that a program calls so.
+    pub fn queue_of_program(&mut self, name: NameId) -> QueueId {
+        if let Some(&known) = self.program_queues.get(name.0) {
+            return known;
+        }
+        let label = queue_label(self.names.text(name)).into_owned();
+        let queue = self.queue(&label);
+        *self.program_queues.place(name.0) = Some(queue);
+        self.says(queue, name, Shape::default());
+        queue
+    }
+
+    /// A program says what its queue is like.
+    pub fn describe(&mut self, queue: QueueId, shape: Shape) {
+        if let Some((name, _)) = self.queues[queue.0 as usize].program.filter(|(_, known)| *known != shape) {
+            self.says(queue, name, shape);
+        }
+    }
+
+    fn says(&mut self, queue: QueueId, name: NameId, shape: Shape) {
+        self.queues[queue.0 as usize].program = Some((name, shape));
+        self.described.push((queue, name, shape));
+    }
+
+    /// What its program said of a queue; of others, nothing.
+    #[inline]
+    pub fn shape(&self, queue: QueueId) -> Shape {
+        self.queues.get(queue.0 as usize).and_then(|queue| queue.program).map_or_else(Shape::default, |(_, shape)| shape)
+    }
+
+    /// What its program calls a queue.
+    pub fn program_queue_name(&self, queue: QueueId) -> &str {
+        let program = self.queues.get(queue.0 as usize).and_then(|queue| queue.program);
+        program.map_or("", |(name, _)| self.names.text(name))
+    }
+
+    /// Queues that programs name.
+    pub fn program_queues(&self) -> impl Iterator<Item = QueueId> + '_ {
+        let named = self.queues.iter().zip(0..).filter(|(queue, _)| queue.program.is_some());
+        named.map(|(_, at)| QueueId(at))
+    }
+
+    pub fn queue_count(&self) -> usize {
+        self.queues.len()
+    }
+
     /// The queue that a machine log calls so.
     pub fn queue_of_text(&mut self, name: &str) -> QueueId {
         let id = self.names.intern(name);
@@ -218,12 +274,12 @@ impl Vocabulary {
 
     fn made(&mut self, name: NameId, kind: QueueKind, of: &str) -> Queue {
         match kind {
-            QueueKind::Items => Queue { name, kind, of: name, class: name },
-            QueueKind::Calls | QueueKind::Signals => Queue { name, kind, of: self.names.intern(of), class: name },
+            QueueKind::Items => Queue { name, kind, of: name, class: name, program: None },
+            QueueKind::Calls | QueueKind::Signals => Queue { name, kind, of: self.names.intern(of), class: name, program: None },
             QueueKind::Replies => {
                 let text = self.names.text(name);
                 let class = text.rfind(REPLIES).map_or(text, |at| &text[..at + REPLIES.len()]).to_owned();
-                Queue { name, kind, of: self.names.intern(of), class: self.names.intern(&class) }
+                Queue { name, kind, of: self.names.intern(of), class: self.names.intern(&class), program: None }
             }
         }
     }
@@ -328,25 +384,30 @@ impl Vocabulary {
     }
 
     /// What has been added to it beyond what was told, which is all then.
-    pub(crate) fn since(&self, told: &mut Told) -> New {
+    pub fn since(&self, told: &mut Told) -> New {
         let new = New {
             names: self.names.all()[told.names..].to_vec(),
             machines: self.machines[told.machines..].to_vec(),
             queues: self.queues[told.queues..].to_vec(),
+            described: self.described[told.described..].to_vec(),
+            actors: self.actors.since(&mut told.actors),
             of_kernel: self.of_kernel[told.of_kernel..].to_vec(),
             recorders: self.recorders[told.recorders..].to_vec(),
         };
         let (machines, queues) = (self.machines.len(), self.queues.len());
         let (of_kernel, recorders) = (self.of_kernel.len(), self.recorders.len());
-        *told = Told { names: self.names.len(), machines, queues, of_kernel, recorders };
+        let (described, actors) = (self.described.len(), told.actors);
+        *told = Told { names: self.names.len(), machines, queues, described, actors, of_kernel, recorders };
         new
     }
 
     /// Adds what was added to another one: enough to ask for names by their ids, not the other way round.
-    pub(crate) fn learn(&mut self, new: &New) {
+    pub fn learn(&mut self, new: &New) {
         self.names.learn(&new.names);
         self.machines.extend_from_slice(&new.machines);
         self.queues.extend_from_slice(&new.queues);
+        new.described.iter().for_each(|&(queue, name, shape)| self.says(queue, name, shape));
+        self.actors.learn(&new.actors);
         new.of_kernel.iter().for_each(|&machine| self.mark_of_kernel(machine));
         new.recorders.iter().for_each(|&(machine, is)| self.mark_recorder(machine, is));
     }

@@ -6,6 +6,7 @@
 //! is the question of the analyses.
 
 pub mod activity;
+pub mod actors;
 pub mod ahead;
 pub mod block;
 pub mod causes;

@@ -20,6 +20,8 @@ pub struct Names {
     kinds: Vec<NameKind>,
     /// The first name of each text.
     ids: HashMap<Arc<str>, NameId>,
+    /// Names that stand in events.
+    bounded: usize,
     /// The last name of each quick hash: a glance before the table, whose hash is slow since traces choose what is in it.
     recent: Vec<NameId>,
 }
@@ -113,7 +115,10 @@ impl Names {
     pub fn intern_bounded(&mut self, text: &str) -> NameId {
         match self.find(text) {
             Some(id) => id,
-            None if self.names.len() < MOST_NAMES => self.intern(text),
+            None if self.bounded < MOST_NAMES => {
+                self.bounded += 1;
+                self.intern(text)
+            }
             None => self.intern(OTHER_NAMES),
         }
     }

@@ -1,9 +1,9 @@
 //! Signals: who sent what to whom. The name of a context is global, like a queue's; its receiver is whoever was seen to
 //! receive it. Several submits may merge into one receive: then the submit that made the signal pending is its cause.
 
+use crate::actors::ActorId;
 use crate::hash::IdMap;
 use crate::names::NameId;
-use crate::step::MachineId;
 use std::collections::VecDeque;
 
 /// A context nobody receives must not grow without bound.
@@ -16,14 +16,14 @@ pub struct Signals {
 
 #[derive(Clone, Debug, Default)]
 struct Context {
-    receivers: Vec<MachineId>,
+    receivers: Vec<ActorId>,
     pending: VecDeque<Pending>,
     last_receive_ns: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    sender: MachineId,
+    sender: ActorId,
     t_ns: i64,
     count: u64,
 }
@@ -32,7 +32,7 @@ struct Pending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// Of the first submit that is in it.
-    pub sender: MachineId,
+    pub sender: ActorId,
     pub submitted_ns: i64,
     /// Submits that are in it.
     pub merged: u64,
@@ -41,7 +41,7 @@ pub struct Delivery {
 
 impl Signals {
     /// Whether the sender is the only one who ever received this context: then it signals itself.
-    pub fn submit(&mut self, context: NameId, sender: MachineId, t_ns: i64, count: u64) -> bool {
+    pub fn submit(&mut self, context: NameId, sender: ActorId, t_ns: i64, count: u64) -> bool {
         let context = self.contexts.entry(context.0).or_default();
         if context.pending.len() == MAX_PENDING {
             context.pending.pop_front();
@@ -50,7 +50,7 @@ impl Signals {
         context.receivers == [sender]
     }
 
-    pub fn receive(&mut self, context: NameId, receiver: MachineId, t_ns: i64, count: u64) -> Option<Delivery> {
+    pub fn receive(&mut self, context: NameId, receiver: ActorId, t_ns: i64, count: u64) -> Option<Delivery> {
         let context = self.contexts.entry(context.0).or_default();
         if !context.receivers.contains(&receiver) {
             context.receivers.push(receiver);
@@ -79,7 +79,7 @@ impl Signals {
         Some(Delivery { sender: first.sender, submitted_ns: first.t_ns, merged, self_sent: first.sender == receiver })
     }
 
-    pub fn receivers(&self, context: NameId) -> &[MachineId] {
+    pub fn receivers(&self, context: NameId) -> &[ActorId] {
         self.contexts.get(&context.0).map_or(&[], |context| &context.receivers)
     }
 }
@@ -88,8 +88,8 @@ impl Signals {
 mod tests {
     use super::*;
 
-    const A: MachineId = MachineId(0);
-    const B: MachineId = MachineId(1);
+    const A: ActorId = ActorId(0);
+    const B: ActorId = ActorId(1);
     const C: NameId = NameId(7);
 
     #[test]

@@ -1,23 +1,18 @@
 //! Steps: what an event means to the model, with all names resolved to numbers. The vocabulary is that of the probes
 //! (docs/probes.md); other tracers' events are mapped onto it by rules.
 
+use crate::actors::ActorId;
+use crate::interaction::QueueId;
 use crate::names::NameId;
 
-/// A thread, or whatever a trace names in its place. Index into [`crate::system::System::machines`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MachineId(pub u32);
-
-/// Index into [`crate::system::System::queues`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueId(pub u32);
-
-/// So much earlier than what it follows from a step may seem to be: processors read the clock ahead of what they load, and their clocks differ.
+/// So much earlier than what it follows from a step may seem to be: processors read the clock
+/// ahead of what they load, and their clocks differ.
 pub const SOON_NS: i64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     pub t_ns: i64,
-    pub machine: MachineId,
+    pub actor: ActorId,
     pub op: Op,
 }
 
@@ -102,9 +97,9 @@ pub enum Op {
     },
     /// It ends the block of another.
     Wake {
-        machine: MachineId,
+        actor: ActorId,
     },
-    /// Happened on this machine and says nothing of its state.
+    /// Happened, and says nothing of its actor's state.
     Other,
 }
 

@@ -1,10 +1,11 @@
 //! `longpole diff`: what changed between two recordings of the same system.
 
 use crate::dump::Raw;
+use crate::following::Follower;
 use crate::input;
 use crate::machine_log;
 use crate::table::{duration, number, percent, plain, rate, Table};
-use crate::{answer, command, following, interactions, kernel, pass, rules, WrongUsage};
+use crate::{answer, command, following, interactions, kernel, pass, probes, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::change::Change;
 use longpole_analysis::diff::{can_be_asked, diff, Diff, Side, VerdictKind, WINDOWS};
@@ -12,6 +13,7 @@ use longpole_analysis::findings::Rules as Thresholds;
 use longpole_analysis::lineage::{self, Answer, Lineage};
 use longpole_analysis::report::Pass;
 use longpole_analysis::seen::Seen;
+use longpole_model::causes::Composer;
 use longpole_model::kinds::StateKind;
 use longpole_model::predicate::Predicate;
 use longpole_model::rules::Rules;
@@ -143,13 +145,20 @@ fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Re
     let mut interactions = interactions::of(path, part.clone(), rules.clone()).map_err(unread)?;
     let begin_ns = interactions.trace().map_or(i64::MIN, |trace| kernel::begin_of(part.begin, trace));
     let mut lineage = Lineage::new(lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() });
-    let beside = |catalogue: &Catalogue, item: &Item<'_>| {
-        if item.t_ns() >= begin_ns {
-            pass.item(catalogue, item);
-        }
-    };
     let mut seen = Seen::default();
-    following::follow(&mut interactions, beside, &mut [&mut lineage, &mut seen]).map_err(unread)?;
+    let read = probes::beside(|probes| {
+        let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
+            composer.item(catalogue, item);
+            if item.t_ns() >= begin_ns {
+                probes.item(composer, catalogue, item);
+            }
+        };
+        let mut followers: [&mut dyn Follower; 2] = [&mut lineage, &mut seen];
+        following::follow_fed(&mut interactions, feed, followers.iter_mut().map(std::slice::from_mut))?;
+        probes.send(interactions.vocabulary());
+        Ok(())
+    });
+    ((), *pass) = read.map_err(unread)?;
     let answer = interactions.path(lineage).map_err(|error| NoPath { error, unread: false })?;
     let of_threads = if interactions.trace().is_some() { &OF_THREADS[..] } else { &[] };
     Ok((answer, seen.names(interactions.vocabulary(), of_threads)))

@@ -4,8 +4,7 @@ use crate::input::Input;
 use crate::interactions::Interactions;
 use crate::table::{duration, number, Table};
 use crate::{machine_log, pass, WrongUsage};
-use longpole_analysis::latency::{Kind, Latency, Part};
-use longpole_analysis::machine_latency::MachineLatency;
+use longpole_analysis::latency::{Kind, LatenciesOfMachines, Latency, Part};
 use longpole_analysis::pairs::{Pairs, Point};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -74,7 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn of_log(input: &Input, mut log: Interactions) -> anyhow::Result<ExitCode> {
-    let mut latency = MachineLatency::default();
+    let mut latency = LatenciesOfMachines::default();
     let count = machine_log::each(&mut log, |vocabulary, interaction, begin| {
         latency.begin_at(begin);
         latency.interaction(vocabulary, interaction);

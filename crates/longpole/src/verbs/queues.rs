@@ -4,8 +4,7 @@ use crate::input::Input;
 use crate::interactions::{self, Interactions};
 use crate::table::{bytes, duration, number, percent, rate, Table};
 use crate::{machine_log, pass};
-use longpole_analysis::machine_queues::MachineQueues;
-use longpole_analysis::queues::QueueAnswer;
+use longpole_analysis::queues::{QueueAnswer, QueuesOfMachines};
 use longpole_analysis::report::Pass;
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -44,16 +43,15 @@ fn of_rules(input: &Input, pass: &Pass, known: &[QueueAnswer]) -> anyhow::Result
     }
     let mut interactions = interactions::of(path, input.options(), rules)?;
     let (_, mut answer) = measured(&mut interactions)?;
-    let system = interactions.composer().map(|composer| composer.system());
-    let told: HashSet<&str> =
-        system.into_iter().flat_map(|system| system.queues.iter().map(|queue| system.names.text(queue.name))).collect();
+    let vocabulary = interactions.vocabulary();
+    let told: HashSet<&str> = vocabulary.program_queues().map(|queue| vocabulary.program_queue_name(queue)).collect();
     answer.retain(|queue| told.contains(queue.name.as_str()) && known.iter().all(|other| other.name != queue.name));
     Ok(answer)
 }
 
 /// So many interactions, and what they say of queues.
 fn measured(interactions: &mut Interactions) -> anyhow::Result<(u64, Vec<QueueAnswer>)> {
-    let mut queues = MachineQueues::default();
+    let mut queues = QueuesOfMachines::default();
     let count = machine_log::each(interactions, |_, interaction, begin| {
         queues.begin_at(begin);
         queues.interaction(interaction);

@@ -8,7 +8,7 @@ use crate::progress::Progressed;
 use crate::table::{counted, duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
 use crate::whom::Whom;
-use crate::{answer, interactions, keepers, pass, profiler, repeated, sampled, stacks, strip};
+use crate::{answer, interactions, keepers, pass, probes, profiler, repeated, sampled, stacks, strip};
 use anyhow::{bail, Context};
 use longpole_analysis::exchanges::Exchanges;
 use longpole_analysis::journeys::Journeys;
@@ -82,28 +82,10 @@ fn runs(input: &Input, paths: &[PathBuf], whom: &Whom) -> anyhow::Result<ExitCod
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The stages of a trace's programs, and what the kernel says of lost packets.
-struct Stages {
-    pass: Pass,
-    places: Places,
-}
-
-impl Stages {
-    fn new(input: &Input) -> anyhow::Result<Stages> {
-        let places = Places::built_in().context("a built-in rule file is wrong")?;
-        let pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
-        Ok(Stages { pass, places })
-    }
-
-    /// Whether anything tells when the threads run of which probes tell.
-    fn tells_running(&self, trace: Option<&Trace>, linux: Option<&Linux>) -> bool {
-        let has_switches = linux.is_some_and(|linux| linux.switches.in_all > 0 && linux.switch_filter.is_none());
-        has_switches || trace.is_some_and(stacks::are_in) || !self.pass.has_threads()
-    }
-
-    fn heard_of(&mut self, kernel: &Kernel) {
-        self.pass.lost(&kernel.packets(|packets| packets.losses(&self.places)), kernel.journeys.count);
-    }
+/// Whether anything tells when the threads run of which probes tell.
+fn tells_running(pass: &Pass, trace: Option<&Trace>, linux: Option<&Linux>) -> bool {
+    let has_switches = linux.is_some_and(|linux| linux.switches.in_all > 0 && linux.switch_filter.is_none());
+    has_switches || trace.is_some_and(stacks::are_in) || !pass.has_threads()
 }
 
 /// Of one trace, which is read once.
@@ -130,7 +112,7 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
         )?;
         return Ok(Whole { report: Report::of_machines(critical), from: None });
     };
-    let mut stages = Stages::new(input)?;
+    let places = Places::built_in().context("a built-in rule file is wrong")?;
     let begin_ns = kernel::begin_ns(input, trace);
     let has_kernel = kernel::sources(&paths, trace) > 0;
     // Packets that are lost before the command begins, or after it has ended, are none of its losses.
@@ -141,38 +123,36 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
     let mut exchanges = Exchanges::default();
     let mut progressed = whom.progress.as_ref().map(Progressed::new);
     journeys.since_ns = of_command.then_some(begin_ns);
-    let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
-        let mut count = |composer: &Composer| {
-            if let Some(progressed) = &mut progressed {
-                progressed.item(composer, catalogue, item);
-            }
-        };
-        match (composer, &mut model) {
-            (Some(composer), None) => {
-                composer.item_beside(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut (&mut facts, &mut exchanges))));
-                facts.after(composer.linux());
-                exchanges.after(composer.linux());
-                count(composer);
-                journeys.over = of_command && composer.command_is_over();
-            }
-            (composer, model) => {
-                if let Some(composer) = composer {
-                    composer.item_beside(catalogue, item, &mut turns);
-                    count(composer);
+    let (passed, mut pass) = probes::beside(|probes| {
+        let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
+            match &mut model {
+                None => {
+                    composer.item_beside(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut (&mut facts, &mut exchanges))));
+                    if has_kernel {
+                        facts.after(composer.linux());
+                        exchanges.after(composer.linux());
+                    }
+                    journeys.over = of_command && composer.command_is_over();
                 }
-                if let Some(model) = model {
+                Some(model) => {
+                    composer.item_beside(catalogue, item, &mut turns);
                     model.item(catalogue, item, &mut (&mut journeys, &mut (&mut facts, &mut exchanges)));
                     facts.after(&model.linux);
                     exchanges.after(&model.linux);
                 }
             }
-        }
-        if item.t_ns() >= begin_ns {
-            stages.pass.item(catalogue, item);
-        }
+            if let Some(progressed) = &mut progressed {
+                progressed.item(composer, catalogue, item);
+            }
+            if item.t_ns() >= begin_ns {
+                probes.item(composer, catalogue, item);
+            }
+        })?;
+        probes.send(interactions.vocabulary());
+        Ok(passed)
     })?;
     let lost = {
-        let inputs = stages.pass.inputs();
+        let inputs = pass.inputs();
         inputs.lost.saturating_add(inputs.kernel_lost)
     };
     match &mut model {
@@ -186,8 +166,8 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
     if let Some(linux) = linux {
         facts.after(linux);
     }
-    let tells_running = stages.tells_running(interactions.trace(), linux);
-    stages.pass.tells_running = tells_running;
+    let tells_running = tells_running(&pass, interactions.trace(), linux);
+    pass.tells_running = tells_running;
     // A trace that tells nothing of who moves whom has a report all the same.
     let mut critical = critical::read(
         &interactions,
@@ -220,13 +200,13 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
     let trace = if has_kernel {
         let linux = model.map_or(linux, |model| model.linux);
         let kernel = Kernel::of(Reading { linux, trace }, journeys, &paths);
-        stages.heard_of(&kernel);
+        pass.lost(&kernel.packets(|packets| packets.losses(&places)), kernel.journeys.count);
         kernel.reading.trace
     } else {
         trace
     };
-    stages.pass.full_ring = trace.full_ring();
-    let mut report = stages.pass.report(probe_cost_ns);
+    pass.full_ring = trace.full_ring();
+    let mut report = pass.report(probe_cost_ns);
     match critical {
         Ok(mut critical) => {
             if let Some(functions) = &functions {
@@ -237,7 +217,7 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
         Err(error) if whom.is_given() => return Err(error),
         Err(error) => eprintln!("longpole: note: without critical path: {}", plain(format!("{error:#}"))),
     }
-    Ok(Whole { report, from: Some((stages.pass, trace)) })
+    Ok(Whole { report, from: Some((pass, trace)) })
 }
 
 fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {

@@ -233,14 +233,14 @@ impl Composer {
         }
         let name = self.linux.contexts[id.0 as usize].name.clone();
         let number = self.linux.cpus[cpu.0 as usize].number;
-        let machine = self.vocabulary.machine("", &format!("{name} cpu{number}"));
+        let machine = self.system.vocabulary.machine("", &format!("{name} cpu{number}"));
         // `irq 36 virtio0` handles virtio0, `softirq NET_RX` NET_RX.
         let state = match self.linux.contexts[id.0 as usize].key {
             Key::Irq(_) => name.splitn(3, ' ').nth(2).unwrap_or(&name),
             Key::Softirq(_) => name.split_once(' ').map_or(name.as_str(), |(_, state)| state),
             Key::Vector(_) => &name,
         };
-        let state = self.vocabulary.names.intern_as(state, NameKind::State(StateKind::Interrupt));
+        let state = self.system.vocabulary.names.intern_as(state, NameKind::State(StateKind::Interrupt));
         let known = Known { machine, state };
         self.contexts.machines[id.0 as usize][cpu.0 as usize] = Some(known);
         self.class(machine, &name);
@@ -259,7 +259,7 @@ impl Composer {
         }
         let name = self.linux.contexts[at].name.clone();
         let name = name.splitn(3, ' ').nth(2).unwrap_or(&name);
-        let machine = self.vocabulary.machine("", &format!("device {name}"));
+        let machine = self.system.vocabulary.machine("", &format!("device {name}"));
         self.contexts.devices[at] = Some(machine);
         self.class(machine, "device");
         self.emit(Deed::State { machine, state: self.words.outside });

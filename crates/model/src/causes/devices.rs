@@ -107,7 +107,7 @@ impl Composer {
     fn flow(&mut self) -> (u32, NameId) {
         let slot = self.devices.slots.take();
         while self.devices.flows.len() <= slot as usize {
-            let name = self.vocabulary.names.intern(&format!("#{}", self.devices.flows.len()));
+            let name = self.system.vocabulary.names.intern(&format!("#{}", self.devices.flows.len()));
             self.devices.flows.push(name);
         }
         (slot, self.devices.flows[slot as usize])
@@ -132,7 +132,7 @@ impl Composer {
         let queue = match self.devices.disks.get(&device) {
             Some(queue) => *queue,
             None => {
-                let queue = self.vocabulary.queue(&format!("disk {}:{}", device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1)));
+                let queue = self.system.vocabulary.queue(&format!("disk {}:{}", device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1)));
                 self.devices.disks.insert(device, queue);
                 queue
             }
@@ -170,7 +170,7 @@ impl Composer {
 
     /// Of whom the trace has lost the events.
     pub(super) fn nobody(&mut self) -> MachineId {
-        let machine = self.vocabulary.lost_events();
+        let machine = self.system.vocabulary.lost_events();
         if self.devices.nobody.is_none() {
             self.devices.nobody = Some(machine);
             self.emit(Deed::State { machine, state: self.words.unknown });
@@ -180,7 +180,7 @@ impl Composer {
 
     /// Where things go that nobody here takes.
     pub(super) fn outside(&mut self) -> MachineId {
-        let machine = self.vocabulary.machine("", OUTSIDE);
+        let machine = self.system.vocabulary.machine("", OUTSIDE);
         if self.devices.outside.is_none() {
             self.devices.outside = Some(machine);
             self.emit(Deed::State { machine, state: self.words.outside });
@@ -255,7 +255,7 @@ impl Composer {
                 let queue = match self.devices.links.get(device) {
                     Some(link) => link.queue,
                     None => {
-                        let queue = self.vocabulary.queue(&format!("net {}", String::from_utf8_lossy(device)));
+                        let queue = self.system.vocabulary.queue(&format!("net {}", String::from_utf8_lossy(device)));
                         self.devices.links.insert(device.clone(), Link { queue, wholes: VecDeque::new() });
                         queue
                     }

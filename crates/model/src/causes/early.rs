@@ -7,8 +7,9 @@
 
 use super::threads::Kernel;
 use super::Composer;
+use crate::actors::ActorId;
 use crate::linux_watch::Base;
-use crate::step::{MachineId, Op, Step, SOON_NS};
+use crate::step::{Op, Step, SOON_NS};
 use longpole_trace::event::Catalogue;
 
 /// A hostile trace may have any number of events at one time.
@@ -18,7 +19,7 @@ const MOST_THREADS: usize = 1 << 6;
 /// The steps of a thread from one on that is too early.
 #[derive(Debug)]
 struct Held {
-    machine: MachineId,
+    actor: ActorId,
     until_ns: i64,
     steps: Vec<Step>,
 }
@@ -48,7 +49,7 @@ impl Composer {
     /// The kernel tells of this CPU: what its thread did comes before that.
     #[inline]
     pub(super) fn release_on(&mut self, catalogue: &Catalogue, cpu: Option<u32>) {
-        while let Some(place) = self.early.0.iter().position(|held| !self.runs_elsewhere(held.machine, cpu)) {
+        while let Some(place) = self.early.0.iter().position(|held| !self.runs_elsewhere(held.actor, cpu)) {
             self.release(catalogue, place);
         }
     }
@@ -59,8 +60,8 @@ impl Composer {
         }
     }
 
-    fn runs_elsewhere(&self, machine: MachineId, cpu: Option<u32>) -> bool {
-        let thread = self.of_system.get(machine.0 as usize).copied().flatten().map(|at| &self.threads[at as usize]);
+    fn runs_elsewhere(&self, actor: ActorId, cpu: Option<u32>) -> bool {
+        let thread = self.of_actor.get(actor.0 as usize).copied().flatten().map(|at| &self.threads[at as usize]);
         let cpu = cpu.and_then(|number| self.linux.cpu_of_number(number)).map(|cpu| &self.linux.cpus[cpu.0 as usize]);
         match thread.map(|thread| (thread.kernel, thread.linux)) {
             Some((Kernel::Silent, _)) => true,
@@ -70,14 +71,14 @@ impl Composer {
     }
 
     fn tell_or_hold(&mut self, catalogue: &Catalogue, step: Step) {
-        if let Some(place) = self.early.0.iter().position(|held| held.machine == step.machine) {
+        if let Some(place) = self.early.0.iter().position(|held| held.actor == step.actor) {
             self.early.0[place].steps.push(step);
             if self.early.0[place].steps.len() == MOST_STEPS {
                 self.release(catalogue, place);
             }
         } else if self.early.0.len() < MOST_THREADS && self.is_early(&step) {
             let until_ns = step.t_ns.saturating_add(SOON_NS);
-            self.early.0.push(Held { machine: step.machine, until_ns, steps: vec![step] });
+            self.early.0.push(Held { actor: step.actor, until_ns, steps: vec![step] });
         } else {
             self.tell(catalogue, step);
         }
@@ -96,7 +97,7 @@ impl Composer {
 
     fn tell(&mut self, catalogue: &Catalogue, step: Step) {
         self.at(step.t_ns);
-        self.step(catalogue, &step);
+        self.told_step(catalogue, &step);
     }
 
     /// It takes what nobody has put yet, or puts where nobody has made room yet, and somebody may have.

@@ -57,9 +57,9 @@ impl Composer {
     fn is_own(&self, at: u32) -> bool {
         let Some(command) = self.about.command else { return false };
         let thread = &self.threads[at as usize];
-        let process = match (thread.linux, thread.system) {
+        let process = match (thread.linux, thread.actor) {
             (Some(id), _) => self.linux.threads[id.0 as usize].process,
-            (None, Some(id)) => self.system.machines.get(id.0 as usize).and_then(|machine| machine.pid),
+            (None, Some(id)) => self.system.vocabulary.actors.get(id).and_then(|actor| actor.pid),
             (None, None) => None,
         };
         process == Some(command) || self.is_main(at)
@@ -69,9 +69,9 @@ impl Composer {
     pub(super) fn is_main(&self, at: u32) -> bool {
         let Some(command) = self.about.command else { return false };
         let thread = &self.threads[at as usize];
-        match (thread.linux, thread.system) {
+        match (thread.linux, thread.actor) {
             (Some(id), _) => self.linux.threads[id.0 as usize].tid == command,
-            (None, Some(id)) => self.system.machines.get(id.0 as usize).is_some_and(|machine| machine.tid == Some(command)),
+            (None, Some(id)) => self.system.vocabulary.actors.get(id).is_some_and(|actor| actor.tid == Some(command)),
             (None, None) => false,
         }
     }

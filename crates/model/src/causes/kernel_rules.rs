@@ -6,18 +6,19 @@
 use super::contexts::Known;
 use super::threads::{Kernel, Thread};
 use super::Composer;
+use crate::actors::ActorId;
 use crate::interaction::{Deed, MachineId};
 use crate::linux_watch::{CpuId, ThreadId, Waker};
 use crate::names::NameId;
-use crate::step::{self, Op, Step};
+use crate::step::{Op, Step};
 use longpole_trace::event::{Catalogue, Event};
 
 /// What a rule says of an event of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     op: Op,
-    /// The machine that the rule names.
-    whom: Option<step::MachineId>,
+    /// The actor that the rule names.
+    whom: Option<ActorId>,
     /// What the CPU did before the event, in how many contexts; switches between threads by then.
     by: Waker,
     deep: usize,
@@ -65,8 +66,8 @@ impl Composer {
             (_, Waker::Thread(thread)) if same => self.thread_does(catalogue, thread, said.op),
             (Some(cpu), by @ Waker::Context { id, .. }) if self.is_open(cpu, id) => self.context_does(catalogue, cpu, by, said.op),
             _ => {
-                let machine = said.whom.unwrap_or_else(|| self.system.machine(catalogue, event));
-                self.step(catalogue, &Step { t_ns: event.t_ns, machine, op: said.op });
+                let actor = said.whom.unwrap_or_else(|| self.system.actor(catalogue, event));
+                self.told_step(catalogue, &Step { t_ns: event.t_ns, actor, op: said.op });
             }
         }
     }

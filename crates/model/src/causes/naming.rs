@@ -108,14 +108,14 @@ impl Composer {
             let label = naming.labels.get(&process).cloned().or_else(|| name_of(&self.linux, process)).unwrap_or_default();
             return Called { host: String::new(), name: whole(&label, &comm, process == tid), class: None, tid: Some(tid) };
         }
-        let Some(machine) = thread.system.and_then(|id| self.system.machines.get(id.0 as usize)) else {
+        let Some(actor) = self.actor_of(at) else {
             return Called { host: String::new(), name: "unknown".to_owned(), class: None, tid: None };
         };
-        let mut name = whole(&machine.label, &machine.thread, machine.pid.is_some() && machine.pid == machine.tid);
+        let mut name = whole(&actor.label, &actor.thread, actor.pid.is_some() && actor.pid == actor.tid);
         if name.is_empty() {
-            name = machine.tid.map_or_else(|| "unknown".to_owned(), |tid| format!("tid {tid}"));
+            name = actor.tid.map_or_else(|| "unknown".to_owned(), |tid| format!("tid {tid}"));
         }
-        Called { host: naming.host(&machine.host).to_owned(), name, class: None, tid: machine.tid }
+        Called { host: naming.host(&actor.host).to_owned(), name, class: None, tid: actor.tid }
     }
 
     /// The machine of a thread, which begins with this if it is not there. `by`: who made it.
@@ -134,7 +134,7 @@ impl Composer {
     pub(super) fn named(&mut self, catalogue: &Catalogue, at: u32) -> MachineId {
         let Called { host, name, class, tid } = self.called(catalogue, at);
         let name = machine_label(&name).into_owned();
-        let mut machine = self.vocabulary.machine(&host, &name);
+        let mut machine = self.system.vocabulary.machine(&host, &name);
         let mut class_name = class.unwrap_or_else(|| name.clone());
         if self.naming.taken.contains_key(&machine) {
             class_name = if class_name == name { name.clone() } else { class_name };
@@ -144,7 +144,7 @@ impl Composer {
                     (number, Some(tid)) => format!("{name}.{tid}.{number}"),
                     (number, None) => format!("{name}.{}", number + 1),
                 };
-                machine = self.vocabulary.machine(&host, &with);
+                machine = self.system.vocabulary.machine(&host, &with);
                 if !self.naming.taken.contains_key(&machine) {
                     break;
                 }
@@ -214,12 +214,12 @@ impl Composer {
             true => self.naming.recorders.insert(machine),
             false => self.naming.recorders.remove(&machine),
         };
-        self.vocabulary.mark_recorder(machine, is);
+        self.system.vocabulary.mark_recorder(machine, is);
     }
 
     /// Names of machines that are the recorder.
     pub fn recorders(&self) -> impl Iterator<Item = &str> {
-        self.naming.recorders.iter().map(|&machine| self.vocabulary.machine_name(machine))
+        self.naming.recorders.iter().map(|&machine| self.system.vocabulary.machine_name(machine))
     }
 
     /// Says a machine's class, once.
@@ -228,8 +228,8 @@ impl Composer {
         if self.naming.classed.len() <= at {
             self.naming.classed.resize(at + 1, false);
         }
-        if !std::mem::replace(&mut self.naming.classed[at], true) && self.vocabulary.machine_name(machine) != class {
-            let class = self.vocabulary.names.intern(class);
+        if !std::mem::replace(&mut self.naming.classed[at], true) && self.system.vocabulary.machine_name(machine) != class {
+            let class = self.system.vocabulary.names.intern(class);
             self.emit(Deed::Class { machine, class });
         }
     }

@@ -3,19 +3,20 @@
 use super::threads::{Kernel, Thread};
 use super::waits::For;
 use super::{translated, Composer};
+use crate::actors::{Actor, ActorId};
 use crate::interaction::Cause;
 use crate::kinds::{state_label, NameKind, StateKind};
 use crate::linux_watch::ThreadId;
-use crate::names::NameId;
-use crate::step::{MachineId, Op, Step};
+use crate::names::{NameId, Names};
+use crate::step::{Op, Step};
 use longpole_trace::event::{Catalogue, Loss};
 
 /// A hostile trace may open spans for ever.
 const MOST_FRAMES: usize = 1024;
 
 impl Composer {
-    pub(super) fn step(&mut self, catalogue: &Catalogue, step: &Step) {
-        let at = self.thread_of_system(step.machine);
+    pub(super) fn told_step(&mut self, catalogue: &Catalogue, step: &Step) {
+        let at = self.thread_of_actor(step.actor);
         if step.op == Op::Other {
             return;
         }
@@ -28,40 +29,40 @@ impl Composer {
         match op {
             Op::Wait => self.explicit(catalogue, at, For::Signal),
             Op::WaitEmpty { queue } => {
-                let queue = self.queue(queue);
+                self.meets(queue);
                 self.explicit(catalogue, at, For::Tokens(queue));
             }
             Op::WaitFull { queue } => {
-                let queue = self.queue(queue);
+                self.meets(queue);
                 self.explicit(catalogue, at, For::Space(queue));
             }
             // They tell of something and do not end a wait.
             Op::Mark { .. } | Op::Counter { .. } | Op::Flow { .. } | Op::Other => {}
             Op::Size { queue, count } => {
-                let queue = self.queue(queue);
+                self.meets(queue);
                 self.told.size_mismatches += u64::from(!self.level(queue).can_be(count, at));
             }
             Op::Put { queue, count } if count > 0 => {
-                let queue = self.queue(queue);
+                self.meets(queue);
                 self.gives(catalogue, at, For::Space(queue));
                 let machine = self.machine(catalogue, at);
                 self.threads[at as usize].blocked = false;
                 self.put(at, machine, queue, count);
             }
             Op::Reserve { queue, count } if count > 0 => {
-                let queue = self.queue(queue);
+                self.meets(queue);
                 self.gives(catalogue, at, For::Space(queue));
                 let machine = self.machine(catalogue, at);
                 self.threads[at as usize].blocked = false;
                 self.emit(crate::interaction::Deed::Reserve { machine, queue, n: count });
             }
             Op::Get { queue, count } if count > 0 => {
-                let queue = self.queue(queue);
+                self.meets(queue);
                 self.takes_tokens(catalogue, at, queue);
                 self.get(catalogue, at, queue, count, false);
             }
             Op::Peek { queue, count } if count > 0 => {
-                let queue = self.queue(queue);
+                self.meets(queue);
                 self.takes_tokens(catalogue, at, queue);
                 self.get(catalogue, at, queue, count, true);
             }
@@ -123,9 +124,9 @@ impl Composer {
                 self.begins_to_wait(catalogue, at, For::Event(why));
                 self.blocks_in_wait(catalogue, at);
             }
-            Op::Wake { machine } => {
+            Op::Wake { actor } => {
                 self.ends_wait(catalogue, at);
-                self.wakes(catalogue, at, machine);
+                self.wakes(catalogue, at, actor);
             }
             Op::State { machine, state } => {
                 self.ends_wait(catalogue, at);
@@ -137,8 +138,8 @@ impl Composer {
     }
 
     /// A rule says that the one wakes the other.
-    fn wakes(&mut self, catalogue: &Catalogue, at: u32, machine: MachineId) {
-        let woken = self.thread_of_system(machine);
+    fn wakes(&mut self, catalogue: &Catalogue, at: u32, actor: ActorId) {
+        let woken = self.thread_of_actor(actor);
         if woken != at && self.threads[woken as usize].blocked {
             let by = self.machine(catalogue, at);
             self.takes(woken);
@@ -218,26 +219,31 @@ impl Composer {
 
     /// The state of a thread whose innermost open span this is.
     fn span(&mut self, name: NameId) -> NameId {
-        let label = |name| state_label(self.system.names.text(name));
-        translated(&mut self.span_names, name, &mut self.vocabulary, StateKind::Span, label)
+        let label = |names: &Names| state_label(names.text(name)).into_owned();
+        translated(&mut self.span_names, name, &mut self.system.vocabulary, StateKind::Span, label)
     }
 
     /// The state of a thread that serves this call.
     fn service(&mut self, name: NameId) -> NameId {
-        let label = |name| state_label(self.system.names.text(name));
-        translated(&mut self.service_names, name, &mut self.vocabulary, StateKind::Call, label)
+        let label = |names: &Names| state_label(names.text(name)).into_owned();
+        translated(&mut self.service_names, name, &mut self.system.vocabulary, StateKind::Call, label)
     }
 
     fn declared(&mut self, at: u32, machine: NameId, state: NameId) {
-        let system = &self.system;
-        let label = self.threads[at as usize].system.map_or("", |id| system.machines[id.0 as usize].label.as_str());
-        let (of, state_name) = (system.names.text(machine), system.names.text(state));
+        let label = self.actor_of(at).map_or("", |actor| actor.label.as_str());
+        let names = &self.system.vocabulary.names;
+        let (of, state_name) = (names.text(machine), names.text(state));
         let name = if of == label { state_label(state_name).into_owned() } else { format!("{of}::{state_name}") };
-        self.threads[at as usize].declared = Some(self.vocabulary.names.intern_as(&name, NameKind::State(StateKind::Declared)));
+        self.threads[at as usize].declared = Some(self.system.vocabulary.names.intern_as(&name, NameKind::State(StateKind::Declared)));
     }
 
-    fn thread_of_system(&mut self, id: MachineId) -> u32 {
-        let known = self.of_system.get(id.0 as usize).copied().flatten();
+    /// The actor that a thread is of, where probes have told of it.
+    pub(super) fn actor_of(&self, at: u32) -> Option<&Actor> {
+        self.threads[at as usize].actor.and_then(|id| self.system.vocabulary.actors.get(id))
+    }
+
+    fn thread_of_actor(&mut self, id: ActorId) -> u32 {
+        let known = self.of_actor.get(id.0 as usize).copied().flatten();
         match known {
             // A thread number that was given away again is another thread.
             Some(at) if self.threads[at as usize].machine.is_some() || self.linux_of(id) == self.threads[at as usize].linux => at,
@@ -246,33 +252,37 @@ impl Composer {
     }
 
     /// Whether its host is the one whose kernel tells of threads.
-    fn is_here(&self, id: MachineId) -> bool {
-        self.naming.host(&self.system.machines[id.0 as usize].host).is_empty()
+    fn is_here(&self, actor: &Actor) -> bool {
+        self.naming.host(&actor.host).is_empty()
     }
 
-    fn linux_of(&self, id: MachineId) -> Option<ThreadId> {
-        let tid = self.system.machines[id.0 as usize].tid.filter(|_| self.is_here(id));
-        tid.and_then(|tid| self.linux.thread_of(tid))
+    /// Its number, if it is one of the host whose kernel tells of threads.
+    fn tid_here(&self, id: ActorId) -> Option<i32> {
+        self.system.vocabulary.actors.get(id).filter(|actor| self.is_here(actor)).and_then(|actor| actor.tid)
+    }
+
+    fn linux_of(&self, id: ActorId) -> Option<ThreadId> {
+        self.tid_here(id).and_then(|tid| self.linux.thread_of(tid))
     }
 
     #[cold]
-    fn meet_probes(&mut self, id: MachineId) -> u32 {
+    fn meet_probes(&mut self, id: ActorId) -> u32 {
         let at = match self.linux_of(id) {
             Some(linux) => self.thread_of_linux(linux),
             None => {
                 self.threads.push(Thread::default());
                 let at = self.threads.len() as u32 - 1;
-                if let (Some(tid), true) = (self.system.machines[id.0 as usize].tid, self.is_here(id)) {
+                if let Some(tid) = self.tid_here(id) {
                     self.probed.insert(tid, at);
                 }
                 at
             }
         };
-        self.threads[at as usize].system = Some(id);
-        if self.of_system.len() <= id.0 as usize {
-            self.of_system.resize(id.0 as usize + 1, None);
+        self.threads[at as usize].actor = Some(id);
+        if self.of_actor.len() <= id.0 as usize {
+            self.of_actor.resize(id.0 as usize + 1, None);
         }
-        self.of_system[id.0 as usize] = Some(at);
+        self.of_actor[id.0 as usize] = Some(at);
         at
     }
 
@@ -283,8 +293,8 @@ impl Composer {
         let mut begun: Vec<Loss> = self.losses_ahead.extract_if(.., |loss| loss.begin_ns <= t_ns).collect();
         begun.sort_by_key(|loss| loss.begin_ns);
         for loss in begun {
-            let machine = self.system.machine_of_stream(loss.stream);
-            let Some(at) = machine.and_then(|id| self.of_system.get(id.0 as usize).copied().flatten()) else { continue };
+            let actor = self.system.actor_of_stream(loss.stream);
+            let Some(at) = actor.and_then(|id| self.of_actor.get(id.0 as usize).copied().flatten()) else { continue };
             // Other tracers count what was lost until a packet's end, and it has events: those are told, and the loss's end takes back the rest.
             if u64::try_from(loss.begin_ns).is_ok_and(|begin_ns| begin_ns < self.now) {
                 continue;
@@ -295,9 +305,9 @@ impl Composer {
         }
     }
 
-    /// Events of the probes of this machine are missing.
-    pub(super) fn probes_lost(&mut self, catalogue: &Catalogue, id: MachineId, begin_ns: i64) {
-        let Some(at) = self.of_system.get(id.0 as usize).copied().flatten() else { return };
+    /// Events of the probes of this actor are missing.
+    pub(super) fn probes_lost(&mut self, catalogue: &Catalogue, id: ActorId, begin_ns: i64) {
+        let Some(at) = self.of_actor.get(id.0 as usize).copied().flatten() else { return };
         let thread = &mut self.threads[at as usize];
         thread.frames.clear();
         thread.serving.clear();

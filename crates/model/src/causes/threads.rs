@@ -3,11 +3,11 @@
 use super::ending::Kin;
 use super::waits::Wait;
 use super::Composer;
+use crate::actors::ActorId;
 use crate::interaction::{Cause, Deed, MachineId};
 use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux_watch::{Cause as Why, Mode, Moment, Reason, ThreadId, ThreadState, Wake, Waker, Why as Whole};
 use crate::names::NameId;
-use crate::step;
 use longpole_trace::event::Catalogue;
 
 /// What the kernel says of a thread.
@@ -33,7 +33,7 @@ pub(super) struct Thread {
     /// While it lives.
     pub machine: Option<MachineId>,
     pub linux: Option<ThreadId>,
-    pub system: Option<step::MachineId>,
+    pub actor: Option<ActorId>,
     /// The kernel's name for it, as its machine has it.
     pub comm: Vec<u8>,
     pub renames: u8,
@@ -214,7 +214,7 @@ impl Composer {
         if let Some(&name) = self.reasons.get(&why) {
             return name;
         }
-        let name = self.vocabulary.names.intern_as(&self.linux.reason(why), NameKind::State(StateKind::Waits));
+        let name = self.system.vocabulary.names.intern_as(&self.linux.reason(why), NameKind::State(StateKind::Waits));
         self.reasons.insert(why, name);
         name
     }
@@ -340,7 +340,7 @@ impl Composer {
         }
         let link = {
             let text = format!("timer {}", self.linux.names.text(call));
-            self.vocabulary.names.intern_as(&text, NameKind::Link(LinkKind::Timer))
+            self.system.vocabulary.names.intern_as(&text, NameKind::Link(LinkKind::Timer))
         };
         self.timers.of_calls.push((call, link));
         link
@@ -414,7 +414,7 @@ impl Composer {
         self.gone(machine);
         self.forget_waits(at);
         let thread = &mut self.threads[at as usize];
-        *thread = Thread { linux: thread.linux, system: thread.system, renames: thread.renames, ..Thread::default() };
+        *thread = Thread { linux: thread.linux, actor: thread.actor, renames: thread.renames, ..Thread::default() };
     }
 
     fn forked(&mut self, catalogue: &Catalogue, id: ThreadId, parent: Option<ThreadId>) {
@@ -518,7 +518,7 @@ impl Composer {
         }
         let machine = self.machine(catalogue, at);
         if state == self.words.kernel {
-            self.vocabulary.mark_of_kernel(machine);
+            self.system.vocabulary.mark_of_kernel(machine);
         }
         self.emit(Deed::State { machine, state });
         self.threads[at as usize].state = Some(state);

@@ -4,11 +4,11 @@ use super::threads::Kernel;
 use super::{Composer, Slots};
 use crate::dense::Dense;
 use crate::interaction::{Cause, Deed, MachineId, QueueId, Wants};
-use crate::kinds::{call_label, queue_label, NameKind, QueueKind, StateKind};
+use crate::kinds::{call_label, NameKind, QueueKind, StateKind};
 use crate::linux_watch::{Wake, Waker};
 use crate::names::NameId;
-use crate::step::{self, SOON_NS};
-use crate::tokens::{Amount, Order, Shape, Unit};
+use crate::step::SOON_NS;
+use crate::tokens::{Amount, Shape};
 use longpole_trace::event::Catalogue;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -125,8 +125,7 @@ impl Taker {
 
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    /// Of the probes' queues, signals and calls, by their numbers.
-    queues: Dense<QueueId>,
+    /// Of the probes' signals and calls, by their names.
     signals: Dense<QueueId>,
     /// The same queues, for who asks whether one is of a signal.
     of_signals: HashSet<QueueId>,
@@ -157,22 +156,12 @@ struct Call {
 }
 
 impl Composer {
-    /// The queue that the probes call so.
-    pub(super) fn queue(&mut self, id: step::QueueId) -> QueueId {
-        if let Some(&queue) = self.waits.queues.get(id.0) {
-            return queue;
+    /// Something is done to a queue of a program; before the first time, it is said what it is like.
+    #[inline]
+    pub(super) fn meets(&mut self, queue: QueueId) {
+        if self.waits.levels.get(queue.0).is_none() {
+            self.declare(queue, self.system.vocabulary.shape(queue));
         }
-        let known = &self.system.queues[id.0 as usize];
-        let shape = Shape {
-            capacity: known.capacity,
-            order: if known.lifo { Order::Lifo } else { Order::Fifo },
-            unit: if known.bytes { Unit::Bytes } else { Unit::Items },
-            ..Shape::default()
-        };
-        let queue = self.vocabulary.queue(&queue_label(self.system.queue_name(id)));
-        *self.waits.queues.place(id.0) = Some(queue);
-        self.declare(queue, shape);
-        queue
     }
 
     fn declare(&mut self, queue: QueueId, shape: Shape) {
@@ -186,8 +175,8 @@ impl Composer {
         if let Some(&queue) = self.waits.signals.get(context.0) {
             return queue;
         }
-        let of = self.system.names.text(context);
-        let queue = self.vocabulary.queue_as(&format!("signal:{of}"), QueueKind::Signals, of);
+        let of = self.system.vocabulary.names.text(context).to_owned();
+        let queue = self.system.vocabulary.queue_as(&format!("signal:{of}"), QueueKind::Signals, &of);
         *self.waits.signals.place(context.0) = Some(queue);
         self.waits.of_signals.insert(queue);
         self.declare(queue, Shape { merge: true, ..Shape::default() });
@@ -198,9 +187,9 @@ impl Composer {
         self.waits.levels.place(queue.0).get_or_insert_default()
     }
 
-    /// Of a queue that the probes call so, once something was done to it.
-    pub(super) fn level_of(&self, id: step::QueueId) -> Option<&Level> {
-        self.waits.levels.get(self.waits.queues.get(id.0)?.0)
+    /// Of a queue, once something was done to it.
+    pub(super) fn level_of(&self, queue: QueueId) -> Option<&Level> {
+        self.waits.levels.get(queue.0)
     }
 
     pub(super) fn put(&mut self, at: u32, machine: MachineId, queue: QueueId, n: u64) {
@@ -288,7 +277,7 @@ impl Composer {
             For::Work => self.words.work,
             For::Reply(slot) => {
                 let call = self.waits.under_way.get(&slot);
-                let name = call.map_or(String::new(), |call| format!("rpc {}", self.system.names.text(call.name)));
+                let name = call.map_or(String::new(), |call| format!("rpc {}", self.system.vocabulary.names.text(call.name)));
                 self.reason_called(&name)
             }
         };
@@ -328,12 +317,12 @@ impl Composer {
     }
 
     fn named_wait(&mut self, what: &str, queue: QueueId) -> NameId {
-        let text = format!("{what}{}", self.vocabulary.queue_name(queue));
+        let text = format!("{what}{}", self.system.vocabulary.queue_name(queue));
         self.reason_called(&text)
     }
 
     fn reason_called(&mut self, text: &str) -> NameId {
-        self.vocabulary.names.intern_as(text, NameKind::State(StateKind::Waits))
+        self.system.vocabulary.names.intern_as(text, NameKind::State(StateKind::Waits))
     }
 
     /// What it waits for is there.
@@ -469,27 +458,30 @@ impl Composer {
         self.takes(at);
     }
 
+    #[cold]
+    fn queue_of_call(&mut self, name: NameId, reply: &str) -> QueueId {
+        let text = self.system.vocabulary.names.text(name).to_owned();
+        let kind = if reply.is_empty() { QueueKind::Calls } else { QueueKind::Replies };
+        self.system.vocabulary.queue_as(&format!("rpc:{}{reply}", call_label(&text)), kind, &text)
+    }
+
     pub(super) fn calls(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) {
         if self.waits.under_way.len() >= MOST_CALLS {
             if let Some((_, oldest)) = self.waits.order.pop_first() {
                 self.end_call(oldest);
             }
         }
-        let text = self.system.names.text(name);
-        let label = call_label(text);
         let request = match self.waits.calls.get(name.0) {
             Some(queue) => *queue,
-            None => {
-                let queue = self.vocabulary.queue_as(&format!("rpc:{label}"), QueueKind::Calls, text);
-                *self.waits.calls.place(name.0) = Some(queue);
-                queue
-            }
+            None => self.queue_of_call(name, ""),
         };
+        *self.waits.calls.place(name.0) = Some(request);
         let slot = self.waits.slots.take();
-        let vocabulary = &mut self.vocabulary;
-        let replies = self.waits.replies.entry(name.0).or_default();
-        let made = || vocabulary.queue_as(&format!("rpc:{label}:reply:{slot}"), QueueKind::Replies, text);
-        let reply = *replies.entry(slot).or_insert_with(made);
+        let known = self.waits.replies.get(&name.0).and_then(|replies| replies.get(&slot)).copied();
+        let reply = known.unwrap_or_else(|| self.queue_of_call(name, &format!(":reply:{slot}")));
+        if known.is_none() {
+            self.waits.replies.entry(name.0).or_default().insert(slot, reply);
+        }
         self.waits.serial += 1;
         let serial = self.waits.serial;
         self.waits.under_way.insert(slot, Call { serial, name, id, caller: at, request, reply, taken: false, replied: false });
@@ -519,7 +511,7 @@ impl Composer {
     }
 
     fn call_flow(&mut self, slot: u32) -> NameId {
-        self.vocabulary.names.intern(&format!("#{slot}"))
+        self.system.vocabulary.names.intern(&format!("#{slot}"))
     }
 
     /// A server takes a call; returns its slot.

@@ -1,26 +1,16 @@
-//! Latencies of a machine log: calls, stays in states, signals, and activity between blocks; as [`crate::latency`] tells them of probes.
+//! Latencies by what machines say of themselves: calls, stays in states, signals, and activity between blocks.
 //!
 //! A stay in a state lasts until the machine says another one; its blocks, and the times in which it is runnable or interrupted, are parts of
 //! it. A call is what the rules of the log say: a put into `rpc:NAME`, and a reply into `rpc:NAME:reply:ID`. Which reply is whose is known by who
 //! took the call first and has not answered.
 
-use crate::latency::{Kind, Latency, Part};
-use crate::parts::Parts;
-use crate::samples::Samples;
-use crate::text;
+use super::{CallTimes, Latency, Measured, Net, MOST_IN_FLIGHT};
+use crate::text::machine_place;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::{QueueKind, StateKind};
 use longpole_model::names::NameId;
 use std::collections::{HashMap, VecDeque};
-
-/// Calls in flight of one name, or of one server: the oldest is given up.
-const MOST_IN_FLIGHT: usize = 1 << 16;
-
-/// Host and machine.
-pub(crate) fn place(vocabulary: &Vocabulary, machine: MachineId) -> String {
-    text::place(vocabulary.host(machine), vocabulary.machine_name(machine))
-}
 
 /// What a queue is to whoever uses it.
 #[derive(Clone, Copy, Debug)]
@@ -38,31 +28,6 @@ struct Call {
     called: u64,
     taken: Option<(MachineId, u64)>,
     replied: u64,
-}
-
-#[derive(Debug, Default)]
-struct Calls {
-    total: Samples,
-    dispatch: Samples,
-    service: Samples,
-    back: Samples,
-}
-
-#[derive(Debug, Default)]
-struct Stays {
-    total: Samples,
-    net: Samples,
-    interrupted: Samples,
-    runnable: Samples,
-    blocked: Samples,
-}
-
-#[derive(Debug, Default)]
-struct Signals {
-    times: Samples,
-    submits: u64,
-    merged: u64,
-    self_sent: u64,
 }
 
 /// What a machine's time is at the moment.
@@ -89,7 +54,7 @@ struct Machine {
 }
 
 #[derive(Debug, Default)]
-pub struct MachineLatency {
+pub struct LatenciesOfMachines {
     machines: Vec<Machine>,
     uses: Vec<Option<Use>>,
     names: Vec<NameId>,
@@ -99,15 +64,12 @@ pub struct MachineLatency {
     replies: HashMap<QueueId, Call>,
     /// What was submitted first, when, and how much by now.
     pending: HashMap<QueueId, (MachineId, u64, u64)>,
-    calls: HashMap<(u32, MachineId, MachineId), Calls>,
-    stays: HashMap<(NameId, MachineId), Stays>,
-    signals: HashMap<(QueueId, MachineId, MachineId), Signals>,
-    activities: HashMap<MachineId, Samples>,
+    measured: Measured<MachineId>,
     begin: u64,
     now: u64,
 }
 
-impl MachineLatency {
+impl LatenciesOfMachines {
     /// What began before is not told.
     pub fn begin_at(&mut self, t: u64) {
         self.begin = t;
@@ -123,7 +85,7 @@ impl MachineLatency {
             Deed::Block { machine, .. } => {
                 self.turns(machine, Mode::Blocked);
                 if let Some(awake) = self.machine(machine).awake.take().filter(|&awake| awake >= self.begin) {
-                    self.activities.entry(machine).or_default().record(self.now - awake);
+                    self.measured.activities.entry(machine).or_default().record(self.now - awake);
                 }
             }
             Deed::Wake { machine, .. } => {
@@ -220,10 +182,10 @@ impl MachineLatency {
         let begin = self.begin;
         let Some((state, since)) = self.machine(machine).stay.take().filter(|&(_, since)| since >= begin) else { return };
         let (total, parts) = (self.now - since, self.machine(machine).parts);
-        let stays = self.stays.entry((state, machine)).or_default();
+        let stays = self.measured.spans.entry((machine, state)).or_default();
         stays.total.record(total);
-        let kinds = [&mut stays.net, &mut stays.interrupted, &mut stays.runnable, &mut stays.blocked];
-        kinds.into_iter().zip(parts).for_each(|(times, ns)| times.record(ns));
+        let Net { running, interrupted, runnable, blocked, .. } = &mut **stays.net.get_or_insert_default();
+        [running, interrupted, runnable, blocked].into_iter().zip(parts).for_each(|(times, ns)| times.record(ns));
     }
 
     fn use_of(&mut self, vocabulary: &Vocabulary, queue: QueueId) -> Use {
@@ -287,15 +249,14 @@ impl MachineLatency {
             Use::Replies(name) => {
                 let Some(call) = self.replies.remove(&queue).filter(|call| call.called >= begin) else { return };
                 let Some((server, taken)) = call.taken else { return };
-                let calls = self.calls.entry((name, call.caller, server)).or_default();
+                let calls = self.measured.calls.entry((self.names[name as usize], call.caller, Some(server))).or_default();
+                let [called, dispatched, replied, returned] = [call.called, taken, call.replied, now].map(|t| t as i64);
                 calls.total.record(now - call.called);
-                calls.dispatch.record(taken - call.called);
-                calls.service.record(call.replied - taken);
-                calls.back.record(now - call.replied);
+                calls.record_parts(CallTimes { called, dispatched, replied, returned });
             }
             Use::Signal => {
                 let Some((sender, since, count)) = self.pending.remove(&queue).filter(|pending| pending.1 >= begin) else { return };
-                let signals = self.signals.entry((queue, sender, machine)).or_default();
+                let signals = self.measured.signals.entry((vocabulary.queue_of(queue), sender, machine)).or_default();
                 signals.times.record(now - since);
                 signals.submits = signals.submits.saturating_add(count);
                 signals.merged = signals.merged.saturating_add(count.saturating_sub(1));
@@ -305,56 +266,8 @@ impl MachineLatency {
     }
 
     pub fn answer(self, vocabulary: &Vocabulary) -> Vec<Latency> {
-        let machine = |machine: MachineId| Some(place(vocabulary, machine));
-        let times = |samples: &Samples| Part::Times(samples.times());
-        let mut out = Vec::new();
-        for ((name, caller, server), calls) in self.calls {
-            out.push(Latency {
-                kind: Kind::Rpc,
-                name: vocabulary.names.text(self.names[name as usize]).to_owned(),
-                machine: machine(caller),
-                peer: machine(server),
-                times: calls.total.times(),
-                parts: Parts::from([
-                    ("dispatch", times(&calls.dispatch)),
-                    ("service", times(&calls.service)),
-                    ("return", times(&calls.back)),
-                ]),
-            });
-        }
-        // What has been told needs no memory any more.
-        for ((state, of), stays) in self.stays {
-            let kinds = [("self", &stays.total), ("net", &stays.net), ("interrupted", &stays.interrupted)];
-            let others = [("runnable", &stays.runnable), ("blocked", &stays.blocked)];
-            out.push(Latency {
-                kind: Kind::Span,
-                name: vocabulary.names.text(state).to_owned(),
-                machine: machine(of),
-                peer: None,
-                times: stays.total.times(),
-                parts: kinds.into_iter().chain(others).map(|(name, samples)| (name, times(samples))).collect(),
-            });
-        }
-        for ((queue, sender, receiver), signals) in self.signals {
-            out.push(Latency {
-                kind: Kind::Signal,
-                name: vocabulary.names.text(vocabulary.queue_of(queue)).to_owned(),
-                machine: machine(receiver),
-                peer: machine(sender),
-                times: signals.times.times(),
-                parts: Parts::from([
-                    ("submits", Part::Count(signals.submits)),
-                    ("merged", Part::Count(signals.merged)),
-                    ("self_sent", Part::Count(signals.self_sent)),
-                ]),
-            });
-        }
-        for (of, samples) in self.activities {
-            let (name, parts) = (place(vocabulary, of), Parts::default());
-            out.push(Latency { kind: Kind::Activity, machine: Some(name.clone()), name, peer: None, times: samples.times(), parts });
-        }
-        Latency::sort(&mut out);
-        out
+        let who = |machine| Some(machine_place(vocabulary, machine));
+        self.measured.answer(|name| vocabulary.names.text(name).to_owned(), who)
     }
 }
 

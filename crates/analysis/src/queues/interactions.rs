@@ -1,16 +1,13 @@
-//! The queues of a machine log, by what its machines say they put and took: as [`crate::queues`] tells them of probes.
+//! Queues by what machines say they put and took.
 //!
-//! Depths are exact here, since every put and get stands in the log. The queues of replies are left out: each belongs to one call, of which
-//! [`crate::machine_latency`] tells.
+//! Depths are exact here, since every put and get is told. The queues of replies are left out: each belongs to one call, of which
+//! [`crate::latency`] tells.
 
-use crate::depth::Depth;
-use crate::histogram::Histogram;
-use crate::machine_latency::place;
-use crate::queues::{BatchAnswer, DepthAnswer, QueueAnswer};
+use super::{Batches, Counted, QueueAnswer};
+use crate::text::machine_place;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
 use longpole_model::kinds::QueueKind;
 use longpole_model::tokens::{Amount, Queues, Shape, Unit};
-use std::collections::BTreeSet;
 
 /// Tokens in flight of which it is known when they were put.
 const MOST_TOKENS: usize = 1 << 20;
@@ -21,43 +18,36 @@ struct State {
     level: u64,
     /// Of the part that was asked for; none before the first use in it.
     first: Option<u64>,
-    depth: Depth,
-    puts: u64,
-    gets: u64,
-    put_units: u64,
-    get_units: u64,
-    producers: BTreeSet<MachineId>,
-    consumers: BTreeSet<MachineId>,
-    residence: Histogram,
-    batch: Histogram,
+    counted: Counted<MachineId>,
     wait_full_ns: u64,
     wait_empty_ns: u64,
 }
 
-#[derive(Debug, Default)]
-struct Machine {
-    /// Since when it is blocked, and for what, where that was said.
-    blocked: Option<(u64, Option<(QueueId, Wants)>)>,
-    /// What it took since its last block.
-    taken: Vec<(QueueId, u64)>,
-}
-
 #[derive(Debug)]
-pub struct MachineQueues {
+pub struct QueuesOfMachines {
     states: Vec<Option<State>>,
-    machines: Vec<Machine>,
+    /// Since when each machine is blocked, and for what, where that was said.
+    blocked: Vec<Option<(u64, Option<(QueueId, Wants)>)>>,
+    batches: Batches,
     tokens: Queues<u64>,
     begin: u64,
     now: u64,
 }
 
-impl Default for MachineQueues {
-    fn default() -> MachineQueues {
-        MachineQueues { states: Vec::new(), machines: Vec::new(), tokens: Queues::new(MOST_TOKENS), begin: 0, now: 0 }
+impl Default for QueuesOfMachines {
+    fn default() -> QueuesOfMachines {
+        QueuesOfMachines {
+            states: Vec::new(),
+            blocked: Vec::new(),
+            batches: Batches::default(),
+            tokens: Queues::new(MOST_TOKENS),
+            begin: 0,
+            now: 0,
+        }
     }
 }
 
-impl MachineQueues {
+impl QueuesOfMachines {
     /// What is before decides how deep queues are, and is not told.
     pub fn begin_at(&mut self, t: u64) {
         self.begin = t;
@@ -80,7 +70,7 @@ impl MachineQueues {
             Deed::Block { machine, on, wants, .. } => {
                 self.end_batch(machine);
                 let now = self.now;
-                self.machine(machine).blocked.get_or_insert((now, on.zip(wants)));
+                self.blocked(machine).get_or_insert((now, on.zip(wants)));
             }
             Deed::Put { machine, queue, n, .. } => self.put(machine, queue, n, interaction),
             Deed::Get { machine, queue, amount, .. } => self.get(machine, queue, amount, interaction),
@@ -89,7 +79,7 @@ impl MachineQueues {
             Deed::State { machine, .. } | Deed::Wake { machine, .. } => self.unblock(machine, None),
             Deed::Stop { machine } | Deed::Pop { machine } => {
                 self.end_batch(machine);
-                *self.machine(machine) = Machine::default();
+                *self.blocked(machine) = None;
             }
             Deed::Now | Deed::Class { .. } | Deed::Here { .. } | Deed::Fork { .. } | Deed::Push { .. } | Deed::End { .. } => {}
         }
@@ -103,12 +93,12 @@ impl MachineQueues {
         &mut self.states[at]
     }
 
-    fn machine(&mut self, machine: MachineId) -> &mut Machine {
+    fn blocked(&mut self, machine: MachineId) -> &mut Option<(u64, Option<(QueueId, Wants)>)> {
         let at = machine.0 as usize;
-        if self.machines.len() <= at {
-            self.machines.resize_with(at + 1, Machine::default);
+        if self.blocked.len() <= at {
+            self.blocked.resize(at + 1, None);
         }
-        &mut self.machines[at]
+        &mut self.blocked[at]
     }
 
     /// The queue, if what happens to it now was asked for.
@@ -120,7 +110,7 @@ impl MachineQueues {
         }
         if state.first.is_none() {
             state.first = Some(now);
-            state.depth.anchor_exactly(state.level, now as i64, None);
+            state.counted.depth.anchor_exactly(state.level, now as i64, None);
         }
         Some(state)
     }
@@ -133,10 +123,7 @@ impl MachineQueues {
         self.tokens.spent.clear();
         let now = self.now;
         if let Some(state) = self.used(queue) {
-            state.puts += 1;
-            state.put_units = state.put_units.saturating_add(n);
-            state.producers.insert(machine);
-            state.depth.change(n.min(i64::MAX as u64) as i64, now as i64, None);
+            state.counted.put(machine, n, now as i64, None);
         }
         if let Some(state) = self.slot(queue) {
             state.level = state.level.saturating_add(n);
@@ -151,17 +138,10 @@ impl MachineQueues {
         let spent = std::mem::take(&mut self.tokens.spent);
         let now = self.now;
         if let Some(state) = self.used(queue) {
-            state.gets += 1;
-            state.get_units = state.get_units.saturating_add(units);
-            state.consumers.insert(machine);
-            state.depth.change(-(units.min(i64::MAX as u64) as i64), now as i64, None);
-            spent.iter().for_each(|&put| state.residence.record(now.saturating_sub(put)));
+            state.counted.get(machine, units, now as i64, None);
+            spent.iter().for_each(|&put| state.counted.residence.record(now.saturating_sub(put)));
             let items = if state.shape.unit == Unit::Bytes { 1 } else { units };
-            let taken = &mut self.machine(machine).taken;
-            match taken.iter_mut().find(|(known, _)| *known == queue) {
-                Some((_, sum)) => *sum = sum.saturating_add(items),
-                None => taken.push((queue, items)),
-            }
+            self.batches.take(machine.0, queue, items);
         }
         self.tokens.spent = spent;
         self.tokens.spent.clear();
@@ -172,7 +152,7 @@ impl MachineQueues {
 
     /// The machine goes on: because of this, if it says why.
     fn unblock(&mut self, machine: MachineId, why: Option<(QueueId, Wants)>) {
-        let Some((since, said)) = self.machine(machine).blocked.take() else { return };
+        let Some((since, said)) = self.blocked(machine).take() else { return };
         let waited = self.now.saturating_sub(since.max(self.begin));
         let Some((queue, wants)) = said.or(why) else { return };
         if let Some(state) = self.slot(queue) {
@@ -184,17 +164,21 @@ impl MachineQueues {
     }
 
     fn end_batch(&mut self, machine: MachineId) {
-        for (queue, items) in std::mem::take(&mut self.machine(machine).taken) {
-            if let Some(state) = self.slot(queue).as_mut().filter(|_| items > 0) {
-                state.batch.record(items);
+        let states = &mut self.states;
+        self.batches.end(machine.0, |queue, items| {
+            if let Some(state) = states.get_mut(queue.0 as usize).and_then(Option::as_mut) {
+                state.counted.batch.record(items);
             }
-        }
+        });
     }
 
     pub fn answer(mut self, vocabulary: &Vocabulary) -> Vec<QueueAnswer> {
-        (0..self.machines.len() as u32).for_each(|machine| self.end_batch(MachineId(machine)));
-        let now = self.now;
-        let names = |machines: &BTreeSet<MachineId>| machines.iter().map(|&machine| place(vocabulary, machine)).collect();
+        vocabulary.machines().for_each(|machine| self.end_batch(machine));
+        let names = |machines: &[MachineId]| {
+            let mut machines = machines.to_vec();
+            machines.sort_unstable();
+            machines.into_iter().map(|machine| machine_place(vocabulary, machine)).collect()
+        };
         let mut out = Vec::new();
         for (at, state) in self.states.iter().enumerate() {
             let queue = QueueId(at as u32);
@@ -202,35 +186,11 @@ impl MachineQueues {
             if vocabulary.queue_kind(queue) == QueueKind::Replies {
                 continue;
             }
-            let Shape { capacity, unit, .. } = state.shape;
-            let depth = state.depth.finish(now as i64, capacity);
-            let units = state.put_units.max(state.get_units);
-            let items = if unit == Unit::Bytes { state.puts.max(state.gets) } else { units };
-            let seconds = now.saturating_sub(first) as f64 / 1e9;
-            let rate = |count: u64| (seconds > 0.0).then(|| count as f64 / seconds);
-            let batch = &state.batch;
+            let times = (first as i64, self.now as i64);
             out.push(QueueAnswer {
-                name: vocabulary.link_name(queue).to_owned(),
-                capacity,
-                unit: if unit == Unit::Bytes { "bytes" } else { "items" },
-                puts: state.puts,
-                gets: state.gets,
-                put_units: state.put_units,
-                get_units: state.get_units,
-                full_share: capacity.and_then(|capacity| depth.share_from(capacity)),
-                empty_share: depth.share_from(1).map(|share| 1.0 - share),
-                depth: DepthAnswer::of(&depth),
-                uncertain_share: (seconds > 0.0).then_some(0.0),
-                batch: BatchAnswer::of(batch),
-                residence_ns: state.residence.times(),
-                signals_per_item: None,
-                items_per_s: rate(items),
-                bytes_per_s: if unit == Unit::Bytes { rate(units) } else { None },
                 wait_full_ns: state.wait_full_ns,
                 wait_empty_ns: state.wait_empty_ns,
-                producers: names(&state.producers),
-                consumers: names(&state.consumers),
-                lost: 0,
+                ..state.counted.answer(vocabulary.link_name(queue), state.shape, times, names)
             });
         }
         out.sort_by(|a, b| a.name.cmp(&b.name));

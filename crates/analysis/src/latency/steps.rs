@@ -1,0 +1,254 @@
+//! Latencies as probes tell of them.
+
+use super::{since, CallTimes, Latency, Measured, Net, Spans, Together, MOST_IN_FLIGHT};
+use crate::linux_account::Account;
+use crate::session::{Observer, Scene};
+use longpole_model::activity::{Outcome, State};
+use longpole_model::actors::ActorId;
+use longpole_model::names::NameId;
+use longpole_model::step::{MarkKind, Op, Step};
+use longpole_trace::event::Loss;
+use std::collections::{HashMap, VecDeque};
+
+const MAX_NESTING: usize = 1024;
+
+#[derive(Debug, Default)]
+pub struct Latencies {
+    measured: Measured<ActorId>,
+    open_calls: HashMap<(NameId, u64), OpenCall>,
+    call_order: VecDeque<(NameId, u64)>,
+    open_objects: HashMap<Object, i64>,
+    object_order: VecDeque<(Object, i64)>,
+    threads: Vec<Thread>,
+    /// Of the thread of the next step, by the kernel's events; none without.
+    pub account: Option<Account>,
+    /// Calls and objects that were given up.
+    pub given_up: u64,
+}
+
+/// An object is known by its address or number, which says something in its process only.
+type Object = (Option<i32>, NameId, u64);
+
+#[derive(Clone, Copy, Debug)]
+struct OpenCall {
+    caller: ActorId,
+    call_ns: i64,
+    dispatched: Option<(ActorId, i64)>,
+    reply_ns: Option<i64>,
+    returned_ns: Option<i64>,
+}
+
+impl Net {
+    fn record(&mut self, total: u64, account: Account) {
+        self.running.record(account.running_ns);
+        self.interrupted.record(account.interrupted_ns);
+        self.runnable.record(account.runnable_ns);
+        self.blocked.record(account.blocked_ns);
+        self.unknown.get_or_insert_default().record(total.saturating_sub(account.known_ns()));
+    }
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    spans: Vec<OpenSpan>,
+    /// Calls without an id: a thread waits for one at a time.
+    calls: Vec<(NameId, i64)>,
+    awake_ns: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenSpan {
+    name: NameId,
+    begin_ns: i64,
+    inner_ns: u64,
+    account: Option<Account>,
+}
+
+impl Observer for Latencies {
+    fn step(&mut self, scene: Scene<'_>, step: &Step, outcome: &Outcome) {
+        let at = step.actor.0 as usize;
+        let process = || scene.vocabulary.actors.all().get(at).and_then(|actor| actor.pid);
+        if self.threads.len() <= at {
+            self.threads.resize_with(at + 1, Thread::default);
+        }
+        if matches!(outcome.state, State::WaitSignal(_) | State::WaitEmpty(_) | State::WaitFull(_) | State::Reentry)
+            && !matches!(step.op, Op::Wait | Op::WaitEmpty { .. } | Op::WaitFull { .. })
+        {
+            self.threads[at].awake_ns = Some(step.t_ns);
+        }
+        match step.op {
+            Op::Begin { name } => {
+                let account = self.account;
+                let spans = &mut self.threads[at].spans;
+                if spans.len() < MAX_NESTING {
+                    spans.push(OpenSpan { name, begin_ns: step.t_ns, inner_ns: 0, account });
+                }
+            }
+            Op::End { name } => self.end_span(step, name),
+            Op::Call { name, id: Some(id) } => {
+                self.call(
+                    name,
+                    id,
+                    OpenCall { caller: step.actor, call_ns: step.t_ns, dispatched: None, reply_ns: None, returned_ns: None },
+                );
+            }
+            Op::Call { name, id: None } => {
+                let calls = &mut self.threads[at].calls;
+                if calls.len() < MAX_NESTING {
+                    calls.push((name, step.t_ns));
+                }
+            }
+            Op::Returned { name, id: None } => {
+                let calls = &mut self.threads[at].calls;
+                if let Some(place) = calls.iter().rposition(|(known, _)| *known == name) {
+                    let (_, begin) = calls[place];
+                    calls.truncate(place);
+                    self.measured.calls.entry((name, step.actor, None)).or_default().total.record(since(begin, step.t_ns));
+                }
+            }
+            Op::Dispatch { name, id: Some(id) } => {
+                if let Some(call) = self.open_calls.get_mut(&(name, id)) {
+                    call.dispatched = Some((step.actor, step.t_ns));
+                }
+            }
+            Op::Reply { name, id: Some(id) } => {
+                if let Some(call) = self.open_calls.get_mut(&(name, id)) {
+                    call.reply_ns = Some(step.t_ns);
+                    if call.returned_ns.is_some() {
+                        self.close_call(name, id);
+                    }
+                }
+            }
+            Op::Returned { name, id: Some(id) } => {
+                if let Some(call) = self.open_calls.get_mut(&(name, id)) {
+                    call.returned_ns = Some(step.t_ns);
+                    // The callee's probe for a reply may come after the caller has it already.
+                    if call.dispatched.is_none() || call.reply_ns.is_some() {
+                        self.close_call(name, id);
+                    }
+                }
+            }
+            Op::Receive { context, .. } => {
+                if let Some(delivery) = outcome.delivery {
+                    let entry = self.measured.signals.entry((context, delivery.sender, step.actor)).or_default();
+                    entry.times.record(since(delivery.submitted_ns, step.t_ns));
+                    entry.submits += delivery.merged;
+                    entry.merged += u64::from(delivery.merged > 1);
+                    entry.self_sent += u64::from(delivery.self_sent);
+                }
+            }
+            Op::Wait | Op::WaitEmpty { .. } | Op::WaitFull { .. } => {
+                if let Some(awake) = self.threads[at].awake_ns.take() {
+                    self.measured.activities.entry(step.actor).or_default().record(since(awake, step.t_ns));
+                }
+            }
+            Op::Mark { name, object, kind: MarkKind::ObjectNew } => {
+                let key = (process(), name, object);
+                self.open_objects.insert(key, step.t_ns);
+                self.object_order.push_back((key, step.t_ns));
+                self.forget_objects();
+            }
+            Op::Mark { name, object, kind: MarkKind::ObjectDelete } => {
+                if let Some(begin) = self.open_objects.remove(&(process(), name, object)) {
+                    self.measured.objects.entry(name).or_default().record(since(begin, step.t_ns));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn loss(&mut self, _scene: Scene<'_>, machine: Option<ActorId>, _loss: &Loss) {
+        if let Some(thread) = machine.and_then(|machine| self.threads.get_mut(machine.0 as usize)) {
+            *thread = Thread::default();
+        }
+    }
+}
+
+impl Latencies {
+    fn call(&mut self, name: NameId, id: u64, call: OpenCall) {
+        if self.open_calls.insert((name, id), call).is_none() {
+            self.call_order.push_back((name, id));
+        }
+        // Closed calls leave their place in the order behind; it goes when it comes to the front or when there are too many.
+        while let Some(oldest) = self.call_order.front().copied() {
+            let open = self.open_calls.contains_key(&oldest);
+            if open && self.call_order.len() <= MOST_IN_FLIGHT {
+                break;
+            }
+            self.call_order.pop_front();
+            self.given_up += u64::from(self.open_calls.remove(&oldest).is_some());
+        }
+    }
+
+    /// Gives up the oldest objects where too many are open. Addresses are used again: a life that is over says nothing of the one that is there now.
+    fn forget_objects(&mut self) {
+        let open = &mut self.open_objects;
+        if self.object_order.len() > 2 * MOST_IN_FLIGHT {
+            self.object_order.retain(|(object, begin)| open.get(object) == Some(begin));
+        }
+        while open.len() > MOST_IN_FLIGHT {
+            let Some((oldest, begin)) = self.object_order.pop_front() else { break };
+            if open.get(&oldest) == Some(&begin) {
+                open.remove(&oldest);
+                self.given_up += 1;
+            }
+        }
+    }
+
+    fn close_call(&mut self, name: NameId, id: u64) {
+        let Some(call) = self.open_calls.remove(&(name, id)) else { return };
+        let Some(returned) = call.returned_ns else { return };
+        let callee = call.dispatched.map(|(callee, _)| callee);
+        let entry = self.measured.calls.entry((name, call.caller, callee)).or_default();
+        entry.total.record(since(call.call_ns, returned));
+        if let (Some((_, dispatched)), Some(replied)) = (call.dispatched, call.reply_ns) {
+            entry.record_parts(CallTimes { called: call.call_ns, dispatched, replied, returned });
+        }
+    }
+
+    fn end_span(&mut self, step: &Step, name: NameId) {
+        let spans = &mut self.threads[step.actor.0 as usize].spans;
+        let Some(place) = spans.iter().rposition(|span| span.name == name) else { return };
+        let span = spans[place];
+        spans.truncate(place);
+        let total = since(span.begin_ns, step.t_ns);
+        if let Some(outer) = spans.last_mut() {
+            outer.inner_ns += total;
+        }
+        let entry = self.measured.spans.entry((step.actor, name)).or_default();
+        entry.total.record(total);
+        let (own, deepest) = entry.own.get_or_insert_default();
+        own.record(total.saturating_sub(span.inner_ns));
+        *deepest = (*deepest).max(place as u64);
+        if let Some((begin, end)) = span.account.zip(self.account) {
+            entry.net.get_or_insert_default().record(total, end.since(begin));
+        }
+    }
+
+    /// Share of the round trips' time that the callee served, and who it is: for calls of `name` by `caller`.
+    pub fn service(&self, name: NameId, caller: ActorId) -> Option<(ActorId, f64)> {
+        let calls = self.measured.calls.iter().filter(|((known, by, callee), _)| *known == name && *by == caller && callee.is_some());
+        let (&(_, _, callee), calls) = calls.max_by_key(|(_, calls)| calls.total.sum())?;
+        let share = calls.service.sum() as f64 / calls.total.sum() as f64;
+        callee.filter(|_| calls.total.sum() > 0).map(|callee| (callee, share))
+    }
+
+    /// What other spans took within this one, all its instances together.
+    pub fn inner_ns(&self, machine: ActorId, state: State) -> u64 {
+        let State::Span(name) = state else { return 0 };
+        let own = |spans: &Spans| spans.own.as_ref().map_or(0, |(own, _)| own.sum());
+        self.measured.spans.get(&(machine, name)).map_or(0, |spans| spans.total.sum().saturating_sub(own(spans)))
+    }
+
+    pub fn answer(&self, scene: Scene<'_>) -> Vec<Latency> {
+        let names = scene.names();
+        self.measured.answer(|name| scene.vocabulary.names.text(name).to_owned(), |actor| names.get(actor.0 as usize).cloned())
+    }
+
+    /// All times of a name together, whichever thread of a class they are of (`by_class`), or whichever at all.
+    pub fn together(&self, scene: Scene<'_>, by_class: bool) -> Vec<Together> {
+        let classes = scene.classes();
+        let class = |actor: ActorId| classes.get(actor.0 as usize).cloned();
+        self.measured.together(|name| scene.vocabulary.names.text(name).to_owned(), class, by_class)
+    }
+}

@@ -1,0 +1,272 @@
+//! Queues as probes tell of them.
+
+use super::{BatchAnswer, Batches, Counted, QueueAnswer};
+use crate::latency::since;
+use crate::session::{Observer, Scene};
+use longpole_model::activity::{Outcome, State};
+use longpole_model::actors::ActorId;
+use longpole_model::hash::IdMap;
+use longpole_model::interaction::QueueId;
+use longpole_model::step::{Op, Step, SOON_NS};
+use longpole_model::tokens::{Order, Shape, Unit};
+use longpole_trace::event::Loss;
+use std::collections::VecDeque;
+
+/// Portions in a queue beyond this are not followed to their end.
+const MOST_PORTIONS: usize = 1 << 16;
+
+#[derive(Debug, Default)]
+pub struct Queues {
+    queues: Vec<Known>,
+    batches: Batches,
+    /// (sender, receiver) to submits.
+    signals: IdMap<(u32, u32), u64>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    counted: Counted<ActorId>,
+    inside: VecDeque<(i64, u64)>,
+    /// What was got when it was not there, and its put may follow at once.
+    early: VecDeque<(i64, u64)>,
+    first_ns: Option<i64>,
+    /// Who put the newest token.
+    last_producer: Option<ActorId>,
+    /// First and last get.
+    got_ns: Option<(i64, i64)>,
+    /// When somebody found it empty for the first time since the last put.
+    emptied_ns: Option<i64>,
+}
+
+impl Known {
+    /// Units of a put that were got before it.
+    fn got_early(&mut self, t_ns: i64, count: u64) -> u64 {
+        self.forget_early(t_ns);
+        let mut left = count;
+        while let Some((_, units)) = self.early.front_mut().filter(|_| left > 0) {
+            let taken = left.min(*units);
+            *units -= taken;
+            left -= taken;
+            if *units == 0 {
+                self.early.pop_front();
+            }
+        }
+        count - left
+    }
+
+    /// What was got too long ago to be of a put that comes now.
+    fn forget_early(&mut self, t_ns: i64) {
+        while self.early.front().is_some_and(|(got_ns, _)| t_ns.saturating_sub(*got_ns) > SOON_NS) {
+            self.early.pop_front();
+        }
+    }
+}
+
+impl Observer for Queues {
+    fn step(&mut self, scene: Scene<'_>, step: &Step, outcome: &Outcome) {
+        match step.op {
+            Op::Put { queue, count } => self.put(scene, step, queue, count),
+            Op::Get { queue, count } => self.get(scene, step, queue, count),
+            Op::Size { queue, count } => {
+                let capacity = scene.capacity(queue);
+                let state = self.state(queue, step.t_ns);
+                state.counted.depth.anchor(count, step.t_ns, capacity);
+            }
+            Op::WaitEmpty { queue } => {
+                let capacity = scene.capacity(queue);
+                let state = self.state(queue, step.t_ns);
+                state.emptied_ns.get_or_insert(step.t_ns);
+                // Without a capacity nothing else corrects a depth, and who alone takes knows what is left.
+                if capacity.is_none() && state.counted.consumers.iter().all(|&consumer| consumer == step.actor) {
+                    state.counted.depth.anchor_exactly(0, step.t_ns, None);
+                } else {
+                    state.counted.depth.anchor(0, step.t_ns, capacity);
+                }
+                self.end_batch(step.actor);
+            }
+            Op::WaitFull { queue } => {
+                let capacity = scene.capacity(queue);
+                let state = self.state(queue, step.t_ns);
+                if let Some(full) = capacity {
+                    state.counted.depth.anchor(full, step.t_ns, capacity);
+                }
+            }
+            Op::Wait => self.end_batch(step.actor),
+            Op::Receive { .. } => {
+                self.end_batch(step.actor);
+                if let Some(delivery) = outcome.delivery {
+                    *self.signals.entry((delivery.sender.0, step.actor.0)).or_default() += delivery.merged;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn loss(&mut self, scene: Scene<'_>, machine: Option<ActorId>, loss: &Loss) {
+        let Some(machine) = machine else { return };
+        self.batches.forget(machine.0);
+        for (at, state) in self.queues.iter_mut().enumerate() {
+            if state.counted.producers.contains(&machine) || state.counted.consumers.contains(&machine) {
+                state.counted.depth.forget(loss.begin_ns, loss.end_ns, scene.capacity(QueueId(at as u32)));
+                state.inside.clear();
+                state.early.clear();
+            }
+        }
+    }
+}
+
+impl Queues {
+    fn state(&mut self, queue: QueueId, t_ns: i64) -> &mut Known {
+        let at = queue.0 as usize;
+        if self.queues.len() <= at {
+            self.queues.resize_with(at + 1, Known::default);
+        }
+        let state = &mut self.queues[at];
+        state.first_ns.get_or_insert(t_ns);
+        state
+    }
+
+    fn put(&mut self, scene: Scene<'_>, step: &Step, queue: QueueId, count: u64) {
+        let capacity = scene.capacity(queue);
+        let state = self.state(queue, step.t_ns);
+        state.last_producer = Some(step.actor);
+        state.emptied_ns = None;
+        state.counted.put(step.actor, count, step.t_ns, capacity);
+        let early = state.got_early(step.t_ns, count);
+        if early == count && count > 0 {
+            return;
+        }
+        if state.inside.len() == MOST_PORTIONS {
+            state.inside.pop_front();
+        }
+        state.inside.push_back((step.t_ns, count - early));
+    }
+
+    fn get(&mut self, scene: Scene<'_>, step: &Step, queue: QueueId, count: u64) {
+        let Shape { capacity, order, unit, .. } = scene.vocabulary.shape(queue);
+        let state = self.state(queue, step.t_ns);
+        let (first_get, _) = *state.got_ns.get_or_insert((step.t_ns, step.t_ns));
+        state.got_ns = Some((first_get, step.t_ns));
+        state.counted.get(step.actor, count, step.t_ns, capacity);
+        let mut left = count;
+        while left > 0 {
+            let portion = if order == Order::Lifo { state.inside.back_mut() } else { state.inside.front_mut() };
+            let Some((put_ns, units)) = portion else { break };
+            let taken = left.min(*units);
+            // Bytes come in portions: a portion is one token, whatever its size.
+            state.counted.residence.record_weighted(since(*put_ns, step.t_ns), if unit == Unit::Bytes { 1 } else { taken });
+            *units -= taken;
+            left -= taken;
+            if *units == 0 {
+                if order == Order::Lifo {
+                    state.inside.pop_back();
+                } else {
+                    state.inside.pop_front();
+                }
+            }
+        }
+        if left > 0 && state.early.len() < MOST_PORTIONS {
+            state.forget_early(step.t_ns);
+            state.early.push_back((step.t_ns, left));
+        }
+        self.batches.take(step.actor.0, queue, if unit == Unit::Bytes { 1 } else { count });
+    }
+
+    fn end_batch(&mut self, actor: ActorId) {
+        let queues = &mut self.queues;
+        self.batches.end(actor.0, |queue, items| {
+            if let Some(state) = queues.get_mut(queue.0 as usize) {
+                state.counted.batch.record(items);
+            }
+        });
+    }
+
+    /// Portions that were put.
+    pub fn puts(&self, queue: QueueId) -> u64 {
+        self.queues.get(queue.0 as usize).map_or(0, |state| state.counted.puts)
+    }
+
+    pub fn producers(&self, queue: QueueId) -> &[ActorId] {
+        self.queues.get(queue.0 as usize).map_or(&[], |state| &state.counted.producers)
+    }
+
+    pub fn consumers(&self, queue: QueueId) -> &[ActorId] {
+        self.queues.get(queue.0 as usize).map_or(&[], |state| &state.counted.consumers)
+    }
+
+    /// How long after its last step at `t_ns` the tokens of the queue's last producer were still being taken, and what is left would take at
+    /// the pace until then.
+    pub fn worked_off_after(&self, queue: QueueId, producer: ActorId, t_ns: i64) -> u64 {
+        let Some(state) = self.queues.get(queue.0 as usize).filter(|state| state.last_producer == Some(producer)) else { return 0 };
+        // Where somebody found it empty, it was worked off.
+        if let Some(emptied_ns) = state.emptied_ns {
+            return since(t_ns, emptied_ns);
+        }
+        let Some((first, last)) = state.got_ns else { return 0 };
+        // What a probe told of the depth goes before what was counted: not everybody has a probe at each get. After a loss nobody knows what
+        // is left.
+        let told = state.counted.depth.now().map(|left| left.min(state.counted.put_units));
+        let left = if state.counted.depth.doubt_ns(last) == 0 {
+            told.unwrap_or(state.counted.put_units.saturating_sub(state.counted.get_units))
+        } else {
+            0
+        };
+        let taken = state.counted.get_units.max(state.counted.put_units - left).max(1);
+        let rest = u128::from(since(first, last)) * u128::from(left) / u128::from(taken);
+        // Beyond its own length a recording foretells nothing.
+        let rest = u64::try_from(rest).unwrap_or(u64::MAX).min(since(first, last));
+        since(t_ns, last).saturating_add(rest)
+    }
+
+    /// Shares of time nearly full and nearly empty up to `end_ns`: within an eighth of the capacity, since whoever waits is woken by portions.
+    pub fn near(&self, queue: QueueId, capacity: Option<u64>, end_ns: i64) -> (Option<f64>, Option<f64>) {
+        let Some(state) = self.queues.get(queue.0 as usize) else { return (None, None) };
+        let depth = state.counted.depth.finish(end_ns, capacity);
+        let margin = capacity.unwrap_or(0) / 8;
+        let full = capacity.and_then(|capacity| depth.share_from(capacity - margin));
+        (full, depth.share_from(margin + 1).map(|share| 1.0 - share))
+    }
+
+    /// Shares of time full and empty up to `end_ns`.
+    pub fn fullness(&self, queue: QueueId, capacity: Option<u64>, end_ns: i64) -> (Option<f64>, Option<f64>) {
+        let Some(state) = self.queues.get(queue.0 as usize) else { return (None, None) };
+        let depth = state.counted.depth.finish(end_ns, capacity);
+        (capacity.and_then(|capacity| depth.share_from(capacity)), depth.share_from(1).map(|share| 1.0 - share))
+    }
+
+    pub fn answer(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(ActorId) -> u64) -> Vec<QueueAnswer> {
+        let names = scene.names();
+        let name_all = |actors: &[ActorId]| actors.iter().filter_map(|actor| names.get(actor.0 as usize).cloned()).collect();
+        let mut out = Vec::new();
+        for (at, state) in self.queues.iter().enumerate() {
+            let Some(first_ns) = state.first_ns else { continue };
+            let queue = QueueId(at as u32);
+            let counted = &state.counted;
+            let shape = scene.vocabulary.shape(queue);
+            let waited = |wanted: State| -> u64 {
+                let cells = scene.activity.cells().iter().zip(scene.activity.totals());
+                cells.filter(|(cell, _)| cell.state == wanted).map(|(_, total)| total.ns).sum()
+            };
+            // What was taken since the last wait is a batch, too.
+            let mut batch = counted.batch.clone();
+            self.batches.open(queue).for_each(|items| batch.record(items));
+            let between = |sender: u32, receiver: u32| {
+                sender != receiver && counted.producers.contains(&ActorId(sender)) && counted.consumers.contains(&ActorId(receiver))
+            };
+            let signals = self.signals.iter().filter(|((sender, receiver), _)| between(*sender, *receiver));
+            let signals: u64 = signals.map(|(_, submits)| *submits).sum();
+            let items = counted.items(shape.unit);
+            let users = counted.producers.iter().chain(counted.consumers.iter().filter(|user| !counted.producers.contains(user)));
+            out.push(QueueAnswer {
+                batch: BatchAnswer::of(&batch),
+                signals_per_item: (items > 0 && signals > 0).then(|| signals as f64 / items as f64),
+                wait_full_ns: waited(State::WaitFull(queue)),
+                wait_empty_ns: waited(State::WaitEmpty(queue)),
+                lost: users.map(|&actor| lost_of(actor)).fold(0, u64::saturating_add),
+                ..counted.answer(scene.vocabulary.program_queue_name(queue), shape, (first_ns, end_ns), name_all)
+            });
+        }
+        out.sort_by(|a, b| a.name.cmp(&b.name));
+        out
+    }
+}
