@@ -185,6 +185,7 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
             pid: behind.process,
             tid: behind.tid,
             program: behind.program.clone(),
+            script: behind.script.clone(),
             name: behind.name.clone(),
             is_kernel: behind.is_kernel,
             is_recorder: vocabulary.is_recorder(behind.machine),

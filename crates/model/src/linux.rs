@@ -46,6 +46,8 @@ pub struct Linux {
     plans: Vec<Option<Plan>>,
     pub names: Names,
     pub cpus: Vec<Cpu>,
+    /// The scripts that processes run, by the processes' ids.
+    pub scripts: HashMap<i32, String>,
     cpu_ids: Vec<Option<CpuId>>,
     pub(crate) cpu_of_stream: Vec<Option<CpuId>>,
     /// Of streams whose CPU is not known yet.
@@ -154,6 +156,7 @@ impl Linux {
             plans: Vec::new(),
             names,
             cpus: Vec::new(),
+            scripts: HashMap::new(),
             cpu_ids: Vec::new(),
             cpu_of_stream: Vec::new(),
             early_losses: IdMap::default(),
@@ -410,6 +413,9 @@ impl Linux {
             Fact::SwitchedOff { .. } => {}
             Fact::Process { .. } => self.dumped(fact, watch),
             Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
+            Fact::Script { process, name } => {
+                self.scripts.insert(process, String::from_utf8_lossy(name).into_owned());
+            }
             Fact::IrqName { number, name, allowed } => {
                 let context = self.context(Key::Irq(number), name);
                 self.contexts[context.0 as usize].allowed = masks::cpus(allowed);

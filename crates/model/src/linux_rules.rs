@@ -93,6 +93,11 @@ pub enum Fact<'a> {
         path: &'a [u8],
         flags: Option<i64>,
     },
+    /// The interpreter of this process runs this script.
+    Script {
+        process: i32,
+        name: &'a [u8],
+    },
     IrqName {
         number: i64,
         name: &'a [u8],
@@ -187,6 +192,7 @@ enum Action {
     AllowedAtEnd,
     SwitchedOff,
     Process,
+    Script,
     IrqName,
     IrqEnter,
     IrqLeave,
@@ -215,7 +221,7 @@ enum Action {
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 38] = [
+    const ALL: [(&'static str, Action); 39] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -229,6 +235,7 @@ impl Action {
         ("allowed_end", Action::AllowedAtEnd),
         ("switched_off", Action::SwitchedOff),
         ("process", Action::Process),
+        ("script", Action::Script),
         ("irq_name", Action::IrqName),
         ("irq_enter", Action::IrqEnter),
         ("irq_leave", Action::IrqLeave),
@@ -544,6 +551,7 @@ impl KernelPlan {
                 path: roles.name.bytes(fields),
                 flags: roles.second.number(fields),
             },
+            Action::Script => Fact::Script { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
             Action::IrqName => Fact::IrqName { number: number()?, name: roles.name.bytes(fields), allowed: roles.allowed.bytes(fields) },
             Action::IrqEnter => Fact::Enter(Key::Irq(number()?), roles.name.bytes(fields)),
             Action::IrqLeave => Fact::Leave(Key::Irq(number()?)),

@@ -24,6 +24,7 @@ mod overload;
 mod plan;
 mod quiet;
 mod rotate;
+mod scripts;
 mod source;
 mod survey;
 pub mod tidy;

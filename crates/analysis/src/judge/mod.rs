@@ -253,6 +253,7 @@ impl Case<'_> {
             level,
             host: Some(subject.host.clone()).filter(|host| !host.is_empty()),
             name,
+            script: subject.script.clone(),
             pid: thread.map(|thread| thread.pid).or(only),
             tid: thread.map(|thread| thread.tid),
             port: subject.port.filter(|_| subject.role == Role::Server),
@@ -408,7 +409,15 @@ pub fn of_states(of: &states::Verdict) -> Verdict {
         _ => Outcome::Spread,
     };
     let error = of.share_error.unwrap_or(0.0);
-    let named = |name: &String| Named { level: SubjectLevel::Thread, host: None, name: name.clone(), pid: None, tid: None, port: None };
+    let named = |name: &String| Named {
+        level: SubjectLevel::Thread,
+        host: None,
+        name: name.clone(),
+        script: None,
+        pid: None,
+        tid: None,
+        port: None,
+    };
     Verdict {
         outcome,
         subject: of.machine.as_ref().map(named),

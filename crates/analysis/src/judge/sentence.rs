@@ -39,10 +39,11 @@ fn caveats(verdict: &Verdict) -> String {
 /// A subject as users know it: name, port, process.
 pub fn name(of: &Named) -> String {
     let host = of.host.as_ref().map_or_else(String::new, |host| format!("{host}/"));
+    let script = of.script.as_ref().map_or_else(String::new, |script| format!(" {script}"));
     match (of.port, of.pid) {
-        (Some(port), _) => format!("{host}{} (port {port})", of.name),
-        (None, Some(pid)) if of.level == SubjectLevel::Process => format!("{host}{} (pid {pid})", of.name),
-        _ => format!("{host}{}", of.name),
+        (Some(port), _) => format!("{host}{}{script} (port {port})", of.name),
+        (None, Some(pid)) if of.level == SubjectLevel::Process => format!("{host}{}{script} (pid {pid})", of.name),
+        _ => format!("{host}{}{script}", of.name),
     }
 }
 

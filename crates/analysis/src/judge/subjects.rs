@@ -19,6 +19,8 @@ pub struct Thread {
     pub tid: i32,
     /// Name of the process's main thread.
     pub program: String,
+    /// The file that the program got as its first argument, of an interpreter its script.
+    pub script: Option<String>,
     /// Name of the thread.
     pub name: String,
     /// A thread of the kernel's own.
@@ -56,6 +58,8 @@ pub struct Subject {
     pub level: Level,
     pub host: String,
     pub name: String,
+    /// What tells it from others of its program.
+    pub script: Option<String>,
     pub processes: Vec<i32>,
     /// The port on which it is asked.
     pub port: Option<u16>,
@@ -91,7 +95,7 @@ impl Subjects {
         let mut out = Subjects::default();
         let mut names: Vec<&String> = threads.keys().collect();
         names.sort_unstable();
-        type Alike = (String, Role, Option<u16>, (bool, bool), Option<Stage>);
+        type Alike = ((String, Option<String>), Role, Option<u16>, (bool, bool), Option<Stage>);
         let mut known: HashMap<Alike, SubjectId> = HashMap::new();
         for name in names {
             let thread = &threads[name];
@@ -101,12 +105,13 @@ impl Subjects {
             let (role, port) = (role(conducts.of(thread.pid)), conducts.port(thread.pid));
             let of = (thread.is_recorder, thread.is_of_command);
             let stage = stages.get(&thread.pid).copied();
-            let key = (thread.program.clone(), role, port.filter(|_| role == Role::Server), of, stage);
+            let key = ((thread.program.clone(), thread.script.clone()), role, port.filter(|_| role == Role::Server), of, stage);
             let id = *known.entry(key).or_insert_with(|| {
                 out.list.push(Subject {
                     level: Level::Process,
                     host: String::new(),
                     name: thread.program.clone(),
+                    script: thread.script.clone(),
                     processes: Vec::new(),
                     port,
                     role,
@@ -157,6 +162,7 @@ impl Subjects {
                     level,
                     host: host.to_owned(),
                     name: class.to_owned(),
+                    script: None,
                     processes: Vec::new(),
                     port: None,
                     role: Role::None,

@@ -38,6 +38,8 @@ pub struct Named {
     pub level: SubjectLevel,
     pub host: Option<String>,
     pub name: String,
+    /// The script that it runs, if it is an interpreter: the file that it got as its first argument.
+    pub script: Option<String>,
     pub pid: Option<i32>,
     pub tid: Option<i32>,
     /// The port on which it is asked.
@@ -360,7 +362,8 @@ impl Verdict {
     pub fn or_lost(self, losses: Option<&Finding>) -> Verdict {
         let Some(finding) = losses.filter(|_| !matches!(self.outcome, Outcome::Bottleneck)) else { return self };
         let error = finding.error.unwrap_or(0.0);
-        let named = Named { level: SubjectLevel::Queue, host: None, name: finding.subject.clone(), pid: None, tid: None, port: None };
+        let named =
+            Named { level: SubjectLevel::Queue, host: None, name: finding.subject.clone(), script: None, pid: None, tid: None, port: None };
         let text = format!(
             "{} is the bottleneck: {} of all packets are lost there, {} events lost; {}.",
             finding.subject,

@@ -21,6 +21,7 @@ const END: usize = 6;
 const QDISC: usize = 7;
 const SOCKET: usize = 8;
 const FUNCTION: usize = 9;
+const SCRIPT: usize = 10;
 
 /// A line beyond this is no line of a state dump.
 const MOST_LINE: u64 = 1 << 20;
@@ -95,6 +96,7 @@ pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
         own("qdisc", &[("dev", Kind::String), ("kind", Kind::String), ("ifindex", UNSIGNED), ("handle", UNSIGNED), ("parent", UNSIGNED)]),
         own("socket", &[("pid", INT), ("protocol", UNSIGNED), ("port", UNSIGNED), ("inode", Kind::Int(Int::unsigned(64)))]),
         own("function", &[("address", Kind::Int(ADDRESS)), ("name", Kind::String)]),
+        own("script", &[("pid", INT), ("name", Kind::String)]),
     ]
 }
 
@@ -122,8 +124,15 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// Writes all of it as events of one moment. A dump that is missing or broken costs what is broken of it.
-    pub fn write(&mut self, file: io::Result<File>, people: &mut People, done: &mut Converted) -> io::Result<()> {
+    /// Writes all of it as events of one moment, with the scripts that were found until the end. A dump that is missing or broken costs
+    /// what is broken of it.
+    pub fn write(
+        &mut self,
+        file: io::Result<File>,
+        scripts: io::Result<File>,
+        people: &mut People,
+        done: &mut Converted,
+    ) -> io::Result<()> {
         let file = match file {
             Ok(file) => file,
             Err(error) => {
@@ -132,7 +141,9 @@ impl Dump<'_> {
             }
         };
         self.event(START, &[])?;
-        let mut reader = BufReader::new(file);
+        // Recordings of older recorders have none.
+        let scripts: Box<dyn Read> = scripts.map_or_else(|_| Box::new(io::empty()) as Box<dyn Read>, |file| Box::new(file));
+        let mut reader = BufReader::new(file.chain(scripts));
         let (mut line, mut payload, mut broken) = (Vec::new(), Vec::new(), 0u64);
         loop {
             line.clear();
@@ -194,6 +205,11 @@ impl Dump<'_> {
                     integer(&mut payload, value["address"].as_u64().unwrap_or(0) as i64, ADDRESS);
                     text(&mut payload, &value["name"]);
                     FUNCTION
+                }
+                Some("script") => {
+                    integer(&mut payload, number(&value["pid"], 0), I32);
+                    text(&mut payload, &value["name"]);
+                    SCRIPT
                 }
                 // A later recorder may know of more.
                 _ => continue,
