@@ -161,6 +161,8 @@ struct Delay {
 
 pub struct WhatIf {
     options: Options,
+    /// Of each scenario that is asked for: the one without its CPUs, which comes behind those.
+    alone: Vec<Option<usize>>,
     layout: Layout,
     scale: Scale,
     /// In each world, the largest factor of a state.
@@ -224,11 +226,20 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    pub fn new(options: Options) -> WhatIf {
+    pub fn new(mut options: Options) -> WhatIf {
+        let asked = options.scenarios.len();
+        // What the other changes bring without more CPUs, they bring with them, too.
+        let alone: Vec<Option<Scenario>> = options.scenarios.iter().map(Scenario::without_cpus).collect();
+        let mut alone_at = Vec::with_capacity(asked);
+        for scenario in alone {
+            alone_at.push(scenario.is_some().then_some(options.scenarios.len()));
+            options.scenarios.extend(scenario);
+        }
         let layout = Layout { scenarios: options.scenarios.len() };
         let lanes = layout.len();
         let scale = Scale::new(&options.scenarios);
         WhatIf {
+            alone: alone_at,
             layout,
             most: scale.most(layout),
             scale,

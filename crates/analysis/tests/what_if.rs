@@ -479,6 +479,9 @@ fn a_lock_and_a_cpu_are_free_when_others_leave_them() {
     let cpu = "{\"t\":0,\"machine\":\"w\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"b\",\"blocked\":\"x\"}\n{\"t\":0,\"machine\":\"hog\",\"state\":\"spin\"}
 {\"t\":10,\"machine\":\"b\",\"woken_by\":\"w\"}\n{\"t\":60,\"machine\":\"hog\",\"state\":\"runnable\"}\n{\"t\":60,\"machine\":\"b\",\"state\":\"work\"}\n{\"t\":90,\"end\":\"b\"}\n";
     assert_eq!((ns(cpu, "hog::spin x0.5"), ns(cpu, "cpus +1"), ns(cpu, "w::work x0")), (60, 40, 90));
+    // What the spinner alone is certain to bring, one more CPU does not take away.
+    let low = |change: &str| predicted(cpu, change).gain_low.unwrap();
+    assert!(low("hog::spin x0") > 0.0 && low("hog::spin x0 and cpus +1") >= low("hog::spin x0"), "{}", low("hog::spin x0 and cpus +1"));
 }
 
 /// What a timer or a device starts comes at its own time whatever others do, and whoever is ready before it goes on before it.

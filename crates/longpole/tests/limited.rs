@@ -12,6 +12,11 @@ use std::sync::{Mutex, PoisonError};
 
 /// What `report` says of the program, recorded with the default groups. None: it cannot be recorded here.
 fn report(means: &str) -> Option<Value> {
+    reports(means, &[&[]]).map(|mut reports| reports.remove(0))
+}
+
+/// The same of one recording with different options.
+fn reports(means: &str, options: &[&[&str]]) -> Option<Vec<Value>> {
     // Each records the whole host: two at once would be in each other's recordings.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -25,9 +30,14 @@ fn report(means: &str) -> Option<Value> {
     let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
     // However busy the machine is.
     ok(record.args(["record", "--", "nice", "-n", "-15", &program, means]).output().unwrap());
-    let report = place.answer("report", &place.newest());
-    schema::check(&schema::schema("report"), &report);
-    Some(report)
+    let of = |options: &&[&str]| {
+        let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
+        let output = ok(command.args(["report", "--json"]).args(*options).arg(place.newest()).output().unwrap());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        schema::check(&schema::schema("report"), &report);
+        report
+    };
+    Some(options.iter().map(of).collect())
 }
 
 /// Outcome, subject and mechanism.
@@ -66,11 +76,17 @@ fn a_small_receive_buffer_is_the_window() {
 
 #[test]
 fn a_run_that_a_timer_ends_is_judged_by_its_replies() {
-    let Some(timed) = report("timed") else { return };
+    let progress = ["--progress", "name == \"syscall_exit_*\" && ret > 0"];
+    let Some(reports) = reports("timed", &[&[], &progress]) else { return };
+    let [timed, progressed] = reports.try_into().unwrap();
     let verdict = &timed["verdict"];
     assert_eq!(named(&timed)[..2], ["bottleneck", "limited"], "{}", verdict["text"]);
     assert_eq!(timed["run"]["kind"], "fixed_time", "{}", timed["run"]);
     // Half of the server's sleep nearly doubles the rate of replies; it moves no end.
     assert_eq!(verdict["gain"]["of"], "rate", "{}", verdict["gain"]);
     assert!(verdict["gain"]["gain"].as_f64().unwrap() > 0.5, "{}", verdict["gain"]);
+    // Named by the user, any event counts as progress.
+    let run = &progressed["run"];
+    assert!(run["progress"].as_str().unwrap().starts_with("name == \"syscall_exit_*\" && ret > 0 of limited"), "{run}");
+    assert_eq!(progressed["verdict"]["gain"]["of"], "rate", "{}", progressed["verdict"]["gain"]);
 }

@@ -340,7 +340,7 @@ impl Verdict {
     /// Whether something runs, so that samples of running code can tell where.
     pub fn mechanism_has_code(&self) -> bool {
         let runs = |state: &StateNamed| matches!(state.kind, StateKind::Running | StateKind::SystemCall);
-        let waits = [Mechanism::WindowLimited, Mechanism::RoundTrips, Mechanism::SerialStep, Mechanism::CpuContention, Mechanism::CpuQuota];
+        let waits = [Mechanism::WindowLimited, Mechanism::RoundTrips, Mechanism::SerialStep, Mechanism::CpuQuota];
         let runs = self.state.as_ref().is_none_or(runs);
         self.outcome == Outcome::Bottleneck && runs && !self.mechanism.is_some_and(|mechanism| waits.contains(&mechanism))
     }

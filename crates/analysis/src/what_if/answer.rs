@@ -56,6 +56,20 @@ pub struct Prediction {
     pub refused: Option<String>,
 }
 
+impl Prediction {
+    /// A change that is added to another one takes nothing away of what that one is certain to bring.
+    fn at_least(mut self, alone: &Prediction) -> Prediction {
+        let more = |own: Option<f64>, other: Option<f64>| own.zip(other).map(|(own, other)| own.max(other));
+        if alone.gain.is_some_and(|gain| self.gain.is_some_and(|own| own < gain)) {
+            (self.gain, self.predicted_ns) = (alone.gain, alone.predicted_ns);
+            self.next.clone_from(&alone.next);
+        }
+        self.gain_low = more(self.gain_low, alone.gain_low);
+        self.gain_high = more(self.gain_high, alone.gain_high);
+        self
+    }
+}
+
 /// A state on the way to the end, in the replay of the unchanged trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
@@ -150,9 +164,14 @@ impl WhatIf {
         let begins = if observed > 0.0 { (end.v[WHOLE] - observed) / observed } else { 0.0 };
         let refused = self.refused(vocabulary, observed, (error, begins), baseline);
         let scenarios = (0..self.layout.scenarios).filter(|&at| occurs[at]);
+        let predict = |at: usize| {
+            self.predict(vocabulary, at, (&end, &soonest, hangs[at], most[at]), &profiles[Layout::world(at)], error, refused.clone())
+        };
         let predictions = scenarios
-            .map(|at| {
-                self.predict(vocabulary, at, (&end, &soonest, hangs[at], most[at]), &profiles[Layout::world(at)], error, refused.clone())
+            .filter(|&at| at < self.alone.len())
+            .map(|at| match self.alone[at] {
+                Some(alone) => predict(at).at_least(&predict(alone)),
+                None => predict(at),
             })
             .collect();
         let full = self.full.full(vocabulary);

@@ -54,6 +54,14 @@ impl Scenario {
         self.changes.iter().any(|change| matches!(change, Change::Batch { .. }))
     }
 
+    /// Its other changes, if it adds CPUs beside them.
+    pub fn without_cpus(&self) -> Option<Scenario> {
+        let is_cpus = |change: &Change| matches!(change, Change::Cpus { .. });
+        let changes: Vec<Change> = self.changes.iter().filter(|change| !is_cpus(change)).cloned().collect();
+        let has_both = !changes.is_empty() && changes.len() < self.changes.len();
+        has_both.then(|| Scenario { text: self.text.clone(), changes })
+    }
+
     pub fn parse(text: &str) -> Result<Scenario, String> {
         let wrong = |what: String| format!("'{text}': {what}; {GRAMMAR}");
         let words = words(text).map_err(wrong)?;
