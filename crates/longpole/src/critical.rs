@@ -171,7 +171,8 @@ fn at_progress(interactions: &Interactions, progressed: Progressed, choice: &Cho
 
 /// Who can be named.
 fn subjects(interactions: &Interactions, conducts: &Conducts, traffic: &Traffic, limits: &Limits) -> Subjects {
-    let threads = threads(interactions);
+    let mut threads = threads(interactions);
+    subjects::leave_items(&mut threads, traffic, interactions.vocabulary(), limits.considerable);
     let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits.least_replies);
     Subjects::new(threads, conducts, &stages)
 }
@@ -190,6 +191,7 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
             is_kernel: behind.is_kernel,
             is_recorder: vocabulary.is_recorder(behind.machine),
             is_of_command: behind.is_of_command,
+            allowed: composer.linux().cpus_of(behind.tid),
         };
         (vocabulary.machine_name(behind.machine).to_owned(), thread)
     };

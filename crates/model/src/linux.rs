@@ -223,6 +223,12 @@ impl Linux {
         self.files.kind(process, fd)
     }
 
+    /// On how many CPUs a thread may run now, if it is known.
+    pub fn cpus_of(&self, tid: i32) -> Option<u64> {
+        let thread = &self.threads[self.thread_of(tid)?.0 as usize];
+        Some(thread.mask.now()?.len() as u64)
+    }
+
     /// Id of the thread that has a CPU now, if it is known.
     pub fn tid_on(&self, cpu: u32) -> Option<i32> {
         let Base::Thread(thread) = self.cpus.get(cpu as usize)?.base else { return None };

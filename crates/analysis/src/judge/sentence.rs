@@ -216,6 +216,13 @@ fn clause(because: &Because) -> String {
             let users: Vec<String> = users.iter().map(|(user, share)| format!("{} {}", name(user), percent(*share))).collect();
             format!("the CPUs are used by {}, and idle for {}", listed(&users), percent(*idle))
         }
+        Because::Processes { by, count, mean_ns } => {
+            format!("{} starts {} processes of it, which live for {} each", name(by), number(*count), time(*mean_ns))
+        }
+        Because::Affinity { allowed, cpus, idle } => {
+            let idle = percent(*idle);
+            format!("it may run on {} of {} CPUs, which are idle for {idle} of the time", number(*allowed), number(*cpus))
+        }
         Because::Faults { count, share } => {
             format!("its {} page faults take at least {} of the path", number(*count), percent(*share))
         }
@@ -250,6 +257,8 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         }
         Mechanism::CpuQuota => "Raise the quota of its control group (cpu.max, cpu.cfs_quota_us)",
         Mechanism::CpuContention => "More CPUs, or less work by those that use them",
+        Mechanism::Affinity => "Let it run on more CPUs (taskset, sched_setaffinity, cpuset.cpus, IRQ affinity)",
+        Mechanism::ProcessPerItem => "Start one process for many items, or keep a pool of them that stays",
         Mechanism::SingleThread => "Make this work cheaper, or spread it over several threads",
         Mechanism::OneAtATime => "Hold the lock for less, split it, or use processes where an interpreter has one lock for all threads",
         Mechanism::Timeout => {

@@ -28,6 +28,8 @@ pub struct Thread {
     pub is_recorder: bool,
     /// Of the recorded command, or started by it.
     pub is_of_command: bool,
+    /// On how many CPUs it may run, if that is known.
+    pub allowed: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -192,6 +194,12 @@ impl Subjects {
         &self.list[id.0 as usize]
     }
 
+    /// On how many CPUs the threads of a subject may run, each of them.
+    pub fn allowed(&self, id: SubjectId) -> Option<u64> {
+        let own = self.by_name.iter().filter(|(machine, _)| self.known(machine) == Some(id));
+        own.filter_map(|(_, thread)| thread.allowed).max()
+    }
+
     pub fn thread(&self, machine: &str) -> Option<&Thread> {
         self.by_name.get(machine)
     }
@@ -208,6 +216,26 @@ impl Subjects {
     /// The subject of a thread's machine.
     pub fn known(&self, machine: &str) -> Option<SubjectId> {
         self.local.get(machine).copied()
+    }
+}
+
+/// The first argument of a process that lives for a small part of the time is an item (`gcc order.c`), and tells it from nobody.
+pub fn leave_items(threads: &mut HashMap<String, Thread>, traffic: &Traffic, vocabulary: &Vocabulary, least: f64) {
+    let (begin, end) = traffic.range();
+    let mut lives: HashMap<i32, (u64, u64)> = HashMap::new();
+    for machine in vocabulary.machines() {
+        let thread = threads.get(vocabulary.machine_name(machine));
+        let own = traffic.own(machine).and_then(|own| Some((own.first_ns?, own.last_ns)));
+        if let (Some(thread), Some((first, last))) = (thread, own) {
+            let life = lives.entry(thread.pid).or_insert((first, last));
+            *life = (life.0.min(first), life.1.max(last));
+        }
+    }
+    for thread in threads.values_mut() {
+        let lived = lives.get(&thread.pid).map_or(0, |(first, last)| last - first);
+        if (lived as f64) < least * (end - begin) as f64 {
+            thread.script = None;
+        }
     }
 }
 

@@ -172,6 +172,10 @@ pub enum Mechanism {
     CpuQuota,
     /// More threads want to run than there are CPUs.
     CpuContention,
+    /// Threads that may run on some CPUs only wait for those while others are idle.
+    Affinity,
+    /// A process is started for each item, and starting and ending it costs a considerable part.
+    ProcessPerItem,
     /// One thread does all the work while CPUs are idle.
     SingleThread,
     /// Several threads work, one at a time, while CPUs are idle.
@@ -191,6 +195,18 @@ pub enum Mechanism {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Because {
+    /// Another one starts these processes, again and again.
+    Processes {
+        by: Named,
+        count: u64,
+        mean_ns: u64,
+    },
+    /// It may run on so many of the CPUs, and others are idle.
+    Affinity {
+        allowed: u64,
+        cpus: u64,
+        idle: f64,
+    },
     /// It waits until a time that it set itself.
     Sleeps {
         call: String,

@@ -13,10 +13,18 @@ impl Case<'_> {
         let is_meant = |part: &Part| part.does == Does::Runnable;
         let share = self.share(is_meant);
         let idle = self.cpus.idle.unwrap_or(0.0);
-        if !self.is_most(share, is_meant) || !self.cpus_are_short() {
+        if !self.is_most(share, is_meant) {
             return None;
         }
         let waiting = self.parts.parts.iter().find(|part| is_meant(part) && self.is_program(part.subject))?;
+        if !self.cpus_are_short() {
+            let allowed = self.subjects.allowed(waiting.subject).filter(|&allowed| allowed < self.cpus.count)?;
+            let own: Vec<&Part> = self.parts.of(waiting.subject).filter(|part| is_meant(part)).collect();
+            let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &own);
+            verdict.mechanism = Some(Mechanism::Affinity);
+            verdict.because.push(Because::Affinity { allowed, cpus: self.cpus.count, idle });
+            return Some(verdict);
+        }
         let waits_beside_idle: f64 = self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
         let all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
         let users = self.cpu_users();
@@ -123,6 +131,15 @@ impl Case<'_> {
             verdict.because.push(asking);
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::RoundTrips));
         }
+        if let Some(processes) = self.processes(first.subject) {
+            // What the kernel does to start and end them is mostly their own system calls and page faults.
+            let of_kernel = |part: &&Part| matches!(part.does, Does::SystemCall | Does::Faults);
+            let kernel: f64 = self.parts.of(first.subject).filter(of_kernel).map(|part| part.share).sum();
+            if kernel >= self.limits.fault_share * first.share {
+                verdict.mechanism = verdict.mechanism.or(Some(Mechanism::ProcessPerItem));
+            }
+            verdict.because.push(processes);
+        }
         let runs: f64 = parts.iter().filter(|part| part.does.is_work()).map(|part| part.share).sum();
         let idle = self.cpus.idle.unwrap_or(0.0);
         let (running, threads) = self.running(first.subject);
@@ -147,6 +164,27 @@ impl Case<'_> {
             verdict.because.push(divided());
         }
         Some(verdict)
+    }
+
+    /// Whoever starts the processes of a pool, if that are many, and most of them its own.
+    fn processes(&self, subject: SubjectId) -> Option<Because> {
+        let own = |of: SubjectId| {
+            let machines = self.vocabulary.machines();
+            machines.filter(move |&machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(of))
+        };
+        let lives: Vec<u64> = own(subject)
+            .filter_map(|machine| self.traffic.own(machine))
+            .filter_map(|own| own.first_ns.map(|first| own.last_ns - first))
+            .collect();
+        let count = self.subjects.get(subject).processes.len() as u64;
+        if count < self.limits.least_replies || lives.is_empty() {
+            return None;
+        }
+        let forks = |of: SubjectId| own(of).filter_map(|machine| Some(self.traffic.own(machine)?.forks)).sum::<u64>();
+        let parents = self.subjects.iter().filter(|(id, other)| *id != subject && !other.is_recorder).map(|(id, _)| (forks(id), id));
+        let (forks, by) = parents.max_by_key(|&(forks, id)| (forks, std::cmp::Reverse(id)))?;
+        let mean_ns = lives.iter().sum::<u64>() / lives.len() as u64;
+        (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
     }
 
     /// A part of the run in which one program at a time runs, where in another part several do.
