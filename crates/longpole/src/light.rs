@@ -5,15 +5,14 @@ use longpole_trace::Recording;
 /// Names for people.
 const MOST_NAMES: usize = 8;
 
-/// One sentence about what the recordings hold in part of these groups, with the option that
-/// records it whole. None: they hold it whole, or do not say.
-pub fn line(recordings: &[Recording], groups: &[&str]) -> Option<String> {
+/// One sentence about what the recordings lack of `groups`; who records `option` has it. None:
+/// they lack nothing, or do not say.
+pub fn line(recordings: &[Recording], groups: &[&str], option: &str) -> Option<String> {
     let left_out = recordings.iter().find_map(|recording| recording.kernel_events.as_ref()?.left_out.as_ref())?;
-    let (mut names, mut partial) = (Vec::new(), Vec::new());
+    let mut names = Vec::new();
     for group in groups {
         if let Some(missing) = left_out.of.get(*group).filter(|missing| !missing.is_empty()) {
             names.extend(missing.iter().map(|name| name.rsplit(':').next().unwrap_or(name)));
-            partial.push(*group);
         }
     }
     let more = match names.len().saturating_sub(MOST_NAMES) {
@@ -21,7 +20,6 @@ pub fn line(recordings: &[Recording], groups: &[&str]) -> Option<String> {
         more => format!(" and {more} more"),
     };
     names.truncate(MOST_NAMES);
-    let (names, partial) = (names.join(", "), partial.join(","));
-    (!partial.is_empty())
-        .then(|| format!("not recorded by default: {names}{more} (`longpole record --kernel sched,irq,softirq,{partial}` records them)"))
+    let names = names.join(", ");
+    (!names.is_empty()).then(|| format!("not recorded by default: {names}{more} (`longpole record --kernel {option}` records them)"))
 }

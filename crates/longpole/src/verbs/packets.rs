@@ -110,7 +110,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             traffic::text(&groups, &mut out)?;
         }
         if let Some(kernel) = &kernel {
-            if let Some(line) = light::line(trace.recordings(), &["net"]) {
+            if let Some(line) = light::line(trace.recordings(), &["net"], "sched,irq,softirq,net,syscall") {
                 writeln!(out, "\n{}", plain(line))?;
             }
             kernel::footer(&mut out, &kernel.reading)?;

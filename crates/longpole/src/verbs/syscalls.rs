@@ -38,7 +38,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reading = kernel::read(&args.input, &mut calls, |_, _| {})?;
     kernel::needs(&args.input, reading.linux.system_calls + reading.linux.faults, "system calls", "sched,syscall,fault")?;
     let answer = calls.answer(&reading.linux);
-    let left_out = light::line(reading.trace.recordings(), &["syscall", "fault"]);
+    let left_out = light::line(reading.trace.recordings(), &["syscall", "fault"], "sched,syscall,fault,irq,softirq");
     kernel::write(&args.input, &reading, &answer, |out, answer| {
         print(out, answer, args.by)?;
         left_out.as_ref().map_or(Ok(()), |line| writeln!(out, "\n{}", plain(line.clone())))

@@ -7,9 +7,9 @@
 //! buffers, which costs a few reads of counters. When a buffer loses events, or will be full sooner
 //! than something could be done about it, the thread switches events off in the tracer's instance,
 //! by the order in [`importance`](super::importance): one [`Step`] at a time, and the next one only
-//! if that is not enough although the reader has taken pages since, or has let another buffer of
-//! events go by. What was switched off stays off: a recording whose meaning changes twice is worse
-//! than one that holds less from some moment on.
+//! if that is not enough although the reader has taken pages since, or has let the time go by in
+//! which a buffer filled when most came. What was switched off stays off: a recording whose meaning
+//! changes twice is worse than one that holds less from some moment on.
 //!
 //! [`Overload`] decides, from numbers alone; [`Relief`] is the thread. Nothing here is done for a
 //! flight recorder, whose buffers overwrite on purpose.
@@ -70,8 +70,8 @@ pub struct Overload {
     /// How long the longest switching off took. An event takes 0.1 ms, one that others use, too, up
     /// to 5.
     took: Duration,
-    /// The shortest time in which a buffer would have been filled by what came between two looks,
-    /// since then.
+    /// The shortest time so far in which a buffer would have been filled by what came between two
+    /// looks. Fewer events fill it more slowly, so this is the least that another buffer takes.
     fills_in: Option<Duration>,
 }
 
