@@ -157,8 +157,8 @@ impl Observer for Latencies {
         }
     }
 
-    fn loss(&mut self, _scene: Scene<'_>, machine: Option<ActorId>, _loss: &Loss) {
-        if let Some(thread) = machine.and_then(|machine| self.threads.get_mut(machine.0 as usize)) {
+    fn loss(&mut self, _scene: Scene<'_>, actor: Option<ActorId>, _loss: &Loss) {
+        if let Some(thread) = actor.and_then(|actor| self.threads.get_mut(actor.0 as usize)) {
             *thread = Thread::default();
         }
     }
@@ -234,10 +234,10 @@ impl Latencies {
     }
 
     /// What other spans took within this one, all its instances together.
-    pub fn inner_ns(&self, machine: ActorId, state: State) -> u64 {
+    pub fn inner_ns(&self, actor: ActorId, state: State) -> u64 {
         let State::Span(name) = state else { return 0 };
         let own = |spans: &Spans| spans.own.as_ref().map_or(0, |(own, _)| own.sum());
-        self.measured.spans.get(&(machine, name)).map_or(0, |spans| spans.total.sum().saturating_sub(own(spans)))
+        self.measured.spans.get(&(actor, name)).map_or(0, |spans| spans.total.sum().saturating_sub(own(spans)))
     }
 
     pub fn answer(&self, scene: Scene<'_>) -> Vec<Latency> {

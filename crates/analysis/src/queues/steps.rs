@@ -102,11 +102,11 @@ impl Observer for Queues {
         }
     }
 
-    fn loss(&mut self, scene: Scene<'_>, machine: Option<ActorId>, loss: &Loss) {
-        let Some(machine) = machine else { return };
-        self.batches.forget(machine.0);
+    fn loss(&mut self, scene: Scene<'_>, actor: Option<ActorId>, loss: &Loss) {
+        let Some(actor) = actor else { return };
+        self.batches.forget(actor.0);
         for (at, state) in self.queues.iter_mut().enumerate() {
-            if state.counted.producers.contains(&machine) || state.counted.consumers.contains(&machine) {
+            if state.counted.producers.contains(&actor) || state.counted.consumers.contains(&actor) {
                 state.counted.depth.forget(loss.begin_ns, loss.end_ns, scene.capacity(QueueId(at as u32)));
                 state.inside.clear();
                 state.early.clear();
