@@ -149,8 +149,8 @@ impl Observer for Stages {
         }
     }
 
-    fn loss(&mut self, _scene: Scene<'_>, machine: Option<ActorId>, _loss: &Loss) {
-        if let Some(stage) = machine.and_then(|machine| self.stages.get_mut(machine.0 as usize)) {
+    fn loss(&mut self, _scene: Scene<'_>, actor: Option<ActorId>, _loss: &Loss) {
+        if let Some(stage) = actor.and_then(|actor| self.stages.get_mut(actor.0 as usize)) {
             stage.inputs.iter_mut().for_each(|input| input.current = 0);
             stage.signals.iter_mut().for_each(|signal| signal.current = 0);
             (stage.last, stage.resubmitted, stage.returning) = (Last::Other, false, false);
@@ -159,8 +159,8 @@ impl Observer for Stages {
 }
 
 impl Stages {
-    pub fn of(&self, machine: ActorId) -> Option<&Stage> {
-        self.stages.get(machine.0 as usize)
+    pub fn of(&self, actor: ActorId) -> Option<&Stage> {
+        self.stages.get(actor.0 as usize)
     }
 }
 

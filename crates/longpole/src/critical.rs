@@ -254,8 +254,9 @@ fn anchored(interactions: &Interactions, kept: &mut Kept, anchor: &Anchor) -> an
     let end = last.filter(|&last| last > anchor.begin_ns).unwrap_or(anchor.end_ns);
     let name = interactions.vocabulary().machine_name(anchor.machine).to_owned();
     kept.narrow(name, anchor.begin_ns, end);
-    let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-    interactions.path_again(kept, options)
+    // Nobody else is at work meanwhile: a second thread charges its time, window by window.
+    let (window, spill) = (Some(interactions::WINDOW), Some(interactions::SPILL));
+    interactions.path_again(kept, lineage::Options { segments: true, spill, window, jobs: 2, ..lineage::Options::default() })
 }
 
 /// What decides, and what changes would bring. `idle`: who waits beside an idle CPU; `full`: queues in which somebody waited for room.

@@ -24,6 +24,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+/// Interactions of a window where several threads charge the time of a path.
+pub const WINDOW: usize = 1 << 16;
+
 /// Where a long path goes; the file has no name, so nothing of it stays, whatever ends us.
 pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 16 };
 

@@ -1,4 +1,4 @@
-//! The system a trace tells of: its machines and queues by name, and the way from an event to a [`Step`].
+//! The system a trace tells of: the way from an event to a [`Step`], with the vocabulary of all names on it.
 //!
 //! Memory grows with the number of distinct names, threads and classes, never with the number of events.
 

@@ -80,9 +80,6 @@ pub struct Args {
     window: Option<u32>,
 }
 
-/// Interactions of a window where there are several threads.
-const WINDOW: u32 = 1 << 16;
-
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Way {
     Global,
@@ -108,7 +105,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         mode,
         machine: args.machine,
         segments: with_segments || sampled || args.functions || is_trace,
-        window: args.window.or((jobs > 1).then_some(WINDOW)).map(|window| window as usize),
+        window: args.window.map(|window| window as usize).or((jobs > 1).then_some(interactions::WINDOW)),
         jobs,
         spill: Some(interactions::SPILL),
         ..Options::default()

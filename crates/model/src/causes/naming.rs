@@ -29,10 +29,15 @@ pub(super) struct Naming {
 
 impl Naming {
     /// Learns who is in the catalogue. Those with probes say their names from the begin on, so that the kernel's events find them.
+    #[inline]
     pub(super) fn learn(&mut self, catalogue: &Catalogue) {
-        if self.subjects >= catalogue.subjects.len() {
-            return;
+        if self.subjects < catalogue.subjects.len() {
+            self.learn_new(catalogue);
         }
+    }
+
+    #[cold]
+    fn learn_new(&mut self, catalogue: &Catalogue) {
         for subject in &catalogue.subjects[self.subjects..] {
             if !subject.host.is_empty() && self.home.is_none() {
                 self.home = Some(subject.host.clone());
