@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, HashMap};
 const MOST_CONNECTIONS: usize = 1 << 16;
 /// `TCP_LISTEN` of include/net/tcp_states.h.
 const LISTENING: i64 = 10;
+/// `IPPROTO_TCP`.
+const TCP: i64 = 6;
 /// What `connect` returns where it goes on without its caller, and where nobody answered.
 const IN_PROGRESS: i64 = -115;
 const TIMED_OUT: i64 = -110;
@@ -199,6 +201,8 @@ impl Watch for Exchanges {
                 of.first_ns = if of.count == 1 { hop.t_ns } else { of.first_ns };
                 of.last_ns = hop.t_ns;
             }
+            // The port of a connection that the process made is nothing on which it could be asked.
+            Step::Socket { protocol: TCP, state: Some(state), .. } if state != LISTENING => {}
             Step::Socket { port, tid, .. } => *self.ports.entry(tid).or_default().entry(port).or_default() += 1,
             _ => {}
         }

@@ -276,7 +276,7 @@ impl Journeys {
             Step::State { socket, protocol, port, .. } => self.state(socket, protocol, port),
             Step::Window { .. } => {}
             Step::Exit { thread } => self.reader_gone(thread),
-            Step::Socket { protocol, port, tid } => {
+            Step::Socket { protocol, port, tid, .. } => {
                 if self.dumped.len() < MOST_SOCKETS {
                     self.dumped.push((protocol, port, tid));
                 }

@@ -181,12 +181,14 @@ fn subjects(interactions: &Interactions, conducts: &Conducts, traffic: &Traffic,
 fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
     let Some(composer) = interactions.composer() else { return HashMap::new() };
     let vocabulary = composer.vocabulary();
+    // What a process executed last has the script; before that it was another program.
+    let last: HashMap<i32, &str> = composer.behind().iter().map(|behind| (behind.process, behind.program.as_str())).collect();
     let thread = |behind: &Behind| {
         let thread = Thread {
             pid: behind.process,
             tid: behind.tid,
             program: behind.program.clone(),
-            script: behind.script.clone(),
+            script: behind.script.clone().filter(|_| last.get(&behind.process) == Some(&behind.program.as_str())),
             name: behind.name.clone(),
             is_kernel: behind.is_kernel,
             is_recorder: vocabulary.is_recorder(behind.machine),

@@ -159,6 +159,7 @@ struct Links {
     pacing: NameId,
     rate_limit: NameId,
     quota_refill: NameId,
+    io_quota: NameId,
     delayed_work: NameId,
     kernel_timer: NameId,
 }
@@ -185,6 +186,7 @@ impl Words {
             pacing: link(LinkKind::Pacing),
             rate_limit: link(LinkKind::RateLimit),
             quota_refill: link(LinkKind::QuotaRefill),
+            io_quota: link(LinkKind::IoQuota),
             delayed_work: link(LinkKind::DelayedWork),
             kernel_timer: link(LinkKind::KernelTimer),
         };

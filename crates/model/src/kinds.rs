@@ -196,6 +196,8 @@ pub enum LinkKind {
     RateLimit,
     /// Until a control group's CPU quota is filled again.
     QuotaRefill,
+    /// Until a control group's limit for its disks lets the next request go.
+    IoQuota,
     /// Until the kernel's delayed work is due: writeback and the like.
     DelayedWork,
     /// Until another timer that the kernel set for itself.
@@ -219,7 +221,7 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    pub const ALL: [LinkKind; 22] = [
+    pub const ALL: [LinkKind; 23] = [
         LinkKind::Queued,
         LinkKind::Wire,
         LinkKind::Wakeup,
@@ -232,6 +234,7 @@ impl LinkKind {
         LinkKind::Pacing,
         LinkKind::RateLimit,
         LinkKind::QuotaRefill,
+        LinkKind::IoQuota,
         LinkKind::DelayedWork,
         LinkKind::KernelTimer,
         LinkKind::Interrupt,
@@ -259,6 +262,7 @@ impl LinkKind {
             LinkKind::Pacing => "pacing",
             LinkKind::RateLimit => "rate limit",
             LinkKind::QuotaRefill => "quota refill",
+            LinkKind::IoQuota => "disk quota",
             LinkKind::DelayedWork => "delayed work",
             LinkKind::KernelTimer => "kernel timer",
             LinkKind::Interrupt => "interrupt",
@@ -277,7 +281,7 @@ impl LinkKind {
         match self {
             LinkKind::DelayedAck | LinkKind::Transmission | LinkKind::Retransmission | LinkKind::WindowProbe => true,
             LinkKind::Keepalive | LinkKind::Pacing | LinkKind::RateLimit | LinkKind::QuotaRefill => true,
-            LinkKind::DelayedWork | LinkKind::KernelTimer => true,
+            LinkKind::IoQuota | LinkKind::DelayedWork | LinkKind::KernelTimer => true,
             LinkKind::Queued | LinkKind::Wire | LinkKind::Wakeup | LinkKind::Timer | LinkKind::Interrupt | LinkKind::Raise => false,
             LinkKind::Workqueue | LinkKind::Disk | LinkKind::Signal | LinkKind::Run | LinkKind::Unknown | LinkKind::Named => false,
         }
@@ -306,6 +310,7 @@ impl LinkKind {
             LinkKind::Pacing => "link_pacing",
             LinkKind::RateLimit => "link_rate_limit",
             LinkKind::QuotaRefill => "link_quota_refill",
+            LinkKind::IoQuota => "link_disk_quota",
             LinkKind::DelayedWork => "link_delayed_work",
             LinkKind::KernelTimer => "link_kernel_timer",
             LinkKind::Interrupt => "link_interrupt",

@@ -122,6 +122,8 @@ pub enum Step<'a> {
         protocol: i64,
         port: u16,
         tid: i32,
+        /// As in include/net/tcp_states.h. None: an older recording does not tell.
+        state: Option<i64>,
     },
 }
 
@@ -356,7 +358,7 @@ impl HopPlan {
             }
             Kind::Socket => {
                 let tid = number(TID).and_then(|tid| i32::try_from(tid).ok())?;
-                Step::Socket { protocol: number(PROTOCOL)?, port: port()?, tid }
+                Step::Socket { protocol: number(PROTOCOL)?, port: port()?, tid, state: number(STATE) }
             }
         })
     }

@@ -231,6 +231,7 @@ pub enum TimerKind {
     Pacing,
     RateLimit,
     QuotaRefill,
+    IoQuota,
     DelayedWork,
     /// Another one of the kernel's own.
     Kernel,
@@ -238,7 +239,7 @@ pub enum TimerKind {
 
 impl TimerKind {
     /// As `rules/linux.toml` names them.
-    pub(crate) const RULES: [(&'static str, TimerKind); 9] = [
+    pub(crate) const RULES: [(&'static str, TimerKind); 10] = [
         ("own", TimerKind::Own),
         ("delayed ACK", TimerKind::DelayedAck),
         ("transmission", TimerKind::Transmission),
@@ -247,6 +248,7 @@ impl TimerKind {
         ("pacing", TimerKind::Pacing),
         ("rate limit", TimerKind::RateLimit),
         ("quota refill", TimerKind::QuotaRefill),
+        ("disk quota", TimerKind::IoQuota),
         ("delayed work", TimerKind::DelayedWork),
     ];
 }

@@ -131,7 +131,7 @@ impl Choice<'_> {
         most.then_some((from.max(begin), to.min(end)))
     }
 
-    /// The busiest group of subjects that wake each other.
+    /// The busiest group of subjects that wake each other; before all others, of those that answer requests.
     fn group(&self, run: Run) -> Option<HashSet<SubjectId>> {
         let of: HashMap<u32, SubjectId> = self.machines().map(|(machine, subject)| (machine.0, subject)).collect();
         let mut between: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
@@ -162,7 +162,13 @@ impl Choice<'_> {
                 None => true,
             }
         };
-        let busiest = ran.iter().filter(|(root, _)| is_meant(root)).max_by_key(|&(root, &ns)| (ns, std::cmp::Reverse(*root)))?;
+        // Who answers requests is a service; a script that looks around once a second is none, however much it starts.
+        let answers = |root: &SubjectId| {
+            let members = group.iter().filter(|(_, member)| *member == root);
+            members.map(|(&subject, _)| self.subjects.get(subject).conduct.served.count).sum::<u64>() >= self.limits.least_replies
+        };
+        let meant = ran.iter().filter(|(root, _)| is_meant(root));
+        let busiest = meant.max_by_key(|&(root, &ns)| (answers(root), ns, std::cmp::Reverse(*root)))?;
         Some(group.iter().filter(|(_, member)| *member == busiest.0).map(|(subject, _)| *subject).collect())
     }
 

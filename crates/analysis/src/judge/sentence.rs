@@ -39,7 +39,9 @@ fn caveats(verdict: &Verdict) -> String {
 /// A subject as users know it: name, port, process.
 pub fn name(of: &Named) -> String {
     let host = of.host.as_ref().map_or_else(String::new, |host| format!("{host}/"));
-    let script = of.script.as_ref().map_or_else(String::new, |script| format!(" {script}"));
+    // Some interpreters call their threads by the script.
+    let script = of.script.as_ref().filter(|script| !of.name.contains(script.as_str()));
+    let script = script.map_or_else(String::new, |script| format!(" {script}"));
     match (of.port, of.pid) {
         (Some(port), _) => format!("{host}{}{script} (port {port})", of.name),
         (None, Some(pid)) if of.level == SubjectLevel::Process => format!("{host}{}{script} (pid {pid})", of.name),
@@ -256,6 +258,7 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
             "Use memory again instead of giving it back to the kernel (a pool, mallopt M_TRIM_THRESHOLD, MADV_HUGEPAGE)"
         }
         Mechanism::CpuQuota => "Raise the quota of its control group (cpu.max, cpu.cfs_quota_us)",
+        Mechanism::DiskQuota => "Raise the limit of its control group for the disk (io.max, blkio.throttle)",
         Mechanism::CpuContention => "More CPUs, or less work by those that use them",
         Mechanism::Affinity => "Let it run on more CPUs (taskset, sched_setaffinity, cpuset.cpus, IRQ affinity)",
         Mechanism::ProcessPerItem => "Start one process for many items, or keep a pool of them that stays",

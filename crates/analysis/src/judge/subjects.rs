@@ -104,7 +104,12 @@ impl Subjects {
             if thread.is_kernel {
                 continue;
             }
-            let (role, port) = (role(conducts.of(thread.pid)), conducts.port(thread.pid));
+            let port = conducts.port(thread.pid);
+            let role = match role(conducts.of(thread.pid)) {
+                // Connections that were there before the recording tell only by their times who asks.
+                Role::Client if port.is_some() => Role::Server,
+                role => role,
+            };
             let of = (thread.is_recorder, thread.is_of_command);
             let stage = stages.get(&thread.pid).copied();
             let key = ((thread.program.clone(), thread.script.clone()), role, port.filter(|_| role == Role::Server), of, stage);

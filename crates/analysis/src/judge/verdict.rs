@@ -170,6 +170,8 @@ pub enum Mechanism {
     DiskReads,
     PageFaults,
     CpuQuota,
+    /// A control group's limit for its disks holds requests back.
+    DiskQuota,
     /// More threads want to run than there are CPUs.
     CpuContention,
     /// Threads that may run on some CPUs only wait for those while others are idle.

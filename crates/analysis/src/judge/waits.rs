@@ -37,6 +37,7 @@ impl Case<'_> {
             LinkKind::WindowProbe => (Mechanism::WindowProbe, Outcome::Bottleneck),
             LinkKind::Pacing | LinkKind::RateLimit => (Mechanism::Pacing, Outcome::Paced),
             LinkKind::QuotaRefill => (Mechanism::CpuQuota, Outcome::Paced),
+            LinkKind::IoQuota => (Mechanism::DiskQuota, Outcome::Paced),
             _ => (Mechanism::KernelTimer, Outcome::Bottleneck),
         };
         let own: Vec<&Part> = self.parts.parts.iter().filter(|part| part.does == first.does).collect();
@@ -45,6 +46,11 @@ impl Case<'_> {
         let others = self.parts.entered_from.iter().filter(|((to, _), _)| *to == first.subject);
         let other = others.max_by_key(|&((_, from), &count)| (count, std::cmp::Reverse(*from))).map(|((_, from), _)| *from);
         between.extend(other.filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
+        if !self.is_program(first.subject) && between.len() == 2 {
+            // A thread of the kernel does what a program has for it: that one waits.
+            verdict.subject = between.pop();
+            between.clear();
+        }
         verdict.mechanism = Some(mechanism);
         let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
         verdict.because.push(Because::KernelTimer { timer: first.state.clone(), mean_ns: ns / count.max(1), count, between });

@@ -203,13 +203,23 @@ impl Case<'_> {
         if serial < self.limits.least_share || parallel < self.limits.considerable {
             return None;
         }
-        let parts: Vec<(u64, u64)> = within.iter().filter(|(_, running)| is_serial(*running)).map(|(part, _)| *part).collect();
+        let parts_of = |is_meant: &dyn Fn(f64) -> bool| -> Vec<(u64, u64)> {
+            within.iter().filter(|(_, running)| is_meant(*running)).map(|(part, _)| *part).collect()
+        };
+        let (parts, beside) = (parts_of(&is_serial), parts_of(&|running| running >= 1.0 + self.limits.most));
         let all: u64 = parts.iter().map(|(from, to)| to - from).sum();
         // The process whose life is most like that part of the run.
         let likeness = |machine: MachineId| {
             let own = self.traffic.own(machine).filter(|own| own.forks > 0)?;
             let (first, last) = (own.first_ns?, own.last_ns);
-            let both: u64 = parts.iter().map(|(from, to)| last.min(*to).saturating_sub(first.max(*from))).sum();
+            let within =
+                |parts: &[(u64, u64)]| -> u64 { parts.iter().map(|(from, to)| last.min(*to).saturating_sub(first.max(*from))).sum() };
+            // One that lives while several run is no step that they wait for.
+            let length: u64 = beside.iter().map(|(from, to)| to - from).sum();
+            if within(&beside) as f64 > self.limits.considerable * length as f64 {
+                return None;
+            }
+            let both = within(&parts);
             let either = all + (last - first) - both.min(last - first);
             Some(both as f64 / either.max(1) as f64)
         };

@@ -87,6 +87,7 @@ impl Composer {
             TimerKind::Pacing => self.words.links.pacing,
             TimerKind::RateLimit => self.words.links.rate_limit,
             TimerKind::QuotaRefill => self.words.links.quota_refill,
+            TimerKind::IoQuota => self.words.links.io_quota,
             TimerKind::DelayedWork => self.words.links.delayed_work,
             TimerKind::Kernel => self.words.links.kernel_timer,
         }

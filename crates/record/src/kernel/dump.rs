@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// Functions of the kernel's timers that have a name in the model (`rules/linux.toml`): an event of a timer bears an address.
-const TIMER_FUNCTIONS: [&str; 17] = [
+const TIMER_FUNCTIONS: [&str; 18] = [
     "tcp_delack_timer",
     "tcp_compressed_ack_kick",
     "tcp_write_timer",
@@ -25,6 +25,7 @@ const TIMER_FUNCTIONS: [&str; 17] = [
     "reqsk_timer_handler",
     "sched_cfs_period_timer",
     "sched_cfs_slack_timer",
+    "throtl_pending_timer_fn",
     "qdisc_watchdog",
     "delayed_work_timer_fn",
     "process_timeout",

@@ -94,7 +94,17 @@ pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
         class("block_device", &[("dev", UNSIGNED), ("diskname", Kind::String)]),
         class("end", &[]),
         own("qdisc", &[("dev", Kind::String), ("kind", Kind::String), ("ifindex", UNSIGNED), ("handle", UNSIGNED), ("parent", UNSIGNED)]),
-        own("socket", &[("pid", INT), ("protocol", UNSIGNED), ("port", UNSIGNED), ("inode", Kind::Int(Int::unsigned(64)))]),
+        own(
+            "socket",
+            &[
+                ("pid", INT),
+                ("protocol", UNSIGNED),
+                ("port", UNSIGNED),
+                ("inode", Kind::Int(Int::unsigned(64))),
+                // As in include/net/tcp_states.h.
+                ("state", UNSIGNED),
+            ],
+        ),
         own("function", &[("address", Kind::Int(ADDRESS)), ("name", Kind::String)]),
         own("script", &[("pid", INT), ("name", Kind::String)]),
     ]
@@ -199,6 +209,7 @@ impl Dump<'_> {
                     integer(&mut payload, number(&value["protocol"], 0), U32);
                     integer(&mut payload, number(&value["port"], 0), U32);
                     integer(&mut payload, number(&value["inode"], 0), Int::unsigned(64));
+                    integer(&mut payload, number(&value["state"], 0), U32);
                     SOCKET
                 }
                 Some("function") => {

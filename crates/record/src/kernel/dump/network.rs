@@ -35,9 +35,10 @@ fn look(owners: &HashMap<u64, i32>, lines: &mut Vec<Value>) {
     {
         let Ok(file) = File::open(format!("/proc/thread-self/net/{name}")) else { continue };
         for line in BufReader::new(file).lines().map_while(Result::ok).skip(1) {
-            let Some((port, inode)) = socket(&line) else { continue };
+            let Some((port, state, inode)) = socket(&line) else { continue };
             if let Some(pid) = owners.get(&inode) {
-                lines.push(json!({ "kind": "socket", "protocol": protocol, "port": port, "pid": pid, "inode": inode }));
+                let line = json!({ "kind": "socket", "protocol": protocol, "port": port, "pid": pid, "inode": inode, "state": state });
+                lines.push(line);
             }
             if lines.len() - before >= MOST_SOCKETS {
                 return;
@@ -46,11 +47,12 @@ fn look(owners: &HashMap<u64, i32>, lines: &mut Vec<Value>) {
     }
 }
 
-/// Port and inode of a line of /proc/net/udp: `sl local_address rem_address st queues timer retransmissions uid timeout inode`.
-fn socket(line: &str) -> Option<(u16, u64)> {
+/// Port, state and inode of a line of /proc/net/udp: `sl local_address rem_address st queues timer retransmissions uid timeout inode`.
+fn socket(line: &str) -> Option<(u16, u8, u64)> {
     let mut words = line.split_ascii_whitespace();
     let (_, port) = words.nth(1)?.rsplit_once(':')?;
-    Some((u16::from_str_radix(port, 16).ok()?, words.nth(7)?.parse().ok()?))
+    let state = u8::from_str_radix(words.nth(1)?, 16).ok()?;
+    Some((u16::from_str_radix(port, 16).ok()?, state, words.nth(5)?.parse().ok()?))
 }
 
 /// As many as the kernel tells.
@@ -81,9 +83,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_proc_net_tells_port_and_inode() {
+    fn a_line_of_proc_net_tells_port_state_and_inode() {
         let line = "  57: 00000000:1451 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 77123 2 0000000000000000 0";
-        assert_eq!(socket(line), Some((0x1451, 77123)));
+        assert_eq!(socket(line), Some((0x1451, 7, 77123)));
         for broken in ["", "  sl  local_address rem_address", "57: x y"] {
             assert_eq!(socket(broken), None);
         }
