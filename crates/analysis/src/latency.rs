@@ -1,7 +1,9 @@
-//! How long things take: calls split into their parts, spans, signals, activity between wake-up and wait, objects' lives.
+//! How long things take: calls split into their parts, spans, signals, activity between wake-up and
+//! wait, objects' lives.
 //!
-//! Probes tell where each begins and ends ([`Latencies`]); a machine log tells of states, queues and blocks, from which it follows ([`LatenciesOfMachines`]).
-//! What is measured, and answered, is the same.
+//! Probes tell where each begins and ends ([`Latencies`]); a machine log tells of states, queues
+//! and blocks, from which it follows ([`LatenciesOfMachines`]). What is measured, and answered, is
+//! the same.
 
 mod interactions;
 mod steps;
@@ -37,7 +39,8 @@ pub enum Kind {
 pub struct Latency {
     pub kind: Kind,
     pub name: String,
-    /// The thread concerned: of a span or an activity its own, of a call the caller, of a signal the receiver.
+    /// The thread concerned: of a span or an activity its own, of a call the caller, of a signal
+    /// the receiver.
     pub machine: Option<String>,
     /// The other side: the callee, the sender.
     pub peer: Option<String>,
@@ -110,7 +113,7 @@ struct Calls {
     back: Samples,
 }
 
-/// The times of a call; who has no dispatch was never seen to be served.
+/// The moments of a call that was seen from both sides.
 #[derive(Clone, Copy, Debug)]
 struct CallTimes {
     called: i64,

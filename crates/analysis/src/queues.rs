@@ -1,8 +1,9 @@
-//! Queues: how deep, how often full and empty, in what portions they are emptied, how long a token stays. The depth itself is followed in
-//! [`crate::depth`].
+//! Queues: how deep, how often full and empty, in what portions they are emptied, how long a token
+//! stays. The depth itself is followed in [`crate::depth`].
 //!
-//! Probes tell of queues step by step and may tell of their depth as well ([`Queues`]); a machine log tells of each put and get ([`QueuesOfMachines`]). What is
-//! counted, and answered, is the same.
+//! Probes tell of queues step by step and may tell of their depth as well ([`Queues`]); a machine
+//! log tells of each put and get ([`QueuesOfMachines`]). What is counted, and answered, is the
+//! same.
 
 mod interactions;
 mod steps;
@@ -30,7 +31,8 @@ pub struct QueueAnswer {
     pub full_share: Option<f64>,
     pub empty_share: Option<f64>,
     pub depth: DepthAnswer,
-    /// Of the same time: between a loss and the next event that tells the depth. Depths and shares of that time are estimates.
+    /// Of the same time: between a loss and the next event that tells the depth. Depths and shares
+    /// of that time are estimates.
     pub uncertain_share: Option<f64>,
     pub batch: BatchAnswer,
     pub residence_ns: Times,

@@ -1,4 +1,5 @@
-//! What a trace's probes say, resolved, in blocks: for analyses that go through it elsewhere than where it is read.
+//! What a trace's probes say, resolved, in blocks: for analyses that go through it elsewhere than
+//! where it is read.
 
 use crate::left_out::{Gathered, LeftOut};
 use longpole_model::actors::ActorId;
@@ -81,7 +82,8 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Whether the item is one of the probes. Events of the kernel and samples of stacks are no steps of a program.
+    /// Whether the item is one of the probes. Events of the kernel and samples of stacks are no
+    /// steps of a program.
     #[inline]
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) -> bool {
         let stream = match item {

@@ -1,7 +1,9 @@
-//! Who the events of a trace's programs are of: threads, or whatever a trace or a rule names in their place.
+//! Who the events of a trace's programs are of: threads, or whatever a trace or a rule names in
+//! their place.
 //!
-//! An actor is what the tracer calls a thread; a machine ([`crate::interaction::MachineId`]) is what the analyses call one. A thread that executes another
-//! program goes on as another machine and stays the same actor.
+//! An actor is what the tracer calls a thread; a machine ([`crate::interaction::MachineId`]) is
+//! what the analyses call one. A thread that executes another program goes on as another machine
+//! and stays the same actor.
 
 use std::collections::HashMap;
 
@@ -105,8 +107,8 @@ impl Actors {
         }
     }
 
-    /// Names for people, one per actor and each different: the label; with the thread where one label has several active
-    /// threads; with the tid where that is still not enough.
+    /// Names for people, one per actor and each different: the label; with the thread where one
+    /// label has several active threads; with the tid where that is still not enough.
     pub fn names(&self, met: &Met) -> Vec<String> {
         let mut active: HashMap<(&str, &str), usize> = HashMap::new();
         for (_, actor) in self.each().filter(|(id, _)| met.acts(*id)) {
@@ -145,8 +147,9 @@ impl Actors {
             .collect()
     }
 
-    /// What an actor is called whatever else runs, and in another run, too: the label, with the thread where that has a name of its own. Numbers of
-    /// threads are no part of it, so that actors of one program have one.
+    /// What an actor is called whatever else runs, and in another run, too: the label, with the
+    /// thread where that has a name of its own. Numbers of threads are no part of it, so that
+    /// actors of one program have one.
     pub fn classes(&self, met: &Met) -> Vec<String> {
         let several_hosts = self.several_hosts(met);
         let class = |actor: &Actor| {

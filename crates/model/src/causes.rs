@@ -476,7 +476,7 @@ impl Composer {
     }
 }
 
-/// Whether what a stream holds is resolved to steps: all but the kernel's events and samples of stacks.
+/// Whether events of the stream are resolved to steps: all but the kernel's and stack samples.
 fn is_of_programs(catalogue: &Catalogue, stream: StreamId) -> bool {
     let kind = catalogue.streams.get(stream.0 as usize).map(|stream| stream.kind);
     !matches!(kind, Some(StreamKind::Kernel | StreamKind::Samples))

@@ -1,5 +1,5 @@
-//! Steps: what an event means to the model, with all names resolved to numbers. The vocabulary is that of the probes
-//! (docs/probes.md); other tracers' events are mapped onto it by rules.
+//! Steps: what an event means to the model, with all names resolved to numbers. The vocabulary is
+//! that of the probes (docs/probes.md); other tracers' events are mapped onto it by rules.
 
 use crate::actors::ActorId;
 use crate::interaction::QueueId;

@@ -1,8 +1,10 @@
-//! Latencies by what machines say of themselves: calls, stays in states, signals, and activity between blocks.
+//! Latencies by what machines say of themselves: calls, stays in states, signals, and activity
+//! between blocks.
 //!
-//! A stay in a state lasts until the machine says another one; its blocks, and the times in which it is runnable or interrupted, are parts of
-//! it. A call is what the rules of the log say: a put into `rpc:NAME`, and a reply into `rpc:NAME:reply:ID`. Which reply is whose is known by who
-//! took the call first and has not answered.
+//! A stay in a state lasts until the machine says another one; its blocks, and the times in which
+//! it is runnable or interrupted, are parts of it. A call is what the rules of the log say: a put
+//! into `rpc:NAME`, and a reply into `rpc:NAME:reply:ID`. Which reply is whose is known by who took
+//! the call first and has not answered.
 
 use super::{CallTimes, Latency, Measured, Net, MOST_IN_FLIGHT};
 use crate::text::machine_place;
@@ -45,7 +47,8 @@ struct Machine {
     mode: Mode,
     above: u32,
     below: Option<MachineId>,
-    /// Until when its stay's time is told apart, and into what: ran, interrupted, runnable, blocked.
+    /// Until when its stay's time is told apart, and into what: ran, interrupted, runnable,
+    /// blocked.
     since: u64,
     parts: [u64; 4],
     awake: Option<u64>,

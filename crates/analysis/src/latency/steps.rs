@@ -169,7 +169,8 @@ impl Latencies {
         if self.open_calls.insert((name, id), call).is_none() {
             self.call_order.push_back((name, id));
         }
-        // Closed calls leave their place in the order behind; it goes when it comes to the front or when there are too many.
+        // Closed calls leave their place in the order behind; it goes when it comes to the front or
+        // when there are too many.
         while let Some(oldest) = self.call_order.front().copied() {
             let open = self.open_calls.contains_key(&oldest);
             if open && self.call_order.len() <= MOST_IN_FLIGHT {
@@ -180,7 +181,8 @@ impl Latencies {
         }
     }
 
-    /// Gives up the oldest objects where too many are open. Addresses are used again: a life that is over says nothing of the one that is there now.
+    /// Gives up the oldest objects where too many are open. Addresses are used again: a life that
+    /// is over says nothing of the one that is there now.
     fn forget_objects(&mut self) {
         let open = &mut self.open_objects;
         if self.object_order.len() > 2 * MOST_IN_FLIGHT {
@@ -225,7 +227,8 @@ impl Latencies {
         }
     }
 
-    /// Share of the round trips' time that the callee served, and who it is: for calls of `name` by `caller`.
+    /// Share of the round trips' time that the callee served, and who it is: for calls of `name` by
+    /// `caller`.
     pub fn service(&self, name: NameId, caller: ActorId) -> Option<(ActorId, f64)> {
         let calls = self.measured.calls.iter().filter(|((known, by, callee), _)| *known == name && *by == caller && callee.is_some());
         let (&(_, _, callee), calls) = calls.max_by_key(|(_, calls)| calls.total.sum())?;
@@ -245,7 +248,8 @@ impl Latencies {
         self.measured.answer(|name| scene.vocabulary.names.text(name).to_owned(), |actor| names.get(actor.0 as usize).cloned())
     }
 
-    /// All times of a name together, whichever thread of a class they are of (`by_class`), or whichever at all.
+    /// All times of a name together, whichever thread of a class they are of (`by_class`), or
+    /// whichever at all.
     pub fn together(&self, scene: Scene<'_>, by_class: bool) -> Vec<Together> {
         let classes = scene.classes();
         let class = |actor: ActorId| classes.get(actor.0 as usize).cloned();

@@ -1,7 +1,7 @@
 //! Queues by what machines say they put and took.
 //!
-//! Depths are exact here, since every put and get is told. The queues of replies are left out: each belongs to one call, of which
-//! [`crate::latency`] tells.
+//! Depths are exact here, since every put and get is told. The queues of replies are left out: each
+//! belongs to one call, of which [`crate::latency`] tells.
 
 use super::{Batches, Counted, QueueAnswer};
 use crate::text::machine_place;

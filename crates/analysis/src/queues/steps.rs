@@ -76,7 +76,8 @@ impl Observer for Queues {
                 let capacity = scene.capacity(queue);
                 let state = self.state(queue, step.t_ns);
                 state.emptied_ns.get_or_insert(step.t_ns);
-                // Without a capacity nothing else corrects a depth, and who alone takes knows what is left.
+                // Without a capacity nothing else corrects a depth, and who alone takes knows what
+                // is left.
                 if capacity.is_none() && state.counted.consumers.iter().all(|&consumer| consumer == step.actor) {
                     state.counted.depth.anchor_exactly(0, step.t_ns, None);
                 } else {
@@ -194,8 +195,8 @@ impl Queues {
         self.queues.get(queue.0 as usize).map_or(&[], |state| &state.counted.consumers)
     }
 
-    /// How long after its last step at `t_ns` the tokens of the queue's last producer were still being taken, and what is left would take at
-    /// the pace until then.
+    /// How long after its last step at `t_ns` the tokens of the queue's last producer were still
+    /// being taken, and what is left would take at the pace until then.
     pub fn worked_off_after(&self, queue: QueueId, producer: ActorId, t_ns: i64) -> u64 {
         let Some(state) = self.queues.get(queue.0 as usize).filter(|state| state.last_producer == Some(producer)) else { return 0 };
         // Where somebody found it empty, it was worked off.
@@ -203,8 +204,8 @@ impl Queues {
             return since(t_ns, emptied_ns);
         }
         let Some((first, last)) = state.got_ns else { return 0 };
-        // What a probe told of the depth goes before what was counted: not everybody has a probe at each get. After a loss nobody knows what
-        // is left.
+        // What a probe told of the depth goes before what was counted: not everybody has a probe at
+        // each get. After a loss nobody knows what is left.
         let told = state.counted.depth.now().map(|left| left.min(state.counted.put_units));
         let left = if state.counted.depth.doubt_ns(last) == 0 {
             told.unwrap_or(state.counted.put_units.saturating_sub(state.counted.get_units))
@@ -218,7 +219,8 @@ impl Queues {
         since(t_ns, last).saturating_add(rest)
     }
 
-    /// Shares of time nearly full and nearly empty up to `end_ns`: within an eighth of the capacity, since whoever waits is woken by portions.
+    /// Shares of time nearly full and nearly empty up to `end_ns`: within an eighth of the
+    /// capacity, since whoever waits is woken by portions.
     pub fn near(&self, queue: QueueId, capacity: Option<u64>, end_ns: i64) -> (Option<f64>, Option<f64>) {
         let Some(state) = self.queues.get(queue.0 as usize) else { return (None, None) };
         let depth = state.counted.depth.finish(end_ns, capacity);
