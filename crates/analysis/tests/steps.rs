@@ -1,0 +1,71 @@
+//! What the composer has resolved leads to the same answers as what a pass resolves itself.
+
+mod support;
+
+use longpole_analysis::report::Pass;
+use longpole_analysis::steps::{Beside, Steps};
+use longpole_model::block::Told;
+use longpole_model::causes::{About, Composer};
+use longpole_trace::event::Item;
+use support::{pipeline, Costs, Trace};
+
+/// When a pipeline begins.
+const BEGIN_NS: i64 = 1_700_000_000_000_000_000;
+
+/// The pass of a trace whose events a composer resolves, in blocks of at most so many steps.
+fn passed_on(trace: &mut Trace, most: usize) -> Pass {
+    let mut composer = Composer::built_in(About::default()).unwrap();
+    let mut pass = Pass::of_steps().unwrap();
+    let (mut steps, mut told, mut beside) = (Steps::with_room(), Told::default(), Beside::default());
+    let mut count = 0;
+    trace.replay(|catalogue, item| {
+        composer.item(catalogue, item);
+        if !beside.item(catalogue, item) {
+            return;
+        }
+        match item {
+            Item::Event(_) => steps.push(composer.step().unwrap()),
+            Item::Loss(loss) => steps.loss(composer.system().actor_of_stream(loss.stream), *loss),
+        }
+        count += 1;
+        if count % most == 0 {
+            let mut full = std::mem::replace(&mut steps, Steps::with_room());
+            full.close(composer.vocabulary(), &mut told);
+            pass.steps(&full);
+        }
+    });
+    steps.close(composer.vocabulary(), &mut told);
+    pass.steps(&steps);
+    pass.beside = beside;
+    pass
+}
+
+fn told(pass: &Pass) -> [String; 3] {
+    [format!("{:?}", pass.report(Some(5.0))), format!("{:?}", pass.cpu(Some(5.0))), format!("{:?}", pass.latency_together())]
+}
+
+#[test]
+fn steps_that_were_passed_on_lead_to_the_report_of_the_events() {
+    for (seed, most) in [(1, 1), (2, 7), (3, Steps::MOST)] {
+        let costs = Costs { call_per_item: true, eager: true, ..Costs::default() };
+        let mut trace = pipeline(seed, &costs, 20_000_000).trace;
+        trace.lose(1, BEGIN_NS + 5_000_000, BEGIN_NS + 6_000_000);
+        let alone = told(&trace.pass());
+        assert_eq!(told(&passed_on(&mut trace, most)), alone, "in blocks of {most}");
+    }
+}
+
+/// Names beyond the bound are gathered under one, whoever has given them their numbers.
+#[test]
+fn names_that_are_one_too_many_are_gathered_alike() {
+    let mut trace = Trace::default();
+    let thread = trace.thread("maker");
+    for number in 0..5_000i64 {
+        trace.event(number * 10, thread, &format!("span_begin:{number}"), &[]);
+        trace.event(number * 10 + 5, thread, &format!("span_end:{number}"), &[]);
+    }
+    let alone = trace.pass();
+    let inputs = alone.inputs();
+    assert!(inputs.other_names >= 5_000 && inputs.other_names < inputs.events, "{} of {}", inputs.other_names, inputs.events);
+    assert_eq!(told(&passed_on(&mut trace, 100)), told(&alone));
+}
