@@ -183,12 +183,16 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
     let vocabulary = composer.vocabulary();
     // What a process executed last has the script; before that it was another program.
     let last: HashMap<i32, &str> = composer.behind().iter().map(|behind| (behind.process, behind.program.as_str())).collect();
+    let script = |behind: &Behind| {
+        let script = composer.linux().scripts.get(&behind.process)?;
+        (last.get(&behind.process) == Some(&behind.program.as_str())).then(|| script.clone())
+    };
     let thread = |behind: &Behind| {
         let thread = Thread {
             pid: behind.process,
             tid: behind.tid,
             program: behind.program.clone(),
-            script: behind.script.clone().filter(|_| last.get(&behind.process) == Some(&behind.program.as_str())),
+            script: script(behind),
             name: behind.name.clone(),
             is_kernel: behind.is_kernel,
             is_recorder: vocabulary.is_recorder(behind.machine),

@@ -68,8 +68,6 @@ pub struct Behind {
     pub tid: i32,
     /// Name of the process's main thread.
     pub program: String,
-    /// The file that the program got as its first argument, of an interpreter its script.
-    pub script: Option<String>,
     /// Name of the thread.
     pub name: String,
     /// A thread of the kernel's own.
@@ -181,9 +179,8 @@ impl Composer {
         let name = of_kernel.name();
         let program = name_of(&self.linux, process).unwrap_or_else(|| name.clone());
         let is_of_command = self.kin(at) != Kin::Stranger;
-        let script = self.linux.scripts.get(&process).cloned();
         let is_kernel = of_kernel.kernel;
-        self.naming.behind.push(Behind { machine, process, tid, program, script, name, is_kernel, is_of_command });
+        self.naming.behind.push(Behind { machine, process, tid, program, name, is_kernel, is_of_command });
     }
 
     /// The threads of the kernel's events, each with the machine that stands for it. A thread that executes another program is another
