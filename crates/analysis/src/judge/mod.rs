@@ -311,8 +311,9 @@ impl Case<'_> {
     fn gain(&self, verdict: &Verdict) -> Option<Gain> {
         let of_state = verdict.row.as_ref().map(|(class, state)| Scenario::scale(class, state, 0.5).text);
         let of_subject = verdict.subject.as_ref().map(|named| {
-            let own = |subject: &Subject| named.pid.is_some_and(|pid| subject.processes == [pid]);
             let program = named.name.split('/').next().unwrap_or(&named.name);
+            // A process may have been another program before.
+            let own = |subject: &Subject| named.pid.is_some_and(|pid| subject.processes == [pid] && subject.name == program);
             let stage = self.subjects.iter().map(|(_, subject)| subject).find(|subject| own(subject));
             stage.map_or_else(|| Scenario::scale_all(program, 0.5), Subject::halved).text
         });

@@ -142,9 +142,12 @@ impl Case<'_> {
         }
         let (ns, count, asked) =
             parts.iter().fold((0, 0, 0), |(ns, count, asked), part| (ns + part.ns, count + part.count, asked + part.asked));
-        let by = self.parts.asked_by(subject).map(|by| self.name(by, None));
+        // A server does not wait for those who ask it.
+        let role = |of: SubjectId| self.subjects.get(of).role;
+        let asked_by = self.parts.asked_by(subject).filter(|&by| role(by) != Role::Server || role(subject) == Role::Server);
+        let by = asked_by.map(|by| self.name(by, None));
         let call = parts.first().map(|part| part.state.clone()).unwrap_or_default();
-        let asked_by = self.parts.asked_by(subject).map(|by| &self.subjects.get(by).conduct.asked);
+        let asked_by = asked_by.map(|by| &self.subjects.get(by).conduct.asked);
         let outstanding = asked_by.filter(|asked| asked.count >= self.limits.least_replies).map(|asked| asked.open());
         let sleeps = |whom| Because::Sleeps { call: call.clone(), mean_ns: ns / count.max(1), count, waited_for_by: whom, outstanding };
         let conduct = &self.subjects.get(subject).conduct;
