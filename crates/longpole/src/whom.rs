@@ -26,7 +26,8 @@ pub struct Whom {
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
 
-    /// The path to the last of these events, whose rate is what a change makes larger: a name with * and ?, or a filter as that of print
+    /// The path to the last of these events, whose rate is what a change makes larger: a name with
+    /// * and ?, or a filter as that of print
     #[arg(long, value_name = "EVENT", value_parser = Progress::parse, conflicts_with_all = ["process", "thread", "port"])]
     pub progress: Option<Progress>,
 }

@@ -1,7 +1,9 @@
-//! What machines do to themselves and to each other: the vocabulary that the critical path is computed from.
+//! What machines do to themselves and to each other: the vocabulary that the critical path is
+//! computed from.
 //!
-//! It says the same as the machine log (docs/formats/machine-log.md) and no more, but with ids instead of text. Whatever can tell of machines
-//! (a machine log, rules over a trace, a simulator) yields interactions in the order of time; analyses read nothing else.
+//! It says the same as the machine log (docs/formats/machine-log.md) and no more, but with ids
+//! instead of text. Whatever can tell of machines (a machine log, rules over a trace, a simulator)
+//! yields interactions in the order of time; analyses read nothing else.
 
 use crate::actors::Actors;
 use crate::block::{New, Told};

@@ -1,6 +1,8 @@
-//! The system a trace tells of: the way from an event to a [`Step`], with the vocabulary of all names on it.
+//! The system a trace tells of: the way from an event to a [`Step`], with the vocabulary of all
+//! names on it.
 //!
-//! Memory grows with the number of distinct names, threads and classes, never with the number of events.
+//! Memory grows with the number of distinct names, threads and classes, never with the number of
+//! events.
 
 use crate::actors::{Actor, ActorId};
 use crate::dense::Dense;

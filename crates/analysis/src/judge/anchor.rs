@@ -43,8 +43,8 @@ pub struct Anchor {
     pub machine: MachineId,
     pub begin_ns: u64,
     pub end_ns: u64,
-    /// What is counted there: the name of an event that the user named. None: the replies that it gets, of which the last one
-    /// before `end_ns` is where the path ends.
+    /// What is counted there: the name of an event that the user named. None: the replies that it
+    /// gets, of which the last one before `end_ns` is where the path ends.
     pub event: Option<String>,
 }
 
@@ -91,8 +91,8 @@ impl Choice<'_> {
         (begin_ns < end_ns).then_some(Anchor { run, machine, begin_ns, end_ns, event: None })
     }
 
-    /// The thread with most of the events that the user named, from the first to the last of them in the steady part. `times`: of the
-    /// events of each thread, by the thread's machine.
+    /// The thread with most of the events that the user named, from the first to the last of them
+    /// in the steady part. `times`: of the events of each thread, by the thread's machine.
     pub fn anchor_at(&self, event: &str, times: &HashMap<MachineId, Vec<u64>>) -> Option<Anchor> {
         let run = match (self.has_command, self.timed()) {
             (false, _) => Run::Endless,
@@ -131,7 +131,8 @@ impl Choice<'_> {
         most.then_some((from.max(begin), to.min(end)))
     }
 
-    /// The busiest group of subjects that wake each other; before all others, of those that answer requests.
+    /// The busiest group of subjects that wake each other; before all others, of those that answer
+    /// requests.
     fn group(&self, run: Run) -> Option<HashSet<SubjectId>> {
         let of: HashMap<u32, SubjectId> = self.machines().map(|(machine, subject)| (machine.0, subject)).collect();
         let mut between: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
@@ -162,7 +163,8 @@ impl Choice<'_> {
                 None => true,
             }
         };
-        // Who answers requests is a service; a script that looks around once a second is none, however much it starts.
+        // Who answers requests is a service; a script that looks around once a second is none,
+        // however much it starts.
         let answers = |root: &SubjectId| {
             let members = group.iter().filter(|(_, member)| *member == root);
             members.map(|(&subject, _)| self.subjects.get(subject).conduct.served.count).sum::<u64>() >= self.limits.least_replies

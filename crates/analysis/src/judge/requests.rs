@@ -84,7 +84,8 @@ impl Case<'_> {
     /// How many requests to a subject are open, on average: those that it has read, or those that whoever asks it has sent.
     pub(super) fn open(&self, subject: SubjectId) -> f64 {
         let served = &self.subjects.get(subject).conduct.served;
-        // One that never waits for a request is woken by nobody, and wakes who asks it all the same.
+        // One that never waits for a request is woken by nobody, and wakes who asks it all the
+        // same.
         let others = self.between.iter().filter(|(_, &count)| count >= self.limits.least_replies);
         let askers = others.filter_map(|(&(from, to), _)| match (from == subject, to == subject) {
             (false, true) => Some(from),

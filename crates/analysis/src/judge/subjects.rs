@@ -1,9 +1,11 @@
-//! Whom a verdict can name: processes, pools of processes that do the same, threads of the kernel, interrupts, machines of a log.
+//! Whom a verdict can name: processes, pools of processes that do the same, threads of the kernel,
+//! interrupts, machines of a log.
 //!
-//! The critical path knows machines by their names. A *subject* is what an engineer would name: the process that a thread belongs
-//! to, or the pool of processes that run the same program in the same role. Two Python processes of which one asks and the other
-//! answers are two subjects; four that answer on one port are one. So are two that wait for each other in different ways, one for
-//! room in a pipe and one for data in it: they are stages, and what helps one does not help the other.
+//! The critical path knows machines by their names. A *subject* is what an engineer would name: the
+//! process that a thread belongs to, or the pool of processes that run the same program in the same
+//! role. Two Python processes of which one asks and the other answers are two subjects; four that
+//! answer on one port are one. So are two that wait for each other in different ways, one for room
+//! in a pipe and one for data in it: they are stages, and what helps one does not help the other.
 
 use super::traffic::Traffic;
 use crate::exchanges::{Conduct, Conducts};
@@ -91,8 +93,8 @@ pub struct Subjects {
 }
 
 impl Subjects {
-    /// `threads`: by the names of their machines. `stages`: processes that do not do the same as others of
-    /// their program.
+    /// `threads`: by the names of their machines. `stages`: processes that do not do the same as
+    /// others of their program.
     pub fn new(threads: HashMap<String, Thread>, conducts: &Conducts, stages: &HashMap<i32, Stage>) -> Subjects {
         let mut out = Subjects::default();
         let mut names: Vec<&String> = threads.keys().collect();
@@ -106,7 +108,8 @@ impl Subjects {
             }
             let port = conducts.port(thread.pid);
             let role = match role(conducts.of(thread.pid)) {
-                // Connections that were there before the recording tell only by their times who asks.
+                // Connections that were there before the recording tell only by their times who
+                // asks.
                 Role::Client if port.is_some() => Role::Server,
                 role => role,
             };
@@ -224,7 +227,8 @@ impl Subjects {
     }
 }
 
-/// The first argument of a process that lives for a small part of the time is an item (`gcc order.c`), and tells it from nobody.
+/// The first argument of a process that lives for a small part of the time is an item (`gcc
+/// order.c`), and tells it from nobody.
 pub fn leave_items(threads: &mut HashMap<String, Thread>, traffic: &Traffic, vocabulary: &Vocabulary, least: f64) {
     let (begin, end) = traffic.range();
     let mut lives: HashMap<i32, (u64, u64)> = HashMap::new();
@@ -244,10 +248,12 @@ pub fn leave_items(threads: &mut HashMap<String, Thread>, traffic: &Traffic, voc
     }
 }
 
-/// In what a process mostly waits for others of its program. None: it wakes them, and waits for none.
+/// In what a process mostly waits for others of its program. None: it wakes them, and waits for
+/// none.
 pub type Stage = Option<NameId>;
 
-/// Processes of one program that do not do the same, since they wait for each other in different ways.
+/// Processes of one program that do not do the same, since they wait for each other in different
+/// ways.
 pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: &Vocabulary, least: u64) -> HashMap<i32, Stage> {
     let mut waits: BTreeMap<(&str, i32), BTreeMap<NameId, u64>> = BTreeMap::new();
     for (by, machine, pair) in traffic.pairs() {

@@ -38,7 +38,8 @@ pub struct Named {
     pub level: SubjectLevel,
     pub host: Option<String>,
     pub name: String,
-    /// The script that it runs, if it is an interpreter: the file that it got as its first argument.
+    /// The script that it runs, if it is an interpreter: the file that it got as its first
+    /// argument.
     pub script: Option<String>,
     pub pid: Option<i32>,
     pub tid: Option<i32>,

@@ -74,7 +74,8 @@ impl Case<'_> {
         };
         let ends: Vec<&Whole> = [peer, port].into_iter().filter_map(at).collect();
         let receiver = ends.first()?;
-        // One that computes meanwhile is slow by itself; its window says that it comes to read too late.
+        // One that computes meanwhile is slow by itself; its window says that it comes to read too
+        // late.
         let computes: f64 = self.parts.of(receiver.subject).filter(|part| part.does == Does::Runs).map(|part| part.share).sum();
         if computes >= self.limits.least_share {
             return None;
@@ -202,7 +203,8 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Whether each of these sleeps is a process that the one at the end of the path starts for it: `sleep 1` in a script.
+    /// Whether each of these sleeps is a process that the one at the end of the path starts for it:
+    /// `sleep 1` in a script.
     fn sleeps_for_end(&self, subject: SubjectId, count: u64) -> bool {
         let Some(by) = self.parts.asked_by(subject).filter(|&by| self.is_end(by)) else { return false };
         let own = self.vocabulary.machines().filter(|&machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(by));

@@ -132,7 +132,8 @@ impl Case<'_> {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::RoundTrips));
         }
         if let Some(processes) = self.processes(first.subject) {
-            // What the kernel does to start and end them is mostly their own system calls and page faults.
+            // What the kernel does to start and end them is mostly their own system calls and page
+            // faults.
             let of_kernel = |part: &&Part| matches!(part.does, Does::SystemCall | Does::Faults);
             let kernel: f64 = self.parts.of(first.subject).filter(of_kernel).map(|part| part.share).sum();
             if kernel >= self.limits.fault_share * first.share {

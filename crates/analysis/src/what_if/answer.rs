@@ -16,12 +16,12 @@ use std::collections::HashMap;
 /// by so much of it.
 pub const GATE_SHARE: f64 = 0.05;
 
-/// By so much of its time a run of a real system differs from one that was recorded: the recorder has its cost, and two runs
-/// are never equal. For most systems of bench/truth/wild it is less.
+/// By so much of its time a run of a real system differs from one that was recorded: the recorder
+/// has its cost, and two runs are never equal. For most systems of bench/truth/wild it is less.
 const OTHER_RUN: f64 = 0.03;
 
-/// What is left for each item may cost so many times less where it is done more often: CPUs do not sleep in between, caches
-/// stay warm, one wake-up serves several items.
+/// What is left for each item may cost so many times less where it is done more often: CPUs do not
+/// sleep in between, caches stay warm, one wake-up serves several items.
 const CHEAPER: f64 = 3.0;
 
 /// An end that is no later than this times that at which the CPUs can have done the work is one that they decide.
@@ -57,7 +57,8 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// A change that is added to another one takes nothing away of what that one is certain to bring.
+    /// A change that is added to another one takes nothing away of what that one is certain to
+    /// bring.
     fn at_least(mut self, alone: &Prediction) -> Prediction {
         let more = |own: Option<f64>, other: Option<f64>| own.zip(other).map(|(own, other)| own.max(other));
         if alone.gain.is_some_and(|gain| self.gain.is_some_and(|own| own < gain)) {

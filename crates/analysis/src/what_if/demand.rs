@@ -1,17 +1,19 @@
 //! The most that a change can bring, by what must still be done for each item (operational laws).
 //!
-//! A replay keeps the order of the trace: who waited for whom still does. The changed system need not: threads that stood
-//! behind one lock may run at the same time once its holder is quick. Therefore the replay alone is no upper end of a
-//! prediction. What bounds the throughput in any order is the demand that is left (Denning and Buzen, 1978): with a demand
-//! of `d` seconds for each item, a resource of which `n` can be used at once lets no more than `n / d` items pass in a
+//! A replay keeps the order of the trace: who waited for whom still does. The changed system need
+//! not: threads that stood behind one lock may run at the same time once its holder is quick.
+//! Therefore the replay alone is no upper end of a prediction. What bounds the throughput in any
+//! order is the demand that is left (Denning and Buzen, 1978): with a demand of `d` seconds for
+//! each item, a resource of which `n` can be used at once lets no more than `n / d` items pass in a
 //! second. Three kinds of resources are looked at, and the scarcest counts:
 //!
-//! - the changed state itself, in as many threads at once as were in it at the busiest time of the trace;
+//! - the changed state itself, in as many threads at once as were in it at the busiest time of the
+//!   trace;
 //! - the CPUs of the host;
 //! - each thread whose work is mostly on the path already: it does one thing at a time.
 //!
-//! Example: sixteen requests sleep 3 ms one after the other. Halving the sleep brings + 100 % at most, since one sleeps at a
-//! time; leaving it out, as much as the CPUs allow.
+//! Example: sixteen requests sleep 3 ms one after the other. Halving the sleep brings + 100 % at
+//! most, since one sleeps at a time; leaving it out, as much as the CPUs allow.
 
 use super::lanes::KEPT;
 use super::{EndMark, WhatIf};
@@ -63,7 +65,8 @@ impl Demand {
         }
     }
 
-    /// How many times as fast it can go at most where each key takes its factor of the time. None: nothing is left of them.
+    /// How many times as fast it can go at most where each key takes its factor of the time. None:
+    /// nothing is left of them.
     fn most(&self, factors: impl Fn(u32) -> f64, length: f64) -> Option<f64> {
         let mut sums = [0u64; PARTS];
         let mut left = 0.0;
@@ -83,7 +86,8 @@ impl Demand {
 }
 
 impl WhatIf {
-    /// Of each scenario, how many times as fast the system can be at most. None: nothing is known that would bound it.
+    /// Of each scenario, how many times as fast the system can be at most. None: nothing is known
+    /// that would bound it.
     pub(super) fn most_by_demand(&mut self, vocabulary: &Vocabulary, end: &EndMark, on_path: &[f64]) -> Vec<Option<f64>> {
         let length = end.v[KEPT];
         let root = self.together.find(end.machine.0);

@@ -156,7 +156,8 @@ struct Call {
 }
 
 impl Composer {
-    /// Something is done to a queue of a program; before the first time, it is said what it is like.
+    /// Something is done to a queue of a program; before the first time, it is said what it is
+    /// like.
     #[inline]
     pub(super) fn meets(&mut self, queue: QueueId) {
         if self.waits.levels.get(queue.0).is_none() {

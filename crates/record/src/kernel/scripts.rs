@@ -1,8 +1,9 @@
 //! Which script the interpreters run: `python3 orders.py` tells more than `python3`.
 //!
-//! No event of the kernel bears the arguments of a program, so they are looked at in /proc, for those who live long enough to
-//! matter: soon after the begin, then less and less often, and at the end. Arguments may hold secrets; what is kept is the
-//! last part of the first argument that is no option, and only if it is a file.
+//! No event of the kernel bears the arguments of a program, so they are looked at in /proc, for
+//! those who live long enough to matter: soon after the begin, then less and less often, and at the
+//! end. Arguments may hold secrets; what is kept is the last part of the first argument that is no
+//! option, and only if it is a file.
 
 use super::dump::numbers;
 use serde_json::{json, Value};

@@ -134,8 +134,8 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// Writes all of it as events of one moment, with the scripts that were found until the end. A dump that is missing or broken costs
-    /// what is broken of it.
+    /// Writes all of it as events of one moment, with the scripts that were found until the end. A
+    /// dump that is missing or broken costs what is broken of it.
     pub fn write(
         &mut self,
         file: io::Result<File>,

@@ -47,7 +47,8 @@ fn look(owners: &HashMap<u64, i32>, lines: &mut Vec<Value>) {
     }
 }
 
-/// Port, state and inode of a line of /proc/net/udp: `sl local_address rem_address st queues timer retransmissions uid timeout inode`.
+/// Port, state and inode of a line of /proc/net/udp: `sl local_address rem_address st queues timer
+/// retransmissions uid timeout inode`.
 fn socket(line: &str) -> Option<(u16, u8, u64)> {
     let mut words = line.split_ascii_whitespace();
     let (_, port) = words.nth(1)?.rsplit_once(':')?;
