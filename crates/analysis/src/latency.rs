@@ -223,24 +223,27 @@ impl<W: Copy + Eq + Hash> Measured<W> {
 
     /// All times of a name together, whichever class they are of (`by_class`), or whichever at all.
     fn together(&self, name: impl Fn(NameId) -> String, class: impl Fn(W) -> Option<String>, by_class: bool) -> Vec<Together> {
-        let mut found: BTreeMap<(Kind, String, Option<String>), Samples> = BTreeMap::new();
-        let mut add = |kind, name, class: Option<String>, times: &Samples| {
-            found.entry((kind, name, class.filter(|_| by_class))).or_default().add(times);
-        };
-        for (&(call, caller, _), calls) in &self.calls {
-            add(Kind::Rpc, name(call), class(caller), &calls.total);
+        let mut all: Vec<(Kind, String, [Option<String>; 2], &Samples)> = Vec::new();
+        for (&(call, caller, callee), calls) in &self.calls {
+            all.push((Kind::Rpc, name(call), [class(caller), callee.and_then(&class)], &calls.total));
         }
         for (&(of, span), spans) in &self.spans {
-            add(Kind::Span, name(span), class(of), &spans.total);
+            all.push((Kind::Span, name(span), [class(of), None], &spans.total));
         }
-        for (&(context, _, receiver), signals) in &self.signals {
-            add(Kind::Signal, name(context), class(receiver), &signals.times);
+        for (&(context, sender, receiver), signals) in &self.signals {
+            all.push((Kind::Signal, name(context), [class(receiver), class(sender)], &signals.times));
         }
         for (&of, times) in &self.activities {
-            add(Kind::Activity, class(of).unwrap_or_default(), class(of), times);
+            all.push((Kind::Activity, class(of).unwrap_or_default(), [class(of), None], times));
         }
         for (&object, times) in &self.objects {
-            add(Kind::Object, name(object), None, times);
+            all.push((Kind::Object, name(object), [None, None], times));
+        }
+        // Sums of floating-point numbers depend on their order; that of ids is not the same in every run.
+        all.sort_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)));
+        let mut found: BTreeMap<(Kind, String, Option<String>), Samples> = BTreeMap::new();
+        for (kind, name, [class, _], times) in all {
+            found.entry((kind, name, class.filter(|_| by_class))).or_default().add(times);
         }
         found.into_iter().map(|((kind, name, class), times)| Together { kind, name, class, times: times.times() }).collect()
     }
