@@ -78,7 +78,7 @@ pub struct Options {
     pub guessed: bool,
     /// What it cost to record one event of a probe, in ns: it is no part of the system, and of no world but the observed one and the gate.
     pub probe_ns: f64,
-    /// CPUs of each host, if it is known; 0: as many as were used at once.
+    /// CPUs of each host; 0: not known, or of a simulated system.
     pub cpus: u32,
 }
 

@@ -99,7 +99,9 @@ impl Choice<'_> {
             (true, Some(_)) => Run::FixedTime,
             (true, None) => Run::FixedWork,
         };
-        let (&machine, times) = times.iter().max_by_key(|(machine, times)| (times.len(), std::cmp::Reverse(machine.0)))?;
+        let programs: HashSet<MachineId> = self.machines().map(|(machine, _)| machine).collect();
+        let times = times.iter().filter(|(machine, _)| programs.contains(machine));
+        let (&machine, times) = times.max_by_key(|(machine, times)| (times.len(), std::cmp::Reverse(machine.0)))?;
         let left_out = (times.len() as f64 * self.limits.left_out_at_ends) as usize;
         let steady = times.get(left_out..times.len() - left_out)?;
         let (&begin_ns, &end_ns) = (steady.first()?, steady.last()?);

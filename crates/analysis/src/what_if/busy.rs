@@ -47,11 +47,6 @@ impl Used {
         self.since = now;
     }
 
-    /// How many were had at once.
-    pub fn most(&self) -> u32 {
-        self.most
-    }
-
     pub fn several(&self) -> bool {
         self.most > 1
     }

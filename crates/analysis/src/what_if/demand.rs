@@ -119,29 +119,20 @@ impl WhatIf {
                 }
             }
         }
-        if of_hosts.is_empty() {
-            // Who has a CPU when is not known.
+        // A simulated system has no other order than that of its trace; and without CPUs nothing bounds it.
+        if self.options.cpus == 0 || of_hosts.is_empty() {
             return vec![None; self.layout.scenarios];
         }
         let bound = |scenario: usize| {
             let [lane, _] = self.layout.of(scenario);
             let more = f64::from(self.scale.cpus(scenario));
             let factor = |key: u32| self.rows[key as usize].as_ref().map_or(1.0, |row| row[lane]);
-            let of_cpus = of_hosts.iter().filter_map(|(host, work)| {
-                let cpus = self.cpus_of(*host)? + more;
-                (work[lane] > 0.0).then(|| cpus * length / work[lane])
-            });
+            let cpus = f64::from(self.options.cpus) + more;
+            let of_cpus = of_hosts.values().filter(|work| work[lane] > 0.0).map(|work| cpus * length / work[lane]);
             let of_thread = (longest[lane] > 0.0).then(|| length / longest[lane]);
             of_cpus.chain(of_thread).chain(self.demand.most(factor, length)).reduce(f64::min)
         };
         (0..self.layout.scenarios).map(bound).collect()
-    }
-
-    /// How many CPUs a host has: as the trace says, or else as many as were had at once.
-    fn cpus_of(&self, host: Option<NameId>) -> Option<f64> {
-        let had = self.used.iter().find(|(known, _)| *known == host).map(|(_, used)| used.most());
-        let count = if self.options.cpus > 0 { Some(self.options.cpus) } else { had };
-        count.filter(|&count| count > 0).map(f64::from)
     }
 
     /// For how long each machine runs on the path, in ns.
