@@ -182,7 +182,9 @@ fn an_interrupt_away_from_its_consumer_is_found_and_one_beside_it_is_not() {
         };
         // Where the machine is busy, what else happens may have more of the time and of the path.
         let tries = if away { 4 } else { 1 };
-        let finding = (0..tries).find_map(|_| measured());
+        // And the scheduler may move what wakes it.
+        let nearly_all = |finding: &Value| !away || finding["count"].as_u64().is_some_and(|count| count >= 5_400);
+        let finding = (0..tries).find_map(|_| measured().filter(nearly_all));
         match (&finding, away) {
             (Some(finding), true) => {
                 assert!(finding["advice"].as_str().unwrap().starts_with("softirq NET_RX"), "{finding}");
