@@ -188,8 +188,8 @@ pub struct Finding {
 const FOREMOST_SHARE: f64 = 0.05;
 
 impl Finding {
-    /// Stands before all else, the verdict too: what was lost makes everything behind it wait in vain. A few packets that come to sockets
-    /// which were just closed do not.
+    /// Stands before all else, the verdict too: what was lost makes everything behind it wait in
+    /// vain. A few packets that come to sockets which were just closed do not.
     pub fn is_foremost(&self) -> bool {
         self.of == Scope::Loss && self.share >= FOREMOST_SHARE
     }

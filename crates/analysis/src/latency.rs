@@ -239,7 +239,8 @@ impl<W: Copy + Eq + Hash> Measured<W> {
         for (&object, times) in &self.objects {
             all.push((Kind::Object, name(object), [None, None], times));
         }
-        // Sums of floating-point numbers depend on their order; that of ids is not the same in every run.
+        // Sums of floating-point numbers depend on their order; that of ids is not the same in
+        // every run.
         all.sort_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)));
         let mut found: BTreeMap<(Kind, String, Option<String>), Samples> = BTreeMap::new();
         for (kind, name, [class, _], times) in all {

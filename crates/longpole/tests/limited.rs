@@ -1,4 +1,5 @@
-//! The verdict on live programs without probes that have one known bottleneck: who is named, how it limits the system, and what ends the run.
+//! The verdict on live programs without probes that have one known bottleneck: who is named, how it
+//! limits the system, and what ends the run.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -10,7 +11,8 @@ use place::{ok, Place};
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 
-/// What `report` says of the program, recorded with the default groups. None: it cannot be recorded here.
+/// What `report` says of the program, recorded with the default groups. None: it cannot be recorded
+/// here.
 fn report(means: &str) -> Option<Value> {
     reports(means, &[&[]]).map(|mut reports| reports.remove(0))
 }

@@ -1,4 +1,5 @@
-//! Verdicts on requests: how many are open, on how many a subject works at a time, and whether a client asks one after the other.
+//! Verdicts on requests: how many are open, on how many a subject works at a time, and whether a
+//! client asks one after the other.
 
 use super::parts::Does;
 use super::subjects::SubjectId;
@@ -7,7 +8,8 @@ use super::Case;
 use crate::exchanges::Conduct;
 
 impl Case<'_> {
-    /// Whoever asks this subject sends one request after the other, many of them, and mostly waits for the replies.
+    /// Whoever asks this subject sends one request after the other, many of them, and mostly waits
+    /// for the replies.
     pub(super) fn chatty(&self, subject: SubjectId) -> Option<Because> {
         let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
         let askers = self.between.iter().filter(|((_, to), _)| *to == subject);
@@ -29,7 +31,8 @@ impl Case<'_> {
         })
     }
 
-    /// A client that asks again and again, one request after the other, and mostly waits for replies.
+    /// A client that asks again and again, one request after the other, and mostly waits for
+    /// replies.
     pub(super) fn by_round_trips(&self) -> Option<Verdict> {
         let wholes = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject));
         let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
@@ -61,8 +64,8 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Requests that wait for one another in this subject, or in one that asks it: more are open than calls of it are outstanding, or
-    /// than the path's stay in it allows.
+    /// Requests that wait for one another in this subject, or in one that asks it: more are open
+    /// than calls of it are outstanding, or than the path's stay in it allows.
     pub(super) fn serialisation(&self, subject: SubjectId) -> Option<Because> {
         let mut callers: Vec<SubjectId> = self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from).collect();
         callers.sort_unstable();
@@ -81,7 +84,8 @@ impl Case<'_> {
         is_limit.then(|| Because::Serialised { at: self.name(subject, None), open, at_a_time, callee: None })
     }
 
-    /// How many requests to a subject are open, on average: those that it has read, or those that whoever asks it has sent.
+    /// How many requests to a subject are open, on average: those that it has read, or those that
+    /// whoever asks it has sent.
     pub(super) fn open(&self, subject: SubjectId) -> f64 {
         let served = &self.subjects.get(subject).conduct.served;
         // One that never waits for a request is woken by nobody, and wakes who asks it all the
@@ -108,7 +112,8 @@ impl Case<'_> {
         if 2 * works > whole.ns {
             return Some(self.running(subject).0.max(1.0));
         }
-        // It waits: in a request's time in the subject the path comes and goes several times, as it follows one of those that are open.
+        // It waits: in a request's time in the subject the path comes and goes several times, as it
+        // follows one of those that are open.
         let mean = served.total_ns as f64 / served.count as f64;
         let stays = whole.ns as f64 / whole.visits as f64;
         Some((served.open() * stays / mean.max(1.0)).max(1.0))

@@ -16,7 +16,8 @@ use longpole_model::names::NameId;
 const PARTS: usize = 256;
 /// Width of a part at first.
 const FIRST_WIDTH_NS: u64 = 1 << 16;
-/// Machines whose wake-ups are counted by parts of the time; programs that live for a moment come by the hundred thousand.
+/// Machines whose wake-ups are counted by parts of the time; programs that live for a moment come
+/// by the hundred thousand.
 const MOST_COUNTED: usize = 1 << 14;
 /// Pairs of machines of which wake-ups are counted.
 const MOST_PAIRS: usize = 1 << 18;

@@ -1,7 +1,7 @@
 //! Verdicts on waits: the kernel's timers, a receive window, a quota, sleeps, the disk.
 //!
-//! A sleep is judged by who waits for it: it is a bottleneck if others lead to it, if a lock is handed on meanwhile, or if both sides sleep
-//! and look again. Else it makes the pace.
+//! A sleep is judged by who waits for it: it is a bottleneck if others lead to it, if a lock is
+//! handed on meanwhile, or if both sides sleep and look again. Else it makes the pace.
 
 use super::parts::{Does, Part, Whole};
 use super::subjects::{Level, Role, SubjectId};
@@ -190,7 +190,8 @@ impl Case<'_> {
         }
         let is_server = self.subjects.get(subject).role == Role::Server;
         let others = self.parts.wholes.iter().filter(|whole| whole.subject != subject && whole.visits > 0).count();
-        // A request may come before its server waits for it: then the path does not leave the server, and requests are open all the same.
+        // A request may come before its server waits for it: then the path does not leave the
+        // server, and requests are open all the same.
         let has_requests = is_server && self.open(subject) >= self.limits.most;
         if has_requests || 2 * asked > count && others > 0 && (is_server || !self.is_end(subject) && !self.sleeps_for_end(subject, count)) {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
@@ -242,8 +243,9 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// A lock that goes from one to the next, in this subject or in one that waits for it. The path must go with it, about once for
-    /// each of so many turns of its holder: threads of a runtime that park and wake each other hand nothing on.
+    /// A lock that goes from one to the next, in this subject or in one that waits for it. The path
+    /// must go with it, about once for each of so many turns of its holder: threads of a runtime
+    /// that park and wake each other hand nothing on.
     pub(super) fn convoy(&self, subject: SubjectId, turns: u64) -> Option<Convoy> {
         let mut between: HashMap<SubjectId, Vec<(MachineId, MachineId, Pair)>> = HashMap::new();
         for (by, machine, pair) in self.traffic.pairs().filter(|(.., pair)| pair.direct > 0) {
@@ -302,7 +304,8 @@ impl Case<'_> {
         let mut sleepers: Vec<(MachineId, SubjectId, u64, u64)> = Vec::new();
         for machine in self.vocabulary.machines() {
             let Some(subject) = self.subjects.known(self.vocabulary.machine_name(machine)) else { continue };
-            // Those that look for what the other one leaves in memory or in a file wake nobody: nothing else connects them.
+            // Those that look for what the other one leaves in memory or in a file wake nobody:
+            // nothing else connects them.
             let is_alike = self.parts.wholes.iter().any(|whole| self.subjects.get(whole.subject).name == self.subjects.get(subject).name);
             if !self.subjects.get(subject).is_of_command && !is_alike {
                 continue;

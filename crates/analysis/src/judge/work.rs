@@ -78,7 +78,8 @@ impl Case<'_> {
             }
         }
         let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
-        // That the only program there is has all of the path says nothing, if none of its threads leads.
+        // That the only program there is has all of the path says nothing, if none of its threads
+        // leads.
         let others: f64 = wholes.iter().skip(1).map(|whole| whole.share).sum();
         let mut roles: HashMap<&Option<String>, u64> = HashMap::new();
         parts.iter().for_each(|part| *roles.entry(&part.role).or_default() += part.ns);

@@ -119,7 +119,8 @@ impl WhatIf {
                 }
             }
         }
-        // A simulated system has no other order than that of its trace; and without CPUs nothing bounds it.
+        // A simulated system has no other order than that of its trace; and without CPUs nothing
+        // bounds it.
         if self.options.cpus == 0 || of_hosts.is_empty() {
             return vec![None; self.layout.scenarios];
         }
