@@ -90,22 +90,9 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let conducts = exchanges.finish();
     let mut subjects = subjects(interactions, &conducts, &traffic, &limits);
     let asked = whom.machines(&subjects, &conducts, interactions.vocabulary())?;
-    let choice = Choice {
-        traffic: &traffic,
-        subjects: &subjects,
-        vocabulary: interactions.vocabulary(),
-        limits: &limits,
-        has_command: interactions.has_command(),
-        path: (answer.start_ns, answer.end_ns),
-        asked: asked.as_ref(),
-    };
-    let anchor = match progressed {
-        Some(progressed) => at_progress(interactions, progressed, &choice)?,
-        None => choice.anchor().filter(|_| !as_asked || asked.is_some()),
-    };
-    if whom.is_given() && anchor.is_none() {
-        bail!("nothing happens to {} in this part of the trace", whom.said());
-    }
+    let path = (answer.start_ns, answer.end_ns);
+    let choice = Choice { path, asked: asked.as_ref(), ..choice(interactions, &traffic, &subjects, &limits) };
+    let anchor = anchor(interactions, &choice, progressed, (as_asked, whom))?;
     if let Some(found) = &anchor {
         answer = anchored(interactions, &mut kept, found)?;
     }
@@ -162,11 +149,31 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     Ok(Critical { verdict, run, decides, predictions, participation, findings, answer, cut_waits: waits.cut })
 }
 
-/// The path to the last of the events that the user named.
-fn at_progress(interactions: &Interactions, progressed: Progressed, choice: &Choice<'_>) -> anyhow::Result<Option<Anchor>> {
-    let Some(composer) = interactions.composer() else { bail!("--progress names events of a trace, and a machine log has none") };
-    let event = progressed.text().to_owned();
-    Ok(choice.anchor_at(&event, &progressed.finish(composer)?))
+/// What there is to choose a path from, for all of what was told.
+fn choice<'a>(interactions: &'a Interactions, traffic: &'a Traffic, subjects: &'a Subjects, limits: &'a Limits) -> Choice<'a> {
+    let (vocabulary, has_command) = (interactions.vocabulary(), interactions.has_command());
+    Choice { traffic, subjects, vocabulary, limits, has_command, path: traffic.range(), asked: None }
+}
+
+/// Whose path it is. None: that to the end of the command, or of what was asked for.
+fn anchor(
+    interactions: &Interactions,
+    choice: &Choice<'_>,
+    progressed: Option<Progressed>,
+    (as_asked, whom): (bool, &Whom),
+) -> anyhow::Result<Option<Anchor>> {
+    let anchor = match (progressed, interactions.composer()) {
+        (Some(progressed), Some(composer)) => {
+            let event = progressed.text().to_owned();
+            choice.anchor_at(&event, &progressed.finish(composer)?)
+        }
+        (Some(_), None) => bail!("--progress names events of a trace, and a machine log has none"),
+        (None, _) => choice.anchor().filter(|_| !as_asked || choice.asked.is_some()),
+    };
+    if whom.is_given() && anchor.is_none() {
+        bail!("nothing happens to {} in this part of the trace", whom.said());
+    }
+    Ok(anchor)
 }
 
 /// Who can be named.
@@ -222,23 +229,10 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept,
     let conducts = exchanges.finish();
     let mut subjects = subjects(interactions, &conducts, &traffic, &limits);
     let asked = whom.machines(&subjects, &conducts, interactions.vocabulary())?;
-    let choice = Choice {
-        traffic: &traffic,
-        subjects: &subjects,
-        vocabulary: interactions.vocabulary(),
-        limits: &limits,
-        has_command: interactions.has_command(),
-        path: traffic.range(),
-        asked: asked.as_ref(),
-    };
+    let choice = Choice { asked: asked.as_ref(), ..choice(interactions, &traffic, &subjects, &limits) };
     let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-    let anchor = match progressed {
-        Some(progressed) => at_progress(interactions, progressed, &choice)?,
-        None => choice.anchor(),
-    };
-    let answer = match anchor {
+    let answer = match anchor(interactions, &choice, progressed, (false, whom))? {
         Some(anchor) => anchored(interactions, &mut kept, &anchor)?,
-        None if whom.is_given() => bail!("nothing happens to {} in this part of the trace", whom.said()),
         None => interactions.path_again(&kept, options)?,
     };
     let parts = answer.segments.as_ref().map(|segments| Parts::new(&answer, segments, &mut subjects));
@@ -247,22 +241,29 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept,
 
 /// The path that counts, where that to the command's end does not. From now on what is kept leads to its end.
 fn anchored(interactions: &Interactions, kept: &mut Kept, anchor: &Anchor) -> anyhow::Result<Answer> {
-    let mut last = anchor.event.is_some().then_some(anchor.end_ns);
-    let of_replies = last.is_none();
-    kept.each(|_, interaction| {
-        if let (Deed::Wake { machine, cause: Some(cause) }, true) = (interaction.deed, interaction.t <= anchor.end_ns) {
-            if of_replies && machine == anchor.machine && cause.by != machine {
-                last = Some(interaction.t);
-            }
-        }
-    })
-    .context("what the trace said cannot be read again")?;
-    let end = last.filter(|&last| last > anchor.begin_ns).unwrap_or(anchor.end_ns);
+    let end = match &anchor.event {
+        Some(_) => anchor.end_ns,
+        None => last_reply(kept, anchor)?.filter(|&last| last > anchor.begin_ns).unwrap_or(anchor.end_ns),
+    };
     let name = interactions.vocabulary().machine_name(anchor.machine).to_owned();
     kept.narrow(name, anchor.begin_ns, end);
     // Nobody else is at work meanwhile: a second thread charges its time, window by window.
     let (window, spill) = (Some(interactions::WINDOW), Some(interactions::SPILL));
     interactions.path_again(kept, lineage::Options { segments: true, spill, window, jobs: 2, ..lineage::Options::default() })
+}
+
+/// When the thread was last woken by another one.
+fn last_reply(kept: &Kept, anchor: &Anchor) -> anyhow::Result<Option<u64>> {
+    let mut last = None;
+    kept.each(|_, interaction| {
+        if let (Deed::Wake { machine, cause: Some(cause) }, true) = (interaction.deed, interaction.t <= anchor.end_ns) {
+            if machine == anchor.machine && cause.by != machine {
+                last = Some(interaction.t);
+            }
+        }
+    })
+    .context("what the trace said cannot be read again")?;
+    Ok(last)
 }
 
 /// What decides, and what changes would bring. `idle`: who waits beside an idle CPU; `full`: queues in which somebody waited for room.

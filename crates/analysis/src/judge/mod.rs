@@ -33,7 +33,7 @@ use longpole_model::interaction::Vocabulary;
 use parts::{Does, Part, Parts};
 use std::collections::HashMap;
 use subjects::{Level, Role, Subject, SubjectId, Subjects};
-use traffic::Traffic;
+use traffic::{Own, Traffic};
 use verdict::{
     Because, Caveat, CaveatKind, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed,
     SubjectLevel, Verdict,
@@ -121,6 +121,17 @@ impl Case<'_> {
         };
         self.add_bystanders(&mut verdict);
         verdict
+    }
+
+    /// What every thread of every subject did.
+    fn owners(&self) -> impl Iterator<Item = (SubjectId, &Own)> {
+        let machines = self.vocabulary.machines();
+        machines.filter_map(|machine| Some((self.subjects.known(self.vocabulary.machine_name(machine))?, self.traffic.own(machine)?)))
+    }
+
+    /// The same of one subject.
+    fn owned(&self, subject: SubjectId) -> impl Iterator<Item = &Own> {
+        self.owners().filter(move |(of, _)| *of == subject).map(|(_, own)| own)
     }
 
     fn unknown(&self) -> f64 {

@@ -120,8 +120,7 @@ impl Case<'_> {
     /// How many threads of the subject are held back by a quota at a time, on average.
     fn held(&self, subject: SubjectId) -> f64 {
         let (begin, end) = self.traffic.range();
-        let own = self.vocabulary.machines().filter(|&machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(subject));
-        let held: u64 = own.filter_map(|machine| Some(self.traffic.own(machine)?.held_ns)).sum();
+        let held: u64 = self.owned(subject).map(|own| own.held_ns).sum();
         held as f64 / (end - begin).max(1) as f64
     }
 
@@ -208,8 +207,7 @@ impl Case<'_> {
     /// `sleep 1` in a script.
     fn sleeps_for_end(&self, subject: SubjectId, count: u64) -> bool {
         let Some(by) = self.parts.asked_by(subject).filter(|&by| self.is_end(by)) else { return false };
-        let own = self.vocabulary.machines().filter(|&machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(by));
-        let forks: u64 = own.filter_map(|machine| Some(self.traffic.own(machine)?.forks)).sum();
+        let forks: u64 = self.owned(by).map(|own| own.forks).sum();
         2 * forks >= count
     }
 

@@ -44,12 +44,7 @@ impl Case<'_> {
     /// Who had the CPUs, the most first, as shares of what all programs had.
     pub(super) fn cpu_users(&self) -> Vec<(SubjectId, f64)> {
         let mut ran: HashMap<SubjectId, u64> = HashMap::new();
-        for machine in self.vocabulary.machines() {
-            let subject = self.subjects.known(self.vocabulary.machine_name(machine));
-            if let (Some(subject), Some(own)) = (subject, self.traffic.own(machine)) {
-                *ran.entry(subject).or_default() += own.ran_ns;
-            }
-        }
+        self.owners().for_each(|(subject, own)| *ran.entry(subject).or_default() += own.ran_ns);
         let all: u64 = ran.values().sum();
         let mut users: Vec<(SubjectId, f64)> =
             ran.into_iter().filter(|(id, _)| self.is_program(*id)).map(|(id, ns)| (id, ns as f64 / all.max(1) as f64)).collect();
@@ -170,21 +165,16 @@ impl Case<'_> {
 
     /// Whoever starts the processes of a pool, if that are many, and most of them its own.
     fn processes(&self, subject: SubjectId) -> Option<Because> {
-        let own = |of: SubjectId| {
-            let machines = self.vocabulary.machines();
-            machines.filter(move |&machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(of))
-        };
-        let lives: Vec<u64> = own(subject)
-            .filter_map(|machine| self.traffic.own(machine))
-            .filter_map(|own| own.first_ns.map(|first| own.last_ns - first))
-            .collect();
         let count = self.subjects.get(subject).processes.len() as u64;
+        let lives = self.owned(subject).filter_map(|own| own.first_ns.map(|first| own.last_ns - first));
+        let lives: Vec<u64> = lives.collect();
         if count < self.limits.least_replies || lives.is_empty() {
             return None;
         }
-        let forks = |of: SubjectId| own(of).filter_map(|machine| Some(self.traffic.own(machine)?.forks)).sum::<u64>();
-        let parents = self.subjects.iter().filter(|(id, other)| *id != subject && !other.is_recorder).map(|(id, _)| (forks(id), id));
-        let (forks, by) = parents.max_by_key(|&(forks, id)| (forks, std::cmp::Reverse(id)))?;
+        let mut forks: HashMap<SubjectId, u64> = HashMap::new();
+        self.owners().for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
+        let parents = forks.into_iter().filter(|&(of, _)| of != subject && !self.subjects.get(of).is_recorder);
+        let (by, forks) = parents.max_by_key(|&(of, forks)| (forks, std::cmp::Reverse(of)))?;
         let mean_ns = lives.iter().sum::<u64>() / lives.len() as u64;
         (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
     }
@@ -249,8 +239,7 @@ impl Case<'_> {
     /// CPUs that the subject has on average, and its threads that have a considerable part of that.
     pub(super) fn running(&self, subject: SubjectId) -> (f64, u64) {
         let (begin, end) = self.traffic.range();
-        let own = self.vocabulary.machines().filter(|&machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(subject));
-        let ran: Vec<u64> = own.filter_map(|machine| Some(self.traffic.own(machine)?.ran_ns)).collect();
+        let ran: Vec<u64> = self.owned(subject).map(|own| own.ran_ns).collect();
         let all: u64 = ran.iter().sum();
         let threads = ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable * all as f64).count() as u64;
         (all as f64 / (end - begin).max(1) as f64, threads)

@@ -89,6 +89,10 @@ impl WhatIf {
     /// Of each scenario, how many times as fast the system can be at most. None: nothing is known
     /// that would bound it.
     pub(super) fn most_by_demand(&mut self, vocabulary: &Vocabulary, end: &EndMark, on_path: &[f64]) -> Vec<Option<f64>> {
+        // A simulated system has no other order than that of its trace.
+        if self.options.cpus == 0 {
+            return vec![None; self.layout.scenarios];
+        }
         let length = end.v[KEPT];
         let root = self.together.find(end.machine.0);
         let roots: Vec<u32> = (0..self.lives.len() as u32).map(|at| self.together.find(at)).collect();
@@ -118,11 +122,6 @@ impl WhatIf {
                     longest[lane] = f64::max(longest[lane], ns);
                 }
             }
-        }
-        // A simulated system has no other order than that of its trace; and without CPUs nothing
-        // bounds it.
-        if self.options.cpus == 0 || of_hosts.is_empty() {
-            return vec![None; self.layout.scenarios];
         }
         let bound = |scenario: usize| {
             let [lane, _] = self.layout.of(scenario);
