@@ -165,8 +165,8 @@ impl Choice<'_> {
                 None => true,
             }
         };
-        // Who answers requests is a service; a script that looks around once a second is none,
-        // however much it starts.
+        // A group that answers requests is a service. A script that starts programs once a second
+        // is not, even if it uses more CPU time.
         let answers = |root: &SubjectId| {
             let members = group.iter().filter(|(_, member)| *member == root);
             members.map(|(&subject, _)| self.subjects.get(subject).conduct.served.count).sum::<u64>() >= self.limits.least_replies

@@ -88,8 +88,7 @@ impl Case<'_> {
     /// whoever asks it has sent.
     pub(super) fn open(&self, subject: SubjectId) -> f64 {
         let served = &self.subjects.get(subject).conduct.served;
-        // One that never waits for a request is woken by nobody, and wakes who asks it all the
-        // same.
+        // A server that never waits for a request is not woken by its clients, but wakes them.
         let others = self.between.iter().filter(|(_, &count)| count >= self.limits.least_replies);
         let askers = others.filter_map(|(&(from, to), _)| match (from == subject, to == subject) {
             (false, true) => Some(from),

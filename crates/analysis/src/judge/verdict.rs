@@ -204,7 +204,7 @@ pub enum Because {
         count: u64,
         mean_ns: u64,
     },
-    /// It may run on so many of the CPUs, and others are idle.
+    /// Its affinity mask allows some of the CPUs only, and CPUs are idle.
     Affinity {
         allowed: u64,
         cpus: u64,

@@ -47,7 +47,7 @@ impl Case<'_> {
         let other = others.max_by_key(|&((_, from), &count)| (count, std::cmp::Reverse(*from))).map(|((_, from), _)| *from);
         between.extend(other.filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
         if !self.is_program(first.subject) && between.len() == 2 {
-            // A thread of the kernel does what a program has for it: that one waits.
+            // A kernel thread works for a program: the program is the one that waits.
             verdict.subject = between.pop();
             between.clear();
         }

@@ -41,7 +41,7 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Who had the CPUs, the most first, as shares of what all programs had.
+    /// Subjects by CPU time, the largest first, as shares of the CPU time of all programs.
     pub(super) fn cpu_users(&self) -> Vec<(SubjectId, f64)> {
         let mut ran: HashMap<SubjectId, u64> = HashMap::new();
         self.owners().for_each(|(subject, own)| *ran.entry(subject).or_default() += own.ran_ns);
@@ -163,7 +163,7 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Whoever starts the processes of a pool, if that are many, and most of them its own.
+    /// The parent of a pool of many processes, if it starts at least half of them.
     fn processes(&self, subject: SubjectId) -> Option<Because> {
         let count = self.subjects.get(subject).processes.len() as u64;
         let lives = self.owned(subject).filter_map(|own| own.first_ns.map(|first| own.last_ns - first));

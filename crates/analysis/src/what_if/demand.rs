@@ -108,7 +108,7 @@ impl WhatIf {
         let all_own: f64 = own.values().sum();
         for at in 0..self.lives.len() as u32 {
             let replay = &self.lives[at as usize].replay;
-            // A program that is hardly on the path does not work for it.
+            // A program with hardly any time on the path does not work for these items.
             let is_meant = of_classes.get(&class(at)).is_some_and(|ns| *ns >= LEAST_SHARE * all_own);
             if replay.records || !is_meant || roots[at as usize] != root {
                 continue;
