@@ -16,6 +16,7 @@ mod files;
 mod known;
 mod masks;
 mod numbers;
+mod processes;
 mod reasons;
 mod signals;
 mod state;
@@ -24,6 +25,7 @@ mod threads;
 
 pub use files::{Arguments, FileKind};
 pub use masks::{Answer, Cpus, Mask};
+pub use processes::{Process, Processes};
 pub(crate) use state::Unclaimed;
 use state::{state_of, Entered};
 pub use state::{Context, Cpu, Thread};
@@ -46,8 +48,7 @@ pub struct Linux {
     plans: Vec<Option<Plan>>,
     pub names: Names,
     pub cpus: Vec<Cpu>,
-    /// The scripts that processes run, by the processes' ids.
-    pub scripts: HashMap<i32, String>,
+    pub processes: Processes,
     cpu_ids: Vec<Option<CpuId>>,
     pub(crate) cpu_of_stream: Vec<Option<CpuId>>,
     /// Of streams whose CPU is not known yet.
@@ -156,7 +157,7 @@ impl Linux {
             plans: Vec::new(),
             names,
             cpus: Vec::new(),
-            scripts: HashMap::new(),
+            processes: Processes::default(),
             cpu_ids: Vec::new(),
             cpu_of_stream: Vec::new(),
             early_losses: IdMap::default(),
@@ -227,6 +228,13 @@ impl Linux {
     pub fn cpus_of(&self, tid: i32) -> Option<u64> {
         let thread = &self.threads[self.thread_of(tid)?.0 as usize];
         Some(thread.mask.now()?.len() as u64)
+    }
+
+    /// Whether a thread ran by reservation (`SCHED_DEADLINE`) at its last switch: only such threads
+    /// have a priority below 0 (include/linux/sched/deadline.h).
+    pub fn is_reserved(&self, tid: i32) -> bool {
+        let thread = self.thread_of(tid).map(|thread| &self.threads[thread.0 as usize]);
+        thread.and_then(|thread| thread.priority).is_some_and(|priority| priority < 0)
     }
 
     /// Id of the thread that has a CPU now, if it is known.
@@ -313,16 +321,24 @@ impl Linux {
         watch.hopped(&Hop { t_ns, cpu, by, call, covered, step });
     }
 
+    fn has_priority(&mut self, thread: Option<ThreadId>, priority: Option<i64>) {
+        if let (Some(thread), Some(priority)) = (thread, priority) {
+            self.threads[thread.0 as usize].priority = i32::try_from(priority).ok();
+        }
+    }
+
     fn apply<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, fact: Fact<'_>, watch: &mut W) {
         match fact {
-            Fact::Switch { tid, name, state, to, to_name } => {
+            Fact::Switch { tid, name, state, to, to_name, priority, to_priority } => {
                 self.leads_now(cpu, tid, t_ns, watch);
                 let from = (tid != 0).then(|| self.thread(tid, name, false));
+                self.has_priority(from, priority);
                 self.leave(cpu, t_ns, from, state, watch);
                 if let (Some(thread), 0) = (from, to) {
                     self.left_to_nobody(thread, watch);
                 }
                 let to = (to != 0).then(|| self.thread(to, to_name, true));
+                self.has_priority(to, to_priority);
                 self.take(cpu, t_ns, to, watch);
             }
             Fact::Waking { tid, name, .. } => {
@@ -367,6 +383,7 @@ impl Linux {
                 let leader = leader.or_else(|| process.and_then(of_process));
                 if let Some((from, to)) = family.zip(process) {
                     self.files.forked(from, to);
+                    self.processes.is_child(to, from);
                     self.born_in_group(from, to);
                 }
                 let id = self.thread(tid, name, true);
@@ -419,9 +436,9 @@ impl Linux {
             Fact::SwitchedOff { .. } => {}
             Fact::Process { .. } => self.dumped(fact, watch),
             Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
-            Fact::Script { process, name } => {
-                self.scripts.insert(process, String::from_utf8_lossy(name).into_owned());
-            }
+            Fact::Script { process, name } => self.processes.runs_script(process, name),
+            Fact::Title { process, name } => self.processes.is_titled(process, name),
+            Fact::Cgroup { process, path } => self.processes.is_in_cgroup(process, path),
             Fact::IrqName { number, name, allowed } => {
                 let context = self.context(Key::Irq(number), name);
                 self.contexts[context.0 as usize].allowed = masks::cpus(allowed);
@@ -460,6 +477,16 @@ impl Linux {
                 }
             }
             Fact::Function { address, name } => self.timers.function(address, self.rules.timer(name)),
+            Fact::Reclaim { begins } => {
+                if let Base::Thread(id) = self.cpus[cpu.0 as usize].base {
+                    let since = &mut self.threads[id.0 as usize].reclaims_since;
+                    if begins {
+                        since.get_or_insert(t_ns);
+                    } else if let Some((begin, end)) = since.take().and_then(|since| self.clip(since, t_ns)) {
+                        watch.reclaimed(id, begin, end);
+                    }
+                }
+            }
             Fact::Retransmit => watch.moment(Moment::Retransmitted { cpu }),
             Fact::Disk => self.asks_disk(cpu),
             Fact::Issue { device, sector } => {

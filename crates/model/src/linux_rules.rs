@@ -20,6 +20,9 @@ pub enum Fact<'a> {
         state: i64,
         to: i32,
         to_name: &'a [u8],
+        /// Of both, the smaller the more important.
+        priority: Option<i64>,
+        to_priority: Option<i64>,
     },
     /// Somebody begins to wake the thread; `cpu` is where it was last.
     Waking {
@@ -75,6 +78,7 @@ pub enum Fact<'a> {
     Process {
         tid: i32,
         process: Option<i32>,
+        parent: Option<i32>,
         name: &'a [u8],
         status: Option<i64>,
         cpu: Option<u32>,
@@ -97,6 +101,16 @@ pub enum Fact<'a> {
     Script {
         process: i32,
         name: &'a [u8],
+    },
+    /// The process calls itself so.
+    Title {
+        process: i32,
+        name: &'a [u8],
+    },
+    /// The control group of the process.
+    Cgroup {
+        process: i32,
+        path: &'a [u8],
     },
     IrqName {
         number: i64,
@@ -166,6 +180,10 @@ pub enum Fact<'a> {
     },
     /// TCP sends a segment again.
     Retransmit,
+    /// The thread frees memory itself, since there is none; or it goes on.
+    Reclaim {
+        begins: bool,
+    },
 }
 
 /// An interrupt context.
@@ -193,6 +211,8 @@ enum Action {
     SwitchedOff,
     Process,
     Script,
+    Title,
+    Cgroup,
     IrqName,
     IrqEnter,
     IrqLeave,
@@ -217,11 +237,13 @@ enum Action {
     Signal,
     Function,
     Retransmit,
+    ReclaimBegins,
+    ReclaimEnds,
     Ignore,
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 39] = [
+    const ALL: [(&'static str, Action); 43] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -236,6 +258,8 @@ impl Action {
         ("switched_off", Action::SwitchedOff),
         ("process", Action::Process),
         ("script", Action::Script),
+        ("title", Action::Title),
+        ("cgroup", Action::Cgroup),
         ("irq_name", Action::IrqName),
         ("irq_enter", Action::IrqEnter),
         ("irq_leave", Action::IrqLeave),
@@ -260,6 +284,8 @@ impl Action {
         ("signal", Action::Signal),
         ("function", Action::Function),
         ("retransmit", Action::Retransmit),
+        ("reclaim_begins", Action::ReclaimBegins),
+        ("reclaim_ends", Action::ReclaimEnds),
         ("ignore", Action::Ignore),
     ];
 }
@@ -495,6 +521,8 @@ impl KernelPlan {
                 state: roles.state.number(fields).unwrap_or(0),
                 to: roles.to.id(fields)?,
                 to_name: roles.to_name.bytes(fields),
+                priority: number(),
+                to_priority: roles.second.number(fields),
             },
             Action::Waking => Fact::Waking { tid: tid()?, name: roles.name.bytes(fields), cpu: roles.cpu.cpu(fields) },
             Action::Woken | Action::WokenNew => Fact::Woken {
@@ -536,6 +564,7 @@ impl KernelPlan {
             Action::Process => Fact::Process {
                 tid: tid()?,
                 process: roles.process.id(fields),
+                parent: roles.parent.id(fields),
                 name: roles.name.bytes(fields),
                 status: roles.state.number(fields),
                 cpu: roles.cpu.cpu(fields),
@@ -552,6 +581,8 @@ impl KernelPlan {
                 flags: roles.second.number(fields),
             },
             Action::Script => Fact::Script { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
+            Action::Title => Fact::Title { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
+            Action::Cgroup => Fact::Cgroup { process: roles.process.id(fields)?, path: roles.name.bytes(fields) },
             Action::IrqName => Fact::IrqName { number: number()?, name: roles.name.bytes(fields), allowed: roles.allowed.bytes(fields) },
             Action::IrqEnter => Fact::Enter(Key::Irq(number()?), roles.name.bytes(fields)),
             Action::IrqLeave => Fact::Leave(Key::Irq(number()?)),
@@ -585,6 +616,8 @@ impl KernelPlan {
             Action::TimerLeave => Fact::TimerLeave { timer: roles.about.address(fields)? },
             Action::Function => Fact::Function { address: roles.about.address(fields)?, name: roles.name.bytes(fields) },
             Action::Retransmit => Fact::Retransmit,
+            Action::ReclaimBegins => Fact::Reclaim { begins: true },
+            Action::ReclaimEnds => Fact::Reclaim { begins: false },
             Action::Signal => Fact::Signal { tid: tid()?, signal: number()? },
             Action::Ignore => return None,
         })

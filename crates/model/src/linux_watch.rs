@@ -400,6 +400,9 @@ pub trait Watch {
     /// A page was missing.
     fn faulted(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
 
+    /// A thread freed memory itself, since there was none: direct reclaim, or compaction.
+    fn reclaimed(&mut self, _thread: ThreadId, _begin_ns: i64, _end_ns: i64) {}
+
     /// A timer's function was called.
     fn expired(&mut self, _expiry: &Expiry) {}
 
@@ -491,6 +494,11 @@ impl<A: Watch, B: Watch> Watch for (&mut A, &mut B) {
     fn faulted(&mut self, thread: Option<ThreadId>, name: NameId, t_ns: i64) {
         self.0.faulted(thread, name, t_ns);
         self.1.faulted(thread, name, t_ns);
+    }
+
+    fn reclaimed(&mut self, thread: ThreadId, begin_ns: i64, end_ns: i64) {
+        self.0.reclaimed(thread, begin_ns, end_ns);
+        self.1.reclaimed(thread, begin_ns, end_ns);
     }
 
     fn expired(&mut self, expiry: &Expiry) {

@@ -363,8 +363,15 @@ impl Composer {
         self.threads[at as usize].linux.is_some_and(|id| self.linux.threads[id.0 as usize].kernel)
     }
 
+    /// Whether nothing but a timer or a signal ends its wait: a sleep, also by a call that would
+    /// look at files and is given none.
     pub(super) fn sleeps(&self, at: u32) -> bool {
-        matches!(self.call(at), Some("nanosleep" | "clock_nanosleep"))
+        let arguments = || self.linux.threads[self.threads[at as usize].linux?.0 as usize].call.map(|call| call.arguments);
+        match self.call(at) {
+            Some("nanosleep" | "clock_nanosleep") => true,
+            Some("select" | "pselect6" | "poll" | "ppoll") => arguments().is_some_and(|arguments| arguments.second == Some(0)),
+            _ => false,
+        }
     }
 
     fn can_time_out(&self, at: u32) -> bool {

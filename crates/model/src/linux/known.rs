@@ -14,9 +14,12 @@ const MOST_CPUS: u32 = 1 << 16;
 impl Linux {
     /// The dump of the system's state knows what no event has told, and nothing better.
     pub(super) fn dumped<W: Watch + ?Sized>(&mut self, fact: Fact<'_>, watch: &mut W) {
-        let Fact::Process { tid, process, name, status, cpu, kernel, allowed, level, call } = fact else { return };
+        let Fact::Process { tid, process, parent, name, status, cpu, kernel, allowed, level, call } = fact else { return };
         if tid == 0 {
             return;
+        }
+        if let (Some(process), Some(parent)) = (process, parent) {
+            self.processes.is_child(process, parent);
         }
         let call = call.map(|(name, about)| (self.names.intern(&String::from_utf8_lossy(name)), about));
         let cpu = cpu.and_then(|number| self.known_cpu(number));

@@ -112,6 +112,11 @@ pub struct Thread {
     pub kernel: bool,
     /// On which CPUs it may run.
     pub mask: Mask,
+    /// Its priority at the last switch to or from it, the smaller the more important. The kernel's
+    /// own numbers and LTTng's differ by a constant.
+    pub priority: Option<i32>,
+    /// When it began to free memory.
+    pub(crate) reclaims_since: Option<i64>,
     /// By whose numbers it knows other threads.
     pub(super) numbers: Numbers,
     /// Why it is blocked.
@@ -143,6 +148,8 @@ impl Default for Thread {
             executed: false,
             kernel: false,
             mask: Mask::default(),
+            priority: None,
+            reclaims_since: None,
             numbers: Numbers::default(),
             cause: Cause::Unknown,
             asked_disk: false,
