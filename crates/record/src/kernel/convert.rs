@@ -370,7 +370,7 @@ fn pages_to_ctf(
     if let Some(first) = streams.first_mut() {
         let Conversion { people, context, done, counts, .. } = &mut conversion;
         let mut dump = dump::Dump { stream: first, time: start, first: dump_ids, counts, context: context.nobody(), layout: &layout };
-        dump.write(raw.read("state.jsonl"), raw.read("scripts.jsonl"), people, done).map_err(ConvertError::io("write", building.path()))?;
+        dump.write(raw.read("state.jsonl"), raw.read("names.jsonl"), people, done).map_err(ConvertError::io("write", building.path()))?;
     }
     if let Some(stream) = streams.first_mut() {
         conversion.offs_until(start, stream).map_err(ConvertError::io("write", building.path()))?;

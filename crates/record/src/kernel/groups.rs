@@ -134,7 +134,14 @@ impl Group {
             Group::Syscall => &["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"],
             // Its system calls are a filter on the two events of all; see `Group::filtered`.
             Group::Futex | Group::Lock => &["lock:contention_begin", "lock:contention_end"],
-            Group::Fault => &["exceptions:page_fault_*"],
+            // A thread that finds no free memory frees some itself.
+            Group::Fault => &[
+                "exceptions:page_fault_*",
+                "vmscan:mm_vmscan_direct_reclaim_*",
+                "vmscan:mm_vmscan_memcg_reclaim_*",
+                "compaction:mm_compaction_begin",
+                "compaction:mm_compaction_end",
+            ],
             Group::Workqueue => &["workqueue:*"],
             Group::IoUring => &["io_uring:*"],
             Group::Signal => &["signal:*"],

@@ -66,8 +66,10 @@ const ROWS: [Row; 7] = [
     },
     // A call that does not wait is time of its thread, inside the kernel or not.
     Row { what: "system calls that do not wait", patterns: &["raw_syscalls:*"], calls: &WAITING_CALLS },
-    // The steps between a request's begin and its end.
-    Row { what: "steps of block requests", patterns: &["block:*"], calls: &[] },
+    // The steps between a request's begin and its end; and what a thread does in a system call or
+    // page fault, which is its own time all the same. The latter are too few for a step of their own:
+    // it would relieve nothing.
+    Row { what: "steps of block requests, direct reclaim and compaction", patterns: &["block:*", "vmscan:*", "compaction:*"], calls: &[] },
     // Then a wait has no name any more; who ended it is known further.
     Row { what: "system calls", patterns: &["raw_syscalls:*", "syscalls:*"], calls: &[] },
     // Where one interrupt takes packets of several senders, all of it counts as the work of one.

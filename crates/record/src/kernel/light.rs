@@ -24,6 +24,14 @@ const PACKETS: &[&str] = &["net:net_dev_queue", "net:netif_receive_skb"];
 /// What the driver gets: of devices that may cut packets.
 const TRANSMIT: (&[&str], &str) = (&["net:net_dev_start_xmit"], "name != \"lo\"");
 
+/// Rare where memory is free.
+const RECLAIM: &[&str] = &[
+    "vmscan:mm_vmscan_direct_reclaim_*",
+    "vmscan:mm_vmscan_memcg_reclaim_*",
+    "compaction:mm_compaction_begin",
+    "compaction:mm_compaction_end",
+];
+
 /// Calls that neither wait nor change what is known of threads, files and sockets. As few as can be: the kernel compares each call with each of them, and ten cost a
 /// server as much as what they spared it.
 const SWIFT_CALLS: [(&str, i64); 2] = [("epoll_ctl", libc::SYS_epoll_ctl), ("clock_gettime", libc::SYS_clock_gettime)];
@@ -41,7 +49,7 @@ pub fn parts(group: Group) -> Vec<Part> {
             vec![Part::some(super::quiet::CALLS_OF_TRACER, filter)]
         }
         // Those of the kernel are time of the call that it works for.
-        Group::Fault => vec![Part::all(&["exceptions:page_fault_user"])],
+        Group::Fault => vec![Part::all(&["exceptions:page_fault_user"]), Part::all(RECLAIM)],
         group => group.parts(),
     }
 }

@@ -61,9 +61,18 @@ impl Source {
             // Reading /proc takes longer than a turn may.
             let raw = self.raw.path().to_owned();
             let _ = std::thread::Builder::new().name("longpole-state".to_owned()).spawn(move || {
-                let hidden = raw.join(".state.jsonl");
-                let written = fs::File::create_new(&hidden).and_then(|file| dump::write(file, super::has_foreign_pids(), &|| clock.now()));
-                written.and_then(|()| fs::rename(&hidden, raw.join("state.jsonl")))
+                // Whoever converts the chunk meanwhile takes whole files only.
+                let written = |name: &str, write: &dyn Fn(fs::File) -> io::Result<()>| {
+                    let hidden = raw.join(format!(".{name}"));
+                    fs::File::create_new(&hidden).and_then(write)?;
+                    fs::rename(&hidden, raw.join(name))
+                };
+                let foreign = super::has_foreign_pids();
+                written("state.jsonl", &|file| dump::write(file, foreign, &|| clock.now()))?;
+                if foreign {
+                    return Ok(());
+                }
+                written("names.jsonl", &super::write_names)
             });
         }
         Ok(())

@@ -11,10 +11,10 @@ use super::freeze::{self, Moved, Order, What};
 use super::groups::EventWish;
 use super::importance::{self, Step};
 use super::masks::{self, Masks};
+use super::names::Names;
 use super::overload::{narrowed, Buffer, Relief, SwitchedOff, Work};
 use super::plan::{KernelError, Plan, Wish};
 use super::quiet::{Quiet, CALLS};
-use super::scripts::Scripts;
 use super::tidy;
 use crate::clock::{Clock, Source as ClockSource};
 use crate::folder::Folder;
@@ -162,7 +162,7 @@ pub struct Source {
     counters: Option<Counters>,
     /// Where system calls are recorded.
     masks: Option<Masks>,
-    scripts: Option<Scripts>,
+    names: Option<Names>,
     /// What is given up if there is more than can be stored, the first step first.
     steps: Vec<Step>,
     /// While it is recorded.
@@ -302,7 +302,7 @@ impl Source {
             clock: None,
             counters: None,
             masks: None,
-            scripts: None,
+            names: None,
             steps: if wish.keep_all || wish.overwrite { Vec::new() } else { importance::steps(may_go.iter().map(String::as_str)) },
             relief: None,
             buffers,
@@ -371,10 +371,10 @@ impl Source {
         dumped.map_err(KernelError::io("write", self.raw.join("state.jsonl")))?;
         self.description["state_dump"] = json!({ "begin": begin, "end": clock.now() });
         if !super::has_foreign_pids() {
-            let begun = self.raw.create("scripts.jsonl").and_then(Scripts::begin);
+            let begun = self.raw.create("names.jsonl").and_then(Names::begin);
             match begun {
-                Ok(scripts) => self.scripts = Some(scripts),
-                Err(error) => self.oddities.push(format!("which scripts run is not known: {error}")),
+                Ok(names) => self.names = Some(names),
+                Err(error) => self.oddities.push(format!("titles and scripts of processes are not known: {error}")),
             }
         }
         self.counters = Some(Counters::read(&|| clock.now()));
@@ -473,7 +473,7 @@ impl Source {
         }
         self.description["end"] = json!(self.clock.map(|clock| clock.now()));
         self.masks = None;
-        self.scripts = None;
+        self.names = None;
         self.shared.stop.store(true, Ordering::Release);
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {

@@ -254,6 +254,9 @@ fn pages<'a>((of, chunks): (&Path, &'a [PathBuf]), path: &Path, frozen: &Value, 
         _ => ClockSource::Counter,
     };
     kernel::dump_state(File::create_new(to.join("state.jsonl"))?, kernel::has_foreign_pids(), &|| clock.now())?;
+    if !kernel::has_foreign_pids() {
+        kernel::write_names(File::create_new(to.join("names.jsonl"))?)?;
+    }
     let begin = source["begin"].as_u64().unwrap_or(0).max(window);
     source["state_dump"] = json!({ "begin": begin, "end": begin });
     source["instance"] = Value::Null;

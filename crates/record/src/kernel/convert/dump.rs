@@ -22,6 +22,8 @@ const QDISC: usize = 7;
 const SOCKET: usize = 8;
 const FUNCTION: usize = 9;
 const SCRIPT: usize = 10;
+const TITLE: usize = 11;
+const CGROUP: usize = 12;
 
 /// A line beyond this is no line of a state dump.
 const MOST_LINE: u64 = 1 << 20;
@@ -107,6 +109,8 @@ pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
         ),
         own("function", &[("address", Kind::Int(ADDRESS)), ("name", Kind::String)]),
         own("script", &[("pid", INT), ("name", Kind::String)]),
+        own("title", &[("pid", INT), ("name", Kind::String)]),
+        own("cgroup", &[("pid", INT), ("path", Kind::String)]),
     ]
 }
 
@@ -134,15 +138,9 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// Writes all of it as events of one moment, with the scripts that were found until the end. A
+    /// Writes all of it as events of one moment, with the names that were found until the end. A
     /// dump that is missing or broken costs what is broken of it.
-    pub fn write(
-        &mut self,
-        file: io::Result<File>,
-        scripts: io::Result<File>,
-        people: &mut People,
-        done: &mut Converted,
-    ) -> io::Result<()> {
+    pub fn write(&mut self, file: io::Result<File>, names: io::Result<File>, people: &mut People, done: &mut Converted) -> io::Result<()> {
         let file = match file {
             Ok(file) => file,
             Err(error) => {
@@ -152,8 +150,8 @@ impl Dump<'_> {
         };
         self.event(START, &[])?;
         // Recordings of older recorders have none.
-        let scripts: Box<dyn Read> = scripts.map_or_else(|_| Box::new(io::empty()) as Box<dyn Read>, |file| Box::new(file));
-        let mut reader = BufReader::new(file.chain(scripts));
+        let names: Box<dyn Read> = names.map_or_else(|_| Box::new(io::empty()) as Box<dyn Read>, |file| Box::new(file));
+        let mut reader = BufReader::new(file.chain(names));
         let (mut line, mut payload, mut broken) = (Vec::new(), Vec::new(), 0u64);
         loop {
             line.clear();
@@ -217,10 +215,14 @@ impl Dump<'_> {
                     text(&mut payload, &value["name"]);
                     FUNCTION
                 }
-                Some("script") => {
+                Some(kind @ ("script" | "title" | "cgroup")) => {
                     integer(&mut payload, number(&value["pid"], 0), I32);
                     text(&mut payload, &value["name"]);
-                    SCRIPT
+                    match kind {
+                        "script" => SCRIPT,
+                        "title" => TITLE,
+                        _ => CGROUP,
+                    }
                 }
                 // A later recorder may know of more.
                 _ => continue,

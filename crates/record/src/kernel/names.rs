@@ -1,0 +1,204 @@
+//! What processes are called beside the kernel's name of 15 bytes: the title that a program gives
+//! itself, the script of an interpreter, the control group.
+//!
+//! `postgres: walwriter` and `python3 orders.py` tell more than `postgres` and `python3`. No event
+//! of the kernel bears the arguments of a program, so they are looked at in /proc, for those who
+//! live long enough to matter: soon after the begin, then less and less often, and at the end.
+//! Titles change: each new one is kept, up to a limit.
+//!
+//! Arguments may hold secrets. What is kept of them is the last part of the path of a script, and
+//! of a title the words before the first option.
+
+mod cgroup;
+mod script;
+mod title;
+
+use super::dump::numbers;
+use script::Interpreters;
+use serde_json::{json, Value};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, BufWriter, Write};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Of hundreds of processes it takes a thousandth of a CPU.
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+/// Of a command line.
+const LONGEST_ARGUMENTS: usize = 4096;
+/// Titles of one process that are kept: a server shows what it does at the moment.
+const MOST_TITLES: usize = 8;
+
+/// Looks for them until it is ended.
+#[derive(Debug)]
+pub struct Names {
+    is_over: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Names {
+    /// What is found goes to `file`, a JSON object a line as in the state dump.
+    pub fn begin(file: File) -> io::Result<Names> {
+        let is_over = Arc::new((Mutex::new(false), Condvar::new()));
+        let ends = Arc::clone(&is_over);
+        let work = move || {
+            let (mut out, mut looks) = (BufWriter::new(file), Looks::default());
+            let mut pause = FIRST_PAUSE;
+            loop {
+                let guard = ends.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let (guard, _) = ends.1.wait_timeout_while(guard, pause, |over| !*over).unwrap_or_else(PoisonError::into_inner);
+                let over = *guard;
+                drop(guard);
+                // A disk that is full costs names.
+                if looks.look(&mut out).and_then(|()| out.flush()).is_err() || over {
+                    return;
+                }
+                pause = (2 * pause).min(LONGEST_PAUSE);
+            }
+        };
+        let thread = thread::Builder::new().name("longpole-names".to_owned()).spawn(work)?;
+        Ok(Names { is_over, thread: Some(thread) })
+    }
+}
+
+/// A last look, and no more.
+impl Drop for Names {
+    fn drop(&mut self) {
+        *self.is_over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.is_over.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // Names are all that it could have lost.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One look: what is known of those who are there now.
+pub fn write(file: File) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    Looks::default().look(&mut out)?;
+    out.flush()
+}
+
+/// What is known of a process by now.
+#[derive(Debug, Default)]
+struct Known {
+    /// A hash of the command line that was looked at last.
+    arguments: u64,
+    titles: Vec<String>,
+    script: Option<String>,
+    cgroup: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Looks {
+    known: HashMap<i32, Known>,
+    interpreters: Interpreters,
+}
+
+impl Looks {
+    /// Tells of what is new.
+    fn look(&mut self, out: &mut impl Write) -> io::Result<()> {
+        let pids = numbers("/proc");
+        self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
+        for pid in pids {
+            let known = self.known.entry(pid).or_default();
+            let Some(arguments) = arguments(pid) else { continue };
+            let mut hasher = DefaultHasher::new();
+            hasher.write(&arguments);
+            let hash = hasher.finish();
+            if hash == known.arguments {
+                continue;
+            }
+            known.arguments = hash;
+            // Who starts a service or a container moves it before it executes the program.
+            if let Some(path) = cgroup::of(pid).filter(|path| known.cgroup.as_ref() != Some(path)) {
+                writeln!(out, "{}", line("cgroup", pid, &path))?;
+                known.cgroup = Some(path);
+            }
+            if let Some(title) = title::of(pid, &arguments) {
+                if known.titles.len() < MOST_TITLES && !known.titles.contains(&title) {
+                    writeln!(out, "{}", line("title", pid, &title))?;
+                    known.titles.push(title);
+                }
+            } else if let Some(name) = self.interpreters.script(pid, &arguments).filter(|name| known.script.as_ref() != Some(name)) {
+                writeln!(out, "{}", line("script", pid, &name))?;
+                known.script = Some(name);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The begin of the command line. None: a thread of the kernel, or a process that has ended.
+fn arguments(pid: i32) -> Option<Vec<u8>> {
+    let mut arguments = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    arguments.truncate(LONGEST_ARGUMENTS);
+    (!arguments.is_empty()).then_some(arguments)
+}
+
+/// As the state dump has it.
+fn line(kind: &str, pid: i32, name: &str) -> Value {
+    json!({ "kind": kind, "pid": pid, "name": name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+
+    /// What is told of the process while it waits for its input.
+    fn told(mut command: Command) -> (i32, String) {
+        let mut child: Child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        drop(Names::begin(file.reopen().unwrap()).unwrap());
+        let pid = child.id() as i32;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        (pid, fs::read_to_string(file.path()).unwrap())
+    }
+
+    fn has(told: &str, kind: &str, pid: i32, name: &str) -> bool {
+        told.lines().any(|told| told == line(kind, pid, name).to_string())
+    }
+
+    fn has_any(told: &str, kind: &str, pid: i32) -> bool {
+        let is_such = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|line| line["kind"] == kind && line["pid"] == pid);
+        told.lines().any(is_such)
+    }
+
+    #[test]
+    fn a_script_is_found_while_its_interpreter_lives() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("orders.sh"), "read line\n").unwrap();
+        let mut shell = Command::new("sh");
+        shell.arg("orders.sh").current_dir(folder.path());
+        let (pid, told) = told(shell);
+        assert!(has(&told, "script", pid, "orders.sh"), "{told}");
+        assert!(!has_any(&told, "title", pid), "{told}");
+    }
+
+    #[test]
+    fn a_program_that_reads_a_text_has_no_script() {
+        let folder = tempfile::tempdir().unwrap();
+        // One that names an interpreter, at that.
+        fs::write(folder.path().join("orders.sh"), "#!/bin/sh\nread line\n").unwrap();
+        let mut reader = Command::new("tail");
+        reader.args(["-f", "orders.sh"]).current_dir(folder.path()).stdout(Stdio::null());
+        let (pid, told) = told(reader);
+        assert!(!has_any(&told, "script", pid), "{told}");
+    }
+
+    #[test]
+    fn a_title_is_found_without_its_options() {
+        let mut command = Command::new("cat");
+        command.arg0("shop: worker process --key secret");
+        let (pid, told) = told(command);
+        assert!(has(&told, "title", pid, "shop: worker process"), "{told}");
+        assert!(!has_any(&told, "script", pid), "{told}");
+    }
+}
