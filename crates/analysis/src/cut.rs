@@ -1,4 +1,8 @@
 //! A path cut into windows of equal width, to the ns.
+//!
+//! The begin and the end of a path are known before it is cut. Of a run that is still being read
+//! they are not, so [`crate::windows`] cuts that into windows whose width is a power of two times
+//! the first one, and adds a state's time to the window in which it ends.
 
 use crate::findings::Evidence;
 use crate::lineage::{Answer, Stretch};

@@ -2,8 +2,9 @@
 //!
 //! On one connection a client sends and then receives, a server receives and then sends. So the time from the first byte that a
 //! process sends to the first one that it receives is a *response* if the process is the client, and the time from the first byte
-//! received to the first one sent is a *service* if it is the server. Where neither `accept` nor `connect` was seen, the longer of
-//! the two kinds of gaps decides: a client that works without pause waits for its replies, a server that is asked works on them.
+//! received to the first one sent is a *service* if it is the server. Where neither `accept` nor `connect` was seen, a process that
+//! listens is the server if all TCP connections that it had when the recording began are of its
+//! listening ports. Else the longer of the two kinds of gaps decides: a client that works without pause waits for its replies, a server that is asked works on them.
 //!
 //! The sums say how many requests are answered at the load generator (the progress of a run), how long each takes, and how many
 //! are open in a server at a time. A server in which sixteen requests are open while one after the other is answered is a
@@ -11,10 +12,13 @@
 //!
 //! Example: a proxy with 8 clients and one connection to a backend has `served` 8 open requests and `asked` one.
 
+use crate::file_locks::{FileLock, FileLocks};
 use crate::histogram::Histogram;
+use crate::inversions::{Inversion, Inversions};
+use crate::links::{Link, Links};
 use longpole_model::linux::{FileKind, Linux};
 use longpole_model::linux_net::{Hop, Step};
-use longpole_model::linux_watch::{Call, Moment, ThreadId, Waker, Watch};
+use longpole_model::linux_watch::{Base, Call, CpuId, Mode, Moment, Occupant, ThreadId, Wait, Wake, Waker, Watch, Why};
 use longpole_model::names::NameId;
 use std::collections::{BTreeMap, HashMap};
 
@@ -65,6 +69,8 @@ struct Connection {
     since: Option<(Last, i64)>,
     from_send: Gaps,
     from_receive: Gaps,
+    /// The first of the times from what was received to what was sent.
+    first_ns: Option<u64>,
     /// `connect` went on without its caller, and nothing was transferred since.
     is_connecting: bool,
     /// Requests that were sent again after a while without a reply.
@@ -128,6 +134,26 @@ impl Gaps {
     }
 }
 
+/// Connections that a server accepted while it was recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Accepted {
+    pub connections: u64,
+    /// Times from what was received to what was sent, of all these connections.
+    pub exchanges: u64,
+    pub total_ns: u64,
+    /// The first one of each.
+    pub first_ns: u64,
+}
+
+impl Accepted {
+    fn add(&mut self, other: &Accepted) {
+        self.connections += other.connections;
+        self.exchanges += other.exchanges;
+        self.total_ns += other.total_ns;
+        self.first_ns += other.first_ns;
+    }
+}
+
 /// What a process does on its sockets.
 #[derive(Clone, Debug, Default)]
 pub struct Conduct {
@@ -135,6 +161,7 @@ pub struct Conduct {
     pub asked: Gaps,
     /// Times from request to reply, where the process is the server.
     pub served: Gaps,
+    pub accepted: Accepted,
     /// Connections on which anything was exchanged.
     pub connections: u64,
     /// Requests after which nothing was received until the connection ended, or another request was sent much later.
@@ -151,9 +178,19 @@ pub struct Exchanges {
     conducts: HashMap<i32, Conduct>,
     /// Ports on which a process listens, with how often each was seen.
     ports: HashMap<i32, BTreeMap<u16, u64>>,
+    /// Local ports of the TCP connections that a process had when the recording began.
+    connected: HashMap<i32, Vec<u16>>,
+    /// Sockets of unknown role on which a process sent or received.
+    of_unknown_role: HashMap<i32, u64>,
     listens: Vec<(ThreadId, u16)>,
     /// Connections whose receiver has little room, by the ports of sender and receiver.
     windows: HashMap<(u16, u16), Window>,
+    links: Links,
+    inversions: Inversions,
+    file_locks: FileLocks,
+    /// Threads that freed memory themselves, with the time of that, until their ids are looked up.
+    reclaimed: Vec<(ThreadId, u64)>,
+    reclaims: HashMap<i32, Reclaims>,
     /// Processes that were forked, with their parents: a server's children answer on its port.
     forks: Vec<(ThreadId, ThreadId)>,
     parents: HashMap<i32, i32>,
@@ -170,7 +207,35 @@ pub struct Window {
     pub last_ns: i64,
 }
 
+/// What a thread spent in freeing memory, since there was none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reclaims {
+    pub count: u64,
+    pub ns: u64,
+}
+
 impl Watch for Exchanges {
+    fn reclaimed(&mut self, thread: ThreadId, begin_ns: i64, end_ns: i64) {
+        self.reclaimed.push((thread, (end_ns - begin_ns).max(0) as u64));
+    }
+
+    #[inline]
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, base: Base, mode: Mode, begin_ns: i64, end_ns: i64) {
+        self.inversions.occupied(cpu, by, base, mode, begin_ns, end_ns);
+    }
+
+    fn waited(&mut self, wait: &Wait) {
+        self.inversions.waited(wait);
+    }
+
+    fn blocked(&mut self, thread: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+        self.inversions.blocked(thread, why, begin_ns, end_ns);
+    }
+
+    fn woken(&mut self, thread: ThreadId, wake: &Wake) {
+        self.inversions.woken(thread, wake);
+    }
+
     #[inline]
     fn moment(&mut self, moment: Moment) {
         if let Moment::Forked { thread, parent: Some(parent) } = moment {
@@ -187,6 +252,7 @@ impl Watch for Exchanges {
 
     #[inline]
     fn hopped(&mut self, hop: &Hop<'_>) {
+        self.links.hopped(hop);
         match hop.step {
             Step::State { port, state: Some(LISTENING), .. } => {
                 if let Waker::Thread(thread) = hop.by {
@@ -202,7 +268,9 @@ impl Watch for Exchanges {
                 of.last_ns = hop.t_ns;
             }
             // The port of a connection that the process made is nothing on which it could be asked.
-            Step::Socket { protocol: TCP, state: Some(state), .. } if state != LISTENING => {}
+            Step::Socket { protocol: TCP, port, tid, state: Some(state) } if state != LISTENING => {
+                self.connected.entry(tid).or_default().push(port);
+            }
             Step::Socket { port, tid, .. } => *self.ports.entry(tid).or_default().entry(port).or_default() += 1,
             _ => {}
         }
@@ -213,6 +281,12 @@ impl Exchanges {
     /// To be called after each event: what was heard is understood with the model as it is now.
     #[inline]
     pub fn after(&mut self, linux: &Linux) {
+        self.inversions.after(linux, &mut self.file_locks);
+        while let Some((thread, ns)) = self.reclaimed.pop() {
+            let of = self.reclaims.entry(linux.threads[thread.0 as usize].tid).or_default();
+            of.count += 1;
+            of.ns += ns;
+        }
         while let Some(call) = self.heard.pop() {
             self.call(linux, &call);
         }
@@ -274,11 +348,15 @@ impl Exchanges {
     }
 
     fn transfers(&mut self, of: (i32, i64), act: Act, begin_ns: i64, end_ns: i64) {
+        if !self.open.contains_key(&of) {
+            *self.of_unknown_role.entry(of.0).or_default() += 1;
+        }
         let connection = self.open.entry(of).or_default();
         connection.is_connecting = false;
         match (act, connection.since) {
             // What is sent leaves the sender when the call begins.
             (Act::Send, Some((Last::Received, since))) => {
+                connection.first_ns.get_or_insert(begin_ns.saturating_sub(since).max(0) as u64);
                 connection.from_receive.record(since, begin_ns);
                 connection.since = Some((Last::Sent, begin_ns));
             }
@@ -299,11 +377,20 @@ impl Exchanges {
     fn ends(&mut self, of: (i32, i64)) {
         if let Some(mut connection) = self.open.remove(&of) {
             // What it inherits from a process that listens was accepted there.
-            if connection.role.is_none() && self.parents.get(&of.0).is_some_and(|parent| self.ports.contains_key(parent)) {
+            let inherits = self.parents.get(&of.0).is_some_and(|parent| self.ports.contains_key(parent));
+            if connection.role.is_none() && (inherits || self.only_accepts(of.0)) {
                 connection.role = Some(Role::Server);
             }
             add(self.conducts.entry(of.0).or_default(), &connection);
         }
+    }
+
+    /// Whether a process listens, and all its sockets of unknown role were accepted by it: as many
+    /// TCP connections as those had a port on which it listens when the recording began.
+    fn only_accepts(&self, process: i32) -> bool {
+        let (Some(connected), Some(own)) = (self.connected.get(&process), self.ports.get(&process)) else { return false };
+        let sockets = self.of_unknown_role.get(&process).copied().unwrap_or(0);
+        sockets <= connected.len() as u64 && connected.iter().all(|port| own.contains_key(port))
     }
 
     /// What each process did, by its id, with the port on which it is asked.
@@ -313,7 +400,15 @@ impl Exchanges {
         open.into_iter().for_each(|of| self.ends(of));
         let port = |ports: BTreeMap<u16, u64>| ports.into_iter().max_by_key(|&(port, count)| (count, std::cmp::Reverse(port)));
         let ports = self.ports.into_iter().filter_map(|(process, ports)| Some((process, port(ports)?.0))).collect();
-        Conducts { processes: self.conducts, ports, windows: self.windows }
+        Conducts {
+            processes: self.conducts,
+            ports,
+            windows: self.windows,
+            link: self.links.busiest(),
+            inversions: self.inversions.finish(),
+            file_locks: self.file_locks.finish(),
+            reclaims: self.reclaims,
+        }
     }
 }
 
@@ -321,7 +416,10 @@ fn add(conduct: &mut Conduct, connection: &Connection) {
     let Connection { role, from_send, from_receive, since, .. } = connection;
     conduct.unconnected += u64::from(connection.is_connecting);
     let is_waiting = matches!(since, Some((Last::Sent, _))) && from_send.count == 0 && from_receive.count == 0;
-    conduct.unanswered += connection.again + u64::from(is_waiting);
+    // What a server sends is no request.
+    if *role != Some(Role::Server) {
+        conduct.unanswered += connection.again + u64::from(is_waiting);
+    }
     if from_send.count + from_receive.count == 0 {
         return;
     }
@@ -330,6 +428,10 @@ fn add(conduct: &mut Conduct, connection: &Connection) {
         Some(role) => *role == Role::Client,
         None => from_send.total_ns > from_receive.total_ns,
     };
+    if let (Some(Role::Server), Some(first_ns)) = (role, connection.first_ns) {
+        let (exchanges, total_ns) = (from_receive.count, from_receive.total_ns);
+        conduct.accepted.add(&Accepted { connections: 1, exchanges, total_ns, first_ns });
+    }
     match is_client {
         true => conduct.asked.add(from_send),
         false => conduct.served.add(from_receive),
@@ -342,6 +444,14 @@ pub struct Conducts {
     processes: HashMap<i32, Conduct>,
     ports: HashMap<i32, u16>,
     windows: HashMap<(u16, u16), Window>,
+    /// The link for which packets waited for the longest time.
+    pub link: Option<Link>,
+    /// Those with most inverted time first.
+    pub inversions: Vec<Inversion>,
+    /// Those with the longest waits first.
+    pub file_locks: Vec<FileLock>,
+    /// By thread id.
+    pub reclaims: HashMap<i32, Reclaims>,
 }
 
 impl Conducts {
@@ -371,6 +481,7 @@ impl Conducts {
         for conduct in processes.into_iter().filter_map(|process| self.of(process)) {
             out.asked.add(&conduct.asked);
             out.served.add(&conduct.served);
+            out.accepted.add(&conduct.accepted);
             out.connections += conduct.connections;
             out.unanswered += conduct.unanswered;
             out.unconnected += conduct.unconnected;

@@ -3,9 +3,9 @@
 
 use crate::cpu::state_name;
 use crate::findings::{Facts, Scope};
+use crate::judge::stages::{Judge, Prepared};
 use crate::shares::{without_long_stays, Share};
 use crate::stages::Stage;
-use crate::verdict::{Judge, Prepared};
 use crate::windows::net;
 use longpole_model::activity::{State, Total};
 use longpole_model::actors::ActorId;
@@ -125,7 +125,7 @@ impl Judge<'_> {
                     prepared.strongest(&cells),
                 ));
             }
-            let stands_out = self.stands_out(machine, &shares).is_ok();
+            let stands_out = self.why_none_stands_out(machine, &shares).is_none();
             for (rank, share) in shares.iter().enumerate() {
                 out.push(facts(
                     Scope::State,

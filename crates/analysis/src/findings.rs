@@ -112,6 +112,12 @@ impl Facts {
         self.texts.iter().find(|(known, _)| *known == name).map(|(_, text)| text.as_str())
     }
 
+    /// The same with "it" in place of the machine's name.
+    fn of_it(&self) -> Facts {
+        let called = |name: &'static str, text: &String| (name, if name == "machine" { "it".to_owned() } else { text.clone() });
+        Facts { texts: self.texts.iter().map(|(name, text)| called(name, text)).collect(), ..self.clone() }
+    }
+
     fn datum(&self, name: &str) -> Datum<'_> {
         match self.number(name) {
             Some(value) => Datum::Real(value),
@@ -171,7 +177,11 @@ pub struct Finding {
     /// The state in which it happens.
     #[serde(skip)]
     pub state: Option<String>,
-    /// The advice in its two parts, the share in the first with its error, where that is known.
+    /// What is so, for a sentence that has named the machine: that is "it" here, and the share has
+    /// its error.
+    #[serde(skip)]
+    pub of_it: String,
+    /// What is so, and what helps: the two parts of the advice.
     #[serde(skip)]
     pub what: String,
     #[serde(skip)]
@@ -189,9 +199,10 @@ const FOREMOST_SHARE: f64 = 0.05;
 
 impl Finding {
     /// Stands before all else, the verdict too: what was lost makes everything behind it wait in
-    /// vain. A few packets that come to sockets which were just closed do not.
+    /// vain. A few packets that come to sockets which were just closed do not, nor do those whose
+    /// sender is told.
     pub fn is_foremost(&self) -> bool {
-        self.of == Scope::Loss && self.share >= FOREMOST_SHARE
+        self.of == Scope::Loss && self.is_cause() && self.share >= FOREMOST_SHARE
     }
 
     /// Names a cause, as against what is only seen.
@@ -304,6 +315,7 @@ impl Rules {
                 if !when.holds(|at| when.names().get(at).map_or(Datum::Unknown, |name| facts.datum(name))) {
                     continue;
                 }
+                let what = facts.fill(rule.advice.get_ref(), true);
                 let remedy = facts.fill(rule.remedy.get_ref(), true);
                 let share = facts.number("share").unwrap_or(0.0);
                 let finding = Finding {
@@ -312,8 +324,9 @@ impl Rules {
                     count: facts.number("count").unwrap_or(0.0) as u64,
                     share,
                     evidence: facts.evidence,
-                    advice: format!("{}: {remedy}.", facts.fill(rule.advice.get_ref(), true)),
-                    what: facts.fill(rule.advice.get_ref(), false),
+                    advice: format!("{what}: {remedy}."),
+                    of_it: facts.of_it().fill(rule.advice.get_ref(), false),
+                    what,
                     remedy,
                     error: facts.error,
                     of: rule.of,
@@ -347,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_built_in_findings_are_right() {
-        assert_eq!(Rules::built_in().unwrap().findings.len(), 23);
+        assert_eq!(Rules::built_in().unwrap().findings.len(), 24);
     }
 
     #[test]

@@ -19,6 +19,17 @@ use longpole_model::linux_watch::{Base, Call, CpuId, Mode, Moment, Occupant, Sta
 use longpole_model::names::NameId;
 use std::collections::HashMap;
 
+/// Waits of one process for a lock, which is known by its futex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contention {
+    pub process: i32,
+    pub address: i64,
+    /// Processes that have the address in common do not share the lock.
+    pub is_private: bool,
+    /// All threads together.
+    pub waited_ns: u64,
+}
+
 /// A missing page takes the processor and the kernel about that long at least: the exception, the page's entry, and back. Nothing in a trace tells the true time.
 const LEAST_FAULT_NS: u64 = 500;
 /// Facts of one kind that are told, those with the largest share.
@@ -54,6 +65,11 @@ impl KernelFacts {
     pub fn cpus(&self) -> (u64, Option<f64>) {
         let (idle, all) = self.cpus.iter().fold((0, 0), |(idle, all), cpu| (idle + cpu.0, all + cpu.1));
         (self.cpus.iter().filter(|cpu| cpu.1 > 0).count() as u64, (all > 0).then(|| idle as f64 / all as f64))
+    }
+
+    /// The locks that threads hand on, as far as the kernel sees them.
+    pub fn contention(&self) -> Vec<Contention> {
+        self.futexes.contention().collect()
     }
 
     pub(crate) fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {

@@ -3,12 +3,26 @@
 
 use longpole_model::linux::Linux;
 
-/// What is missing since when, as a sentence without a full stop; none if nothing is. Times are
-/// from the kernel's first event on.
-pub fn sentence(linux: &Linux) -> Option<String> {
+/// Events of a kind that are missing from a time on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRecorded {
+    /// The kind, for people.
+    pub what: String,
+    /// From the kernel's first event on.
+    pub since_ns: u64,
+}
+
+/// What is missing since when.
+pub fn not_recorded(linux: &Linux) -> Vec<NotRecorded> {
     let begin_ns = linux.begin_ns().unwrap_or(0);
-    let since = |t_ns: i64| t_ns.saturating_sub(begin_ns).max(0) as f64 / 1e9;
-    let parts: Vec<String> = linux.switched_off().iter().map(|off| format!("{} (from +{:.3} s on)", off.what, since(off.t_ns))).collect();
+    let since_ns = |t_ns: i64| u64::try_from(t_ns.saturating_sub(begin_ns)).unwrap_or(0);
+    linux.switched_off().iter().map(|off| NotRecorded { what: off.what.clone(), since_ns: since_ns(off.t_ns) }).collect()
+}
+
+/// The same as a sentence without a full stop; none if nothing is missing.
+pub fn sentence(missing: &[NotRecorded]) -> Option<String> {
+    let one = |of: &NotRecorded| format!("{} (from +{:.3} s on)", of.what, of.since_ns as f64 / 1e9);
+    let parts: Vec<String> = missing.iter().map(one).collect();
     let named = match parts.split_last() {
         None => return None,
         Some((last, [])) => last.clone(),

@@ -218,6 +218,8 @@ pub struct Socket {
     pub protocol: Option<&'static str>,
     pub port: Option<u16>,
     pub owner: Option<ThreadId>,
+    /// Main threads of the processes that have a socket with this port, if the owner is one of them.
+    pub candidates: Vec<ThreadId>,
 }
 
 /// A thread.
@@ -226,13 +228,25 @@ pub struct Person {
     pub pid: Option<i32>,
     pub tid: i32,
     pub name: String,
+    /// The script that its process runs, if that is an interpreter.
+    #[serde(skip)]
+    pub script: Option<String>,
+}
+
+impl Person {
+    /// As users know it: `python3 orders.py`.
+    fn known_as(&self) -> String {
+        match self.script.as_ref().filter(|script| !self.name.contains(script.as_str())) {
+            Some(script) => format!("{} {script}", self.name),
+            None => self.name.clone(),
+        }
+    }
 }
 
 impl LossLine {
     /// For the report's rules, if it counts as lost. `packets`: how many there were in all.
     pub fn facts(&self, packets: u64) -> Option<Facts> {
-        let name =
-            |person: &Option<Person>, unknown: &str| person.as_ref().map_or_else(|| unknown.to_owned(), |person| person.name.clone());
+        let name = |person: &Option<Person>, unknown: &str| person.as_ref().map_or_else(|| unknown.to_owned(), Person::known_as);
         self.lost.then(|| Facts {
             scope: Scope::Loss,
             texts: vec![
@@ -351,6 +365,11 @@ impl Places {
         let protocol = socket.as_ref().and_then(|socket| socket.protocol).or_else(|| protocol_of(plain));
         let port = kind.port.or(socket.as_ref().and_then(|socket| socket.port));
         let owner = kind.reader.or(socket.as_ref().and_then(|socket| socket.owner)).map(|thread| names.person(thread));
+        let candidates = socket.as_ref().map_or(&[][..], |socket| &socket.candidates);
+        let owners = match &owner {
+            Some(owner) => vec![owner.clone()],
+            None => candidates.iter().map(|&thread| names.person(thread)).collect(),
+        };
         let reason = label.map(str::to_owned).or_else(|| kind.reason.map(|reason| reason.to_string()));
         let found = self.find(said, plain, kind.by_kernel);
         let cpu = names.cpu(kind.cpu);
@@ -367,7 +386,7 @@ impl Places {
             text = text.replace("{device}", &device.name).replace("{discipline} ", &discipline(device));
         }
         text = text.replace("{discipline} of {device}", "of an unknown device").replace("{device}", "an unknown device");
-        text = text.replace("{socket}", &described(protocol, port, owner.as_ref()));
+        text = text.replace("{socket}", &described(protocol, port, &owners));
         let place = found.map_or("other", |place| place.place.as_str());
         LossLine {
             place: place.to_owned(),
@@ -392,7 +411,9 @@ fn discipline(device: &Device) -> String {
 }
 
 /// `UDP port 5201, iperf3/1234`.
-fn described(protocol: Option<&str>, port: Option<u16>, owner: Option<&Person>) -> String {
+fn described(protocol: Option<&str>, port: Option<u16>, owners: &[Person]) -> String {
+    /// Of processes that share a port.
+    const MOST_OWNERS: usize = 3;
     let mut parts = Vec::new();
     match (protocol, port) {
         (Some(protocol), Some(port)) => parts.push(format!("{protocol} port {port}")),
@@ -400,7 +421,9 @@ fn described(protocol: Option<&str>, port: Option<u16>, owner: Option<&Person>) 
         (None, Some(port)) => parts.push(format!("port {port}")),
         (None, None) => {}
     }
-    parts.push(owner.map_or_else(|| "owner unknown".to_owned(), |owner| format!("{}/{}", owner.name, owner.tid)));
+    let named: Vec<String> = owners.iter().take(MOST_OWNERS).map(|owner| format!("{}/{}", owner.known_as(), owner.tid)).collect();
+    let others = if owners.len() > MOST_OWNERS { " or others" } else { "" };
+    parts.push(if named.is_empty() { "owner unknown".to_owned() } else { named.join(" or ") + others });
     parts.join(", ")
 }
 

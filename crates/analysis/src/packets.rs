@@ -305,17 +305,24 @@ impl Names for Packets<'_> {
             262 => Some("MPTCP"),
             _ => None,
         });
-        let Some(known) = known else { return Socket { protocol, port: None, owner: None } };
+        let Some(known) = known else { return Socket { protocol, port: None, owner: None, candidates: Vec::new() } };
         // Where the events do not say it, the dump may: if it knows one answer only.
         let dumped = &self.journeys.dumped;
         let process = known.reader.and_then(|thread| self.linux.threads.get(thread.0 as usize)).and_then(|thread| thread.process);
         let port =
             || one(dumped.iter().filter(|(of, _, pid)| known.protocol == Some(*of) && process == Some(*pid)).map(|(_, port, _)| *port));
-        let owner = || {
-            let owners = dumped.iter().filter(|(of, port, _)| known.protocol.is_none_or(|known| known == *of) && known.port == Some(*port));
-            one(owners.map(|(_, _, pid)| *pid)).and_then(|pid| self.linux.thread_of(pid))
+        let owners = || -> Vec<i32> {
+            let same = dumped.iter().filter(|(of, port, _)| known.protocol.is_none_or(|known| known == *of) && known.port == Some(*port));
+            let mut pids: Vec<i32> = same.map(|(_, _, pid)| *pid).collect();
+            pids.sort_unstable();
+            pids.dedup();
+            pids
         };
-        Socket { protocol, port: known.port.or_else(port), owner: known.first.or_else(owner) }
+        let owners = if known.first.is_some() { Vec::new() } else { owners() };
+        let of_owners = owners.iter().filter_map(|&pid| self.linux.thread_of(pid));
+        let candidates: Vec<ThreadId> = of_owners.collect();
+        let owner = known.first.or_else(|| candidates.first().copied().filter(|_| owners.len() == 1));
+        Socket { protocol, port: known.port.or_else(port), owner, candidates }
     }
 
     fn destination(&self, sender: ThreadId) -> Option<u32> {
@@ -324,8 +331,12 @@ impl Names for Packets<'_> {
 
     fn person(&self, thread: ThreadId) -> Person {
         match self.linux.threads.get(thread.0 as usize) {
-            Some(thread) => Person { pid: thread.process, tid: thread.tid, name: thread.name() },
-            None => Person { pid: None, tid: 0, name: "unknown".to_owned() },
+            Some(thread) => {
+                let process = thread.process.and_then(|process| self.linux.processes.get(process));
+                let script = process.and_then(|process| process.script.clone());
+                Person { pid: thread.process, tid: thread.tid, name: thread.name(), script }
+            }
+            None => Person { pid: None, tid: 0, name: "unknown".to_owned(), script: None },
         }
     }
 

@@ -6,22 +6,22 @@
 
 use crate::change::half_95;
 use crate::findings::{Evidence, Finding};
-use crate::judge;
-use crate::judge::verdict::Outcome;
+use crate::judge::because::Because;
+use crate::judge::caveat::Doubts;
+use crate::judge::figures::Agreed;
+use crate::judge::verdict::{Basis, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
 use crate::left_out;
 use crate::lineage;
 use crate::predicted;
 use crate::report::{Inputs, Report};
-use crate::text::{number, percent};
-use crate::verdict::{Doubts, Reason, Verdict, VerdictKind};
 use crate::what_if::Prediction;
-use longpole_model::kinds::{SegmentKind, StateKind};
+use longpole_model::kinds::{self, SegmentKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Serialize)]
 pub struct Repeated {
-    pub verdict: judge::verdict::Verdict,
+    pub verdict: Verdict,
     /// Share of the recordings whose own verdict this is.
     pub agreement: f64,
     /// States of the critical path by their mean share. None: no recording has a path.
@@ -91,7 +91,7 @@ impl Repeated {
     pub fn new(runs: Vec<Run>) -> Repeated {
         let criticality = criticality(&runs);
         let (verdict, agreement) = verdict(&runs, criticality.as_deref());
-        let verdict = judge::of_states(&verdict).doubted(doubts(&runs));
+        let verdict = verdict.doubted(doubts(&runs));
         let costs: Vec<f64> = runs.iter().filter_map(|run| run.report.probe_cost_ns).collect();
         Repeated {
             verdict,
@@ -112,81 +112,79 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Whom a verdict names.
-type Named = (VerdictKind, Option<String>, Option<String>);
+/// Subject and state that a recording's verdict names. None: it names no bottleneck.
+#[derive(Clone, PartialEq)]
+struct Bottleneck {
+    subject: Option<String>,
+    state: Option<String>,
+}
 
-fn named(run: &Run) -> Named {
-    let verdict = &run.report.verdict;
-    let kind = if verdict.outcome == Outcome::Bottleneck { VerdictKind::Bottleneck } else { VerdictKind::Nothing };
-    let (machine, state) = verdict.row.clone().filter(|_| kind == VerdictKind::Bottleneck).unzip();
-    let machine = machine.or_else(|| verdict.subject.as_ref().map(|subject| subject.name.clone()));
-    (kind, machine.filter(|_| kind == VerdictKind::Bottleneck), state)
+fn named(run: &Run) -> Option<Bottleneck> {
+    let verdict = Some(&run.report.verdict).filter(|verdict| verdict.outcome == Outcome::Bottleneck)?;
+    let (subject, state) = verdict.row.clone().unzip();
+    Some(Bottleneck { subject: subject.or_else(|| verdict.subject.as_ref().map(|subject| subject.name.clone())), state })
+}
+
+fn declared(name: String) -> StateNamed {
+    StateNamed { kind: StateKind::Declared, name }
 }
 
 /// What more than half of the recordings say.
 fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
-    let count = |wanted: &Named| runs.iter().filter(|run| named(run) == *wanted).count();
+    let count = |wanted: &Option<Bottleneck>| runs.iter().filter(|run| named(run) == *wanted).count();
     let most = runs.iter().max_by_key(|run| count(&named(run)));
     let agreed = most.map_or(0, |run| count(&named(run)));
     let agreement = agreed as f64 / runs.len().max(1) as f64;
-    let lost = runs.iter().map(|run| run.report.verdict.lost).fold(0, u64::saturating_add);
-    let of: Vec<&Run> = runs.iter().filter(|run| most.is_some_and(|most| named(most) == named(run))).collect();
-    let unknown: Vec<f64> = of.iter().filter_map(|run| run.report.verdict.unknown_share).collect();
-    let strongest = of.iter().max_by(|a, b| a.report.verdict.share.unwrap_or(0.0).total_cmp(&b.report.verdict.share.unwrap_or(0.0)));
-    let in_how_many = match agreed == runs.len() {
-        true => format!("in all {} recordings", number(runs.len() as u64)),
-        false => format!("in {} of {} recordings", number(agreed as u64), number(runs.len() as u64)),
-    };
-    let end = format!(", {} unknown, {} events lost", mean(&unknown).map_or_else(|| "?".to_owned(), percent), number(lost));
-    let untold = of.iter().filter(|run| run.report.verdict.outcome == Outcome::Unknown).count();
-    let reason = if 2 * untold > of.len() { Reason::CannotBeTold } else { Reason::NothingStandsOut };
-    let verdict = Verdict {
-        kind: VerdictKind::Nothing,
-        reason: Some(reason),
-        machine: None,
-        state: None,
-        share: None,
-        share_error: None,
+    let of: Vec<&Verdict> =
+        runs.iter().filter(|run| most.is_some_and(|most| named(most) == named(run))).map(|run| &run.report.verdict).collect();
+    let unknown: Vec<f64> = of.iter().filter_map(|verdict| verdict.unknown_share).collect();
+    let strongest = of.iter().max_by(|a, b| a.share.unwrap_or(0.0).total_cmp(&b.share.unwrap_or(0.0)));
+    let are_of_stages = of.iter().all(|verdict| verdict.basis == Basis::Stages);
+    let verdict = |outcome, because| Verdict {
+        because: vec![because],
         unknown_share: mean(&unknown),
-        lost,
-        doubts: None,
-        evidence: strongest.map(|run| run.report.verdict.evidence).unwrap_or_default(),
-        text: format!("{} {in_how_many}{end}.", reason.begin()),
-        of_stages: of.iter().all(|run| run.report.verdict.of_stages),
-        of_cause: of.iter().all(|run| run.report.verdict.of_cause),
+        lost: runs.iter().map(|run| run.report.verdict.lost).fold(0, u64::saturating_add),
+        evidence: strongest.map(|verdict| verdict.evidence).unwrap_or_default(),
+        ..Verdict::new(outcome, if are_of_stages { Basis::Stages } else { Basis::States })
     };
     let Some(most) = most.filter(|_| 2 * agreed > runs.len()) else {
-        let mut said: Vec<(Named, usize)> = Vec::new();
-        for run in runs.iter().map(named) {
-            match said.iter_mut().find(|(known, _)| *known == run) {
-                Some((_, count)) => *count += 1,
-                None => said.push((run, 1)),
-            }
-        }
-        let said: Vec<String> = said.iter().map(|(named, count)| format!("{} in {}", name(named), number(*count as u64))).collect();
-        let text = format!("Nothing stands out: the recordings do not agree ({}){end}.", said.join(", "));
-        return (Verdict { text, reason: Some(Reason::NothingStandsOut), ..verdict }, agreement);
+        return (verdict(Outcome::Spread, Because::Disagreement { verdicts: disagreement(runs) }), agreement);
     };
-    let (kind, machine, state) = named(most);
-    if kind == VerdictKind::Nothing {
-        return (verdict, agreement);
-    }
+    let recordings = Because::Recordings { count: runs.len() as u64, agreeing: agreed as u64 };
+    let Some(Bottleneck { subject, state }) = named(most) else {
+        let untold = of.iter().filter(|verdict| verdict.outcome == Outcome::Unknown).count();
+        let outcome = if 2 * untold > of.len() { Outcome::Unknown } else { Outcome::Spread };
+        return (verdict(outcome, recordings), agreement);
+    };
     // Of all recordings, also of those that name something else, where it is a state of their paths.
-    let row = rows.and_then(|rows| rows.iter().find(|row| Some(&row.machine) == machine.as_ref() && Some(&row.state) == state.as_ref()));
-    let own: Vec<f64> = of.iter().filter_map(|run| run.report.verdict.share).collect();
-    let (share, error) = match row.filter(|_| !verdict.of_stages) {
+    let row = rows.and_then(|rows| rows.iter().find(|row| Some(&row.machine) == subject.as_ref() && Some(&row.state) == state.as_ref()));
+    let own: Vec<f64> = of.iter().filter_map(|verdict| verdict.share).collect();
+    let (share, error) = match row.filter(|_| !are_of_stages) {
         Some(row) => (Some(row.share), row.share_error),
         None => (mean(&own), half_95(&own).map(|half| half.min(1.0))),
     };
-    let what = if verdict.of_stages { "its work" } else { "the critical path" };
-    let text = format!(
-        "{} is the bottleneck {in_how_many}: {} takes {} ± {} of {what}{end}.",
-        machine.as_deref().unwrap_or("?"),
-        state.as_deref().unwrap_or("what it does between its states"),
-        share.map_or_else(|| "?".to_owned(), percent),
-        error.map_or_else(|| "?".to_owned(), percent),
-    );
-    (Verdict { kind: VerdictKind::Bottleneck, reason: None, machine, state, share, share_error: error, text, ..verdict }, agreement)
+    let verdict = verdict(Outcome::Bottleneck, recordings).with_share(share, error);
+    let verdict = match subject {
+        Some(subject) => verdict.about(&subject, state.map(declared)),
+        None => verdict,
+    };
+    (verdict, agreement)
+}
+
+/// What the recordings name, each with how many of them do, in the order in which they come.
+fn disagreement(runs: &[Run]) -> Vec<Agreed> {
+    let mut said: Vec<(Option<Bottleneck>, u64)> = Vec::new();
+    for run in runs.iter().map(named) {
+        match said.iter_mut().find(|(known, _)| *known == run) {
+            Some((_, count)) => *count += 1,
+            None => said.push((run, 1)),
+        }
+    }
+    let agreed = |(named, runs): (Option<Bottleneck>, u64)| {
+        let Bottleneck { subject, state } = named.unwrap_or(Bottleneck { subject: None, state: None });
+        Agreed { subject: subject.map(|name| Named::of_name(SubjectLevel::Thread, &name)), state: state.map(declared), runs }
+    };
+    said.into_iter().map(agreed).collect()
 }
 
 /// Of all recordings.
@@ -197,14 +195,6 @@ fn doubts(runs: &[Run]) -> Option<Doubts> {
         ignored_wakeups: a.ignored_wakeups + b.ignored_wakeups,
     };
     runs.iter().filter_map(|run| run.report.verdict.doubts).reduce(sum)
-}
-
-fn name((kind, machine, state): &Named) -> String {
-    match (kind, machine, state) {
-        (VerdictKind::Nothing, ..) => "nothing".to_owned(),
-        (_, Some(machine), Some(state)) => format!("{machine}::{state}"),
-        (_, machine, _) => machine.clone().unwrap_or_default(),
-    }
 }
 
 #[derive(Default)]
@@ -244,7 +234,7 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
         .into_iter()
         .map(|(([host, machine, class, state], _), of)| {
             let shares: Vec<f64> = of.iter().map(|run| run.share).collect();
-            let (kind, is_symbol) = of.iter().find_map(|run| run.is_of).unwrap_or((SegmentKind::State(StateKind::Named), true));
+            let (kind, is_symbol) = of.iter().find_map(|run| run.is_of).unwrap_or((SegmentKind::State(kinds::StateKind::Named), true));
             let some = |value: fn(&OfRun) -> Option<f64>| mean(&of.iter().filter_map(value).collect::<Vec<_>>());
             Row {
                 host,

@@ -3,9 +3,12 @@
 use crate::cpu::{self, Activities, Cpu};
 use crate::critical_samples::CriticalFunction;
 use crate::findings::{Facts, Finding, Rules};
-use crate::judge;
 use crate::judge::anchor::RunOf;
-use crate::judge::verdict::Verdict;
+use crate::judge::caveat::Doubts;
+use crate::judge::lost_events;
+use crate::judge::sensitivity::Sensitive;
+use crate::judge::stages::Judge;
+use crate::judge::verdict::{Basis, Verdict};
 use crate::kernel_facts::{KernelFacts, OnPath};
 use crate::latency::{Latencies, Latency, Together};
 use crate::left_out::LeftOut;
@@ -19,7 +22,6 @@ use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Observer, Scene, Session};
 use crate::stages::Stages;
 use crate::steps::{Beside, Heard, Steps};
-use crate::verdict::{again, Doubts, Judge};
 use crate::waits;
 use crate::what_if::Prediction;
 use longpole_model::actors::ActorId;
@@ -52,6 +54,8 @@ pub struct Report {
     /// How often the verdict's state (the path's first, where nothing stands out) has the most of the path where the range begins and ends elsewhere. None: it is
     /// not on the path.
     pub stability: Option<f64>,
+    /// The constants on which the verdict depends. None: it was not asked.
+    pub sensitivity: Option<Vec<Sensitive>>,
     /// What else is said of the path.
     #[serde(skip)]
     pub path: Option<PathFacts>,
@@ -83,6 +87,7 @@ pub struct Critical {
     pub findings: Vec<Finding>,
     /// Chains of waits that were not followed to their ends.
     pub cut_waits: u64,
+    pub sensitivity: Option<Vec<Sensitive>>,
 }
 
 /// What the kernel's events tell beside the path, and what of the path its threads have.
@@ -273,16 +278,17 @@ impl Pass {
             stages: &self.stages,
             latencies: &self.latencies,
             probe_cost_ps: probe_cost_ns.map_or(0, picoseconds),
-            again: &again(self.full_ring),
+            again: &lost_events::remedy(self.full_ring),
             rules: &self.rules,
         };
         let (verdict, others) = judge.judge();
         let mut findings = self.rules.judge(&self.lost);
         findings.sort_by(|a, b| b.count.cmp(&a.count));
-        let losses = findings.first().filter(|finding| finding.share >= self.rules.verdict.min_finding).cloned();
+        let is_cause = |finding: &&Finding| finding.is_cause() && finding.share >= self.rules.verdict.min_finding;
+        let losses = findings.iter().find(is_cause).cloned();
         findings.extend(others);
         Report {
-            verdict: judge::of_states(&verdict.or_lost(losses.as_ref())),
+            verdict: verdict.or_lost(losses.as_ref()),
             losses,
             criticality: None,
             findings,
@@ -291,6 +297,7 @@ impl Pass {
             participation: None,
             functions: None,
             stability: None,
+            sensitivity: None,
             path: None,
             queues: self.queues(),
             latency: self.latency(),
@@ -333,6 +340,7 @@ impl Report {
             participation: None,
             functions: None,
             stability: None,
+            sensitivity: None,
             path: None,
             losses: None,
         };
@@ -341,8 +349,8 @@ impl Report {
 
     /// Where the trace tells of stages and the path does not decide, or names only a part of what their verdict explains, it stays theirs.
     pub fn with(mut self, critical: Critical) -> Report {
-        let Critical { answer, verdict, run, decides, mut predictions, participation, findings, cut_waits } = critical;
-        if decides && !self.verdict.explains(&verdict) || !self.verdict.of_stages {
+        let Critical { answer, verdict, run, decides, mut predictions, participation, findings, cut_waits, sensitivity } = critical;
+        if decides && !self.verdict.explains(&verdict) || self.verdict.basis != Basis::Stages {
             self.verdict = verdict;
         }
         let doubts = Doubts::of(&answer);
@@ -353,6 +361,7 @@ impl Report {
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| (!finding.is_foremost(), !finding.is_cause()));
         self.run = Some(run);
+        self.sensitivity = sensitivity;
         self.participation = Some(participation);
         let of_foremost = |(machine, state)| self.participation.as_ref()?.stability(machine, state);
         self.stability = self.foremost().and_then(of_foremost);

@@ -6,8 +6,7 @@
 use crate::cpu::state_name;
 use crate::distinct::OTHER_NAMES;
 use crate::findings::Evidence;
-use crate::text::percent;
-use crate::verdict::{Judge, Prepared};
+use crate::judge::stages::{Judge, Prepared};
 use crate::windows::net;
 use longpole_model::activity::{Cell, State, Total};
 use longpole_model::actors::ActorId;
@@ -33,12 +32,6 @@ pub(crate) struct Share {
     pub gathered: bool,
     /// A span that other spans take most of: its own time is the rest between them.
     pub enclosing: bool,
-}
-
-impl Share {
-    pub fn text(&self) -> String {
-        format!("{} takes {} ± {}", self.name, percent(self.share), percent(self.error))
-    }
 }
 
 impl Judge<'_> {

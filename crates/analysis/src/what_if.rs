@@ -15,6 +15,7 @@
 //! this replay (a queue that is smaller than it was) waits, with all that its machine does afterwards.
 
 mod answer;
+mod at_once;
 mod batch;
 mod busy;
 mod calls;
@@ -22,7 +23,7 @@ mod cpus;
 mod demand;
 mod few;
 mod full;
-mod grammar;
+pub(crate) mod grammar;
 pub mod guess;
 mod lanes;
 mod life;
@@ -42,6 +43,7 @@ mod trail;
 mod what;
 
 pub use answer::{Answer, FullQueue, NoAnswer, Place, Prediction, Share};
+pub use demand::Bounds;
 pub(crate) use full::Full;
 pub use grammar::{Change, Scenario, Target, GRAMMAR};
 
@@ -184,6 +186,8 @@ pub struct WhatIf {
     /// In some world a machine calls less often.
     is_batched: bool,
     locks: IdMap<QueueId, Lock>,
+    /// Machines that do several pieces of work at once in some scenarios.
+    at_once: IdMap<MachineId, Vec<(usize, usize, Option<u64>)>>,
     rooms: IdMap<QueueId, Room>,
     asked_room: IdMap<QueueId, Asked>,
     lines_made: usize,
@@ -254,6 +258,7 @@ impl WhatIf {
             most_past: 64,
             known: Vec::new(),
             locks: IdMap::default(),
+            at_once: IdMap::default(),
             rooms: IdMap::default(),
             asked_room: IdMap::default(),
             lines_made: 0,

@@ -8,11 +8,11 @@ mod support;
 
 use composed::{options, BLOCKED};
 use linux_support::{each_interaction, Kernel, Val};
+use longpole_analysis::judge::machine_states::candidates;
 use longpole_analysis::latency::LatenciesOfMachines;
 use longpole_analysis::lineage::{Answer, Lineage};
 use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_analysis::queues::QueuesOfMachines;
-use longpole_analysis::standout::standings;
 use longpole_analysis::what_if::{self, Scenario, WhatIf};
 use longpole_model::causes::{About, Composer};
 use longpole_model::interaction::{Interaction, Vocabulary};
@@ -253,17 +253,23 @@ fn found(name: &str, has_kernel: bool) -> BTreeSet<String> {
         let place = renamed.place(segment.kind, segment.machine, segment.state);
         found.insert(format!("segment {} {} {place} {:?}", segment.start_ns, segment.end_ns, segment.kind));
     }
-    for standing in standings(&answer, segments) {
-        let class =
-            if standing.segment.is_link() && !standing.is_call { renamed.queue(&standing.class) } else { renamed.machine(&standing.class) };
-        let state = match standing.is_call {
-            true => standing.state.replace(renamed.name, "@"),
-            false => renamed.state(standing.segment, &standing.state),
+    for candidate in candidates(&answer, segments) {
+        let class = if candidate.segment.is_link() && !candidate.is_call {
+            renamed.queue(&candidate.class)
+        } else {
+            renamed.machine(&candidate.class)
+        };
+        let state = match candidate.is_call {
+            true => candidate.state.replace(renamed.name, "@"),
+            false => renamed.state(candidate.segment, &candidate.state),
         };
         // Where it is a wait, nothing is predicted.
-        let fix = try_replay(vocabulary, &interactions, vec![standing.fix()]).map(|mut answer| answer.predictions.remove(0).predicted_ns);
-        found.insert(format!("fix of {class} {state} {:?} {:?}", standing.segment, fix.ok()));
-        found.insert(format!("standing {class} {state} {:?} {} {} {}", standing.segment, standing.is_call, standing.share, standing.error));
+        let fix = try_replay(vocabulary, &interactions, vec![candidate.fix()]).map(|mut answer| answer.predictions.remove(0).predicted_ns);
+        found.insert(format!("fix of {class} {state} {:?} {:?}", candidate.segment, fix.ok()));
+        found.insert(format!(
+            "candidate {class} {state} {:?} {} {} {}",
+            candidate.segment, candidate.is_call, candidate.share, candidate.error
+        ));
     }
     found.insert(format!("{} {} {}", answer.length_ns, answer.unknown_ns, answer.contradictions));
     what_ifs(&renamed, vocabulary, &interactions, &mut found);
@@ -334,7 +340,7 @@ fn a_program_that_uses_the_model_s_words_is_analysed_like_any_other() {
     for has_kernel in [true, false] {
         let harmless = found(HARMLESS, has_kernel);
         assert!(harmless.iter().any(|line| line.starts_with("row @::@ @ @ State(")), "{harmless:#?}");
-        let call = "standing feeder @ Link(Queued) true";
+        let call = "candidate feeder @ Link(Queued) true";
         assert_eq!(harmless.iter().any(|line| line.starts_with(call)), !has_kernel, "the kernel tells of the way: {harmless:#?}");
         for name in RESERVED {
             let reserved = found(name, has_kernel);

@@ -74,6 +74,24 @@ fn a_softirq_is_caused_by_who_raised_it_and_a_sleeper_by_itself() {
 }
 
 #[test]
+fn a_select_without_files_is_a_sleep_and_one_with_files_is_a_wait() {
+    let state = |fields: &[(&str, Val)]| {
+        let mut kernel = two_cpus();
+        kernel.switch(110, 1, 0, 0, 12);
+        kernel.event(120, 1, "syscall_entry_pselect6", fields);
+        kernel.switch(130, 1, 12, BLOCKED, 0);
+        kernel.waking(200, 0, 12, 1);
+        kernel.switch(210, 1, 0, 0, 12);
+        kernel.syscall(220, 1, "getpid", None);
+        path(&kernel)
+    };
+    let sleeps = state(&[("n", Val::I(0)), ("sig", Val::I(0))]);
+    assert!(sleeps.contains("t12::asleep"), "{sleeps}");
+    let waits = state(&[("n", Val::I(4)), ("sig", Val::I(0))]);
+    assert!(!waits.contains("asleep"), "{waits}");
+}
+
+#[test]
 fn an_interrupt_has_the_lineage_of_the_request_that_it_completes() {
     let mut kernel = two_cpus();
     let request = [("dev", Val::I(8 << 20)), ("sector", Val::I(77))];

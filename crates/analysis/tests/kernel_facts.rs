@@ -6,7 +6,7 @@ mod support;
 
 use linux_support::{text, Kernel, Val};
 use longpole_analysis::findings::{Finding, Rules};
-use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
+use longpole_analysis::kernel_facts::{Contention, KernelFacts, OnPath};
 use longpole_analysis::lineage::{Answer, Lineage, Options};
 use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
@@ -24,6 +24,7 @@ struct Told {
     findings: Vec<Finding>,
     path: String,
     recorders: Vec<String>,
+    contention: Vec<Contention>,
 }
 
 fn told(kernel: &Kernel, about: About) -> Told {
@@ -62,7 +63,7 @@ fn told(kernel: &Kernel, about: About) -> Told {
     let findings = Critical::findings(&Participation::new(&answer, path), &waits, Some((&facts, &linux, &on_path)), &rules);
     let mut recorders: Vec<String> = composer.recorders().map(str::to_owned).collect();
     recorders.sort();
-    Told { findings, path: drawn(&answer), recorders }
+    Told { findings, path: drawn(&answer), recorders, contention: facts.contention() }
 }
 
 fn drawn(answer: &Answer) -> String {
@@ -293,6 +294,17 @@ fn a_futex_that_is_handed_from_one_to_the_next_is_a_convoy() {
     // At a barrier all are woken at once; who is only woken waits for work, not for a lock.
     assert_eq!(found(&futexes(i64::from(i32::MAX), true), "lock_convoy"), None);
     assert_eq!(found(&futexes(1, false), "lock_convoy"), None);
+}
+
+#[test]
+fn a_lock_is_known_by_its_process_and_address() {
+    // What is waited for at the other address is the end of a thread.
+    let locks = told(&futexes(1, true), About::default()).contention;
+    let [lock] = locks[..] else { panic!("{locks:?}") };
+    assert_eq!((lock.process, lock.address, lock.is_private), (11, 0x7000, true));
+    assert!((80 * 100 * US..100 * 100 * US).contains(&(lock.waited_ns as i64)), "{lock:?}");
+    // At a barrier all are woken at once.
+    assert_eq!(told(&futexes(i64::from(i32::MAX), true), About::default()).contention, []);
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_slow_state_is_named_by_verdict_and_finding() {
         let mut found = pipeline(seed, &Costs { lookup: 2_500, ..Costs::default() }, LENGTH_NS);
         let report = found.trace.report(10.0);
         let names = &found.names;
-        assert_eq!(verdict(&report), Some((names.router.as_str(), Some(names.lookup.as_str()))), "{}", report.verdict.text);
+        assert_eq!(verdict(&report), Some((names.router.as_str(), Some(names.lookup.as_str()))), "{}", report.verdict.text());
         let subject = format!("{}::{}", names.router, names.lookup);
         assert_eq!(first(&report), Some(("state_dominates_stage", subject.as_str())));
         let share = report.verdict.share.unwrap();
@@ -55,8 +55,8 @@ fn a_call_per_item_is_named() {
         let report = found.trace.report(10.0);
         let names = &found.names;
         let subject = format!("{}::{}", names.router, names.call);
-        assert_eq!(first(&report), Some(("called_once_per_item", subject.as_str())), "{}", report.verdict.text);
-        assert_eq!(verdict(&report), Some((names.router.as_str(), Some(names.call.as_str()))), "{}", report.verdict.text);
+        assert_eq!(first(&report), Some(("called_once_per_item", subject.as_str())), "{}", report.verdict.text());
+        assert_eq!(verdict(&report), Some((names.router.as_str(), Some(names.call.as_str()))), "{}", report.verdict.text());
     }
 }
 
@@ -65,10 +65,10 @@ fn a_small_batch_limit_is_named_and_a_large_one_is_not() {
     for seed in SEEDS {
         let mut found = pipeline(seed, &Costs { batch: 4, ..Costs::default() }, LENGTH_NS);
         let report = found.trace.report(10.0);
-        assert_eq!(first(&report), Some(("batch_limit_always_hit", found.names.router.as_str())), "{}", report.verdict.text);
+        assert_eq!(first(&report), Some(("batch_limit_always_hit", found.names.router.as_str())), "{}", report.verdict.text());
         assert!(report.findings[0].advice.contains("after 4 items"), "{}", report.findings[0].advice);
         // The state in which it signals itself: no probe names one.
-        assert_eq!(state(&report.verdict), Some("run"), "{}", report.verdict.text);
+        assert_eq!(state(&report.verdict), Some("run"), "{}", report.verdict.text());
     }
 }
 
@@ -84,10 +84,10 @@ fn a_small_batch_limit_explains_a_state_that_has_less_of_the_path() {
         ..slow.clone()
     };
     let (share, machine) = (limited.share.unwrap(), subject(&limited).unwrap());
-    assert!(limited.explains(&of_path(machine, share / 2.0)), "{}", limited.text);
-    assert!(!limited.explains(&of_path(machine, share)), "{}", limited.text);
-    assert!(!limited.explains(&of_path("another", share / 2.0)), "{}", limited.text);
-    assert!(!slow.explains(&of_path(subject(&slow).unwrap(), 0.3)), "a state is no cause: {}", slow.text);
+    assert!(limited.explains(&of_path(machine, share / 2.0)), "{}", limited.text());
+    assert!(!limited.explains(&of_path(machine, share)), "{}", limited.text());
+    assert!(!limited.explains(&of_path("another", share / 2.0)), "{}", limited.text());
+    assert!(!slow.explains(&of_path(subject(&slow).unwrap(), 0.3)), "a state is no cause: {}", slow.text());
 }
 
 #[test]
@@ -95,16 +95,16 @@ fn a_signal_per_item_is_named() {
     for seed in SEEDS {
         let mut found = pipeline(seed, &Costs { eager: true, ..Costs::default() }, LENGTH_NS);
         let report = found.trace.report(10.0);
-        assert_eq!(first(&report), Some(("signalled_once_per_item", found.names.router.as_str())), "{}", report.verdict.text);
+        assert_eq!(first(&report), Some(("signalled_once_per_item", found.names.router.as_str())), "{}", report.verdict.text());
         // No state stands out: the finding is the verdict, with its uncertainty as any other.
         let within = error(&report.verdict);
         assert!(within > 0.0 && within < 0.1, "{within}");
         let begin = format!("{} is the bottleneck: it signals others 2.0", found.names.router);
-        assert!(report.verdict.text.starts_with(&begin), "{}", report.verdict.text);
-        assert!(report.verdict.text.contains(" % ± "), "{}", report.verdict.text);
-        assert!(report.verdict.text.contains(" of its time unknown, 0 events lost"), "{}", report.verdict.text);
-        assert!(report.verdict.text.contains("; signal once per handled batch, and only who waits."), "{}", report.verdict.text);
-        assert_eq!(report.verdict.text.matches(": ").count(), 1, "{}", report.verdict.text);
+        assert!(report.verdict.text().starts_with(&begin), "{}", report.verdict.text());
+        assert!(report.verdict.text().contains(" % ± "), "{}", report.verdict.text());
+        assert!(report.verdict.text().contains(" of its time unknown, 0 events lost"), "{}", report.verdict.text());
+        assert!(report.verdict.text().contains("; signal once per handled batch, and only who waits."), "{}", report.verdict.text());
+        assert_eq!(report.verdict.text().matches(": ").count(), 1, "{}", report.verdict.text());
         let evidence = report.verdict.evidence;
         assert!(evidence.end_ns - evidence.start_ns < LENGTH_NS / 8, "{evidence:?}");
     }
@@ -115,16 +115,16 @@ fn a_slow_source_and_a_slow_sink_are_named_too() {
     for seed in SEEDS {
         let mut found = pipeline(seed, &Costs { generate: 2_000, ..Costs::default() }, LENGTH_NS);
         let report = found.trace.report(10.0);
-        assert_eq!(subject(&report.verdict), Some(found.names.source.as_str()), "{}", report.verdict.text);
+        assert_eq!(subject(&report.verdict), Some(found.names.source.as_str()), "{}", report.verdict.text());
         let mut found = pipeline(seed, &Costs { consume: 2_000, ..Costs::default() }, LENGTH_NS);
         let report = found.trace.report(10.0);
-        assert_eq!(subject(&report.verdict), Some(found.names.sink.as_str()), "{}", report.verdict.text);
+        assert_eq!(subject(&report.verdict), Some(found.names.sink.as_str()), "{}", report.verdict.text());
     }
 }
 
 /// The rows of the faults that may not appear without a fault.
 fn assert_nothing(report: &Report, what: &str) {
-    assert_eq!(verdict(report), None, "{what}: {}", report.verdict.text);
+    assert_eq!(verdict(report), None, "{what}: {}", report.verdict.text());
     for finding in &report.findings {
         assert!(finding.kind.starts_with("queue_always"), "{what}: {} {}", finding.kind, finding.subject);
     }
@@ -155,7 +155,7 @@ fn interruptions_hide_no_bottleneck_and_make_none() {
         let mut found = pipeline(seed, &costs, 4 * LENGTH_NS);
         let report = found.trace.report(10.0);
         let expected = (found.names.router.as_str(), Some(found.names.lookup.as_str()));
-        assert_eq!(verdict(&report), Some(expected), "{}", report.verdict.text);
+        assert_eq!(verdict(&report), Some(expected), "{}", report.verdict.text());
     }
 }
 
@@ -172,10 +172,10 @@ fn lost_events_stand_beside_the_verdict_and_do_not_change_it() {
         assert!(lost > 1000);
         let report = found.trace.report(10.0);
         assert_eq!(report.verdict.lost, lost);
-        assert!(report.verdict.text.contains(&format!("{} events lost", number(lost))), "{}", report.verdict.text);
+        assert!(report.verdict.text().contains(&format!("{} events lost", number(lost))), "{}", report.verdict.text());
         assert!(report.verdict.unknown_share.unwrap() > 0.1);
         let expected = (found.names.router.as_str(), Some(found.names.lookup.as_str()));
-        assert_eq!(verdict(&report), Some(expected), "{}", report.verdict.text);
+        assert_eq!(verdict(&report), Some(expected), "{}", report.verdict.text());
     }
 }
 
@@ -205,8 +205,8 @@ fn of_a_stage_of_which_little_is_known_nothing_is_said() {
     trace.catalogue.classes.iter_mut().for_each(|class| class.attributes.clear());
     trace.lose(main, 501_500_000, 2_100_000_000);
     let report = trace.report(0.0);
-    assert_eq!(verdict(&report), None, "{}", report.verdict.text);
-    assert!(report.verdict.text.contains("of its time nothing is known; record again with --buffer 4MiB"), "{}", report.verdict.text);
+    assert_eq!(verdict(&report), None, "{}", report.verdict.text());
+    assert!(report.verdict.text().contains("of its time nothing is known; record again with --buffer 4MiB"), "{}", report.verdict.text());
     assert!(report.verdict.unknown_share.unwrap() > 0.5);
     assert_eq!(report.findings.iter().filter(|finding| finding.subject.starts_with("main")).count(), 0, "{:?}", report.findings);
 }
@@ -219,7 +219,7 @@ fn a_recording_that_begins_in_the_middle_names_the_same() {
         found.trace.events.retain(|(t, ..)| *t > begin + LENGTH_NS / 2);
         let report = found.trace.report(10.0);
         let expected = (found.names.router.as_str(), Some(found.names.lookup.as_str()));
-        assert_eq!(verdict(&report), Some(expected), "{}", report.verdict.text);
+        assert_eq!(verdict(&report), Some(expected), "{}", report.verdict.text());
         let queue = report.queues.iter().find(|queue| queue.name == found.names.first).unwrap();
         assert!(queue.depth.p50.unwrap() > 150, "{:?}", queue.depth);
     }
@@ -242,8 +242,8 @@ fn the_probes_own_cost_is_left_out() {
     let free = found.trace.report(0.0);
     let dear = found.trace.report(200.0);
     assert!(dear.verdict.share.unwrap() > free.verdict.share.unwrap());
-    assert!(free.verdict.text.contains("probe cost not measured"), "{}", free.verdict.text);
-    assert!(dear.verdict.text.contains("probe cost left out"), "{}", dear.verdict.text);
+    assert!(free.verdict.text().contains("probe cost not measured"), "{}", free.verdict.text());
+    assert!(dear.verdict.text().contains("probe cost left out"), "{}", dear.verdict.text());
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn stages_that_never_say_that_they_wait_are_told_by_their_queues() {
         found.trace.events.retain(|(_, _, class, _)| !silent[class.0 as usize]);
         let report = found.trace.report(10.0);
         let expected = (found.names.router.as_str(), Some(found.names.lookup.as_str()));
-        assert_eq!(verdict(&report), Some(expected), "{}", report.verdict.text);
+        assert_eq!(verdict(&report), Some(expected), "{}", report.verdict.text());
     }
 }
 
@@ -281,8 +281,8 @@ fn backlog() -> (Trace, u32) {
 fn who_works_off_a_queue_without_a_limit_is_named_though_nobody_ever_waits() {
     let (mut trace, _) = backlog();
     let report = trace.report(0.0);
-    assert_eq!(verdict(&report), Some(("grinder", Some("grind"))), "{}", report.verdict.text);
-    assert!(report.verdict.text.contains("feeder waits 90.0 % of its time for what it left behind in pile"), "{}", report.verdict.text);
+    assert_eq!(verdict(&report), Some(("grinder", Some("grind"))), "{}", report.verdict.text());
+    assert!(report.verdict.text().contains("feeder waits 90.0 % of its time for what it left behind in pile"), "{}", report.verdict.text());
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn a_recording_that_ends_before_the_queue_is_worked_off_names_the_same() {
     let (mut trace, _) = backlog();
     trace.events.retain(|(t, ..)| *t < 3_000_000);
     let report = trace.report(0.0);
-    assert_eq!(verdict(&report), Some(("grinder", Some("grind"))), "{}", report.verdict.text);
+    assert_eq!(verdict(&report), Some(("grinder", Some("grind"))), "{}", report.verdict.text());
 }
 
 /// A producer of 1 ms an item into a queue without a limit, and a consumer of 0.6 ms who has a probe at every tenth get only.
@@ -332,13 +332,13 @@ fn what_is_got_a_moment_before_its_put_stays_for_no_time() {
 fn a_queue_that_was_found_empty_has_nothing_left_behind_in_it() {
     let mut trace = sparsely_probed();
     let report = trace.report(0.0);
-    assert_eq!(verdict(&report), Some(("producer", Some("make"))), "{}", report.verdict.text);
-    assert!(!report.verdict.text.contains("left behind"), "{}", report.verdict.text);
+    assert_eq!(verdict(&report), Some(("producer", Some("make"))), "{}", report.verdict.text());
+    assert!(!report.verdict.text().contains("left behind"), "{}", report.verdict.text());
     assert_eq!(report.queues[0].depth.max, Some(1));
     // The same where the recording ends right after a put.
     trace.events.truncate(trace.events.len() - 4);
     let report = trace.report(0.0);
-    assert_eq!(verdict(&report), Some(("producer", Some("make"))), "{}", report.verdict.text);
+    assert_eq!(verdict(&report), Some(("producer", Some("make"))), "{}", report.verdict.text());
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn producers_that_come_and_go_leave_nothing_behind_while_others_go_on() {
     }
     trace.catalogue.classes.iter_mut().for_each(|class| class.attributes.clear());
     let report = trace.report(0.0);
-    assert_ne!(subject(&report.verdict), Some("grinder"), "{}", report.verdict.text);
+    assert_ne!(subject(&report.verdict), Some("grinder"), "{}", report.verdict.text());
 }
 
 #[test]
@@ -381,8 +381,8 @@ fn threads_that_share_the_work_are_one_stage() {
         trace.event(t + WORKERS * 9_900 + 200, sink, "queue_wait_empty:shelf", &[]);
     }
     let report = trace.report(0.0);
-    assert_eq!(verdict(&report), Some(("grinder/ep", Some("grind"))), "{}", report.verdict.text);
-    assert!(report.verdict.text.contains("4 threads do the same"), "{}", report.verdict.text);
+    assert_eq!(verdict(&report), Some(("grinder/ep", Some("grind"))), "{}", report.verdict.text());
+    assert!(report.verdict.text().contains("4 threads do the same"), "{}", report.verdict.text());
     let dominating: Vec<u64> =
         report.findings.iter().filter(|finding| finding.kind == "state_dominates_stage").map(|finding| finding.count).collect();
     assert_eq!(dominating, [2000], "the items of all of them: {:?}", report.findings);
@@ -401,7 +401,7 @@ fn what_one_thread_alone_wastes_is_said_although_no_bottleneck_can_be_told() {
     }
     let report = trace.report(0.0);
     assert_eq!(verdict(&report), None);
-    assert!(report.verdict.text.contains("By itself, 88 % of the work of server per item is hash"), "{}", report.verdict.text);
+    assert!(report.verdict.text().contains("By itself, 88 % of the work of server per item is hash"), "{}", report.verdict.text());
 }
 
 /// A worker that gives each item a span with a name of its own.
@@ -427,8 +427,8 @@ fn named_items(items: i64) -> Trace {
 fn ten_thousand_names_made_at_run_time_are_reported_on() {
     let pass = named_items(10_000).pass();
     let report = pass.report(Some(10.0));
-    assert_eq!(verdict(&report), None, "{}", report.verdict.text);
-    assert!(report.verdict.text.contains("of its work is spread over very many names"), "{}", report.verdict.text);
+    assert_eq!(verdict(&report), None, "{}", report.verdict.text());
+    assert!(report.verdict.text().contains("of its work is spread over very many names"), "{}", report.verdict.text());
     // What is kept per name is capped, the rest is one name, and it is said of how many events.
     assert!(report.inputs.other_names > 10_000, "{}", report.inputs.other_names);
     assert!(report.latency.len() < 3_000 && report.latency.iter().any(|line| line.name == "(other names)"), "{}", report.latency.len());

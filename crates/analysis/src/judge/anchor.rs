@@ -60,6 +60,7 @@ impl Anchor {
 }
 
 /// What there is to choose from.
+#[derive(Clone)]
 pub struct Choice<'a> {
     pub traffic: &'a Traffic,
     pub subjects: &'a Subjects,
@@ -129,7 +130,7 @@ impl Choice<'_> {
         let own = self.machines().filter(|&(_, subject)| self.subjects.get(subject).is_of_command);
         let longest = own.filter_map(|(machine, _)| self.traffic.own(machine)?.longest);
         let (from, to) = longest.max_by_key(|(from, to)| to - from)?;
-        let most = (to - from) as f64 >= self.limits.timed_share * (end - begin).max(1) as f64;
+        let most = (to - from) as f64 >= self.limits.most * (end - begin).max(1) as f64;
         most.then_some((from.max(begin), to.min(end)))
     }
 

@@ -10,11 +10,23 @@
 //! known. The verdict is data ([`verdict`]); [`sentence`] writes it.
 
 pub mod anchor;
+pub mod because;
+pub mod caveat;
+pub mod figures;
+mod hand_over;
 pub mod limits;
+pub mod lost_events;
+pub mod machine_states;
+pub mod pairs;
 pub mod parts;
+pub mod places;
 mod requests;
+pub mod sensitivity;
 pub mod sentence;
+pub mod stages;
+pub mod stations;
 pub mod subjects;
+pub mod titles;
 pub mod traffic;
 pub mod verdict;
 mod waits;
@@ -23,20 +35,23 @@ mod work;
 use crate::critical_samples::CriticalFunction;
 use crate::exchanges::Conducts;
 use crate::findings::{Evidence, Finding};
+use crate::kernel_facts::Contention;
 use crate::lineage::Answer;
-use crate::standout;
-use crate::verdict as states;
+use crate::not_recorded::NotRecorded;
 use crate::what_if::{Prediction, Scenario};
 use anchor::Anchor;
+use because::Because;
+use caveat::Caveat;
 use limits::Limits;
 use longpole_model::interaction::Vocabulary;
+use lost_events::too_many_lost;
+use pairs::Together;
 use parts::{Does, Part, Parts};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use subjects::{Level, Role, Subject, SubjectId, Subjects};
 use traffic::{Own, Traffic};
 use verdict::{
-    Because, Caveat, CaveatKind, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed,
-    SubjectLevel, Verdict,
+    Basis, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict,
 };
 
 /// What the host had.
@@ -48,6 +63,7 @@ pub struct Cpus {
 }
 
 /// All that the verdict is decided by.
+#[derive(Clone)]
 pub struct Case<'a> {
     pub answer: &'a Answer,
     pub parts: &'a Parts,
@@ -56,17 +72,21 @@ pub struct Case<'a> {
     pub vocabulary: &'a Vocabulary,
     pub findings: &'a [Finding],
     pub predictions: &'a [Prediction],
+    /// Two changes that bring much only together.
+    pub together: Option<&'a Together>,
     /// What the states of machines and their classes say by themselves.
-    pub states: &'a states::Verdict,
+    pub states: &'a Verdict,
     pub anchor: Option<&'a Anchor>,
     /// How often subjects wake each other ([`between`]).
     pub between: &'a HashMap<(SubjectId, SubjectId), u64>,
     pub conducts: &'a Conducts,
+    /// For which locks threads wait, as far as the kernel sees it.
+    pub contention: &'a [Contention],
     pub cpus: Cpus,
     pub lost: u64,
-    /// Kinds of events that were not recorded to the end, as a sentence ([`crate::not_recorded`]).
-    pub not_recorded: Option<String>,
-    /// What helps where events are lost ([`states::again`]).
+    /// Kinds of events that were not recorded to the end.
+    pub not_recorded: Vec<NotRecorded>,
+    /// What helps where events are lost ([`lost_events::remedy`]).
     pub again: &'a str,
     pub limits: &'a Limits,
 }
@@ -74,24 +94,25 @@ pub struct Case<'a> {
 impl Case<'_> {
     pub fn judge(&self) -> Verdict {
         let of_processes = self.parts.wholes.first().is_some_and(|first| self.subjects.get(first.subject).level != Level::Machine);
-        let mut verdict = match of_processes {
-            true => self.of_processes(),
-            false => of_states(self.states),
+        let mut verdict = match of_processes.then(|| self.without_idle_sleeps()).flatten() {
+            Some((parts, because)) => {
+                let mut verdict = Case { parts: &parts, ..self.clone() }.of_processes();
+                verdict.because.push(because);
+                verdict
+            }
+            None if of_processes => self.of_processes(),
+            None => self.states.clone(),
         };
         // What fewer requests would bring, no change of a state tells.
         if verdict.gain.is_none() && verdict.mechanism != Some(Mechanism::RoundTrips) {
             verdict.gain = self.gain(&verdict);
         }
-        verdict.caveats.extend(self.not_recorded.clone().map(|text| Caveat {
-            kind: CaveatKind::SwitchedOff,
-            share: None,
-            count: None,
-            text,
-            remedy: Some("record less with `--kernel`, or to a faster disk".to_owned()),
-        }));
-        if of_processes && verdict.text.is_empty() {
+        self.add_together(&mut verdict);
+        if !self.not_recorded.is_empty() {
+            verdict.caveats.push(Caveat::SwitchedOff { kinds: self.not_recorded.clone() });
+        }
+        if verdict.basis == Basis::Subjects {
             verdict.caveats.extend(self.timer(&verdict));
-            verdict.text = sentence::sentence(&verdict);
         }
         verdict
     }
@@ -99,26 +120,68 @@ impl Case<'_> {
     /// A signal that a timer sends may be what ends the run: then no change makes it shorter.
     fn timer(&self, verdict: &Verdict) -> Option<Caveat> {
         let (class, _) = verdict.row.as_ref().filter(|_| verdict.outcome == Outcome::Bottleneck && self.anchor.is_none())?;
-        let (machine, call) = standout::timer(self.answer, class)?;
-        let text = format!("{machine} has set a timer ({call}): if that is what ends it, no change makes it shorter");
-        Some(Caveat { kind: CaveatKind::Timer, share: None, count: None, text, remedy: None })
+        let (machine, call) = machine_states::timer(self.answer, class)?;
+        Some(Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() })
+    }
+
+    /// The path without sleeps that delay nothing: half of them would bring hardly any of what their
+    /// share promises, since others work meanwhile. A thread that wakes up now and then, and does a
+    /// bit of work for which somebody waits, leads the path back into its sleeps.
+    fn without_idle_sleeps(&self) -> Option<(Parts, Because)> {
+        let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+        let change = |part: &Part| Scenario::scale(&part.class, &part.class_state, 0.5).text;
+        for part in self.parts.parts.iter().filter(|part| part.does == Does::Sleeps) {
+            *shares.entry(change(part)).or_default() += part.share;
+        }
+        let gain = |change: &str| self.predictions.iter().find(|prediction| prediction.change == change).and_then(|known| known.gain);
+        let is_idle = |(change, share): (&String, &f64)| {
+            let prediction = self.predictions.iter().find(|prediction| prediction.change == *change);
+            // Where another sleep takes over, both are needed.
+            let next = prediction.and_then(|prediction| prediction.next.as_ref());
+            let next_works = next.is_some_and(|next| next.kind.is_none_or(|kind| kind.is_code()));
+            let promised = 1.0 / (1.0 - share / 2.0) - 1.0;
+            next_works && gain(change).is_some_and(|gain| gain < self.limits.considerable * promised)
+        };
+        let idle: BTreeSet<String> = shares.iter().filter(|&entry| is_idle(entry)).map(|(change, _)| change.clone()).collect();
+        let is_out = |part: &Part| part.does == Does::Sleeps && idle.contains(&change(part));
+        let share = self.share(is_out);
+        let first = self.parts.parts.iter().find(|part| is_out(part)).filter(|_| share >= self.limits.considerable)?;
+        let mut sleepers: Vec<Named> = Vec::new();
+        for part in self.parts.parts.iter().filter(|part| is_out(part) && part.share >= self.limits.considerable * share) {
+            let named = self.name_of(part);
+            if !sleepers.contains(&named) {
+                sleepers.push(named);
+            }
+        }
+        let because = Because::IdleSleeps { sleepers, share: share.min(1.0), gain: gain(&change(first))? };
+        Some((self.parts.without(is_out)?, because))
     }
 
     fn of_processes(&self) -> Verdict {
         let unknown = self.unknown();
         let second = self.parts.wholes.first().map_or(0.0, |first| first.share);
-        if states::too_many_lost(self.lost, self.answer.interactions) && unknown > second || unknown > self.limits.most {
+        if too_many_lost(self.lost, self.answer.interactions) && unknown > second || unknown > self.limits.most {
             return self.empty(Outcome::Unknown);
         }
-        let decided = self.by_kernel_timer().or_else(|| self.by_window()).or_else(|| self.by_declared());
+        let decided = self.by_link().or_else(|| self.by_kernel_timer()).or_else(|| self.by_window()).or_else(|| self.by_declared());
         let decided = decided.or_else(|| self.by_quota()).or_else(|| self.by_sleep()).or_else(|| self.by_disk());
-        let decided = decided.or_else(|| self.by_cpus()).or_else(|| self.by_serial_step());
-        let decided = decided.or_else(|| self.by_subject()).or_else(|| self.by_round_trips());
+        let decided = decided
+            .or_else(|| self.by_inversion())
+            .or_else(|| self.by_connections())
+            .or_else(|| self.by_hand_over())
+            .or_else(|| self.by_cpus())
+            .or_else(|| self.by_serial_step());
+        let decided = decided
+            .or_else(|| self.by_interrupts())
+            .or_else(|| self.by_subject())
+            .or_else(|| self.by_processes())
+            .or_else(|| self.by_round_trips());
         let mut verdict = match decided {
             Some(verdict) => verdict,
             None if unknown > self.limits.max_unknown && unknown > self.limits.least_share => self.empty(Outcome::Unknown),
             None => self.spread(),
         };
+        self.add_file_lock(&mut verdict);
         self.add_bystanders(&mut verdict);
         verdict
     }
@@ -142,47 +205,33 @@ impl Case<'_> {
         let mut caveats = Vec::new();
         let unknown = self.unknown();
         if unknown > self.limits.max_unknown {
-            caveats.push(Caveat {
-                kind: CaveatKind::UnknownTime,
-                share: Some(unknown),
-                count: None,
-                text: format!("{} of the path is unknown", crate::text::percent(unknown)),
-                remedy: Some("`longpole path` lists the events that would tell it".to_owned()),
-            });
+            caveats.push(Caveat::UnknownTime { share: unknown, contradictory: false });
         }
-        if states::too_many_lost(self.lost, self.answer.interactions) {
-            caveats.push(Caveat {
-                kind: CaveatKind::LostEvents,
-                share: None,
-                count: Some(self.lost),
-                text: format!("{} are lost", crate::text::counted(self.lost, "event")),
-                remedy: Some(self.again.trim_start_matches("; ").to_owned()),
-            });
+        if too_many_lost(self.lost, self.answer.interactions) {
+            caveats.push(Caveat::LostEvents { count: self.lost, remedy: self.again.to_owned() });
         }
         Verdict {
-            outcome,
-            subject: None,
-            state: None,
-            waits_for: None,
-            mechanism: None,
-            because: Vec::new(),
-            code: None,
-            share: None,
-            share_low: None,
-            share_high: None,
-            runner_up: None,
-            gain: None,
-            role: None,
             caveats,
             unknown_share: Some(unknown),
             lost: self.lost,
             evidence: Evidence { start_ns: self.answer.start_ns as i64, end_ns: self.answer.end_ns as i64 },
-            text: String::new(),
-            doubts: None,
-            row: None,
-            of_stages: false,
-            of_cause: false,
+            ..Verdict::new(outcome, Basis::Subjects)
         }
+    }
+
+    /// Says for which file lock others wait while the subject works or sleeps.
+    fn add_file_lock(&self, verdict: &mut Verdict) {
+        let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
+        let has_lock = verdict.because.iter().any(|because| matches!(because, Because::Convoy { .. } | Because::Lock { .. }));
+        let Some(subject) = verdict.subject.as_ref().filter(|_| has_subject && !has_lock) else { return };
+        let Some(lock) = self.file_lock(subject) else { return };
+        if verdict.outcome == Outcome::Bottleneck {
+            verdict.mechanism = match verdict.mechanism {
+                None | Some(Mechanism::SingleThread | Mechanism::OneAtATime) => Some(Mechanism::LockConvoy),
+                known => known,
+            };
+        }
+        verdict.because.insert(0, lock);
     }
 
     /// A caveat where programs that have nothing to do with the path take a considerable part of the CPUs.
@@ -195,17 +244,7 @@ impl Case<'_> {
         let others: Vec<(SubjectId, f64)> = self.cpu_users().into_iter().filter(|(id, _)| !is_own(*id)).collect();
         let share = busy * others.iter().map(|(_, share)| share).sum::<f64>();
         let Some(first) = others.first().filter(|_| share >= self.limits.considerable && self.cpus.idle.is_some()) else { return };
-        let who = sentence::name(&self.name(first.0, None));
-        verdict.caveats.push(Caveat {
-            kind: CaveatKind::Bystanders,
-            share: Some(share),
-            count: None,
-            text: format!(
-                "programs that the path does not depend on, such as {who}, used the CPUs for {} of the time",
-                crate::text::percent(share)
-            ),
-            remedy: Some("record again on a quiet host".to_owned()),
-        });
+        verdict.caveats.push(Caveat::Bystanders { share, example: self.name(first.0, None) });
     }
 
     /// A verdict on these parts of one subject, of which the first is named.
@@ -265,6 +304,10 @@ impl Case<'_> {
             host: Some(subject.host.clone()).filter(|host| !host.is_empty()),
             name,
             script: subject.script.clone(),
+            title: subject.title.clone(),
+            unit: subject.place.unit.clone(),
+            container: subject.place.container.clone(),
+            needs_place: subject.needs_place,
             pid: thread.map(|thread| thread.pid).or(only),
             tid: thread.map(|thread| thread.tid),
             port: subject.port.filter(|_| subject.role == Role::Server),
@@ -297,12 +340,12 @@ impl Case<'_> {
 
     /// A state that a program declared, or the way of its calls.
     fn by_declared(&self) -> Option<Verdict> {
-        let of = of_states(self.states);
+        let of = self.states;
         let row = of.row.as_ref().filter(|_| of.outcome == Outcome::Bottleneck)?;
         let is_row =
             |part: &&Part| (&part.class, &part.class_state) == (&row.0, &row.1) || part.does == Does::Call && part.class.ends_with(&row.1);
         let part = self.parts.parts.iter().find(is_row)?;
-        matches!(part.does, Does::Declared | Does::Call).then_some(of)
+        matches!(part.does, Does::Declared | Does::Call).then(|| of.clone())
     }
 
     fn is_program(&self, subject: SubjectId) -> bool {
@@ -319,6 +362,24 @@ impl Case<'_> {
         verdict
     }
 
+    /// Names both of a pair where they bring much only together, and more than the change of the
+    /// verdict.
+    fn add_together(&self, verdict: &mut Verdict) {
+        let Some(together) = self.together.filter(|_| verdict.outcome != Outcome::Unknown) else { return };
+        let is_spread = verdict.outcome == Outcome::Spread;
+        let better = is_spread || verdict.gain.as_ref().is_some_and(|gain| together.both.gain_low > Some(gain.high));
+        let Some(gain) = self.gain_of(&together.both).filter(|_| better) else { return };
+        // A client and its server are always slower by what both take: that says nothing of the
+        // service.
+        let is_changed = |subject: &Subject| together.alone.iter().any(|alone| alone.change == subject.halved().text);
+        let is_of = |role: Role| self.subjects.iter().any(|(_, subject)| subject.role == role && is_changed(subject));
+        if is_of(Role::Client) && is_of(Role::Server) {
+            return;
+        }
+        verdict.because.insert(0, together.because());
+        verdict.gain = Some(gain);
+    }
+
     fn gain(&self, verdict: &Verdict) -> Option<Gain> {
         let of_state = verdict.row.as_ref().map(|(class, state)| Scenario::scale(class, state, 0.5).text);
         let of_subject = verdict.subject.as_ref().map(|named| {
@@ -329,8 +390,12 @@ impl Case<'_> {
             stage.map_or_else(|| Scenario::scale_all(program, 0.5), Subject::halved).text
         });
         let of_state = of_state.filter(|_| verdict.state.is_some());
+        let of_station = self.of_station(verdict).filter(|prediction| prediction.gain.is_some());
         let known = |change: &String| self.predictions.iter().find(|prediction| prediction.change == *change);
-        let prediction = of_state.iter().find_map(known).or_else(|| of_subject.iter().find_map(known))?;
+        self.gain_of(of_station.or_else(|| of_state.iter().find_map(known)).or_else(|| of_subject.iter().find_map(known))?)
+    }
+
+    fn gain_of(&self, prediction: &Prediction) -> Option<Gain> {
         let change = prediction.change.clone();
         let of = if self.anchor.is_some() { GainOf::Rate } else { GainOf::End };
         let progress = self.anchor.map(|anchor| anchor.progress(self.vocabulary));
@@ -359,8 +424,8 @@ pub fn between(traffic: &Traffic, subjects: &Subjects, vocabulary: &Vocabulary) 
     between
 }
 
-/// Subjects of which all that they do is tried at once.
-const TRIED: usize = 3;
+/// Subjects of which all that they do is tried at once; as many changes are tried two at a time.
+pub(crate) const TRIED: usize = 3;
 
 /// Changes of whole subjects that are worth trying: those with the most of the path.
 pub fn scenarios(parts: &Parts, subjects: &Subjects) -> Vec<Scenario> {
@@ -376,23 +441,19 @@ pub fn scenarios(parts: &Parts, subjects: &Subjects) -> Vec<Scenario> {
 }
 
 /// The function in which most of the verdict's state is spent, of those that samples show on the path.
-pub fn add_code(verdict: &mut Verdict, functions: &[CriticalFunction]) {
+pub fn add_code(verdict: &mut Verdict, functions: &[CriticalFunction], limits: &Limits) {
     let Some(subject) = verdict.subject.as_ref().filter(|_| verdict.mechanism_has_code()) else { return };
     let program = subject.name.split('/').next().unwrap_or(&subject.name);
-    let share = verdict.share.unwrap_or(0.0);
+    // Functions have shares of the whole path.
+    let share = verdict.share.unwrap_or(0.0) * verdict.rest();
     let own = functions.iter().filter(|function| function.process == program && function.path_samples > 0);
     let top = own.max_by(|a, b| a.share.total_cmp(&b.share));
     // One that a few samples more or less would overturn is none.
-    if let Some(top) = top.filter(|top| top.low >= CODE_SHARE * share && top.function != "(no symbols)") {
-        verdict.code = Some(Code { function: top.function.clone(), file: None, line: None, share: top.share });
-        if !verdict.because.is_empty() || verdict.text.is_empty() {
-            verdict.text = sentence::sentence(verdict);
-        }
+    if let Some(top) = top.filter(|top| top.low >= limits.considerable * share && top.function != "(no symbols)") {
+        let of_rest = (top.share / verdict.rest()).min(1.0);
+        verdict.code = Some(Code { function: top.function.clone(), file: None, line: None, share: of_rest });
     }
 }
-
-/// Of the verdict's share: a function with less is one of many.
-const CODE_SHARE: f64 = 0.1;
 
 fn state_of(part: &Part) -> StateNamed {
     let kind = match part.does {
@@ -411,47 +472,4 @@ fn state_of(part: &Part) -> StateNamed {
         Does::Unknown => StateKind::Unknown,
     };
     StateNamed { kind, name: part.state.clone() }
-}
-
-/// What the states of machines say by themselves, where no process is known.
-pub fn of_states(of: &states::Verdict) -> Verdict {
-    let outcome = match (of.kind, of.reason) {
-        (states::VerdictKind::Bottleneck, _) => Outcome::Bottleneck,
-        (_, Some(states::Reason::CannotBeTold)) => Outcome::Unknown,
-        _ => Outcome::Spread,
-    };
-    let error = of.share_error.unwrap_or(0.0);
-    let named = |name: &String| Named {
-        level: SubjectLevel::Thread,
-        host: None,
-        name: name.clone(),
-        script: None,
-        pid: None,
-        tid: None,
-        port: None,
-    };
-    Verdict {
-        outcome,
-        subject: of.machine.as_ref().map(named),
-        state: of.state.as_ref().map(|state| StateNamed { kind: StateKind::Declared, name: state.clone() }),
-        waits_for: None,
-        mechanism: None,
-        because: Vec::new(),
-        code: None,
-        share: of.share,
-        share_low: of.share.map(|share| (share - error).max(0.0)),
-        share_high: of.share.map(|share| (share + error).min(1.0)),
-        runner_up: None,
-        gain: None,
-        role: None,
-        caveats: Vec::new(),
-        unknown_share: of.unknown_share,
-        lost: of.lost,
-        evidence: of.evidence,
-        text: of.text.clone(),
-        doubts: of.doubts,
-        row: of.machine.clone().zip(of.state.clone()),
-        of_stages: of.of_stages,
-        of_cause: of.of_cause,
-    }
 }

@@ -78,6 +78,8 @@ pub struct Part {
     /// As the what-if knows it: class (or link) and state.
     pub class: String,
     pub class_state: String,
+    /// Packets are on their way from a sender to a receiver.
+    pub is_on_wire: bool,
     machines: HashMap<u32, u64>,
 }
 
@@ -114,6 +116,9 @@ pub struct Parts {
     pub handed_over: HashMap<SubjectId, u64>,
     /// How often it comes to a subject (first) from another one.
     pub entered_from: HashMap<(SubjectId, SubjectId), u64>,
+    /// How often a thread of a subject (first) wakes one of a subject on the path by itself,
+    /// without an interrupt between them.
+    pub woken_by: HashMap<(SubjectId, SubjectId), u64>,
 }
 
 /// A link that waits for the thread that goes on behind it.
@@ -136,6 +141,7 @@ struct Gather<'a> {
     visits: HashMap<SubjectId, u64>,
     /// Subjects to which the path came from others since they slept last.
     from_others: HashMap<SubjectId, bool>,
+    considerable: f64,
 }
 
 impl Gather<'_> {
@@ -159,6 +165,7 @@ impl Gather<'_> {
                 machine: None,
                 class: class.to_owned(),
                 class_state: class_state.to_owned(),
+                is_on_wire: self.path.segment_kind(of) == SegmentKind::Link(LinkKind::Wire),
                 machines: HashMap::new(),
             });
             parts.len() - 1
@@ -201,7 +208,8 @@ impl Gather<'_> {
 }
 
 impl Parts {
-    pub fn new(answer: &Answer, path: &Path, subjects: &mut Subjects) -> Parts {
+    /// `considerable`: a smaller part of a state's time does not matter.
+    pub fn new(answer: &Answer, path: &Path, subjects: &mut Subjects, considerable: f64) -> Parts {
         let kinds = path.kinds();
         // Interrupts and softirqs, also where what they do is unknown.
         let is_interrupt = |&of: &u32| path.segment_kind(of) == SegmentKind::State(StateKind::Interrupt);
@@ -215,10 +223,13 @@ impl Parts {
             part_of: vec![None; kinds],
             visits: HashMap::new(),
             from_others: HashMap::new(),
+            considerable,
         };
         let mut pending: Vec<Pending> = Vec::new();
         let mut handed_over: HashMap<SubjectId, u64> = HashMap::new();
         let mut entered_from: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
+        let mut woken_by: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
+        let mut by_context = false;
         let mut last: Option<(u32, (SubjectId, Option<String>))> = None;
         // The thread that goes on behind what is pending, whose system call may still come.
         let mut resumes: Option<(SubjectId, Option<String>)> = None;
@@ -242,11 +253,16 @@ impl Parts {
                 (subject, subjects.role(subject, path.machine(of)))
             });
             let subject = owner.0;
+            by_context |= is_context;
             if !is_context {
                 if last.as_ref().is_none_or(|(last, _)| path.machine(*last) != path.machine(of)) {
                     let within = last.as_ref().is_some_and(|(_, last)| last.0 == subject);
-                    if within && pending.iter().all(|link| link.does == Does::Transit) {
+                    let is_woken = pending.iter().all(|link| link.does == Does::Transit);
+                    if within && is_woken {
                         *handed_over.entry(subject).or_default() += 1;
+                    }
+                    if let Some((_, (from, _))) = last.as_ref().filter(|_| is_woken && !by_context) {
+                        *woken_by.entry((*from, subject)).or_default() += 1;
                     }
                     if last.is_some() {
                         gather.from_others.insert(subject, true);
@@ -258,6 +274,7 @@ impl Parts {
                         *gather.visits.entry(subject).or_default() += 1;
                     }
                 }
+                by_context = false;
                 if last.as_ref().is_none_or(|(last, _)| *last != of) {
                     last = Some((of, owner.clone()));
                 }
@@ -286,7 +303,7 @@ impl Parts {
         if let (Some((_, thread)), false) = (last, pending.is_empty()) {
             gather.settle(&mut pending, &thread, None);
         }
-        gather.finish(handed_over, entered_from)
+        gather.finish(Crossings { handed_over, entered_from, woken_by })
     }
 }
 
@@ -305,9 +322,42 @@ impl Parts {
                 0.0 => most,
                 error => error,
             };
-            let by = |gain: f64| (1.0 + gain).powi(2) * error / 2.0;
-            (prediction.gain_low, prediction.gain_high) = (Some(low - by(low)), Some(high + by(high)));
+            // The upper end stays finite by the first term of the series.
+            let lower = 1.0 / (1.0 / (1.0 + low) + error / 2.0) - 1.0;
+            let higher = high + (1.0 + high).powi(2) * error / 2.0;
+            (prediction.gain_low, prediction.gain_high) = (Some(lower), Some(higher));
         }
+    }
+
+    /// The same path without some parts; shares and errors are those of the rest. None if nothing
+    /// remains, or if the rest lies in less than half of the windows, so that its scatter is unknown.
+    pub fn without(&self, is_out: impl Fn(&Part) -> bool) -> Option<Parts> {
+        let mut rest = self.clone();
+        rest.parts.retain(|part| !is_out(part));
+        let mut windows = [0u64; WINDOWS];
+        rest.parts.iter().for_each(|part| windows.iter_mut().zip(&part.windows).for_each(|(sum, ns)| *sum += ns));
+        let length: u64 = rest.parts.iter().map(|part| part.ns).sum();
+        if length == 0 || 2 * windows.iter().filter(|&&ns| ns > 0).count() < WINDOWS {
+            return None;
+        }
+        let scatter = |own: &[u64]| -> f64 {
+            let shares = own.iter().zip(&windows).filter(|(_, &all)| all > 0).map(|(&ns, &all)| ns as f64 / all as f64);
+            error(&shares.collect::<Vec<f64>>())
+        };
+        let mut sums: HashMap<SubjectId, Vec<u64>> = HashMap::new();
+        for part in &mut rest.parts {
+            (part.share, part.error) = (part.ns as f64 / length as f64, scatter(&part.windows));
+            let sum = sums.entry(part.subject).or_insert_with(|| vec![0; WINDOWS]);
+            sum.iter_mut().zip(&part.windows).for_each(|(sum, ns)| *sum += ns);
+        }
+        rest.wholes.retain(|whole| sums.contains_key(&whole.subject));
+        for whole in &mut rest.wholes {
+            let own = &sums[&whole.subject];
+            whole.ns = own.iter().sum();
+            (whole.share, whole.error) = (whole.ns as f64 / length as f64, scatter(own));
+        }
+        rest.wholes.sort_by(|a, b| b.ns.cmp(&a.ns).then(a.subject.cmp(&b.subject)));
+        Some(rest)
     }
 
     pub fn whole(&self, subject: SubjectId) -> Option<&Whole> {
@@ -325,9 +375,17 @@ impl Parts {
     }
 }
 
+/// How often the path goes from one thread to another, as [`Parts`] has it.
+struct Crossings {
+    handed_over: HashMap<SubjectId, u64>,
+    entered_from: HashMap<(SubjectId, SubjectId), u64>,
+    woken_by: HashMap<(SubjectId, SubjectId), u64>,
+}
+
 impl Gather<'_> {
-    fn finish(self, handed_over: HashMap<SubjectId, u64>, entered_from: HashMap<(SubjectId, SubjectId), u64>) -> Parts {
-        let Gather { path, cut, mut parts, visits, .. } = self;
+    fn finish(self, crossings: Crossings) -> Parts {
+        let Crossings { handed_over, entered_from, woken_by } = crossings;
+        let Gather { path, cut, mut parts, visits, considerable, .. } = self;
         let length = cut.length() as f64;
         let mut sums: HashMap<SubjectId, Vec<u64>> = HashMap::new();
         for part in &mut parts {
@@ -335,7 +393,8 @@ impl Gather<'_> {
             part.error = error(&cut.shares(&part.windows));
             part.evidence = cut.evidence(&part.windows);
             let most = part.machines.iter().max_by_key(|&(&of, &ns)| (ns, std::cmp::Reverse(of)));
-            part.machine = most.filter(|&(_, &ns)| ns as f64 >= 0.9 * part.ns as f64).map(|(&of, _)| path.machine(of).to_owned());
+            part.machine =
+                most.filter(|&(_, &ns)| ns as f64 >= (1.0 - considerable) * part.ns as f64).map(|(&of, _)| path.machine(of).to_owned());
             let sum = sums.entry(part.subject).or_insert_with(|| vec![0; WINDOWS]);
             sum.iter_mut().zip(&part.windows).for_each(|(sum, ns)| *sum += ns);
         }
@@ -353,7 +412,7 @@ impl Gather<'_> {
         };
         let mut wholes: Vec<Whole> = sums.into_iter().map(whole).collect();
         wholes.sort_by(|a, b| b.ns.cmp(&a.ns).then(a.subject.cmp(&b.subject)));
-        Parts { parts, wholes, length_ns: cut.length(), handed_over, entered_from }
+        Parts { parts, wholes, length_ns: cut.length(), handed_over, entered_from, woken_by }
     }
 }
 

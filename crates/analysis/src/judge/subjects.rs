@@ -7,12 +7,14 @@
 //! answer on one port are one. So are two that wait for each other in different ways, one for room
 //! in a pipe and one for data in it: they are stages, and what helps one does not help the other.
 
+use super::places::Place;
+use super::titles::{self, Titled};
 use super::traffic::Traffic;
 use crate::exchanges::{Conduct, Conducts};
 use crate::what_if::Scenario;
 use longpole_model::interaction::Vocabulary;
 use longpole_model::names::NameId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What the recording knows of the thread behind a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +23,11 @@ pub struct Thread {
     pub tid: i32,
     /// Name of the process's main thread.
     pub program: String,
-    /// The file that the program got as its first argument, of an interpreter its script.
+    /// Of an interpreter, what it runs.
     pub script: Option<String>,
+    /// The role that the process's title tells ([`titles`]).
+    pub title: Option<String>,
+    pub place: Place,
     /// Name of the thread.
     pub name: String,
     /// A thread of the kernel's own.
@@ -32,6 +37,8 @@ pub struct Thread {
     pub is_of_command: bool,
     /// On how many CPUs it may run, if that is known.
     pub allowed: Option<u64>,
+    /// It runs by reservation: so much CPU time in each period (`SCHED_DEADLINE`).
+    pub is_reserved: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,6 +71,11 @@ pub struct Subject {
     pub name: String,
     /// What tells it from others of its program.
     pub script: Option<String>,
+    pub title: Option<String>,
+    /// Where all of its processes are.
+    pub place: Place,
+    /// Another subject has its name, and is in another place.
+    pub needs_place: bool,
     pub processes: Vec<i32>,
     /// The port on which it is asked.
     pub port: Option<u16>,
@@ -76,6 +88,12 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// What its name in a sentence is made of, but for its place.
+    fn shown(&self) -> (String, Option<String>, Option<String>, Option<u16>, bool) {
+        let port = self.port.filter(|_| self.role == Role::Server);
+        (self.name.clone(), self.script.clone(), self.title.clone(), port, self.is_recorder)
+    }
+
     /// All that it does takes half of the time.
     pub fn halved(&self) -> Scenario {
         Scenario::scale_all(&self.scaled, 0.5)
@@ -97,12 +115,13 @@ impl Subjects {
     /// others of their program.
     pub fn new(threads: HashMap<String, Thread>, conducts: &Conducts, stages: &HashMap<i32, Stage>) -> Subjects {
         let mut out = Subjects::default();
-        let mut names: Vec<&String> = threads.keys().collect();
-        names.sort_unstable();
-        type Alike = ((String, Option<String>), Role, Option<u16>, (bool, bool), Option<Stage>);
+        let mut machines: Vec<&String> = threads.keys().collect();
+        machines.sort_unstable();
+        type Name = (String, Option<String>, Option<String>, Place);
+        type Alike = (Name, Role, Option<u16>, (bool, bool), Option<Stage>);
         let mut known: HashMap<Alike, SubjectId> = HashMap::new();
-        for name in names {
-            let thread = &threads[name];
+        for machine in machines {
+            let thread = &threads[machine];
             if thread.is_kernel {
                 continue;
             }
@@ -115,25 +134,29 @@ impl Subjects {
             };
             let of = (thread.is_recorder, thread.is_of_command);
             let stage = stages.get(&thread.pid).copied();
-            let key = ((thread.program.clone(), thread.script.clone()), role, port.filter(|_| role == Role::Server), of, stage);
+            let name = (thread.program.clone(), thread.script.clone(), thread.title.clone(), thread.place.clone());
+            let key = (name, role, port.filter(|_| role == Role::Server), of, stage);
             let id = *known.entry(key).or_insert_with(|| {
                 out.list.push(Subject {
                     level: Level::Process,
                     host: String::new(),
                     name: thread.program.clone(),
                     script: thread.script.clone(),
+                    title: thread.title.clone(),
+                    place: thread.place.clone(),
+                    needs_place: false,
                     processes: Vec::new(),
                     port,
                     role,
                     is_recorder: thread.is_recorder,
                     is_of_command: thread.is_of_command,
                     conduct: Conduct::default(),
-                    scaled: if stage.is_some() { name.clone() } else { thread.program.clone() },
+                    scaled: if stage.is_some() || thread.title.is_some() { machine.clone() } else { thread.program.clone() },
                 });
                 SubjectId(out.list.len() as u32 - 1)
             });
             let subject = &mut out.list[id.0 as usize];
-            if subject.scaled != *name {
+            if subject.scaled != *machine {
                 // A program of several threads has no other name of its own.
                 subject.scaled.clone_from(&thread.program);
             }
@@ -141,11 +164,18 @@ impl Subjects {
                 subject.processes.push(thread.pid);
             }
             subject.port = subject.port.or(port);
-            out.local.insert(name.clone(), id);
+            out.local.insert(machine.clone(), id);
         }
         for subject in &mut out.list {
             subject.level = if subject.processes.len() > 1 { Level::Pool } else { Level::Process };
             subject.conduct = conducts.together(subject.processes.iter().copied());
+        }
+        let mut places: HashMap<_, HashSet<Place>> = HashMap::new();
+        for subject in &out.list {
+            places.entry(subject.shown()).or_default().insert(subject.place.clone());
+        }
+        for subject in &mut out.list {
+            subject.needs_place = places[&subject.shown()].len() > 1;
         }
         out.by_name = threads;
         out
@@ -173,6 +203,9 @@ impl Subjects {
                     host: host.to_owned(),
                     name: class.to_owned(),
                     script: None,
+                    title: None,
+                    place: Place::default(),
+                    needs_place: false,
                     processes: Vec::new(),
                     port: None,
                     role: Role::None,
@@ -206,6 +239,11 @@ impl Subjects {
     pub fn allowed(&self, id: SubjectId) -> Option<u64> {
         let own = self.by_name.iter().filter(|(machine, _)| self.known(machine) == Some(id));
         own.filter_map(|(_, thread)| thread.allowed).max()
+    }
+
+    /// Whether a thread of the subject runs by reservation.
+    pub fn is_reserved(&self, id: SubjectId) -> bool {
+        self.by_name.iter().any(|(machine, thread)| thread.is_reserved && self.known(machine) == Some(id))
     }
 
     pub fn thread(&self, machine: &str) -> Option<&Thread> {
@@ -248,6 +286,16 @@ pub fn leave_items(threads: &mut HashMap<String, Thread>, traffic: &Traffic, voc
     }
 }
 
+/// Tells each thread the role of its process, as far as titles tell it. A process that executed
+/// another program has the title of that one.
+pub fn add_titles(threads: &mut HashMap<String, Thread>, processes: &HashMap<i32, Titled>, least_alike: usize) {
+    let roles = titles::roles(processes, least_alike);
+    for thread in threads.values_mut() {
+        let is_same = processes.get(&thread.pid).is_some_and(|process| process.program == thread.program);
+        thread.title = roles.get(&thread.pid).filter(|_| is_same).cloned();
+    }
+}
+
 /// In what a process mostly waits for others of its program. None: it wakes them, and waits for
 /// none.
 pub type Stage = Option<NameId>;
@@ -275,5 +323,58 @@ fn role(conduct: Option<&Conduct>) -> Role {
         Some(conduct) if conduct.served.count > 0 => Role::Server,
         Some(conduct) if conduct.asked.count > 0 => Role::Client,
         _ => Role::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(pid: i32, title: Option<&str>, unit: Option<&str>) -> (String, Thread) {
+        let thread = Thread {
+            pid,
+            tid: pid,
+            program: "nginx".to_owned(),
+            script: None,
+            title: title.map(str::to_owned),
+            place: Place { unit: unit.map(str::to_owned), container: None },
+            name: "nginx".to_owned(),
+            is_kernel: false,
+            is_recorder: false,
+            is_of_command: false,
+            allowed: None,
+            is_reserved: false,
+        };
+        (format!("nginx.{pid}"), thread)
+    }
+
+    fn subjects(threads: Vec<(String, Thread)>) -> Vec<(Option<String>, Vec<i32>, bool)> {
+        let subjects = Subjects::new(threads.into_iter().collect(), &Conducts::default(), &HashMap::new());
+        subjects.iter().map(|(_, subject)| (subject.title.clone(), subject.processes.clone(), subject.needs_place)).collect()
+    }
+
+    #[test]
+    fn processes_of_one_role_are_one_subject() {
+        let worker = || Some("nginx: worker process");
+        let told = subjects(vec![thread(1, Some("nginx: master process"), None), thread(2, worker(), None), thread(3, worker(), None)]);
+        let (master, worker) = (Some("nginx: master process".to_owned()), worker().map(str::to_owned));
+        assert_eq!(told, [(master, vec![1], false), (worker, vec![2, 3], false)]);
+    }
+
+    #[test]
+    fn subjects_of_one_name_in_two_units_need_their_place() {
+        let told =
+            subjects(vec![thread(1, None, Some("a.service")), thread(2, None, Some("b.service")), thread(3, Some("nginx: x"), None)]);
+        assert_eq!(told, [(None, vec![1], true), (None, vec![2], true), (Some("nginx: x".to_owned()), vec![3], false)]);
+    }
+
+    #[test]
+    fn a_title_is_not_that_of_the_program_that_the_process_was_before() {
+        let (_, mut before) = thread(1, None, None);
+        before.program = "sh".to_owned();
+        let mut threads = HashMap::from([("sh".to_owned(), before), thread(1, None, None)]);
+        let titled = Titled { program: "nginx".to_owned(), parent: None, titles: vec!["nginx: worker process".to_owned()] };
+        add_titles(&mut threads, &HashMap::from([(1, titled)]), 4);
+        assert_eq!((threads["sh"].title.as_deref(), threads["nginx.1"].title.as_deref()), (None, Some("nginx: worker process")));
     }
 }

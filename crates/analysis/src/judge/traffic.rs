@@ -45,6 +45,8 @@ pub struct Own {
     pub longest: Option<(u64, u64)>,
     /// Time in which it ran, system calls included.
     pub ran_ns: u64,
+    /// Time from wake-ups and preemptions to the next run.
+    pub ready_ns: u64,
     /// Time in which it was ready to run and held back by a quota.
     pub held_ns: u64,
     pub first_ns: Option<u64>,
@@ -60,6 +62,7 @@ enum Doing {
     #[default]
     Nothing,
     Runs,
+    Ready,
     Sleeps,
     Held,
     Blocked,
@@ -123,6 +126,7 @@ impl Traffic {
                 let doing = match vocabulary.names.state_kind(state) {
                     StateKind::Asleep => Doing::Sleeps,
                     StateKind::Throttled => Doing::Held,
+                    StateKind::Runnable | StateKind::Preempted => Doing::Ready,
                     kind if kind.is_code() => Doing::Runs,
                     _ => Doing::Nothing,
                 };
@@ -178,6 +182,7 @@ impl Traffic {
                     self.ran_in(since, t);
                 }
             }
+            Doing::Ready => own.ready_ns += ns,
             Doing::Held => own.held_ns += ns,
             Doing::Sleeps if doing != Doing::Sleeps => own.sleeps(since, t),
             _ => {}
@@ -204,7 +209,7 @@ impl Traffic {
             return;
         }
         let since = before.since.max(self.begin.unwrap_or(0));
-        self.turn(machine, t, Doing::Nothing, None);
+        self.turn(machine, t, Doing::Ready, None);
         let Some(cause) = cause else { return };
         if cause.by == machine {
             if cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Timer) {

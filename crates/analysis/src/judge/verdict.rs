@@ -1,9 +1,23 @@
 //! A verdict as data: what the first line of a report says. [`super::sentence`] makes the line of it.
 
+use super::because::Because;
+use super::caveat::{Caveat, Doubts};
+use super::sentence;
 use crate::findings::{Evidence, Finding};
-use crate::text::{number, percent};
-use crate::verdict::{Doubts, Reason};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+/// What a verdict is decided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The critical path by processes, pools and threads.
+    Subjects,
+    /// The critical path by states of machines, where no process is known.
+    States,
+    /// The queues between stages: which of them are full, and which are empty.
+    Stages,
+    /// Probes of which no two threads hand items to each other.
+    Probes,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -38,13 +52,40 @@ pub struct Named {
     pub level: SubjectLevel,
     pub host: Option<String>,
     pub name: String,
-    /// The script that it runs, if it is an interpreter: the file that it got as its first
-    /// argument.
+    /// The script that it runs, if it is an interpreter.
     pub script: Option<String>,
+    /// What its process is for, as far as the title that the process gave itself tells it.
+    pub title: Option<String>,
+    /// The systemd service.
+    pub unit: Option<String>,
+    /// Id or name.
+    pub container: Option<String>,
+    /// Nothing else tells it from another subject.
+    #[serde(skip)]
+    pub needs_place: bool,
     pub pid: Option<i32>,
     pub tid: Option<i32>,
     /// The port on which it is asked.
     pub port: Option<u16>,
+}
+
+impl Named {
+    /// Something of which no process is known.
+    pub fn of_name(level: SubjectLevel, name: &str) -> Named {
+        Named {
+            level,
+            host: None,
+            name: name.to_owned(),
+            script: None,
+            title: None,
+            unit: None,
+            container: None,
+            needs_place: false,
+            pid: None,
+            tid: None,
+            port: None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -78,6 +119,17 @@ pub struct WaitsFor {
     pub kind: &'static str,
     pub name: String,
     pub other: Option<Named>,
+}
+
+/// The locks for which threads wait, told apart by the addresses of their futexes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Locks {
+    /// Those that have most of the waiting.
+    pub count: u64,
+    /// Of the first of them, in hexadecimal digits.
+    pub address: String,
+    /// Its part of the time in which threads wait for locks.
+    pub share: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -121,31 +173,6 @@ pub struct Gain {
     pub gain: f64,
     pub low: f64,
     pub high: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CaveatKind {
-    LostEvents,
-    UnknownTime,
-    Contradictions,
-    RunningNotTold,
-    Timer,
-    SteadyPart,
-    /// Programs that have nothing to do with the path use the CPUs.
-    Bystanders,
-    /// More events came than could be stored, and some kinds were not recorded any more.
-    SwitchedOff,
-}
-
-/// What makes the verdict less certain.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Caveat {
-    pub kind: CaveatKind,
-    pub share: Option<f64>,
-    pub count: Option<u64>,
-    pub text: String,
-    pub remedy: Option<String>,
 }
 
 /// How the bottleneck works, where more is known than who and in which state.
@@ -192,128 +219,26 @@ pub enum Mechanism {
     SerialStep,
     LoadGenerator,
     PacketLoss,
+    /// Threads or processes wake each other for each small item.
+    HandOverPerItem,
+    /// Packets wait in the queue of a device, because its link carries no more.
+    SlowLink,
+    /// Every packet takes long on its way, and few are on the way.
+    LongLink,
+    /// The kernel's work in interrupts and softirqs.
+    InterruptWork,
+    /// A connection is made for each request, and what a server does at its begin takes most of its
+    /// time.
+    ConnectionPerRequest,
+    /// A thread waits for a less important one, which waits for a CPU that a third one has.
+    PriorityInversion,
+    /// Threads free memory themselves, since there is none.
+    MemoryReclaim,
 }
 
-/// What the outcome rests on, with its figures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Because {
-    /// Another one starts these processes, again and again.
-    Processes {
-        by: Named,
-        count: u64,
-        mean_ns: u64,
-    },
-    /// Its affinity mask allows some of the CPUs only, and CPUs are idle.
-    Affinity {
-        allowed: u64,
-        cpus: u64,
-        idle: f64,
-    },
-    /// It waits until a time that it set itself.
-    Sleeps {
-        call: String,
-        mean_ns: u64,
-        count: u64,
-        waited_for_by: Option<Named>,
-        outstanding: Option<f64>,
-    },
-    /// Threads or processes that wait for one another meanwhile.
-    Convoy {
-        pool: Named,
-        waiters: f64,
-        members: u64,
-        wait: String,
-        holder: Option<Named>,
-    },
-    /// More requests are open than are worked on at a time.
-    Serialised {
-        at: Named,
-        open: f64,
-        at_a_time: f64,
-        callee: Option<Named>,
-    },
-    /// Several sides sleep and look again.
-    Polls {
-        sides: Vec<Named>,
-        mean_ns: u64,
-        count: u64,
-    },
-    /// Requests, or attempts to connect, that nobody answered before a timeout.
-    Unanswered {
-        requests: u64,
-        connects: u64,
-        mean_ns: u64,
-        count: u64,
-    },
-    /// One process after another while CPUs are idle, in a part of the run.
-    SerialStep {
-        step: Named,
-        share: f64,
-        idle: f64,
-    },
-    /// A connection whose receiver has little room.
-    Window {
-        port: u16,
-        peer: u16,
-        bytes: u64,
-        count: u64,
-        filled: f64,
-    },
-    /// Requests one after the other; so many for each request that it answers itself.
-    RoundTrips {
-        asker: Option<Named>,
-        count: u64,
-        mean_ns: u64,
-        callee: Option<Named>,
-        per_request: Option<f64>,
-    },
-    KernelTimer {
-        timer: String,
-        mean_ns: u64,
-        count: u64,
-        between: Vec<Named>,
-    },
-    Disk {
-        call: String,
-        mean_ns: u64,
-        count: u64,
-    },
-    /// How its time on the path is divided.
-    Divided {
-        parts: Vec<(StateNamed, f64)>,
-    },
-    /// It works on one CPU while others are idle, with so many threads.
-    Alone {
-        threads: u64,
-        cpus: u64,
-        idle: f64,
-    },
-    /// Who had the CPUs.
-    CpuUsers {
-        waits: Named,
-        users: Vec<(Named, f64)>,
-        idle: f64,
-    },
-    Faults {
-        count: u64,
-        share: f64,
-    },
-    /// A lock that threads hand from one to the next.
-    Lock {
-        count: u64,
-        share: f64,
-    },
-    Quota {
-        count: u64,
-    },
-    /// The first ones, none of which leads.
-    First {
-        parts: Vec<RunnerUp>,
-    },
-}
-
+/// Written as JSON with `text`, its sentence.
 #[derive(Clone, Debug, Serialize)]
+#[serde(remote = "Self")]
 pub struct Verdict {
     pub outcome: Outcome,
     pub subject: Option<Named>,
@@ -323,6 +248,7 @@ pub struct Verdict {
     pub because: Vec<Because>,
     pub code: Option<Code>,
     pub share: Option<f64>,
+    /// Ends of the interval of two standard errors. None: the share or its error is not known.
     pub share_low: Option<f64>,
     pub share_high: Option<f64>,
     /// Of `spread`: the first three. Else the next one.
@@ -333,33 +259,119 @@ pub struct Verdict {
     pub unknown_share: Option<f64>,
     pub lost: u64,
     pub evidence: Evidence,
-    pub text: String,
     /// What in the trace does not fit together. None: there is no path, which would show it.
     pub doubts: Option<Doubts>,
+    #[serde(skip)]
+    pub basis: Basis,
     /// Class and state as rows and changes name them.
     #[serde(skip)]
     pub row: Option<(String, String)>,
-    /// The trace tells of stages, whatever is said of them.
+    /// Gaps whose number of events nobody knows.
     #[serde(skip)]
-    pub of_stages: bool,
-    /// Not one state, but why several take long.
-    #[serde(skip)]
-    pub of_cause: bool,
+    pub uncounted_losses: u64,
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Said<'a> {
+            #[serde(flatten, serialize_with = "Verdict::serialize")]
+            verdict: &'a Verdict,
+            text: String,
+        }
+        Said { verdict: self, text: self.text() }.serialize(serializer)
+    }
 }
 
 impl Verdict {
+    /// A verdict of which nothing but this is known yet.
+    pub fn new(outcome: Outcome, basis: Basis) -> Verdict {
+        Verdict {
+            outcome,
+            subject: None,
+            state: None,
+            waits_for: None,
+            mechanism: None,
+            because: Vec::new(),
+            code: None,
+            share: None,
+            share_low: None,
+            share_high: None,
+            runner_up: None,
+            gain: None,
+            role: None,
+            caveats: Vec::new(),
+            unknown_share: None,
+            lost: 0,
+            evidence: Evidence::default(),
+            doubts: None,
+            basis,
+            row: None,
+            uncounted_losses: 0,
+        }
+    }
+
+    /// The same about a machine, or a class of machines, of which no process is known.
+    pub fn about(self, machine: &str, state: Option<StateNamed>) -> Verdict {
+        let row = state.as_ref().map(|state| (machine.to_owned(), state.name.clone()));
+        Verdict { subject: Some(Named::of_name(SubjectLevel::Thread, machine)), state, row, ..self }
+    }
+
+    /// The same with a share and its error of two standard errors, as far as they are known.
+    pub fn with_share(self, share: Option<f64>, error: Option<f64>) -> Verdict {
+        let (low, high) = share.zip(error).map(|(share, error)| ((share - error).max(0.0), (share + error).min(1.0))).unzip();
+        Verdict { share, share_low: low, share_high: high, ..self }
+    }
+
+    /// The sentence.
+    pub fn text(&self) -> String {
+        sentence::sentence(self)
+    }
+
+    /// Two standard errors of the share. An end of the interval that was cut off at 0 or 1 tells
+    /// less than the other one.
+    pub(super) fn error(&self) -> Option<f64> {
+        let (share, low, high) = (self.share?, self.share_low?, self.share_high?);
+        Some((share - low).max(high - share))
+    }
+
+    /// Whether a finding is the cause: why several states take long, instead of one state.
+    fn names_a_finding(&self) -> bool {
+        self.because.iter().any(|because| matches!(because, Because::Finding(_)))
+    }
+
     /// Whether it is the cause of what the other one names: both speak of one machine, and it has more of that one's work than the
     /// other's state has of the path.
     pub fn explains(&self, of_path: &Verdict) -> bool {
-        let has_more = self.share_low.zip(of_path.share_high).is_some_and(|(own, other)| own > other);
+        let low = self.share_low.or(self.share);
+        let high = of_path.share_high.or(of_path.share);
+        let has_more = low.zip(high).is_some_and(|(own, other)| own > other);
         let machine = |verdict: &Verdict| verdict.row.as_ref().map(|row| row.0.clone());
-        self.of_cause && self.state.is_some() && machine(self) == machine(of_path) && has_more
+        self.names_a_finding() && self.state.is_some() && machine(self) == machine(of_path) && has_more
+    }
+
+    /// The part of the path of which the shares are shares: without idle sleeps.
+    pub fn rest(&self) -> f64 {
+        let left_out = self.because.iter().find_map(|because| match because {
+            Because::IdleSleeps { share, .. } => Some(*share),
+            _ => None,
+        });
+        // Never nothing: there was something to judge.
+        (1.0 - left_out.unwrap_or(0.0)).max(f64::EPSILON)
     }
 
     /// Whether something runs, so that samples of running code can tell where.
     pub fn mechanism_has_code(&self) -> bool {
         let runs = |state: &StateNamed| matches!(state.kind, StateKind::Running | StateKind::SystemCall);
-        let waits = [Mechanism::WindowLimited, Mechanism::RoundTrips, Mechanism::SerialStep, Mechanism::CpuQuota];
+        let waits = [
+            Mechanism::WindowLimited,
+            Mechanism::RoundTrips,
+            Mechanism::SerialStep,
+            Mechanism::CpuQuota,
+            Mechanism::HandOverPerItem,
+            Mechanism::SlowLink,
+            Mechanism::LongLink,
+        ];
         let runs = self.state.as_ref().is_none_or(runs);
         self.outcome == Outcome::Bottleneck && runs && !self.mechanism.is_some_and(|mechanism| waits.contains(&mechanism))
     }
@@ -368,52 +380,30 @@ impl Verdict {
     pub fn if_known(mut self) -> Verdict {
         if self.outcome == Outcome::Spread {
             self.outcome = Outcome::Unknown;
-            // The stages' and the states' reasons are known as text only.
-            self.text = match self.text.strip_prefix(Reason::NothingStandsOut.begin()) {
-                Some(why) => format!("{}{why}", Reason::CannotBeTold.begin()),
-                None => super::sentence::sentence(&self),
-            };
         }
         self
     }
 
     /// Where nothing else is the bottleneck, the place at which most packets are lost is.
     pub fn or_lost(self, losses: Option<&Finding>) -> Verdict {
-        let Some(finding) = losses.filter(|_| !matches!(self.outcome, Outcome::Bottleneck)) else { return self };
-        let error = finding.error.unwrap_or(0.0);
-        let named =
-            Named { level: SubjectLevel::Queue, host: None, name: finding.subject.clone(), script: None, pid: None, tid: None, port: None };
-        let text = format!(
-            "{} is the bottleneck: {} of all packets are lost there, {} events lost; {}.",
-            finding.subject,
-            percent(finding.share),
-            number(self.lost),
-            finding.remedy
-        );
+        let Some(finding) = losses.filter(|_| self.outcome != Outcome::Bottleneck) else { return self };
+        let Finding { subject, count, share, remedy, .. } = finding;
+        let lost = Because::LostPackets { count: *count, share: *share, remedy: remedy.clone() };
+        let state = StateNamed { kind: StateKind::Lost, name: "lost".to_owned() };
         Verdict {
             outcome: Outcome::Bottleneck,
-            subject: Some(named),
-            state: Some(StateNamed { kind: StateKind::Lost, name: "lost".to_owned() }),
+            subject: Some(Named::of_name(SubjectLevel::Queue, subject)),
             mechanism: Some(Mechanism::PacketLoss),
-            because: Vec::new(),
-            share: Some(finding.share),
-            share_low: Some((finding.share - error).max(0.0)),
-            share_high: Some((finding.share + error).min(1.0)),
+            because: vec![lost],
             evidence: finding.evidence,
-            row: Some((finding.subject.clone(), "lost".to_owned())),
-            text,
-            ..self
+            ..self.about(subject, Some(state)).with_share(Some(*share), finding.error)
         }
     }
 
     /// Adds a caveat for what does not fit together.
     pub fn doubted(mut self, doubts: Option<Doubts>) -> Verdict {
         self.doubts = doubts;
-        if let Some(text) = doubts.and_then(|doubts| doubts.said()) {
-            let count = doubts.map(|doubts| doubts.contradictions + doubts.negative_links);
-            self.text = format!("{}; {text}.", self.text.strip_suffix('.').unwrap_or(&self.text));
-            self.caveats.push(Caveat { kind: CaveatKind::Contradictions, share: None, count, text, remedy: None });
-        }
+        self.caveats.extend(doubts.filter(|doubts| !doubts.is_none()).map(Caveat::Contradictions));
         self
     }
 }

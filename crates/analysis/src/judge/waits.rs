@@ -3,25 +3,63 @@
 //! A sleep is judged by who waits for it: it is a bottleneck if others lead to it, if a lock is
 //! handed on meanwhile, or if both sides sleep and look again. Else it makes the pace.
 
+use super::because::Because;
 use super::parts::{Does, Part, Whole};
 use super::subjects::{Level, Role, SubjectId};
 use super::traffic::Pair;
-use super::verdict::{Because, Mechanism, Named, Outcome, Verdict};
+use super::verdict::{Locks, Mechanism, Named, Outcome, SubjectLevel, Verdict};
 use super::Case;
+use crate::file_locks::FileLock;
 use crate::findings::Scope;
 use longpole_model::interaction::MachineId;
-use longpole_model::kinds::LinkKind;
-use std::collections::{HashMap, HashSet};
+use longpole_model::kinds::{LinkKind, LINK};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A pool whose members hand a lock from one to the next.
 pub(super) struct Convoy {
-    subject: SubjectId,
+    pub(super) subject: SubjectId,
     waiters: f64,
-    members: u64,
+    /// Those of them that wait for one another, and not for all of them.
+    pub(super) waiting: f64,
+    pub(super) members: u64,
     wait: String,
+    waited_ns: u64,
 }
 
 impl Case<'_> {
+    /// A link that has packets to carry all the time, while the path waits for what is on the way.
+    pub(super) fn by_link(&self) -> Option<Verdict> {
+        let link = self.conducts.link.as_ref()?;
+        let (begin, end) = self.traffic.range();
+        let busy = link.busy_ns as f64 / (end - begin).max(1) as f64;
+        let is_on_way = |part: &Part| match part.does {
+            Does::KernelTimer(timer) => matches!(timer, LinkKind::RateLimit | LinkKind::Pacing),
+            Does::Transit => part.is_on_wire,
+            _ => false,
+        };
+        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| is_on_way(part)).collect();
+        let share = self.share(is_on_way);
+        if busy < self.limits.most || share < self.limits.most || link.packets < self.limits.least_replies {
+            return None;
+        }
+        let waiting = own.iter().find(|part| self.is_program(part.subject));
+        let waits = waiting.map(|part| self.name(part.subject, None));
+        let mut verdict = self.named(Outcome::Bottleneck, own.first()?.subject, &own);
+        let host = waits.as_ref().and_then(|waits| waits.host.clone());
+        verdict.subject = Some(Named { host, ..Named::of_name(SubjectLevel::Device, &link.device) });
+        (verdict.state, verdict.row, verdict.role) = (None, None, None);
+        verdict.mechanism = Some(if link.is_long(self.limits.most) { Mechanism::LongLink } else { Mechanism::SlowLink });
+        verdict.because.push(Because::Link {
+            device: link.device.clone(),
+            discipline: link.discipline.clone(),
+            bits_per_second: link.rate(),
+            busy: busy.min(1.0),
+            mean_ns: link.mean_ns(),
+            waits,
+        });
+        Some(verdict)
+    }
+
     pub(super) fn by_kernel_timer(&self) -> Option<Verdict> {
         let is_meant = |part: &Part| matches!(part.does, Does::KernelTimer(_));
         let share = self.share(is_meant);
@@ -64,7 +102,7 @@ impl Case<'_> {
         let length = self.answer.length_ns.max(1) as f64;
         let lasts = (window.last_ns - window.first_ns) as f64 >= self.limits.most * length;
         let is_full = window.filled as f64 >= self.limits.most * window.count as f64;
-        if !lasts || !is_full || window.count < 10 * self.limits.least_replies {
+        if !lasts || !is_full || window.count < self.limits.many_replies {
             return None;
         }
         // It must be what the path goes along.
@@ -77,7 +115,8 @@ impl Case<'_> {
         // One that computes meanwhile is slow by itself; its window says that it comes to read too
         // late.
         let computes: f64 = self.parts.of(receiver.subject).filter(|part| part.does == Does::Runs).map(|part| part.share).sum();
-        if computes >= self.limits.least_share {
+        // So is one that sleeps, whatever its connection is called.
+        if computes.max(self.share(|part| part.does == Does::Sleeps)) >= self.limits.least_share {
             return None;
         }
         let share: f64 = ends.iter().map(|whole| whole.share).sum();
@@ -112,7 +151,8 @@ impl Case<'_> {
         }
         let mut verdict = self.named(Outcome::Paced, part.subject, &[part]);
         verdict.mechanism = Some(Mechanism::CpuQuota);
-        verdict.because.push(Because::Quota { count: held.map_or(part.count, |held| held.count) });
+        let is_reserved = self.subjects.is_reserved(part.subject);
+        verdict.because.push(Because::Quota { count: held.map_or(part.count, |held| held.count), is_reserved });
         verdict.role = None;
         Some(verdict)
     }
@@ -144,7 +184,8 @@ impl Case<'_> {
             parts.iter().fold((0, 0, 0), |(ns, count, asked), part| (ns + part.ns, count + part.count, asked + part.asked));
         // A server does not wait for those who ask it.
         let role = |of: SubjectId| self.subjects.get(of).role;
-        let asked_by = self.parts.asked_by(subject).filter(|&by| role(by) != Role::Server || role(subject) == Role::Server);
+        let is_asker = |by: SubjectId| self.is_program(by) && (role(by) != Role::Server || role(subject) == Role::Server);
+        let asked_by = self.parts.asked_by(subject).filter(|&by| is_asker(by));
         let by = asked_by.map(|by| self.name(by, None));
         let call = parts.first().map(|part| part.state.clone()).unwrap_or_default();
         let asked_by = asked_by.map(|by| &self.subjects.get(by).conduct.asked);
@@ -153,7 +194,7 @@ impl Case<'_> {
         let conduct = &self.subjects.get(subject).conduct;
         let unanswered = conduct.unanswered + conduct.unconnected;
         let sleeps_only = call == "asleep";
-        if !sleeps_only && unanswered > 0 && 2 * unanswered >= count {
+        if !sleeps_only && unanswered as f64 >= self.limits.most * count.max(1) as f64 {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
             verdict.mechanism = Some(Mechanism::Timeout);
             let (requests, connects) = (conduct.unanswered, conduct.unconnected);
@@ -169,15 +210,24 @@ impl Case<'_> {
             verdict.because.push(serialised);
             return Some(verdict);
         }
-        if let Some(convoy) = self.convoy(subject, count).filter(|convoy| !is_served || convoy.subject == subject) {
+        // Threads that take turns in waiting for events, up to a time, wake each other too, and hold
+        // nothing. Those that wait at few locks do.
+        let is_turn = parts.first().is_some_and(|part| part.class == LINK)
+            && matches!(call.as_str(), "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll" | "select" | "pselect6");
+        let is_lock = |convoy: &Convoy| {
+            !is_turn || self.locks(convoy.subject, convoy.waited_ns).is_some_and(|locks| 2 * locks.count <= convoy.members)
+        };
+        let convoy = self.convoy(subject, count).filter(|convoy| !is_served || convoy.subject == subject);
+        if let Some(convoy) = convoy.filter(is_lock) {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
             verdict.mechanism = Some(Mechanism::LockConvoy);
             verdict.role = None;
             let pool = self.name(convoy.subject, None);
             let holder = (convoy.subject != subject).then(|| self.name(subject, None));
             verdict.because.push(sleeps(None));
+            let locks = self.locks(convoy.subject, convoy.waited_ns);
             let Convoy { waiters, members, wait, .. } = convoy;
-            verdict.because.push(Because::Convoy { pool, waiters, members, wait, holder });
+            verdict.because.push(Because::Convoy { pool, waiters, members, wait, holder, locks });
             return Some(verdict);
         }
         if let Some((sides, mean_ns, count)) = self.polling() {
@@ -192,7 +242,9 @@ impl Case<'_> {
         // A request may come before its server waits for it: then the path does not leave the
         // server, and requests are open all the same.
         let has_requests = is_server && self.open(subject) >= self.limits.most;
-        if has_requests || 2 * asked > count && others > 0 && (is_server || !self.is_end(subject) && !self.sleeps_for_end(subject, count)) {
+        if has_requests
+            || 2 * asked > count && others > 0 && (is_server || !self.is_end(subject) && !self.is_sleep_of_another(subject, count))
+        {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
             verdict.mechanism = Some(Mechanism::SleepInHandler);
             verdict.because.push(sleeps(by));
@@ -203,12 +255,13 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Whether each of these sleeps is a process that the one at the end of the path starts for it:
-    /// `sleep 1` in a script.
-    fn sleeps_for_end(&self, subject: SubjectId, count: u64) -> bool {
-        let Some(by) = self.parts.asked_by(subject).filter(|&by| self.is_end(by)) else { return false };
+    /// Whether each of these sleeps is a process that another one starts for it, for which nobody
+    /// waits: `sleep 1` in a script.
+    fn is_sleep_of_another(&self, subject: SubjectId, count: u64) -> bool {
+        let Some(by) = self.parts.asked_by(subject) else { return false };
+        let is_waited_for = !self.is_end(by) && self.parts.asked_by(by).is_some_and(|asker| asker != subject);
         let forks: u64 = self.owned(by).map(|own| own.forks).sum();
-        2 * forks >= count
+        !is_waited_for && forks as f64 >= self.limits.most * count as f64
     }
 
     /// Whether the path leads to this subject's own end.
@@ -237,6 +290,11 @@ impl Case<'_> {
         let syncs = matches!(first.state.as_str(), "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync");
         verdict.mechanism = Some(if syncs { Mechanism::SyncPerItem } else { Mechanism::DiskReads });
         verdict.because.push(Because::Disk { call: first.state.clone(), mean_ns: ns / count.max(1), count });
+        // What is read again and again had to make room before.
+        if let Some(reclaims) = self.reclaims(first.subject, share) {
+            verdict.mechanism = Some(Mechanism::MemoryReclaim);
+            verdict.because.push(reclaims);
+        }
         verdict.role = None;
         Some(verdict)
     }
@@ -260,7 +318,11 @@ impl Case<'_> {
             let handed_over = self.parts.handed_over.get(&pool).copied().unwrap_or(0);
             // What the requests in it show is more than what its threads do.
             let parallel = self.at_a_time(pool).is_some_and(|at_a_time| at_a_time > self.limits.most * self.open(pool));
-            if !connected || self.subjects.get(pool).is_recorder || 4 * handed_over < turns || parallel {
+            if !connected
+                || self.subjects.get(pool).is_recorder
+                || (handed_over as f64) < self.limits.considerable * turns as f64
+                || parallel
+            {
                 continue;
             }
             let (mut woke, mut woken): (HashMap<MachineId, u64>, HashMap<MachineId, u64>) = Default::default();
@@ -280,14 +342,74 @@ impl Case<'_> {
             let lives = members.iter().filter_map(|&machine| self.traffic.own(machine));
             let first = lives.clone().filter_map(|own| own.first_ns).min().unwrap_or(0);
             let last = lives.map(|own| own.last_ns).max().unwrap_or(0);
-            let waiters = waited as f64 / last.saturating_sub(first).max(1) as f64;
+            let length = last.saturating_sub(first).max(1) as f64;
+            let waiters = waited as f64 / length;
+            let of_members = pairs.iter().filter(|(by, machine, _)| members.contains(by) && members.contains(machine));
+            let waiting = of_members.map(|(.., pair)| pair.direct_waited_ns).sum::<u64>() as f64 / length;
             let wait = why.into_iter().max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name))).map(|(name, _)| name.to_owned());
             let is_one = members.len() >= 2 && 2 * handed_on > all && all >= self.limits.least_replies && waiters >= self.limits.waiters;
             if is_one && best.as_ref().is_none_or(|best| best.waiters < waiters) {
-                best = Some(Convoy { subject: pool, waiters, members: members.len() as u64, wait: wait.unwrap_or_default() });
+                let (members, wait) = (members.len() as u64, wait.unwrap_or_default());
+                best = Some(Convoy { subject: pool, waiters, waiting, members, wait, waited_ns: waited });
             }
         }
         best
+    }
+
+    /// The locks for which the subject's threads wait, if they have most of a wait of this length:
+    /// else it is something else that is handed on.
+    pub(super) fn locks(&self, subject: SubjectId, waited_ns: u64) -> Option<Locks> {
+        let processes = &self.subjects.get(subject).processes;
+        let mut of: BTreeMap<(Option<i32>, i64), u64> = BTreeMap::new();
+        for lock in self.contention.iter().filter(|lock| processes.contains(&lock.process)) {
+            *of.entry((lock.is_private.then_some(lock.process), lock.address)).or_default() += lock.waited_ns;
+        }
+        let mut locks: Vec<(i64, u64)> = of.into_iter().map(|((_, address), ns)| (address, ns)).collect();
+        locks.sort_by_key(|&(address, ns)| (std::cmp::Reverse(ns), address));
+        let all: u64 = locks.iter().map(|(_, ns)| ns).sum();
+        let &(address, first) = locks.first().filter(|_| all as f64 >= self.limits.most * waited_ns as f64)?;
+        let mut before = 0;
+        let is_needed = |&&(_, ns): &&(i64, u64)| {
+            let has_most = before as f64 >= (1.0 - self.limits.considerable) * all as f64;
+            before += ns;
+            !has_most
+        };
+        let count = locks.iter().take_while(is_needed).count() as u64;
+        Some(Locks { count, address: format!("{address:#x}"), share: first as f64 / all.max(1) as f64 })
+    }
+
+    /// A file lock for which another process than the subject waits most of the time, with which the
+    /// path goes from the holder to the waiter. The holder may have others work for it meanwhile.
+    pub(super) fn file_lock(&self, subject: &Named) -> Option<Because> {
+        // A process that executes one program after the other has several; the last one names it.
+        let mut subjects: HashMap<i32, Vec<SubjectId>> = HashMap::new();
+        for (id, subject) in self.subjects.iter().filter(|(_, subject)| !subject.is_recorder) {
+            subject.processes.iter().for_each(|&process| subjects.entry(process).or_default().push(id));
+        }
+        let of_process = |process: i32| subjects.get(&process).map_or(&[][..], |ids| ids);
+        let goes = |lock: &FileLock| {
+            let mut ways = of_process(lock.waiter).iter().flat_map(|&to| of_process(lock.holder).iter().map(move |&from| (to, from)));
+            ways.any(|way| self.parts.entered_from.contains_key(&way))
+        };
+        let mut of: BTreeMap<(SubjectId, &str), Vec<(&FileLock, SubjectId)>> = BTreeMap::new();
+        for lock in &self.conducts.file_locks {
+            if let (Some(&waiter), Some(&holder)) = (of_process(lock.waiter).last(), of_process(lock.holder).last()) {
+                of.entry((waiter, lock.call)).or_default().push((lock, holder));
+            }
+        }
+        // The path may enter the waiter but once: the holder's turns can follow one another on it.
+        of.retain(|_, locks| locks.iter().any(|(lock, _)| goes(lock)));
+        let waited = |locks: &[(&FileLock, SubjectId)]| locks.iter().map(|(lock, _)| lock.waited_ns).sum::<u64>();
+        let ((waiter, call), locks) = of.into_iter().max_by_key(|(of, locks)| (waited(locks), std::cmp::Reverse(*of)))?;
+        let (ns, count) = (waited(&locks), locks.iter().map(|(lock, _)| lock.count).sum::<u64>());
+        let (_, holder) = *locks.iter().max_by_key(|(lock, holder)| (lock.waited_ns, std::cmp::Reverse(*holder)))?;
+        let (begin, end) = self.traffic.range();
+        let is_long = ns as f64 >= self.limits.most * (end - begin) as f64;
+        let (waiter, holder) = (self.name(waiter, None), self.name(holder, None));
+        let program = subject.name.split('/').next();
+        let is_other = Some(waiter.name.as_str()) != program || waiter.pid != subject.pid;
+        let lock = Because::FileLock { call: call.to_owned(), waiter, holder, count, mean_ns: ns / count.max(1) };
+        (is_long && is_other).then_some(lock)
     }
 
     pub(super) fn is_connected(&self, one: SubjectId, other: SubjectId) -> bool {
@@ -310,7 +432,7 @@ impl Case<'_> {
             }
             let Some(own) = self.traffic.own(machine).filter(|_| !self.subjects.get(subject).is_recorder) else { continue };
             let lives = own.first_ns.map_or(0, |first| own.last_ns - first);
-            let short = own.longest.is_some_and(|(from, to)| 20 * (to - from) < length);
+            let short = own.longest.is_some_and(|(from, to)| ((to - from) as f64) < self.limits.considerable * length as f64);
             if short
                 && own.sleeps >= self.limits.least_replies
                 && own.slept_ns as f64 >= self.limits.most * lives as f64
@@ -322,7 +444,7 @@ impl Case<'_> {
         // They look at the same thing about equally often.
         let mean = |sleeper: &(MachineId, SubjectId, u64, u64)| sleeper.3 / sleeper.2.max(1);
         let shortest = sleepers.iter().map(mean).min().unwrap_or(0);
-        sleepers.retain(|sleeper| mean(sleeper) <= 4 * shortest);
+        sleepers.retain(|sleeper| mean(sleeper) as f64 <= self.limits.similar * shortest as f64);
         let of: HashSet<u32> = sleepers.iter().map(|sleeper| sleeper.0 .0).collect();
         let wakes: u64 = self
             .traffic
@@ -331,7 +453,7 @@ impl Case<'_> {
             .map(|(.., pair)| pair.count)
             .sum();
         let (sleeps, slept) = sleepers.iter().fold((0, 0), |(count, ns), sleeper| (count + sleeper.2, ns + sleeper.3));
-        if sleepers.len() < 2 || 4 * wakes > sleeps {
+        if sleepers.len() < 2 || wakes as f64 > self.limits.considerable * sleeps as f64 {
             return None;
         }
         let mut sides: Vec<Named> = Vec::new();

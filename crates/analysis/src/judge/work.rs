@@ -1,14 +1,52 @@
 //! Verdicts on work: the CPUs, one subject as a whole, a serial step of the run.
 
+use super::because::Because;
 use super::parts::{Does, Part, Whole};
-use super::subjects::{Role, SubjectId};
-use super::verdict::{Because, Mechanism, Outcome, Verdict};
+use super::sentence::short;
+use super::subjects::{Level, Role, SubjectId};
+use super::verdict::{Mechanism, Outcome, StateNamed, Verdict};
 use super::{state_of, Case};
 use crate::findings::{Finding, Scope};
+use crate::inversions::Inversion;
 use longpole_model::interaction::MachineId;
 use std::collections::HashMap;
 
 impl Case<'_> {
+    /// A thread that an important one waits for, and that cannot run because of a third one.
+    pub(super) fn by_inversion(&self) -> Option<Verdict> {
+        self.conducts.inversions.iter().find_map(|inversion| self.inverted(inversion))
+    }
+
+    fn inverted(&self, inversion: &Inversion) -> Option<Verdict> {
+        let share = (inversion.inverted_ns as f64 / self.answer.length_ns.max(1) as f64).min(1.0);
+        // A thread that changes its name is known by each of them.
+        let named = |tid: i32| {
+            let own = self.subjects.threads().filter(|(_, thread)| thread.tid == tid);
+            let known = own.filter_map(|(machine, thread)| Some((self.subjects.known(machine)?, machine, thread.name != thread.program)));
+            let known = known.filter(|(subject, ..)| self.is_program(*subject));
+            let ns = |subject: SubjectId| self.parts.whole(subject).map_or(0, |whole| whole.ns);
+            let (subject, machine, _) = known.max_by_key(|&(subject, machine, has_name)| (has_name, ns(subject), machine))?;
+            Some((subject, self.name(subject, Some(machine))))
+        };
+        let (subject, holder) = named(inversion.holder)?;
+        let (_, waiter) = named(inversion.waiter)?;
+        let (_, instead) = named(inversion.instead)?;
+        let own: Vec<&Part> = self.parts.of(subject).filter(|part| part.does == Does::Runnable).collect();
+        // What others of the host lose is none of the path's.
+        let on_path: f64 = own.iter().map(|part| part.share).sum();
+        if share.min(on_path) < self.limits.least_share {
+            return None;
+        }
+        let mut verdict = self.named(Outcome::Bottleneck, subject, &own);
+        verdict.subject = Some(holder.clone());
+        (verdict.share, verdict.share_low, verdict.share_high) = (Some(share), Some(share), Some(share));
+        (verdict.state, verdict.role) = (None, None);
+        verdict.mechanism = Some(Mechanism::PriorityInversion);
+        let mean_ns = inversion.inverted_ns / inversion.count.max(1);
+        verdict.because.push(Because::Inversion { waiter, holder, instead, count: inversion.count, mean_ns });
+        Some(verdict)
+    }
+
     pub(super) fn by_cpus(&self) -> Option<Verdict> {
         let is_meant = |part: &Part| part.does == Does::Runnable;
         let share = self.share(is_meant);
@@ -36,6 +74,10 @@ impl Case<'_> {
             verdict.subject = Some(self.name(most, None));
             verdict.role = (self.subjects.get(most).role == Role::Client).then_some("load generator");
         }
+        let is_own = users.first().is_some_and(|&(user, share)| user == waiting.subject && share >= self.limits.most);
+        if let Some(threads) = self.want_more_cpus(&[waiting.subject]).filter(|_| is_own) {
+            verdict.because.push(Because::MoreThreads { threads, cpus: self.cpus.count });
+        }
         let users = users.iter().take(3).map(|&(user, share)| (self.name(user, None), share)).collect();
         verdict.because.push(Because::CpuUsers { waits, users, idle });
         Some(verdict)
@@ -52,6 +94,19 @@ impl Case<'_> {
         users
     }
 
+    /// Interrupts and softirqs, and threads beneath them, with most of the path.
+    pub(super) fn by_interrupts(&self) -> Option<Verdict> {
+        let is_meant = |part: &Part| part.does == Does::Interrupt;
+        let share = self.share(is_meant);
+        let handles = |part: &&Part| is_meant(part) && self.subjects.get(part.subject).level == Level::Interrupt;
+        let first = self.parts.parts.iter().find(handles).filter(|_| share >= self.limits.most)?;
+        let others = self.parts.parts.iter().filter(|part| is_meant(part) && !std::ptr::eq(*part, first));
+        let own: Vec<&Part> = std::iter::once(first).chain(others).collect();
+        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &own);
+        verdict.mechanism = Some(Mechanism::InterruptWork);
+        Some(verdict)
+    }
+
     /// One subject with most of the path, in whichever state.
     pub(super) fn by_subject(&self) -> Option<Verdict> {
         let wholes: Vec<&Whole> = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).collect();
@@ -62,7 +117,7 @@ impl Case<'_> {
         if first.share < self.limits.most && !(leads && first.share >= self.limits.least_share) || !leads && next > 1.0 - self.limits.most {
             return None;
         }
-        let mut parts: Vec<&Part> = self.parts.of(first.subject).filter(|part| part.does != Does::Transit).collect();
+        let parts: Vec<&Part> = self.parts.of(first.subject).filter(|part| part.does != Does::Transit).collect();
         // A state alone is named if it has most of what its subject has.
         let top = *parts.first()?;
         let alone = top.ns as f64 >= self.limits.most * first.ns as f64;
@@ -94,8 +149,17 @@ impl Case<'_> {
             verdict.evidence = first.evidence;
             verdict.subject = Some(self.name(first.subject, None));
         }
-        parts.truncate(4);
-        let divided = || Because::Divided { parts: parts.iter().map(|part| (state_of(part), part.share)).collect() };
+        let mut states: Vec<(StateNamed, f64)> = Vec::new();
+        for part in &parts {
+            let state = state_of(part);
+            match states.iter_mut().find(|(known, _)| short(known) == short(&state)) {
+                Some((_, share)) => *share += part.share,
+                None => states.push((state, part.share)),
+            }
+        }
+        states.sort_by(|a, b| b.1.total_cmp(&a.1));
+        states.truncate(4);
+        let divided = || Because::Divided { parts: states.clone() };
         if !alone {
             verdict.state = None;
         }
@@ -111,13 +175,18 @@ impl Case<'_> {
                 verdict.because.push(Because::Faults { count: faults.count, share: faults.share });
             }
         }
+        if let Some(reclaims) = self.reclaims(first.subject, first.share) {
+            verdict.mechanism = Some(Mechanism::MemoryReclaim);
+            verdict.because.push(reclaims);
+        }
         let is_own = |finding: &&Finding| {
             let program = finding.subject.split('/').next();
             matches!(finding.of, Scope::Futex | Scope::Lock) && program == Some(self.subjects.get(first.subject).name.as_str())
         };
         if let Some(lock) = self.findings.iter().find(is_own) {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LockConvoy));
-            verdict.because.push(Because::Lock { count: lock.count, share: lock.share });
+            let locks = self.locks(first.subject, 0).filter(|_| lock.of == Scope::Futex);
+            verdict.because.push(Because::Lock { count: lock.count, share: lock.share, locks });
         }
         if let Some(serialised) = self.serialisation(first.subject) {
             verdict.because.push(serialised);
@@ -163,6 +232,19 @@ impl Case<'_> {
         Some(verdict)
     }
 
+    /// A thread of the subject that has a considerable part of its time in freeing memory.
+    pub(super) fn reclaims(&self, subject: SubjectId, share: f64) -> Option<Because> {
+        let own = self.subjects.threads().filter(|(machine, _)| self.subjects.known(machine) == Some(subject));
+        let of_threads = own.filter_map(|(_, thread)| self.conducts.reclaims.get(&thread.tid));
+        let most = of_threads.max_by_key(|reclaims| (reclaims.ns, reclaims.count))?;
+        let of_path = most.ns as f64 / self.answer.length_ns.max(1) as f64;
+        (of_path >= self.limits.fault_share * share).then(|| Because::Reclaims {
+            count: most.count,
+            mean_ns: most.ns / most.count.max(1),
+            share: of_path.min(1.0),
+        })
+    }
+
     /// The parent of a pool of many processes, if it starts at least half of them.
     fn processes(&self, subject: SubjectId) -> Option<Because> {
         let count = self.subjects.get(subject).processes.len() as u64;
@@ -177,6 +259,42 @@ impl Case<'_> {
         let (by, forks) = parents.max_by_key(|&(of, forks)| (forks, std::cmp::Reverse(of)))?;
         let mean_ns = lives.iter().sum::<u64>() / lives.len() as u64;
         (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
+    }
+
+    /// A program that starts processes again and again, where most of what it and they do, before
+    /// they execute another one, is the kernel's work for that.
+    pub(super) fn by_processes(&self) -> Option<Verdict> {
+        let first = self.parts.wholes.iter().find(|whole| self.is_program(whole.subject))?;
+        let name = &self.subjects.get(first.subject).name;
+        let is_own = |subject: SubjectId| self.subjects.get(subject).name == *name;
+        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| is_own(part.subject)).collect();
+        let share = |of_kernel: bool| -> f64 {
+            let meant = own.iter().filter(|part| !of_kernel || matches!(part.does, Does::SystemCall | Does::Faults));
+            meant.map(|part| part.share).sum()
+        };
+        let (whole, kernel) = (share(false), share(true));
+        if whole < self.limits.most || kernel < self.limits.most * whole {
+            return None;
+        }
+        let mut forks: HashMap<SubjectId, u64> = HashMap::new();
+        self.owners().filter(|(of, _)| is_own(*of)).for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
+        let (by, count) = forks.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))?;
+        let lives: Vec<u64> =
+            self.owners().filter(|&(of, _)| of != by && is_own(of)).filter_map(|(_, own)| Some(own.last_ns - own.first_ns?)).collect();
+        // Each of them is gone soon, and together they are a considerable part of it.
+        let (lived, longest) = (lives.iter().sum::<u64>() as f64, lives.iter().max().copied().unwrap_or(0) as f64);
+        let least = self.limits.considerable * self.parts.length_ns as f64;
+        if count < self.limits.least_replies || longest >= least || lived < whole * least {
+            return None;
+        }
+        let mut verdict = self.named(Outcome::Bottleneck, by, &[]);
+        (verdict.state, verdict.share, verdict.share_low, verdict.share_high) = (None, Some(whole), Some(whole), Some(whole));
+        verdict.evidence = first.evidence;
+        verdict.mechanism = Some(Mechanism::ProcessPerItem);
+        let mean_ns = lives.iter().sum::<u64>() / lives.len().max(1) as u64;
+        verdict.because.push(Because::Processes { by: self.name(by, None), count, mean_ns });
+        verdict.because.push(Because::Divided { parts: own.iter().take(4).map(|part| (state_of(part), part.share)).collect() });
+        Some(verdict)
     }
 
     /// A part of the run in which one program at a time runs, where in another part several do.
@@ -232,8 +350,23 @@ impl Case<'_> {
         verdict.subject = Some(step.clone());
         (verdict.share, verdict.share_low, verdict.share_high) = (Some(serial), Some(serial), Some(serial));
         verdict.mechanism = Some(Mechanism::SerialStep);
-        verdict.because.push(Because::SerialStep { step, share: serial, idle });
+        let is_most = |part: &&Part| {
+            part.subject != subject && part.does.is_work() && part.share >= self.limits.most * serial && part.share <= serial
+        };
+        let most = self.parts.parts.iter().find(is_most).map(|part| self.runner_up(part));
+        verdict.because.push(Because::SerialStep { step, share: serial, idle, most });
         Some(verdict)
+    }
+
+    /// Mean number of threads of these subjects that run or are ready to run, if they are more than
+    /// the CPUs and as many as make a queue.
+    pub(super) fn want_more_cpus(&self, subjects: &[SubjectId]) -> Option<f64> {
+        let (begin, end) = self.traffic.range();
+        let own = self.owners().filter(|(of, _)| subjects.contains(of));
+        let wanted: u64 = own.map(|(_, own)| own.ran_ns + own.ready_ns).sum();
+        let threads = wanted as f64 / (end - begin).max(1) as f64;
+        let is_more = threads > self.cpus.count as f64 + self.limits.waiters;
+        (is_more && self.cpus.count > 0).then_some(threads)
     }
 
     /// CPUs that the subject has on average, and its threads that have a considerable part of that.

@@ -3,7 +3,7 @@
 //! The kernel sees a lock only when somebody waits for it. It is one where whoever waits at an address also wakes a single other one there; at a queue's or a barrier's
 //! address some only wait, some only wake, or all are woken at once.
 
-use super::{heaviest, OnPath};
+use super::{heaviest, Contention, OnPath};
 use crate::findings::{Evidence, Facts, Scope};
 use crate::waits::uses::Lock;
 use longpole_model::linux::Linux;
@@ -19,6 +19,8 @@ const MOST_APART: usize = 1 << 8;
 
 /// The low bits of the operation; above them it says only whose the address is and which clock counts.
 const OPERATION: i64 = 0x7f;
+/// The address is that of one process: another one's is another futex.
+const PRIVATE: i64 = 0x80;
 const WAIT: i64 = 0;
 const WAKE: i64 = 1;
 const LOCK_PI: i64 = 6;
@@ -39,6 +41,7 @@ pub(super) struct Futexes {
 #[derive(Debug, Default)]
 struct Futex {
     waits: Lock,
+    is_private: bool,
     /// How often each waited, and woke one other.
     threads: HashMap<ThreadId, (u64, u64)>,
 }
@@ -119,6 +122,7 @@ impl Futexes {
             return;
         }
         let futex = self.locks.entry(key).or_default();
+        futex.is_private |= call.arguments.second.is_some_and(|operation| operation & PRIVATE != 0);
         if deed == Deed::Waits {
             let at = |t_ns: i64| u64::try_from(t_ns).unwrap_or(0);
             futex.waits.waited(at(begin), at(call.end_ns), MOST_APART);
@@ -130,6 +134,16 @@ impl Futexes {
                 Deed::Wakes => *wakes += 1,
             }
         }
+    }
+
+    /// All locks, in no order.
+    pub fn contention(&self) -> impl Iterator<Item = Contention> + '_ {
+        self.locks.iter().filter(|(_, futex)| futex.is_lock()).map(|(&(process, address), futex)| Contention {
+            process,
+            address,
+            is_private: futex.is_private,
+            waited_ns: futex.waits.waited_ns,
+        })
     }
 
     /// Of each process the lock that is waited for most.

@@ -60,7 +60,7 @@ impl Used {
 /// Machines that have stopped and are forgotten: what they did on CPUs, and when the last of them had done it.
 #[derive(Debug)]
 pub struct Gone {
-    worked: Box<[f64]>,
+    pub(super) worked: Box<[f64]>,
     until: Box<[f64]>,
 }
 

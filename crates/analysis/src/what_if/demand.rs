@@ -31,6 +31,38 @@ const MOSTLY: f64 = 0.5;
 /// Programs with less of what runs on the path do not count for what the CPUs must do.
 const LEAST_SHARE: f64 = 0.01;
 
+/// What bounds the rate after a change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Bound {
+    /// The changed state itself, in as many threads at once as in the trace.
+    Changed,
+    Cpus,
+    /// A thread, named, that does one thing at a time.
+    Thread(String),
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Bound::Changed => write!(f, "the changed state itself"),
+            Bound::Cpus => write!(f, "the work of the CPUs"),
+            Bound::Thread(name) => write!(f, "the work of {name}"),
+        }
+    }
+}
+
+/// How many times as fast the system could be at most, whatever is done in another order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bounds {
+    /// By the CPUs. None: not known.
+    pub cpus: Option<f64>,
+    /// By each thread, named, whose work is mostly on the path.
+    pub threads: Vec<(String, f64)>,
+    /// The share of the CPUs' time that is not to be had, since programs use it that have nothing
+    /// to do with the path. One thread that wants to run gets as much as each of theirs.
+    pub taken: f64,
+}
+
 /// How long the states that some scenario changes lasted, by parts of the time.
 #[derive(Debug)]
 pub struct Demand {
@@ -88,17 +120,26 @@ impl Demand {
 impl WhatIf {
     /// Of each scenario, how many times as fast the system can be at most. None: nothing is known
     /// that would bound it.
-    pub(super) fn most_by_demand(&mut self, vocabulary: &Vocabulary, end: &EndMark, on_path: &[f64]) -> Vec<Option<f64>> {
+    pub(super) fn most_by_demand(
+        &mut self,
+        vocabulary: &Vocabulary,
+        end: &EndMark,
+        on_path: &[f64],
+    ) -> (Vec<Option<(f64, Bound)>>, Bounds) {
         // A simulated system has no other order than that of its trace.
         if self.options.cpus == 0 {
-            return vec![None; self.layout.scenarios];
+            return (vec![None; self.layout.scenarios], Bounds::default());
         }
         let length = end.v[KEPT];
         let root = self.together.find(end.machine.0);
         let roots: Vec<u32> = (0..self.lives.len() as u32).map(|at| self.together.find(at)).collect();
         let lanes = self.layout.len();
         let mut of_hosts: IdMap<Option<NameId>, Vec<f64>> = IdMap::default();
-        let mut longest = vec![0.0; lanes];
+        let mut longest = vec![(0.0, 0); lanes];
+        let mut threads = Vec::new();
+        // Of all programs, and of those that are meant.
+        let gone = self.gone.values().map(|gone| gone.worked[KEPT].max(0.0));
+        let (mut worked, mut meant) = (gone.sum::<f64>(), 0.0);
         let own = self.own_on_path(vocabulary, on_path);
         let class = |machine: u32| self.lives[machine as usize].class.ok_or(machine);
         let mut of_classes: IdMap<Result<NameId, u32>, f64> = IdMap::default();
@@ -110,16 +151,23 @@ impl WhatIf {
             let replay = &self.lives[at as usize].replay;
             // A program with hardly any time on the path does not work for these items.
             let is_meant = of_classes.get(&class(at)).is_some_and(|ns| *ns >= LEAST_SHARE * all_own);
+            if !replay.records {
+                worked += replay.worked(KEPT).max(0.0);
+            }
             if replay.records || !is_meant || roots[at as usize] != root {
                 continue;
             }
+            meant += replay.worked(KEPT).max(0.0);
             let needed = own.get(&at).is_some_and(|own| *own >= MOSTLY * replay.worked(KEPT));
+            if needed && replay.worked(KEPT) > 0.0 {
+                threads.push((vocabulary.machine_name(MachineId(at)).to_owned(), length / replay.worked(KEPT)));
+            }
             let all = of_hosts.entry(vocabulary.host_id(MachineId(at))).or_insert_with(|| vec![0.0; lanes]);
             for (lane, all) in all.iter_mut().enumerate() {
                 let ns = replay.worked(lane).max(0.0);
                 *all += ns;
-                if needed {
-                    longest[lane] = f64::max(longest[lane], ns);
+                if needed && ns > longest[lane].0 {
+                    longest[lane] = (ns, at);
                 }
             }
         }
@@ -128,11 +176,18 @@ impl WhatIf {
             let more = f64::from(self.scale.cpus(scenario));
             let factor = |key: u32| self.rows[key as usize].as_ref().map_or(1.0, |row| row[lane]);
             let cpus = f64::from(self.options.cpus) + more;
-            let of_cpus = of_hosts.values().filter(|work| work[lane] > 0.0).map(|work| cpus * length / work[lane]);
-            let of_thread = (longest[lane] > 0.0).then(|| length / longest[lane]);
-            of_cpus.chain(of_thread).chain(self.demand.most(factor, length)).reduce(f64::min)
+            let of_cpus = of_hosts.values().filter(|work| work[lane] > 0.0).map(|work| (cpus * length / work[lane], Bound::Cpus));
+            let (ns, thread) = longest[lane];
+            let of_thread = (ns > 0.0).then(|| (length / ns, Bound::Thread(vocabulary.machine_name(MachineId(thread)).to_owned())));
+            let of_changed = self.demand.most(factor, length).map(|most| (most, Bound::Changed));
+            of_cpus.chain(of_thread).chain(of_changed).min_by(|a, b| a.0.total_cmp(&b.0))
         };
-        (0..self.layout.scenarios).map(bound).collect()
+        let cpus = f64::from(self.options.cpus);
+        let unchanged = of_hosts.values().filter(|work| work[KEPT] > 0.0).map(|work| cpus * length / work[KEPT]);
+        let others = ((worked - meant) / (cpus * length).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
+        let taken = others.min(1.0 - 1.0 / (others * cpus + 1.0));
+        let bounds = Bounds { cpus: unchanged.reduce(f64::min), threads, taken };
+        ((0..self.layout.scenarios).map(bound).collect(), bounds)
     }
 
     /// For how long each machine runs on the path, in ns.

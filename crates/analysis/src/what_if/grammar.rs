@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 'server::parse x0.5'   'server x0.5'   'queue inbox capacity 2048'   'cpus +1'   'batch server 150'
-//! 'a::b x0.5 and queue q capacity 8'
+//! 'a::b x0.5 and queue q capacity 8'   'concurrency server 4'   'lock accounts split'
 //! ```
 //!
 //! Without a state all that the machine, or the threads of the program, does itself is changed: not what it waits for.
@@ -27,6 +27,21 @@ pub enum Change {
     Cpus { more: u32 },
     /// What a machine pays for each call or signal it pays once for so many items; the state that is paid for may be named.
     Batch { target: Target, items: u64 },
+    /// What this name stands for (a server, a pool, a lock) does so many pieces of work at once.
+    Concurrency { of: String, at_once: u64 },
+    /// Nobody waits for this lock any more; the work in it stays with each thread.
+    Split { lock: String },
+}
+
+impl Change {
+    /// The name of what does more at once, and how many pieces of work. None as the number: any.
+    pub fn at_once(&self) -> Option<(&str, Option<u64>)> {
+        match self {
+            Change::Concurrency { of, at_once } => Some((of, Some(*at_once))),
+            Change::Split { lock } => Some((lock, None)),
+            _ => None,
+        }
+    }
 }
 
 /// A state of a machine, as (machine, state). Without a state: the machine. Several where it is not clear how the name is to be parted.
@@ -36,13 +51,13 @@ pub struct Target {
     pub ways: Vec<(String, Option<String>)>,
 }
 
-pub const GRAMMAR: &str =
-    "a change is 'MACHINE::STATE x0.5', 'MACHINE x0.5', 'queue NAME capacity N', 'cpus +N' or 'batch MACHINE N', several of one scenario joined \
-                           by `and`";
+pub const GRAMMAR: &str = "a change is 'MACHINE::STATE x0.5', 'MACHINE x0.5', 'queue NAME capacity N', 'cpus +N', 'batch MACHINE N', \
+     'concurrency NAME N' or 'lock NAME split', several of one scenario joined by `and`";
 
 /// Ten thousand times slower is no experiment any more.
 const LARGEST_FACTOR: f64 = 10_000.0;
 const MOST_CPUS: u32 = 1024;
+pub(crate) const MOST_AT_ONCE: u64 = 1024;
 
 /// A letter, and whether it stood in quotes.
 type Letter = (char, bool);
@@ -52,6 +67,11 @@ impl Scenario {
     /// Whether in its world some machine calls less often.
     pub fn batches(&self) -> bool {
         self.changes.iter().any(|change| matches!(change, Change::Batch { .. }))
+    }
+
+    /// Whether no time is left of some state.
+    pub fn leaves_out(&self) -> bool {
+        self.changes.iter().any(|change| matches!(change, Change::Scale { factor, .. } if *factor == 0.0))
     }
 
     /// Its other changes, if it adds CPUs beside them.
@@ -78,6 +98,18 @@ impl Scenario {
         Scenario { text: format!("{} and {}", self.text, other.text), changes }
     }
 
+    /// What its first change is a change of.
+    pub fn of(&self) -> String {
+        match self.changes.first() {
+            Some(Change::Scale { target, .. } | Change::Batch { target, .. }) => target.text.clone(),
+            Some(Change::Capacity { queue: name, .. } | Change::Concurrency { of: name, .. } | Change::Split { lock: name }) => {
+                name.clone()
+            }
+            Some(Change::Cpus { .. }) => "the number of CPUs".to_owned(),
+            None => String::new(),
+        }
+    }
+
     /// A state times a factor, with the names as they are.
     pub fn scale(machine: &str, state: &str, factor: f64) -> Scenario {
         let text = format!("{}::{}", quoted(machine), quoted(state));
@@ -100,6 +132,15 @@ impl Scenario {
     pub fn batch(machine: &str, state: &str, items: u64) -> Scenario {
         let target = Target { text: format!("{machine}::{state}"), ways: vec![(machine.to_owned(), Some(state.to_owned()))] };
         Scenario { text: format!("batch {}::{} {items}", quoted(machine), quoted(state)), changes: vec![Change::Batch { target, items }] }
+    }
+
+    pub fn concurrency(of: &str, at_once: u64) -> Scenario {
+        let text = format!("concurrency {} {at_once}", quoted(of));
+        Scenario { text, changes: vec![Change::Concurrency { of: of.to_owned(), at_once }] }
+    }
+
+    pub fn split(lock: &str) -> Scenario {
+        Scenario { text: format!("lock {} split", quoted(lock)), changes: vec![Change::Split { lock: lock.to_owned() }] }
     }
 
     pub fn cpus(more: u32) -> Scenario {
@@ -180,6 +221,14 @@ fn change(words: &[Word]) -> Result<Change, String> {
         let items = number.parse().ok().filter(|&items| items > 0).ok_or_else(|| format!("\"{number}\" is no number of items"))?;
         return Ok(Change::Batch { target: target(&joined(&words[1..words.len() - 1]))?, items });
     }
+    if is(first, "concurrency") && words.len() >= 3 {
+        let at_once = number.parse().ok().filter(|at_once| (1..=MOST_AT_ONCE).contains(at_once));
+        let at_once = at_once.ok_or_else(|| format!("\"{number}\" is no number of pieces of work at once (1 to {MOST_AT_ONCE})"))?;
+        return Ok(Change::Concurrency { of: plain(&joined(&words[1..words.len() - 1])), at_once });
+    }
+    if is(first, "lock") && words.len() >= 3 && is(last, "split") {
+        return Ok(Change::Split { lock: plain(&joined(&words[1..words.len() - 1])) });
+    }
     let factor = number.strip_prefix(['x', '×']).and_then(|factor| factor.parse::<f64>().ok());
     let Some(factor) = factor.filter(|factor| (0.0..=LARGEST_FACTOR).contains(factor)) else {
         return Err(format!("\"{number}\" is no factor, such as x0.5 (0 to {LARGEST_FACTOR})"));
@@ -248,8 +297,22 @@ mod tests {
     }
 
     #[test]
+    fn names_of_what_does_more_at_once_need_no_quotes() {
+        let parsed = |text: &str| Scenario::parse(text).unwrap().changes.remove(0);
+        assert_eq!(parsed("concurrency port 8080 4"), Change::Concurrency { of: "port 8080".to_owned(), at_once: 4 });
+        assert_eq!(parsed("lock my lock split"), Change::Split { lock: "my lock".to_owned() });
+        assert!(matches!(parsed("lock::hold x0.5"), Change::Scale { .. }));
+    }
+
+    #[test]
     fn what_is_written_can_be_read_again() {
-        for scenario in [Scenario::capacity("and", 4), Scenario::cpus(1), Scenario::scale_all("a b", 0.5)] {
+        for scenario in [
+            Scenario::capacity("and", 4),
+            Scenario::cpus(1),
+            Scenario::scale_all("a b", 0.5),
+            Scenario::concurrency("port 80", 4),
+            Scenario::split("a and b"),
+        ] {
             assert_eq!(Scenario::parse(&scenario.text).unwrap(), scenario);
         }
         for scenario in [Scenario::scale("a b", "c::d", 0.5), Scenario::scale("a\"\\", "x", 2.0)] {
@@ -277,6 +340,8 @@ mod tests {
             ("cpus 1", "\"1\" is no number of CPUs"),
             ("cpus +99999", "\"+99999\" is no number of CPUs"),
             ("batch m 0", "\"0\" is no number of items"),
+            ("concurrency m 0", "\"0\" is no number of pieces of work"),
+            ("lock m halved", "\"halved\" is no factor"),
         ] {
             let error = Scenario::parse(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");

@@ -40,6 +40,11 @@ impl Layout {
         CHANGED - KEPT + scenario
     }
 
+    /// The scenario of a kept lane.
+    pub fn scenario_of(self, lane: usize) -> usize {
+        lane - CHANGED
+    }
+
     pub fn bare(self) -> Range<usize> {
         CHANGED + self.scenarios..self.len()
     }

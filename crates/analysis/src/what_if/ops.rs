@@ -348,6 +348,10 @@ impl WhatIf {
                 self.ends_serving(machine, t);
                 return woken;
             }
+            What::Done => {
+                self.places_are_free(machine);
+                return woken;
+            }
             What::Asks { queue } => {
                 self.asks(machine, queue);
                 return woken;

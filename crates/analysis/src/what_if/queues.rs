@@ -1,5 +1,6 @@
 //! What the queues are for, as they are declared or met.
 
+use super::at_once::AtOnce;
 use super::locks::Lock;
 use super::room::Room;
 use super::{Kind, Known, WhatIf};
@@ -24,7 +25,10 @@ impl WhatIf {
         let is_lock = shape.capacity == Some(1) && shape.initial == 1;
         if is_lock {
             self.more_lines();
-            self.locks.insert(queue, Lock::new(self.layout));
+            let name = vocabulary.queue_name(queue);
+            let asked = self.scale.at_once(&[String::new(), name.to_owned(), name.to_owned(), String::new()]);
+            self.scale.are_met(&asked);
+            self.locks.insert(queue, Lock::new(self.layout, AtOnce::new(self.layout, &asked)));
         }
         let at = queue.0 as usize;
         if at >= self.known.len() {

@@ -130,6 +130,22 @@ impl Scale {
         }
     }
 
+    /// Changes that let a lock or a server, by its words, do several pieces of work at once: the
+    /// scenario, which change of it, and how many pieces; None: any number.
+    pub fn at_once(&self, words: &Words) -> Vec<(usize, usize, Option<u64>)> {
+        let of = |(at, scenario): (usize, &Scenario)| {
+            let changes = scenario.changes.iter().enumerate();
+            let meant = changes.filter_map(|(which, change)| Some((which, change.at_once().filter(|(name, _)| is_of(words, name))?.1)));
+            meant.map(move |(which, count)| (at, which, count)).collect::<Vec<_>>()
+        };
+        self.scenarios.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// Such changes are made: the lock or the server has work that waits for its turn.
+    pub fn are_met(&mut self, changes: &[(usize, usize, Option<u64>)]) {
+        changes.iter().for_each(|&(scenario, which, _)| self.met[scenario][which] = Met::Yes);
+    }
+
     /// A queue's first use; returns the capacities that scenarios give it.
     pub fn queue(&mut self, name: &str) -> Vec<(usize, Option<u64>)> {
         let mut asked = Vec::new();
@@ -164,6 +180,11 @@ impl Scale {
                 Change::Batch { target, .. } => ("machine", &target.text, &self.machines),
                 Change::Capacity { queue, .. } => ("queue", queue, &self.queues),
                 Change::Cpus { .. } => continue,
+                Change::Concurrency { of, .. } | Change::Split { lock: of } if self.machines.contains(of) || self.queues.contains(of) => {
+                    return Some(format!("{of} is neither a lock nor a server that takes one request after the other"));
+                }
+                Change::Concurrency { of, .. } => ("machine or lock", of, &self.machines),
+                Change::Split { lock } => ("lock", lock, &self.queues),
             };
             let near = nearest(name, names.iter().map(String::as_str), 3);
             let near = match near.as_slice() {

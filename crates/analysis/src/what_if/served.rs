@@ -8,13 +8,14 @@
 //!
 //! How much hangs on that order is in the interval of a prediction: what those who came out of the trace's order waited, and what others waited for them.
 
+use super::at_once::AtOnce;
 use super::lanes::{Layout, KEPT};
 use super::line::{self, Clients, Line, Waits};
 use super::ops::is_long_ago;
 use super::room::Room;
 use super::trail::{self, Node};
 use super::what::What;
-use super::{EndMark, From, Kind, WhatIf};
+use super::{EndMark, From, Kind, Known, WhatIf};
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::tokens::{Origin, Taken};
@@ -28,6 +29,10 @@ const MOST_HANGS: f64 = 0.125;
 pub struct Takes {
     /// From a queue that several machines fill.
     shared: bool,
+    /// In some scenario it does several pieces of work at once.
+    pub(super) at_once: bool,
+    /// It has taken something then, and nothing after that.
+    works: bool,
     /// It has put something since it took the last.
     put: bool,
     /// Whether it did after the takings before; none: it has not taken twice.
@@ -46,6 +51,8 @@ pub struct Server {
     /// It has taken what came later before what came sooner: it has an order of its own.
     chooses: bool,
     serves: Option<Serves>,
+    /// It serves several at once in some scenarios.
+    at_once: AtOnce,
 }
 
 /// Who asks for room in a queue; and who has put something there that is not taken, when it asked.
@@ -89,8 +96,16 @@ struct Serves {
 }
 
 impl Server {
-    fn new(layout: Layout) -> Server {
-        Server { lines: vec![Line::default(); 2 * layout.scenarios], clients: Clients::default(), came: 0.0, chooses: false, serves: None }
+    fn new(layout: Layout, at_once: AtOnce) -> Server {
+        let lines = vec![Line::default(); 2 * layout.scenarios];
+        Server { lines, clients: Clients::default(), came: 0.0, chooses: false, serves: None, at_once }
+    }
+}
+
+impl Known {
+    /// What is taken from it is work, in the order in which it came.
+    fn has_work(&self) -> bool {
+        !self.is_lock && !self.is_lifo && !matches!(self.kind, Some(Kind::Signals | Kind::Replies))
     }
 }
 
@@ -99,15 +114,23 @@ impl WhatIf {
     pub(super) fn hangs(&mut self, end: &EndMark) -> Vec<f64> {
         let root = self.together.find(end.machine.0);
         let mut hangs = vec![0.0; self.layout.scenarios];
-        let mut add = |lines: &[Line]| lines.chunks_exact(2).zip(&mut hangs).for_each(|(line, hangs)| *hangs += line[0].hangs);
+        let layout = self.layout;
+        let mut add = |lines: &[Line], at_once: Option<&AtOnce>| {
+            lines.chunks_exact(2).zip(&mut hangs).for_each(|(line, hangs)| *hangs += line[0].hangs);
+            let kept = at_once.into_iter().flat_map(AtOnce::hangs).filter(|(lane, _)| layout.kept().contains(lane));
+            kept.for_each(|(lane, more)| hangs[layout.scenario_of(lane)] += more);
+        };
         for at in 0..self.lives.len() {
             if self.together.find(at as u32) == root {
-                self.lives[at].replay.server.iter().for_each(|server| add(&server.lines));
+                self.lives[at].replay.server.iter().for_each(|server| add(&server.lines, Some(&server.at_once)));
             }
         }
         let together = &mut self.together;
-        self.locks.values().filter(|lock| lock.by.is_some_and(|by| together.find(by.0) == root)).for_each(|lock| add(&lock.lines));
-        self.one_cpus.iter().for_each(|(_, one)| add(&one.lines));
+        self.locks
+            .values()
+            .filter(|lock| lock.by.is_some_and(|by| together.find(by.0) == root))
+            .for_each(|lock| add(&lock.lines, Some(&lock.at_once)));
+        self.one_cpus.iter().for_each(|(_, one)| add(&one.lines, None));
         for (scenario, hangs) in hangs.iter_mut().enumerate() {
             *hangs = hangs.min(MOST_HANGS * end.v[self.layout.of(scenario)[0]]);
         }
@@ -132,6 +155,18 @@ impl WhatIf {
         }
     }
 
+    /// Whether what lies in this queue is work for whoever takes it.
+    pub(super) fn takes_work_from(&self, queue: QueueId) -> bool {
+        self.known.get(queue.0 as usize).is_some_and(Known::has_work)
+    }
+
+    /// Before it takes the next: what it took last is done, with all that it waited for.
+    pub(super) fn has_done(&mut self, machine: MachineId) {
+        if std::mem::take(&mut self.life(machine).takes.works) {
+            self.op(machine, What::Done);
+        }
+    }
+
     /// It has taken something.
     pub(super) fn serves(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
         let Some(known) = self.known.get_mut(queue.0 as usize) else { return };
@@ -140,7 +175,7 @@ impl WhatIf {
         let is_one = taken.units == 1 && taken.missing == 0 && known.taker.is_none_or(|taker| taker == machine);
         (known.room, known.taker) = (known.room.filter(|_| is_one), Some(machine));
         let Origin::From(from) = taken.cause else { return };
-        if known.is_lock || known.is_lifo || matches!(known.kind, Some(Kind::Signals | Kind::Replies)) {
+        if !known.has_work() {
             return;
         }
         // Who passes on what several put passes it on in the order in which they came.
@@ -163,8 +198,9 @@ impl WhatIf {
         }
         // What it did before the first one was for nobody.
         takes.puts = takes.shared.then_some(put);
-        takes.shared |= is_shared;
-        if is_shared && !takes.joins && life.context.is_none() && !life.serves_anyone {
+        takes.shared |= is_shared || takes.at_once;
+        if (is_shared || takes.at_once) && !takes.joins && life.context.is_none() && !life.serves_anyone {
+            self.life(machine).takes.works = self.life(machine).takes.at_once;
             self.op(machine, What::Serves { slot: from.slot, by: from.by, waits, put: room.map(|_| (queue, number - 1)) });
         }
     }
@@ -238,6 +274,9 @@ impl WhatIf {
             }
             for (at, line) in server.lines.iter_mut().enumerate() {
                 let lane = layout.of(at / 2)[at % 2];
+                if server.at_once.is_of(lane) {
+                    continue;
+                }
                 let v = line.ends(client, replay.v[lane], waits.of(at / 2, changed));
                 if v != replay.v[lane] {
                     replay.v[lane] = v;
@@ -251,6 +290,14 @@ impl WhatIf {
             }
         }
         replay.server = Some(server);
+    }
+
+    /// What it took last is done, with all that it waited for meanwhile.
+    pub(super) fn places_are_free(&mut self, machine: MachineId) {
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        if let Some(server) = &mut replay.server {
+            server.at_once.ends(&replay.v);
+        }
     }
 
     /// It takes what has come in that slot.
@@ -269,7 +316,10 @@ impl WhatIf {
             Some(server) => server,
             None => {
                 self.more_lines();
-                Box::new(Server::new(layout))
+                let asked = self.at_once.get(&machine).map_or(&[][..], Vec::as_slice);
+                self.scale.are_met(asked);
+                let at_once = AtOnce::new(layout, asked);
+                Box::new(Server::new(layout, at_once))
             }
         };
         let (replay, most_in_line) = (&mut self.lives[machine.0 as usize].replay, self.most_in_line);
@@ -280,8 +330,26 @@ impl WhatIf {
         let (mut moved, node) = (false, replay.node);
         let queue = put.map(|put| put.0);
         let changed = queue.and_then(|queue| self.rooms.get(&queue));
+        if !server.at_once.is_empty() {
+            moved = true;
+            replay.past.jump(replay.t, t, &replay.v, node, most);
+            replay.pauses();
+            self.bits.fill(0);
+            let v = &replay.v;
+            let comes = |lane: usize| if is_long_ago(came[lane]) { v[lane] } else { came[lane] };
+            let began = server.at_once.begins(comes, |lane| v[lane]);
+            for (lane, begin) in began {
+                if begin < replay.v[lane] {
+                    mark(&mut self.bits, layout, lane);
+                }
+                replay.v[lane] = begin;
+            }
+        }
         for (at, line) in server.lines.iter_mut().enumerate() {
             let lane = layout.of(at / 2)[at % 2];
+            if server.at_once.is_of(lane) {
+                continue;
+            }
             let turn = replay.v[lane];
             // What holds up nobody has no place in line.
             let came = if is_long_ago(came[lane]) { turn } else { came[lane] };

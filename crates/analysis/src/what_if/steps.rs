@@ -91,8 +91,12 @@ impl WhatIf {
                 self.run(vocabulary, machine);
                 self.used(vocabulary, queue);
                 let taken = self.queues.get(queue, amount, flow);
-                if self.known(queue).is_shared {
+                let at_once = self.life(machine).takes.at_once && self.takes_work_from(queue);
+                if self.known(queue).is_shared || at_once {
                     self.has_served(machine);
+                }
+                if at_once {
+                    self.has_done(machine);
                 }
                 if !self.end_call(machine, queue, &taken) {
                     self.found(vocabulary, machine, queue, &taken, Looked::Took);
@@ -181,6 +185,11 @@ impl WhatIf {
         let class = self.life(machine).class;
         let words = Key::State { machine, class, state: State::Run }.words(vocabulary);
         self.scale.machine(&words);
+        let at_once = self.scale.at_once(&words);
+        if !at_once.is_empty() {
+            self.life(machine).takes.at_once = true;
+            self.at_once.insert(machine, at_once);
+        }
         if self.life(machine).caller.is_none() {
             self.life(machine).caller = Caller::of(&self.options.scenarios, |meant| is_of(&words, meant));
         }
@@ -658,6 +667,7 @@ impl WhatIf {
         self.remember(machine);
         self.charge(vocabulary, machine);
         self.has_served(machine);
+        self.has_done(machine);
         self.op(machine, What::End);
     }
 }

@@ -139,6 +139,8 @@ pub enum What {
         put: Option<(QueueId, u64)>,
     },
     Served,
+    /// What it took last is done, with all that it waited for meanwhile.
+    Done,
     /// It asks for room in a queue that several fill, and has it: in the order of the trace, or as soon as one is taken by this machine who came before it.
     Asks {
         queue: QueueId,
@@ -195,6 +197,7 @@ impl What {
                 | What::Less { .. }
                 | What::Serves { .. }
                 | What::Served
+                | What::Done
                 | What::Asks { .. }
                 | What::HasRoom { .. }
                 | What::End

@@ -1,14 +1,20 @@
-//! The verdict from the critical path: whether its largest state stands out.
+//! The verdict by states of machines, where no process is known: whether the largest state of the
+//! critical path stands out.
 //!
-//! It does if it is ahead of the next beyond the noise, if somebody waits for what it does, and if the system would be faster were it shorter. What sleeps by
-//! its own timer, or waits for what the trace does not tell, holds nothing back that could be named. Machines of one class are one: threads of a pool
-//! take turns on the path. The way of calls there and back belongs to who calls. The error is two standard errors over windows of equal width.
+//! It does if it is ahead of the next beyond the noise, if another machine waits for it, and if the
+//! system would be faster were it shorter. A machine that sleeps by its own timer, or waits for
+//! something that the trace does not tell, holds nothing back that could be named. Machines of one
+//! class are one: threads of a pool take turns on the path. The way of calls there and back belongs
+//! to the caller. The error is two standard errors over windows of equal width.
 
+use super::because::Because;
+use super::caveat::Caveat;
+use super::figures::{Change, Enough, Measured};
+use super::lost_events::too_many_lost;
+use super::verdict::{self, Basis, Named, Outcome, RunnerUp, StateNamed, SubjectLevel, Verdict};
 use crate::cut::Cut;
-use crate::findings::{Evidence, Lead, PathThresholds};
+use crate::findings::{Evidence, PathThresholds};
 use crate::lineage::{Answer, Call, Kind, Numbered, Path, Row};
-use crate::text::{number, percent};
-use crate::verdict::{too_many_lost, Reason, Verdict, VerdictKind};
 use crate::what_if::{Prediction, Scenario};
 use longpole_model::hash::IdMap;
 use longpole_model::kinds::{state_label, LinkKind, SegmentKind, StateKind};
@@ -19,15 +25,12 @@ const WINDOWS: usize = 12;
 const FEWER_CALLS: u64 = 16;
 /// Of the path: who has less has no part in it.
 const LITTLE: f64 = 0.01;
-/// Who has more has most of it.
+/// Share of the path from which on a class has most of it.
 const MOST: f64 = 0.6;
-
-/// Said of a state where nothing tells when threads run.
-const OPEN: &str = "; whether it runs or waits there the trace does not tell (`longpole record --kernel sched`, as root, does)";
 
 /// A state on the path, of all machines of its class.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct Candidate {
     pub class: String,
     pub state: String,
     pub kind: Kind,
@@ -43,7 +46,7 @@ pub struct Standing {
     evidence: Evidence,
 }
 
-impl Standing {
+impl Candidate {
     /// The machine, or the class of several.
     pub fn owner(&self) -> &str {
         self.machine.as_deref().unwrap_or(&self.class)
@@ -58,11 +61,31 @@ impl Standing {
         }
     }
 
-    /// Whether another machine takes turns with this one: it has a considerable part of the path, or most of it for a while.
-    fn is_rival(&self, second: &Standing) -> bool {
+    /// Whether another machine takes turns with this one: it has a considerable part of the path,
+    /// or most of it for a while.
+    fn is_rival(&self, second: &Candidate) -> bool {
         let turns = || self.shares.iter().zip(&second.shares).any(|(first, second)| second > first);
         let considerable = second.share + second.error >= 0.5 * self.share;
         self.kind != Kind::Runnable && !self.is_call && second.class != self.class && (considerable || turns())
+    }
+
+    fn subject(&self) -> Named {
+        Named::of_name(SubjectLevel::Thread, &self.class)
+    }
+
+    fn state(&self) -> StateNamed {
+        let kind = match self.kind {
+            Kind::Runnable => verdict::StateKind::Runnable,
+            Kind::Link if self.is_call => verdict::StateKind::Call,
+            Kind::Link => verdict::StateKind::Transit,
+            Kind::Blocked | Kind::Unknown => verdict::StateKind::Unknown,
+            _ => verdict::StateKind::Declared,
+        };
+        StateNamed { kind, name: self.state.clone() }
+    }
+
+    fn measured(&self) -> Measured {
+        Measured { subject: self.subject(), state: self.state(), share: self.share, error: self.error }
     }
 
     /// What half of its time would bring if nothing else held back then.
@@ -72,7 +95,7 @@ impl Standing {
 }
 
 /// The states of a path, the largest first.
-pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
+pub fn candidates(answer: &Answer, path: &Path) -> Vec<Candidate> {
     let mut cut = Cut::new(answer, WINDOWS);
     let mut sums: Vec<((&str, &str), [u64; WINDOWS])> = Vec::new();
     let mut names = Numbered::new(path.kinds());
@@ -93,7 +116,7 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
             *most = Some((ns, of));
         }
     }
-    let mut out: Vec<Standing> = sums
+    let mut out: Vec<Candidate> = sums
         .into_iter()
         .zip(most)
         .map(|(((class, state), windows), most)| {
@@ -106,7 +129,7 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
                 _ => call.unwrap_or((class, state)),
             };
             let shares = cut.shares(&windows);
-            Standing {
+            Candidate {
                 class: class.to_owned(),
                 state: state.to_owned(),
                 is_call: call.is_some(),
@@ -124,14 +147,15 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
     out
 }
 
-/// What is one: the way of a call there and back, and all that a class waits for a CPU, never put on one or taken off it.
+/// Class and state under which a stretch is counted: the way of a call there and back is one state,
+/// and so is all the time for which a class waits for a CPU, whether it was preempted or woken.
 fn pooled(path: &Path, of: u32) -> (&str, &str) {
     let (class, state) = path.class_and_state(of);
     let runnable = StateKind::Runnable.text().filter(|_| path.kind(of) == Kind::Runnable);
     (path.call(of).map_or(class, |call| call.queue), runnable.unwrap_or(state))
 }
 
-/// Who calls: whom the path left last before it went the way of a call.
+/// The callers: the machines that the path left last before it went the way of a call.
 #[derive(Default)]
 struct Callers<'a> {
     counts: HashMap<&'a str, HashMap<&'a str, u64>>,
@@ -207,9 +231,11 @@ fn error(shares: &[f64]) -> f64 {
     2.0 * (squares / (count - 1.0) / count).sqrt()
 }
 
-/// Whether the path goes from one machine to another. The recorder has only begun the command. Where others than the first one have next to nothing of the path, only another
-/// program counts: a page that had to be read once does not make an interrupt or a thread of the kernel one that waits.
-fn anybody_waits(path: &Path, first: &Standing, is_recorder: &dyn Fn(&str) -> bool) -> bool {
+/// Whether the path goes from one machine to another. The recorder does not count, since it only
+/// began the command. If others than the first one have next to nothing of the path, only another
+/// program counts: a page that is read once does not make an interrupt or a thread of the kernel
+/// a machine that waits.
+fn anybody_waits(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> bool) -> bool {
     let (mut others_ns, mut whole_ns) = (0, 0);
     let mut of_kernel = HashSet::new();
     let mut recorded = vec![false; path.kinds()];
@@ -234,9 +260,10 @@ fn anybody_waits(path: &Path, first: &Standing, is_recorder: &dyn Fn(&str) -> bo
     })
 }
 
-/// Whether the path mostly comes to this machine from others before it sleeps: then it lets them wait. Who sleeps of its own accord makes the pace, as does the one whose
-/// end counts.
-fn is_asked(answer: &Answer, path: &Path, first: &Standing) -> bool {
+/// Whether the path mostly comes to this machine from others before it sleeps: then it lets them
+/// wait. A machine that sleeps without being asked sets the pace, and so does the one whose end
+/// counts.
+fn is_asked(answer: &Answer, path: &Path, first: &Candidate) -> bool {
     let (mut sleeps, mut asked) = (0u64, 0u64);
     let (mut last, mut from_others) = (None, false);
     for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
@@ -253,117 +280,82 @@ fn is_asked(answer: &Answer, path: &Path, first: &Standing) -> bool {
 
 /// Whether the path tells enough to overrule what the queues say.
 pub fn decides(verdict: &Verdict, thresholds: &PathThresholds) -> bool {
-    verdict.kind == VerdictKind::Bottleneck && verdict.unknown_share.is_some_and(|share| share <= thresholds.max_unknown)
+    verdict.outcome == Outcome::Bottleneck && verdict.unknown_share.is_some_and(|share| share <= thresholds.max_unknown)
 }
 
 /// What is known beside the path.
 pub struct Beside<'a> {
     /// The machines that have recorded.
     pub is_recorder: &'a dyn Fn(&str) -> bool,
-    /// Classes of threads that wait although a CPU is idle, and which part of the path that is: no further CPU would help them.
+    /// Classes of threads that wait although a CPU is idle, and for which share of the path: another
+    /// CPU would not help them.
     pub idle: &'a [(String, f64)],
     /// What changes would bring.
     pub predictions: &'a [Prediction],
-    /// What helps where events are lost ([`crate::verdict::again`]).
+    /// What helps where events are lost ([`super::lost_events::remedy`]).
     pub again: &'a str,
     /// Something tells when threads run.
     pub tells_running: bool,
 }
 
-/// `fix` is what [`Standing::fix`] of the first would bring, if that was asked.
+/// `fix` is what [`Candidate::fix`] of the first would bring, if that was asked.
 pub fn judge(
     answer: &Answer,
     path: &Path,
-    standings: &[Standing],
+    candidates: &[Candidate],
     fix: Option<&Prediction>,
     lost: u64,
     beside: &Beside<'_>,
     thresholds: &PathThresholds,
 ) -> Verdict {
     let unknown = answer.unknown_ns as f64 / answer.length_ns.max(1) as f64;
-    let whole = Evidence { start_ns: answer.start_ns as i64, end_ns: answer.end_ns as i64 };
-    let end = format!(", {} of the path unknown, {} events lost", percent(unknown), number(lost));
-    let first = standings.first();
-    let torn = too_many_lost(lost, answer.interactions);
-    let too_little = match (unknown > thresholds.max_unknown, torn) {
-        (false, false) => None,
-        (_, true) => Some(beside.again),
-        (true, false) if lost > 0 => Some(beside.again),
-        (true, false) if answer.contradictions > 0 => Some("; `longpole path` says what contradicts itself"),
-        (true, false) => Some("; `longpole path` says which events would tell it"),
-    };
-    let reason = if too_little.is_some() { Reason::CannotBeTold } else { Reason::NothingStandsOut };
-    let nothing = |why: String| Verdict {
-        kind: VerdictKind::Nothing,
-        reason: Some(reason),
-        machine: None,
-        state: None,
-        share: None,
-        share_error: None,
+    let is_torn = too_many_lost(lost, answer.interactions);
+    let is_unknown = unknown > thresholds.max_unknown;
+    let lost_events = || Caveat::LostEvents { count: lost, remedy: beside.again.to_owned() };
+    let verdict = Verdict {
         unknown_share: Some(unknown),
         lost,
-        doubts: None,
-        evidence: whole,
-        text: format!("{}: {why}{end}{}.", reason.begin(), too_little.unwrap_or_default()),
-        of_stages: false,
-        of_cause: false,
+        evidence: Evidence { start_ns: answer.start_ns as i64, end_ns: answer.end_ns as i64 },
+        ..Verdict::new(Outcome::Spread, Basis::States)
     };
-    let Some(first) = first else { return nothing("nothing happens".to_owned()) };
-    let name = format!("{}::{}", first.class, first.state);
-    let said = format!("{} ± {} of the critical path", percent(first.share), percent(first.error));
-    if let Some(why) = why_not(answer, path, standings, first, fix, beside, thresholds) {
-        return nothing(match spread(standings, first) {
-            Some(whole) => {
-                let (whole, share, error) = (percent(whole), percent(first.share), percent(first.error));
-                format!(
-                    "{} has {whole} of the critical path, and {} is the largest part ({share} ± {error}), but {why}",
-                    first.class, first.state
-                )
-            }
-            None => format!("{name} has the most, {said}, but {why}"),
-        });
+    let nothing = |because: Vec<Because>| {
+        let caveat = match (is_unknown, is_torn) {
+            (false, false) => None,
+            (true, false) if lost == 0 => Some(Caveat::UnknownTime { share: unknown, contradictory: answer.contradictions > 0 }),
+            _ => Some(lost_events()),
+        };
+        let outcome = if caveat.is_some() { Outcome::Unknown } else { Outcome::Spread };
+        Verdict { outcome, because, caveats: caveat.into_iter().collect(), ..verdict.clone() }
+    };
+    let Some(first) = candidates.first() else { return nothing(vec![Because::NothingHappens]) };
+    if let Some(why) = why_not(answer, path, candidates, first, fix, beside, thresholds) {
+        return nothing(vec![Because::Largest { part: first.measured(), whole: spread(candidates, first) }, why]);
     }
-    let what = match first.kind {
-        Kind::Runnable if beside.mostly_idle(first) => format!("{} waits for a CPU, although one is idle, for {said}", first.class),
-        Kind::Runnable => format!("{} waits for a CPU for {said}", first.class),
-        Kind::Link if first.is_call => {
-            format!("{} is the bottleneck: its calls of {} are on their way there and back for {said}", first.class, first.state)
-        }
-        Kind::Link => format!("{} is the bottleneck: the way through it ({}) takes {said}", first.class, first.state),
-        _ => format!("{} is the bottleneck: {} takes {said}", first.class, first.state),
-    };
-    let timer = timer(answer, &first.class).map_or_else(String::new, |(machine, call)| {
-        format!("; {machine} has set a timer ({call}): if that is what ends it, no change makes it shorter")
-    });
-    let open = if first.kind == Kind::Running && !beside.tells_running { OPEN } else { "" };
+    let timer = timer(answer, &first.class);
+    let timer = timer.map(|(machine, call)| Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() });
+    let is_open = first.kind == Kind::Running && !beside.tells_running;
+    let caveats = is_torn.then(lost_events).into_iter().chain(timer).chain(is_open.then_some(Caveat::RunningNotTold));
+    let idle = beside.mostly_idle(first).then(|| Because::CpuIdle { share: beside.idle(first) });
     Verdict {
-        kind: VerdictKind::Bottleneck,
-        reason: None,
-        machine: Some(first.class.clone()),
-        state: Some(first.state.clone()),
-        share: Some(first.share),
-        share_error: Some(first.error),
-        unknown_share: Some(unknown),
-        lost,
-        doubts: None,
+        outcome: Outcome::Bottleneck,
+        because: idle.into_iter().collect(),
+        caveats: caveats.collect(),
         evidence: first.evidence,
-        text: format!("{what}{end}{}{timer}{open}.", if torn { beside.again } else { "" }),
-        of_stages: false,
-        of_cause: false,
+        ..verdict.about(&first.class, Some(first.state())).with_share(Some(first.share), Some(first.error))
     }
 }
 
 /// What the first one's class has of the path, where that is most of it, and in several states.
-fn spread(standings: &[Standing], first: &Standing) -> Option<f64> {
-    let whole: f64 = standings.iter().filter(|other| other.class == first.class).map(|other| other.share).sum();
+fn spread(candidates: &[Candidate], first: &Candidate) -> Option<f64> {
+    let whole: f64 = candidates.iter().filter(|other| other.class == first.class).map(|other| other.share).sum();
     (whole >= MOST && first.share <= 0.75 * whole && first.kind != Kind::Link).then_some(whole)
 }
 
 /// Calls after which the kernel sends a signal when the time has come.
 const TIMERS: [&str; 3] = ["alarm", "setitimer", "timer_settime"];
 
-/// The thread of this one's program that has set a timer on the way to that program's end, and the call. Its signal may be what
-/// ends a loop; no event tells whether it is.
+/// The thread of this class's program that set a timer on the way to the program's end, and the
+/// call. The timer's signal may be what ends a loop; no event tells whether it is.
 pub(crate) fn timer<'a>(answer: &'a Answer, class: &str) -> Option<(&'a str, &'a str)> {
     let ends = program(&answer.end_machine) == program(class);
     let is_call = |row: &Row| matches!(row.kind, SegmentKind::State(StateKind::SystemCall | StateKind::Named));
@@ -381,82 +373,77 @@ fn program(machine: &str) -> &str {
 fn why_not(
     answer: &Answer,
     path: &Path,
-    standings: &[Standing],
-    first: &Standing,
+    candidates: &[Candidate],
+    first: &Candidate,
     fix: Option<&Prediction>,
     beside: &Beside<'_>,
     thresholds: &PathThresholds,
-) -> Option<String> {
+) -> Option<Because> {
     if matches!(first.kind, Kind::Unknown | Kind::Blocked) || first.segment == SegmentKind::Link(LinkKind::Unknown) {
-        return Some("what it waits for is not in the trace".to_owned());
+        return Some(Because::WaitNotTold);
     }
     if !first.is_call && matches!(first.segment, SegmentKind::Link(LinkKind::Queued | LinkKind::Wakeup)) {
-        return Some("what is on its way for so long waits for somebody whom the trace does not tell".to_owned());
+        return Some(Because::TransitNotTold);
     }
     if matches!(first.segment, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer)) {
-        return Some("it sleeps until a time that it set itself".to_owned());
+        return Some(Because::OwnTimer { sets_pace: false, gain: None });
     }
     if first.segment == SegmentKind::State(StateKind::Asleep) && !is_asked(answer, path, first) {
         let gain = fix.and_then(|fix| fix.gain).filter(|&gain| gain >= thresholds.min_gain);
-        let gain = gain.map_or_else(String::new, |gain| format!("; if that is not on purpose, half of it would bring {}", percent(gain)));
-        return Some(format!("it sleeps until a time that it set itself, as one does that makes the pace{gain}"));
+        return Some(Because::OwnTimer { sets_pace: true, gain });
     }
     let beyond = first.share - first.error;
-    let second = standings.get(1);
+    let second = candidates.get(1);
     // What one gains, the other loses: their errors go together.
     let next = second.map_or(0.0, |second| second.share + second.error);
     if let Some(second) = second.filter(|_| beyond < next) {
-        return Some(format!(
-            "{}::{} is not behind it beyond the noise ({} ± {})",
-            second.class,
-            second.state,
-            percent(second.share),
-            percent(second.error)
-        ));
+        return Some(Because::NotAhead { next: second.measured() });
     }
     if !thresholds.stands_out.iter().any(|needed| beyond >= needed.share && beyond >= needed.lead * next) {
-        let needed = |of: &Lead| match of.lead > 1.0 {
-            true => format!("{} times the next above {}", of.lead, percent(of.share)),
-            false => percent(of.share),
-        };
-        let needed: Vec<String> = thresholds.stands_out.iter().map(needed).collect();
-        return Some(format!("that is not beyond the noise above {}", needed.join(", nor ")));
+        let enough = thresholds.stands_out.iter().map(|needed| Enough { share: needed.share, lead: needed.lead });
+        return Some(Because::TooSmall { enough: enough.collect() });
     }
-    // Who waits for a CPU waits for those that have it.
+    // A machine that waits for a CPU waits for those that have it.
     if first.kind != Kind::Runnable && !anybody_waits(path, first, beside.is_recorder) {
-        return Some("no machine waits for another".to_owned());
+        return Some(Because::NobodyWaits);
     }
     if beside.mostly_idle(first) {
         return None;
     }
-    // Who calls once for more items than were tried loses by that; nothing follows from it.
-    // Nor does it where a timer or a device is what decides then: in a replay they come when they came, which in a system that is faster they need not.
-    let fix = fix.filter(|fix| !is_fixed(fix));
+    // A machine that calls once for more items than were tried loses by that change; nothing
+    // follows from it. Nothing does either if a timer or a device decides then: in a replay they
+    // come when they came, and in a faster system they may come sooner.
+    let fix = fix.filter(|fix| !is_fixed(fix))?;
     // How the kernel would use another CPU is not known: it brings so much at most.
-    let gain = if first.kind == Kind::Runnable { fix.and_then(|fix| fix.gain_high) } else { fix.and_then(|fix| fix.gain) };
+    let gain = if first.kind == Kind::Runnable { fix.gain_high } else { fix.gain };
     let gain = gain.filter(|&gain| !first.is_call || gain > 0.0)?;
-    let change = fix.map_or("", |fix| fix.change.as_str());
+    let little = |rival, other| Because::LittleGain { change: fix.change.clone(), gain: gain.max(0.0), rival, other };
     if gain < thresholds.min_gain {
-        return Some(format!("{change} would bring {} only", percent(gain.max(0.0))));
+        return Some(little(None, None));
     }
-    if let Some(rival) = standings.get(1).filter(|second| first.is_rival(second) && gain < thresholds.min_of_promise * first.promise()) {
-        return Some(format!("{change} would bring {} only, since {}::{} is nearly as slow", percent(gain), rival.class, rival.state));
+    if let Some(rival) = second.filter(|second| first.is_rival(second) && gain < thresholds.min_of_promise * first.promise()) {
+        return Some(little(Some(RunnerUp { subject: rival.subject(), state: rival.state(), share: rival.share }), None));
     }
-    let (other, more) = beside.best_of_others(standings, first)?;
-    (more > thresholds.max_of_others * gain).then(|| format!("{change} would bring {} only, and {other} {}", percent(gain), percent(more)))
+    let (change, more) = beside.best_of_others(candidates, first)?;
+    (more > thresholds.max_of_others * gain).then(|| little(None, Some(Change { change, gain: more })))
 }
 
 impl Beside<'_> {
-    /// Whether a thread waits for a CPU mostly while one is idle.
-    fn mostly_idle(&self, first: &Standing) -> bool {
-        let idle: f64 = self.idle.iter().filter(|(class, _)| *class == first.class).map(|(_, share)| share).sum();
-        first.kind == Kind::Runnable && idle >= 0.5 * first.share
+    /// Share of the path in which a CPU is idle while this one waits for it.
+    fn idle(&self, first: &Candidate) -> f64 {
+        self.idle.iter().filter(|(class, _)| *class == first.class).map(|(_, share)| share).sum()
     }
 
-    /// What half of the work of another machine's state would bring at most, where the first is work, too.
-    fn best_of_others(&self, standings: &[Standing], first: &Standing) -> Option<(String, f64)> {
-        let is_work = |standing: &Standing| !matches!(standing.kind, Kind::Runnable | Kind::Link | Kind::Blocked | Kind::Unknown);
-        let others = standings.iter().filter(|other| is_work(first) && is_work(other) && other.class != first.class);
+    /// Whether a thread waits for a CPU mostly while one is idle.
+    fn mostly_idle(&self, first: &Candidate) -> bool {
+        first.kind == Kind::Runnable && self.idle(first) >= 0.5 * first.share
+    }
+
+    /// What half of the work of another machine's state would bring at most, if the first state is
+    /// work, too.
+    fn best_of_others(&self, candidates: &[Candidate], first: &Candidate) -> Option<(String, f64)> {
+        let is_work = |candidate: &Candidate| !matches!(candidate.kind, Kind::Runnable | Kind::Link | Kind::Blocked | Kind::Unknown);
+        let others = candidates.iter().filter(|other| is_work(first) && is_work(other) && other.class != first.class);
         // As they are proposed: machines of a class have their states together.
         let changes: HashSet<String> = others.map(|other| Scenario::scale(&other.class, &other.state, 0.5).text).collect();
         let gains = self.predictions.iter().filter(|prediction| changes.contains(&prediction.change));

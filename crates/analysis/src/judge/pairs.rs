@@ -1,0 +1,81 @@
+//! Pairs of changes that bring much only together.
+//!
+//! Where two sides limit the pace in turns, a change of one of them moves the limit to the other:
+//! two stages that take equally long, two programs that look again for one another's work, each
+//! after a sleep. Each change alone brings little then, and no single state seems to be the
+//! bottleneck. So the changes with the most of the path are also tried two at a time.
+//!
+//! Changes of states that take one after the other save what each saves alone. Those that save more
+//! together by the factor by which a leader leads ([`Limits::lead`]) limit the pace only together.
+//!
+//! Example: halving one of two equal stages saves nothing, halving both saves half of the time.
+
+use super::because::Because;
+use super::limits::Limits;
+use super::TRIED;
+use crate::what_if::{Prediction, Scenario};
+
+/// Two changes that bring much only together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Together {
+    /// What each of them brings alone, and both.
+    pub alone: [Prediction; 2],
+    pub both: Prediction,
+    /// The names of what they change.
+    pub states: [String; 2],
+}
+
+impl Together {
+    pub(super) fn because(&self) -> Because {
+        let [one, other] = &self.alone;
+        Because::OnlyTogether {
+            changes: vec![one.change.clone(), other.change.clone()],
+            states: self.states.to_vec(),
+            gains: vec![one.gain.unwrap_or(0.0), other.gain.unwrap_or(0.0)],
+            gain: self.both.gain.unwrap_or(0.0),
+        }
+    }
+}
+
+/// Pairs of changes, of the states and of the subjects with the most of the path.
+#[derive(Clone, Debug, Default)]
+pub struct Pairs(Vec<[Scenario; 2]>);
+
+impl Pairs {
+    pub fn of(states: &[Scenario], subjects: &[Scenario]) -> Pairs {
+        let mut pairs: Vec<[Scenario; 2]> = Vec::new();
+        for of in [states, subjects] {
+            let tried = &of[..of.len().min(TRIED)];
+            for (at, one) in tried.iter().enumerate() {
+                pairs.extend(tried[at + 1..].iter().map(|other| [one.clone(), other.clone()]));
+            }
+        }
+        Pairs(pairs)
+    }
+
+    /// Both changes of each pair at once.
+    pub fn scenarios(&self) -> impl Iterator<Item = Scenario> + '_ {
+        self.0.iter().map(|[one, other]| one.with(other))
+    }
+
+    /// The pair that brings most, of those that bring it only together.
+    pub fn best(&self, predictions: &[Prediction], limits: &Limits) -> Option<Together> {
+        let known = |change: &str| predictions.iter().find(|it| it.change == change && it.gain.is_some());
+        let of = |[one, other]: &[Scenario; 2]| {
+            let both = known(&one.with(other).text)?;
+            let alone = [known(&one.text)?, known(&other.text)?];
+            let saved = |of: &Prediction| of.gain.map_or(0.0, |gain| 1.0 - 1.0 / (1.0 + gain)).max(0.0);
+            let is_more = saved(both) > limits.lead * alone.iter().map(|of| saved(of)).sum::<f64>();
+            // It is more than what each brings alone for certain.
+            let most = alone.iter().filter_map(|of| of.gain_low).fold(limits.min_gain, f64::max);
+            let is_certain = both.gain_low.is_some_and(|low| low > most);
+            (is_more && is_certain).then(|| Together {
+                alone: alone.map(Prediction::clone),
+                both: both.clone(),
+                states: [one, other].map(Scenario::of),
+            })
+        };
+        let found = self.0.iter().filter_map(of);
+        found.max_by(|a, b| a.both.gain.unwrap_or(0.0).total_cmp(&b.both.gain.unwrap_or(0.0)))
+    }
+}
