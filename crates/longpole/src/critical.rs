@@ -11,18 +11,24 @@ use longpole_analysis::exchanges::{Conducts, Exchanges};
 use longpole_analysis::findings::{Rules, Scope};
 use longpole_analysis::judge::anchor::{Anchor, Choice, Run, RunOf};
 use longpole_analysis::judge::limits::Limits;
+use longpole_analysis::judge::lost_events;
+use longpole_analysis::judge::machine_states::{self, Beside, Candidate};
+use longpole_analysis::judge::pairs::{Pairs, Together};
 use longpole_analysis::judge::parts::Parts;
+use longpole_analysis::judge::places::Place;
+use longpole_analysis::judge::sensitivity::{sensitivity, variations};
+use longpole_analysis::judge::stations::Stations;
 use longpole_analysis::judge::subjects::{self, Subjects, Thread};
+use longpole_analysis::judge::titles::Titled;
 use longpole_analysis::judge::traffic::Traffic;
+use longpole_analysis::judge::verdict::{Basis, Outcome, Verdict};
 use longpole_analysis::judge::{self, Case, Cpus};
 use longpole_analysis::keepers::Turns;
 use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::lineage::{self, Answer, Lineage, Path};
-use longpole_analysis::not_recorded;
+use longpole_analysis::not_recorded::not_recorded;
 use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
-use longpole_analysis::standout::{self, Beside, Standing};
-use longpole_analysis::verdict::{again, Verdict};
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::guess::{self, Asked};
 use longpole_analysis::what_if::{self, propose, FullQueue, Prediction, Scenario};
@@ -76,6 +82,8 @@ pub struct Told<'a> {
     pub turns: &'a Turns,
     /// The path to the end of the command is asked for, whatever ends it: the user named a range or a machine.
     pub as_asked: bool,
+    /// Whether to tell on which of its constants the verdict depends.
+    pub vary: bool,
     pub whom: &'a Whom,
 }
 
@@ -83,7 +91,7 @@ pub struct Told<'a> {
 pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
-    let Told { lost, tells_running, kernel, exchanges, progressed, turns, as_asked, whom } = told;
+    let Told { lost, tells_running, kernel, exchanges, progressed, turns, as_asked, vary, whom } = told;
     let Passed { lineage, waits, keeper, traffic } = passed;
     let mut kept = keeper.kept(interactions.vocabulary());
     let mut answer = interactions.path(lineage)?;
@@ -93,6 +101,14 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let path = (answer.start_ns, answer.end_ns);
     let choice = Choice { path, asked: asked.as_ref(), ..choice(interactions, &traffic, &subjects, &limits) };
     let anchor = anchor(interactions, &choice, progressed, (as_asked, whom))?;
+    // Of events that the user named, and of a range, no constant chooses the thread.
+    let is_chosen = whom.progress.is_none() && (!as_asked || choice.asked.is_some());
+    let leads_to = |anchor: Option<&Anchor>| anchor.map(|anchor| (anchor.run, anchor.machine));
+    let is_same_path = |limits: &Limits| {
+        let other = || Choice { limits, ..choice.clone() }.anchor();
+        !is_chosen || leads_to(other().as_ref()) == leads_to(anchor.as_ref())
+    };
+    let variations = vary.then(|| variations(&limits, is_same_path));
     if let Some(found) = &anchor {
         answer = anchored(interactions, &mut kept, found)?;
     }
@@ -101,12 +117,12 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let waits = waits.answer(interactions.vocabulary()).ok_or_else(|| anyhow!("no machine does anything in it"))?;
     // Each goes along the path once.
     let seats = interactions.seats();
-    let (parts, standings, participation, on_path) = thread::scope(|scope| {
-        let parts = scope.spawn(|| Parts::new(&answer, &segments, &mut subjects));
-        let standings = standout::standings(&answer, &segments);
+    let (parts, candidates, participation, on_path) = thread::scope(|scope| {
+        let parts = scope.spawn(|| Parts::new(&answer, &segments, &mut subjects, limits.considerable));
+        let candidates = machine_states::candidates(&answer, &segments);
         let participation = Participation::new(&answer, &segments);
         let on_path = kernel.map(|_| OnPath::new(&segments, (answer.start_ns, answer.length_ns), &seats));
-        (parts.join(), standings, participation, on_path)
+        (parts.join(), candidates, participation, on_path)
     });
     let parts = parts.map_err(|_| anyhow!("internal error: an analysis of the path panicked"))?;
     let told = kernel.zip(on_path.as_ref()).map(|((facts, linux), on_path)| (facts, linux, on_path));
@@ -115,38 +131,49 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
     let of_subjects = judge::scenarios(&parts, &subjects);
     let told = (&idle[..], &full[..], &of_subjects[..]);
-    let (states, mut predictions) = verdict(interactions, &kept, (&answer, &segments, standings), told, (lost, tells_running), &rules)?;
+    let (states, mut predictions, unchanged, together) =
+        verdict(interactions, &kept, (&answer, &segments, candidates), told, (lost, tells_running), (&rules, &limits))?;
     parts.widen(&mut predictions);
-    let decides = standout::decides(&states, &rules.path);
+    let decides = machine_states::decides(&states, &rules.path);
     let cpus = kernel.map_or_else(Cpus::default, |(facts, _)| {
         let (count, idle) = facts.cpus();
         Cpus { count, idle }
     });
-    let verdict = Case {
+    let between = judge::between(&traffic, &subjects, interactions.vocabulary());
+    let mut case = Case {
         answer: &answer,
         parts: &parts,
         subjects: &subjects,
         traffic: &traffic,
         vocabulary: interactions.vocabulary(),
         findings: &findings,
-        predictions: &predictions,
+        predictions: &[],
+        together: together.as_ref(),
         states: &states,
         anchor: anchor.as_ref(),
-        between: &judge::between(&traffic, &subjects, interactions.vocabulary()),
+        between: &between,
         conducts: &conducts,
+        contention: &kernel.map_or_else(Vec::new, |(facts, _)| facts.contention()),
         cpus,
         lost,
-        not_recorded: kernel.and_then(|(_, linux)| not_recorded::sentence(linux)),
-        again: &again(interactions.trace().and_then(Trace::full_ring)),
+        not_recorded: kernel.map_or_else(Vec::new, |(_, linux)| not_recorded(linux)),
+        again: &lost_events::remedy(interactions.trace().and_then(Trace::full_ring)),
         limits: &limits,
-    }
-    .judge();
+    };
+    let of_stations = case.stations().widest(&unchanged);
+    let all = [&predictions[..], &of_stations[..]].concat();
+    case.predictions = &all;
+    let of_pair = together.iter().map(|together| together.both.clone());
+    let verdict = case.judge();
+    let sensitivity = variations.map(|variations| sensitivity(&case, &verdict, variations));
+    let is_named = |prediction: &Prediction| verdict.gain.as_ref().is_some_and(|gain| gain.change == prediction.change);
+    predictions.extend(of_stations.into_iter().chain(of_pair).filter(is_named));
     answer.segments = Some(segments);
     keepers::tell(interactions, turns, &mut answer)?;
     let progress = anchor.as_ref().map(|anchor| anchor.progress(interactions.vocabulary()));
     let kind = anchor.as_ref().map_or(Run::FixedWork, |anchor| anchor.run);
     let run = RunOf { kind, progress, start_ns: answer.start_ns, end_ns: answer.end_ns };
-    Ok(Critical { verdict, run, decides, predictions, participation, findings, answer, cut_waits: waits.cut })
+    Ok(Critical { verdict, run, decides, predictions, participation, findings, answer, cut_waits: waits.cut, sensitivity })
 }
 
 /// What there is to choose a path from, for all of what was told.
@@ -179,9 +206,23 @@ fn anchor(
 /// Who can be named.
 fn subjects(interactions: &Interactions, conducts: &Conducts, traffic: &Traffic, limits: &Limits) -> Subjects {
     let mut threads = threads(interactions);
+    subjects::add_titles(&mut threads, &titled(interactions), limits.least_alike);
     subjects::leave_items(&mut threads, traffic, interactions.vocabulary(), limits.considerable);
     let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits.least_replies);
     Subjects::new(threads, conducts, &stages)
+}
+
+/// The processes by their ids, each with the titles that it gave itself.
+fn titled(interactions: &Interactions) -> HashMap<i32, Titled> {
+    let Some(composer) = interactions.composer() else { return HashMap::new() };
+    let of_programs = composer.behind().iter().filter(|behind| !behind.is_kernel);
+    let titled = |behind: &Behind| {
+        let process = composer.linux().processes.get(behind.process);
+        let (parent, titles) = process.map_or((None, Vec::new()), |process| (process.parent, process.titles.clone()));
+        // The last one is what the process executed last.
+        (behind.process, Titled { program: behind.program.clone(), parent, titles })
+    };
+    of_programs.map(titled).collect()
 }
 
 /// The threads behind machines, by the machines' names.
@@ -191,8 +232,8 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
     // What a process executed last has the script; before that it was another program.
     let last: HashMap<i32, &str> = composer.behind().iter().map(|behind| (behind.process, behind.program.as_str())).collect();
     let script = |behind: &Behind| {
-        let script = composer.linux().scripts.get(&behind.process)?;
-        (last.get(&behind.process) == Some(&behind.program.as_str())).then(|| script.clone())
+        let process = composer.linux().processes.get(behind.process)?;
+        process.script.clone().filter(|_| last.get(&behind.process) == Some(&behind.program.as_str()))
     };
     let thread = |behind: &Behind| {
         let thread = Thread {
@@ -200,11 +241,14 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
             tid: behind.tid,
             program: behind.program.clone(),
             script: script(behind),
+            title: None,
+            place: composer.linux().processes.cgroup(behind.process).map(Place::of).unwrap_or_default(),
             name: behind.name.clone(),
             is_kernel: behind.is_kernel,
             is_recorder: vocabulary.is_recorder(behind.machine),
             is_of_command: behind.is_of_command,
             allowed: composer.linux().cpus_of(behind.tid),
+            is_reserved: composer.linux().is_reserved(behind.tid),
         };
         (vocabulary.machine_name(behind.machine).to_owned(), thread)
     };
@@ -212,8 +256,8 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
 }
 
 /// What is kept of the interactions, so that they lead to where the path of `report` leads, or to the replies of
-/// whoever is meant; with that path by subject.
-pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept, Option<Parts>)> {
+/// whoever is meant; with that path by subject, and where work waits for other work.
+pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept, Option<Parts>, Stations)> {
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
     let (mut keeper, mut traffic, mut exchanges) = (Keeper::default(), Traffic::default(), Exchanges::default());
     let mut progressed = whom.progress.as_ref().map(Progressed::new);
@@ -231,12 +275,35 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept,
     let asked = whom.machines(&subjects, &conducts, interactions.vocabulary())?;
     let choice = Choice { asked: asked.as_ref(), ..choice(interactions, &traffic, &subjects, &limits) };
     let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-    let answer = match anchor(interactions, &choice, progressed, (false, whom))? {
+    let mut answer = match anchor(interactions, &choice, progressed, (false, whom))? {
         Some(anchor) => anchored(interactions, &mut kept, &anchor)?,
         None => interactions.path_again(&kept, options)?,
     };
-    let parts = answer.segments.as_ref().map(|segments| Parts::new(&answer, segments, &mut subjects));
-    Ok((kept, parts))
+    let Some(segments) = answer.segments.take() else { return Ok((kept, None, Stations::default())) };
+    let parts = Parts::new(&answer, &segments, &mut subjects, limits.considerable);
+    let between = judge::between(&traffic, &subjects, interactions.vocabulary());
+    let case = Case {
+        answer: &answer,
+        parts: &parts,
+        subjects: &subjects,
+        traffic: &traffic,
+        vocabulary: interactions.vocabulary(),
+        findings: &[],
+        predictions: &[],
+        together: None,
+        states: &Verdict::new(Outcome::Unknown, Basis::States),
+        anchor: None,
+        between: &between,
+        conducts: &conducts,
+        contention: &[],
+        cpus: Cpus::default(),
+        lost: 0,
+        not_recorded: Vec::new(),
+        again: "",
+        limits: &limits,
+    };
+    let stations = case.stations();
+    Ok((kept, Some(parts), stations))
 }
 
 /// The path that counts, where that to the command's end does not. From now on what is kept leads to its end.
@@ -270,14 +337,14 @@ fn last_reply(kept: &Kept, anchor: &Anchor) -> anyhow::Result<Option<u64>> {
 fn verdict(
     interactions: &Interactions,
     kept: &Kept,
-    (answer, segments, mut standings): (&Answer, &Path, Vec<Standing>),
+    (answer, segments, mut candidates): (&Answer, &Path, Vec<Candidate>),
     (idle, full, of_subjects): (&[(String, f64)], &[FullQueue], &[Scenario]),
     (lost, tells_running): (u64, bool),
-    rules: &Rules,
-) -> anyhow::Result<(Verdict, Vec<Prediction>)> {
+    (rules, limits): (&Rules, &Limits),
+) -> anyhow::Result<(Verdict, Vec<Prediction>, what_if::Answer, Option<Together>)> {
     let is_recorder = interactions.knows_recorder();
-    standings.retain(|standing| !is_recorder(standing.owner()));
-    let fix = standings.first().map(Standing::fix);
+    candidates.retain(|candidate| !is_recorder(candidate.owner()));
+    let fix = candidates.first().map(Candidate::fix);
     // What the recorder does is nothing to be changed.
     let replay = |options: what_if::Options| -> anyhow::Result<what_if::Answer> {
         let mut told = interactions.what_if_again(kept, options)?;
@@ -286,15 +353,20 @@ fn verdict(
     };
     let mut also = Vec::new();
     // Where a machine calls less often, more is told apart than in a replay without changes.
+    let (mut unchanged, mut together) = (None, None);
     let guessed = match fix.as_ref().filter(|fix| !fix.batches()) {
         Some(fix) => {
             let mut guessed = guess::scenarios(answer, segments, full);
             guessed.extend(Some(fix).filter(|fix| !guessed.contains(fix)).cloned());
+            let pairs = Pairs::of(&guessed, of_subjects);
             guessed.extend(of_subjects.iter().cloned());
+            guessed.extend(pairs.scenarios());
             let guesses = |scenarios: Vec<Scenario>| replay(what_if::Options { guessed: true, ..worlds(scenarios) });
             let answered = guesses(guessed)?;
             let is_of_subject = |prediction: &&Prediction| of_subjects.iter().any(|scenario| scenario.text == prediction.change);
             also.extend(answered.predictions.iter().filter(is_of_subject).cloned());
+            unchanged = Some(answered.clone());
+            together = pairs.best(&answered.predictions, limits);
             let mut asked = Asked::new(answered, Some(fix));
             let missed = asked.missed();
             if !missed.is_empty() {
@@ -304,9 +376,9 @@ fn verdict(
         }
         None => None,
     };
-    let mut predictions = match guessed {
-        Some(predictions) => predictions,
-        None => predictions(replay, fix.as_ref())?,
+    let (mut predictions, unchanged) = match (guessed, unchanged) {
+        (Some(predictions), Some(unchanged)) => (predictions, unchanged),
+        _ => predictions(replay, fix.as_ref())?,
     };
     also.retain(|prediction| predictions.iter().all(|known| known.change != prediction.change));
     predictions.extend(also);
@@ -315,24 +387,23 @@ fn verdict(
         is_recorder: &is_recorder,
         idle,
         predictions: &predictions,
-        again: &again(interactions.trace().and_then(Trace::full_ring)),
+        again: &lost_events::remedy(interactions.trace().and_then(Trace::full_ring)),
         tells_running,
     };
-    let verdict = standout::judge(answer, segments, &standings, brings, lost, &beside, &rules.path);
-    Ok((verdict, predictions))
+    let verdict = machine_states::judge(answer, segments, &candidates, brings, lost, &beside, &rules.path);
+    Ok((verdict, predictions, unchanged, together))
 }
 
-/// Of what a replay without changes proposes, and of the fix.
+/// Of what a replay without changes proposes, and of the fix; with that replay's answer.
 fn predictions(
     replay: impl Fn(what_if::Options) -> anyhow::Result<what_if::Answer>,
     fix: Option<&Scenario>,
-) -> anyhow::Result<Vec<Prediction>> {
-    let first = propose::first(&replay(worlds(Vec::new()))?);
+) -> anyhow::Result<(Vec<Prediction>, what_if::Answer)> {
+    let unchanged = replay(worlds(Vec::new()))?;
+    let first = propose::first(&unchanged);
     let mut tried = first.clone();
     tried.extend(fix.filter(|fix| !tried.contains(fix)).cloned());
-    match replay(worlds(tried)) {
-        Ok(predicted) => Ok(predicted.predictions),
-        // A link of no queue, say, has no name that could be typed.
-        Err(_) => Ok(replay(worlds(first))?.predictions),
-    }
+    // A link of no queue, say, has no name that could be typed.
+    let predicted = replay(worlds(tried)).or_else(|_| replay(worlds(first)))?;
+    Ok((predicted.predictions, unchanged))
 }

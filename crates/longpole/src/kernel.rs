@@ -167,7 +167,7 @@ pub fn footer(out: &mut dyn Write, reading: &Reading) -> io::Result<()> {
         (lost, gaps) => format!("{} lost and {} gaps that nobody counted", number(lost), number(gaps)),
     };
     writeln!(out, "\n{} kernel events, {lost}", number(linux.events))?;
-    if let Some(not_recorded) = not_recorded::sentence(linux) {
+    if let Some(not_recorded) = not_recorded::sentence(&not_recorded::not_recorded(linux)) {
         writeln!(out, "{}", plain(not_recorded))?;
     }
     if linux.unseen_idle_ends > 0 {

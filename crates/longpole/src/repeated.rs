@@ -9,7 +9,7 @@ use std::io::{self, Write};
 const MOST_ROWS: usize = 15;
 
 pub fn print(out: &mut impl Write, all: &Repeated) -> io::Result<()> {
-    writeln!(out, "{}", plain(all.verdict.text.clone()))?;
+    writeln!(out, "{}", plain(all.verdict.text()))?;
     let predictions = all.predictions.as_deref().unwrap_or_default();
     let rows = all.criticality.as_deref().unwrap_or_default();
     let scaled = |row: &Row| Scenario::scale(&row.machine, &row.state, 0.5).text;
@@ -61,7 +61,7 @@ pub fn print(out: &mut impl Write, all: &Repeated) -> io::Result<()> {
     }
     writeln!(out, "\nRECORDINGS")?;
     for run in &all.runs {
-        writeln!(out, "  {}: {}", plain(run.path.clone()), plain(run.report.verdict.text.clone()))?;
+        writeln!(out, "  {}: {}", plain(run.path.clone()), plain(run.report.verdict.text()))?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ const SUGGESTED: usize = 3;
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Whom {
-    /// The path to the replies that this process gets: its name or its id
+    /// The path to the replies that this process gets: its name, its title or its id
     #[arg(long, value_name = "NAME|PID")]
     pub process: Option<String>,
 
@@ -48,7 +48,9 @@ impl Whom {
             return Ok(None);
         }
         let is_meant = |thread: &Thread| {
-            let process = self.process.as_ref().is_none_or(|asked| *asked == thread.program || *asked == thread.pid.to_string());
+            let title = thread.title.as_ref();
+            let names = |asked: &String| *asked == thread.program || Some(asked) == title || *asked == thread.pid.to_string();
+            let process = self.process.as_ref().is_none_or(names);
             let name = self.thread.as_ref().is_none_or(|asked| *asked == thread.name || *asked == thread.tid.to_string());
             let port = self.port.is_none_or(|port| conducts.port(thread.pid) == Some(port));
             process && name && port && !thread.is_recorder

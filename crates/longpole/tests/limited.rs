@@ -66,7 +66,13 @@ fn processes_that_sleep_in_a_lock_are_a_convoy() {
 
 #[test]
 fn two_sides_that_sleep_and_look_poll() {
-    let Some(polls) = report("polls") else { return };
+    let Some(reports) = reports("polls", &[&[], &["--sensitivity"]]) else { return };
+    let [polls, varied] = reports.try_into().unwrap();
+    assert_eq!((&polls["sensitivity"], &polls["verdict"]), (&Value::Null, &varied["verdict"]));
+    for sensitive in varied["sensitivity"].as_array().unwrap() {
+        assert!([0.8, 1.2].contains(&sensitive["factor"].as_f64().unwrap()), "{sensitive}");
+        assert_ne!(sensitive["text"], varied["verdict"]["text"]);
+    }
     assert_eq!(named(&polls), ["bottleneck", "limited", "polling"], "{}", polls["verdict"]["text"]);
 }
 
@@ -74,6 +80,72 @@ fn two_sides_that_sleep_and_look_poll() {
 fn a_small_receive_buffer_is_the_window() {
     let Some(window) = report("window") else { return };
     assert_eq!(named(&window)[2], "window_limited", "{}", window["verdict"]["text"]);
+}
+
+#[test]
+fn items_that_are_handed_over_one_by_one_are_named_and_those_in_chunks_are_not() {
+    let Some(items) = report("items") else { return };
+    assert_eq!(named(&items), ["bottleneck", "limited", "hand_over_per_item"], "{}", items["verdict"]["text"]);
+    let because = items["verdict"]["because"].as_array().unwrap();
+    let hand_overs = because.iter().find(|because| because["kind"] == "hand_overs").unwrap();
+    // Some hundred at the least: of threads that find the next number at once, none is woken.
+    assert!(hand_overs["count"].as_u64().unwrap() > 200, "{hand_overs}");
+    assert!(hand_overs["work_ns"].as_u64() < hand_overs["cost_ns"].as_u64(), "{hand_overs}");
+    let chunks = report("chunks").unwrap();
+    assert_ne!(chunks["verdict"]["mechanism"], "hand_over_per_item", "{}", chunks["verdict"]["text"]);
+}
+
+#[test]
+fn a_connection_for_each_request_is_named_if_its_begin_takes_most_of_the_work() {
+    let Some(greets) = report("greets") else { return };
+    assert_eq!(named(&greets), ["bottleneck", "limited", "connection_per_request"], "{}", greets["verdict"]["text"]);
+    let because = greets["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "accepts").unwrap();
+    assert!(because["connections"].as_u64().unwrap() > 300 && because["first"].as_f64().unwrap() > 0.8, "{because}");
+    let stays = report("stays").unwrap();
+    assert_ne!(stays["verdict"]["mechanism"], "connection_per_request", "{}", stays["verdict"]["text"]);
+}
+
+#[test]
+fn a_priority_inversion_is_named_and_a_lock_that_passes_on_priority_has_none() {
+    let may = std::process::Command::new("chrt").args(["-f", "10", "true"]).output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        println!("skipped: a priority inversion (needs SCHED_FIFO and chrt)");
+        return;
+    }
+    let Some(inverts) = report("inverts") else { return };
+    assert_eq!(named(&inverts), ["bottleneck", "limited/holder", "priority_inversion"], "{}", inverts["verdict"]["text"]);
+    let because = inverts["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "inversion").unwrap();
+    assert_eq!([&because["waiter"]["name"], &because["instead"]["name"]], ["limited/important", "limited/between"], "{because}");
+    let inherits = report("inherits").unwrap();
+    assert_ne!(inherits["verdict"]["mechanism"], "priority_inversion", "{}", inherits["verdict"]["text"]);
+}
+
+#[test]
+fn a_program_that_frees_memory_for_what_it_reads_waits_for_memory() {
+    if std::fs::metadata("/sys/fs/cgroup/memory/memory.limit_in_bytes").is_err() {
+        println!("skipped: a memory limit (needs a control group of version 1 for memory)");
+        return;
+    }
+    let Some(memory) = report("memory") else { return };
+    assert_eq!(named(&memory), ["bottleneck", "limited", "memory_reclaim"], "{}", memory["verdict"]["text"]);
+    let because = memory["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "reclaims").unwrap();
+    assert!(because["count"].as_u64().unwrap() > 100, "{because}");
+}
+
+#[test]
+fn a_link_that_is_full_is_named_with_its_rate() {
+    let tbf = ["-n", "tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "100mbit", "burst", "128k", "limit", "8mb"];
+    if !std::process::Command::new("unshare").args(tbf).output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: a full link (needs unshare, tc and the queueing discipline tbf)");
+        return;
+    }
+    let Some(link) = report("link") else { return };
+    assert_eq!(named(&link), ["bottleneck", "limited0", "slow_link"], "{}", link["verdict"]["text"]);
+    let because = link["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "link").unwrap();
+    assert_eq!(because["discipline"], "tbf", "{because}");
+    // What it carries, headers included, is what was set, however busy the machine is.
+    let rate = because["bits_per_second"].as_f64().unwrap();
+    assert!((60e6..120e6).contains(&rate), "{because}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod place;
 #[path = "support/schema.rs"]
 mod schema;
 
-use place::{ok, Place};
+use place::{ok, stolen, Place};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Output;
@@ -69,7 +69,10 @@ fn the_slower_one_is_found_through_whatever_they_hand_items_over_by() {
     for means in ["futex", "epoll", "pipe", "unix", "tcp", "io_uring"] {
         let place = Place::new();
         let program = place.build("edges", &[]);
+        let before = stolen();
         let (output, trace) = recorded(&place, &[], &[&program, means]);
+        // For so long the taker may have stood still, with work for it, while the maker went on.
+        let stolen = stolen() - before;
         if !output.stdout.is_empty() {
             println!("skipped: the path through {means} ({})", String::from_utf8_lossy(&output.stdout).trim());
             continue;
@@ -79,7 +82,8 @@ fn the_slower_one_is_found_through_whatever_they_hand_items_over_by() {
         let maker = time(&answer, |machine, state| machine == "edges/maker" && is_code(state));
         let taker = time(&answer, |machine, state| machine == "edges" && is_code(state));
         // 100 ms of work in 400 parts, of which the last is the taker's.
-        assert!(maker >= 80_000_000 && maker > 4 * taker, "{means}: maker {maker} ns, taker {taker} ns: {answer}");
+        let has_most = maker + stolen >= 80_000_000 && maker + 5 * stolen > 4 * taker;
+        assert!(has_most, "{means}: maker {maker} ns, taker {taker} ns, {stolen} ns stolen: {answer}");
         if means == "tcp" {
             let log = String::from_utf8(ok(place.longpole(&["model"]).arg(&trace).output().unwrap()).stdout).unwrap();
             let count = |wanted: &str| log.lines().filter(|line| line.contains(wanted)).count();

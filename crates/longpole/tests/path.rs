@@ -141,7 +141,7 @@ fn an_end_of_a_machine_that_is_on_another_host_is_told_with_its_line_and_the_one
     assert!(said.contains(told), "{said}");
     assert_eq!(json(&["--json"], &log)["contradiction_list"][0]["line"], 3);
     let predicted = String::from_utf8(run("what-if", &["A::run x0.5"], &log).stdout).unwrap();
-    assert!(predicted.contains(&format!("no predictions: {told}")), "{predicted}");
+    assert!(predicted.contains(&format!("cannot be predicted: {told}")), "{predicted}");
     let report = String::from_utf8(run("report", &[], &log).stdout).unwrap();
     assert!(report.contains("`longpole path` says what contradicts itself"), "{report}");
 }

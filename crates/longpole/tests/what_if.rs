@@ -133,7 +133,7 @@ fn hidden_causes_are_refused_with_the_machine_that_waited() {
     assert!(refused.contains("shorter than what was observed") && refused.contains("taker/1::blocked:"), "{refused}");
     assert!(answer[0]["gain"].is_null() && answer[0]["predicted_ns"].is_null());
     let text = String::from_utf8(run(&["taker::\"take it\" x0.5"], &log).stdout).unwrap();
-    assert!(text.contains("no predictions: the replay of the unchanged trace is "), "{text}");
+    assert!(text.contains("cannot be predicted: the replay of the unchanged trace is "), "{text}");
 }
 
 #[test]

@@ -117,7 +117,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             bail!(WrongUsage("--process, --thread and --port lead to replies; --machine leads to one machine's end".to_owned()))
         }
         true => {
-            let (kept, _) = critical::of(&mut interactions, &args.whom)?;
+            let (kept, ..) = critical::of(&mut interactions, &args.whom)?;
             interactions.path_again(&kept, options)?
         }
     };
@@ -143,7 +143,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     answer::tell(input.json, &Whole { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
         print(out, &answer, args.segments)?;
         print_told(out, &answer, &told)?;
-        let not_recorded = interactions.composer().and_then(|composer| not_recorded::sentence(composer.linux()));
+        let not_recorded =
+            interactions.composer().and_then(|composer| not_recorded::sentence(&not_recorded::not_recorded(composer.linux())));
         not_recorded.map_or(Ok(()), |sentence| writeln!(out, "{}", plain(sentence)))
     })?;
     Ok(if interactions.trace().is_some_and(Trace::is_damaged) { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -8,17 +8,20 @@ use crate::progress::Progressed;
 use crate::table::{counted, duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
 use crate::whom::Whom;
+use crate::WrongUsage;
 use crate::{answer, interactions, keepers, pass, probes, profiler, repeated, sampled, stacks, strip};
 use anyhow::{bail, Context};
 use longpole_analysis::exchanges::Exchanges;
 use longpole_analysis::journeys::Journeys;
+use longpole_analysis::judge::limits::Limits;
+use longpole_analysis::judge::lost_events::too_many_lost;
+use longpole_analysis::judge::sensitivity::Sensitive;
 use longpole_analysis::judge::{self, anchor};
 use longpole_analysis::kernel_facts::KernelFacts;
 use longpole_analysis::packet_loss::Places;
 use longpole_analysis::repeated::{Repeated, Run};
 use longpole_analysis::report::{Pass, Report};
 use longpole_analysis::text::place;
-use longpole_analysis::verdict::too_many_lost;
 use longpole_analysis::what_if::Scenario;
 use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;
@@ -44,12 +47,18 @@ pub struct Args {
 
     #[command(flatten)]
     whom: Whom,
+
+    /// Also say on which of its constants the verdict depends: with which of them, a fifth smaller
+    /// or larger, it is another one
+    #[arg(long)]
+    sensitivity: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     match paths.as_slice() {
-        [path] => show(&args.input, of_one(&args.input, path, &args.whom)?),
+        [path] => show(&args.input, of_one(&args.input, path, (&args.whom, args.sensitivity))?),
+        _ if args.sensitivity => Err(WrongUsage("--sensitivity is told of one recording".to_owned()).into()),
         _ => runs(&args.input, &paths, &args.whom),
     }
 }
@@ -73,7 +82,7 @@ fn runs(input: &Input, paths: &[PathBuf], whom: &Whom) -> anyhow::Result<ExitCod
     for path in paths {
         let shown = path.display().to_string();
         let input = input.of(path);
-        let whole = of_one(&input, path, whom).with_context(|| shown.clone())?;
+        let whole = of_one(&input, path, (whom, false)).with_context(|| shown.clone())?;
         damaged |= whole.from.as_ref().is_some_and(|(_, trace)| trace.is_damaged());
         told.push(Run { path: shown, report: whole.report });
     }
@@ -89,7 +98,7 @@ fn tells_running(pass: &Pass, trace: Option<&Trace>, linux: Option<&Linux>) -> b
 }
 
 /// Of one trace, which is read once.
-fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
+fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Result<Whole> {
     let paths = [path.to_owned()];
     let ranged = input.begin.is_some() || input.end.is_some();
     let input = &input.of(path).of_command()?;
@@ -107,6 +116,7 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
                 progressed: whom.progress.as_ref().map(Progressed::new),
                 turns: &keepers::turns(),
                 as_asked: true,
+                vary,
                 whom,
             },
         )?;
@@ -180,6 +190,7 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
             progressed,
             turns: &turns,
             as_asked: ranged,
+            vary,
             whom,
         },
     );
@@ -210,7 +221,7 @@ fn of_one(input: &Input, path: &Path, whom: &Whom) -> anyhow::Result<Whole> {
     match critical {
         Ok(mut critical) => {
             if let Some(functions) = &functions {
-                judge::add_code(&mut critical.verdict, functions);
+                judge::add_code(&mut critical.verdict, functions, &Limits::built_in()?);
             }
             report = Report { functions, ..report.with(critical) };
         }
@@ -234,7 +245,7 @@ const MOST_ROWS: usize = 15;
 
 /// Three lines for who decides, then the path.
 fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    writeln!(out, "{}", plain(report.verdict.text.clone()))?;
+    writeln!(out, "{}", plain(report.verdict.text()))?;
     let Some(path) = &report.path else { return Ok(()) };
     let predictions = report.predictions.as_deref().unwrap_or_default();
     let signed = |gain: f64| format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain));
@@ -302,10 +313,23 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         }
     }
     profiler::discordant(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    match &report.participation {
-        Some(participation) => strip::print(out, participation, report),
-        None => Ok(()),
+    if let Some(participation) = &report.participation {
+        strip::print(out, participation, report)?;
     }
+    sensitivity(out, report)
+}
+
+fn sensitivity(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    let Some(found) = &report.sensitivity else { return Ok(()) };
+    if found.is_empty() {
+        return writeln!(out, "\nThe verdict is the same with each of its constants a fifth smaller or larger (who is one subject, and how the path is divided among them, stays as it is).");
+    }
+    writeln!(out, "\nANOTHER VERDICT with another constant (crates/analysis/rules/verdict.toml)")?;
+    for Sensitive { constant, factor, text } in found {
+        let text = text.as_deref().unwrap_or("that of another path: another thread counts as the one that gets the replies");
+        writeln!(out, "  {constant} x{factor}: {}", plain(text.to_owned()))?;
+    }
+    Ok(())
 }
 
 /// Why the path does not lead to the end of the command.

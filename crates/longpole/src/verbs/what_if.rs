@@ -7,8 +7,8 @@ use crate::offset::Offset;
 use crate::table::{counted, duration, number, percent, plain, Table};
 use crate::whom::Whom;
 use crate::{answer, critical, input::Input, WrongUsage};
+use longpole_analysis::judge::lost_events::{self, too_many_lost};
 use longpole_analysis::predicted::Predicted;
-use longpole_analysis::verdict::{again, too_many_lost};
 use longpole_analysis::what_if::propose::{self, Order};
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
 use longpole_trace::{Moment, Trace};
@@ -24,6 +24,8 @@ A scenario is one argument; changes that are made together are joined by `and`:
   'queue NAME capacity N'   the queue holds N
   'cpus +N'                 each host has N CPUs more
   'batch MACHINE N'         the machine makes a call or gives a signal once per N items
+  'concurrency NAME N'      the program, thread group, `port P`, pool or lock of that name does N pieces of work at once
+  'lock NAME split'         nobody waits for that lock any more; the work in it stays
 Names with spaces or `::` stand in double quotes. Without a scenario, what decides is made twice as fast, one after the other.
 
 Examples:
@@ -80,9 +82,28 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (answer, order) = match scenarios.is_empty() {
         // A run that a timer ends, or nothing: what counts is the work until then.
         _ if args.whom.is_given() || as_report => {
-            let (kept, parts) = critical::of(&mut interactions, &args.whom)?;
+            let (kept, parts, stations) = critical::of(&mut interactions, &args.whom)?;
+            let mut at_stations = Vec::new();
             let (mut answer, mut order) = match scenarios.is_empty() {
-                false => (interactions.what_if_again(&kept, options(scenarios))?, Vec::new()),
+                false => {
+                    let has_more_places = |scenario: &Scenario| scenario.changes.iter().any(|change| change.at_once().is_some());
+                    let unchanged = match scenarios.iter().any(has_more_places) {
+                        true => Some(interactions.what_if_again(&kept, options(Vec::new()))?),
+                        false => None,
+                    };
+                    let mut replayed = Vec::new();
+                    for (at, scenario) in scenarios.into_iter().enumerate() {
+                        match unchanged.as_ref().and_then(|unchanged| stations.predict(unchanged, &scenario)) {
+                            Some(prediction) => at_stations.push((at, prediction)),
+                            None => replayed.push(scenario),
+                        }
+                    }
+                    let answer = match unchanged.filter(|_| replayed.is_empty()) {
+                        Some(unchanged) => unchanged,
+                        None => interactions.what_if_again(&kept, options(replayed))?,
+                    };
+                    (answer, Vec::new())
+                }
                 true => {
                     let plain = interactions.what_if_again(&kept, options(Vec::new()))?;
                     proposed(&interactions, plain, &kept, options)?
@@ -91,6 +112,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if let Some(parts) = parts {
                 parts.widen(&mut answer.predictions);
                 parts.widen(&mut order);
+            }
+            for (at, prediction) in at_stations {
+                answer.predictions.insert(at, prediction);
             }
             (answer, order)
         }
@@ -175,11 +199,13 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring:
     let error = 100.0 * answer.baseline_error;
     let baseline = duration(answer.baseline_ns);
     writeln!(out, "to the last deed of {}: {baseline}; the unchanged replay differs by {error:+.1} %\n", plain(end))?;
-    let refused = answer.predictions.iter().filter_map(|it| it.refused.as_ref()).next();
+    // One reason for all is told once.
+    let refused = answer.predictions.first().and_then(|it| it.refused.as_ref());
+    let refused = refused.filter(|_| answer.predictions.iter().all(|it| it.refused.as_ref() == refused));
     if answer.predictions.is_empty() {
         writeln!(out, "nothing on the way to it can be changed")?;
-    } else if answer.predictions.iter().all(|it| it.refused.is_some()) && refused.is_some() {
-        writeln!(out, "no predictions: {}", plain(refused.cloned().unwrap_or_default()))?;
+    } else if let Some(refused) = refused {
+        writeln!(out, "cannot be predicted: {}", plain(refused.clone()))?;
     } else {
         let mut table = Table::new(&["change", ">gain", ">from", ">to", ">then", "next"]);
         answer.predictions.iter().for_each(|it| table.row(row(it)));
@@ -199,7 +225,8 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring:
     }
     writeln!(out, "\n{}", counted(answer.interactions, "interaction"))?;
     if too_many_lost(answer.lost, answer.interactions) {
-        writeln!(out, "{} events lost: what happened then is in no prediction{}", number(answer.lost), again(full_ring))?;
+        let (lost, remedy) = (number(answer.lost), lost_events::remedy(full_ring));
+        writeln!(out, "{lost} events lost: what happened then is in no prediction; {remedy}")?;
     }
     if answer.contradictions > 0 {
         writeln!(out, "{}: see `longpole path`", counted(answer.contradictions, "contradiction"))?;
@@ -214,7 +241,7 @@ fn row(prediction: &Prediction) -> [String; 6] {
     let share =
         |gain: Option<f64>| gain.map_or_else(|| "-".to_owned(), |gain| format!("{}{}", if gain >= 0.0 { "+" } else { "" }, percent(gain)));
     let next = match (&prediction.refused, &prediction.next) {
-        (Some(refused), _) => format!("refused: {refused}"),
+        (Some(refused), _) => format!("cannot be predicted: {refused}"),
         (None, Some(next)) => format!("{}::{}", next.machine, next.state),
         (None, None) => "-".to_owned(),
     };

@@ -1,0 +1,92 @@
+//! The reasons and caveats of verdicts in JSON are those of the schema.
+
+#[path = "support/schema.rs"]
+mod schema;
+
+use longpole_analysis::judge::because::Because;
+use longpole_analysis::judge::caveat::{Caveat, Doubts};
+use longpole_analysis::judge::figures::{Agreed, Change, Enough, Found, Measured, StateShare, WaitedFor};
+use longpole_analysis::judge::verdict::{Basis, Named, Outcome, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict};
+use longpole_analysis::not_recorded::NotRecorded;
+
+fn reasons() -> Vec<Because> {
+    let name = || "a".to_owned();
+    let named = || Named::of_name(SubjectLevel::Thread, "a");
+    let state = || StateNamed { kind: StateKind::Declared, name: name() };
+    let measured = || Measured { subject: named(), state: state(), share: 0.5, error: 0.1 };
+    let state_share = || StateShare { state: state(), share: 0.5, error: 0.1 };
+    let rival = || RunnerUp { subject: named(), state: state(), share: 0.5 };
+    let found = |error| Found { finding: name(), count: 1, share: 0.5, error, what: name(), remedy: name() };
+    let agreed = |subject, state| Agreed { subject, state, runs: 1 };
+    let little = |rival, other| Because::LittleGain { change: name(), gain: 0.0, rival, other };
+    let waits = |waits_for| Because::Waits { waiter: named(), share: 0.5, waits_for, queue: name() };
+    vec![
+        Because::Largest { part: measured(), whole: None },
+        Because::Largest { part: measured(), whole: Some(0.7) },
+        Because::NothingHappens,
+        Because::WaitNotTold,
+        Because::TransitNotTold,
+        Because::OwnTimer { sets_pace: true, gain: Some(0.1) },
+        Because::NotAhead { next: measured() },
+        Because::TooSmall { enough: vec![Enough { share: 0.2, lead: 1.3 }] },
+        Because::NobodyWaits,
+        little(Some(rival()), None),
+        little(None, Some(Change { change: name(), gain: 0.1 })),
+        Because::CpuIdle { share: 0.5 },
+        Because::NoProbes,
+        Because::NoStages,
+        Because::LittleWaiting { share: 0.01 },
+        Because::NoSingleCause { most: named(), share: 0.4 },
+        Because::MoreThreads { threads: 3.5, cpus: 2 },
+        Because::IdleSleeps { sleepers: vec![named()], share: 0.5, gain: 0.005 },
+        Because::FileLock { call: name(), waiter: named(), holder: named(), count: 1, mean_ns: 9 },
+        Because::LittleWork { stage: named(), share: 0.4 },
+        Because::LittleKnown { stage: named(), share: 0.6 },
+        Because::SlowestStage { stage: named() },
+        Because::NoWork,
+        Because::ManyNames { share: 0.5 },
+        Because::WorkNotNamed { share: 0.5 },
+        Because::NoStateLeads { first: state_share(), next: Some(state_share()), is_ahead: false },
+        Because::NoStateLeads { first: state_share(), next: None, is_ahead: true },
+        Because::FewCalls { call: name() },
+        Because::CalledBy { caller: named(), call: name() },
+        Because::Finding(found(Some(0.1))),
+        Because::ByItself(found(None)),
+        Because::ProbeCost { share: None },
+        Because::SameThreads { count: 4 },
+        waits(WaitedFor::Space),
+        waits(WaitedFor::Items),
+        waits(WaitedFor::Backlog),
+        Because::LostPackets { count: 9, share: 0.1, remedy: name() },
+        Because::Recordings { count: 3, agreeing: 2 },
+        Because::Disagreement { verdicts: vec![agreed(Some(named()), Some(state())), agreed(None, None)] },
+    ]
+}
+
+fn caveats() -> Vec<Caveat> {
+    let name = || "a".to_owned();
+    vec![
+        Caveat::LostEvents { count: 1, remedy: name() },
+        Caveat::UnknownTime { share: 0.1, contradictory: true },
+        Caveat::Contradictions(Doubts { contradictions: 1, negative_links: 2, ignored_wakeups: 3 }),
+        Caveat::RunningNotTold,
+        Caveat::Timer { machine: name(), call: name() },
+        Caveat::Bystanders { share: 0.1, example: Named::of_name(SubjectLevel::Thread, "a") },
+        Caveat::SwitchedOff { kinds: vec![NotRecorded { what: name(), since_ns: 1 }] },
+    ]
+}
+
+#[test]
+fn each_reason_and_each_caveat_is_as_the_schema_says() {
+    for verb in ["report", "report-runs"] {
+        let whole = schema::schema(verb);
+        let mut of_verdict = whole["properties"]["verdict"].clone();
+        of_verdict["$defs"] = whole["$defs"].clone();
+        for because in reasons() {
+            let verdict = Verdict { because: vec![because], caveats: caveats(), ..Verdict::new(Outcome::Spread, Basis::States) };
+            let verdict = serde_json::to_value(&verdict).unwrap();
+            schema::check(&of_verdict, &verdict);
+            assert!(verdict["text"].as_str().unwrap().ends_with('.'), "{verdict}");
+        }
+    }
+}
