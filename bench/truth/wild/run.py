@@ -209,16 +209,17 @@ def judged(longpole, recording, of):
     begin = time.monotonic()
     text = finished([longpole, "report", recording])
     row = {"report_seconds": time.monotonic() - begin, "report": text}
-    verdict = json.loads(finished([longpole, "report", "--json", recording]))["verdict"]
+    told = json.loads(finished([longpole, "report", "--json", recording]))
+    verdict = told["verdict"]
     row["line"] = next((line for line in text.splitlines() if line.strip()), "")
     # Without remedies and caveats, which name what could be as well as what is.
     row["sentence"] = re.split(r"(?<=[a-z)%]\.) (?=[A-Z])", row["line"])[0]
     row["verdict"] = verdict
     row["score"] = score(row["sentence"], verdict, of)
-    row["change"] = scenario(of.change, verdict)
+    row["change"] = scenario(of.change, told)
     row.update(predictions(longpole, recording, row["change"], ""))
     if of.halves:
-        row["half_change"] = scenario("x0.5", verdict)
+        row["half_change"] = half_of_state(told)
         row.update(predictions(longpole, recording, row["half_change"], "half_"))
     return row
 
@@ -235,12 +236,27 @@ def predictions(longpole, recording, change, prefix):
     return {prefix + name: told[of] for name, of in names.items()}
 
 
-def scenario(change, verdict):
-    """The declared change as what-if takes it; None if the verdict has no state that it could change."""
+def scenario(change, told):
+    """The declared change as what-if takes it; None if the verdict has no state that it could change.
+
+    Where the verdict offers that more work is done at once, that is what the removal of the fault does, unless that is that the
+    time of one piece goes (x0)."""
     if not change or not change.startswith("x"):
         return change
-    halved = (verdict.get("gain") or {}).get("change") or ""
-    return re.sub(r" x0\.5$", f" {change}", halved) if halved.endswith(" x0.5") else None
+    offered = (told["verdict"].get("gain") or {}).get("change") or ""
+    if change != "x0" and offered.startswith(("concurrency ", "lock ")) and not offered.endswith(" x0.5"):
+        return offered
+    halved = half_of_state(told)
+    return halved and re.sub(r" x0\.5$", f" {change}", halved)
+
+
+def half_of_state(told):
+    """The change that halves what the verdict names: its own, or of those that were tried the one that brings most."""
+    offered = (told["verdict"].get("gain") or {}).get("change") or ""
+    if offered and not offered.startswith(("concurrency ", "lock ")):
+        return offered if offered.endswith(" x0.5") else None
+    tried = [it for it in told.get("predictions") or [] if it["change"].endswith(" x0.5") and it["gain"] is not None]
+    return max(tried, key=lambda it: it["gain"])["change"] if offered and tried else None
 
 
 def score(sentence, verdict, of):
