@@ -4,16 +4,29 @@
  *  "lock"    four processes sleep while they hold a lock of a file;
  *  "polls"   two processes leave things in shared memory and sleep until they find them;
  *  "window"  a transfer to a socket whose receive buffer has 2 KiB;
+ *  "items"   a thread gets one small number after the other through a pipe, and sends each back;
+ *  "greets"  a server works for each new connection, and a client makes one for each request;
+ *  "stays"   the same on one connection, and the server works for each request;
+ *  "inverts" an important thread waits for a mutex of an unimportant one, which a third one keeps
+ *            off their CPU (77: it may not);
+ *  "inherits" the same with a mutex that passes on priority;
+ *  "memory"  two files are read in a control group with less memory than they take;
+ *  "link"    a transfer over a network device of its own that carries 100 Mbit in a second;
+ *  "chunks"  the same, with as many numbers at a time as a pipe holds, and with more work for each;
  *  "timed"   a client asks a server that sleeps for 3 ms, until its main thread has slept for a second. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -164,6 +177,229 @@ static void window(void)
     wait(NULL);
 }
 
+static volatile unsigned long sum;
+
+static void work(unsigned long rounds)
+{
+    for (unsigned long i = 0; i < rounds; i++)
+        sum += i;
+}
+
+struct numbers {
+    int to[2], from[2];
+    size_t at_once;
+    unsigned long rounds;
+};
+
+static void *squares(void *of)
+{
+    static long numbers[512];
+    struct numbers *all = of;
+    size_t length = all->at_once * sizeof *numbers;
+    for (;;) {
+        read_all(all->to[0], (char *)numbers, length);
+        if (numbers[0] < 0)
+            return NULL;
+        for (size_t i = 0; i < all->at_once; i++) {
+            numbers[i] *= numbers[i];
+            work(all->rounds);
+        }
+        check(write(all->from[1], numbers, length) == (ssize_t)length, "write");
+    }
+}
+
+static void items(size_t at_once, unsigned long rounds, int turns)
+{
+    static long numbers[512];
+    struct numbers all = { .at_once = at_once, .rounds = rounds };
+    size_t length = at_once * sizeof *numbers;
+    pthread_t worker;
+    check(pipe(all.to) == 0 && pipe(all.from) == 0, "pipe");
+    check(pthread_create(&worker, NULL, squares, &all) == 0, "pthread_create");
+    for (int turn = 0; turn <= turns; turn++) {
+        for (size_t i = 0; i < at_once; i++)
+            numbers[i] = turn < turns ? (long)i : -1;
+        check(write(all.to[1], numbers, length) == (ssize_t)length, "write");
+        if (turn < turns)
+            read_all(all.from[0], (char *)numbers, length);
+    }
+    pthread_join(worker, NULL);
+}
+
+static void link_of_its_own(void)
+{
+    static char bytes[1 << 16];
+    struct sockaddr_in at;
+    check(unshare(CLONE_NEWNET) == 0, "unshare");
+    check(system("ip link set lo name limited0 && ip link set limited0 up && "
+                 "tc qdisc add dev limited0 root tbf rate 100mbit burst 128k limit 8mb") == 0, "tc");
+    int listening = listener(0, &at);
+    if (started() == 0) {
+        int of = accept(listening, NULL, NULL);
+        for (int sent = 0; sent < 8 << 20; sent += sizeof bytes)
+            check(write(of, bytes, sizeof bytes) == sizeof bytes, "write");
+        _exit(0);
+    }
+    int of = connected(&at);
+    while (read(of, bytes, sizeof bytes) > 0)
+        ;
+    wait(NULL);
+}
+
+/* Answers a greeting, and then a request after it, on each connection. */
+static void greet(int listening, unsigned long for_greeting, unsigned long for_request)
+{
+    char bytes[8];
+    for (;;) {
+        int of = accept(listening, NULL, NULL);
+        check(of >= 0, "accept");
+        for (int first = 1; read(of, bytes, sizeof bytes) > 0; first = 0) {
+            work(first ? for_greeting : for_request);
+            check(write(of, bytes, sizeof bytes) == sizeof bytes, "write");
+        }
+        close(of);
+    }
+}
+
+static void connections(int stays)
+{
+    struct sockaddr_in at;
+    char bytes[8] = "request";
+    int listening = listener(0, &at);
+    pid_t server = started();
+    if (server == 0)
+        greet(listening, 2000000, stays ? 2000000 : 1000);
+    int of = -1;
+    for (int i = 0; i < 400; i++) {
+        int greets = of < 0;
+        if (greets)
+            of = connected(&at);
+        for (int turn = greets ? 0 : 1; turn < 2; turn++) {
+            check(write(of, bytes, sizeof bytes) == sizeof bytes, "write");
+            read_all(of, bytes, sizeof bytes);
+        }
+        if (!stays) {
+            close(of);
+            of = -1;
+        }
+    }
+    kill(server, SIGTERM);
+    wait(NULL);
+}
+
+static void set(const char *group, const char *name, long value)
+{
+    char path[256], text[32];
+    snprintf(path, sizeof path, "%s/%s", group, name);
+    int of = open(path, O_WRONLY), length = snprintf(text, sizeof text, "%ld", value);
+    check(of >= 0 && write(of, text, length) == length, path);
+    close(of);
+}
+
+/* A file of so many bytes, without a name. */
+static int holes(off_t size)
+{
+    char name[] = "/tmp/limited-XXXXXX";
+    int of = mkstemp(name);
+    check(of >= 0 && unlink(name) == 0 && ftruncate(of, size) == 0, name);
+    return of;
+}
+
+/* Looks at each page of one file after each part of the other, so that neither may go. */
+static void memory(void)
+{
+    enum { KEPT = 6 << 20, ONCE = 160 << 20, PAGE = 4096 };
+    static char bytes[1 << 16];
+    char group[64];
+    snprintf(group, sizeof group, "/sys/fs/cgroup/memory/limited-%d", getpid());
+    check(mkdir(group, 0755) == 0, group);
+    if (started() == 0) {
+        int of = holes(ONCE);
+        volatile const char *kept = mmap(NULL, KEPT, PROT_READ, MAP_SHARED, holes(KEPT), 0);
+        check(kept != MAP_FAILED, "mmap");
+        set(group, "memory.limit_in_bytes", 8 << 20);
+        set(group, "cgroup.procs", 0);
+        while (read(of, bytes, sizeof bytes) > 0)
+            for (int at = 0; at < KEPT; at += PAGE)
+                (void)kept[at];
+        _exit(0);
+    }
+    wait(NULL);
+    rmdir(group);
+}
+
+static pthread_mutex_t shared;
+static volatile int is_taken;
+
+/* On the first CPU, with this priority from its begin on. */
+static pthread_t begins(void *(*does)(void *), const char *name, int priority)
+{
+    cpu_set_t first;
+    pthread_attr_t how;
+    pthread_t thread;
+    struct sched_param own = { .sched_priority = priority };
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    pthread_attr_init(&how);
+    pthread_attr_setinheritsched(&how, PTHREAD_EXPLICIT_SCHED);
+    pthread_attr_setschedpolicy(&how, SCHED_FIFO);
+    pthread_attr_setschedparam(&how, &own);
+    pthread_attr_setaffinity_np(&how, sizeof first, &first);
+    if (pthread_create(&thread, &how, does, (void *)name) != 0)
+        exit(77);
+    return thread;
+}
+
+static void *holds(void *name)
+{
+    pthread_setname_np(pthread_self(), name);
+    pthread_mutex_lock(&shared);
+    is_taken = 1;
+    work(20000000);
+    pthread_mutex_unlock(&shared);
+    return NULL;
+}
+
+static void *needs(void *name)
+{
+    pthread_setname_np(pthread_self(), name);
+    pthread_mutex_lock(&shared);
+    pthread_mutex_unlock(&shared);
+    return NULL;
+}
+
+static void *keeps_off(void *name)
+{
+    pthread_setname_np(pthread_self(), name);
+    work(100000000);
+    return NULL;
+}
+
+static void inversion(int protocol)
+{
+    pthread_mutexattr_t how;
+    cpu_set_t others;
+    check(sched_getaffinity(0, sizeof others, &others) == 0, "sched_getaffinity");
+    CPU_CLR(0, &others);
+    if (CPU_COUNT(&others) == 0)
+        exit(77);
+    check(sched_setaffinity(0, sizeof others, &others) == 0, "sched_setaffinity");
+    pthread_mutexattr_init(&how);
+    check(pthread_mutexattr_setprotocol(&how, protocol) == 0, "pthread_mutexattr_setprotocol");
+    pthread_mutex_init(&shared, &how);
+    for (int turn = 0; turn < 4; turn++) {
+        is_taken = 0;
+        pthread_t holder = begins(holds, "holder", 10);
+        while (!is_taken)
+            usleep(100);
+        pthread_t important = begins(needs, "important", 30);
+        pthread_t between = begins(keeps_off, "between", 20);
+        pthread_join(important, NULL);
+        pthread_join(holder, NULL);
+        pthread_join(between, NULL);
+    }
+}
+
 static void *asks(void *at)
 {
     int of = connected(at);
@@ -195,6 +431,18 @@ int main(int count, char **arguments)
         polls();
     else if (strcmp(means, "window") == 0)
         window();
+    else if (strcmp(means, "greets") == 0 || strcmp(means, "stays") == 0)
+        connections(means[0] == 's');
+    else if (strcmp(means, "inverts") == 0 || strcmp(means, "inherits") == 0)
+        inversion(means[2] == 'v' ? PTHREAD_PRIO_NONE : PTHREAD_PRIO_INHERIT);
+    else if (strcmp(means, "memory") == 0)
+        memory();
+    else if (strcmp(means, "link") == 0)
+        link_of_its_own();
+    else if (strcmp(means, "items") == 0)
+        items(1, 10, 20000);
+    else if (strcmp(means, "chunks") == 0)
+        items(256, 10000, 200);
     else if (strcmp(means, "timed") == 0)
         timed();
     else
