@@ -23,10 +23,13 @@ BUDGET = 1.3
 def recorders(work):
     """Name and what stands before the command."""
     ours = [str(TARGET / "longpole"), "record", "-o", str(work / "recording")]
+    around = ["python3", str(pathlib.Path(__file__).parent / "kernel" / "around.py")]
     full = "sched,irq,softirq,net,block,workqueue,syscall"
     return {
         "default": [*ours, "--"],
         "full groups": [*ours, "--kernel", full, "--"],
+        "bpftrace, sums": [*around, "bpftrace", str(work)],
+        "LTTng, sched and system calls": [*around, "lttng", str(work)],
         "perf sched, raw_syscalls": ["perf", "record", "-q", "-m", "8M", "-e", "sched:*,raw_syscalls:*", "-a", "-o", str(work / "perf.data"), "--"],
     }
 
@@ -157,7 +160,7 @@ def measure(results, work, program, rounds):
                 cpus[way].append(with_it[1] / cpu)
             except Open as why:
                 failed[way] = why
-            for left in ("recording", "perf.data"):
+            for left in ("recording", "perf.data", "lttng"):
                 path = work / left
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
     for way in ways:
