@@ -60,6 +60,9 @@ pub struct Cpus {
     pub count: u64,
     /// Share of their time in which they had nothing to do. None: no event tells.
     pub idle: Option<f64>,
+    /// How many times as fast they let the system be, with what its programs do on them now. None:
+    /// not known.
+    pub most: Option<f64>,
 }
 
 /// All that the verdict is decided by.
@@ -125,7 +128,7 @@ impl Case<'_> {
     }
 
     /// The path without sleeps that delay nothing: half of them would bring hardly any of what their
-    /// share promises, since others work meanwhile. A thread that wakes up now and then, and does a
+    /// share promises, since others work meanwhile, or no more than the CPUs can do. A thread that wakes up now and then, and does a
     /// bit of work for which somebody waits, leads the path back into its sleeps.
     fn without_idle_sleeps(&self) -> Option<(Parts, Because)> {
         let mut shares: BTreeMap<String, f64> = BTreeMap::new();
@@ -133,7 +136,11 @@ impl Case<'_> {
         for part in self.parts.parts.iter().filter(|part| part.does == Does::Sleeps) {
             *shares.entry(change(part)).or_default() += part.share;
         }
-        let gain = |change: &str| self.predictions.iter().find(|prediction| prediction.change == change).and_then(|known| known.gain);
+        let allowed = self.cpus.most.map_or(f64::INFINITY, |most| (most - 1.0).max(0.0));
+        let gain = |change: &str| {
+            let prediction = self.predictions.iter().find(|prediction| prediction.change == change);
+            prediction.and_then(|known| known.gain).map(|gain| gain.min(allowed))
+        };
         let is_idle = |(change, share): (&String, &f64)| {
             let prediction = self.predictions.iter().find(|prediction| prediction.change == *change);
             // Where another sleep takes over, both are needed.
