@@ -81,14 +81,16 @@ impl Choice<'_> {
             (None, true) => (Run::FixedTime, self.timed()?),
         };
         let members = self.group(run)?;
+        let of_group = || self.machines().filter(|(_, subject)| members.contains(subject)).map(|(machine, _)| machine);
         let machine = match (self.receiver(&members, within), self.asked) {
             (Some(machine), _) => machine,
             // Nobody wakes it: it is asked about all the same.
-            (None, Some(asked)) => return self.busiest(asked, within),
+            (None, Some(asked)) => return self.busiest(asked.iter().copied(), within),
+            // They may wake each other by way of threads of the kernel (terminals, disks).
+            (None, None) if run == Run::Endless => return self.busiest(of_group(), within),
             (None, None) => return None,
         };
-        let machines = self.machines().filter(|(_, subject)| members.contains(subject)).map(|(machine, _)| machine);
-        let (begin_ns, end_ns) = self.traffic.steady(machines, within, self.limits.left_out_at_ends)?;
+        let (begin_ns, end_ns) = self.traffic.steady(of_group(), within, self.limits.left_out_at_ends)?;
         (begin_ns < end_ns).then_some(Anchor { run, machine, begin_ns, end_ns, event: None })
     }
 
@@ -110,8 +112,8 @@ impl Choice<'_> {
     }
 
     /// The one of these threads that ran most, with all of the range.
-    fn busiest(&self, asked: &HashSet<MachineId>, (begin_ns, end_ns): (u64, u64)) -> Option<Anchor> {
-        let ran = asked.iter().filter_map(|&machine| Some((self.traffic.own(machine)?.ran_ns, machine)));
+    fn busiest(&self, threads: impl Iterator<Item = MachineId>, (begin_ns, end_ns): (u64, u64)) -> Option<Anchor> {
+        let ran = threads.filter_map(|machine| Some((self.traffic.own(machine)?.ran_ns, machine)));
         let machine = ran.max()?.1;
         (begin_ns < end_ns).then_some(Anchor { run: Run::Endless, machine, begin_ns, end_ns, event: None })
     }

@@ -141,13 +141,16 @@ impl Case<'_> {
             let prediction = self.predictions.iter().find(|prediction| prediction.change == change);
             prediction.and_then(|known| known.gain).map(|gain| gain.min(allowed))
         };
+        // The programs of the path fill the CPUs, with or without these sleeps.
+        let is_full = self.cpus.idle.is_some_and(|idle| idle <= self.limits.idle_share)
+            && self.cpus.most.is_some_and(|most| most * (1.0 - self.limits.considerable) <= 1.0);
         let is_idle = |(change, share): (&String, &f64)| {
             let prediction = self.predictions.iter().find(|prediction| prediction.change == *change);
             // Where another sleep takes over, both are needed.
             let next = prediction.and_then(|prediction| prediction.next.as_ref());
             let next_works = next.is_some_and(|next| next.kind.is_none_or(|kind| kind.is_code()));
             let promised = 1.0 / (1.0 - share / 2.0) - 1.0;
-            next_works && gain(change).is_some_and(|gain| gain < self.limits.considerable * promised)
+            is_full || next_works && gain(change).is_some_and(|gain| gain < self.limits.considerable * promised)
         };
         let idle: BTreeSet<String> = shares.iter().filter(|&entry| is_idle(entry)).map(|(change, _)| change.clone()).collect();
         let is_out = |part: &Part| part.does == Does::Sleeps && idle.contains(&change(part));
@@ -160,7 +163,7 @@ impl Case<'_> {
                 sleepers.push(named);
             }
         }
-        let because = Because::IdleSleeps { sleepers, share: share.min(1.0), gain: gain(&change(first))? };
+        let because = Because::IdleSleeps { sleepers, share: share.min(1.0), gain: gain(&change(first)).unwrap_or(0.0) };
         Some((self.parts.without(is_out)?, because))
     }
 
