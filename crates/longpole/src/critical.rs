@@ -137,7 +137,7 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let decides = machine_states::decides(&states, &rules.path);
     let cpus = kernel.map_or_else(Cpus::default, |(facts, _)| {
         let (count, idle) = facts.cpus();
-        Cpus { count, idle, most: unchanged.bounds.cpus }
+        Cpus { count, idle }
     });
     let between = judge::between(&traffic, &subjects, interactions.vocabulary());
     let mut case = Case {

@@ -60,9 +60,6 @@ pub struct Cpus {
     pub count: u64,
     /// Share of their time in which they had nothing to do. None: no event tells.
     pub idle: Option<f64>,
-    /// How many times as fast they let the system be, with what its programs do on them now. None:
-    /// not known.
-    pub most: Option<f64>,
 }
 
 /// All that the verdict is decided by.
@@ -136,14 +133,13 @@ impl Case<'_> {
         for part in self.parts.parts.iter().filter(|part| part.does == Does::Sleeps) {
             *shares.entry(change(part)).or_default() += part.share;
         }
-        let allowed = self.cpus.most.map_or(f64::INFINITY, |most| (most - 1.0).max(0.0));
+        let allowed = self.cpus_allow().map_or(f64::INFINITY, |most| (most - 1.0).max(0.0));
         let gain = |change: &str| {
             let prediction = self.predictions.iter().find(|prediction| prediction.change == change);
             prediction.and_then(|known| known.gain).map(|gain| gain.min(allowed))
         };
-        // The programs of the path fill the CPUs, with or without these sleeps.
-        let is_full = self.cpus.idle.is_some_and(|idle| idle <= self.limits.idle_share)
-            && self.cpus.most.is_some_and(|most| most * (1.0 - self.limits.considerable) <= 1.0);
+        let is_full =
+            self.cpus.idle.is_some_and(|idle| idle <= self.limits.idle_share) && (1.0 + allowed) * (1.0 - self.limits.considerable) <= 1.0;
         let is_idle = |(change, share): (&String, &f64)| {
             let prediction = self.predictions.iter().find(|prediction| prediction.change == *change);
             // Where another sleep takes over, both are needed.
@@ -165,6 +161,16 @@ impl Case<'_> {
         }
         let because = Because::IdleSleeps { sleepers, share: share.min(1.0), gain: gain(&change(first)).unwrap_or(0.0) };
         Some((self.parts.without(is_out)?, because))
+    }
+
+    /// How many times as fast the CPUs let the system be, if the programs of the path do as much on
+    /// them as now, whether that work is on the path or beside it. None: not known.
+    fn cpus_allow(&self) -> Option<f64> {
+        let on_path = self.parts.wholes.iter().filter(|whole| whole.share >= self.limits.connected_share);
+        let on_path: BTreeSet<SubjectId> = on_path.map(|whole| whole.subject).collect();
+        let ran: u64 = self.owners().filter(|(subject, _)| on_path.contains(subject)).map(|(_, own)| own.ran_ns).sum();
+        let (begin, end) = self.traffic.range();
+        (ran > 0 && self.cpus.count > 0).then(|| self.cpus.count as f64 * end.saturating_sub(begin) as f64 / ran as f64)
     }
 
     fn of_processes(&self) -> Verdict {

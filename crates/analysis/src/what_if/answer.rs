@@ -411,6 +411,7 @@ impl WhatIf {
             let until = ends(kept);
             range.extend([until - hangs, until + hangs].map(|other| (1.0 + gain) * until / other - 1.0));
         }
+        let replayed = range.iter().copied().reduce(f64::max).unwrap_or(0.0);
         // Faster than by the trace's order, as far as what must be done allows it.
         range.extend(most.zip(point).map(|((most, _), gain)| (most - 1.0).max(gain)));
         let low = range.iter().copied().reduce(f64::min);
@@ -425,7 +426,7 @@ impl WhatIf {
             prediction.gain_low = prediction.gain_low.map(lower_in_another_run);
             prediction.gain_high = prediction.gain_high.map(higher_in_another_run);
             if self.options.scenarios[at].leaves_out() {
-                let cheaper = high.map_or(0.0, |high| (1.0 + high) * (1.0 + high).min(CHEAPER) - 1.0);
+                let cheaper = (1.0 + replayed) * (1.0 + replayed).min(CHEAPER) - 1.0;
                 prediction.gain_high = prediction.gain_high.map(|high| high.max(cheaper));
             }
         }
