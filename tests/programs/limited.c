@@ -13,12 +13,15 @@
  *  "memory"  two files are read in a control group with less memory than they take;
  *  "link"    a transfer over a network device of its own that carries 100 Mbit in a second;
  *  "chunks"  the same, with as many numbers at a time as a pipe holds, and with more work for each;
+ *  "minded"  two threads more than there are CPUs compute, of which one waits until a thread that
+ *            sleeps for 3 ms lets another one wait in its place;
  *  "timed"   a client asks a server that sleeps for 3 ms, until its main thread has slept for a second. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -400,6 +403,50 @@ static void inversion(int protocol)
     }
 }
 
+enum { MINDED = 64 };
+static sem_t may_go[MINDED];
+static volatile int is_parked[MINDED];
+static volatile long turns_left = 90000;
+
+static void *computes(void *at)
+{
+    long own = (long)at;
+    while (__sync_fetch_and_sub(&turns_left, 1) > 0) {
+        if (is_parked[own])
+            sem_wait(&may_go[own]);
+        work(20000);
+    }
+    return NULL;
+}
+
+/* Lets each of so many threads wait in its turn. */
+static void *minds(void *count)
+{
+    long threads = (long)count;
+    for (long parked = 0; turns_left > 0; parked = (parked + 1) % threads) {
+        is_parked[parked] = 1;
+        usleep(3000);
+        is_parked[parked] = 0;
+        sem_post(&may_go[parked]);
+    }
+    return NULL;
+}
+
+static void minded(void)
+{
+    long threads = sysconf(_SC_NPROCESSORS_ONLN) + 2;
+    pthread_t minder, computing[MINDED];
+    check(threads <= MINDED, "CPUs");
+    for (long at = 0; at < threads; at++) {
+        check(sem_init(&may_go[at], 0, 0) == 0, "sem_init");
+        check(pthread_create(&computing[at], NULL, computes, (void *)at) == 0, "pthread_create");
+    }
+    check(pthread_create(&minder, NULL, minds, (void *)threads) == 0, "pthread_create");
+    for (long at = 0; at < threads; at++)
+        pthread_join(computing[at], NULL);
+    pthread_join(minder, NULL);
+}
+
 static void *asks(void *at)
 {
     int of = connected(at);
@@ -443,6 +490,8 @@ int main(int count, char **arguments)
         items(1, 10, 20000);
     else if (strcmp(means, "chunks") == 0)
         items(256, 10000, 200);
+    else if (strcmp(means, "minded") == 0)
+        minded();
     else if (strcmp(means, "timed") == 0)
         timed();
     else

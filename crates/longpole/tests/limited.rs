@@ -149,6 +149,17 @@ fn a_link_that_is_full_is_named_with_its_rate() {
 }
 
 #[test]
+fn a_thread_that_sleeps_beside_full_cpus_is_no_bottleneck() {
+    let Some(minded) = report("minded") else { return };
+    if minded["verdict"]["caveats"].as_array().unwrap().iter().any(|caveat| caveat["kind"] == "bystanders") {
+        println!("skipped: a thread that sleeps beside full CPUs (this host is busy: {})", minded["verdict"]["text"]);
+        return;
+    }
+    assert_eq!(named(&minded)[..2], ["bottleneck", "limited"], "{}", minded["verdict"]["text"]);
+    assert_ne!(minded["verdict"]["state"]["kind"], "sleep", "{}", minded["verdict"]["text"]);
+}
+
+#[test]
 fn a_run_that_a_timer_ends_is_judged_by_its_replies() {
     let progress = ["--progress", "name ~ \"syscall_exit_*\" && ret > 0"];
     let Some(reports) = reports("timed", &[&[], &progress]) else { return };

@@ -134,19 +134,15 @@ impl Case<'_> {
             *shares.entry(change(part)).or_default() += part.share;
         }
         let allowed = self.cpus_allow().map_or(f64::INFINITY, |most| (most - 1.0).max(0.0));
-        let gain = |change: &str| {
-            let prediction = self.predictions.iter().find(|prediction| prediction.change == change);
-            prediction.and_then(|known| known.gain).map(|gain| gain.min(allowed))
-        };
         let is_full =
             self.cpus.idle.is_some_and(|idle| idle <= self.limits.idle_share) && (1.0 + allowed) * (1.0 - self.limits.considerable) <= 1.0;
+        let predicted = |change: &str| self.predictions.iter().find(|prediction| prediction.change == change);
         let is_idle = |(change, share): (&String, &f64)| {
-            let prediction = self.predictions.iter().find(|prediction| prediction.change == *change);
-            // Where another sleep takes over, both are needed.
-            let next = prediction.and_then(|prediction| prediction.next.as_ref());
-            let next_works = next.is_some_and(|next| next.kind.is_none_or(|kind| kind.is_code()));
+            let Some((prediction, gain)) = predicted(change).and_then(|known| Some((known, known.gain?))) else { return false };
             let promised = 1.0 / (1.0 - share / 2.0) - 1.0;
-            is_full || next_works && gain(change).is_some_and(|gain| gain < self.limits.considerable * promised)
+            // Where another sleep takes over, both are needed, unless the CPUs have no room for more.
+            let next_works = prediction.next.as_ref().is_some_and(|next| next.kind.is_none_or(|kind| kind.is_code()));
+            is_full && gain < self.limits.most * promised || next_works && gain < self.limits.considerable * promised
         };
         let idle: BTreeSet<String> = shares.iter().filter(|&entry| is_idle(entry)).map(|(change, _)| change.clone()).collect();
         let is_out = |part: &Part| part.does == Does::Sleeps && idle.contains(&change(part));
@@ -159,7 +155,7 @@ impl Case<'_> {
                 sleepers.push(named);
             }
         }
-        let because = Because::IdleSleeps { sleepers, share: share.min(1.0), gain: gain(&change(first)).unwrap_or(0.0) };
+        let because = Because::IdleSleeps { sleepers, share: share.min(1.0), gain: predicted(&change(first))?.gain?.min(allowed) };
         Some((self.parts.without(is_out)?, because))
     }
 
