@@ -74,7 +74,7 @@ while words := events.recv(4096):
 
 def client_pause(place):
     port = redis(place, "--hz", "500", "--dynamic-hz", "no")
-    place.start(place.write("rebalancer", REBALANCER), port, round(30 * place.fault),
+    place.start(place.write("rebalancer", REBALANCER), port, round(40 * place.fault),
                 path=place.folder / "rebalancer-ready")
     return [str(place.write("cashier", CASHIER)), str(port), str(place.seconds)]
 
@@ -133,7 +133,7 @@ def slow_trigger(place):
         create function seal() returns trigger language plpgsql as $$
         declare text text := new.place;
         begin
-            for turn in 1 .. {round(800 * place.fault)} loop text := md5(text); end loop;
+            for turn in 1 .. {round(1200 * place.fault)} loop text := md5(text); end loop;
             new.seal := text;
             return new;
         end $$;
@@ -262,7 +262,7 @@ SYSTEMS = [
     System(
         name="redis_client_pause",
         kind="client-pause",
-        truth="after each batch rebalancer has redis hold all writes for 30 ms (CLIENT PAUSE), so that cashier waits for its answer until that time is over",
+        truth="after each batch rebalancer has redis hold all writes for 40 ms (CLIENT PAUSE), so that cashier waits for its answer until that time is over",
         load=client_pause,
         rate=ITEMS,
         component=(r"redis", r"rebalancer", r"cashier"),
@@ -290,7 +290,7 @@ SYSTEMS = [
     System(
         name="postgres_slow_trigger",
         kind="trigger-per-row",
-        truth="a trigger of the table computes 800 rounds of md5 in postgres for each row that pgbench inserts",
+        truth="a trigger of the table computes 1200 rounds of md5 in postgres for each row that pgbench inserts",
         load=slow_trigger,
         rate=PGBENCH,
         component=(r"postgres",),
@@ -324,12 +324,12 @@ SYSTEMS = [
     System(
         name="leveldb_write_stall",
         kind="write-stall",
-        truth="the write buffer of LevelDB in meters is so small that its compactions do not keep up, and LevelDB has each write sleep or wait for the compacting thread",
+        truth="the write buffer of LevelDB in meters is so small that its compactions do not keep up: meters waits for the thread of LevelDB that writes the tables anew, and sleeps for it",
         load=write_stall,
         rate=ITEMS,
         component=(r"meters", r"leveldb"),
-        mechanism=(r"\bsleep", r"\block", r"mutex", r"compact", r"flush", r"until a time", r"one thread", r"background",
-                   r"(other|another|second) thread", r"condition", r"comput"),
+        mechanism=(r"\bsleep", r"\block(s|ed)?\b", r"mutex", r"futex", r"compact", r"flush", r"until a time", r"background",
+                   r"BGWork", r"\bwrites?\b", r"(other|another|second|own) thread", r"condition"),
         never=(*DISK, r"page faults?", r"network"),
         needs=("gcc", "mount", "unshare", "nsenter"),
     ),

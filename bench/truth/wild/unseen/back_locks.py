@@ -16,7 +16,7 @@ TARIFFS = r"""
 #include <time.h>
 #include <unistd.h>
 
-enum { READERS = 3 };
+enum { READERS = 4 };
 static struct { pthread_rwlock_t lock; unsigned table[4096]; } *shared;
 
 static double now(void)
@@ -157,7 +157,7 @@ SYSTEMS = [
     System(
         name="shared_writer_starves",
         kind="writer-starvation",
-        truth="three quoters hold the shared lock in turn for reading while they sleep 3 ms, and new ones pass the waiting updater, which has to wait for the lock until none of them has it",
+        truth="four quoters hold the shared lock in turn for reading while they sleep 3 ms, and new ones pass the waiting updater, which has to wait for the lock until none of them has it",
         load=writer_starves,
         rate=ITEMS,
         component=(r"updater", r"quoter", r"tariffs"),
