@@ -17,6 +17,9 @@ fn report(means: &str) -> Option<Value> {
     reports(means, &[&[]]).map(|mut reports| reports.remove(0))
 }
 
+/// Others may take the CPUs meanwhile: then the verdict says so, and it is recorded once more.
+const TRIES: usize = 3;
+
 /// The same of one recording with different options.
 fn reports(means: &str, options: &[&[&str]]) -> Option<Vec<Value>> {
     // Each records the whole host: two at once would be in each other's recordings.
@@ -29,9 +32,6 @@ fn reports(means: &str, options: &[&[&str]]) -> Option<Vec<Value>> {
     }
     let place = Place::new();
     let program = place.build("limited", &[]);
-    let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
-    // However busy the machine is.
-    ok(record.args(["record", "--", "nice", "-n", "-15", &program, means]).output().unwrap());
     let of = |options: &&[&str]| {
         let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
         let output = ok(command.args(["report", "--json"]).args(*options).arg(place.newest()).output().unwrap());
@@ -39,7 +39,18 @@ fn reports(means: &str, options: &[&[&str]]) -> Option<Vec<Value>> {
         schema::check(&schema::schema("report"), &report);
         report
     };
-    Some(options.iter().map(of).collect())
+    let mut said = Value::Null;
+    for _ in 0..TRIES {
+        let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
+        ok(record.args(["record", "--", "nice", "-n", "-15", &program, means]).output().unwrap());
+        let reports: Vec<Value> = options.iter().map(of).collect();
+        if !reports[0]["verdict"]["caveats"].as_array().unwrap().iter().any(|caveat| caveat["kind"] == "bystanders") {
+            return Some(reports);
+        }
+        said = reports[0]["verdict"]["text"].clone();
+    }
+    println!("skipped: the verdict on \"limited {means}\" (this host is busy: {said})");
+    None
 }
 
 /// Outcome, subject and mechanism.
@@ -52,7 +63,7 @@ fn named(report: &Value) -> [&str; 3] {
 fn a_request_in_two_writes_waits_for_a_delayed_acknowledgement_and_one_in_one_write_does_not() {
     let Some(writes) = report("writes") else { return };
     assert_eq!(named(&writes), ["bottleneck", "limited", "delayed_ack"], "{}", writes["verdict"]["text"]);
-    let whole = report("whole").unwrap();
+    let Some(whole) = report("whole") else { return };
     assert_ne!(whole["verdict"]["mechanism"], "delayed_ack", "{}", whole["verdict"]["text"]);
 }
 
@@ -91,7 +102,7 @@ fn items_that_are_handed_over_one_by_one_are_named_and_those_in_chunks_are_not()
     // Some hundred at the least: of threads that find the next number at once, none is woken.
     assert!(hand_overs["count"].as_u64().unwrap() > 200, "{hand_overs}");
     assert!(hand_overs["work_ns"].as_u64() < hand_overs["cost_ns"].as_u64(), "{hand_overs}");
-    let chunks = report("chunks").unwrap();
+    let Some(chunks) = report("chunks") else { return };
     assert_ne!(chunks["verdict"]["mechanism"], "hand_over_per_item", "{}", chunks["verdict"]["text"]);
 }
 
@@ -101,7 +112,7 @@ fn a_connection_for_each_request_is_named_if_its_begin_takes_most_of_the_work() 
     assert_eq!(named(&greets), ["bottleneck", "limited", "connection_per_request"], "{}", greets["verdict"]["text"]);
     let because = greets["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "accepts").unwrap();
     assert!(because["connections"].as_u64().unwrap() > 300 && because["first"].as_f64().unwrap() > 0.8, "{because}");
-    let stays = report("stays").unwrap();
+    let Some(stays) = report("stays") else { return };
     assert_ne!(stays["verdict"]["mechanism"], "connection_per_request", "{}", stays["verdict"]["text"]);
 }
 
@@ -116,7 +127,7 @@ fn a_priority_inversion_is_named_and_a_lock_that_passes_on_priority_has_none() {
     assert_eq!(named(&inverts), ["bottleneck", "limited/holder", "priority_inversion"], "{}", inverts["verdict"]["text"]);
     let because = inverts["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "inversion").unwrap();
     assert_eq!([&because["waiter"]["name"], &because["instead"]["name"]], ["limited/important", "limited/between"], "{because}");
-    let inherits = report("inherits").unwrap();
+    let Some(inherits) = report("inherits") else { return };
     assert_ne!(inherits["verdict"]["mechanism"], "priority_inversion", "{}", inherits["verdict"]["text"]);
 }
 
@@ -151,10 +162,6 @@ fn a_link_that_is_full_is_named_with_its_rate() {
 #[test]
 fn a_thread_that_sleeps_beside_full_cpus_is_no_bottleneck() {
     let Some(minded) = report("minded") else { return };
-    if minded["verdict"]["caveats"].as_array().unwrap().iter().any(|caveat| caveat["kind"] == "bystanders") {
-        println!("skipped: a thread that sleeps beside full CPUs (this host is busy: {})", minded["verdict"]["text"]);
-        return;
-    }
     assert_eq!(named(&minded)[..2], ["bottleneck", "limited"], "{}", minded["verdict"]["text"]);
     assert_ne!(minded["verdict"]["state"]["kind"], "sleep", "{}", minded["verdict"]["text"]);
 }
@@ -170,8 +177,8 @@ fn a_run_that_a_timer_ends_is_judged_by_its_replies() {
     // Half of the server's sleep nearly doubles the rate of replies; it moves no end.
     assert_eq!(verdict["gain"]["of"], "rate", "{}", verdict["gain"]);
     assert!(verdict["gain"]["gain"].as_f64().unwrap() > 0.5, "{}", verdict["gain"]);
-    // Named by the user, any event counts as progress.
+    // Named by the user, any event counts as progress, here that of any program.
     let run = &progressed["run"];
-    assert!(run["progress"].as_str().unwrap().starts_with("name ~ \"syscall_exit_*\" && ret > 0 of limited"), "{run}");
+    assert!(run["progress"].as_str().unwrap().starts_with("name ~ \"syscall_exit_*\" && ret > 0 of "), "{run}");
     assert_eq!(progressed["verdict"]["gain"]["of"], "rate", "{}", progressed["verdict"]["gain"]);
 }
