@@ -1,4 +1,4 @@
-"""A lock of shared memory whose readers never let the writer in, and healthy systems of the back end."""
+"""A lock of shared memory whose readers never let the writer in, and healthy systems."""
 from services import redis
 from system import COMPUTES, ITEMS, LOCKS, PYTHON, SLEEPS, System
 
@@ -42,7 +42,8 @@ int main(int count, char **words)
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_rwlockattr_init(&how);
     pthread_rwlockattr_setpshared(&how, PTHREAD_PROCESS_SHARED);
-    if (!strcmp(words[1], "writer")) pthread_rwlockattr_setkind_np(&how, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    if (!strcmp(words[1], "writer"))
+        pthread_rwlockattr_setkind_np(&how, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&shared->lock, &how);
     pid_t readers[READERS];
     for (reader = 0; reader < READERS; reader++)
@@ -68,14 +69,16 @@ int main(int count, char **words)
         pthread_rwlock_unlock(&shared->lock);
     }
     printf("items %d seconds %.3f\n", items, now() - begin);
-    for (reader = 0; reader < READERS; reader++) kill(readers[reader], SIGKILL), waitpid(readers[reader], NULL, 0);
+    for (reader = 0; reader < READERS; reader++)
+        kill(readers[reader], SIGKILL), waitpid(readers[reader], NULL, 0);
     return 0;
 }
 """
 
 
 def writer_starves(place):
-    return [str(place.c("tariffs", TARIFFS)), "writer" if place.fixed else "readers", str(place.seconds)]
+    tariffs = place.c("tariffs", TARIFFS)
+    return [str(tariffs), "writer" if place.fixed else "readers", str(place.seconds)]
 
 
 LEAGUE = """#!/usr/bin/python3
@@ -141,11 +144,13 @@ cat crate-*.bz2 | cksum
 def shelves(place):
     words = [f"crate{number * 7919 % 100003}" for number in range(60000)]
     for number in range(12):
-        (place.folder / f"crate-{number:02}").write_text(" ".join(words[number * 50:] + words[:number * 50]) * 5)
+        turned = words[number * 50:] + words[:number * 50]
+        (place.folder / f"crate-{number:02}").write_text(" ".join(turned) * 5)
     return [str(place.write("shelves", SHELVES))]
 
 
-BUSY = (*COMPUTES, r"\bruns\b", r"waits? for (a|the|its) CPU", r"CPUs? (is|are) (full|busy)", r"runnable")
+BUSY = (*COMPUTES, r"\bruns\b", r"waits? for (a|the|its) CPU",
+        r"CPUs? (is|are) (full|busy)", r"runnable")
 
 
 def said(of, what):
@@ -157,18 +162,22 @@ SYSTEMS = [
     System(
         name="shared_writer_starves",
         kind="writer-starvation",
-        truth="four quoters hold the shared lock in turn for reading while they sleep 3 ms, and new ones pass the waiting updater, which has to wait for the lock until none of them has it",
+        truth=("four quoters hold the shared lock in turn for reading while they sleep 3 ms, and"
+               " new ones pass the waiting updater, which has to wait for the lock until none of"
+               " them has it"),
         load=writer_starves,
         rate=ITEMS,
         component=(r"updater", r"quoter", r"tariffs"),
         mechanism=(*LOCKS, r"\bsleep", r"futex", r"starv"),
-        never=(r"f(data)?sync", r"\bdisk\b", r"(updater|quoter|tariffs) comput", r"network", r"page faults?"),
+        never=(r"f(data)?sync", r"\bdisk\b", r"(updater|quoter|tariffs) comput",
+               r"network", r"page faults?"),
         needs=("gcc",),
     ),
     System(
         name="control_redis_league",
         kind="control",
-        truth="league enters forty results a second in redis and sleeps between them; nothing is short",
+        truth=("league enters forty results a second in redis and sleeps between them; nothing is "
+               "short"),
         load=league,
         rate=ITEMS,
         acceptable=said("league|python", (*SLEEPS, r"\bidle", r"\btick", r"interval", r"pace")),
@@ -178,7 +187,8 @@ SYSTEMS = [
     System(
         name="control_pipe_press",
         kind="control",
-        truth="printer and binder compute for the same time for each sheet, each on a CPU of its own",
+        truth=("printer and binder compute for the same time for each sheet, each on a CPU of its "
+               "own"),
         load=press,
         rate=ITEMS,
         acceptable=said("press|printer|binder|python", BUSY),
