@@ -55,7 +55,7 @@ def lttng(folder, command):
     name = f"longpole-bench-{os.getpid()}"
     os.environ["LTTNG_HOME"] = folder
     pid = pathlib.Path(folder, "sessiond.pid")
-    # It returns when it can be asked. In the foreground, without modules, it cuts the client off.
+    # In the foreground, and without kernel modules, the daemon closes the client's connection.
     subprocess.run(["lttng-sessiond", "--daemonize", f"--pidfile={pid}"], check=True, capture_output=True)
     try:
         ask("create", name, "-o", f"{folder}/lttng")

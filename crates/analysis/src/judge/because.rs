@@ -151,8 +151,8 @@ pub enum Because {
         waited_for_by: Option<Named>,
         outstanding: Option<f64>,
     },
-    /// Waits for timers that are left out of the shares, since halving the largest of them gains
-    /// hardly anything: others work meanwhile.
+    /// Waits for timers that are left out of the shares: others work meanwhile, or the CPUs are
+    /// full. `gain` is that of half of the largest, and no more than the CPUs allow.
     IdleSleeps {
         sleepers: Vec<Named>,
         /// Of the whole path.

@@ -125,8 +125,9 @@ impl Case<'_> {
     }
 
     /// The path without sleeps that delay nothing: half of them would bring hardly any of what their
-    /// share promises, since others work meanwhile, or no more than the CPUs can do. A thread that wakes up now and then, and does a
-    /// bit of work for which somebody waits, leads the path back into its sleeps.
+    /// share promises, since others work meanwhile, or clearly less than that while the programs of
+    /// the path fill the CPUs. A thread that wakes up now and then, and does a bit of work for which
+    /// somebody waits, leads the path back into its sleeps.
     fn without_idle_sleeps(&self) -> Option<(Parts, Because)> {
         let mut shares: BTreeMap<String, f64> = BTreeMap::new();
         let change = |part: &Part| Scenario::scale(&part.class, &part.class_state, 0.5).text;
