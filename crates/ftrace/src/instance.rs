@@ -2,11 +2,11 @@
 //!
 //! The name is `<prefix>-<pid>-<start time>[-<n>]`, so that what a killed process left is known without a record of it: the process with
 //! that pid and start time (field 22 of /proc/PID/stat) is gone. Only such instances are removed, never another's. A process
-//! that this one cannot see (of another pid namespace) is safe as long as it holds a `trace_pipe_raw` open: the kernel then refuses.
+//! that this one cannot see (of another pid namespace) is safe because it holds a file of its instance open: the kernel then refuses.
 //!
 //! Dropping an instance removes it. Readers must be dropped first, since open files keep it in place.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,9 @@ use crate::tracefs::{io_error, read, EventName, TraceFs};
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,
+    /// An open file of the instance. As long as there is one, the kernel refuses to remove the instance, so a recorder of another
+    /// pid namespace, to which this process looks dead, cannot do so.
+    held: Option<File>,
     removed: bool,
 }
 
@@ -95,11 +98,19 @@ impl Instance {
             let suffix = if number == 0 { String::new() } else { format!("-{number}") };
             let path = folder.join(format!("{prefix}-{pid}-{start}{suffix}"));
             match fs::create_dir(&path) {
-                Ok(()) => {
-                    let instance = Instance { path, removed: false };
-                    instance.set("tracing_on", "0")?;
-                    return Ok(instance);
-                }
+                Ok(()) => match hold(&path) {
+                    Ok(file) => {
+                        let instance = Instance { path, held: Some(file), removed: false };
+                        instance.set("tracing_on", "0")?;
+                        return Ok(instance);
+                    }
+                    // A process of another pid namespace removed it before it was held. The next name is tried.
+                    Err(_) if !path.exists() => {}
+                    Err(error) => {
+                        let _ = fs::remove_dir(&path);
+                        return Err(io_error(&path, error));
+                    }
+                },
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(io_error(&folder, error)),
             }
@@ -256,6 +267,7 @@ impl Instance {
     /// Removes the instance now and says so if that fails; dropping it does the same silently.
     pub fn remove(mut self) -> Result<(), TraceFsError> {
         self.removed = true;
+        self.held = None;
         let mut attempts = 0;
         loop {
             match fs::remove_dir(&self.path) {
@@ -279,6 +291,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if !self.removed {
+            self.held = None;
             // Fails only while somebody has its files open; it is then found as a dead one after this process.
             let _ = fs::remove_dir(&self.path);
         }
@@ -289,7 +302,8 @@ impl DeadInstance {
     /// Takes it over, so that what its buffers still hold can be saved; then it goes as one's own does. Tracing is stopped.
     /// Two processes that adopt the same one share its pages: the caller sees to it that only one does.
     pub fn adopt(self) -> Result<Instance, TraceFsError> {
-        let mut instance = Instance { path: self.path, removed: true };
+        let held = hold(&self.path).map_err(|error| io_error(&self.path, error))?;
+        let mut instance = Instance { path: self.path, held: Some(held), removed: true };
         instance.stop()?;
         instance.removed = false;
         Ok(instance)
@@ -310,6 +324,11 @@ impl DeadInstance {
     pub fn exists(&self) -> bool {
         self.path.is_dir()
     }
+}
+
+/// Opens a file of the instance that has no effect of its own.
+fn hold(instance: &Path) -> io::Result<File> {
+    File::open(instance.join("tracing_on"))
 }
 
 /// Pid and start time from `<prefix>-<pid>-<start>[-<n>]`.

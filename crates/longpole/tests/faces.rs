@@ -26,6 +26,18 @@ fn by_thread(text: &str) -> BTreeMap<String, Vec<String>> {
     threads
 }
 
+/// Panics with the first lines that differ.
+fn assert_same_lines(log: &str, told: &str) {
+    let (log, told) = (by_thread(log), by_thread(told));
+    assert!(log.keys().eq(told.keys()), "threads: {:?} in the log, {:?} printed", log.keys(), told.keys());
+    for (who, lines) in &log {
+        let printed = &told[who];
+        let differs = lines.iter().zip(printed).position(|(a, b)| a != b).unwrap_or(lines.len().min(printed.len()));
+        let near = |lines: &[String]| lines[differs.saturating_sub(1)..lines.len().min(differs + 3)].to_vec();
+        assert!(lines == printed, "{who}, line {differs}: {:?} in the log, {:?} printed", near(lines), near(printed));
+    }
+}
+
 /// Events and lost ones, as `info` counts them.
 fn counted(place: &Place, recording: &Path) -> (u64, u64) {
     let info = place.answer("info", recording);
@@ -52,7 +64,7 @@ fn the_log_is_what_print_tells_of_the_recording_afterwards() {
         let log = String::from_utf8(run.stdout).unwrap();
         let told = printed(&place, &place.newest());
         assert_eq!(log.lines().count(), told.lines().count());
-        assert!(by_thread(&log) == by_thread(&told), "the same lines");
+        assert_same_lines(&log, &told);
     }
 }
 
@@ -103,7 +115,7 @@ fn who_stops_reading_the_log_or_reads_it_late_harms_nothing() {
     };
     wait_for(|| place.recordings().len() > before && done());
     let log = String::from_utf8(late.output().stdout).unwrap();
-    assert!(by_thread(&log) == by_thread(&printed(&place, &place.newest())), "nothing of it is missing");
+    assert_same_lines(&log, &printed(&place, &place.newest()));
     whole(&std::fs::read_to_string(place.path("said")).unwrap());
 }
 
