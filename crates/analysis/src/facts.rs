@@ -58,7 +58,7 @@ impl Judge<'_> {
                     numbers.extend_from_slice(more);
                     let mut named = vec![("machine", name.clone())];
                     named.extend(texts);
-                    Facts { scope, texts: named, numbers, error, evidence }
+                    Facts { scope, texts: named, numbers, error, process: None, evidence }
                 };
             let mut calls: Vec<(NameId, u64)> = all.calls.iter().map(|(&call, &count)| (call, count)).collect();
             calls.sort_unstable();
@@ -162,6 +162,7 @@ impl Judge<'_> {
                     ("empty", empty),
                 ],
                 error: None,
+                process: None,
                 evidence: waits.get(&waiting).map_or(prepared.whole, |cells| prepared.strongest(cells)),
             });
         }

@@ -100,6 +100,8 @@ pub struct Facts {
     pub numbers: Vec<(&'static str, f64)>,
     /// Of the share, where it is known: two standard errors.
     pub error: Option<f64>,
+    /// Id of the process to which a futex belongs.
+    pub process: Option<i32>,
     pub evidence: Evidence,
 }
 
@@ -188,6 +190,9 @@ pub struct Finding {
     pub remedy: String,
     #[serde(skip)]
     pub error: Option<f64>,
+    /// Id of the process to which a futex belongs.
+    #[serde(skip)]
+    pub process: Option<i32>,
     #[serde(skip)]
     describes: bool,
     #[serde(skip)]
@@ -329,6 +334,7 @@ impl Rules {
                     what,
                     remedy,
                     error: facts.error,
+                    process: facts.process,
                     of: rule.of,
                     machine: facts.text("machine").map(str::to_owned),
                     state: facts.text("state").map(str::to_owned),
@@ -393,6 +399,7 @@ mod tests {
             ],
             numbers: vec![("share", share), ("blame", 1.0), ("calls_per_item", 1.0), ("stands_out", 1.0), ("count", 7.0)],
             error: None,
+            process: None,
             evidence: Evidence::default(),
         };
         let found = Rules::built_in().unwrap().judge(&[

@@ -11,6 +11,7 @@
 use crate::file_locks::FileLocks;
 use longpole_model::linux::Linux;
 use longpole_model::linux_watch::{Base, Cause, CpuId, Mode, Occupant, Reason, ThreadId, Wait, Wake, Waker, Watch, Why};
+use longpole_model::system_calls::CallFamily;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
@@ -104,7 +105,7 @@ impl Watch for Inversions {
 /// A lock of the program's, which it waits for by futex, or one of the kernel's.
 fn is_for_a_lock(linux: &Linux, why: Why) -> bool {
     match why.cause {
-        Cause::Call(name, _) if linux.names.text(name).starts_with("futex") => true,
+        Cause::Call(name, _) if CallFamily::of(linux.names.text(name)) == CallFamily::Futex => true,
         Cause::Disk(_) => false,
         _ => why.state == Reason::Uninterruptible,
     }

@@ -101,6 +101,7 @@ impl KernelFacts {
                     ("per_ms", of.faults as f64 * 1e6 / of.running_ns as f64),
                 ],
                 error: None,
+                process: None,
                 evidence: Evidence { start_ns, end_ns },
             }
         });

@@ -257,6 +257,7 @@ impl LossLine {
             ],
             numbers: vec![("count", self.count as f64), ("share", self.count as f64 / packets.max(1) as f64)],
             error: None,
+            process: None,
             evidence: Evidence { start_ns: self.first_ns, end_ns: self.last_ns },
         })
     }

@@ -33,6 +33,7 @@ pub(crate) fn facts(path: &Participation, waits: &waits::Answer) -> Vec<Facts> {
         texts: vec![("machine", state.class), ("state", state.state), ("kind", kind(state.kind).to_owned())],
         numbers: vec![("share", state.share), ("count", state.count as f64)],
         error: None,
+        process: None,
         evidence: state.evidence,
     };
     let mut out: Vec<Facts> = states.into_iter().map(of_path).collect();
@@ -48,6 +49,7 @@ pub(crate) fn facts(path: &Participation, waits: &waits::Answer) -> Vec<Facts> {
                 ("vain_per_item", look.vain as f64 / look.taken.max(1) as f64),
             ],
             error: None,
+            process: None,
             evidence: whole,
         });
     }
@@ -63,6 +65,7 @@ pub(crate) fn facts(path: &Participation, waits: &waits::Answer) -> Vec<Facts> {
                 ("waiters", lock.waited_ns as f64 / lock.contended_ns.max(1) as f64),
             ],
             error: None,
+            process: None,
             evidence: Evidence { start_ns: lock.longest.0 as i64, end_ns: lock.longest.1 as i64 },
         });
     }
@@ -83,6 +86,7 @@ pub(crate) fn facts(path: &Participation, waits: &waits::Answer) -> Vec<Facts> {
                 ("foremost_share", first.waited_ns as f64 / knot.waited_ns.max(1) as f64),
             ],
             error: None,
+            process: None,
             evidence: whole,
         });
     }

@@ -30,5 +30,6 @@ pub mod rules;
 pub mod signals;
 pub mod step;
 pub mod system;
+pub mod system_calls;
 pub mod tokens;
 pub mod value;

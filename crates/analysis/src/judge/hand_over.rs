@@ -16,7 +16,7 @@ use super::parts::{Does, Part};
 use super::subjects::{Role, SubjectId};
 use super::verdict::{Mechanism, Outcome, Verdict};
 use super::Case;
-use crate::findings::Scope;
+use crate::findings::Finding;
 use std::cmp::Reverse;
 
 impl Case<'_> {
@@ -86,11 +86,13 @@ impl Case<'_> {
     /// Whether these wait for a lock most of the time, and more often than the path goes from one
     /// to the other: then it is the lock that they hand over.
     fn hands_on_a_lock(&self, sides: &[SubjectId], count: u64) -> bool {
-        self.findings.iter().any(|finding| {
-            let program = finding.subject.split('/').next();
-            let is_own = sides.iter().any(|&side| program == Some(self.subjects.get(side).name.as_str()));
-            let is_lock = matches!(finding.of, Scope::Futex | Scope::Lock) && is_own;
-            is_lock && finding.share >= self.limits.most && finding.count > count
-        })
+        let mut locks = sides.iter().filter_map(|&side| self.lock_of(side));
+        locks.any(|lock| lock.share >= self.limits.most && lock.count > count)
+    }
+
+    /// The finding about a futex of this subject.
+    pub(super) fn lock_of(&self, subject: SubjectId) -> Option<&Finding> {
+        let is_own = |finding: &&Finding| finding.process.is_some_and(|process| self.subjects.get(subject).processes.contains(&process));
+        self.findings.iter().find(is_own)
     }
 }

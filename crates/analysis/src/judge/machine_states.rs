@@ -18,6 +18,7 @@ use crate::lineage::{Answer, Call, Kind, Numbered, Path, Row};
 use crate::what_if::{Prediction, Scenario};
 use longpole_model::hash::IdMap;
 use longpole_model::kinds::{state_label, LinkKind, SegmentKind, StateKind};
+use longpole_model::system_calls::CallFamily;
 use std::collections::{HashMap, HashSet};
 
 const WINDOWS: usize = 12;
@@ -351,15 +352,12 @@ fn spread(candidates: &[Candidate], first: &Candidate) -> Option<f64> {
     (whole >= MOST && first.share <= 0.75 * whole && first.kind != Kind::Link).then_some(whole)
 }
 
-/// Calls after which the kernel sends a signal when the time has come.
-const TIMERS: [&str; 3] = ["alarm", "setitimer", "timer_settime"];
-
 /// The thread of this class's program that set a timer on the way to the program's end, and the
 /// call. The timer's signal may be what ends a loop; no event tells whether it is.
 pub(crate) fn timer<'a>(answer: &'a Answer, class: &str) -> Option<(&'a str, &'a str)> {
     let ends = program(&answer.end_machine) == program(class);
     let is_call = |row: &Row| matches!(row.kind, SegmentKind::State(StateKind::SystemCall | StateKind::Named));
-    let sets = |row: &&Row| is_call(row) && TIMERS.contains(&row.state.as_str()) && program(&row.class) == program(class);
+    let sets = |row: &&Row| is_call(row) && CallFamily::of(&row.state) == CallFamily::SetTimer && program(&row.class) == program(class);
     let row = answer.criticality.iter().filter(|_| ends).find(sets)?;
     Some((&row.class, &row.state))
 }

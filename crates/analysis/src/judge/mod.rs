@@ -236,7 +236,7 @@ impl Case<'_> {
     fn add_file_lock(&self, verdict: &mut Verdict) {
         let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
         let has_lock = verdict.because.iter().any(|because| matches!(because, Because::Convoy { .. } | Because::Lock { .. }));
-        let Some(subject) = verdict.subject.as_ref().filter(|_| has_subject && !has_lock) else { return };
+        let Some(subject) = verdict.subject_id.filter(|_| has_subject && !has_lock) else { return };
         let Some(lock) = self.file_lock(subject) else { return };
         if verdict.outcome == Outcome::Bottleneck {
             verdict.mechanism = match verdict.mechanism {
@@ -276,6 +276,7 @@ impl Case<'_> {
             runner_up: runner.map(|part| self.runner_up(part)),
             role: (level.role == Role::Client && level.conduct.asked.count > 0).then_some("load generator"),
             evidence: first.map_or_else(Evidence::default, |part| part.evidence),
+            subject_id: Some(subject),
             row: first.map(|part| (part.class.clone(), part.class_state.clone())),
             ..self.empty(outcome)
         }

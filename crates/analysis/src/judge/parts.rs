@@ -12,6 +12,7 @@ use crate::findings::Evidence;
 use crate::lineage::{Answer, Path};
 use crate::what_if::{Prediction, Scenario};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
+use longpole_model::system_calls::CallFamily;
 use std::collections::{HashMap, HashSet};
 
 /// Windows of equal width over which shares scatter.
@@ -80,6 +81,10 @@ pub struct Part {
     pub class_state: String,
     /// Packets are on their way from a sender to a receiver.
     pub is_on_wire: bool,
+    /// The family of the system call that it is, or waits, in.
+    pub call: CallFamily,
+    /// A sleep of which no system call is known.
+    pub is_bare_sleep: bool,
     machines: HashMap<u32, u64>,
 }
 
@@ -147,7 +152,8 @@ struct Gather<'a> {
 impl Gather<'_> {
     fn part(&mut self, (subject, role): (SubjectId, Option<String>), does: Does, state: String, of: u32) -> usize {
         let (class, class_state) = self.path.class_and_state(of);
-        let parts = &mut self.parts;
+        let (kind, parts) = (self.path.segment_kind(of), &mut self.parts);
+        let is_in_call = matches!(does, Does::SystemCall | Does::Sleeps | Does::Disk);
         *self.index.entry((subject, role, does, state)).or_insert_with_key(|(_, role, _, state)| {
             parts.push(Part {
                 subject,
@@ -165,6 +171,8 @@ impl Gather<'_> {
                 machine: None,
                 class: class.to_owned(),
                 class_state: class_state.to_owned(),
+                call: if is_in_call { CallFamily::of(state) } else { CallFamily::Other },
+                is_bare_sleep: kind == SegmentKind::State(StateKind::Asleep),
                 is_on_wire: self.path.segment_kind(of) == SegmentKind::Link(LinkKind::Wire),
                 machines: HashMap::new(),
             });

@@ -3,6 +3,7 @@
 use super::because::Because;
 use super::caveat::{Caveat, Doubts};
 use super::sentence;
+use super::subjects::SubjectId;
 use crate::findings::{Evidence, Finding};
 use serde::{Serialize, Serializer};
 
@@ -261,6 +262,9 @@ pub struct Verdict {
     pub evidence: Evidence,
     /// What in the trace does not fit together. None: there is no path, which would show it.
     pub doubts: Option<Doubts>,
+    /// The subject as the judge knows it.
+    #[serde(skip)]
+    pub subject_id: Option<SubjectId>,
     #[serde(skip)]
     pub basis: Basis,
     /// Class and state as rows and changes name them.
@@ -306,6 +310,7 @@ impl Verdict {
             evidence: Evidence::default(),
             doubts: None,
             basis,
+            subject_id: None,
             row: None,
             uncounted_losses: 0,
         }

@@ -13,6 +13,7 @@ use crate::file_locks::FileLock;
 use crate::findings::Scope;
 use longpole_model::interaction::MachineId;
 use longpole_model::kinds::{LinkKind, LINK};
+use longpole_model::system_calls::CallFamily;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A pool whose members hand a lock from one to the next.
@@ -193,7 +194,7 @@ impl Case<'_> {
         let sleeps = |whom| Because::Sleeps { call: call.clone(), mean_ns: ns / count.max(1), count, waited_for_by: whom, outstanding };
         let conduct = &self.subjects.get(subject).conduct;
         let unanswered = conduct.unanswered + conduct.unconnected;
-        let sleeps_only = call == "asleep";
+        let sleeps_only = parts.first().is_some_and(|part| part.is_bare_sleep);
         if !sleeps_only && unanswered as f64 >= self.limits.most * count.max(1) as f64 {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
             verdict.mechanism = Some(Mechanism::Timeout);
@@ -212,8 +213,7 @@ impl Case<'_> {
         }
         // Threads that take turns in waiting for events, up to a time, wake each other too, and hold
         // nothing. Those that wait at few locks do.
-        let is_turn = parts.first().is_some_and(|part| part.class == LINK)
-            && matches!(call.as_str(), "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll" | "select" | "pselect6");
+        let is_turn = parts.first().is_some_and(|part| part.class == LINK && part.call == CallFamily::WaitForEvents);
         let is_lock = |convoy: &Convoy| {
             !is_turn || self.locks(convoy.subject, convoy.waited_ns).is_some_and(|locks| 2 * locks.count <= convoy.members)
         };
@@ -287,7 +287,7 @@ impl Case<'_> {
             (Some(share), Some((share - error).max(0.0)), Some((share + error).min(1.0)));
         let count = waits.iter().map(|part| part.count).sum::<u64>();
         let ns = waits.iter().map(|part| part.ns).sum::<u64>();
-        let syncs = matches!(first.state.as_str(), "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync");
+        let syncs = first.call == CallFamily::Sync;
         verdict.mechanism = Some(if syncs { Mechanism::SyncPerItem } else { Mechanism::DiskReads });
         verdict.because.push(Because::Disk { call: first.state.clone(), mean_ns: ns / count.max(1), count });
         // What is read again and again had to make room before.
@@ -380,7 +380,7 @@ impl Case<'_> {
 
     /// A file lock for which another process than the subject waits most of the time, with which the
     /// path goes from the holder to the waiter. The holder may have others work for it meanwhile.
-    pub(super) fn file_lock(&self, subject: &Named) -> Option<Because> {
+    pub(super) fn file_lock(&self, subject: SubjectId) -> Option<Because> {
         // A process that executes one program after the other has several; the last one names it.
         let mut subjects: HashMap<i32, Vec<SubjectId>> = HashMap::new();
         for (id, subject) in self.subjects.iter().filter(|(_, subject)| !subject.is_recorder) {
@@ -394,7 +394,7 @@ impl Case<'_> {
         let mut of: BTreeMap<(SubjectId, &str), Vec<(&FileLock, SubjectId)>> = BTreeMap::new();
         for lock in &self.conducts.file_locks {
             if let (Some(&waiter), Some(&holder)) = (of_process(lock.waiter).last(), of_process(lock.holder).last()) {
-                of.entry((waiter, lock.call)).or_default().push((lock, holder));
+                of.entry((waiter, lock.call.as_str())).or_default().push((lock, holder));
             }
         }
         // The path may enter the waiter but once: the holder's turns can follow one another on it.
@@ -405,11 +405,15 @@ impl Case<'_> {
         let (_, holder) = *locks.iter().max_by_key(|(lock, holder)| (lock.waited_ns, std::cmp::Reverse(*holder)))?;
         let (begin, end) = self.traffic.range();
         let is_long = ns as f64 >= self.limits.most * (end - begin) as f64;
-        let (waiter, holder) = (self.name(waiter, None), self.name(holder, None));
-        let program = subject.name.split('/').next();
-        let is_other = Some(waiter.name.as_str()) != program || waiter.pid != subject.pid;
-        let lock = Because::FileLock { call: call.to_owned(), waiter, holder, count, mean_ns: ns / count.max(1) };
-        (is_long && is_other).then_some(lock)
+        let mean_ns = ns / count.max(1);
+        let lock = || Because::FileLock {
+            call: call.to_owned(),
+            waiter: self.name(waiter, None),
+            holder: self.name(holder, None),
+            count,
+            mean_ns,
+        };
+        (is_long && waiter != subject).then(lock)
     }
 
     pub(super) fn is_connected(&self, one: SubjectId, other: SubjectId) -> bool {

@@ -6,7 +6,7 @@ use super::sentence::short;
 use super::subjects::{Level, Role, SubjectId};
 use super::verdict::{Mechanism, Outcome, StateNamed, Verdict};
 use super::{state_of, Case};
-use crate::findings::{Finding, Scope};
+use crate::findings::Scope;
 use crate::inversions::Inversion;
 use longpole_model::interaction::MachineId;
 use std::collections::HashMap;
@@ -179,13 +179,9 @@ impl Case<'_> {
             verdict.mechanism = Some(Mechanism::MemoryReclaim);
             verdict.because.push(reclaims);
         }
-        let is_own = |finding: &&Finding| {
-            let program = finding.subject.split('/').next();
-            matches!(finding.of, Scope::Futex | Scope::Lock) && program == Some(self.subjects.get(first.subject).name.as_str())
-        };
-        if let Some(lock) = self.findings.iter().find(is_own) {
+        if let Some(lock) = self.lock_of(first.subject) {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LockConvoy));
-            let locks = self.locks(first.subject, 0).filter(|_| lock.of == Scope::Futex);
+            let locks = self.locks(first.subject, 0);
             verdict.because.push(Because::Lock { count: lock.count, share: lock.share, locks });
         }
         if let Some(serialised) = self.serialisation(first.subject) {

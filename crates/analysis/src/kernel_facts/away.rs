@@ -134,6 +134,7 @@ impl Away {
                 ("on_path", path.shares(class).all),
             ],
             error: None,
+            process: None,
             evidence: Evidence { start_ns: of.longest.0, end_ns: of.longest.1 },
         }))
     }

@@ -9,6 +9,7 @@ use crate::waits::uses::Lock;
 use longpole_model::linux::Linux;
 use longpole_model::linux_watch::{Call, ThreadId};
 use longpole_model::names::NameId;
+use longpole_model::system_calls::takes_a_futex_operation;
 use std::collections::{BTreeSet, HashMap};
 
 /// Addresses that are told apart, and threads of each.
@@ -109,7 +110,7 @@ impl Futexes {
         if self.names.len() <= at {
             self.names.resize(at + 1, None);
         }
-        *self.names[at].get_or_insert_with(|| linux.names.text(name) == "futex")
+        *self.names[at].get_or_insert_with(|| takes_a_futex_operation(linux.names.text(name)))
     }
 
     fn count(&mut self, linux: &Linux, call: &Call) {
@@ -173,6 +174,7 @@ impl Futexes {
                     ("on_path", classes.iter().map(|class| path.shares(class).all).sum()),
                 ],
                 error: None,
+                process: Some(process),
                 evidence: Evidence { start_ns: futex.waits.longest.0 as i64, end_ns: futex.waits.longest.1 as i64 },
             }
         }))

@@ -176,6 +176,7 @@ impl Idle {
                 texts: vec![("machine", class.to_owned())],
                 numbers: vec![("share", path.shares(class).runnable * part), ("count", of.count as f64), ("part", part)],
                 error: None,
+                process: None,
                 evidence: Evidence { start_ns: of.longest.0, end_ns: of.longest.1 },
             }
         }))

@@ -8,6 +8,7 @@ use crate::interaction::{Cause, Deed, MachineId};
 use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux_watch::{Cause as Why, Mode, Moment, Reason, ThreadId, ThreadState, Wake, Waker, Why as Whole};
 use crate::names::NameId;
+use crate::system_calls::{sleeps_without_files, takes_a_timeout, CallFamily};
 use longpole_trace::event::Catalogue;
 
 /// What the kernel says of a thread.
@@ -367,36 +368,14 @@ impl Composer {
     /// look at files and is given none.
     pub(super) fn sleeps(&self, at: u32) -> bool {
         let arguments = || self.linux.threads[self.threads[at as usize].linux?.0 as usize].call.map(|call| call.arguments);
-        match self.call(at) {
-            Some("nanosleep" | "clock_nanosleep") => true,
-            Some("select" | "pselect6" | "poll" | "ppoll") => arguments().is_some_and(|arguments| arguments.second == Some(0)),
-            _ => false,
-        }
+        self.call(at).is_some_and(|call| {
+            let has_no_files = || arguments().is_some_and(|arguments| arguments.second == Some(0));
+            CallFamily::of(call) == CallFamily::Sleep || sleeps_without_files(call) && has_no_files()
+        })
     }
 
     fn can_time_out(&self, at: u32) -> bool {
-        let call = self.call(at).unwrap_or("");
-        let timed = [
-            "epoll_wait",
-            "epoll_pwait",
-            "epoll_pwait2",
-            "poll",
-            "ppoll",
-            "select",
-            "pselect6",
-            "futex",
-            "futex_wait",
-            "futex_waitv",
-            "rt_sigtimedwait",
-            "io_getevents",
-            "io_pgetevents",
-            "io_uring_enter",
-            "semtimedop",
-            "mq_timedreceive",
-            "mq_timedsend",
-            "recvmmsg",
-        ];
-        timed.contains(&call)
+        self.call(at).is_some_and(takes_a_timeout)
     }
 
     /// It would have worked on: its end is the doing of who has sent the signal, and what it did since then is the way of that. Who waits for it waited for that one.

@@ -2,6 +2,7 @@
 
 use super::Linux;
 use crate::linux_watch::{Cause, Mode, Reason, ThreadId, Why};
+use crate::system_calls::{may_be_about_a_file, CallFamily};
 
 impl Linux {
     /// Of a thread that has just left its CPU.
@@ -13,7 +14,7 @@ impl Linux {
             _ if thread.asked_disk && state == Reason::Uninterruptible => Cause::Disk(call.map(|call| call.name)),
             (Mode::Syscall, Some(call)) => {
                 let kind = call.arguments.about.zip(thread.process).and_then(|(fd, process)| self.files.kind(process, fd));
-                Cause::Call(call.name, kind.filter(|_| is_about_a_file(self.names.text(call.name))))
+                Cause::Call(call.name, kind.filter(|_| may_be_about_a_file(self.names.text(call.name))))
             }
             (Mode::User, _) if matches!(state, Reason::Interruptible | Reason::Uninterruptible) && !thread.exiting => Cause::Fault,
             _ => Cause::Unknown,
@@ -27,12 +28,15 @@ impl Linux {
         }
         match why.cause {
             Cause::Call(name, Some(kind)) => format!("{}: {}", self.names.text(name), kind.name()),
-            Cause::Call(name, None) => match self.names.text(name) {
-                call @ ("nanosleep" | "clock_nanosleep") => format!("sleep: {call}"),
-                call @ ("pause" | "rt_sigsuspend" | "rt_sigtimedwait") => format!("signal: {call}"),
-                call @ ("wait4" | "waitid") => format!("child: {call}"),
-                call => call.to_owned(),
-            },
+            Cause::Call(name, None) => {
+                let call = self.names.text(name);
+                match CallFamily::of(call) {
+                    CallFamily::Sleep => format!("sleep: {call}"),
+                    CallFamily::WaitForSignal => format!("signal: {call}"),
+                    CallFamily::WaitForChild => format!("child: {call}"),
+                    _ => call.to_owned(),
+                }
+            }
             Cause::Disk(Some(name)) => format!("disk: {}", self.names.text(name)),
             Cause::Disk(None) => "disk".to_owned(),
             Cause::Fault => "page fault".to_owned(),
@@ -44,23 +48,4 @@ impl Linux {
             },
         }
     }
-}
-
-/// Whose first number is no process or other thing.
-fn is_about_a_file(call: &str) -> bool {
-    !matches!(
-        call,
-        "futex"
-            | "futex_wait"
-            | "futex_wake"
-            | "futex_requeue"
-            | "kill"
-            | "tkill"
-            | "tgkill"
-            | "wait4"
-            | "waitid"
-            | "sched_setaffinity"
-            | "sched_getaffinity"
-            | "prlimit64"
-    )
 }

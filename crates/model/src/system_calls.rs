@@ -1,0 +1,80 @@
+//! What a system call is for, as far as an analysis depends on it.
+//!
+//! The kernel's interface identifies a call by its name, so this is the one place in which names of calls are compared. Everything
+//! else compares families. For example, `epoll_wait` and `select` are both [`CallFamily::WaitForEvents`].
+
+/// Calls that an analysis treats alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CallFamily {
+    /// Returns at a time that the caller sets, or at a signal.
+    Sleep,
+    /// Returns when one of several files or timers is ready.
+    WaitForEvents,
+    /// Waits for, or wakes, threads of a program by an address: locks and conditions.
+    Futex,
+    /// Locks a file, among other operations.
+    FileLock,
+    /// Returns when written data is on the disk.
+    Sync,
+    /// Returns when a signal has come.
+    WaitForSignal,
+    /// Returns when a child has changed its state.
+    WaitForChild,
+    /// Sets a timer whose end is a signal.
+    SetTimer,
+    /// Any other call.
+    Other,
+}
+
+impl CallFamily {
+    /// The family of the call with this name.
+    pub fn of(name: &str) -> CallFamily {
+        match name {
+            "nanosleep" | "clock_nanosleep" => CallFamily::Sleep,
+            "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll" | "select" | "pselect6" => CallFamily::WaitForEvents,
+            "futex" | "futex_wait" | "futex_waitv" | "futex_wake" | "futex_requeue" => CallFamily::Futex,
+            "flock" | "fcntl" => CallFamily::FileLock,
+            "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync" => CallFamily::Sync,
+            "pause" | "rt_sigsuspend" | "rt_sigtimedwait" => CallFamily::WaitForSignal,
+            "wait4" | "waitid" => CallFamily::WaitForChild,
+            "alarm" | "setitimer" | "timer_settime" => CallFamily::SetTimer,
+            _ => CallFamily::Other,
+        }
+    }
+}
+
+/// Whether the caller can limit the wait by a time.
+pub fn takes_a_timeout(name: &str) -> bool {
+    let is_waker = matches!(name, "futex_wake" | "futex_requeue");
+    match CallFamily::of(name) {
+        CallFamily::WaitForEvents => true,
+        CallFamily::Futex => !is_waker,
+        _ => matches!(
+            name,
+            "rt_sigtimedwait"
+                | "io_getevents"
+                | "io_pgetevents"
+                | "io_uring_enter"
+                | "semtimedop"
+                | "mq_timedreceive"
+                | "mq_timedsend"
+                | "recvmmsg"
+        ),
+    }
+}
+
+/// Whether the first argument may be the number of an open file. It is no process, address or other thing.
+pub fn may_be_about_a_file(name: &str) -> bool {
+    let is_about_a_process = matches!(name, "kill" | "tkill" | "tgkill" | "sched_setaffinity" | "sched_getaffinity" | "prlimit64");
+    !is_about_a_process && !matches!(CallFamily::of(name), CallFamily::Futex | CallFamily::WaitForChild)
+}
+
+/// Whether a call of this name that is given no files to look at only sleeps: `select` with zero files, say.
+pub fn sleeps_without_files(name: &str) -> bool {
+    matches!(name, "select" | "pselect6" | "poll" | "ppoll")
+}
+
+/// Whether the second argument is an operation on a futex (`FUTEX_WAIT`, `FUTEX_WAKE`, …). Newer calls do one operation each.
+pub fn takes_a_futex_operation(name: &str) -> bool {
+    name == "futex"
+}
