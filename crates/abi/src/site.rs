@@ -1,7 +1,10 @@
 //! Entries of the site table, validated and copied. Any program of the user may have scribbled into the table.
 
 use crate::fields::{self, Field};
-use crate::{Kind, SiteEntry, FIELDS_MAXIMUM, NAME_MAXIMUM};
+use crate::Kind;
+use crate::SiteEntry;
+use crate::FIELDS_MAXIMUM;
+use crate::NAME_MAXIMUM;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;

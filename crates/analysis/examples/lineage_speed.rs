@@ -1,7 +1,7 @@
 //! How fast the critical path is, without the reading of its input: `lineage_speed LOG [--segments]` reads a machine log into memory, then
 //! times the pass alone, three times.
 
-use longpole_analysis::lineage::{Lineage, Options};
+use longpole_analysis::critical_path::{Lineage, Options};
 use longpole_analysis::machine_log::Reader;
 use std::error::Error;
 use std::fs::File;

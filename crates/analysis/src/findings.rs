@@ -4,8 +4,12 @@
 //! speaks, under which condition on the facts it holds, and what to do about it. A rule that asks for a fact that its scope does not
 //! have is refused with its line.
 
-use crate::text::{number, percent};
-use longpole_model::predicate::{Datum, Predicate};
+pub mod kernel_facts;
+pub(crate) mod path_facts;
+pub(crate) mod stage_facts;
+
+use crate::stats::text::{number, percent};
+use longpole_model::rules::predicate::{Datum, Predicate};
 use longpole_model::rules::{self, RuleError};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;

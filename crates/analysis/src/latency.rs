@@ -5,15 +5,17 @@
 //! and blocks, from which it follows ([`LatenciesOfMachines`]). What is measured, and answered, is
 //! the same.
 
+pub mod event_pairs;
 mod interactions;
+pub mod parts;
 mod steps;
 
 pub use interactions::LatenciesOfMachines;
 pub use steps::Latencies;
 
-use crate::histogram::Times;
-use crate::parts::Parts;
-use crate::samples::Samples;
+use crate::latency::parts::Parts;
+use crate::stats::histogram::Times;
+use crate::stats::samples::Samples;
 use longpole_model::hash::IdMap;
 use longpole_model::names::NameId;
 use serde::Serialize;

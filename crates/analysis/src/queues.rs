@@ -1,19 +1,20 @@
 //! Queues: how deep, how often full and empty, in what portions they are emptied, how long a token
-//! stays. The depth itself is followed in [`crate::depth`].
+//! stays. The depth itself is followed in [`crate::queues::depth`].
 //!
 //! Probes tell of queues step by step and may tell of their depth as well ([`Queues`]); a machine
 //! log tells of each put and get ([`QueuesOfMachines`]). What is counted, and answered, is the
 //! same.
 
+pub(crate) mod depth;
 mod interactions;
 mod steps;
 
 pub use interactions::QueuesOfMachines;
 pub use steps::Queues;
 
-use crate::depth::Depth;
-use crate::histogram::{Histogram, Times};
 use crate::latency::since;
+use crate::queues::depth::Depth;
+use crate::stats::histogram::{Histogram, Times};
 use longpole_model::interaction::QueueId;
 use longpole_model::tokens::{Shape, Unit};
 use serde::Serialize;

@@ -1,33 +1,33 @@
 //! The report: verdict, findings, and the numbers they stand on, from one pass.
 
-use crate::cpu::{self, Activities, Cpu};
-use crate::critical_samples::CriticalFunction;
+use crate::critical_path::participation::Participation;
+use crate::critical_path::samples::CriticalFunction;
+use crate::critical_path::{Answer, Profiled, Row};
+use crate::findings::kernel_facts::{KernelFacts, OnPath};
+use crate::findings::path_facts;
 use crate::findings::{Facts, Finding, Rules};
-use crate::judge::anchor::RunOf;
-use crate::judge::caveat::Doubts;
-use crate::judge::lost_events;
-use crate::judge::sensitivity::Sensitive;
-use crate::judge::stages::Judge;
-use crate::judge::verdict::{Basis, Verdict};
-use crate::kernel_facts::{KernelFacts, OnPath};
 use crate::latency::{Latencies, Latency, Together};
-use crate::left_out::LeftOut;
-use crate::lineage::{Answer, Profiled, Row};
-use crate::linux_account::Account;
-use crate::packet_loss::LossLine;
-use crate::participation::Participation;
-use crate::path_facts;
-use crate::predicted;
+use crate::network::packet_loss::LossLine;
 use crate::queues::{QueueAnswer, Queues};
-use crate::session::{Observer, Scene, Session};
+use crate::scheduling::probed::{self, Activities, Cpu};
+use crate::scheduling::thread_time::Account;
+use crate::stages::left_out::LeftOut;
+use crate::stages::session::{Observer, Scene, Session};
+use crate::stages::steps::{Beside, Heard, Steps};
 use crate::stages::Stages;
-use crate::steps::{Beside, Heard, Steps};
-use crate::waits;
+use crate::verdict::anchor::RunOf;
+use crate::verdict::caveat::Doubts;
+use crate::verdict::data::{Basis, Verdict};
+use crate::verdict::lost_events;
+use crate::verdict::sensitivity::Sensitive;
+use crate::verdict::stages::Judge;
+use crate::wait_graph;
+use crate::what_if::predicted;
 use crate::what_if::Prediction;
-use longpole_model::actors::ActorId;
 use longpole_model::interaction::Vocabulary;
 use longpole_model::linux::Linux;
 use longpole_model::rules::RuleError;
+use longpole_model::system::actors::ActorId;
 use longpole_model::system::System;
 use longpole_trace::event::{Catalogue, Item};
 use serde::Serialize;
@@ -95,7 +95,7 @@ pub type Told<'a> = (&'a KernelFacts, &'a Linux, &'a OnPath);
 
 impl Critical {
     /// What the path and the waits show beside the verdict.
-    pub fn findings(participation: &Participation, waits: &waits::Answer, kernel: Option<Told<'_>>, rules: &Rules) -> Vec<Finding> {
+    pub fn findings(participation: &Participation, waits: &wait_graph::Answer, kernel: Option<Told<'_>>, rules: &Rules) -> Vec<Finding> {
         let mut facts = path_facts::facts(participation, waits);
         facts.extend(kernel.iter().flat_map(|(told, linux, path)| told.facts(linux, path)));
         rules.judge(&facts)
@@ -244,7 +244,7 @@ impl Pass {
     }
 
     pub fn cpu(&self, probe_cost_ns: Option<f64>) -> Cpu {
-        cpu::answer(&self.session, &self.system.vocabulary, &self.activities, probe_cost_ns.map(picoseconds))
+        probed::answer(&self.session, &self.system.vocabulary, &self.activities, probe_cost_ns.map(picoseconds))
     }
 
     pub fn inputs(&self) -> Inputs {

@@ -4,14 +4,21 @@
 //! stage handles between two returns to its waiting place. The cost of a signal is the time from its submit to the stage's next probe, the cost of
 //! leaving and re-entering the loop the time from a submit to itself to the next token taken.
 
-use crate::histogram::Histogram;
-use crate::session::{Observer, Scene};
-use longpole_model::activity::{Outcome, State, Total};
-use longpole_model::actors::ActorId;
+pub mod consumer;
+pub mod left_out;
+pub(crate) mod pools;
+pub mod session;
+pub(crate) mod shares;
+pub mod steps;
+
+use crate::stages::session::{Observer, Scene};
+use crate::stats::histogram::Histogram;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::QueueId;
 use longpole_model::names::NameId;
 use longpole_model::step::{Op, Step};
+use longpole_model::system::activity::{Outcome, State, Total};
+use longpole_model::system::actors::ActorId;
 use longpole_trace::event::Loss;
 
 #[derive(Debug, Default)]

@@ -31,6 +31,7 @@ mod line;
 mod locks;
 mod one_cpu;
 mod ops;
+pub mod predicted;
 pub mod propose;
 mod queues;
 mod recorder;
@@ -47,7 +48,7 @@ pub use demand::Bounds;
 pub(crate) use full::Full;
 pub use grammar::{Change, Scenario, Target, GRAMMAR};
 
-use crate::lineage::key::{Key, Keys, State};
+use crate::critical_path::key::{Key, Keys, State};
 use batch::Paid;
 use busy::{Gone, Together, Used};
 use cpus::Left;

@@ -8,11 +8,11 @@ mod support;
 
 use composed::{options, BLOCKED};
 use linux_support::{each_interaction, Kernel, Val};
-use longpole_analysis::judge::machine_states::candidates;
+use longpole_analysis::critical_path::{Answer, Lineage};
 use longpole_analysis::latency::LatenciesOfMachines;
-use longpole_analysis::lineage::{Answer, Lineage};
 use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_analysis::queues::QueuesOfMachines;
+use longpole_analysis::verdict::machine_states::candidates;
 use longpole_analysis::what_if::{self, Scenario, WhatIf};
 use longpole_model::causes::{About, Composer};
 use longpole_model::interaction::{Interaction, Vocabulary};

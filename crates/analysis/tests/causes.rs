@@ -8,7 +8,7 @@ mod support;
 
 use composed::{compose, drawn, options, path, probes, two_cpus, Composed, BLOCKED};
 use linux_support::{each_interaction, simulate, text, Kernel, Val, RCU};
-use longpole_analysis::lineage::{Answer, Lineage};
+use longpole_analysis::critical_path::{Answer, Lineage};
 use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_model::causes::{About, Composer};
 use longpole_model::rules::Rules;

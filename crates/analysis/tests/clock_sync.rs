@@ -1,6 +1,6 @@
 //! Clocks of which the truth is known are brought together by messages with random delays.
 
-use longpole_analysis::clock_sync::{estimate, Failure, Message, Way};
+use longpole_analysis::network::clock_sync::{estimate, Failure, Message, Way};
 use proptest::prelude::*;
 
 const BEGIN: i64 = 1_700_000_000_000_000_000;

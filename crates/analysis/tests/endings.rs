@@ -5,7 +5,7 @@ mod linux_support;
 mod support;
 
 use linux_support::{each_interaction, Kernel};
-use longpole_analysis::lineage::{Lineage, Options};
+use longpole_analysis::critical_path::{Lineage, Options};
 use longpole_model::causes::{About, Composer};
 
 const BLOCKED: i64 = 1;

@@ -1,7 +1,7 @@
 //! The folded graph of long paths, without a log on disk.
 
-use longpole_analysis::folded::{fold, Graph, Limits, MOST};
-use longpole_analysis::lineage::{Lineage, Options, Spill};
+use longpole_analysis::critical_path::folded::{fold, Graph, Limits, MOST};
+use longpole_analysis::critical_path::{Lineage, Options, Spill};
 use longpole_model::interaction::{Deed, Interaction, MachineId, Vocabulary};
 use longpole_model::tokens::Amount;
 use std::collections::HashSet;

@@ -1,8 +1,8 @@
 //! What is guessed from the path is answered as if it had been asked for, and what nobody guessed is asked alone.
 
-use longpole_analysis::lineage::{self, Lineage};
+use longpole_analysis::critical_path::{self, Lineage};
 use longpole_analysis::machine_log::Reader;
-use longpole_analysis::waits::Waits;
+use longpole_analysis::wait_graph::Waits;
 use longpole_analysis::what_if::guess::{self, Asked};
 use longpole_analysis::what_if::{propose, Answer, FullQueue, Options, Scenario, WhatIf};
 use std::fmt::Write;
@@ -16,9 +16,9 @@ fn replay(log: &str, scenarios: &[Scenario], guessed: bool) -> Answer {
     worlds.answer(reader.vocabulary()).unwrap()
 }
 
-fn path(log: &str) -> (lineage::Answer, Vec<FullQueue>) {
+fn path(log: &str) -> (critical_path::Answer, Vec<FullQueue>) {
     let mut reader = Reader::new(log.as_bytes());
-    let mut path = Lineage::new(lineage::Options { segments: true, ..lineage::Options::default() });
+    let mut path = Lineage::new(critical_path::Options { segments: true, ..critical_path::Options::default() });
     let mut waits = Waits::default();
     while let Some(interaction) = reader.next_interaction().unwrap() {
         path.interaction(reader.vocabulary(), &interaction);

@@ -5,10 +5,10 @@ mod linux_support;
 mod support;
 
 use linux_support::{text, Kernel, Val, BEGIN_NS};
-use longpole_analysis::flight::{End, Leg};
-use longpole_analysis::journeys::{Journeys, Wanted};
-use longpole_analysis::packet_loss::{LossLine, Places};
-use longpole_analysis::packets::{JourneysAnswer, Packets};
+use longpole_analysis::network::in_flight::{End, Leg};
+use longpole_analysis::network::packet_loss::{LossLine, Places};
+use longpole_analysis::network::packet_paths::{Journeys, Wanted};
+use longpole_analysis::network::packets::{JourneysAnswer, Packets};
 use longpole_model::linux::Linux;
 use longpole_trace::event::Item;
 use proptest::prelude::*;

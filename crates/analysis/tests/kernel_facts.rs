@@ -5,12 +5,12 @@ mod linux_support;
 mod support;
 
 use linux_support::{text, Kernel, Val};
+use longpole_analysis::critical_path::participation::Participation;
+use longpole_analysis::critical_path::{Answer, Lineage, Options};
+use longpole_analysis::findings::kernel_facts::{Contention, KernelFacts, OnPath};
 use longpole_analysis::findings::{Finding, Rules};
-use longpole_analysis::kernel_facts::{Contention, KernelFacts, OnPath};
-use longpole_analysis::lineage::{Answer, Lineage, Options};
-use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
-use longpole_analysis::waits::Waits;
+use longpole_analysis::wait_graph::Waits;
 use longpole_model::causes::{About, Composer, Seat};
 use longpole_model::linux::Linux;
 use longpole_trace::event::Item;

@@ -3,7 +3,7 @@
 #[path = "support/walk.rs"]
 mod walk;
 
-use longpole_analysis::lineage::{Answer, Lineage, Mode, Options, Spill};
+use longpole_analysis::critical_path::{Answer, Lineage, Mode, Options, Spill};
 use longpole_analysis::machine_log::Reader;
 use proptest::prelude::*;
 use walk::{system, History, Kind, Line, Piece};

@@ -1,6 +1,6 @@
 //! The critical path at its limits: what is forgotten is counted, and many machines, queues and ends cost no more than few.
 
-use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_analysis::critical_path::{Answer, Lineage, Options};
 use longpole_analysis::machine_log::Reader;
 use std::fmt::Write as _;
 

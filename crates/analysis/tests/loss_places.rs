@@ -1,7 +1,7 @@
 //! Where a lost packet was lost, and whose it should have been, by the table of places.
 
-use longpole_analysis::packet_loss::{Device, LossKind, Names, Person, Places, Socket};
-use longpole_model::linux_watch::ThreadId;
+use longpole_analysis::network::packet_loss::{Device, LossKind, Names, Person, Places, Socket};
+use longpole_model::linux::watch::ThreadId;
 
 /// A loss with this reason in this function, for a port that so many processes have.
 struct Host {

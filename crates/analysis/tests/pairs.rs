@@ -2,8 +2,8 @@
 
 mod worlds;
 
-use longpole_analysis::judge::limits::Limits;
-use longpole_analysis::judge::pairs::{Pairs, Together};
+use longpole_analysis::verdict::limits::Limits;
+use longpole_analysis::verdict::pairs::{Pairs, Together};
 use longpole_analysis::what_if::Scenario;
 use std::fmt::Write;
 use worlds::ask;

@@ -3,9 +3,9 @@
 mod support;
 
 use longpole_analysis::report::Pass;
-use longpole_analysis::steps::{Beside, Steps};
-use longpole_model::block::Told;
+use longpole_analysis::stages::steps::{Beside, Steps};
 use longpole_model::causes::{About, Composer};
+use longpole_model::interaction::block::Told;
 use longpole_trace::event::Item;
 use support::{pipeline, Costs, Trace};
 

@@ -2,9 +2,9 @@
 
 mod support;
 
-use longpole_analysis::judge::verdict::{Outcome, Verdict};
 use longpole_analysis::report::Report;
-use longpole_analysis::text::number;
+use longpole_analysis::stats::text::number;
+use longpole_analysis::verdict::data::{Outcome, Verdict};
 use support::{pipeline, Costs, Trace};
 
 const SEEDS: std::ops::Range<u64> = 1..4;

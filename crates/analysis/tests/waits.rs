@@ -3,9 +3,9 @@
 #[path = "support/walk.rs"]
 mod walk;
 
-use longpole_analysis::lineage::{Lineage, Mode, Options};
+use longpole_analysis::critical_path::{Lineage, Mode, Options};
 use longpole_analysis::machine_log::Reader;
-use longpole_analysis::waits::{Answer, EndKind, Waits};
+use longpole_analysis::wait_graph::{Answer, EndKind, Waits};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -38,7 +38,8 @@ fn named(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 fn edges(answer: &Answer) -> Vec<(String, String, u64, u64)> {
-    let told = |it: &longpole_analysis::waits::Edge| (it.from.machine.clone(), it.to.machine.clone(), it.direct_ns, it.redistributed_ns);
+    let told =
+        |it: &longpole_analysis::wait_graph::Edge| (it.from.machine.clone(), it.to.machine.clone(), it.direct_ns, it.redistributed_ns);
     answer.edges.iter().map(told).collect()
 }
 

@@ -1,41 +1,43 @@
 //! The critical path of a trace with its verdict and what changes would bring: what `report` says beyond the stages.
 
 use crate::following::{self, Follower};
+use crate::input::progress::Progressed;
+use crate::input::subject::Whom;
 use crate::interactions::{self, Interactions};
 use crate::keepers;
 use crate::kept::{Keeper, Kept};
-use crate::progress::Progressed;
-use crate::whom::Whom;
 use anyhow::{anyhow, bail, Context};
-use longpole_analysis::exchanges::{Conducts, Exchanges};
+use longpole_analysis::critical_path::participation::Participation;
+use longpole_analysis::critical_path::{self, Answer, Lineage, Path};
+use longpole_analysis::findings::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::findings::{Rules, Scope};
-use longpole_analysis::judge::anchor::{Anchor, Choice, Run, RunOf};
-use longpole_analysis::judge::limits::Limits;
-use longpole_analysis::judge::lost_events;
-use longpole_analysis::judge::machine_states::{self, Beside, Candidate};
-use longpole_analysis::judge::pairs::{Pairs, Together};
-use longpole_analysis::judge::parts::Parts;
-use longpole_analysis::judge::places::Place;
-use longpole_analysis::judge::sensitivity::{sensitivity, variations};
-use longpole_analysis::judge::stations::Stations;
-use longpole_analysis::judge::subjects::{self, Subjects, Thread};
-use longpole_analysis::judge::titles::Titled;
-use longpole_analysis::judge::traffic::Traffic;
-use longpole_analysis::judge::verdict::{Basis, Outcome, Verdict};
-use longpole_analysis::judge::{self, Case, Cpus};
-use longpole_analysis::keepers::Turns;
-use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
-use longpole_analysis::lineage::{self, Answer, Lineage, Path};
-use longpole_analysis::not_recorded::not_recorded;
-use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
-use longpole_analysis::waits::Waits;
+use longpole_analysis::scheduling::cpu_holders::Turns;
+use longpole_analysis::verdict::anchor::{Anchor, Choice, Run, RunOf};
+use longpole_analysis::verdict::data::{Basis, Outcome, Verdict};
+use longpole_analysis::verdict::exchanges::{Conducts, Exchanges};
+use longpole_analysis::verdict::limits::Limits;
+use longpole_analysis::verdict::lost_events;
+use longpole_analysis::verdict::machine_states::{self, Beside, Candidate};
+use longpole_analysis::verdict::not_recorded::not_recorded;
+use longpole_analysis::verdict::pairs::{Pairs, Together};
+use longpole_analysis::verdict::parts::Parts;
+use longpole_analysis::verdict::places::Place;
+use longpole_analysis::verdict::sensitivity::{sensitivity, variations};
+use longpole_analysis::verdict::stations::Stations;
+use longpole_analysis::verdict::subjects::{self, Subjects, Thread};
+use longpole_analysis::verdict::titles::Titled;
+use longpole_analysis::verdict::traffic::Traffic;
+use longpole_analysis::verdict::{self, Case, Cpus};
+use longpole_analysis::wait_graph::Waits;
 use longpole_analysis::what_if::guess::{self, Asked};
 use longpole_analysis::what_if::{self, propose, FullQueue, Prediction, Scenario};
 use longpole_model::causes::{Behind, Composer};
 use longpole_model::interaction::Deed;
 use longpole_model::linux::Linux;
-use longpole_trace::{Catalogue, Item, Trace};
+use longpole_trace::Catalogue;
+use longpole_trace::Item;
+use longpole_trace::Trace;
 use std::collections::HashMap;
 use std::thread;
 
@@ -58,7 +60,7 @@ impl Passed {
     /// Goes through them once, for the path and the waits at the same time; they are kept for what changes bring. Each item of the trace goes through
     /// `feed`.
     pub fn of(interactions: &mut Interactions, feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
-        let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
+        let options = critical_path::Options { segments: true, spill: Some(interactions::SPILL), ..critical_path::Options::default() };
         let mut passed =
             Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default(), traffic: Traffic::default() };
         let Passed { lineage, waits, keeper, traffic } = &mut passed;
@@ -129,7 +131,7 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let findings = Critical::findings(&participation, &waits, told, &rules);
     let in_vain = findings.iter().filter(|finding| matches!(finding.of, Scope::Held | Scope::Idle));
     let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
-    let of_subjects = judge::scenarios(&parts, &subjects);
+    let of_subjects = verdict::scenarios(&parts, &subjects);
     let told = (&idle[..], &full[..], &of_subjects[..]);
     let (states, mut predictions, unchanged, together) =
         verdict(interactions, &kept, (&answer, &segments, candidates), told, (lost, tells_running), (&rules, &limits))?;
@@ -139,7 +141,7 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
         let (count, idle) = facts.cpus();
         Cpus { count, idle }
     });
-    let between = judge::between(&traffic, &subjects, interactions.vocabulary());
+    let between = verdict::between(&traffic, &subjects, interactions.vocabulary());
     let mut case = Case {
         answer: &answer,
         parts: &parts,
@@ -274,14 +276,14 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept,
     let mut subjects = subjects(interactions, &conducts, &traffic, &limits);
     let asked = whom.machines(&subjects, &conducts, interactions.vocabulary())?;
     let choice = Choice { asked: asked.as_ref(), ..choice(interactions, &traffic, &subjects, &limits) };
-    let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
+    let options = critical_path::Options { segments: true, spill: Some(interactions::SPILL), ..critical_path::Options::default() };
     let mut answer = match anchor(interactions, &choice, progressed, (false, whom))? {
         Some(anchor) => anchored(interactions, &mut kept, &anchor)?,
         None => interactions.path_again(&kept, options)?,
     };
     let Some(segments) = answer.segments.take() else { return Ok((kept, None, Stations::default())) };
     let parts = Parts::new(&answer, &segments, &mut subjects, limits.considerable);
-    let between = judge::between(&traffic, &subjects, interactions.vocabulary());
+    let between = verdict::between(&traffic, &subjects, interactions.vocabulary());
     let case = Case {
         answer: &answer,
         parts: &parts,
@@ -316,7 +318,7 @@ fn anchored(interactions: &Interactions, kept: &mut Kept, anchor: &Anchor) -> an
     kept.narrow(name, anchor.begin_ns, end);
     // Nobody else is at work meanwhile: a second thread charges its time, window by window.
     let (window, spill) = (Some(interactions::WINDOW), Some(interactions::SPILL));
-    interactions.path_again(kept, lineage::Options { segments: true, spill, window, jobs: 2, ..lineage::Options::default() })
+    interactions.path_again(kept, critical_path::Options { segments: true, spill, window, jobs: 2, ..critical_path::Options::default() })
 }
 
 /// When the thread was last woken by another one.

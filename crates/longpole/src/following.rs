@@ -5,15 +5,16 @@
 
 use crate::interactions::{self, Feed, Interactions};
 use anyhow::anyhow;
-use longpole_analysis::judge::traffic::Traffic;
-use longpole_analysis::lineage::Lineage;
-use longpole_analysis::seen::Seen;
-use longpole_analysis::waits::Waits;
+use longpole_analysis::critical_path::name_index::Seen;
+use longpole_analysis::critical_path::Lineage;
+use longpole_analysis::verdict::traffic::Traffic;
+use longpole_analysis::wait_graph::Waits;
 use longpole_analysis::what_if::WhatIf;
-use longpole_model::block::{Block, Told};
 use longpole_model::causes::Composer;
+use longpole_model::interaction::block::{Block, Told};
 use longpole_model::interaction::{Interaction, Vocabulary};
-use longpole_trace::{Catalogue, Item};
+use longpole_trace::Catalogue;
+use longpole_trace::Item;
 use std::collections::VecDeque;
 use std::sync::mpsc::{sync_channel, Receiver};
 use std::sync::Arc;

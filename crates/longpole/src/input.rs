@@ -1,13 +1,29 @@
 //! The arguments that all reading verbs share: which trace, which part of it, for whom the answer is.
 
-use crate::dump::Raw;
-use crate::offset::{self, Offset};
-use crate::table::plain;
-use crate::{command, machine_log, rules, unpacked, WrongUsage};
+pub(crate) mod chunks;
+pub(crate) mod command;
+pub(crate) mod filter;
+pub(crate) mod in_progress;
+pub(crate) mod machine_log;
+pub(crate) mod memory_dump;
+pub(crate) mod offset;
+pub(crate) mod progress;
+pub(crate) mod rules;
+pub(crate) mod subject;
+pub(crate) mod unpacked;
+
+use crate::input::memory_dump::Raw;
+use crate::input::offset::Offset;
+use crate::render::table::plain;
+use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
 use longpole_model::rules::Rules;
-use longpole_record::{kernel, Stop};
-use longpole_trace::{Error, Moment, Options, Trace};
+use longpole_record::kernel;
+use longpole_record::Stop;
+use longpole_trace::Error;
+use longpole_trace::Moment;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::env;
 use std::fs;
 use std::io::ErrorKind;

@@ -3,22 +3,29 @@
 //! A machine log holds them; of any other trace they are composed from its events. Either way they come one by one, in the order of time.
 
 use crate::following::{self, Follower};
+use crate::input::machine_log;
 use crate::input::{self, Input};
 use crate::kept::{Keeper, Kept};
-use crate::table::plain_lines;
-use crate::{kernel, machine_log, WrongUsage};
+use crate::passes::kernel;
+use crate::render::table::plain_lines;
+use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
-use longpole_analysis::lineage::{self, Answer, Lineage, Options, Spill};
+use longpole_analysis::critical_path::{self, Answer, Lineage, Options, Spill};
 use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_analysis::what_if::{self, WhatIf};
-use longpole_model::ahead::Ahead;
-use longpole_model::block::Block;
 use longpole_model::causes::{is_named_as_recorder, About, Composer, Seat, Told};
+use longpole_model::interaction::ahead::Ahead;
+use longpole_model::interaction::block::Block;
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
+use longpole_model::linux::watch::Watch;
 use longpole_model::linux::Linux;
-use longpole_model::linux_watch::Watch;
 use longpole_model::rules::Rules;
-use longpole_trace::{Catalogue, Item, Moment, Options as Part, Recording, Trace};
+use longpole_trace::Catalogue;
+use longpole_trace::Item;
+use longpole_trace::Moment;
+use longpole_trace::Options as Part;
+use longpole_trace::Recording;
+use longpole_trace::Trace;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
@@ -340,7 +347,7 @@ impl Interactions {
     /// The critical path, from who was told of all.
     pub fn path(&self, lineage: Lineage) -> anyhow::Result<Answer> {
         let mut answer = lineage.answer(self.vocabulary()).map_err(|error| match error {
-            lineage::NoAnswer::Empty if self.misses() => self.refused(lineage::NoAnswer::NothingInRange),
+            critical_path::NoAnswer::Empty if self.misses() => self.refused(critical_path::NoAnswer::NothingInRange),
             error => self.refused(error),
         })?;
         answer.lost = self.told().map_or(0, |told| told.lost);
@@ -413,8 +420,8 @@ impl Interactions {
     /// Why nobody does anything in it.
     pub fn empty(&self) -> anyhow::Error {
         match self.misses() {
-            true => self.refused(lineage::NoAnswer::NothingInRange),
-            false => self.refused(lineage::NoAnswer::Empty),
+            true => self.refused(critical_path::NoAnswer::NothingInRange),
+            false => self.refused(critical_path::NoAnswer::Empty),
         }
     }
 

@@ -1,10 +1,10 @@
 //! Who had the CPU while the path waited for one, where the path says that this matters.
 
 use crate::interactions::{self, Interactions};
-use crate::table::{percent, plain};
+use crate::render::table::{percent, plain};
 use anyhow::Context;
-use longpole_analysis::keepers::{self, Keepers, Turns};
-use longpole_analysis::lineage::{Answer, Path as Segments, Row};
+use longpole_analysis::critical_path::{Answer, Path as Segments, Row};
+use longpole_analysis::scheduling::cpu_holders::{self, Keepers, Turns};
 
 /// To be told of the trace while it is read.
 pub fn turns() -> Turns {
@@ -13,7 +13,7 @@ pub fn turns() -> Turns {
 
 /// Who it was; none: it would tell nothing that matters.
 fn find(interactions: &Interactions, turns: &Turns, answer: &Answer, segments: &Segments) -> anyhow::Result<Option<Keepers>> {
-    let Some(composer) = interactions.composer().filter(|_| keepers::matter(answer)) else { return Ok(None) };
+    let Some(composer) = interactions.composer().filter(|_| cpu_holders::matter(answer)) else { return Ok(None) };
     let mut found = Keepers::new(segments, &interactions.seats());
     turns.tell(composer.linux(), &mut found).context("who had the CPUs cannot be read again")?;
     Ok(Some(found))

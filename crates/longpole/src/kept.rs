@@ -1,8 +1,8 @@
 //! Interactions that are kept for who goes through them again: a few bytes each, in memory while they are few, else in a file without a name.
 
 use crate::following::Follower;
-use longpole_model::block::Block;
-use longpole_model::compact::{pack, Unpack};
+use longpole_model::interaction::block::Block;
+use longpole_model::interaction::compact::{pack, Unpack};
 use longpole_model::interaction::{Interaction, Vocabulary};
 use std::fs::File;
 use std::io;
@@ -132,8 +132,8 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longpole_model::ahead::Ahead;
-    use longpole_model::block::Told;
+    use longpole_model::interaction::ahead::Ahead;
+    use longpole_model::interaction::block::Told;
     use longpole_model::interaction::Deed;
 
     #[test]

@@ -3,8 +3,8 @@
 //! A thread of its own reads what the recorder has written to the recording. So whoever reads the text slowly, or not at all, holds up neither the
 //! recorder nor the programs: the recording is the buffer.
 
-use crate::chain::Chain;
-use crate::printer::Printer;
+use crate::input::chunks::Chain;
+use crate::render::events::Printer;
 use longpole_trace::Item;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -118,7 +118,7 @@ fn follow(
             continue;
         }
         for oddity in chain.oddities() {
-            eprintln!("longpole: log: {}", crate::table::plain_lines(oddity.to_string()));
+            eprintln!("longpole: log: {}", crate::render::table::plain_lines(oddity.to_string()));
         }
         if chain.go_on()? {
             printer.begin_anew();

@@ -1,48 +1,22 @@
 //! The command. It dispatches to one file per verb and turns their outcome into an exit status: 0 done, 1 failed, 2 wrong
 //! usage; a closed pipe is success. Answers go to stdout, talk goes to stderr.
 
-mod answer;
-mod chain;
-mod command;
 mod critical;
-mod drawing;
-mod dump;
-mod filter;
-mod flame;
 mod following;
-mod in_progress;
 mod input;
 mod interactions;
 mod keepers;
 mod kept;
-mod kernel;
-mod light;
 mod log;
-mod machine_log;
 mod mount;
-mod offset;
+mod output_tee;
 mod overhead;
 mod packets;
-mod pass;
-mod picture;
-mod printer;
-mod probes;
+pub mod passes;
 mod profiler;
-mod progress;
-mod relay;
-mod repeated;
-mod rules;
-mod sampled;
-mod show;
-mod stacks;
-mod strip;
+pub mod render;
 mod sync;
-mod table;
-mod unpacked;
 mod verbs;
-mod waits;
-mod waits_drawing;
-mod whom;
 
 use clap::{Parser, Subcommand};
 use std::io;
@@ -123,12 +97,12 @@ enum Verb {
 
 fn main() -> ExitCode {
     // No verb: nobody but this command itself asks for it.
-    if std::env::args_os().nth(1).is_some_and(|verb| verb == relay::VERB) {
-        relay::pass_on();
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == output_tee::VERB) {
+        output_tee::pass_on();
         return ExitCode::SUCCESS;
     }
-    if std::env::args_os().nth(1).is_some_and(|verb| verb == unpacked::VERB) {
-        unpacked::remove_afterwards();
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == input::unpacked::VERB) {
+        input::unpacked::remove_afterwards();
         return ExitCode::SUCCESS;
     }
     let outcome = match Command::parse().verb {
@@ -176,7 +150,7 @@ fn main() -> ExitCode {
             }
         }
     };
-    unpacked::remove();
+    input::unpacked::remove();
     code
 }
 
@@ -200,13 +174,13 @@ pub(crate) fn say(line: impl std::fmt::Display) -> io::Result<()> {
 
 /// The error and its causes, in which a foreign name steers no terminal. Errors of libraries name their cause themselves, so that they can stand alone; it is not said twice.
 pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
-    table::plain(chained(error))
+    render::table::plain(chained(error))
 }
 
 /// The same on as many lines as it has: some draw the place of which they speak.
 pub(crate) fn told(error: &anyhow::Error) -> String {
     let whole = chained(error);
-    whole.lines().map(|line| table::plain(line.to_owned())).collect::<Vec<_>>().join("\n")
+    whole.lines().map(|line| render::table::plain(line.to_owned())).collect::<Vec<_>>().join("\n")
 }
 
 fn chained(error: &anyhow::Error) -> String {

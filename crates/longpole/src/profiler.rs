@@ -1,10 +1,10 @@
 //! Where a profiler would have pointed, and where it and the critical path disagree: by the functions of sampled stacks where there are any, else by the
 //! running time of states.
 
-use crate::stacks::shortened;
-use crate::table::{number, percent, plain};
-use longpole_analysis::critical_samples::CriticalFunction;
-use longpole_analysis::lineage::{Profiled, Row};
+use crate::render::stacks::shortened;
+use crate::render::table::{number, percent, plain};
+use longpole_analysis::critical_path::samples::CriticalFunction;
+use longpole_analysis::critical_path::{Profiled, Row};
 use longpole_analysis::report::Report;
 use longpole_analysis::what_if::{Prediction, Scenario};
 

@@ -9,8 +9,9 @@
 mod key;
 
 use anyhow::bail;
-use longpole_analysis::clock_sync::{estimate, Estimate, Failure, Message, Way};
-use longpole_trace::{Shift, Trace};
+use longpole_analysis::network::clock_sync::{estimate, Estimate, Failure, Message, Way};
+use longpole_trace::Shift;
+use longpole_trace::Trace;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,8 @@
 mod place;
 
 use longpole_trace::event::Item;
-use longpole_trace::{Options, Trace};
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use place::{ok, signal, wait_for, Place, Running};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

@@ -8,7 +8,10 @@ mod program;
 mod schema;
 
 use longpole_symbols::{Origin, Stacks};
-use longpole_trace::{Item, Options, StreamKind, Trace};
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::StreamKind;
+use longpole_trace::Trace;
 use place::{ok, signal, wait_for, Place, Running};
 use program::copy_program;
 use serde_json::Value;

@@ -9,7 +9,8 @@ mod place;
 
 use figures::{soak, Figures};
 use longpole_trace::event::Item;
-use longpole_trace::{Options, Trace};
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use place::{ok, signal, wait_for, Place, Running};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

@@ -3,11 +3,11 @@
 #[path = "support/schema.rs"]
 mod schema;
 
-use longpole_analysis::judge::because::Because;
-use longpole_analysis::judge::caveat::{Caveat, Doubts};
-use longpole_analysis::judge::figures::{Agreed, Change, Enough, Found, Measured, StateShare, WaitedFor};
-use longpole_analysis::judge::verdict::{Basis, Named, Outcome, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict};
-use longpole_analysis::not_recorded::NotRecorded;
+use longpole_analysis::verdict::because::Because;
+use longpole_analysis::verdict::caveat::{Caveat, Doubts};
+use longpole_analysis::verdict::data::{Basis, Named, Outcome, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict};
+use longpole_analysis::verdict::figures::{Agreed, Change, Enough, Found, Measured, StateShare, WaitedFor};
+use longpole_analysis::verdict::not_recorded::NotRecorded;
 
 fn reasons() -> Vec<Because> {
     let name = || "a".to_owned();

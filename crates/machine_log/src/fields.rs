@@ -2,8 +2,9 @@
 //! make.
 
 use crate::error::{Fault, LineErrorKind};
+use crate::json;
 use crate::line::{Action, Amount, Cause, Content, Declaration, Flow, Line, Machine, Order, Text, Unit, Wants};
-use crate::{json, quick};
+use crate::quick;
 
 /// The keys of the format. Others begin with `x_`, or are refused.
 pub const KEYS: [&str; 28] = [

@@ -4,9 +4,11 @@
 //!
 //! Columns: tid, begin and end in Unix nanoseconds, kind of the waker (thread, context, idle, unknown), its tid, its name.
 
+use longpole_model::linux::watch::{ThreadId, ThreadState, Wake, Waker, Watch};
 use longpole_model::linux::Linux;
-use longpole_model::linux_watch::{ThreadId, ThreadState, Wake, Waker, Watch};
-use longpole_trace::{Item, Options, Trace};
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::error::Error;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;

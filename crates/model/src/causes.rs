@@ -26,13 +26,13 @@ mod works;
 
 pub use naming::{is_named_as_recorder, Behind};
 
-use crate::ahead::Ahead;
 use crate::hash::IdMap;
+use crate::interaction::ahead::Ahead;
 use crate::interaction::{Cause, Deed, Interaction, MachineId, Vocabulary};
 use crate::kinds::{LinkKind, NameKind, StateKind};
+use crate::linux::net::Hop;
+use crate::linux::watch::{Moment, Watch, Why};
 use crate::linux::Linux;
-use crate::linux_net::Hop;
-use crate::linux_watch::{Moment, Watch, Why};
 use crate::names::{NameId, Names};
 use crate::rules::{RuleError, Rules};
 use crate::step::Step;

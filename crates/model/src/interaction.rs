@@ -5,12 +5,16 @@
 //! instead of text. Whatever can tell of machines (a machine log, rules over a trace, a simulator)
 //! yields interactions in the order of time; analyses read nothing else.
 
-use crate::actors::Actors;
-use crate::block::{New, Told};
-use crate::dense::Dense;
+pub mod ahead;
+pub mod block;
+pub mod compact;
+
 use crate::hash::IdMap;
+use crate::interaction::block::{New, Told};
 use crate::kinds::{queue_label, queue_of_text, NameKind, QueueKind, LOST_EVENTS};
 use crate::names::{NameId, Names};
+use crate::system::actors::Actors;
+use crate::tokens::dense::Dense;
 use crate::tokens::{Amount, Shape};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

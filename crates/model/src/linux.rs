@@ -13,8 +13,11 @@
 
 mod cpus;
 mod files;
+pub mod kernel_rules;
 mod known;
+pub(crate) mod loss;
 mod masks;
+pub mod net;
 mod numbers;
 mod processes;
 mod reasons;
@@ -22,6 +25,8 @@ mod signals;
 mod state;
 mod switched_off;
 mod threads;
+pub(crate) mod timers;
+pub mod watch;
 
 pub use files::{Arguments, FileKind};
 pub use masks::{Answer, Cpus, Mask};
@@ -32,10 +37,10 @@ pub use state::{Context, Cpu, Thread};
 pub use switched_off::SwitchedOff;
 
 use crate::hash::IdMap;
-use crate::linux_net::{Hop, HopPlan, HopRules, Step};
-use crate::linux_rules::{Fact, KernelPlan, Key, LinuxRules};
-use crate::linux_timers::Timers;
-use crate::linux_watch::{Base, Call, Cause, ContextId, CpuId, Mode, Moment, ThreadId, ThreadState, Waker, Watch};
+use crate::linux::kernel_rules::{Fact, KernelPlan, Key, LinuxRules};
+use crate::linux::net::{Hop, HopPlan, HopRules, Step};
+use crate::linux::timers::Timers;
+use crate::linux::watch::{Base, Call, Cause, ContextId, CpuId, Mode, Moment, ThreadId, ThreadState, Waker, Watch};
 use crate::names::{NameId, Names};
 use crate::rules::RuleError;
 use longpole_trace::event::{Catalogue, Class, Event, Loss, StreamKind};

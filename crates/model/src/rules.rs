@@ -4,7 +4,11 @@
 //! `when` holds decides. A wrong rule is refused with file, line, and what was expected: a rule that is silently skipped would make an answer
 //! silently wrong.
 
-use crate::predicate::Predicate;
+pub mod plan;
+pub mod predicate;
+pub mod value;
+
+use crate::rules::predicate::Predicate;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::ops::Range;

@@ -1,9 +1,9 @@
 //! Steps: what an event means to the model, with all names resolved to numbers. The vocabulary is
 //! that of the probes (docs/probes.md); other tracers' events are mapped onto it by rules.
 
-use crate::actors::ActorId;
 use crate::interaction::QueueId;
 use crate::names::NameId;
+use crate::system::actors::ActorId;
 
 /// So much earlier than what it follows from a step may seem to be: processors read the clock
 /// ahead of what they load, and their clocks differ.

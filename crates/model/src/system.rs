@@ -4,17 +4,21 @@
 //! Memory grows with the number of distinct names, threads and classes, never with the number of
 //! events.
 
-use crate::actors::{Actor, ActorId};
-use crate::dense::Dense;
+pub mod activity;
+pub mod actors;
+pub mod signals;
+
 use crate::hash::IdMap;
 use crate::interaction::{QueueId, Vocabulary};
 use crate::names::{NameId, OTHER_NAMES};
-pub use crate::plan::Never;
-use crate::plan::{Alternative, NameSource, Plan};
+pub use crate::rules::plan::Never;
+use crate::rules::plan::{Alternative, NameSource, Plan};
+use crate::rules::value;
 use crate::rules::{Action, Origin, RuleError, Rules};
 use crate::step::{Op, Step};
+use crate::system::actors::{Actor, ActorId};
+use crate::tokens::dense::Dense;
 use crate::tokens::{Order, Unit};
-use crate::value;
 use longpole_trace::event::{Catalogue, Class, Event, StreamId, Subject, Value};
 use std::collections::HashMap;
 

@@ -7,6 +7,7 @@
 //! Tokens that nobody ever takes must not eat the memory: beyond [`Queues::new`]'s limit the fullest queues forget the origins of their older
 //! half, which then count as unknown, until there is room for some time. That is counted.
 
+pub(crate) mod dense;
 mod lanes;
 
 use crate::hash::IdMap;

@@ -1,6 +1,7 @@
 //! What may be a probe's name; with and without the feature `disable`.
 
-use crate::{Name, Queue};
+use crate::Name;
+use crate::Queue;
 
 /// The name argument of a probe that is no literal.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,10 @@
 //! Prints the recording's path as soon as it runs, and what came of it at the end.
 
 use longpole_record::kernel::{Group, Wish};
-use longpole_record::{Options, Recorder, Scope, Stop};
+use longpole_record::Options;
+use longpole_record::Recorder;
+use longpole_record::Scope;
+use longpole_record::Stop;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {

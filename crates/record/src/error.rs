@@ -1,6 +1,6 @@
 //! What can keep a recording from beginning or going on.
 
-use crate::policy::PolicyError;
+use crate::control::policy::PolicyError;
 use std::io;
 use std::path::PathBuf;
 

@@ -14,8 +14,8 @@ mod ring;
 pub use device::{Namespace, Pattern};
 
 use crate::clock::Clock;
-use crate::pcap::Capture;
-use crate::policy::{self, DEFAULT_SNAPLEN};
+use crate::control::policy::{self, DEFAULT_SNAPLEN};
+use crate::output::pcap::Capture;
 use device::Link;
 use drain::{Drain, Lane};
 use longpole_pcapng::Interface;

@@ -11,8 +11,8 @@ mod convert;
 mod counters;
 mod ctf;
 mod dump;
+mod exclude_self;
 mod faults;
-mod freeze;
 mod groups;
 mod importance;
 mod layout;
@@ -22,12 +22,12 @@ mod names;
 mod namespaces;
 mod netlink;
 mod overload;
+mod pause;
 mod plan;
-mod quiet;
+pub mod reap;
 mod rotate;
 mod source;
 mod survey;
-pub mod tidy;
 
 pub use convert::{convert, convert_while, is_pending, ConvertError, Converted};
 pub use groups::{Context, EventWish, Group, WishError};
@@ -39,8 +39,8 @@ pub use survey::{survey, Survey, Trouble};
 
 pub(crate) use dump::symbols as save_symbols;
 pub(crate) use dump::write as dump_state;
-pub use freeze::Frozen;
 pub(crate) use names::write as write_names;
+pub use pause::Frozen;
 pub(crate) use plan::Plan;
 pub(crate) use source::Source;
 
@@ -75,7 +75,7 @@ pub fn has_foreign_pids() -> bool {
 /// Brings the kernel events of a recording to their end: saves what a killed recorder left in the tracer, and converts the pages. Where a
 /// living process is at it, that is an error; where there are no pages, nothing happens. `progress` ends it by saying false.
 pub fn complete(recording: &std::path::Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Converted, ConvertError> {
-    let saved = tidy::recording(recording);
+    let saved = reap::recording(recording);
     let mut done = convert_while(recording, progress)?;
     done.oddities.extend(saved);
     Ok(done)

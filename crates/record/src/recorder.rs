@@ -8,32 +8,32 @@ mod ending;
 mod home;
 mod sources;
 
-use crate::chunks::{self, Chunks};
-use crate::claim;
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
-use crate::disk::Disk;
-use crate::elsewhere::Search;
+use crate::control::mailbox::Mailbox;
+use crate::control::policy::{Config, Manner, Mode, DEFAULT_SNAPLEN};
+use crate::control::recovery::Predecessor;
+use crate::control::selection::{Part, Selection};
+use crate::control::steady::{Granted, Steady};
+use crate::control::stop::Stop;
+use crate::control::watch::Watches;
 use crate::error::Error;
 use crate::interfaces;
 use crate::kernel;
-use crate::lane::Lane;
-use crate::mailbox::Mailbox;
-use crate::metadata::{Metadata, Uuid};
-use crate::neighbours::Neighbours;
-use crate::output::Output;
-use crate::pcap::Capture;
-use crate::place::Place;
-use crate::policy::{Config, Manner, Mode, DEFAULT_SNAPLEN};
-use crate::process::{Process, Source};
-use crate::recording::{self, Reserve};
-use crate::runtime::Runtime;
-use crate::selection::{Part, Selection};
-use crate::session::Order;
+use crate::output::chunks::{self, Chunks};
+use crate::output::command_output::Output;
+use crate::output::disk::Disk;
+use crate::output::metadata::{Metadata, Uuid};
+use crate::output::pcap::Capture;
+use crate::output::recording::{self, Reserve};
+use crate::output::stream::Lane;
+use crate::runtime_dir::claim;
+use crate::runtime_dir::foreign::Search;
+use crate::runtime_dir::process::{Process, Source};
+use crate::runtime_dir::recorded::Place;
+use crate::runtime_dir::session::Order;
+use crate::runtime_dir::watch::Neighbours;
+use crate::runtime_dir::Runtime;
 use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
-use crate::steady::{Granted, Steady};
-use crate::stop::Stop;
-use crate::takeover::Predecessor;
-use crate::watch::Watches;
 pub(crate) use home::Home;
 use longpole_abi::kind::ALL_CATEGORIES;
 use longpole_abi::RING_MINIMUM;
@@ -308,7 +308,7 @@ impl Recorder {
         let place = Place::new(runtime, held, 0, None, &epoll);
         let root = options.root.clone().or_else(|| config.root.clone()).unwrap_or_else(recording::root);
         let predecessor = unfinished.as_ref().and_then(Predecessor::open);
-        let tidied = kernel::tidy::all();
+        let tidied = kernel::reap::all();
         let path = recording::create(&root, start)?;
         let home = Home::open(&path)?;
         // What this takes falls into the time that the calibration waits anyway.
@@ -415,7 +415,7 @@ impl Recorder {
         recorder.open_mailbox();
         recorder.describe(None)?;
         if stop.is_some() {
-            crate::stuck::watch(&recorder.path);
+            crate::output::watchdog::watch(&recorder.path);
         }
         recorder.place.held.publish(&recorder.path, &recorder.default_order());
         // Who comes from now on is heard; who was there is found.

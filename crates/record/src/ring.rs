@@ -3,9 +3,16 @@
 //! The geometry is copied once, when the ring is opened. Of what is read later, only `head` moves the reader, within bounds, and
 //! only the begin and length of sub-buffers are believed, within theirs.
 
+pub(crate) mod class;
+pub(crate) mod drain;
+pub(crate) mod history;
+pub(crate) mod paired_write;
+pub(crate) mod resize;
+pub(crate) mod sites;
+
 use crate::clock::{extend, newest, Source as Clock};
-use crate::mapping::{Access, Headed, Mapping};
-use crate::runtime::{Opened, Runtime};
+use crate::runtime_dir::mapping::{Access, Headed, Mapping};
+use crate::runtime_dir::{Opened, Runtime};
 use longpole_abi::{
     Ring as Layout, Subbuffer, CLOCK_MONO_RAW, MAGIC, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_MINIMUM, SIDE_ENTRIES, SUBBUFFER_HEADER,
     VERSION,
@@ -359,7 +366,7 @@ mod tests {
         }
         fill(&mut put);
         let directory = tempfile::tempdir().unwrap();
-        let runtime = crate::runtime::private(directory.path());
+        let runtime = crate::runtime_dir::private(directory.path());
         std::fs::write(directory.path().join("1-a.0.ring"), bytes).unwrap();
         let ring = Ring::open(&runtime, "1-a.0.ring", 0, true, Access::Write).unwrap();
         (directory, ring)

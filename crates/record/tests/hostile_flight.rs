@@ -3,7 +3,9 @@
 
 mod support;
 
-use longpole_record::{snapshot, Asked, Request};
+use longpole_record::snapshot;
+use longpole_record::Asked;
+use longpole_record::Request;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};

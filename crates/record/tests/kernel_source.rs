@@ -2,7 +2,7 @@
 
 mod support;
 
-use longpole_record::kernel::{tidy, RAW};
+use longpole_record::kernel::{reap, RAW};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -53,14 +53,14 @@ fn what_a_killed_recorder_left_in_the_tracer_is_saved_and_its_instance_goes() {
     let mut recorder = Recorder::start(&place, &[]);
     let (path, instance) = (recorder.path.clone(), recorder.instances().remove(0));
     work();
-    assert!(tidy::is_going_on(&path));
+    assert!(reap::is_going_on(&path));
     recorder.child.kill().unwrap();
     recorder.child.wait().unwrap();
-    assert!(!tidy::is_going_on(&path));
+    assert!(!reap::is_going_on(&path));
     // Nobody is there to take them any more.
     work();
     let before: u64 = pages(&path);
-    tidy::all();
+    reap::all();
     // Another recorder of this machine may have been faster.
     support::until(|| description(&path)["cpus"].is_array());
     assert!(!Path::new(TRACEFS).join("instances").join(&instance).exists());

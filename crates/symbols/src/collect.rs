@@ -2,7 +2,10 @@
 
 use crate::spaces::{ModuleId, Place, Spaces};
 use crate::stacks::looked_up;
-use longpole_trace::{Error, Item, Options, Trace};
+use longpole_trace::Error;
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 

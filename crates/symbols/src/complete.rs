@@ -5,10 +5,11 @@
 
 use crate::apart::{apart, Why};
 use crate::collect::{collect, Places};
+use crate::jit;
 use crate::open::{self, User};
+use crate::resolve;
 use crate::spaces::ModuleId;
 use crate::table::{clean, write, Line, FILE, VERSION};
-use crate::{jit, resolve};
 use rustix::fs::{flock, FlockOperation};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

@@ -2,7 +2,9 @@
 //! recording.
 
 use longpole_symbols::{Origin, Stacks};
-use longpole_trace::{Item, Options, Trace};
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::fs;
 use std::path::Path;
 

@@ -6,15 +6,17 @@
 //!
 //! Events of several streams come in the order of time as far as the caller waits for the slowest: see [`Follower::next_until`].
 
-use crate::ctf::{decoder, read_metadata, CtfSource, Plan};
+pub(crate) mod ctf_live;
+
+use crate::diagnostic::Oddity;
 use crate::error::Error;
 use crate::event::{Catalogue, Item, StreamId, StreamKind};
-use crate::file::StreamFile;
+use crate::formats::ctf::{decoder, read_metadata, CtfSource, Plan};
 use crate::merge::{Heap, Key};
-use crate::oddity::Oddity;
-use crate::recognise::stream_files;
-use crate::shelf::Shelf;
+use crate::open::file::StreamFile;
+use crate::open::recognise::stream_files;
 use crate::trace::Shared;
+use crate::value_buffer::Shelf;
 use longpole_ctf::{Metadata, OwnedValue, Packet, Step};
 use std::collections::HashSet;
 use std::fs;

@@ -5,11 +5,11 @@
 //! packets, which are read again. It is made of blocks, each with a sum of its own, of which a search reads as many as it has steps. Whatever
 //! is wrong with it, it is made anew, and where that cannot be done the trace is read without it.
 //!
-//! The packets of a file that is read as several [chains](crate::chains) are listed by chain: each of them is searched, and read, for itself.
+//! The packets of a file that is read as several [chains](crate::merge::packet_chains) are listed by chain: each of them is searched, and read, for itself.
 
-use crate::chains::{Chains, MOST_CHAINS};
-use crate::file::StreamFile;
-use crate::recognise::is_recording;
+use crate::merge::packet_chains::{Chains, MOST_CHAINS};
+use crate::open::file::StreamFile;
+use crate::open::recognise::is_recording;
 use longpole_ctf::{Metadata, Source, Step, StreamDecoder};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;

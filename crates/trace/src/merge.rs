@@ -3,6 +3,14 @@
 //! Events of one stream come in bursts, so the common step is "the same stream again": it costs one comparison with the
 //! runner-up, which is kept beside the heap, and the heap is touched only when another stream takes over.
 
+pub(crate) mod clock_shift;
+pub(crate) mod common_clock;
+pub(crate) mod lookahead;
+pub(crate) mod out_of_range;
+pub(crate) mod packet_chains;
+pub(crate) mod packet_claims;
+pub(crate) mod sort_window;
+
 /// A stream's next time. Streams of equal time come in the order of their index; within a stream its own order holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {

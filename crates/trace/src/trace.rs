@@ -1,28 +1,28 @@
 //! The reader of a whole trace: its streams, merged.
 
-use crate::archive::{self, Unpacked};
-use crate::capture::{Capture, CaptureSource};
-use crate::common_clock::{apart, CommonClocks};
-use crate::ctf::{self, CtfSource};
-use crate::dat::{self, PageSource};
+use crate::diagnostic::Oddity;
 use crate::error::Error;
 use crate::event::{Catalogue, Class, ClassId, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId};
-use crate::format::Format;
-use crate::ftrace_text::{self, TextSource};
-use crate::json::chrome::ChromeSource;
-use crate::json::lines::LogSource;
+use crate::formats::archive::{self, Unpacked};
+use crate::formats::capture::{Capture, CaptureSource};
+use crate::formats::ctf::{self, CtfSource};
+use crate::formats::ftrace_text::{self, TextSource};
+use crate::formats::json::chrome::ChromeSource;
+use crate::formats::json::lines::LogSource;
+use crate::formats::perf_data::PerfSource;
+use crate::formats::sel4::{Dump, DumpSource};
+use crate::formats::trace_dat::{self, PageSource};
+use crate::merge::clock_shift::{Shift, Shifts};
+use crate::merge::common_clock::{apart, CommonClocks};
+use crate::merge::sort_window::Window;
 use crate::merge::{Heap, Key};
 use crate::moment::Moment;
-use crate::no_event::NoEvent;
-use crate::oddity::Oddity;
-use crate::part::{Packets, Part};
-use crate::perf::PerfSource;
-use crate::recognise::{recognise, Found};
-use crate::recording::{Clock, Recording};
-use crate::sel4::{Dump, DumpSource};
-use crate::shelf::Shelf;
-use crate::shift::{Shift, Shifts};
-use crate::window::Window;
+use crate::open::format::Format;
+use crate::open::no_event::NoEvent;
+use crate::open::part::{Packets, Part};
+use crate::open::recognise::{recognise, Found};
+use crate::open::recording::{Clock, Recording};
+use crate::value_buffer::Shelf;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -374,7 +374,7 @@ impl Trace {
             self.shared.oddities.push(Oddity::Unconverted { path });
         }
         if let Some(folder) = found.pages {
-            let opened = dat::open_raw(&folder, &name(&folder), &mut self.shared)?;
+            let opened = trace_dat::open_raw(&folder, &name(&folder), &mut self.shared)?;
             let shift = self.shifts.of(&folder);
             self.add_kernel(opened, shift);
         }
@@ -455,7 +455,7 @@ impl Trace {
                 self.add_source("machine log".to_owned());
             }
             Format::TraceDat => {
-                let opened = dat::open(path, &name, &mut self.shared)?;
+                let opened = trace_dat::open(path, &name, &mut self.shared)?;
                 self.add_kernel(opened, shift);
             }
             Format::FtraceText => {
@@ -471,7 +471,7 @@ impl Trace {
         self.slots.push(Slot { source, window: sort.then(Window::default), shift });
     }
 
-    fn add_kernel(&mut self, opened: dat::Opened, shift: Shift) {
+    fn add_kernel(&mut self, opened: trace_dat::Opened, shift: Shift) {
         for source in opened.sources {
             let sort = matches!(source, Source::Text(_));
             self.add_slot(source, sort, shift);

@@ -6,7 +6,12 @@ mod tar_entry;
 
 use flate2::write::GzEncoder;
 use flate2::Compression;
-use longpole_trace::{unpack, Error, Item, Oddity, Options, Trace};
+use longpole_trace::unpack;
+use longpole_trace::Error;
+use longpole_trace::Item;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::fs;
 use std::io::{Cursor, Write};
 use std::os::unix::fs::PermissionsExt;

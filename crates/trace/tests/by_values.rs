@@ -1,6 +1,12 @@
 //! A CTF trace that is written by its values says in both versions what it said: names within fields, and what packets say of their events.
 
-use longpole_trace::{Catalogue, CtfWriter, Item, Options, Trace, Value, Version};
+use longpole_trace::Catalogue;
+use longpole_trace::CtfWriter;
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
+use longpole_trace::Value;
+use longpole_trace::Version;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;

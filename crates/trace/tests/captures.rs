@@ -4,7 +4,11 @@
 mod common;
 
 use common::everything;
-use longpole_trace::{Damage, Item, Oddity, Options, Trace};
+use longpole_trace::Damage;
+use longpole_trace::Item;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;

@@ -1,6 +1,15 @@
 //! Packets that say what does not fit together: their events come out all the same, and what does not fit is told with its place.
 
-use longpole_trace::{Contradiction, Damage, Item, LeftOut, Moment, NoEvent, Oddity, Options, Place, Trace};
+use longpole_trace::Contradiction;
+use longpole_trace::Damage;
+use longpole_trace::Item;
+use longpole_trace::LeftOut;
+use longpole_trace::Moment;
+use longpole_trace::NoEvent;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::Place;
+use longpole_trace::Trace;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;

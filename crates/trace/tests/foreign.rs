@@ -3,7 +3,11 @@
 mod support;
 
 use longpole_pcapng::{Direction, Interface, Packet, Section, Writer};
-use longpole_trace::{Item, Oddity, Options, StreamKind, Trace};
+use longpole_trace::Item;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::StreamKind;
+use longpole_trace::Trace;
 use std::fs;
 use std::path::{Path, PathBuf};
 use support::corpus;

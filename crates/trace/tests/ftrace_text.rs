@@ -1,6 +1,9 @@
 //! The text of the kernel's tracer: what `trace`, `trace_pipe` and `trace-cmd report` print, in all their columns.
 
-use longpole_trace::{Item, Options, Trace, Value};
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
+use longpole_trace::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

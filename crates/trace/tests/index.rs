@@ -1,6 +1,9 @@
 //! The index of a long stream: what is asked for from a late moment on is found without passing all before it, and is the same.
 
-use longpole_trace::{Item, Moment, Options, Trace};
+use longpole_trace::Item;
+use longpole_trace::Moment;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

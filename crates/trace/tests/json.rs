@@ -1,6 +1,9 @@
 //! Chrome's JSON and machine logs as traces.
 
-use longpole_trace::{Item, Oddity, Options, Trace};
+use longpole_trace::Item;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;

@@ -4,7 +4,10 @@
 mod support;
 
 use longpole_ftrace::{Instance, TraceFs};
-use longpole_trace::{Item, Options, Trace, Value};
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
+use longpole_trace::Value;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsFd;

@@ -1,6 +1,11 @@
 //! A trace that is read while it is written says in the end what is said of it when it is read as a whole.
 
-use longpole_trace::{Catalogue, Item, Live, Options, Shifts, Trace};
+use longpole_trace::Catalogue;
+use longpole_trace::Item;
+use longpole_trace::Live;
+use longpole_trace::Options;
+use longpole_trace::Shifts;
+use longpole_trace::Trace;
 use proptest::prelude::*;
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -1,6 +1,10 @@
 //! Streams that are not in the order of time come out as a window of 1024 items sorts them, whether it looks ahead or holds back.
 
-use longpole_trace::{Item, Moment, Oddity, Options, Trace};
+use longpole_trace::Item;
+use longpole_trace::Moment;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,6 +1,9 @@
 //! perf.data: beside perf's own reading, and damaged in every place.
 
-use longpole_trace::{Item, Oddity, Options, Trace};
+use longpole_trace::Item;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};

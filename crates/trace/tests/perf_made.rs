@@ -1,7 +1,12 @@
 //! perf.data that is made here, byte by byte as `perf_event.h` and perf's description of its file have it: both byte orders, as a file and as what
 //! comes through a pipe, with every part that a sample can have; and damaged.
 
-use longpole_trace::{Catalogue, Event, Item, Options, Trace, Value};
+use longpole_trace::Catalogue;
+use longpole_trace::Event;
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
+use longpole_trace::Value;
 use std::path::{Path, PathBuf};
 
 /// All parts but those that one event cannot have beside another.

@@ -1,6 +1,11 @@
 //! perf.data as perf was told to write it, beside `perf script`: who, when, where, which event, and what the samples hold.
 
-use longpole_trace::{Catalogue, Event, Item, Options, Trace, Value};
+use longpole_trace::Catalogue;
+use longpole_trace::Event;
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
+use longpole_trace::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -3,7 +3,9 @@
 #[path = "support/trace_dat.rs"]
 mod support;
 
-use longpole_trace::{Item, Options, Trace};
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::fs;
 use std::path::Path;
 use support::{format, Machine, Page, Record};

@@ -2,7 +2,14 @@
 
 mod support;
 
-use longpole_trace::{Error, Item, Moment, Oddity, Options, StreamKind, Trace, Value};
+use longpole_trace::Error;
+use longpole_trace::Item;
+use longpole_trace::Moment;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::StreamKind;
+use longpole_trace::Trace;
+use longpole_trace::Value;
 use std::fs::OpenOptions;
 use std::path::Path;
 use support::{babeltrace2, Fake, Field, Kind, EPOCH_S};

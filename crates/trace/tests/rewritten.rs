@@ -2,7 +2,13 @@
 
 mod support;
 
-use longpole_trace::{rewrite, Item, Options, Rewritten, Trace, Value, Version};
+use longpole_trace::rewrite;
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Rewritten;
+use longpole_trace::Trace;
+use longpole_trace::Value;
+use longpole_trace::Version;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

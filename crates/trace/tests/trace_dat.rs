@@ -3,7 +3,12 @@
 #[path = "support/trace_dat.rs"]
 mod support;
 
-use longpole_trace::{Catalogue, Event, Item, Options, Trace, Value};
+use longpole_trace::Catalogue;
+use longpole_trace::Event;
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
+use longpole_trace::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{format, Buffer, Compression, Machine, Page, Record, TraceDat, PAGE};

@@ -3,10 +3,25 @@
 mod support;
 
 use longpole_ctf::OwnedValue;
-use longpole_trace::{
-    Catalogue, Class, ClassId, CtfWriter, Event, Item, Loss, Oddity, Options, PacketValues, Stream, StreamId, StreamKind, Subject,
-    SubjectId, Trace, Value, Version, Written,
-};
+use longpole_trace::Catalogue;
+use longpole_trace::Class;
+use longpole_trace::ClassId;
+use longpole_trace::CtfWriter;
+use longpole_trace::Event;
+use longpole_trace::Item;
+use longpole_trace::Loss;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::PacketValues;
+use longpole_trace::Stream;
+use longpole_trace::StreamId;
+use longpole_trace::StreamKind;
+use longpole_trace::Subject;
+use longpole_trace::SubjectId;
+use longpole_trace::Trace;
+use longpole_trace::Value;
+use longpole_trace::Version;
+use longpole_trace::Written;
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;

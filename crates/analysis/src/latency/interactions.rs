@@ -7,7 +7,7 @@
 //! the call first and has not answered.
 
 use super::{CallTimes, Latency, Measured, Net, MOST_IN_FLIGHT};
-use crate::text::machine_place;
+use crate::stats::text::machine_place;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::{QueueKind, StateKind};

@@ -1,12 +1,12 @@
 //! Latencies as probes tell of them.
 
 use super::{since, CallTimes, Latency, Measured, Net, Spans, Together, MOST_IN_FLIGHT};
-use crate::linux_account::Account;
-use crate::session::{Observer, Scene};
-use longpole_model::activity::{Outcome, State};
-use longpole_model::actors::ActorId;
+use crate::scheduling::thread_time::Account;
+use crate::stages::session::{Observer, Scene};
 use longpole_model::names::NameId;
 use longpole_model::step::{MarkKind, Op, Step};
+use longpole_model::system::activity::{Outcome, State};
+use longpole_model::system::actors::ActorId;
 use longpole_trace::event::Loss;
 use std::collections::{HashMap, VecDeque};
 

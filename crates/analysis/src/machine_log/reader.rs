@@ -3,8 +3,8 @@
 use super::replies::{self, Replies, Use};
 use super::NUMBERED;
 use longpole_machine_log::{self as log, Action, Content, Line, Next, Repeats};
-use longpole_model::ahead::Ahead;
 use longpole_model::causes::is_named_as_recorder;
+use longpole_model::interaction::ahead::Ahead;
 use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
 use longpole_model::kinds::{LinkKind, NameKind, StateKind};
 use longpole_model::names::NameId;

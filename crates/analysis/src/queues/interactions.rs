@@ -4,7 +4,7 @@
 //! belongs to one call, of which [`crate::latency`] tells.
 
 use super::{Batches, Counted, QueueAnswer};
-use crate::text::machine_place;
+use crate::stats::text::machine_place;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
 use longpole_model::kinds::QueueKind;
 use longpole_model::tokens::{Amount, Queues, Shape, Unit};

@@ -2,12 +2,12 @@
 
 use super::{BatchAnswer, Batches, Counted, QueueAnswer};
 use crate::latency::since;
-use crate::session::{Observer, Scene};
-use longpole_model::activity::{Outcome, State};
-use longpole_model::actors::ActorId;
+use crate::stages::session::{Observer, Scene};
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::QueueId;
 use longpole_model::step::{Op, Step, SOON_NS};
+use longpole_model::system::activity::{Outcome, State};
+use longpole_model::system::actors::ActorId;
 use longpole_model::tokens::{Order, Shape, Unit};
 use longpole_trace::event::Loss;
 use std::collections::VecDeque;

@@ -3,9 +3,9 @@
 use super::demand::{Bound, Bounds};
 use super::lanes::{Layout, GATE, KEPT, OBSERVED, WHOLE};
 use super::{Change, EndMark, WhatIf};
-use crate::lineage::key::{Key, Link, State};
-use crate::lineage::Kind;
-use crate::nearest::ends_nowhere;
+use crate::critical_path::key::{Key, Link, State};
+use crate::critical_path::Kind;
+use crate::stats::nearest::ends_nowhere;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::kinds::{SegmentKind, StateKind, CPUS};
 use longpole_model::names::NameId;

@@ -17,7 +17,7 @@
 
 use super::lanes::KEPT;
 use super::{EndMark, WhatIf};
-use crate::lineage::key::Key;
+use crate::critical_path::key::Key;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::names::NameId;

@@ -5,7 +5,7 @@
 
 use super::propose::{self, LEAST_SHARE, STATES};
 use super::{Answer, FullQueue, Prediction, Scenario, Share};
-use crate::lineage::{self, Path, Row};
+use crate::critical_path::{self, Path, Row};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 
 /// Path and replay differ a little: so many states more, and by so much smaller ones.
@@ -16,7 +16,7 @@ const BUSY: usize = 6;
 const LINKS: usize = 4;
 
 /// What is likely to be asked.
-pub fn scenarios(answer: &lineage::Answer, path: &Path, full: &[FullQueue]) -> Vec<Scenario> {
+pub fn scenarios(answer: &critical_path::Answer, path: &Path, full: &[FullQueue]) -> Vec<Scenario> {
     let shares: Vec<Share> = answer.criticality.iter().map(share).collect();
     let mut likely = propose::worth_trying(&shares, full, STATES + MORE_STATES, MARGIN * LEAST_SHARE);
     let busy =

@@ -5,7 +5,7 @@ use super::cpus::Left;
 use super::recorder::Under;
 use super::served::{Server, Takes};
 use super::what::{Op, Passed};
-use crate::lineage::key::State;
+use crate::critical_path::key::State;
 use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
 use std::collections::VecDeque;

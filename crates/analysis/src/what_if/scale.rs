@@ -2,8 +2,8 @@
 
 use super::grammar::{Change, Scenario, Target};
 use super::lanes::{Layout, Row, KEPT};
-use crate::lineage::key::{Key, Link, State, Words};
-use crate::nearest::nearest;
+use crate::critical_path::key::{Key, Link, State, Words};
+use crate::stats::nearest::nearest;
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, BLOCKED};
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use super::linux_support::{each_interaction, Kernel};
-use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_analysis::critical_path::{Answer, Lineage, Options};
 use longpole_analysis::machine_log::Writer;
 use longpole_model::causes::{About, Composer, Told};
 

@@ -33,7 +33,8 @@ use crate::error::{Span, SpanError};
 use crate::plan::roles_by_name;
 use crate::refs::{Frame, Standpoint, ELEMENT};
 use crate::types::*;
-use crate::{Clock, Origin};
+use crate::Clock;
+use crate::Origin;
 
 type Result<T> = std::result::Result<T, SpanError>;
 

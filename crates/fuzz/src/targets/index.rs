@@ -1,7 +1,10 @@
 //! The index of a long stream, beside a trace that is sound.
 
 use super::Target;
-use longpole_trace::{Item, Moment, Options, Trace};
+use longpole_trace::Item;
+use longpole_trace::Moment;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::io;

@@ -5,7 +5,9 @@
 
 use super::{traces, Target};
 use longpole_abi::{Kind, Ring, SiteEntry, Subbuffer, CLOCK_MONO_RAW, CONTROL_SIZE, MAGIC, RING_DATA, SUBBUFFER_HEADER, VERSION};
-use longpole_record::{Options, Recorder, Scope};
+use longpole_record::Options;
+use longpole_record::Recorder;
+use longpole_record::Scope;
 use longpole_trace::Options as ReadOptions;
 use std::fs::{self, File};
 use std::mem::{offset_of, size_of};

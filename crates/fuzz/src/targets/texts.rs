@@ -2,13 +2,21 @@
 
 use super::Target;
 use crate::seeds;
+use longpole_analysis::findings;
+use longpole_analysis::latency::event_pairs::Point;
 use longpole_analysis::machine_log::Reader;
-use longpole_analysis::{findings, pairs::Point, what_if::Scenario};
-use longpole_model::predicate::{Datum, Predicate};
+use longpole_analysis::what_if::Scenario;
+use longpole_model::rules::predicate::{Datum, Predicate};
 use longpole_model::rules::Rules;
+use longpole_record::file_name;
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context, EventWish, Group};
-use longpole_record::{file_name, parse_duration, parse_size, ring_size, Condition, Config, Mode};
+use longpole_record::parse_duration;
+use longpole_record::parse_size;
+use longpole_record::ring_size;
+use longpole_record::Condition;
+use longpole_record::Config;
+use longpole_record::Mode;
 use longpole_trace::Moment;
 use std::path::Path;
 

@@ -2,7 +2,14 @@
 
 use super::Target;
 use crate::seeds::{self, BORDER};
-use longpole_trace::{ByteOrder, Dump, Item, Log, Options, Trace, Value, Word};
+use longpole_trace::ByteOrder;
+use longpole_trace::Dump;
+use longpole_trace::Item;
+use longpole_trace::Log;
+use longpole_trace::Options;
+use longpole_trace::Trace;
+use longpole_trace::Value;
+use longpole_trace::Word;
 use std::path::Path;
 
 /// Reads all of it; an error is an answer.

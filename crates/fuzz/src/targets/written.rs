@@ -2,7 +2,14 @@
 
 use super::{ctf, Target};
 use crate::seeds;
-use longpole_trace::{rewrite, CtfWriter, Item, Options, Rewritten, Trace, Value, Version};
+use longpole_trace::rewrite;
+use longpole_trace::CtfWriter;
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Rewritten;
+use longpole_trace::Trace;
+use longpole_trace::Value;
+use longpole_trace::Version;
 use std::convert::Infallible;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};

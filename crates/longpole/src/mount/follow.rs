@@ -1,11 +1,14 @@
 //! Fills the texts: a thread that reads what the recorder has written.
 
 use super::tree::Tree;
-use crate::chain::Chain;
+use crate::input::chunks::Chain;
 use crate::log::LATE;
-use crate::printer::Printer;
-use longpole_record::selection::Part;
-use longpole_trace::{Catalogue, Item, StreamId, Subject};
+use crate::render::events::Printer;
+use longpole_record::control::selection::Part;
+use longpole_trace::Catalogue;
+use longpole_trace::Item;
+use longpole_trace::StreamId;
+use longpole_trace::Subject;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! The text of each subject's events, as much of it as is kept: the recording has all of it.
 
-use longpole_record::selection::Part;
+use longpole_record::control::selection::Part;
 use std::collections::HashMap;
 use std::time::SystemTime;
 

@@ -1,9 +1,12 @@
 //! Which folders and files there are, and what stands in the files.
 
 use super::text::Texts;
-use longpole_record::selection::{Part, Selection};
-use longpole_record::subjects::{self, Subject};
-use longpole_record::{file_name, parse_size, ring_size, Runtime};
+use longpole_record::control::selection::{Part, Selection};
+use longpole_record::file_name;
+use longpole_record::parse_size;
+use longpole_record::ring_size;
+use longpole_record::runtime_dir::subjects::{self, Subject};
+use longpole_record::Runtime;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -118,7 +121,7 @@ impl Tree {
             }
             Kind::Name => {
                 let name = self.threads(part).next().map(|thread| thread.thread.clone());
-                format!("{}\n", crate::table::plain(name.unwrap_or_default())).into_bytes()
+                format!("{}\n", crate::render::table::plain(name.unwrap_or_default())).into_bytes()
             }
             Kind::Events => self.texts.get(part).map_or_else(Vec::new, |text| text.bytes().to_vec()),
         })

@@ -1,7 +1,8 @@
 //! What captures say of themselves, for `info`.
 
-use crate::table::{number, plain, Table};
-use longpole_trace::{CaptureInterface, Description};
+use crate::render::table::{number, plain, Table};
+use longpole_trace::CaptureInterface;
+use longpole_trace::Description;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -1,11 +1,15 @@
 //! What the kernel's events of a trace tell of packets, in one pass.
 
 use crate::input::Input;
-use crate::kernel::{self, Reading};
-use longpole_analysis::counters::Counted;
-use longpole_analysis::journeys::{Journeys, Wanted};
-use longpole_analysis::packets::Packets;
-use longpole_trace::{recording_at, Catalogue, Item, Kallsyms, Recording};
+use crate::passes::kernel::{self, Reading};
+use longpole_analysis::network::counters::Counted;
+use longpole_analysis::network::packet_paths::{Journeys, Wanted};
+use longpole_analysis::network::packets::Packets;
+use longpole_trace::recording_at;
+use longpole_trace::Catalogue;
+use longpole_trace::Item;
+use longpole_trace::Kallsyms;
+use longpole_trace::Recording;
 use std::path::PathBuf;
 
 pub struct Kernel {

@@ -2,5 +2,5 @@
 
 pub mod described;
 pub mod kernel;
+pub mod packet_tables;
 pub mod traffic;
-pub mod ways;

@@ -1,7 +1,11 @@
 //! Traffic per interface and direction, from the captures of a trace or else from its `packet` events.
 
-use crate::table::{bytes, number, plain_lines, rate, Table};
-use longpole_trace::{InterfaceCount, Item, Trace, Traffic, Value};
+use crate::render::table::{bytes, number, plain_lines, rate, Table};
+use longpole_trace::InterfaceCount;
+use longpole_trace::Item;
+use longpole_trace::Trace;
+use longpole_trace::Traffic;
+use longpole_trace::Value;
 use serde_json::json;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

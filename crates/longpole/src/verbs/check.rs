@@ -2,16 +2,17 @@
 
 mod validate;
 
-use crate::dump::Raw;
-use crate::in_progress;
-use crate::offset::Offset;
+use crate::input::in_progress;
+use crate::input::memory_dump::Raw;
+use crate::input::offset::Offset;
+use crate::render::table::bytes;
 use crate::say;
-use crate::table::bytes;
-use longpole_record::{
-    counter_is_a_clock, kernel, root,
-    session::{Running, Whose},
-    subjects, Runtime,
-};
+use longpole_record::counter_is_a_clock;
+use longpole_record::kernel;
+use longpole_record::root;
+use longpole_record::runtime_dir::session::{Running, Whose};
+use longpole_record::runtime_dir::subjects;
+use longpole_record::Runtime;
 use rustix::fs::{access, statvfs, Access};
 use rustix::process::{getrlimit, Resource};
 use serde_json::json;
@@ -183,7 +184,7 @@ fn kernel_events() -> Finding {
     if !found.absent.is_empty() {
         detail.push_str(&format!("; this kernel has nothing of {}", names(&found.absent)));
     }
-    match kernel::tidy::left().len() {
+    match kernel::reap::left().len() {
         0 => finding(WHAT, State::Good, detail, None),
         count => {
             let remedy = "longpole record --for 1s (whatever records next saves what it holds, and removes it)";

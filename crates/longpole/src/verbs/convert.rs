@@ -1,14 +1,23 @@
 //! `longpole convert`: a trace in another format.
 
-use crate::filter::{Filter, Patterns, Sieve};
+use crate::input::filter::{Filter, Patterns, Sieve};
+use crate::input::unpacked::{self, renamed};
 use crate::input::{self, Input};
-use crate::printer::Printer;
+use crate::render::events::Printer;
+use crate::render::table::{number, plain, plain_lines};
 use crate::say;
-use crate::table::{number, plain, plain_lines};
-use crate::unpacked::{self, renamed};
 use crate::WrongUsage;
 use anyhow::bail;
-use longpole_trace::{rewrite, CtfWriter, EnvValue, Item, NoEvent, Oddity, Rewritten, Trace, Version, Written};
+use longpole_trace::rewrite;
+use longpole_trace::CtfWriter;
+use longpole_trace::EnvValue;
+use longpole_trace::Item;
+use longpole_trace::NoEvent;
+use longpole_trace::Oddity;
+use longpole_trace::Rewritten;
+use longpole_trace::Trace;
+use longpole_trace::Version;
+use longpole_trace::Written;
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};

@@ -1,14 +1,14 @@
 //! `longpole cpu`: the time of CPUs and threads, by the kernel's events and by what the probes tell; and of functions, by samples of stacks.
 
 use crate::input::Input;
-use crate::kernel::{self, Reading};
-use crate::pass;
-use crate::stacks::{self, Gathered};
-use crate::table::{duration, number, percent, Table};
+use crate::passes::all;
+use crate::passes::kernel::{self, Reading};
+use crate::render::stacks::{self, Gathered};
+use crate::render::table::{duration, number, percent, Table};
 use anyhow::Context;
-use longpole_analysis::cpu::{Cpu, KernelTime, ThreadTime};
-use longpole_analysis::linux_cpu::{CpuTimes, WakerLine};
 use longpole_analysis::report::Pass;
+use longpole_analysis::scheduling::cpus::{CpuTimes, WakerLine};
+use longpole_analysis::scheduling::probed::{Cpu, KernelTime, ThreadTime};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
@@ -74,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             _ if others || kernel::sources(&args.input.paths()?, trace) == 0 => {}
             _ => kernel::needs_switches(&args.input, linux)?,
         }
-        return pass::write(&args.input, (&pass, trace), &answer, |out, answer| match (&answer.functions, answer.samples) {
+        return all::write(&args.input, (&pass, trace), &answer, |out, answer| match (&answer.functions, answer.samples) {
             // Nothing else is in this trace.
             (Some(functions), Some(counts)) if answer.threads.is_empty() => {
                 stacks::print(out, functions, counts, args.top.unwrap_or(MOST_LINES))
@@ -92,7 +92,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if answer.threads.iter().any(|thread| !thread.states.is_empty()) {
             writeln!(out, "\nBY THEIR PROBES")?;
             print_probes(out, answer)?;
-            pass::footer(out, &pass, trace)?;
+            all::footer(out, &pass, trace)?;
         }
         Ok(())
     })

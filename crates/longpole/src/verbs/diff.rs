@@ -1,23 +1,35 @@
 //! `longpole diff`: what changed between two recordings of the same system.
 
-use crate::dump::Raw;
+use crate::following;
 use crate::following::Follower;
 use crate::input;
-use crate::machine_log;
-use crate::table::{duration, number, percent, plain, rate, Table};
-use crate::{answer, command, following, interactions, kernel, pass, probes, rules, WrongUsage};
+use crate::input::command;
+use crate::input::machine_log;
+use crate::input::memory_dump::Raw;
+use crate::input::rules;
+use crate::interactions;
+use crate::passes::all;
+use crate::passes::kernel;
+use crate::passes::probes;
+use crate::render::answer;
+use crate::render::table::{duration, number, percent, plain, rate, Table};
+use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
-use longpole_analysis::change::Change;
-use longpole_analysis::diff::{can_be_asked, diff, Diff, Side, VerdictKind, WINDOWS};
+use longpole_analysis::compare::change::Change;
+use longpole_analysis::compare::diff::{can_be_asked, diff, Diff, Side, VerdictKind, WINDOWS};
+use longpole_analysis::critical_path::name_index::Seen;
+use longpole_analysis::critical_path::{self, Answer, Lineage};
 use longpole_analysis::findings::Rules as Thresholds;
-use longpole_analysis::lineage::{self, Answer, Lineage};
 use longpole_analysis::report::Pass;
-use longpole_analysis::seen::Seen;
 use longpole_model::causes::Composer;
 use longpole_model::kinds::StateKind;
-use longpole_model::predicate::Predicate;
+use longpole_model::rules::predicate::Predicate;
 use longpole_model::rules::Rules;
-use longpole_trace::{Catalogue, Item, Moment, Options, StreamKind};
+use longpole_trace::Catalogue;
+use longpole_trace::Item;
+use longpole_trace::Moment;
+use longpole_trace::Options;
+use longpole_trace::StreamKind;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -107,7 +119,7 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
             if unread {
                 pass = pass_with(rules)?;
                 // What cannot be opened at all is no note: that is the error.
-                pass::feed(&mut input::open(&[path.to_owned()], part.clone())?, &mut pass, None)?;
+                all::feed(&mut input::open(&[path.to_owned()], part.clone())?, &mut pass, None)?;
             }
             eprintln!("longpole: note: without critical path: {}", plain(error.to_string()));
         }
@@ -144,7 +156,8 @@ fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Re
     let unread = |error| NoPath { error, unread: true };
     let mut interactions = interactions::of(path, part.clone(), rules.clone()).map_err(unread)?;
     let begin_ns = interactions.trace().map_or(i64::MIN, |trace| kernel::begin_of(part.begin, trace));
-    let mut lineage = Lineage::new(lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() });
+    let mut lineage =
+        Lineage::new(critical_path::Options { segments: true, spill: Some(interactions::SPILL), ..critical_path::Options::default() });
     let mut seen = Seen::default();
     let read = probes::beside(|probes| {
         let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {

@@ -1,10 +1,15 @@
 //! `longpole graph`: the critical path folded, so that each state is there once.
 
-use crate::table::{duration, number, percent, plain, Table};
-use crate::{drawing, input::Input, interactions, waits, waits_drawing, WrongUsage};
+use crate::input::Input;
+use crate::interactions;
+use crate::render::path_graph;
+use crate::render::table::{duration, number, percent, plain, Table};
+use crate::render::wait_graph;
+use crate::render::wait_graph_svg;
+use crate::WrongUsage;
 use anyhow::Context;
-use longpole_analysis::folded::{fold, Graph, Limits, Node, MOST};
-use longpole_analysis::lineage::{Answer, Mode, Options};
+use longpole_analysis::critical_path::folded::{fold, Graph, Limits, Node, MOST};
+use longpole_analysis::critical_path::{Answer, Mode, Options};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -14,7 +19,7 @@ use std::process::ExitCode;
 /// Fold the critical path into a graph of its states: text, JSON, DOT, SVG
 // How a raw log is laid out has another name here, where `--format` says how the graph is told.
 #[derive(clap::Args)]
-#[command(mut_arg(crate::dump::FORMAT, |format| format.long("input-format")))]
+#[command(mut_arg(crate::input::memory_dump::FORMAT, |format| format.long("input-format")))]
 #[command(after_help = "\
 Each pair of class and state on the path is one node, each pair of neighbours on it one edge, whatever the length of the path.
 Rare ones are gathered: nodes in one other node, edges as a count, until --most is kept.
@@ -122,16 +127,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn of_waits(args: &Args, format: Format) -> anyhow::Result<ExitCode> {
-    let answer = waits::read(&mut interactions::open(&args.input.of_command()?)?)?;
+    let answer = wait_graph::read(&mut interactions::open(&args.input.of_command()?)?)?;
     to(args.output.as_deref(), |mut out| {
         match format {
             Format::Json => {
                 serde_json::to_writer_pretty(&mut out, &answer)?;
                 writeln!(out)?;
             }
-            Format::Dot => waits::dot(&mut out, &answer)?,
-            Format::Svg => waits_drawing::svg(&mut out, &answer)?,
-            Format::Text => waits::print(&mut out, &answer)?,
+            Format::Dot => wait_graph::dot(&mut out, &answer)?,
+            Format::Svg => wait_graph_svg::svg(&mut out, &answer)?,
+            Format::Text => wait_graph::print(&mut out, &answer)?,
         }
         Ok(out.flush()?)
     })
@@ -169,7 +174,7 @@ fn write(format: Format, answer: &Answer, graph: &Graph, mut out: &mut dyn Write
             writeln!(out)?;
         }
         Format::Dot => dot(&mut out, &title(answer, graph), graph)?,
-        Format::Svg => drawing::svg(&mut out, &title(answer, graph), graph)?,
+        Format::Svg => path_graph::svg(&mut out, &title(answer, graph), graph)?,
     }
     Ok(out.flush()?)
 }
@@ -263,7 +268,7 @@ fn dot(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
     writeln!(out, "  node [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\", fontsize=11];")?;
     writeln!(out, "  edge [color=\"#7b8794\", fontname=\"sans-serif\", fontsize=9];")?;
     for (at, node) in graph.nodes.iter().enumerate() {
-        let (fill, border) = drawing::colours(node.kind);
+        let (fill, border) = path_graph::colours(node.kind);
         let label = format!(
             "{}\\n{}, {}, {} x",
             text(name(graph, node)),
@@ -271,7 +276,7 @@ fn dot(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
             duration(node.times.total_ns),
             number(node.times.count)
         );
-        let style = if drawing::is_hatched(node.kind) { ", style=\"rounded,filled,dashed\"" } else { "" };
+        let style = if path_graph::is_hatched(node.kind) { ", style=\"rounded,filled,dashed\"" } else { "" };
         writeln!(out, "  n{at} [label=\"{label}\", fillcolor=\"{fill}\", color=\"{border}\"{style}];")?;
     }
     let all = graph.nodes.iter().map(|node| node.times.total_ns).sum::<u64>().max(1);

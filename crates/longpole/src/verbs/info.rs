@@ -1,10 +1,18 @@
 //! `longpole info`: what a trace holds. It reads everything once and keeps counts only.
 
+use crate::input::unpacked;
 use crate::input::{self, Input};
 use crate::packets::described;
-use crate::table::{bytes, duration, number, percent, plain, plain_lines, rate, utc, Table};
-use crate::unpacked;
-use longpole_trace::{Description, EnvValue, Item, Packets, Part, StreamId, StreamKind, SwitchedOff, Trace};
+use crate::render::table::{bytes, duration, number, percent, plain, plain_lines, rate, utc, Table};
+use longpole_trace::Description;
+use longpole_trace::EnvValue;
+use longpole_trace::Item;
+use longpole_trace::Packets;
+use longpole_trace::Part;
+use longpole_trace::StreamId;
+use longpole_trace::StreamKind;
+use longpole_trace::SwitchedOff;
+use longpole_trace::Trace;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::io::{self, Write};

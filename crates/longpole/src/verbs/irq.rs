@@ -1,9 +1,9 @@
 //! `longpole irq`: interrupts and softirqs: how often, how long, and how soon the threads start that they wake.
 
 use crate::input::Input;
-use crate::kernel;
-use crate::table::{duration, number, Table};
-use longpole_analysis::linux_irq::{Interrupts, IrqLine};
+use crate::passes::kernel;
+use crate::render::table::{duration, number, Table};
+use longpole_analysis::scheduling::interrupts::{Interrupts, IrqLine};
 use std::io::{self, Write};
 use std::process::ExitCode;
 

@@ -1,11 +1,13 @@
 //! `longpole latency`: how long calls, spans, signals and activities take, or the time between any two events.
 
+use crate::input::machine_log;
 use crate::input::Input;
 use crate::interactions::Interactions;
-use crate::table::{duration, number, Table};
-use crate::{machine_log, pass, WrongUsage};
+use crate::passes::all;
+use crate::render::table::{duration, number, Table};
+use crate::WrongUsage;
+use longpole_analysis::latency::event_pairs::{Pairs, Point};
 use longpole_analysis::latency::{Kind, LatenciesOfMachines, Latency, Part};
-use longpole_analysis::pairs::{Pairs, Point};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -55,12 +57,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(from), Some(to)) => Some(Pairs::new(from, to, args.by)),
         _ => None,
     };
-    let (pass, trace) = pass::read_net(&args.input, pairs.as_mut())?;
+    let (pass, trace) = all::read_net(&args.input, pairs.as_mut())?;
     let answer = match &pairs {
         Some(pairs) => pairs.answer(),
         None => pass.latency(),
     };
-    pass::write(&args.input, (&pass, &trace), &answer, |out, answer| {
+    all::write(&args.input, (&pass, &trace), &answer, |out, answer| {
         print(out, answer)?;
         match &pairs {
             None => Ok(()),

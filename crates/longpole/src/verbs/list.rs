@@ -1,7 +1,9 @@
 //! `longpole list`: the subjects that can be recorded, or the recordings that were made.
 
-use crate::table::{bytes, duration, number, Table};
-use longpole_record::{root, subjects, Runtime};
+use crate::render::table::{bytes, duration, number, Table};
+use longpole_record::root;
+use longpole_record::runtime_dir::subjects;
+use longpole_record::Runtime;
 use serde_json::{json, Value};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -87,7 +89,7 @@ fn list_subjects(json: bool) -> anyhow::Result<()> {
 }
 
 fn recordings(root: &Path, json: bool) -> anyhow::Result<()> {
-    for note in longpole_record::kernel::tidy::all() {
+    for note in longpole_record::kernel::reap::all() {
         eprintln!("longpole: note: {note}");
     }
     let mut found: Vec<(PathBuf, Value)> = Vec::new();

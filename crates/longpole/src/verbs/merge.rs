@@ -1,13 +1,15 @@
 //! `longpole merge`: several traces become one, on one clock.
 
 use super::convert::{self, Form};
-use crate::filter::Sieve;
 use crate::input;
-use crate::offset::{self, Offset};
+use crate::input::filter::Sieve;
+use crate::input::offset::{self, Offset};
+use crate::render::table::{duration, number, plain};
+use crate::say;
 use crate::sync::{self, Synced};
-use crate::table::{duration, number, plain};
-use crate::{say, WrongUsage};
-use longpole_trace::{Options, Shifts};
+use crate::WrongUsage;
+use longpole_trace::Options;
+use longpole_trace::Shifts;
 use serde_json::{json, Value};
 use std::path::PathBuf;
 use std::process::ExitCode;

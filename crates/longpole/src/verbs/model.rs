@@ -1,7 +1,8 @@
 //! `longpole model`: the machines of a trace as a machine log.
 
 use crate::input::Input;
-use crate::{interactions, WrongUsage};
+use crate::interactions;
+use crate::WrongUsage;
 use std::io::{self, BufWriter};
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! `longpole overhead`: what a probe costs here, beside the least that it could cost, and whether the budgets are met.
 
 use crate::overhead::{self, Estimate, Key, Measurement, Threads};
-use crate::table::Table;
+use crate::render::table::Table;
 use serde_json::{json, Value};
 use std::io::{self, Write};
 use std::process::ExitCode;

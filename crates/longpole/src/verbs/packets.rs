@@ -1,16 +1,17 @@
 //! `longpole packets`: what was lost and where, how packets went through the kernel, and captured traffic per interface.
 
 use crate::input::{self, Input};
-use crate::kernel;
-use crate::light;
 use crate::packets::kernel::Kernel;
-use crate::packets::{traffic, ways};
-use crate::table::plain;
+use crate::packets::{packet_tables, traffic};
+use crate::passes::kernel;
+use crate::render::light;
+use crate::render::table::plain;
 use anyhow::{bail, Context};
-use longpole_analysis::consumer::Consumer;
-use longpole_analysis::journeys::Wanted;
-use longpole_analysis::packet_loss::Places;
-use longpole_trace::{StreamKind, Trace};
+use longpole_analysis::network::packet_loss::Places;
+use longpole_analysis::network::packet_paths::Wanted;
+use longpole_analysis::stages::consumer::Consumer;
+use longpole_trace::StreamKind;
+use longpole_trace::Trace;
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -97,11 +98,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             bail!("the trace holds no packets; record them as root with `longpole record --kernel sched,irq,softirq,net,syscall`");
         }
         if let Some((losses, journeys, counters)) = &answers {
-            ways::losses(&mut out, losses)?;
+            packet_tables::losses(&mut out, losses)?;
             if let Some(counters) = counters {
-                ways::counters(&mut out, counters)?;
+                packet_tables::counters(&mut out, counters)?;
             }
-            ways::journeys(&mut out, journeys)?;
+            packet_tables::journeys(&mut out, journeys)?;
         }
         if captured {
             if answers.is_some() {
@@ -150,7 +151,7 @@ fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: 
         }
         journey.probes = Some(consumer.found()).filter(|probes| !probes.is_empty());
     }
-    kernel::write(&args.input, &kernel.reading, &journey, ways::journey)
+    kernel::write(&args.input, &kernel.reading, &journey, packet_tables::journey)
 }
 
 fn each_loss(args: &Args, kernel: Option<&Kernel>, places: &Places) -> anyhow::Result<ExitCode> {
@@ -162,7 +163,7 @@ fn each_loss(args: &Args, kernel: Option<&Kernel>, places: &Places) -> anyhow::R
             let lines: Vec<_> = packets.single_losses(places).collect();
             writeln!(out, "{:#}", json!({ "lost_packets": lines, "not_listed": not_kept }))
         } else {
-            ways::each_loss(&mut out, packets.single_losses(places), not_kept)
+            packet_tables::each_loss(&mut out, packets.single_losses(places), not_kept)
         }
     })?;
     out.flush()?;

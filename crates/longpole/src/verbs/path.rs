@@ -1,17 +1,22 @@
 //! `longpole path`: the chain of states and links that nothing else could have hidden.
 
+use crate::critical;
+use crate::input::subject::Whom;
+use crate::input::Input;
 use crate::interactions::{self, Interactions};
-use crate::sampled::{self, Sampled};
-use crate::stacks::{self, Gathered};
-use crate::table::{counted, duration, number, percent, plain, Table};
-use crate::whom::Whom;
-use crate::{answer, critical, flame, input::Input, keepers, WrongUsage};
+use crate::keepers;
+use crate::passes::samples::{self, Sampled};
+use crate::render::answer;
+use crate::render::flame_graph;
+use crate::render::stacks::{self, Gathered};
+use crate::render::table::{counted, duration, number, percent, plain, Table};
+use crate::WrongUsage;
 use anyhow::{bail, Context};
-use longpole_analysis::critical_samples::{CriticalFunction, OnPath};
-use longpole_analysis::lineage::{Answer, Mode, Options, Row};
-use longpole_analysis::not_recorded;
-use longpole_analysis::stacks::Counts;
-use longpole_analysis::text::place;
+use longpole_analysis::critical_path::samples::{CriticalFunction, OnPath};
+use longpole_analysis::critical_path::{Answer, Mode, Options, Row};
+use longpole_analysis::scheduling::stacks::Counts;
+use longpole_analysis::stats::text::place;
+use longpole_analysis::verdict::not_recorded;
 use longpole_model::causes::Told;
 use longpole_trace::Trace;
 use serde::Serialize;
@@ -131,7 +136,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return functions(&input, &interactions, &mut answer);
     }
     let functions = match args.functions {
-        true => Some(sampled::functions(&input, &interactions, &mut answer, stacks::read)?.rows),
+        true => Some(samples::functions(&input, &interactions, &mut answer, stacks::read)?.rows),
         false => None,
     };
     if args.no_segments {
@@ -169,7 +174,7 @@ fn sampled_stacks(
         let file = File::create(to).with_context(|| format!("{} cannot be written", to.display()))?;
         let mut out = BufWriter::new(file);
         let title = format!("sampled: {} stacks on the critical path to the end of {}", number(counts.busy), answer.end_machine);
-        flame::svg(&mut out, &title, &lines)?;
+        flame_graph::svg(&mut out, &title, &lines)?;
         out.flush()?;
     }
     if folded {
@@ -182,7 +187,7 @@ fn sampled_stacks(
 }
 
 fn functions(input: &Input, interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<ExitCode> {
-    let Sampled { rows, counts, running, is_damaged } = sampled::functions(input, interactions, answer, stacks::read)?;
+    let Sampled { rows, counts, running, is_damaged } = samples::functions(input, interactions, answer, stacks::read)?;
     let mut out = BufWriter::new(io::stdout().lock());
     stacks::print_critical(&mut out, &rows, MOST_ROWS)?;
     out.flush()?;

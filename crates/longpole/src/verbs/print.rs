@@ -3,11 +3,15 @@
 mod follow;
 
 use super::convert;
-use crate::filter::{Filter, Patterns, Sieve};
+use crate::input::filter::{Filter, Patterns, Sieve};
 use crate::input::{self, Input};
-use crate::printer::{Printer, Tail};
-use crate::table::plain_lines;
-use longpole_trace::{Catalogue, Damage, Item, Options, Trace};
+use crate::render::events::{Printer, Tail};
+use crate::render::table::plain_lines;
+use longpole_trace::Catalogue;
+use longpole_trace::Damage;
+use longpole_trace::Item;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::io::{self, Write};
 use std::process::ExitCode;
 

@@ -1,9 +1,10 @@
 //! `longpole queues`: how deep queues are, how often full and empty, in what portions they are emptied.
 
+use crate::input::machine_log;
 use crate::input::Input;
 use crate::interactions::{self, Interactions};
-use crate::table::{bytes, duration, number, percent, rate, Table};
-use crate::{machine_log, pass};
+use crate::passes::all;
+use crate::render::table::{bytes, duration, number, percent, rate, Table};
 use longpole_analysis::queues::{QueueAnswer, QueuesOfMachines};
 use longpole_analysis::report::Pass;
 use std::collections::HashSet;
@@ -27,10 +28,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(log) = machine_log::named(&args.input)? {
         return of_log(&args.input, log);
     }
-    let (pass, trace) = pass::read(&args.input, None)?;
+    let (pass, trace) = all::read(&args.input, None)?;
     let mut answer = pass.queues();
     answer.extend(of_rules(&args.input, &pass, &answer)?);
-    pass::write(&args.input, (&pass, &trace), &answer, |out, answer| print(out, answer))
+    all::write(&args.input, (&pass, &trace), &answer, |out, answer| print(out, answer))
 }
 
 /// Queues of which only the user's rules on the kernel's events tell: who puts and takes, the kernel's model knows.

@@ -1,12 +1,21 @@
 //! `longpole record`: records while a command runs, for a time, or until it is told to end.
 
 use crate::log::Log;
-use crate::relay::Prepared;
+use crate::output_tee::Prepared;
 use anyhow::{bail, Context};
+use longpole_record::control::steady::Steady;
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventWish, Group, Wish, WishError};
-use longpole_record::steady::Steady;
-use longpole_record::{parse_duration, parse_size, InterfacesOutcome, Mode, Options, Outcome, Recorder, Runtime, Scope, Stop};
+use longpole_record::parse_duration;
+use longpole_record::parse_size;
+use longpole_record::InterfacesOutcome;
+use longpole_record::Mode;
+use longpole_record::Options;
+use longpole_record::Outcome;
+use longpole_record::Recorder;
+use longpole_record::Runtime;
+use longpole_record::Scope;
+use longpole_record::Stop;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -503,28 +512,28 @@ pub fn tell(outcome: &Outcome, said: &[String]) {
     for oddity in outcome.oddities.iter().filter(|oddity| !said.contains(oddity)) {
         eprintln!("longpole: note: {oddity}");
     }
-    let lost = if outcome.lost > 0 { format!(", {} events lost", crate::table::number(outcome.lost)) } else { String::new() };
+    let lost = if outcome.lost > 0 { format!(", {} events lost", crate::render::table::number(outcome.lost)) } else { String::new() };
     match &outcome.empty {
         Some(why) => eprintln!("longpole: captured nothing: {why}"),
         None if outcome.recorded == 0
             && outcome.lost == 0
             && (outcome.kernel.is_some() || outcome.samples.is_some() || outcome.interfaces.is_some()) => {}
-        None if outcome.recorded == 0 => eprintln!("longpole: {} packets captured{lost}", crate::table::number(outcome.packets)),
+        None if outcome.recorded == 0 => eprintln!("longpole: {} packets captured{lost}", crate::render::table::number(outcome.packets)),
         None => {
             let streams = if outcome.lanes == 1 { "stream" } else { "streams" };
-            eprintln!("longpole: {} of events in {} {streams}{lost}", crate::table::bytes(outcome.recorded), outcome.lanes);
+            eprintln!("longpole: {} of events in {} {streams}{lost}", crate::render::table::bytes(outcome.recorded), outcome.lanes);
         }
     }
     if let Some(kernel) = &outcome.kernel {
-        let number = crate::table::number;
+        let number = crate::render::table::number;
         eprintln!("longpole: {} kernel events on {} CPUs, {} lost", number(kernel.events), kernel.cpus, number(kernel.lost));
     }
     if let Some(samples) = &outcome.samples {
-        let number = crate::table::number;
+        let number = crate::render::table::number;
         eprintln!("longpole: {} stacks of {} CPUs, {} lost", number(samples.samples), samples.cpus, number(samples.lost));
     }
     if let Some(InterfacesOutcome { packets, lost, interfaces }) = outcome.interfaces {
-        let number = crate::table::number;
+        let number = crate::render::table::number;
         let devices = if interfaces == 1 { "network device" } else { "network devices" };
         eprintln!("longpole: {} packets of {interfaces} {devices}, {} lost", number(packets), number(lost));
     }

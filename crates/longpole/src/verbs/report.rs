@@ -1,27 +1,36 @@
 //! `longpole report`: the bottleneck in one sentence, then what it stands on.
 
 use crate::critical::{self, Passed, Told};
+use crate::input::progress::Progressed;
+use crate::input::subject::Whom;
 use crate::input::Input;
-use crate::kernel::{self, Model, Reading};
+use crate::interactions;
+use crate::keepers;
 use crate::packets::kernel::Kernel;
-use crate::progress::Progressed;
-use crate::table::{counted, duration, number, percent, plain, Table};
+use crate::passes::all;
+use crate::passes::kernel::{self, Model, Reading};
+use crate::passes::probes;
+use crate::passes::samples;
+use crate::profiler;
+use crate::render::answer;
+use crate::render::repeated;
+use crate::render::stacks;
+use crate::render::strip;
+use crate::render::table::{counted, duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
-use crate::whom::Whom;
 use crate::WrongUsage;
-use crate::{answer, interactions, keepers, pass, probes, profiler, repeated, sampled, stacks, strip};
 use anyhow::{bail, Context};
-use longpole_analysis::exchanges::Exchanges;
-use longpole_analysis::journeys::Journeys;
-use longpole_analysis::judge::limits::Limits;
-use longpole_analysis::judge::lost_events::too_many_lost;
-use longpole_analysis::judge::sensitivity::Sensitive;
-use longpole_analysis::judge::{self, anchor};
-use longpole_analysis::kernel_facts::KernelFacts;
-use longpole_analysis::packet_loss::Places;
-use longpole_analysis::repeated::{Repeated, Run};
+use longpole_analysis::compare::repeated::{Repeated, Run};
+use longpole_analysis::findings::kernel_facts::KernelFacts;
+use longpole_analysis::network::packet_loss::Places;
+use longpole_analysis::network::packet_paths::Journeys;
 use longpole_analysis::report::{Pass, Report};
-use longpole_analysis::text::place;
+use longpole_analysis::stats::text::place;
+use longpole_analysis::verdict::exchanges::Exchanges;
+use longpole_analysis::verdict::limits::Limits;
+use longpole_analysis::verdict::lost_events::too_many_lost;
+use longpole_analysis::verdict::sensitivity::Sensitive;
+use longpole_analysis::verdict::{self, anchor};
 use longpole_analysis::what_if::Scenario;
 use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;
@@ -71,7 +80,7 @@ struct Whole {
 
 fn show(input: &Input, Whole { report, from }: Whole) -> anyhow::Result<ExitCode> {
     match from {
-        Some((pass, trace)) => pass::write(input, (&pass, &trace), &report, print),
+        Some((pass, trace)) => all::write(input, (&pass, &trace), &report, print),
         None => of_machines(input.json, &report),
     }
 }
@@ -196,7 +205,7 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Re
     );
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {
-            match sampled::functions(input, &interactions, &mut critical.answer, stacks::gather) {
+            match samples::functions(input, &interactions, &mut critical.answer, stacks::gather) {
                 Ok(sampled) => Some(sampled.rows),
                 Err(error) => {
                     eprintln!("longpole: note: without the functions of sampled stacks: {}", plain(format!("{error:#}")));
@@ -221,7 +230,7 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Re
     match critical {
         Ok(mut critical) => {
             if let Some(functions) = &functions {
-                judge::add_code(&mut critical.verdict, functions, &Limits::built_in()?);
+                verdict::add_code(&mut critical.verdict, functions, &Limits::built_in()?);
             }
             report = Report { functions, ..report.with(critical) };
         }

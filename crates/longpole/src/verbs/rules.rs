@@ -1,10 +1,13 @@
 //! `longpole rules check`: whether rules are right, and what they do to a trace.
 
-use crate::dump::Raw;
+use crate::in_one_line;
+use crate::input::memory_dump::Raw;
+use crate::input::rules;
 use crate::input::Input;
-use crate::table::{number, plain};
-use crate::{answer, in_one_line, interactions, rules};
-use longpole_analysis::lineage::{Lineage, Options};
+use crate::interactions;
+use crate::render::answer;
+use crate::render::table::{number, plain};
+use longpole_analysis::critical_path::{Lineage, Options};
 use longpole_model::rules::Rules;
 use longpole_model::system::Never;
 use serde::Serialize;

@@ -1,9 +1,9 @@
 //! `longpole sched`: from a thread's wake-up to its start, and who kept the CPU meanwhile.
 
 use crate::input::Input;
-use crate::kernel;
-use crate::table::{duration, number, percent, Table};
-use longpole_analysis::linux_sched::{Delays, SchedLine};
+use crate::passes::kernel;
+use crate::render::table::{duration, number, percent, Table};
+use longpole_analysis::scheduling::wakeups::{Delays, SchedLine};
 use std::io::{self, Write};
 use std::process::ExitCode;
 

@@ -1,9 +1,13 @@
 //! `longpole snapshot`: what a running recording knows at this moment, as a recording of its own.
 
 use super::record;
-use crate::in_progress;
+use crate::input::in_progress;
 use anyhow::{bail, Context};
-use longpole_record::{snapshot, Asked, Condition, Request, Stop};
+use longpole_record::snapshot;
+use longpole_record::Asked;
+use longpole_record::Condition;
+use longpole_record::Request;
+use longpole_record::Stop;
 use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -102,7 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// The part that is not the recorder's.
 fn finish(path: &Path, _answer: &Value) -> anyhow::Result<()> {
     let done = snapshot::complete(path)?;
-    done.notes.iter().for_each(|note| eprintln!("longpole: note: {}", crate::table::plain(note.clone())));
+    done.notes.iter().for_each(|note| eprintln!("longpole: note: {}", crate::render::table::plain(note.clone())));
     crate::input::complete(path);
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! `longpole status`: what is being recorded now.
 
-use crate::in_progress;
+use crate::input::in_progress;
+use crate::render::table::{bytes, duration, number};
 use crate::say;
-use crate::table::{bytes, duration, number};
-use longpole_record::session::Running;
+use longpole_record::runtime_dir::session::Running;
 use serde_json::{json, Value};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,6 +1,6 @@
 //! `longpole stop`: ends the recording that is in progress, whoever began it.
 
-use crate::in_progress;
+use crate::input::in_progress;
 use anyhow::bail;
 use longpole_record::kernel;
 use rustix::process::{kill_process, Pid, Signal};
@@ -36,7 +36,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     while let Some(now) = in_progress::again(&running, &runtime)? {
         running = now;
         // The conversion of the kernel's events takes as long as it takes.
-        if begin.elapsed() > PATIENCE && !kernel::tidy::is_going_on(&running.path) {
+        if begin.elapsed() > PATIENCE && !kernel::reap::is_going_on(&running.path) {
             bail!("the recorder (process {}) has not ended yet", running.pid);
         }
         std::thread::sleep(Duration::from_millis(5));

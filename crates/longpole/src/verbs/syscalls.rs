@@ -1,10 +1,10 @@
 //! `longpole syscalls`: what brings the processor into the kernel: system calls, missing pages, interrupts; how many, how long, which errors.
 
 use crate::input::Input;
-use crate::kernel;
-use crate::light;
-use crate::table::{duration, number, plain, Table};
-use longpole_analysis::linux_syscalls::{Calls, SyscallLine};
+use crate::passes::kernel;
+use crate::render::light;
+use crate::render::table::{duration, number, plain, Table};
+use longpole_analysis::scheduling::system_calls::{Calls, SyscallLine};
 use std::io::{self, Write};
 use std::process::ExitCode;
 

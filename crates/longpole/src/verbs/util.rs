@@ -4,19 +4,28 @@
 //! while they run.
 
 use super::record;
-use crate::answer;
-use crate::dump::Raw;
+use crate::input::memory_dump::Raw;
 use crate::input::Input;
-use crate::kernel::{self as reading, Reading};
-use crate::table::{duration, number, percent, Table};
+use crate::passes::kernel::{self as reading, Reading};
+use crate::render::answer;
+use crate::render::table::{duration, number, percent, Table};
 use anyhow::{bail, Context};
-use longpole_analysis::cpu::CpuTime;
-use longpole_analysis::family::Family;
-use longpole_analysis::linux_cpu::CpuTimes;
+use longpole_analysis::scheduling::cpus::CpuTimes;
+use longpole_analysis::scheduling::family::Family;
+use longpole_analysis::scheduling::probed::CpuTime;
+use longpole_record::counter_is_a_clock;
 use longpole_record::kernel::{self, Group, Wish};
-use longpole_record::scratch::Scratch;
-use longpole_record::{counter_is_a_clock, family, Error, Options, Recorder, Scope, Source, Stop};
-use longpole_trace::{Item, Moment, Trace};
+use longpole_record::output::scratch::Scratch;
+use longpole_record::runtime_dir::family;
+use longpole_record::Error;
+use longpole_record::Options;
+use longpole_record::Recorder;
+use longpole_record::Scope;
+use longpole_record::Source;
+use longpole_record::Stop;
+use longpole_trace::Item;
+use longpole_trace::Moment;
+use longpole_trace::Trace;
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::process::{getrlimit, pidfd_open, setrlimit, waitid, Pid, PidfdFlags, Resource, Rlimit, WaitId, WaitIdOptions};
 use serde::Serialize;

@@ -1,17 +1,21 @@
 //! `longpole what-if`: what a change would bring, before anybody makes it.
 
-use crate::dump::Raw;
+use crate::critical;
+use crate::input::memory_dump::Raw;
+use crate::input::offset::Offset;
+use crate::input::subject::Whom;
+use crate::input::Input;
 use crate::interactions::{self, Interactions};
 use crate::kept::Kept;
-use crate::offset::Offset;
-use crate::table::{counted, duration, number, percent, plain, Table};
-use crate::whom::Whom;
-use crate::{answer, critical, input::Input, WrongUsage};
-use longpole_analysis::judge::lost_events::{self, too_many_lost};
-use longpole_analysis::predicted::Predicted;
+use crate::render::answer;
+use crate::render::table::{counted, duration, number, percent, plain, Table};
+use crate::WrongUsage;
+use longpole_analysis::verdict::lost_events::{self, too_many_lost};
+use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::propose::{self, Order};
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
-use longpole_trace::{Moment, Trace};
+use longpole_trace::Moment;
+use longpole_trace::Trace;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

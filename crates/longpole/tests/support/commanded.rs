@@ -3,7 +3,8 @@
 
 use super::place::{ok, Place, Running};
 use longpole_trace::event::Item;
-use longpole_trace::{Options, Trace};
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,8 @@
 
 use crate::place::{alike, Place};
 use longpole_trace::event::Item;
-use longpole_trace::{Options, Trace};
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Output;

@@ -3,7 +3,8 @@
 
 use super::place::{Place, Running};
 use longpole_trace::event::Item;
-use longpole_trace::{Options, Trace};
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};

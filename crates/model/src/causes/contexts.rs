@@ -7,8 +7,8 @@ use super::timers::Due;
 use super::{Composer, Seat};
 use crate::interaction::{Cause, Deed, MachineId};
 use crate::kinds::{NameKind, StateKind};
-use crate::linux_rules::Key;
-use crate::linux_watch::{Base, ContextId, CpuId, Waker};
+use crate::linux::kernel_rules::Key;
+use crate::linux::watch::{Base, ContextId, CpuId, Waker};
 use crate::names::NameId;
 use longpole_trace::event::Catalogue;
 

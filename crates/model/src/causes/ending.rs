@@ -8,7 +8,7 @@
 
 use super::Composer;
 use crate::interaction::Deed;
-use crate::linux_watch::Base;
+use crate::linux::watch::Base;
 use longpole_trace::event::Catalogue;
 
 /// Who is of the command that was recorded.

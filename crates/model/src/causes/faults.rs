@@ -4,7 +4,7 @@
 use super::threads::Kernel;
 use super::Composer;
 use crate::interaction::Deed;
-use crate::linux_watch::ThreadId;
+use crate::linux::watch::ThreadId;
 use longpole_trace::event::Catalogue;
 use std::collections::VecDeque;
 

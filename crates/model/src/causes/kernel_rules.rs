@@ -6,11 +6,11 @@
 use super::contexts::Known;
 use super::threads::{Kernel, Thread};
 use super::Composer;
-use crate::actors::ActorId;
 use crate::interaction::{Deed, MachineId};
-use crate::linux_watch::{CpuId, ThreadId, Waker};
+use crate::linux::watch::{CpuId, ThreadId, Waker};
 use crate::names::NameId;
 use crate::step::{Op, Step};
+use crate::system::actors::ActorId;
 use longpole_trace::event::{Catalogue, Event};
 
 /// What a rule says of an event of the kernel.

@@ -3,12 +3,12 @@
 use super::threads::{Kernel, Thread};
 use super::waits::For;
 use super::{translated, Composer};
-use crate::actors::{Actor, ActorId};
 use crate::interaction::Cause;
 use crate::kinds::{state_label, NameKind, StateKind};
-use crate::linux_watch::ThreadId;
+use crate::linux::watch::ThreadId;
 use crate::names::{NameId, Names};
 use crate::step::{Op, Step};
+use crate::system::actors::{Actor, ActorId};
 use longpole_trace::event::{Catalogue, Loss};
 
 /// A hostile trace may open spans for ever.

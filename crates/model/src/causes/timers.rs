@@ -6,7 +6,7 @@
 use super::Composer;
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Deed, Interaction, MachineId};
-use crate::linux_watch::{ContextId, CpuId, TimerKind, Waker};
+use crate::linux::watch::{ContextId, CpuId, TimerKind, Waker};
 use crate::names::NameId;
 use longpole_trace::event::Catalogue;
 

@@ -2,12 +2,12 @@
 
 use super::threads::Kernel;
 use super::{Composer, Slots};
-use crate::dense::Dense;
 use crate::interaction::{Cause, Deed, MachineId, QueueId, Wants};
 use crate::kinds::{call_label, NameKind, QueueKind, StateKind};
-use crate::linux_watch::{Wake, Waker};
+use crate::linux::watch::{Wake, Waker};
 use crate::names::NameId;
 use crate::step::SOON_NS;
+use crate::tokens::dense::Dense;
 use crate::tokens::{Amount, Shape};
 use longpole_trace::event::Catalogue;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};

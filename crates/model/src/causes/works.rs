@@ -4,7 +4,7 @@
 use super::Composer;
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Deed, MachineId};
-use crate::linux_watch::{CpuId, ThreadId, Waker};
+use crate::linux::watch::{CpuId, ThreadId, Waker};
 use longpole_trace::event::Catalogue;
 use std::collections::VecDeque;
 

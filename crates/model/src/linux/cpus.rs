@@ -2,9 +2,9 @@
 
 use super::state::{Entered, Open};
 use super::{Linux, Unclaimed};
-use crate::linux_loss::Piece;
-use crate::linux_rules::Key;
-use crate::linux_watch::{Base, CpuId, Handling, Mode, Occupant, ThreadId, Wake, Waker, Watch};
+use crate::linux::kernel_rules::Key;
+use crate::linux::loss::Piece;
+use crate::linux::watch::{Base, CpuId, Handling, Mode, Occupant, ThreadId, Wake, Waker, Watch};
 
 /// Deeper no contexts nest.
 const MOST_OPEN: usize = 64;

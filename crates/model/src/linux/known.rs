@@ -3,9 +3,9 @@
 use super::files::Arguments;
 use super::state::{Context, Cpu, Entered, Thread};
 use super::{Linux, Unclaimed};
-use crate::linux_loss::Silences;
-use crate::linux_rules::{Fact, Key};
-use crate::linux_watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Moment, Reason, ThreadId, ThreadState, Watch};
+use crate::linux::kernel_rules::{Fact, Key};
+use crate::linux::loss::Silences;
+use crate::linux::watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Moment, Reason, ThreadId, ThreadState, Watch};
 use longpole_trace::event::Event;
 
 /// More CPUs no kernel supports.

@@ -5,7 +5,7 @@
 //! nobody was within a call about the same thread.
 
 use super::{Linux, Thread};
-use crate::linux_watch::{Allowing, ThreadId, ThreadState, Untold, Watch};
+use crate::linux::watch::{Allowing, ThreadId, ThreadState, Untold, Watch};
 use std::sync::Arc;
 
 /// Changes of one thread's mask that are kept, of the range that was asked for.

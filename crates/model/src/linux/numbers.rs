@@ -5,7 +5,7 @@
 //! say so (`clone3` does not).
 
 use super::{Entered, Linux};
-use crate::linux_watch::ThreadId;
+use crate::linux::watch::ThreadId;
 use crate::names::{NameId, Names};
 
 const CLONE_NEWPID: i64 = 0x2000_0000;

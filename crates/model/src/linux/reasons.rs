@@ -1,7 +1,7 @@
 //! Why a thread is blocked: its call, with the kind of the file that it is about.
 
 use super::Linux;
-use crate::linux_watch::{Cause, Mode, Reason, ThreadId, Why};
+use crate::linux::watch::{Cause, Mode, Reason, ThreadId, Why};
 use crate::system_calls::{may_be_about_a_file, CallFamily};
 
 impl Linux {

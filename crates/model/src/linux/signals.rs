@@ -5,7 +5,7 @@
 
 use super::files::Arguments;
 use super::Linux;
-use crate::linux_watch::{CpuId, Mode, Moment, ThreadId, Waker, Watch};
+use crate::linux::watch::{CpuId, Mode, Moment, ThreadId, Waker, Watch};
 use std::collections::{BTreeSet, HashMap};
 
 /// Threads and processes that a signal is under way to.

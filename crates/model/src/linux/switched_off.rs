@@ -6,8 +6,8 @@
 //! the moment of the change, and are passed over: an entry among them would have no return.
 
 use super::{Linux, Plan};
-use crate::linux_rules::Subject;
-use crate::linux_watch::{Base, CpuId, Mode, Moment, ThreadState, Watch};
+use crate::linux::kernel_rules::Subject;
+use crate::linux::watch::{Base, CpuId, Mode, Moment, ThreadState, Watch};
 use crate::rules::Pattern;
 use longpole_trace::event::{Catalogue, Class};
 

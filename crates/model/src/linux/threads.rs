@@ -1,7 +1,7 @@
 //! Who runs where: switches, wake-ups, queues, and what an event shows of a CPU whose thread was not known.
 
 use super::{state_of, Linux, Unclaimed};
-use crate::linux_watch::{Base, CpuId, Mode, Moment, Start, ThreadId, ThreadState, Wait, Wake, Watch, Why};
+use crate::linux::watch::{Base, CpuId, Mode, Moment, Start, ThreadId, ThreadState, Wait, Wake, Watch, Why};
 
 impl Linux {
     /// The CPU's thread goes, `None` being the idle one.

@@ -1,5 +1,17 @@
 //! Gives every probe arguments that tell when they are evaluated; prints how many were. Built by a test, with and without `disable`.
-use longpole::{AsName, Direction, Enumeration, Field, MarkKind, Name, Object, Order, Queue, Ref, Unit, Value, Word};
+use longpole::AsName;
+use longpole::Direction;
+use longpole::Enumeration;
+use longpole::Field;
+use longpole::MarkKind;
+use longpole::Name;
+use longpole::Object;
+use longpole::Order;
+use longpole::Queue;
+use longpole::Ref;
+use longpole::Unit;
+use longpole::Value;
+use longpole::Word;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 static EVALUATED: AtomicU32 = AtomicU32::new(0);

@@ -4,7 +4,7 @@
 //! that enters it and ends there.
 
 use super::InterfaceError;
-use crate::glob;
+use crate::control::glob;
 use longpole_pcapng::LinkType;
 use std::ffi::CStr;
 use std::fmt;

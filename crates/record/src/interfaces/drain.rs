@@ -8,7 +8,7 @@ use super::realtime::Realtime;
 use super::ring::{Frame, Ring};
 use super::Shared;
 use crate::clock::{unix_now, Clock};
-use crate::pcap::{Capture, Taken};
+use crate::output::pcap::{Capture, Taken};
 use longpole_pcapng::Direction;
 use rustix::event::{poll, PollFd, PollFlags};
 use std::os::fd::{AsFd, OwnedFd};

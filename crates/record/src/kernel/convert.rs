@@ -20,7 +20,7 @@ use super::layout::encode::{integer, Plan};
 use super::layout::people::People;
 use super::layout::{Int, Kind, Layout, LayoutError};
 use super::masks;
-use crate::folder::Folder;
+use crate::output::folder::Folder;
 use calls::Calls;
 use follow::{follow, Context, Follow};
 use lane::{Bounds, Lane, Next};

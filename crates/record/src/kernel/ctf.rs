@@ -5,7 +5,7 @@
 //! packet that says 0, since the first value is no step.
 
 use super::layout::{Kind, VERSION};
-use crate::metadata::{encoded, literal};
+use crate::output::metadata::{encoded, literal};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};

@@ -8,7 +8,7 @@
 //! or device that ended it.
 
 use super::layout::Layout;
-use crate::glob;
+use crate::control::glob;
 
 /// Never given up. Without any of these, a path is wrong or ends; what the others tell is missing
 /// from an answer that is right.

@@ -46,7 +46,7 @@ pub fn parts(group: Group) -> Vec<Part> {
         }
         Group::Syscall => {
             let filter = SWIFT_CALLS.map(|(_, number)| format!("id != {number}")).join(" && ");
-            vec![Part::some(super::quiet::CALLS_OF_TRACER, filter)]
+            vec![Part::some(super::exclude_self::CALLS_OF_TRACER, filter)]
         }
         // Those of the kernel are time of the call that it works for.
         Group::Fault => vec![Part::all(&["exceptions:page_fault_user"]), Part::all(RECLAIM)],
@@ -96,7 +96,7 @@ mod tests {
         for group in Group::DEFAULT {
             let full: Vec<&str> = group.parts().iter().flat_map(|part| part.patterns.iter().copied()).collect();
             for pattern in parts(group).iter().flat_map(|part| part.patterns.iter().copied()) {
-                assert!(full.iter().any(|known| crate::glob::matches(known, pattern)), "{pattern}");
+                assert!(full.iter().any(|known| crate::control::glob::matches(known, pattern)), "{pattern}");
             }
         }
     }

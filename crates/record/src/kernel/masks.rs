@@ -6,8 +6,8 @@
 //! within those microseconds it may be that of the later change, which whoever reads it sees by both times; a thread that is gone by then has none.
 
 use super::dump;
+use super::exclude_self::Quiet;
 use super::plan::KernelError;
-use super::quiet::Quiet;
 use crate::clock::Source as ClockSource;
 use longpole_ftrace::{EventName, Instance, TraceFs};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};

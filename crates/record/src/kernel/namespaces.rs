@@ -4,8 +4,8 @@
 //! namespace alive, since the devices of one that should be gone would stay, too.
 
 use super::dump::{names, numbers};
+use super::exclude_self::Quiet;
 use super::netlink;
-use super::quiet::Quiet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;

@@ -3,7 +3,7 @@
 use super::groups::{Context, EventWish, Group, ALWAYS};
 use super::light;
 use crate::clock::Source as ClockSource;
-use crate::glob;
+use crate::control::glob;
 use longpole_ftrace::{EventName, TraceFs, TraceFsError};
 use std::collections::BTreeMap;
 use std::io;

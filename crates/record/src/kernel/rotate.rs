@@ -1,9 +1,9 @@
 //! The kernel's pages go to another recording from here on, while the tracer goes on: cut between two pages of each CPU.
 
-use super::freeze::since;
+use super::pause::since;
 use super::source::{CpuLanes, CpuLoss, Source};
-use super::{dump, tidy, KernelError};
-use crate::folder::Folder;
+use super::{dump, reap, KernelError};
+use crate::output::folder::Folder;
 use longpole_ftrace::CpuStats;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ impl Source {
     pub fn rotate(&mut self, recording: &Path) -> Result<(), KernelError> {
         let path = recording.join(super::RAW);
         fs::create_dir_all(&path).map_err(KernelError::io("make", &path))?;
-        let raw = tidy::own_raw(recording).map_err(KernelError::io("open", &path))?;
-        let lock = tidy::lock(recording);
+        let raw = reap::own_raw(recording).map_err(KernelError::io("open", &path))?;
+        let lock = reap::lock(recording);
         copy_formats(&self.raw, &raw).map_err(KernelError::io("write", &path))?;
         if let Some(old) = self.raw.path().parent().and_then(Path::parent) {
             let (from, to) = (old.join("symbols"), recording.join("symbols"));
@@ -35,7 +35,7 @@ impl Source {
         let old = std::mem::replace(&mut self.raw, raw);
         self.describe()?;
         if let Some(instance) = &self.instance {
-            tidy::announce(&instance.name(), recording);
+            reap::announce(&instance.name(), recording);
         }
         let moved = self.shift(files).map_err(KernelError::io("write", old.path()))?;
         let of_chunk = |CpuLoss { cpu, stats }| {

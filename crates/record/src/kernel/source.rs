@@ -6,19 +6,19 @@
 
 use super::counters::{Counters, Grown};
 use super::dump;
+use super::exclude_self::{Quiet, CALLS};
 use super::faults;
-use super::freeze::{self, Moved, Order, What};
 use super::groups::EventWish;
 use super::importance::{self, Step};
 use super::masks::{self, Masks};
 use super::names::Names;
 use super::overload::{narrowed, Buffer, Relief, SwitchedOff, Work};
+use super::pause::{self, Moved, Order, What};
 use super::plan::{KernelError, Plan, Wish};
-use super::quiet::{Quiet, CALLS};
-use super::tidy;
+use super::reap;
 use crate::clock::{Clock, Source as ClockSource};
-use crate::folder::Folder;
-use crate::recording::Reserve;
+use crate::output::folder::Folder;
+use crate::output::recording::Reserve;
 use longpole_ftrace::{CpuStats, EventName, Instance, RawReader, TraceFs};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use serde_json::{json, Value};
@@ -170,7 +170,7 @@ pub struct Source {
     /// Bytes of each CPU's buffer, and what was moved of it.
     buffers: BTreeMap<u32, (u64, Arc<AtomicU64>)>,
     /// Tells others that this process lives.
-    pub(super) lock: Option<tidy::Lock>,
+    pub(super) lock: Option<reap::Lock>,
     pub oddities: Vec<String>,
 }
 
@@ -180,11 +180,11 @@ impl Source {
         let Plan { tracefs, wish, wanted, missing, clock } = plan;
         let raw = recording.join(super::RAW);
         fs::create_dir_all(&raw).map_err(KernelError::io("make", &raw))?;
-        let raw = tidy::own_raw(recording).map_err(KernelError::io("open", &raw))?;
-        let lock = tidy::lock(recording);
+        let raw = reap::own_raw(recording).map_err(KernelError::io("open", &raw))?;
+        let lock = reap::lock(recording);
         let instance = Instance::create(&tracefs, super::PREFIX)?;
         // From here on, whoever finds the instance finds the recording.
-        tidy::announce(&instance.name(), recording);
+        reap::announce(&instance.name(), recording);
         let mut oddities = Vec::new();
         instance.set_clock(&[clock.0])?;
         // The newest is kept, since only then the pages tell where something is missing. Names come with the events.
@@ -483,7 +483,7 @@ impl Source {
         for &cpu in &self.cpus {
             match instance.stats(cpu) {
                 Ok(stats) => {
-                    let stats = freeze::since(stats, self.before(cpu));
+                    let stats = pause::since(stats, self.before(cpu));
                     drained.cpus.push(CpuLoss { cpu, stats });
                 }
                 Err(error) => drained.oddities.push(error.to_string()),
@@ -491,7 +491,7 @@ impl Source {
         }
         let name = instance.name();
         match instance.remove() {
-            Ok(()) => tidy::forget(&name),
+            Ok(()) => reap::forget(&name),
             Err(error) => drained.oddities.push(format!("the tracer's instance stays: {error}")),
         }
         if let Some(recording) = self.raw.path().parent().and_then(Path::parent) {
@@ -599,9 +599,9 @@ impl Lane {
 
     fn emptied(&mut self, shared: &Shared, what: &mut What, overwrites: bool, all: &mut Moved) -> io::Result<()> {
         let moved = match what {
-            What::Out => self.moved(shared, freeze::empty),
+            What::Out => self.moved(shared, pause::empty),
             What::Into(files) => match files.get(&self.reader.cpu()) {
-                Some(file) => freeze::empty(&mut self.reader, file)?,
+                Some(file) => pause::empty(&mut self.reader, file)?,
                 None => 0,
             },
             What::Shift(files) => {
@@ -614,7 +614,7 @@ impl Lane {
                     (self.file, self.path) = (file, path);
                 }
                 // Nobody else reads pages meanwhile.
-                all.cpus.extend(freeze::counted(&self.reader).map(|stats| CpuLoss { cpu: self.reader.cpu(), stats }));
+                all.cpus.extend(pause::counted(&self.reader).map(|stats| CpuLoss { cpu: self.reader.cpu(), stats }));
                 moved
             }
         };
@@ -733,12 +733,12 @@ mod tests {
             let clock = plan.clock.1;
             let mut source = Source::prepare(plan, recording.path()).unwrap();
             let instance = source.instance.as_ref().unwrap().path().to_owned();
-            assert!(tidy::is_going_on(recording.path()));
+            assert!(reap::is_going_on(recording.path()));
             source.begin(clock).unwrap();
             work(rounds);
             let drained = source.stop();
             assert!(!instance.exists());
-            assert!(!tidy::is_going_on(recording.path()));
+            assert!(!reap::is_going_on(recording.path()));
             assert!(drained.oddities.iter().all(|note| note.starts_with("this kernel has no event")), "{:?}", drained.oddities);
             let raw = recording.path().join(crate::kernel::RAW);
             let description: Value = serde_json::from_slice(&fs::read(raw.join("source.json")).unwrap()).unwrap();

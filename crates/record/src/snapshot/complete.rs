@@ -6,9 +6,9 @@
 use crate::clock::Source as ClockSource;
 use crate::error::Error;
 use crate::kernel;
-use crate::metadata::Uuid;
-use crate::packet::{Header, HEADER, NOWHERE, PAGE};
-use crate::recording;
+use crate::output::metadata::Uuid;
+use crate::output::packet::{Header, HEADER, NOWHERE, PAGE};
+use crate::output::recording;
 use serde_json::{json, Value};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -119,10 +119,10 @@ impl Copied {
     fn describe(&self, file: &str) -> Value {
         json!({
             "file": file,
-            "label": crate::comm::printable(&self.last.label),
+            "label": crate::runtime_dir::proc_status::printable(&self.last.label),
             "pid": self.last.pid,
             "tid": self.last.tid,
-            "thread": crate::comm::printable(&self.last.thread),
+            "thread": crate::runtime_dir::proc_status::printable(&self.last.thread),
             "recorded_bytes": self.recorded,
             "bytes": self.bytes,
             "lost": self.lost,

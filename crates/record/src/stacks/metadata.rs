@@ -1,7 +1,7 @@
 //! The metadata of `samples/`: TSDL text of CTF 1.8. It is complete from the first moment.
 
 use crate::clock::Clock;
-use crate::metadata::{clock_block, literal, Uuid};
+use crate::output::metadata::{clock_block, literal, Uuid};
 
 /// Ids of the events.
 pub const SAMPLE: u16 = 0;

@@ -8,7 +8,7 @@
 //! A loss is a packet without events, from the last event before it to the first moment after it; every stream begins with a packet
 //! that says 0, since readers see only steps.
 
-use crate::metadata::Uuid;
+use crate::output::metadata::Uuid;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

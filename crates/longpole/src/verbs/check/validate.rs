@@ -2,10 +2,17 @@
 //! bytes behind that is a guess.
 
 use super::Args;
-use crate::table::{number, plain, plain_lines};
-use crate::unpacked::renamed;
-use crate::{machine_log, offset, say};
-use longpole_trace::{Damage, Error, Item, Oddity, Options, Trace};
+use crate::input::machine_log;
+use crate::input::offset;
+use crate::input::unpacked::renamed;
+use crate::render::table::{number, plain, plain_lines};
+use crate::say;
+use longpole_trace::Damage;
+use longpole_trace::Error;
+use longpole_trace::Item;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::Trace;
 use serde_json::{json, Value};
 use std::process::ExitCode;
 

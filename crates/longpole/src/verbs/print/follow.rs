@@ -1,10 +1,18 @@
 //! `print --follow`: what is written while it is printed, until the recorder ends or somebody stops it.
 
 use super::Lines;
-use crate::table::plain_lines;
+use crate::render::table::plain_lines;
 use crate::WrongUsage;
 use longpole_record::Stop;
-use longpole_trace::{Catalogue, Error, Follower, Item, Live, Moment, Oddity, Options, Recording};
+use longpole_trace::Catalogue;
+use longpole_trace::Error;
+use longpole_trace::Follower;
+use longpole_trace::Item;
+use longpole_trace::Live;
+use longpole_trace::Moment;
+use longpole_trace::Oddity;
+use longpole_trace::Options;
+use longpole_trace::Recording;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! What is known of the pages: `source.json`, the formats, the header of a page, and the recording's clock.
 
 use super::{ConvertError, Converted, MOST_BYTES};
-use crate::folder::Folder;
-use crate::metadata::Uuid;
+use crate::output::folder::Folder;
+use crate::output::metadata::Uuid;
 use longpole_ftrace::format::HeaderEvent;
 use longpole_ftrace::{ByteOrder, EventFormat, PageLayout};
 use serde_json::Value;

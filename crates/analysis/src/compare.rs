@@ -1,0 +1,5 @@
+//! TODO room compare
+
+pub mod change;
+pub mod diff;
+pub mod repeated;

@@ -1,0 +1,154 @@
+//! Conditions on a difference: what they may ask for, what a name stands for, and which of them hold.
+
+use super::{Diff, Failed, LatencyChange, StateChange, REMEDY};
+use crate::stats::nearest::nearest;
+use longpole_model::kinds::{LinkKind, StateKind};
+use longpole_model::rules::predicate::{Datum, Predicate};
+
+/// Names that are told where one does not occur.
+const MOST_NAMED: usize = 5;
+
+/// What a condition may ask for, each with the name of its subject in parentheses.
+pub const FUNCTIONS: [(&str, &str); 7] = [
+    ("criticality", "MACHINE::STATE or CLASS::STATE: the state's share of the second recording's critical path"),
+    ("more_critical", "MACHINE::STATE or CLASS::STATE: by how much that share grew"),
+    ("mean", "NAME of a call or span: its mean time in the second recording, in ns, in all threads together"),
+    ("p99", "NAME: its 99th percentile in ns"),
+    ("slower", "NAME: by how much its mean grew, relative to the first"),
+    ("rate", "QUEUE: items per second"),
+    ("less_rate", "QUEUE: by how much they fell, relative to the first"),
+];
+
+/// The function and the subject of a name in a condition, `criticality("worker::parse")`. An error: it asks for what is not to be asked.
+fn asked(name: &str) -> Result<(&str, &str), String> {
+    let known = || FUNCTIONS.map(|(name, _)| name).join(", ");
+    let (function, subject) = match name.split_once("(\"") {
+        Some((function, rest)) => (function, rest.strip_suffix("\")")),
+        None => (name, None),
+    };
+    if !FUNCTIONS.iter().any(|(name, _)| *name == function) {
+        return Err(format!("there is no \"{function}\"; there are {}", known()));
+    }
+    match subject {
+        Some(subject) if !subject.is_empty() => Ok((function, subject)),
+        _ => Err(format!("{function} of what? {function}(\"NAME\") is how it is asked for")),
+    }
+}
+
+/// Whether a condition asks only for what there is to ask for, before any trace is read.
+pub fn can_be_asked(predicate: &Predicate) -> Result<(), String> {
+    if predicate.names().is_empty() {
+        return Err("it asks for nothing of the traces".to_owned());
+    }
+    predicate.names().iter().try_for_each(|name| asked(name).map(drop))
+}
+
+impl Diff {
+    /// What a name of a condition stands for; none: what it needs does not occur.
+    fn value(&self, name: &str) -> Result<Option<f64>, String> {
+        let (function, subject) = asked(name)?;
+        let state = |value: fn(&StateChange) -> f64| self.lines_of(subject).into_iter().map(value).sum::<f64>();
+        // A call, a span and a signal may have one name; then the worst of them decides.
+        let latency = |value: fn(&LatencyChange) -> Option<f64>| {
+            self.together.iter().filter(|line| line.name == subject).filter_map(value).reduce(f64::max)
+        };
+        let queue = || self.queues.iter().find(|queue| queue.name == subject);
+        Ok(match function {
+            // A state that is not on the path has no share of it.
+            "criticality" => Some(state(|line| line.share_b)),
+            "more_critical" => Some(state(|line| line.change.change)),
+            "mean" => latency(|line| line.mean_b_ns),
+            "p99" => latency(|line| line.p99_b_ns.map(|ns| ns as f64)),
+            "slower" => latency(|line| line.change.map(|change| change.change)),
+            "rate" => queue().and_then(|queue| queue.items_per_s_b),
+            _ => queue().and_then(|queue| queue.change).map(|change| -change.change),
+        })
+    }
+
+    /// The state of a machine; where none is named so, of all machines of a class, or the way of a call there and back.
+    fn lines_of(&self, subject: &str) -> Vec<&StateChange> {
+        let named = |name: &str, state: &str| subject.strip_suffix(state).and_then(|rest| rest.strip_suffix("::")) == Some(name);
+        match self.machines.iter().find(|line| named(&line.machine, &line.state)) {
+            Some(line) => vec![line],
+            None => {
+                let is_of = |line: &&StateChange| line.owners.iter().any(|name| named(name, &line.state));
+                self.machines.iter().filter(is_of).collect()
+            }
+        }
+    }
+
+    /// Notes which of the conditions hold. An error is a condition of which nobody can say whether it holds: what it asks for does not occur where it must, or too much
+    /// is missing.
+    pub fn check(&mut self, conditions: &[(String, Predicate)]) -> Result<(), String> {
+        for (text, predicate) in conditions {
+            let mut values = Vec::new();
+            for name in predicate.names() {
+                let value = self.occurs(name).and_then(|()| self.value(name)).and_then(|value| match value {
+                    Some(value) => Ok(value),
+                    None => Err(self.why_unknown(name)?),
+                });
+                values.push((name.clone(), value.map_err(|error| format!("--fail-if {text}: {error}"))?));
+            }
+            if predicate.holds(|at| values.get(at).map_or(Datum::Unknown, |(_, value)| Datum::Real(*value))) {
+                let values = values.into_iter().map(|(name, value)| (name, Some(value))).collect();
+                self.failed.push(Failed { condition: text.clone(), values });
+            }
+        }
+        Ok(())
+    }
+
+    fn occurs(&self, name: &str) -> Result<(), String> {
+        let (function, subject) = asked(name)?;
+        let is_of_states = matches!(function, "criticality" | "more_critical");
+        if self.path_only && !is_of_states {
+            return Err(format!("{function}(…) cannot be told: queues and latencies are not compared for machine logs"));
+        }
+        if let Some(why) = if is_of_states { self.doubts.of_shares() } else { self.doubts.of_times() } {
+            return Err(format!("{function}(…) cannot be told: {why}. {REMEDY}"));
+        }
+        let known: Vec<&str> = match function {
+            "criticality" | "more_critical" => self.seen.iter().flatten().map(String::as_str).collect(),
+            "rate" | "less_rate" => self.queues.iter().map(|queue| queue.name.as_str()).collect(),
+            _ => self.together.iter().map(|line| line.name.as_str()).collect(),
+        };
+        if known.contains(&subject) {
+            return match is_of_states && !self.is_in_second(subject) {
+                true => Err(format!("nothing in the second trace is called as \"{subject}\" says, so that nobody knows its share")),
+                false => Ok(()),
+            };
+        }
+        let near: Vec<String> = nearest(subject, known, MOST_NAMED).into_iter().map(|name| format!("\"{name}\"")).collect();
+        match near.is_empty() {
+            true => Err(format!("there is no \"{subject}\" in either trace, nor anything else that {function}(…) could be asked of")),
+            false => Err(format!("there is no \"{subject}\" in either trace; the nearest: {}", near.join(", "))),
+        }
+    }
+
+    /// A state need not occur, but whose it is must be there: that a machine is gone, or is called otherwise, is no good share.
+    fn is_in_second(&self, subject: &str) -> bool {
+        let [_, second] = &self.seen;
+        // What every machine and every queue may be in ([`crate::critical_path::name_index`]).
+        let of_all = [StateKind::Run.text(), LinkKind::Queued.text()];
+        let owner = |at| of_all.iter().flatten().any(|state| second.contains(&format!("{}::{state}", &subject[..at])));
+        second.contains(subject) || subject.match_indices("::").any(|(at, _)| owner(at))
+    }
+
+    /// Why there is no value of something that occurs in one of the traces.
+    fn why_unknown(&self, name: &str) -> Result<String, String> {
+        let (function, subject) = asked(name)?;
+        let lines = || self.together.iter().filter(|line| line.name == subject);
+        let queue = self.queues.iter().find(|queue| queue.name == subject);
+        let (first, second) = match function {
+            "rate" | "less_rate" => {
+                (queue.is_some_and(|it| it.items_per_s_a.is_some()), queue.is_some_and(|it| it.items_per_s_b.is_some()))
+            }
+            _ => (lines().any(|line| line.count_a > 0), lines().any(|line| line.count_b > 0)),
+        };
+        let lacks = match (first, second) {
+            (_, false) => "there is none in the second trace",
+            (false, true) => "there is none in the first trace",
+            (true, true) => "it occurs too seldom to be compared",
+        };
+        Ok(format!("{function}(\"{subject}\") cannot be told: {lacks}"))
+    }
+}

@@ -1,0 +1,95 @@
+//! How much is known of each side, and what that forbids to say: what is missing in one recording looks like a change of the system.
+
+use crate::stats::text::{number, percent};
+use serde::Serialize;
+
+/// More of a side's events are missing than this part: what it counts and times is not what happened.
+const MOST_LOST: f64 = 0.001;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Known {
+    /// None: there is no critical path.
+    pub unknown_share: Option<f64>,
+    pub contradictions: Option<u64>,
+    pub events: u64,
+    pub lost: u64,
+    pub uncounted_losses: u64,
+}
+
+/// Why a side forbids to be sure.
+#[derive(Clone, Debug, Default)]
+pub struct Doubts {
+    /// Of shares of the critical path.
+    pub path: Vec<String>,
+    /// Of everything.
+    pub events: Vec<String>,
+}
+
+impl Known {
+    fn loses(&self) -> bool {
+        self.uncounted_losses > 0 || self.lost as f64 > MOST_LOST * self.events.saturating_add(self.lost) as f64
+    }
+
+    fn losses(&self) -> String {
+        match self.uncounted_losses {
+            0 => format!("{} events are lost", number(self.lost)),
+            more => format!("{} events are lost, and {} losses have no number", number(self.lost), number(more)),
+        }
+    }
+
+    /// What is missing; none: nothing.
+    pub fn missing(&self) -> Option<String> {
+        let mut said = Vec::new();
+        match self.unknown_share {
+            None => said.push("there is no critical path".to_owned()),
+            Some(share) if share > 0.0 => said.push(format!("{} of the critical path is unknown", percent(share))),
+            Some(_) => {}
+        }
+        match self.contradictions {
+            Some(1) => said.push("it contradicts itself once".to_owned()),
+            Some(count @ 2..) => said.push(format!("it contradicts itself {} times", number(count))),
+            _ => {}
+        }
+        if self.lost > 0 || self.uncounted_losses > 0 {
+            said.push(self.losses());
+        }
+        (!said.is_empty()).then(|| said.join(", "))
+    }
+}
+
+impl Doubts {
+    /// `max_unknown`: so much of a path may be unknown.
+    pub fn of(a: &Known, b: &Known, max_unknown: f64) -> Doubts {
+        let mut doubts = Doubts::default();
+        for (known, other, which) in [(a, b, "first"), (b, a, "second")] {
+            match known.unknown_share {
+                // Where neither has one, none is compared.
+                None if other.unknown_share.is_none() => {}
+                None => doubts.path.push(format!("the {which} trace has no critical path")),
+                Some(share) if share > max_unknown => {
+                    let share = percent(share);
+                    doubts.path.push(format!(
+                        "{share} of the {which} trace's critical path is unknown, and {} at most may be",
+                        percent(max_unknown)
+                    ));
+                }
+                Some(_) => {}
+            }
+            if known.loses() {
+                doubts.events.push(format!("in the {which} trace {}", known.losses()));
+            }
+        }
+        doubts
+    }
+
+    /// Why shares of the critical path cannot be compared.
+    pub fn of_shares(&self) -> Option<String> {
+        let all: Vec<&str> = self.path.iter().chain(&self.events).map(String::as_str).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// Why times and rates cannot be.
+    pub fn of_times(&self) -> Option<String> {
+        (!self.events.is_empty()).then(|| self.events.join("; "))
+    }
+}

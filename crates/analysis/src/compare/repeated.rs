@@ -1,0 +1,351 @@
+//! Several recordings of the same system: what is the same in all of them, and how far it scatters.
+//!
+//! Each is judged for itself; nothing of one leads into another. What is named is what most of them name, and its error is the interval of Student's t over
+//! the recordings: it holds what no window of a single one can tell, how much the system differs from run to run. Machines of a class are one here, since numbers of
+//! threads are others each time.
+
+use crate::compare::change::half_95;
+use crate::critical_path;
+use crate::findings::{Evidence, Finding};
+use crate::report::{Inputs, Report};
+use crate::stages::left_out;
+use crate::verdict::because::Because;
+use crate::verdict::caveat::Doubts;
+use crate::verdict::data::{Basis, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
+use crate::verdict::figures::Agreed;
+use crate::what_if::predicted;
+use crate::what_if::Prediction;
+use longpole_model::kinds::{self, SegmentKind};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Serialize)]
+pub struct Repeated {
+    pub verdict: Verdict,
+    /// Share of the recordings whose own verdict this is.
+    pub agreement: f64,
+    /// States of the critical path by their mean share. None: no recording has a path.
+    pub criticality: Option<Vec<Row>>,
+    pub findings: Vec<Found>,
+    /// Means over the recordings in which something is predicted; the interval holds all of them.
+    #[serde(serialize_with = "predicted::alone")]
+    pub predictions: Option<Vec<Prediction>>,
+    /// Told of each recording by itself.
+    pub queues: Option<()>,
+    pub latency: Option<()>,
+    pub probe_cost_ns: Option<f64>,
+    pub inputs: Inputs,
+    pub runs: Vec<Run>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Run {
+    pub path: String,
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// A state on the path, in all recordings that have one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub host: String,
+    /// The class; of a link, its queue.
+    pub machine: String,
+    pub class: String,
+    pub state: String,
+    pub kind: SegmentKind,
+    /// A profiler adds up what bears the state's name in all programs.
+    #[serde(skip)]
+    is_symbol: bool,
+    pub ns: u64,
+    pub share: f64,
+    /// Half of the interval in which the mean lies in 95 of 100 cases. None: a single recording has a path.
+    pub share_error: Option<f64>,
+    pub share_min: f64,
+    pub share_max: f64,
+    /// Recordings on whose path it is.
+    pub runs: u64,
+    /// Of its mean share of the running time.
+    pub profile_rank: Option<u64>,
+    pub profile_share: Option<f64>,
+    pub slack_ns: Option<u64>,
+    pub near_critical_share: Option<f64>,
+}
+
+/// A finding of one recording at least.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    pub kind: String,
+    pub subject: String,
+    /// In all recordings together.
+    pub count: u64,
+    /// The mean over the recordings that have it.
+    pub share: f64,
+    pub evidence: Evidence,
+    pub advice: String,
+    /// Recordings that have it.
+    pub runs: u64,
+}
+
+impl Repeated {
+    pub fn new(runs: Vec<Run>) -> Repeated {
+        let criticality = criticality(&runs);
+        let (verdict, agreement) = verdict(&runs, criticality.as_deref());
+        let verdict = verdict.doubted(doubts(&runs));
+        let costs: Vec<f64> = runs.iter().filter_map(|run| run.report.probe_cost_ns).collect();
+        Repeated {
+            verdict,
+            agreement,
+            findings: findings(&runs),
+            predictions: runs.iter().any(|run| run.report.predictions.is_some()).then(|| predictions(&runs)),
+            criticality,
+            queues: None,
+            latency: None,
+            probe_cost_ns: mean(&costs),
+            inputs: inputs(&runs),
+            runs,
+        }
+    }
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Subject and state that a recording's verdict names. None: it names no bottleneck.
+#[derive(Clone, PartialEq)]
+struct Bottleneck {
+    subject: Option<String>,
+    state: Option<String>,
+}
+
+fn named(run: &Run) -> Option<Bottleneck> {
+    let verdict = Some(&run.report.verdict).filter(|verdict| verdict.outcome == Outcome::Bottleneck)?;
+    let (subject, state) = verdict.row.clone().unzip();
+    Some(Bottleneck { subject: subject.or_else(|| verdict.subject.as_ref().map(|subject| subject.name.clone())), state })
+}
+
+fn declared(name: String) -> StateNamed {
+    StateNamed { kind: StateKind::Declared, name }
+}
+
+/// What more than half of the recordings say.
+fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
+    let count = |wanted: &Option<Bottleneck>| runs.iter().filter(|run| named(run) == *wanted).count();
+    let most = runs.iter().max_by_key(|run| count(&named(run)));
+    let agreed = most.map_or(0, |run| count(&named(run)));
+    let agreement = agreed as f64 / runs.len().max(1) as f64;
+    let of: Vec<&Verdict> =
+        runs.iter().filter(|run| most.is_some_and(|most| named(most) == named(run))).map(|run| &run.report.verdict).collect();
+    let unknown: Vec<f64> = of.iter().filter_map(|verdict| verdict.unknown_share).collect();
+    let strongest = of.iter().max_by(|a, b| a.share.unwrap_or(0.0).total_cmp(&b.share.unwrap_or(0.0)));
+    let are_of_stages = of.iter().all(|verdict| verdict.basis == Basis::Stages);
+    let verdict = |outcome, because| Verdict {
+        because: vec![because],
+        unknown_share: mean(&unknown),
+        lost: runs.iter().map(|run| run.report.verdict.lost).fold(0, u64::saturating_add),
+        evidence: strongest.map(|verdict| verdict.evidence).unwrap_or_default(),
+        ..Verdict::new(outcome, if are_of_stages { Basis::Stages } else { Basis::States })
+    };
+    let Some(most) = most.filter(|_| 2 * agreed > runs.len()) else {
+        return (verdict(Outcome::Spread, Because::Disagreement { verdicts: disagreement(runs) }), agreement);
+    };
+    let recordings = Because::Recordings { count: runs.len() as u64, agreeing: agreed as u64 };
+    let Some(Bottleneck { subject, state }) = named(most) else {
+        let untold = of.iter().filter(|verdict| verdict.outcome == Outcome::Unknown).count();
+        let outcome = if 2 * untold > of.len() { Outcome::Unknown } else { Outcome::Spread };
+        return (verdict(outcome, recordings), agreement);
+    };
+    // Of all recordings, also of those that name something else, where it is a state of their paths.
+    let row = rows.and_then(|rows| rows.iter().find(|row| Some(&row.machine) == subject.as_ref() && Some(&row.state) == state.as_ref()));
+    let own: Vec<f64> = of.iter().filter_map(|verdict| verdict.share).collect();
+    let (share, error) = match row.filter(|_| !are_of_stages) {
+        Some(row) => (Some(row.share), row.share_error),
+        None => (mean(&own), half_95(&own).map(|half| half.min(1.0))),
+    };
+    let verdict = verdict(Outcome::Bottleneck, recordings).with_share(share, error);
+    let verdict = match subject {
+        Some(subject) => verdict.about(&subject, state.map(declared)),
+        None => verdict,
+    };
+    (verdict, agreement)
+}
+
+/// What the recordings name, each with how many of them do, in the order in which they come.
+fn disagreement(runs: &[Run]) -> Vec<Agreed> {
+    let mut said: Vec<(Option<Bottleneck>, u64)> = Vec::new();
+    for run in runs.iter().map(named) {
+        match said.iter_mut().find(|(known, _)| *known == run) {
+            Some((_, count)) => *count += 1,
+            None => said.push((run, 1)),
+        }
+    }
+    let agreed = |(named, runs): (Option<Bottleneck>, u64)| {
+        let Bottleneck { subject, state } = named.unwrap_or(Bottleneck { subject: None, state: None });
+        Agreed { subject: subject.map(|name| Named::of_name(SubjectLevel::Thread, &name)), state: state.map(declared), runs }
+    };
+    said.into_iter().map(agreed).collect()
+}
+
+/// Of all recordings.
+fn doubts(runs: &[Run]) -> Option<Doubts> {
+    let sum = |a: Doubts, b: Doubts| Doubts {
+        contradictions: a.contradictions + b.contradictions,
+        negative_links: a.negative_links + b.negative_links,
+        ignored_wakeups: a.ignored_wakeups + b.ignored_wakeups,
+    };
+    runs.iter().filter_map(|run| run.report.verdict.doubts).reduce(sum)
+}
+
+#[derive(Default)]
+struct OfRun {
+    ns: u64,
+    share: f64,
+    profile: Option<f64>,
+    slack: Option<u64>,
+    near: Option<f64>,
+    /// The kind of state, and whether a profiler adds up what bears its name.
+    is_of: Option<(SegmentKind, bool)>,
+}
+
+/// Mean shares over all recordings that have a path; one that does not go through a state has 0 of it.
+fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
+    let paths: Vec<_> = runs.iter().filter_map(|run| run.report.criticality.as_ref()).collect();
+    if paths.is_empty() {
+        return None;
+    }
+    let mut found: BTreeMap<([String; 4], critical_path::Kind), Vec<OfRun>> = BTreeMap::new();
+    for (at, rows) in paths.iter().enumerate() {
+        for row in *rows {
+            let machine = if row.kind.is_link() { &row.machine } else { &row.class };
+            let key = ([row.host.clone(), machine.clone(), row.class.clone(), row.state.clone()], critical_path::Kind::from(row.kind));
+            let of = found.entry(key).or_default();
+            of.resize_with(paths.len(), OfRun::default);
+            let this = &mut of[at];
+            this.is_of.get_or_insert((row.kind, row.is_symbol));
+            this.ns += row.ns;
+            this.share += row.share;
+            this.profile = this.profile.or(row.profile_share);
+            this.slack = this.slack.into_iter().chain(row.slack_ns).min();
+            this.near = this.near.or(row.near_critical_share);
+        }
+    }
+    let mut out: Vec<Row> = found
+        .into_iter()
+        .map(|(([host, machine, class, state], _), of)| {
+            let shares: Vec<f64> = of.iter().map(|run| run.share).collect();
+            let (kind, is_symbol) = of.iter().find_map(|run| run.is_of).unwrap_or((SegmentKind::State(kinds::StateKind::Named), true));
+            let some = |value: fn(&OfRun) -> Option<f64>| mean(&of.iter().filter_map(value).collect::<Vec<_>>());
+            Row {
+                host,
+                machine,
+                class,
+                state,
+                kind,
+                is_symbol,
+                ns: of.iter().map(|run| run.ns).sum::<u64>() / of.len() as u64,
+                share: mean(&shares).unwrap_or(0.0),
+                share_error: half_95(&shares).map(|half| half.min(1.0)),
+                share_min: shares.iter().copied().fold(f64::INFINITY, f64::min),
+                share_max: shares.iter().copied().fold(0.0, f64::max),
+                runs: of.iter().filter(|run| run.ns > 0).count() as u64,
+                profile_rank: None,
+                profile_share: some(|run| run.profile),
+                slack_ns: of.iter().filter_map(|run| run.slack).min(),
+                near_critical_share: some(|run| run.near),
+            }
+        })
+        .collect();
+    // A profiler adds what bears one name.
+    let symbol = |row: &Row| [if row.is_symbol { String::new() } else { row.class.clone() }, row.state.clone()];
+    let mut profile: BTreeMap<[String; 2], f64> = BTreeMap::new();
+    for row in &out {
+        if let Some(share) = row.profile_share {
+            let known = profile.entry(symbol(row)).or_insert(0.0);
+            *known = known.max(share);
+        }
+    }
+    for row in &mut out {
+        let own = row.profile_share.and_then(|_| profile.get(&symbol(row)));
+        row.profile_rank = own.map(|own| profile.values().filter(|share| *share > own).count() as u64 + 1);
+    }
+    out.sort_by(|a, b| b.share.total_cmp(&a.share));
+    Some(out)
+}
+
+/// In the order of how many recordings have it, then of its share.
+fn findings(runs: &[Run]) -> Vec<Found> {
+    let mut out: Vec<Found> = Vec::new();
+    for Finding { kind, subject, count, share, evidence, advice, .. } in runs.iter().flat_map(|run| &run.report.findings) {
+        match out.iter_mut().find(|known| known.kind == *kind && known.subject == *subject) {
+            Some(known) => {
+                known.share = (known.share * known.runs as f64 + share) / (known.runs + 1) as f64;
+                known.count += count;
+                known.runs += 1;
+            }
+            None => out.push(Found {
+                kind: kind.clone(),
+                subject: subject.clone(),
+                count: *count,
+                share: *share,
+                evidence: *evidence,
+                advice: advice.clone(),
+                runs: 1,
+            }),
+        }
+    }
+    out.sort_by_key(|found| std::cmp::Reverse(found.runs));
+    out
+}
+
+fn predictions(runs: &[Run]) -> Vec<Prediction> {
+    let all: Vec<&Prediction> = runs.iter().flat_map(|run| run.report.predictions.iter().flatten()).collect();
+    let mut out: Vec<Prediction> = Vec::new();
+    for first in &all {
+        if out.iter().any(|known| known.change == first.change) {
+            continue;
+        }
+        let same: Vec<&&Prediction> = all.iter().filter(|other| other.change == first.change).collect();
+        let told: Vec<&&&Prediction> = same.iter().filter(|other| other.refused.is_none()).collect();
+        let of = |value: fn(&Prediction) -> Option<f64>| told.iter().filter_map(|it| value(it)).collect::<Vec<f64>>();
+        let ns = |value: fn(&Prediction) -> Option<u64>| {
+            let values: Vec<f64> = told.iter().filter_map(|it| value(it)).map(|ns| ns as f64).collect();
+            mean(&values).map(|ns| ns.round() as u64)
+        };
+        out.push(Prediction {
+            baseline_ns: ns(|it| Some(it.baseline_ns)).unwrap_or(first.baseline_ns),
+            baseline_error: mean(&of(|it| Some(it.baseline_error))).unwrap_or(first.baseline_error),
+            replayed_ns: ns(|it| Some(it.replayed_ns)).unwrap_or(first.replayed_ns),
+            predicted_ns: ns(|it| it.predicted_ns),
+            gain: mean(&of(|it| it.gain)),
+            gain_low: of(|it| it.gain_low).into_iter().reduce(f64::min),
+            gain_high: of(|it| it.gain_high).into_iter().reduce(f64::max),
+            next: told.first().and_then(|it| it.next.clone()),
+            refused: if told.is_empty() { first.refused.clone() } else { None },
+            ..(*first).clone()
+        });
+    }
+    out.sort_by(|a, b| b.gain.unwrap_or(f64::MIN).total_cmp(&a.gain.unwrap_or(f64::MIN)));
+    out
+}
+
+fn inputs(runs: &[Run]) -> Inputs {
+    let sum = |value: fn(&Inputs) -> u64| runs.iter().map(|run| value(&run.report.inputs)).fold(0, u64::saturating_add);
+    Inputs {
+        start_ns: runs.iter().filter_map(|run| run.report.inputs.start_ns).min(),
+        end_ns: runs.iter().filter_map(|run| run.report.inputs.end_ns).max(),
+        events: sum(|it| it.events),
+        lost: sum(|it| it.lost),
+        uncounted_losses: sum(|it| it.uncounted_losses),
+        other_names: sum(|it| it.other_names),
+        kernel_events: sum(|it| it.kernel_events),
+        kernel_lost: sum(|it| it.kernel_lost),
+        uncounted_kernel_losses: sum(|it| it.uncounted_kernel_losses),
+        contradictions: sum(|it| it.contradictions),
+        negative_links: sum(|it| it.negative_links),
+        forgotten_causes: sum(|it| it.forgotten_causes),
+        cut_waits: sum(|it| it.cut_waits),
+        left_out: left_out::together(runs.iter().flat_map(|run| &run.report.inputs.left_out)),
+        tells_running: runs.iter().all(|run| run.report.inputs.tells_running),
+    }
+}

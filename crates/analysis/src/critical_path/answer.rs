@@ -1,0 +1,404 @@
+//! The path as it is told: segments, and the time of each state on it beside what a profiler would say.
+
+use super::key::{Key, Keys, Kind, State};
+use super::path::{Path, Way};
+use super::path_store::Loom;
+use super::tree::Tree;
+use super::words::{Dictionary, Name};
+use super::{Lineage, Mode, Slack};
+use crate::critical_path::samples::Top;
+use crate::scheduling::occupancy::Keeper;
+use longpole_model::interaction::{MachineId, Vocabulary};
+use longpole_model::kinds::{LinkKind, QueueKind, SegmentKind, StateKind};
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Contradiction {
+    pub line: u64,
+    pub what: String,
+}
+
+/// A state on the path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub host: String,
+    pub machine: String,
+    pub class: String,
+    pub state: String,
+    pub kind: SegmentKind,
+    /// Its time on the path, and the share of it.
+    pub ns: u64,
+    pub share: f64,
+    /// Where a profiler puts the state by its running time over all machines ([`SegmentKind::is_symbol`]); 1, 2, 2, 4. None for what is no code.
+    pub profile_rank: Option<u64>,
+    pub profile_share: Option<f64>,
+    /// How much earlier than needed what this state took was there, at least. None where it took nothing without waiting.
+    pub slack_ns: Option<u64>,
+    /// Of the time between two takings without waiting, the share of those where what was taken had been there for at most a twentieth of it.
+    pub near_critical_share: Option<f64>,
+    /// Of a wait for a CPU: who had it meanwhile. None: it is no such wait, or nobody asked ([`crate::scheduling::cpu_holders`]).
+    pub kept_by: Option<Vec<Keeper>>,
+    /// Where most samples of it on the path were taken. None: there are none, or nobody asked ([`crate::critical_path::samples`]).
+    pub function: Option<Box<Top>>,
+    /// The class; of a link, its queue's.
+    #[serde(skip)]
+    pub owner: String,
+    /// The same, where the way of a call there and back is one.
+    #[serde(skip)]
+    pub pool: String,
+    /// A profiler adds up what bears the state's name in all programs ([`StateKind::is_symbol`]).
+    #[serde(skip)]
+    pub is_symbol: bool,
+}
+
+/// A state as a profiler sees it, and what it is on the path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profiled {
+    /// None: of several.
+    pub class: Option<String>,
+    pub state: String,
+    pub profile_share: f64,
+    pub path_share: f64,
+}
+
+/// Running time of a state, of all machines of its class: as a profiler that tells programs and functions apart shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Busy {
+    pub class: String,
+    pub state: String,
+    pub ns: u64,
+    /// Of all running time.
+    pub share: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    pub mode: &'static str,
+    pub end_host: String,
+    pub end_machine: String,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub length_ns: u64,
+    /// Time on the path of which nobody knows what it waited for.
+    pub unknown_ns: u64,
+    pub lost: u64,
+    /// None where they were not asked for.
+    pub segments: Option<Path>,
+    pub criticality: Vec<Row>,
+    /// Where a profiler would look: states by their running time over all machines, the largest first.
+    #[serde(skip)]
+    pub profile: Vec<Profiled>,
+    /// The same told apart by class.
+    #[serde(rename = "profile")]
+    pub busy: Vec<Busy>,
+    pub contradictions: u64,
+    /// The first of them.
+    pub contradiction_list: Vec<Contradiction>,
+    pub negative_links: u64,
+    pub ignored_wakeups: u64,
+    /// Causes that are unknown because they lie further back than is remembered.
+    pub forgotten_causes: u64,
+    pub interactions: u64,
+}
+
+/// How large the pass is inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inner {
+    pub nodes: usize,
+    /// Machines, tokens, and remembered pasts that hold a lineage.
+    pub tips: usize,
+    pub segments: usize,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    #[error("no machine does anything in it")]
+    Empty,
+    #[error("nothing lies in this range")]
+    NothingInRange,
+    #[error("there is no machine \"{0}\" in it")]
+    NoSuchMachine(String),
+    #[error("\"{0}\" is both {1} and {2}; name it as HOST/MACHINE")]
+    Namesakes(String, String, String),
+    #[error("internal error: the path is {length} ns long and {counted} ns of it are accounted for; please report it with the trace")]
+    NotConserved { length: u64, counted: u64 },
+}
+
+impl Lineage {
+    /// The path to the end that counts.
+    pub fn answer(mut self, vocabulary: &Vocabulary) -> Result<Answer, NoAnswer> {
+        let asked = self.options.machine.clone();
+        let named = |machine| full_name(vocabulary, machine);
+        if let (Some(asked), Some(one), Some(other)) = (&asked, self.subject, self.namesake) {
+            return Err(NoAnswer::Namesakes(asked.clone(), named(one), named(other)));
+        }
+        self.finish();
+        let (Some(end), Some(begin)) = (self.end.clone(), self.begin) else { return Err(NoAnswer::Empty) };
+        let Some(machine) = end.machine.or(self.subject) else { return Err(NoAnswer::NoSuchMachine(asked.unwrap_or_default())) };
+        let tip = match end.tip {
+            Some(tip) => tip,
+            // It came only after the end.
+            None => {
+                let unknown = self.state_key(machine, State::Unknown);
+                if let Some(active) = &mut self.active {
+                    active.never(begin.min(end.t), end.t, unknown);
+                }
+                self.unknown(machine, end.t)
+            }
+        };
+        if self.asked_begin > 0 && end.t <= begin {
+            return Err(NoAnswer::NothingInRange);
+        }
+        let start = begin.min(end.t);
+        let totals = self.totals_to_end();
+        let mut dictionary = Dictionary::new(vocabulary);
+        let names: Vec<Name> = self.keys.iter().map(|key| dictionary.name(vocabulary, key)).collect();
+        let kinds: Vec<SegmentKind> = self.keys.iter().map(|key| self.kind(vocabulary, key)).collect();
+        let is_active = self.options.mode == Mode::Active;
+        let loom = std::mem::replace(&mut self.loom, Loom::Now(Tree::default()));
+        let (profile, path) = match self.active.take() {
+            Some(active) => active.finish(),
+            None => {
+                let (tree, tip, segments) = loom.finish(tip);
+                let mut profile: HashMap<u32, u64> = HashMap::new();
+                for (key, ns) in tree.profile(tip.node) {
+                    *profile.entry(key).or_default() += ns;
+                }
+                (profile, self.segments.take().or(segments).map(|segments| segments.from_begin(tip.segment)))
+            }
+        };
+        let length = end.t - start;
+        let counted: u64 = profile.values().sum();
+        conserved(length, counted)?;
+        let called = Called { vocabulary, dictionary: &dictionary, names: &names, kinds: &kinds, totals: &totals };
+        let code = Code::new(&self.keys, &called);
+        let (criticality, profiled) = self.rows(&profile, &called, &code, length);
+        let busy = code.busy(&dictionary);
+        let of_unknown = |key: u32| kinds.get(key as usize).is_some_and(|&kind| is_unknown(kind));
+        let unknown = profile.iter().filter(|(&key, _)| of_unknown(key)).map(|(_, ns)| ns).sum();
+        let ways = self.keys.iter().map(|key| way(vocabulary, key)).collect();
+        let mut segments = path.map(|path| Path::new(path, dictionary, names, kinds, ways));
+        if let Some(segments) = &mut segments {
+            conserved(length, segments.sum(start) - start)?;
+        }
+        Ok(Answer {
+            mode: if is_active { "active" } else { "global" },
+            end_host: vocabulary.host(machine).to_owned(),
+            end_machine: vocabulary.machine_name(machine).to_owned(),
+            start_ns: start,
+            end_ns: end.t,
+            length_ns: length,
+            unknown_ns: unknown,
+            lost: 0,
+            segments,
+            criticality,
+            profile: profiled,
+            busy,
+            contradictions: self.counts.contradictions,
+            contradiction_list: std::mem::take(&mut self.counts.first),
+            negative_links: self.counts.negative_links,
+            ignored_wakeups: self.counts.ignored_wakeups,
+            forgotten_causes: self.counts.too_old + self.queues.forgotten(),
+            interactions: self.interactions,
+        })
+    }
+
+    fn kind(&self, vocabulary: &Vocabulary, key: &Key) -> SegmentKind {
+        let context = match *key {
+            Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.was_context),
+            Key::Link { .. } => false,
+        };
+        key.kind(vocabulary, context)
+    }
+
+    /// Rows of the path by time, those of the same words as one; and where a profiler would look.
+    fn rows(&self, profile: &HashMap<u32, u64>, called: &Called<'_>, code: &Code, length: u64) -> (Vec<Row>, Vec<Profiled>) {
+        let mut sorted: Vec<u128> = code.symbols.values().copied().collect();
+        sorted.sort_unstable();
+        let mut on: HashMap<(Name, Kind), Sum> = HashMap::new();
+        let keys: Vec<&Key> = self.keys.iter().collect();
+        for (&key, &ns) in profile.iter().filter(|(_, &ns)| ns > 0) {
+            let (Some(name), Some(&kind)) = (called.names.get(key as usize), called.kinds.get(key as usize)) else { continue };
+            let sum = on.entry((*name, kind.into())).or_default();
+            sum.ns += ns;
+            sum.runs |= kind.is_code();
+            sum.largest = sum.largest.max((ns, Reverse(key)));
+            sum.slack.join(self.slack_of(key));
+        }
+        let symbol = |&[_, _, class, state]: &Name, sum: &Sum| symbol(called.is_symbol(keys[sum.key() as usize]), class, state);
+        let mut on_path: HashMap<Of, u64> = HashMap::new();
+        for ((name, _), sum) in on.iter().filter(|(_, sum)| sum.runs) {
+            *on_path.entry(symbol(name, sum)).or_default() += sum.ns;
+        }
+        let told = |(name, sum): (Name, Sum)| {
+            let total = code.symbols.get(&symbol(&name, &sum)).copied().filter(|_| sum.runs);
+            let [host, machine, class, state] = name.map(|word| called.dictionary.text(word).to_owned());
+            let (key, Sum { ns, slack, .. }) = (keys[sum.key() as usize], sum);
+            let (owner, pool) = match way(called.vocabulary, key) {
+                Way::State => (class.clone(), class.clone()),
+                Way::Wakeup => (machine.clone(), machine.clone()),
+                Way::Queue { class, calls } => {
+                    let pool = calls.map_or(class, |(calls, _)| calls);
+                    (machine[..class].to_owned(), machine[..pool].to_owned())
+                }
+            };
+            Row {
+                host,
+                machine,
+                class,
+                state,
+                kind: called.kinds[sum.key() as usize],
+                owner,
+                pool,
+                is_symbol: called.is_symbol(key),
+                ns,
+                share: ns as f64 / length as f64,
+                profile_rank: total.map(|total| (sorted.len() - sorted.partition_point(|&ns| ns <= total)) as u64 + 1),
+                profile_share: total.map(|total| total as f64 / code.all as f64),
+                slack_ns: slack.least,
+                near_critical_share: slack.near_share(),
+                kept_by: None,
+                function: None,
+            }
+        };
+        let texts = |name: &Name| name.map(|word| called.dictionary.text(word));
+        // There may be millions: they get their texts when they are in their order.
+        let mut on: Vec<((Name, Kind), Sum)> = on.into_iter().collect();
+        on.sort_unstable_by(|((a, one), x), ((b, other), y)| {
+            y.ns.cmp(&x.ns).then_with(|| texts(a).cmp(&texts(b))).then_with(|| one.cmp(other))
+        });
+        let rows = on.into_iter().map(|((name, _), sum)| told((name, sum))).collect();
+        let profiled = first(&code.symbols, called.dictionary).into_iter().map(|(of, ns)| Profiled {
+            class: code.class(of).map(|class| called.dictionary.text(class).to_owned()),
+            state: called.dictionary.text(of.1).to_owned(),
+            profile_share: ns as f64 / code.all as f64,
+            path_share: on_path.get(&of).copied().unwrap_or(0) as f64 / length as f64,
+        });
+        (rows, profiled.collect())
+    }
+}
+
+/// Keys of the path that are one row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    ns: u64,
+    runs: bool,
+    /// The key with the most time, and that time.
+    largest: (u64, Reverse<u32>),
+    slack: Slack,
+}
+
+impl Sum {
+    fn key(&self) -> u32 {
+        self.largest.1 .0
+    }
+}
+
+/// What the machine of a key is the name of.
+fn way(vocabulary: &Vocabulary, key: &Key) -> Way {
+    match *key {
+        Key::State { .. } => Way::State,
+        Key::Link { queue: None, .. } => Way::Wakeup,
+        Key::Link { queue: Some(queue), .. } => {
+            let is_of_calls = matches!(vocabulary.queue_kind(queue), QueueKind::Calls | QueueKind::Replies);
+            let calls = (vocabulary.queue_of_calls(queue).len(), vocabulary.names.first_of_same(vocabulary.queue_of(queue)).0);
+            Way::Queue { class: vocabulary.queue_class(queue).len(), calls: is_of_calls.then_some(calls) }
+        }
+    }
+}
+
+/// Class and state.
+type Of = (u32, u32);
+
+/// Of every class.
+const ANY: u32 = u32::MAX;
+
+/// Under which it stands in a profile.
+fn symbol(is_symbol: bool, class: u32, state: u32) -> Of {
+    (if is_symbol { ANY } else { class }, state)
+}
+
+/// Running time over all machines. The times of all of them together are no time on any clock.
+struct Code {
+    of: HashMap<Of, u128>,
+    symbols: HashMap<Of, u128>,
+    all: u128,
+}
+
+impl Code {
+    fn new(keys: &Keys, called: &Called<'_>) -> Code {
+        let (mut of, mut symbols): (HashMap<Of, u128>, HashMap<Of, u128>) = Default::default();
+        for (((key, &[_, _, class, state]), kind), &ns) in keys.iter().zip(called.names).zip(called.kinds).zip(called.totals) {
+            if ns > 0 && kind.is_code() {
+                *of.entry((class, state)).or_default() += u128::from(ns);
+                *symbols.entry(symbol(called.is_symbol(key), class, state)).or_default() += u128::from(ns);
+            }
+        }
+        Code { all: of.values().sum(), of, symbols }
+    }
+
+    /// The only one that has it.
+    fn class(&self, (class, state): Of) -> Option<u32> {
+        let mut classes = self.of.keys().filter(|of| of.1 == state && (class == ANY || class == of.0));
+        classes.next().filter(|_| classes.next().is_none()).map(|of| of.0)
+    }
+
+    fn busy(&self, dictionary: &Dictionary) -> Vec<Busy> {
+        let told = |((class, state), ns)| Busy {
+            class: dictionary.text(class).to_owned(),
+            state: dictionary.text(state).to_owned(),
+            ns: u64::try_from(ns).unwrap_or(u64::MAX),
+            share: ns as f64 / self.all as f64,
+        };
+        first(&self.of, dictionary).into_iter().map(told).collect()
+    }
+}
+
+/// The most time first.
+fn first(times: &HashMap<Of, u128>, dictionary: &Dictionary) -> Vec<(Of, u128)> {
+    let mut first: Vec<_> = times.iter().map(|(&of, &ns)| (of, ns)).collect();
+    let name = |(class, state): Of| (if class == ANY { "" } else { dictionary.text(class) }, dictionary.text(state));
+    first.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0))));
+    first.truncate(MOST_PROFILED);
+    first
+}
+
+/// Keys by their names and kinds, with their time over all machines.
+struct Called<'a> {
+    vocabulary: &'a Vocabulary,
+    dictionary: &'a Dictionary,
+    names: &'a [Name],
+    kinds: &'a [SegmentKind],
+    totals: &'a [u64],
+}
+
+impl Called<'_> {
+    fn is_symbol(&self, key: &Key) -> bool {
+        key.kind(self.vocabulary, false).is_symbol()
+    }
+}
+
+/// States of which a profiler's user would look at.
+const MOST_PROFILED: usize = 20;
+
+fn full_name(vocabulary: &Vocabulary, machine: MachineId) -> String {
+    let name = vocabulary.machine_name(machine);
+    match vocabulary.host(machine) {
+        "" => format!("{name} on no host"),
+        host => format!("{host}/{name}"),
+    }
+}
+
+fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
+    match length == counted {
+        true => Ok(()),
+        false => Err(NoAnswer::NotConserved { length, counted }),
+    }
+}
+
+fn is_unknown(kind: SegmentKind) -> bool {
+    matches!(kind, SegmentKind::Link(LinkKind::Unknown) | SegmentKind::State(StateKind::Unknown | StateKind::Blocked))
+}

@@ -1,0 +1,245 @@
+//! Where lineages are kept: in the tree at once, or as a list of what becomes of them that others work off, window by window.
+
+use crate::critical_path::life::Tip;
+use crate::critical_path::segments::{Segments, Spill, NONE};
+use crate::critical_path::tree::Tree;
+use crate::critical_path::window::{Charge, Op, Ops, Slot, Summary};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::thread::{Builder, JoinHandle};
+
+pub enum Loom {
+    Now(Tree),
+    Later(Box<Windows>),
+}
+
+impl Loom {
+    /// A lineage of which nothing is known before; held once.
+    pub fn root(&mut self) -> Tip {
+        match self {
+            Loom::Now(tree) => Tip { node: tree.root(), segment: NONE },
+            Loom::Later(windows) => {
+                let to = windows.slot();
+                windows.ops.list.push(Op::Root { to });
+                Tip { node: to, segment: NONE }
+            }
+        }
+    }
+
+    pub fn hold(&mut self, tip: Tip) {
+        match self {
+            Loom::Now(tree) => tree.hold(tip.node),
+            Loom::Later(windows) => windows.holds[tip.node as usize] += 1,
+        }
+    }
+
+    pub fn release(&mut self, tip: Tip) {
+        match self {
+            Loom::Now(tree) => tree.release(tip.node),
+            Loom::Later(windows) => windows.release(tip.node),
+        }
+    }
+
+    /// The lineage of a held tip, longer by a stretch that is not empty.
+    pub fn extend(&mut self, tip: Tip, from: u64, until: u64, key: u32, segments: Option<&mut Segments>) -> Tip {
+        match self {
+            Loom::Now(tree) => {
+                let node = tree.own(tip.node, from);
+                tree.charge(node, key, until - from);
+                let segment = segments.map_or(NONE, |segments| segments.add(key, from, until, tip.segment));
+                Tip { node, segment }
+            }
+            Loom::Later(windows) => {
+                let of = tip.node;
+                let holds = &mut windows.holds[of as usize];
+                let to = if *holds == 1 {
+                    of
+                } else {
+                    *holds -= 1;
+                    windows.slot()
+                };
+                windows.ops.list.push(Op::Extend { of, to, key, from, until });
+                Tip { node: to, segment: NONE }
+            }
+        }
+    }
+
+    /// The lineage of `tip`, which ended at `end`, as it was at `at`; held.
+    pub fn past(&mut self, tip: Tip, end: u64, at: u64, charges: impl Iterator<Item = Charge>, segments: Option<&mut Segments>) -> Tip {
+        match self {
+            Loom::Now(tree) => {
+                let node = tree.past(tip.node, end, at, charges);
+                let segment = segments.map_or(NONE, |segments| segments.past(tip.segment, at));
+                Tip { node, segment }
+            }
+            Loom::Later(windows) => {
+                let (to, before) = (windows.slot(), windows.ops.charges.len());
+                windows.ops.charges.extend(charges.filter(|charge| charge.1 < end && charge.2 > at));
+                let charges = (windows.ops.charges.len() - before) as u32;
+                windows.ops.list.push(Op::Past { of: tip.node, to, end, at, charges });
+                Tip { node: to, segment: NONE }
+            }
+        }
+    }
+
+    /// An interaction is over; a window may be.
+    pub fn step(&mut self) {
+        if let Loom::Later(windows) = self {
+            windows.count += 1;
+            if windows.count >= windows.length {
+                windows.close();
+            }
+        }
+    }
+
+    /// Nodes, tips and segments.
+    pub fn sizes(&self) -> (usize, usize, usize) {
+        match self {
+            Loom::Now(tree) => (tree.len(), tree.holds(), 0),
+            Loom::Later(windows) => windows.composed.sizes(),
+        }
+    }
+
+    /// The tree, where the tip stands in it, and the segments where they were kept here.
+    pub fn finish(self, tip: Tip) -> (Tree, Tip, Option<Segments>) {
+        match self {
+            Loom::Now(tree) => (tree, tip, None),
+            Loom::Later(windows) => {
+                let composed = windows.finish();
+                let tip = composed.tip(tip.node).unwrap_or(Tip { node: u32::MAX, segment: NONE });
+                let (tree, segments) = composed.into_parts();
+                (tree, tip, segments)
+            }
+        }
+    }
+}
+
+/// The numbers of lineages, and the windows so far.
+pub struct Windows {
+    holds: Vec<u32>,
+    free: Vec<Slot>,
+    ops: Ops,
+    count: usize,
+    length: usize,
+    keep_segments: bool,
+    workers: Vec<Worker>,
+    /// Windows given to workers, and windows that are composed.
+    given: usize,
+    taken: usize,
+    composed: Summary,
+}
+
+struct Worker {
+    work: SyncSender<Ops>,
+    done: Receiver<Summary>,
+    /// It ends when its work does.
+    _thread: JoinHandle<()>,
+}
+
+/// Windows that may wait for a worker, or for their turn to be composed.
+const AHEAD: usize = 2;
+
+impl Windows {
+    /// Windows of so many interactions, worked off by so many threads; with one it is this one.
+    pub fn new(length: usize, threads: usize, keep_segments: bool, spill: Option<Spill>) -> Windows {
+        let workers = match threads {
+            0 | 1 => Vec::new(),
+            // A thread that cannot be had is done without.
+            threads => (0..threads).map_while(|_| Worker::new(keep_segments)).collect(),
+        };
+        let mut composed = Summary::new(keep_segments);
+        if let Some(spill) = spill {
+            composed.spill(spill);
+        }
+        Windows {
+            holds: Vec::new(),
+            free: Vec::new(),
+            ops: Ops::default(),
+            count: 0,
+            length: length.max(1),
+            keep_segments,
+            workers,
+            given: 0,
+            taken: 0,
+            composed,
+        }
+    }
+
+    fn slot(&mut self) -> Slot {
+        match self.free.pop() {
+            Some(slot) => {
+                self.holds[slot as usize] = 1;
+                slot
+            }
+            None => {
+                self.holds.push(1);
+                self.holds.len() as u32 - 1
+            }
+        }
+    }
+
+    fn release(&mut self, slot: Slot) {
+        let holds = &mut self.holds[slot as usize];
+        *holds -= 1;
+        if *holds == 0 {
+            self.ops.list.push(Op::End { of: slot });
+            self.free.push(slot);
+        }
+    }
+
+    /// The window is over.
+    fn close(&mut self) {
+        self.count = 0;
+        let ops = std::mem::take(&mut self.ops);
+        if self.workers.is_empty() {
+            let summary = Summary::of(&ops, self.keep_segments);
+            return self.compose(summary);
+        }
+        // What a window of this size may need again.
+        self.ops.list.reserve(ops.list.len());
+        while self.given - self.taken >= self.workers.len() * AHEAD {
+            self.take();
+        }
+        let worker = self.given % self.workers.len();
+        self.given += 1;
+        // A worker that is gone shows in the sum, which is checked.
+        let _ = self.workers[worker].work.send(ops);
+    }
+
+    /// The next window in order, of the worker whose turn it was.
+    fn take(&mut self) {
+        let worker = self.taken % self.workers.len();
+        self.taken += 1;
+        if let Ok(summary) = self.workers[worker].done.recv() {
+            self.compose(summary);
+        }
+    }
+
+    fn compose(&mut self, summary: Summary) {
+        self.composed.then(summary);
+        self.composed.clear_segments();
+    }
+
+    fn finish(mut self) -> Summary {
+        self.close();
+        while self.taken < self.given {
+            self.take();
+        }
+        self.composed
+    }
+}
+
+impl Worker {
+    fn new(keep_segments: bool) -> Option<Worker> {
+        let (work, given) = sync_channel::<Ops>(AHEAD);
+        let (give, done) = sync_channel(AHEAD);
+        let run = move || {
+            while let Ok(ops) = given.recv() {
+                if give.send(Summary::of(&ops, keep_segments)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = Builder::new().name("window".to_owned()).spawn(run).ok()?;
+        Some(Worker { work, done, _thread: thread })
+    }
+}

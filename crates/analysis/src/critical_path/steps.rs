@@ -1,0 +1,462 @@
+//! What each deed does to the lineages.
+
+use super::key::State;
+use super::life::{Block, Context, Tip};
+use super::{segments, EndMark, From, Lineage, Maybe, Total};
+use crate::stats::nearest::ends_nowhere;
+use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
+use longpole_model::kinds::LinkKind;
+use longpole_model::names::NameId;
+use longpole_model::tokens::{Origin, Taken};
+
+/// What a deed looked for in a queue.
+enum Looked {
+    /// Tokens; a context takes the lineage of the first that it takes.
+    Took,
+    Peeked,
+    Space,
+}
+
+impl Lineage {
+    pub(super) fn step(&mut self, vocabulary: &Vocabulary, line: u64, deed: Deed) {
+        if !matches!(deed, Deed::Declare { .. } | Deed::Now | Deed::End { .. }) && !self.life(machine_of(deed)).seen {
+            self.meet(vocabulary, machine_of(deed));
+        }
+        match deed {
+            Deed::Declare { .. } | Deed::Now => return,
+            // What ended before the begin is not what is asked for.
+            Deed::End { .. } if self.now < self.begin.unwrap_or(0) => return,
+            Deed::End { machine } => {
+                if self.options.machine.is_none() && !self.life(machine).seen {
+                    let seen = |id: &MachineId| self.lives.get(id.0 as usize).is_some_and(|life| life.seen);
+                    let what = ends_nowhere(vocabulary, machine, seen);
+                    self.contradiction(line, what);
+                }
+                return self.mark_end(machine);
+            }
+            Deed::Fork { machine, cause } => self.fork(vocabulary, line, machine, cause),
+            Deed::Class { machine, class } => self.class(machine, class),
+            Deed::Push { machine, below, cause } => self.push(vocabulary, line, machine, below, cause),
+            Deed::Pop { machine } => self.pop(vocabulary, line, machine),
+            Deed::Stop { machine } => self.stop(vocabulary, line, machine),
+            deed => {
+                let machine = machine_of(deed);
+                self.appear(machine);
+                self.charge(machine);
+                self.act(vocabulary, line, machine, deed);
+            }
+        }
+        if !matches!(deed, Deed::Stop { .. }) {
+            self.last = Some(machine_of(deed));
+        }
+        debug_assert!(matches!(self.loom.sizes(), (nodes, tips, _) if nodes <= 2 * tips), "the tree coalesces");
+    }
+
+    fn act(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, deed: Deed) {
+        match deed {
+            Deed::Here { .. } => self.mark(machine),
+            Deed::State { state, .. } => {
+                let state = State::of(vocabulary, state);
+                self.life(machine).state = state;
+                match self.life(machine).block {
+                    Some(_) => self.unblock(machine, Origin::None),
+                    None => self.look(machine),
+                }
+            }
+            Deed::Block { why, .. } => {
+                if let Some(active) = &mut self.active {
+                    active.blocked(machine, self.now);
+                }
+                let now = self.now;
+                let life = self.life(machine);
+                let segment = life.tip.map_or(segments::NONE, |tip| tip.segment);
+                life.block = Some(match life.block {
+                    Some(block) => Block { why, ..block },
+                    None => Block { why, start: now, segment },
+                });
+                self.look(machine);
+            }
+            Deed::Put { queue, n, flow, link, .. } => self.put(vocabulary, line, machine, (queue, n), flow, link),
+            Deed::Get { queue, amount, flow, .. } => {
+                let taken = self.queues.get(queue, amount, flow);
+                self.found(vocabulary, line, machine, queue, &taken, Looked::Took);
+                if taken.units > 0 && self.queues.is_bounded(queue) {
+                    let from = self.origin(vocabulary, machine, None);
+                    if let Some(from) = from {
+                        self.queues.give_space(queue, taken.units, from);
+                    }
+                }
+                self.settle();
+            }
+            Deed::Peek { queue, amount, flow, .. } => {
+                let taken = self.queues.peek(queue, amount, flow);
+                self.found(vocabulary, line, machine, queue, &taken, Looked::Peeked);
+            }
+            Deed::Reserve { queue, n, .. } => {
+                let taken = self.queues.reserve(queue, machine, n);
+                self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
+                self.settle();
+            }
+            Deed::Wake { cause, .. } => self.wake(vocabulary, line, machine, cause),
+            // These are done before.
+            Deed::Declare { .. } | Deed::Now | Deed::End { .. } | Deed::Class { .. } => {}
+            Deed::Fork { .. } | Deed::Push { .. } | Deed::Pop { .. } | Deed::Stop { .. } => {}
+        }
+    }
+
+    /// A machine exists from its first line; without a cause its lineage begins there.
+    fn appear(&mut self, machine: MachineId) {
+        if !self.life(machine).exists {
+            self.charge(machine);
+            let tip = self.unknown(machine, self.now);
+            self.begin_life(machine, tip, None);
+        }
+    }
+
+    /// A new life, whose lineage is this.
+    fn begin_life(&mut self, machine: MachineId, tip: Tip, context: Option<Context>) {
+        self.jump(machine, tip);
+        let life = self.life(machine);
+        (life.exists, life.block, life.state, life.context) = (true, None, State::Run, context);
+        life.was_context |= context.is_some();
+        self.look(machine);
+        if let (Some(active), Some(segments)) = (&mut self.active, &self.segments) {
+            active.explained(machine, |since| segments.back(tip.segment, since).into_iter().rev());
+        }
+    }
+
+    fn vanish(&mut self, machine: MachineId) {
+        if let Some(active) = &mut self.active {
+            active.vanished(machine, self.now);
+        }
+        let life = self.life(machine);
+        (life.exists, life.block, life.context) = (false, None, None);
+        self.look(machine);
+    }
+
+    fn fork(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Cause) {
+        if !self.life(machine).exists {
+            self.charge(machine);
+            let tip = self.born(vocabulary, line, machine, Some(cause));
+            return self.begin_life(machine, tip, None);
+        }
+        let name = vocabulary.machine_name(machine);
+        self.contradiction(line, format!("\"{name}\" was forked although it exists already"));
+    }
+
+    /// The lineage of a machine that begins with this cause.
+    fn born(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) -> Tip {
+        if let Some(cause) = cause {
+            if let Some(tip) = self.caused(cause) {
+                return tip;
+            }
+            self.nobody(vocabulary, line, machine, cause);
+        }
+        self.unknown(machine, self.now)
+    }
+
+    fn nobody(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Cause) {
+        let (machine, by) = (vocabulary.machine_name(machine), vocabulary.machine_name(cause.by));
+        self.contradiction(line, format!("the cause of \"{machine}\" is \"{by}\", which has done nothing yet"));
+    }
+
+    fn class(&mut self, machine: MachineId, class: NameId) {
+        self.charge(machine);
+        self.life(machine).class = Some(class);
+        self.look(machine);
+    }
+
+    /// A context takes the lineage of its cause; what it did before is off the path.
+    fn adopt(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) {
+        let tip = self.born(vocabulary, line, machine, cause);
+        self.jump(machine, tip);
+        if let Some(context) = &mut self.life(machine).context {
+            context.caused = true;
+        }
+    }
+
+    fn wake(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) {
+        if let Some(block) = self.life(machine).block {
+            if let Some(at) = cause.and_then(|cause| self.is_loss(vocabulary, machine, cause)) {
+                self.unsay(machine, at, block.start);
+            }
+            let cause = match cause.map(|cause| self.caused(cause).ok_or(cause)) {
+                Some(Ok(tip)) => Origin::From(tip),
+                Some(Err(cause)) => {
+                    self.nobody(vocabulary, line, machine, cause);
+                    Origin::Unknown
+                }
+                None => Origin::Unknown,
+            };
+            let life = self.life(machine);
+            life.state = State::Runnable;
+            if let Some(context) = &mut life.context {
+                context.caused = true;
+            }
+            return self.unblock(machine, cause);
+        }
+        match (self.life(machine).context, cause) {
+            (Some(Context { caused: false, .. }), cause) => self.adopt(vocabulary, line, machine, cause),
+            _ => self.counts.ignored_wakeups += 1,
+        }
+    }
+
+    /// Since when it is not known what the machine did, if that is what the wake-up tells.
+    fn is_loss(&self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> Option<u64> {
+        let is_unknown = cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Unknown);
+        cause.at.filter(|_| is_unknown && cause.by == machine)
+    }
+
+    /// A loss is told when it is over: until then its time was counted as that of the state that was seen last, which may have ended long before.
+    fn unsay(&mut self, machine: MachineId, from: u64, to: u64) {
+        let begin = self.begin.unwrap_or(0);
+        let life = self.life(machine);
+        let from = from.max(life.unsaid).max(begin);
+        life.unsaid = life.unsaid.max(to);
+        let charged: Vec<_> = life.past.charges(from, to).map(|(key, start, end)| (key, start.max(from), end)).collect();
+        for (key, start, end) in charged {
+            self.uncount(key, start, end);
+        }
+    }
+
+    fn push(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, below: Option<MachineId>, cause: Option<Option<Cause>>) {
+        if self.life(machine).context.is_some() {
+            let name = vocabulary.machine_name(machine);
+            return self.contradiction(line, format!("context \"{name}\" begins although it has not ended"));
+        }
+        self.charge(machine);
+        if self.life(machine).exists {
+            self.vanish(machine);
+        }
+        let mut there = below;
+        if let Some(below) = below.filter(|&below| !self.life(below).exists) {
+            let (name, below) = (vocabulary.machine_name(machine), vocabulary.machine_name(below));
+            self.contradiction(line, format!("context \"{name}\" begins on top of \"{below}\", which is not there"));
+            there = None;
+        }
+        let below = there;
+        if let Some(below) = below {
+            self.charge(below);
+            self.life(below).above += 1;
+            self.look(below);
+        }
+        let tip = self.born(vocabulary, line, machine, cause.flatten());
+        self.begin_life(machine, tip, Some(Context { below, caused: cause.is_some() }));
+    }
+
+    fn pop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
+        if self.life(machine).context.is_none() {
+            let name = vocabulary.machine_name(machine);
+            return self.contradiction(line, format!("\"{name}\" is popped and is no context"));
+        }
+        if self.life(machine).above > 0 {
+            let name = vocabulary.machine_name(machine);
+            return self.contradiction(line, format!("context \"{name}\" is popped below another one"));
+        }
+        self.charge(machine);
+        self.leave(machine);
+        self.vanish(machine);
+    }
+
+    fn stop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
+        if !self.life(machine).exists {
+            let name = vocabulary.machine_name(machine);
+            return self.contradiction(line, format!("\"{name}\" is stopped and is not there"));
+        }
+        self.charge(machine);
+        self.leave(machine);
+        self.vanish(machine);
+        let life = self.life(machine);
+        life.lives += 1;
+        let number = life.lives;
+        self.stopped.push_back((machine, number));
+        if self.stopped.len() > self.options.most_stopped {
+            self.forget_one();
+        }
+    }
+
+    /// The machine that stopped first is no cause any more, unless it lives again or its end may be asked for.
+    fn forget_one(&mut self) {
+        let Some((machine, number)) = self.stopped.pop_front() else { return };
+        if self.subject == Some(machine) || self.last == Some(machine) {
+            return self.stopped.push_back((machine, number));
+        }
+        let life = self.life(machine);
+        if life.exists || life.lives != number {
+            return;
+        }
+        let tip = life.tip.take();
+        let mut past = std::mem::take(&mut life.past);
+        life.past.born = past.born;
+        for tip in past.tips().map(|tip| *tip).chain(tip) {
+            self.loom.release(tip);
+        }
+    }
+
+    /// What is below a context goes on.
+    fn leave(&mut self, machine: MachineId) {
+        let below = self.life(machine).context.and_then(|context| context.below);
+        if let Some(below) = below {
+            self.charge(below);
+            let life = self.life(below);
+            life.above = life.above.saturating_sub(1);
+            self.look(below);
+        }
+    }
+
+    fn put(
+        &mut self,
+        vocabulary: &Vocabulary,
+        line: u64,
+        machine: MachineId,
+        (queue, n): (QueueId, u64),
+        flow: Option<NameId>,
+        link: Option<NameId>,
+    ) {
+        let taken = self.queues.take_space(queue, machine, n);
+        self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
+        self.settle();
+        if let Some(from) = self.origin(vocabulary, machine, link) {
+            self.queues.put(queue, n, flow, from);
+            self.settle();
+        }
+    }
+
+    /// What the machine makes now, with a hold on its lineage.
+    #[inline(always)]
+    fn origin(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> Option<From> {
+        let tip = self.life(machine).tip?;
+        let tip = self.share(tip);
+        Some(From { tip, t: self.now, host: Maybe::of(vocabulary.host_id(machine)), link: Maybe::of(link) })
+    }
+
+    /// What was found in a queue ends a block, or gives slack, or gives a context its lineage.
+    fn found(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, queue: QueueId, taken: &Taken<From>, looked: Looked) {
+        if taken.missing > 0 {
+            let (machine, queue, missing) = (vocabulary.machine_name(machine), vocabulary.queue_name(queue), taken.missing);
+            let what = match looked {
+                Looked::Took => format!("\"{machine}\" gets {missing} from \"{queue}\" that are not there"),
+                Looked::Peeked => format!("\"{machine}\" peeks at {missing} in \"{queue}\" that are not there"),
+                Looked::Space => format!("\"{machine}\" puts {missing} into \"{queue}\" beyond its capacity"),
+            };
+            self.contradiction(line, what);
+        }
+        let host = vocabulary.host_id(machine);
+        let first = matches!(looked, Looked::Took) && taken.units > 0 && self.life(machine).context.is_some_and(|context| !context.caused);
+        // Whatever a context was waiting for is where its lineage comes from, as with a wake-up: what it takes later is not its first.
+        let mut settled = first;
+        if self.life(machine).block.is_some() {
+            settled |= !matches!(taken.cause, Origin::None);
+            let cause = match taken.cause {
+                Origin::None => Origin::None,
+                Origin::Unknown => Origin::Unknown,
+                Origin::From(from) => Origin::From(self.handed(from, queue, host)),
+            };
+            self.unblock(machine, cause);
+        } else if let Origin::From(from) = taken.cause {
+            // What gives a context its lineage was not there early: the context is there because of it.
+            if first {
+                let tip = self.handed(from, queue, host);
+                self.jump(machine, tip);
+            } else {
+                let now = self.now;
+                let life = self.life(machine);
+                let (key, cycle) = (life.key, now - life.took.unwrap_or(now));
+                self.slack_mut(key).took(now - from.t, cycle);
+            }
+        }
+        if taken.units > 0 {
+            self.life(machine).took = Some(self.now);
+        }
+        if settled {
+            if let Some(context) = &mut self.life(machine).context {
+                context.caused = true;
+            }
+        }
+    }
+
+    /// A machine's first line: it may be the one that is asked for.
+    fn meet(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        self.life(machine).seen = true;
+        let Some(wanted) = &self.options.machine else { return };
+        let (host, name) = (vocabulary.host(machine), vocabulary.machine_name(machine));
+        let whole = wanted.strip_prefix(host).and_then(|rest| rest.strip_prefix('/'));
+        if wanted != name && whole != Some(name) {
+            return;
+        }
+        match self.subject {
+            Some(_) => self.namesake = Some(machine),
+            None => {
+                self.subject = Some(machine);
+                if let Some(active) = &mut self.active {
+                    active.meet(machine);
+                }
+            }
+        }
+    }
+
+    fn mark_end(&mut self, machine: MachineId) {
+        let machine = match self.options.machine {
+            Some(_) => self.subject,
+            None => Some(machine),
+        };
+        if let Some(tip) = self.end.take().and_then(|old| old.tip) {
+            self.loom.release(tip);
+        }
+        let mut tip = None;
+        if let Some(machine) = machine {
+            self.charge(machine);
+            tip = Some(match self.life(machine).tip {
+                Some(tip) => self.share(tip),
+                None => self.unknown(machine, self.now),
+            });
+            let unknown = self.state_key(machine, State::Unknown);
+            if let Some(active) = &mut self.active {
+                active.mark(self.now, unknown);
+            }
+        }
+        self.marks += 1;
+        self.end = Some(EndMark { t: self.now, machine, tip });
+    }
+
+    /// Of each key, its time over all machines until the end that counts.
+    pub(super) fn totals_to_end(&self) -> Vec<u64> {
+        let known = |total: &Total| total.ns - if total.mark == self.marks { total.behind } else { 0 };
+        let mut totals: Vec<u64> = self.totals.iter().map(known).collect();
+        let (begin, end) = (self.begin.unwrap_or(0), self.end.as_ref().map_or(0, |end| end.t));
+        for life in self.lives.iter().filter(|life| life.tip.is_some()) {
+            if let Some(total) = totals.get_mut(life.key as usize) {
+                *total += end.saturating_sub(life.since.max(begin));
+            }
+        }
+        totals
+    }
+
+    /// The end that counts: the last one that was marked, or else here.
+    pub(super) fn finish(&mut self) {
+        if let (None, Some(last)) = (&self.end, self.last.or(self.subject)) {
+            self.mark_end(last);
+        }
+    }
+}
+
+#[inline]
+pub(crate) fn machine_of(deed: Deed) -> MachineId {
+    match deed {
+        Deed::Here { machine }
+        | Deed::Class { machine, .. }
+        | Deed::Fork { machine, .. }
+        | Deed::State { machine, .. }
+        | Deed::Block { machine, .. }
+        | Deed::Put { machine, .. }
+        | Deed::Get { machine, .. }
+        | Deed::Peek { machine, .. }
+        | Deed::Reserve { machine, .. }
+        | Deed::Wake { machine, .. }
+        | Deed::Push { machine, .. }
+        | Deed::Pop { machine }
+        | Deed::Stop { machine }
+        | Deed::End { machine } => machine,
+        Deed::Declare { .. } | Deed::Now => MachineId(0),
+    }
+}

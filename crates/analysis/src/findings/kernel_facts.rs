@@ -1,0 +1,224 @@
+//! What the kernel's events tell of faults that no state on the critical path shows by itself, for the findings' rules ([`crate::findings`]): CPUs that were idle while a
+//! thread waited for another one, interrupts away from whom they wake, pages that are missing, locks that are handed from one to the next.
+//!
+//! All of it is gathered for all threads in the pass that reads the trace anyway; which of them matter is known when the path is ([`OnPath`]).
+
+mod away;
+mod futexes;
+mod idle;
+
+use crate::critical_path::{Kind, Path};
+use crate::findings::{Evidence, Facts, Scope};
+use away::Away;
+use futexes::Futexes;
+use idle::Idle;
+use longpole_model::causes::Seat;
+use longpole_model::hash::IdMap;
+use longpole_model::linux::watch::{Base, Call, CpuId, Mode, Moment, Occupant, Start, ThreadId, Wait, Watch};
+use longpole_model::linux::Linux;
+use longpole_model::names::NameId;
+use std::collections::HashMap;
+
+/// Waits of one process for a lock, which is known by its futex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contention {
+    pub process: i32,
+    pub address: i64,
+    /// Processes that have the address in common do not share the lock.
+    pub is_private: bool,
+    /// All threads together.
+    pub waited_ns: u64,
+}
+
+/// A missing page takes the processor and the kernel about that long at least: the exception, the page's entry, and back. Nothing in a trace tells the true time.
+const LEAST_FAULT_NS: u64 = 500;
+/// Facts of one kind that are told, those with the largest share.
+const MOST: usize = 64;
+
+#[derive(Debug, Default)]
+pub struct KernelFacts {
+    idle: Idle,
+    away: Away,
+    futexes: Futexes,
+    threads: IdMap<ThreadId, Exceptions>,
+    /// Of each CPU: time in which it was idle, and in all.
+    cpus: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Exceptions {
+    running_ns: u64,
+    faults: u64,
+    last: Option<(i64, i64)>,
+}
+
+impl KernelFacts {
+    /// To be called after each event: what was heard is understood with the model as it is now.
+    #[inline]
+    pub fn after(&mut self, linux: &Linux) {
+        self.idle.after(linux);
+        self.away.after(linux);
+        self.futexes.after(linux);
+    }
+
+    /// How many CPUs there are, and the share of their time in which they were idle.
+    pub fn cpus(&self) -> (u64, Option<f64>) {
+        let (idle, all) = self.cpus.iter().fold((0, 0), |(idle, all), cpu| (idle + cpu.0, all + cpu.1));
+        (self.cpus.iter().filter(|cpu| cpu.1 > 0).count() as u64, (all > 0).then(|| idle as f64 / all as f64))
+    }
+
+    /// The locks that threads hand on, as far as the kernel sees them.
+    pub fn contention(&self) -> Vec<Contention> {
+        self.futexes.contention().collect()
+    }
+
+    pub(crate) fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+        let mut out = self.idle.facts(linux, path);
+        out.extend(self.away.facts(linux, path));
+        out.extend(self.futexes.facts(linux, path));
+        out.extend(self.missing_pages(linux, path));
+        out
+    }
+
+    fn missing_pages(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+        let mut classes: HashMap<&str, Exceptions> = HashMap::new();
+        for (id, of) in &self.threads {
+            let Some(class) = path.class(linux, *id) else { continue };
+            let sum = classes.entry(class).or_default();
+            sum.running_ns += of.running_ns;
+            sum.faults += of.faults;
+            sum.last = sum.last.or(of.last);
+        }
+        let facts = classes.into_iter().filter(|(_, of)| of.faults > 0 && of.running_ns > 0).map(|(class, of)| {
+            let part = (of.faults * LEAST_FAULT_NS) as f64 / of.running_ns as f64;
+            let (start_ns, end_ns) = of.last.unwrap_or_default();
+            Facts {
+                scope: Scope::Fault,
+                texts: vec![("machine", class.to_owned())],
+                numbers: vec![
+                    ("share", path.shares(class).running * part.min(1.0)),
+                    ("count", of.faults as f64),
+                    ("per_ms", of.faults as f64 * 1e6 / of.running_ns as f64),
+                ],
+                error: None,
+                process: None,
+                evidence: Evidence { start_ns, end_ns },
+            }
+        });
+        heaviest(facts)
+    }
+}
+
+/// In an order that does not depend on a table's.
+fn heaviest(facts: impl Iterator<Item = Facts>) -> Vec<Facts> {
+    let mut facts: Vec<Facts> = facts.collect();
+    let share = |facts: &Facts| facts.numbers.first().map_or(0.0, |&(_, share)| share);
+    facts.sort_by(|a, b| share(b).total_cmp(&share(a)).then_with(|| a.texts.cmp(&b.texts)));
+    facts.truncate(MOST);
+    facts
+}
+
+impl Watch for KernelFacts {
+    #[inline]
+    fn moment(&mut self, moment: Moment) {
+        if let Moment::Raised { cpu, number, by } = moment {
+            self.away.raised(cpu, number, by);
+        }
+    }
+
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, base: Base, _mode: Mode, begin_ns: i64, end_ns: i64) {
+        self.idle.occupied(cpu, base, begin_ns, end_ns);
+        let at = cpu.0 as usize;
+        if self.cpus.len() <= at {
+            self.cpus.resize(at + 1, (0, 0));
+        }
+        let ns = (end_ns - begin_ns).max(0) as u64;
+        self.cpus[at].0 += if by == Occupant::Idle { ns } else { 0 };
+        self.cpus[at].1 += ns;
+        if let Occupant::Thread(id) = by {
+            self.threads.entry(id).or_default().running_ns += (end_ns - begin_ns).max(0) as u64;
+        }
+    }
+
+    fn waited(&mut self, wait: &Wait) {
+        self.idle.waited(wait);
+    }
+
+    fn started(&mut self, start: &Start) {
+        self.away.started(start);
+    }
+
+    fn returned(&mut self, call: &Call) {
+        self.futexes.returned(call);
+    }
+
+    fn faulted(&mut self, thread: Option<ThreadId>, _name: NameId, t_ns: i64) {
+        if let Some(id) = thread {
+            let of = self.threads.entry(id).or_default();
+            of.faults += 1;
+            of.last = Some((of.last.map_or(t_ns, |(_, last)| last), t_ns));
+        }
+    }
+}
+
+/// What of the path the threads of each class have.
+#[derive(Debug, Default)]
+pub struct OnPath {
+    pub(crate) start_ns: i64,
+    pub(crate) end_ns: i64,
+    /// Of threads that are on it, the class in which they have the most of it.
+    classes: HashMap<i32, String>,
+    shares: HashMap<String, PathShares>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathShares {
+    pub running: f64,
+    pub runnable: f64,
+    /// In whatever state.
+    pub all: f64,
+}
+
+impl OnPath {
+    /// `seats` are those of the machines by name.
+    pub fn new(path: &Path, (start, length): (u64, u64), seats: &HashMap<&str, Vec<Seat>>) -> OnPath {
+        let mut out = OnPath { start_ns: start as i64, end_ns: start.saturating_add(length) as i64, ..OnPath::default() };
+        let mut of_threads: HashMap<(i32, &str), u64> = HashMap::new();
+        for (of, &ns) in (0..).zip(path.times()).filter(|&(of, &ns)| ns > 0 && path.kind(of) != Kind::Link) {
+            let (class, _) = path.class_and_state(of);
+            let share = ns as f64 / length.max(1) as f64;
+            let shares = out.shares.entry(class.to_owned()).or_default();
+            shares.all += share;
+            match path.kind(of) {
+                Kind::Running | Kind::SystemCall => shares.running += share,
+                Kind::Runnable => shares.runnable += share,
+                _ => {}
+            }
+            for seat in seats.get(path.machine(of)).into_iter().flatten() {
+                if let Seat::Thread(tid) = seat {
+                    *of_threads.entry((*tid, class)).or_default() += ns;
+                }
+            }
+        }
+        let mut of_threads: Vec<((i32, &str), u64)> = of_threads.into_iter().collect();
+        of_threads.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        for ((tid, class), _) in of_threads {
+            out.classes.entry(tid).or_insert_with(|| class.to_owned());
+        }
+        out
+    }
+
+    /// Of a thread that is on the path.
+    pub(crate) fn class(&self, linux: &Linux, id: ThreadId) -> Option<&str> {
+        let thread = linux.threads.get(id.0 as usize)?;
+        self.classes.get(&thread.tid).map(String::as_str)
+    }
+
+    pub(crate) fn shares(&self, class: &str) -> PathShares {
+        self.shares.get(class).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn share_of(&self, ns: u64) -> f64 {
+        ns as f64 / (self.end_ns - self.start_ns).max(1) as f64
+    }
+}

@@ -1,0 +1,141 @@
+//! Interrupts that wake a thread which runs on another CPU: the way there costs an interrupt between CPUs, and often the waking of an idle one.
+//!
+//! A softirq counts where an interrupt has led to it, not where a thread's own system call did: who sends to itself has no interrupt that could be moved. Timers are no
+//! device's; they are left out.
+
+use super::{heaviest, OnPath};
+use crate::findings::{Evidence, Facts, Scope};
+use longpole_model::linux::kernel_rules::Key;
+use longpole_model::linux::watch::{ContextId, CpuId, Start, ThreadId, Waker};
+use longpole_model::linux::Linux;
+use std::collections::HashMap;
+
+/// `enum`s of the kernel: softirqs of timers, the scheduler and RCU.
+const OF_THE_KERNEL: [i64; 4] = [1, 7, 8, 9];
+const SOFTIRQS: usize = 32;
+
+#[derive(Debug, Default)]
+pub(super) struct Away {
+    heard: Vec<Heard>,
+    /// By CPU: whether an interrupt has led to the softirq that was raised last.
+    raised: Vec<[bool; SOFTIRQS]>,
+    woken: HashMap<(ContextId, ThreadId), Woken>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Heard {
+    Raised(CpuId, u8, Waker),
+    Started(Start),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Woken {
+    count: u64,
+    away: u64,
+    /// From wake-ups on another CPU to the start.
+    away_ns: u64,
+    longest: (i64, i64),
+}
+
+impl Away {
+    pub fn raised(&mut self, cpu: CpuId, number: u8, by: Waker) {
+        self.heard.push(Heard::Raised(cpu, number, by));
+    }
+
+    pub fn started(&mut self, start: &Start) {
+        if !start.preempted && start.wake.is_some_and(|wake| matches!(wake.waker, Waker::Context { .. })) {
+            self.heard.push(Heard::Started(*start));
+        }
+    }
+
+    #[inline]
+    pub fn after(&mut self, linux: &Linux) {
+        if self.heard.is_empty() {
+            return;
+        }
+        let mut heard = std::mem::take(&mut self.heard);
+        for heard in heard.drain(..) {
+            match heard {
+                Heard::Raised(cpu, number, by) => {
+                    let led = self.is_of_interrupt(linux, cpu, by);
+                    if let Some(known) = self.of_cpu(cpu).get_mut(usize::from(number)) {
+                        *known = led;
+                    }
+                }
+                Heard::Started(start) => self.count(linux, &start),
+            }
+        }
+        self.heard = heard;
+    }
+
+    fn of_cpu(&mut self, cpu: CpuId) -> &mut [bool; SOFTIRQS] {
+        let at = cpu.0 as usize;
+        if self.raised.len() <= at {
+            self.raised.resize(at + 1, [false; SOFTIRQS]);
+        }
+        &mut self.raised[at]
+    }
+
+    fn is_of_interrupt(&mut self, linux: &Linux, cpu: CpuId, by: Waker) -> bool {
+        match by {
+            // An interrupt that is not traced lies on top of whoever asks the kernel for nothing.
+            Waker::Thread(id) => linux.calls_nothing(id),
+            Waker::Idle => true,
+            Waker::Unknown => false,
+            Waker::Context { id, .. } => match linux.contexts[id.0 as usize].key {
+                Key::Irq(_) | Key::Vector(_) => true,
+                Key::Softirq(number) => usize::try_from(number).ok().and_then(|at| self.of_cpu(cpu).get(at).copied()).unwrap_or(false),
+            },
+        }
+    }
+
+    fn count(&mut self, linux: &Linux, start: &Start) {
+        let Some(wake) = start.wake else { return };
+        let Waker::Context { id, .. } = wake.waker else { return };
+        let context = &linux.contexts[id.0 as usize];
+        let counts = match context.key {
+            Key::Irq(_) => !context.name.contains("timer"),
+            Key::Softirq(number) => !OF_THE_KERNEL.contains(&number) && self.is_of_interrupt(linux, wake.cpu, wake.waker),
+            Key::Vector(_) => false,
+        };
+        if !counts {
+            return;
+        }
+        let woken = self.woken.entry((id, start.thread)).or_default();
+        woken.count += 1;
+        if wake.cpu != start.cpu {
+            woken.away += 1;
+            woken.away_ns += start.t_ns.saturating_sub(wake.t_ns).max(0) as u64;
+            if start.t_ns - wake.t_ns > woken.longest.1 - woken.longest.0 {
+                woken.longest = (wake.t_ns, start.t_ns);
+            }
+        }
+    }
+
+    pub fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+        let mut pairs: HashMap<(ContextId, &str), Woken> = HashMap::new();
+        for (&(context, thread), of) in &self.woken {
+            let Some(class) = path.class(linux, thread) else { continue };
+            let sum = pairs.entry((context, class)).or_default();
+            sum.count += of.count;
+            sum.away += of.away;
+            sum.away_ns += of.away_ns;
+            if of.longest.1 - of.longest.0 > sum.longest.1 - sum.longest.0 {
+                sum.longest = of.longest;
+            }
+        }
+        heaviest(pairs.into_iter().filter(|(_, of)| of.away > 0).map(|((context, class), of)| Facts {
+            scope: Scope::Interrupt,
+            texts: vec![("machine", class.to_owned()), ("interrupt", linux.contexts[context.0 as usize].name.clone())],
+            numbers: vec![
+                ("share", path.share_of(of.away_ns)),
+                ("count", of.away as f64),
+                ("away", of.away as f64 / of.count.max(1) as f64),
+                ("on_path", path.shares(class).all),
+            ],
+            error: None,
+            process: None,
+            evidence: Evidence { start_ns: of.longest.0, end_ns: of.longest.1 },
+        }))
+    }
+}

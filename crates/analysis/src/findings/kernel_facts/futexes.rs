@@ -1,0 +1,182 @@
+//! Locks of programs without probes: futexes that the same threads wait for and give on, one after the other.
+//!
+//! The kernel sees a lock only when somebody waits for it. It is one where whoever waits at an address also wakes a single other one there; at a queue's or a barrier's
+//! address some only wait, some only wake, or all are woken at once.
+
+use super::{heaviest, Contention, OnPath};
+use crate::findings::{Evidence, Facts, Scope};
+use crate::wait_graph::uses::Lock;
+use longpole_model::linux::watch::{Call, ThreadId};
+use longpole_model::linux::Linux;
+use longpole_model::names::NameId;
+use longpole_model::system_calls::takes_a_futex_operation;
+use std::collections::{BTreeSet, HashMap};
+
+/// Addresses that are told apart, and threads of each.
+const MOST_LOCKS: usize = 1 << 12;
+const MOST_THREADS: usize = 1 << 10;
+/// Waits for one of them that are apart from each other.
+const MOST_APART: usize = 1 << 8;
+
+/// The low bits of the operation; above them it says only whose the address is and which clock counts.
+const OPERATION: i64 = 0x7f;
+/// The address is that of one process: another one's is another futex.
+const PRIVATE: i64 = 0x80;
+const WAIT: i64 = 0;
+const WAKE: i64 = 1;
+const LOCK_PI: i64 = 6;
+const UNLOCK_PI: i64 = 7;
+const WAIT_BITSET: i64 = 9;
+const WAKE_BITSET: i64 = 10;
+const LOCK_PI2: i64 = 13;
+
+#[derive(Debug, Default)]
+pub(super) struct Futexes {
+    heard: Vec<Call>,
+    /// By name: whether it is the call.
+    names: Vec<Option<bool>>,
+    /// By process and address.
+    locks: HashMap<(i32, i64), Futex>,
+}
+
+#[derive(Debug, Default)]
+struct Futex {
+    waits: Lock,
+    is_private: bool,
+    /// How often each waited, and woke one other.
+    threads: HashMap<ThreadId, (u64, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Waited {
+    threads: u64,
+    waits: u64,
+    /// Those by threads that also wake.
+    handed_on: u64,
+}
+
+impl Futex {
+    fn waited(&self) -> Waited {
+        let mut out = Waited::default();
+        for &(waits, wakes) in self.threads.values().filter(|(waits, _)| *waits > 0) {
+            out.threads += 1;
+            out.waits += waits;
+            out.handed_on += if wakes > 0 { waits } else { 0 };
+        }
+        out
+    }
+
+    /// Not the end of a thread or an item of a queue, for which others wait for longer.
+    fn is_lock(&self) -> bool {
+        let Waited { waits, handed_on, .. } = self.waited();
+        handed_on > 0 && 2 * handed_on >= waits
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Waits,
+    Wakes,
+}
+
+fn deed(call: &Call) -> Option<Deed> {
+    let result = call.result?;
+    match call.arguments.second? & OPERATION {
+        WAIT | WAIT_BITSET | LOCK_PI | LOCK_PI2 if result == 0 => Some(Deed::Waits),
+        WAKE | WAKE_BITSET if result == 1 && call.arguments.third == Some(1) => Some(Deed::Wakes),
+        UNLOCK_PI if result == 0 => Some(Deed::Wakes),
+        _ => None,
+    }
+}
+
+impl Futexes {
+    pub fn returned(&mut self, call: &Call) {
+        if !matches!(self.names.get(call.name.0 as usize), Some(Some(false))) {
+            self.heard.push(*call);
+        }
+    }
+
+    #[inline]
+    pub fn after(&mut self, linux: &Linux) {
+        while let Some(call) = self.heard.pop() {
+            if self.is_futex(linux, call.name) {
+                self.count(linux, &call);
+            }
+        }
+    }
+
+    fn is_futex(&mut self, linux: &Linux, name: NameId) -> bool {
+        let at = name.0 as usize;
+        if self.names.len() <= at {
+            self.names.resize(at + 1, None);
+        }
+        *self.names[at].get_or_insert_with(|| takes_a_futex_operation(linux.names.text(name)))
+    }
+
+    fn count(&mut self, linux: &Linux, call: &Call) {
+        let (Some(deed), Some(id), Some(address), Some(begin)) = (deed(call), call.thread, call.arguments.about, call.begin_ns) else {
+            return;
+        };
+        let thread = &linux.threads[id.0 as usize];
+        let key = (thread.process.unwrap_or(thread.tid), address);
+        if self.locks.len() >= MOST_LOCKS && !self.locks.contains_key(&key) {
+            return;
+        }
+        let futex = self.locks.entry(key).or_default();
+        futex.is_private |= call.arguments.second.is_some_and(|operation| operation & PRIVATE != 0);
+        if deed == Deed::Waits {
+            let at = |t_ns: i64| u64::try_from(t_ns).unwrap_or(0);
+            futex.waits.waited(at(begin), at(call.end_ns), MOST_APART);
+        }
+        if futex.threads.len() < MOST_THREADS || futex.threads.contains_key(&id) {
+            let (waits, wakes) = futex.threads.entry(id).or_default();
+            match deed {
+                Deed::Waits => *waits += 1,
+                Deed::Wakes => *wakes += 1,
+            }
+        }
+    }
+
+    /// All locks, in no order.
+    pub fn contention(&self) -> impl Iterator<Item = Contention> + '_ {
+        self.locks.iter().filter(|(_, futex)| futex.is_lock()).map(|(&(process, address), futex)| Contention {
+            process,
+            address,
+            is_private: futex.is_private,
+            waited_ns: futex.waits.waited_ns,
+        })
+    }
+
+    /// Of each process the lock that is waited for most.
+    pub fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+        let mut first: HashMap<i32, (i64, &Futex)> = HashMap::new();
+        for (&(process, address), futex) in self.locks.iter().filter(|(_, futex)| futex.is_lock()) {
+            let rank = |address: i64, futex: &Futex| (futex.waits.contended_ns, std::cmp::Reverse(address));
+            let known = first.entry(process).or_insert((address, futex));
+            if rank(known.0, known.1) < rank(address, futex) {
+                *known = (address, futex);
+            }
+        }
+        heaviest(first.into_iter().map(|(process, (address, futex))| {
+            let main = linux.thread_of(process).or_else(|| futex.threads.keys().copied().min());
+            let name = main.map_or_else(|| format!("process {process}"), |main| linux.threads[main.0 as usize].name());
+            let classes: BTreeSet<&str> = futex.threads.keys().filter_map(|&id| path.class(linux, id)).collect();
+            let Waited { threads, waits, handed_on } = futex.waited();
+            Facts {
+                scope: Scope::Futex,
+                texts: vec![("machine", name), ("address", format!("{address:#x}"))],
+                numbers: vec![
+                    ("share", path.share_of(futex.waits.contended_ns)),
+                    ("count", futex.waits.contended as f64),
+                    ("threads", threads as f64),
+                    ("waiters", futex.waits.waited_ns as f64 / futex.waits.contended_ns.max(1) as f64),
+                    ("handed_on", handed_on as f64 / waits.max(1) as f64),
+                    ("on_path", classes.iter().map(|class| path.shares(class).all).sum()),
+                ],
+                error: None,
+                process: Some(process),
+                evidence: Evidence { start_ns: futex.waits.longest.0 as i64, end_ns: futex.waits.longest.1 as i64 },
+            }
+        }))
+    }
+}

@@ -1,0 +1,184 @@
+//! Threads that wait for a CPU while another one, on which they may run, has nothing to do.
+//!
+//! A CPU that is woken needs some 10 us until it runs anything, and a thread that waits for its own CPU to wake up waits for nobody: so only what lasts is counted,
+//! and only while somebody else has the thread's CPU. Where nobody has that one either, for a while, the thread is held back: it may not run.
+
+use super::{heaviest, OnPath};
+use crate::findings::{Evidence, Facts, Scope};
+use longpole_model::hash::IdMap;
+use longpole_model::linux::watch::{Base, CpuId, ThreadId, Wait};
+use longpole_model::linux::Linux;
+use std::collections::{HashMap, VecDeque};
+
+/// Shorter idleness during a wait is none.
+const LEAST_NS: i64 = 100_000;
+/// So long its own CPU has nothing to do before a thread is held back: to wake up takes a virtual CPU some time, too.
+const LEAST_HELD_NS: i64 = 500_000;
+/// Stays of a CPU that are remembered.
+const REMEMBERED: usize = 1 << 12;
+
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    cpus: Vec<VecDeque<Stay>>,
+    waits: Vec<Wait>,
+    threads: IdMap<ThreadId, Missed>,
+    /// Ready to run, and nobody had the thread's own CPU.
+    held: IdMap<ThreadId, Missed>,
+}
+
+/// Below the interrupts.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    idle: bool,
+    begin_ns: i64,
+    end_ns: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Missed {
+    waited_ns: u64,
+    missed_ns: u64,
+    count: u64,
+    longest: (i64, i64),
+}
+
+impl Missed {
+    fn of(wait: &Wait, pieces: Vec<(i64, i64)>) -> Missed {
+        let ns: i64 = pieces.iter().map(|(begin, end)| end - begin).sum();
+        Missed {
+            waited_ns: (wait.end_ns - wait.begin_ns) as u64,
+            missed_ns: ns as u64,
+            count: u64::from(ns > 0),
+            longest: pieces.into_iter().max_by_key(|(begin, end)| end - begin).unwrap_or_default(),
+        }
+    }
+
+    fn add(&mut self, other: &Missed) {
+        self.waited_ns += other.waited_ns;
+        self.missed_ns += other.missed_ns;
+        self.count += other.count;
+        if other.longest.1 - other.longest.0 > self.longest.1 - self.longest.0 {
+            self.longest = other.longest;
+        }
+    }
+}
+
+impl Idle {
+    pub fn occupied(&mut self, cpu: CpuId, base: Base, begin_ns: i64, end_ns: i64) {
+        let idle = match base {
+            Base::Idle => true,
+            Base::Thread(_) => false,
+            Base::Unknown => return,
+        };
+        let at = cpu.0 as usize;
+        if self.cpus.len() <= at {
+            self.cpus.resize_with(at + 1, VecDeque::new);
+        }
+        let stays = &mut self.cpus[at];
+        match stays.back_mut() {
+            Some(last) if last.idle == idle && last.end_ns == begin_ns => last.end_ns = end_ns,
+            _ => {
+                if stays.len() == REMEMBERED {
+                    stays.pop_front();
+                }
+                stays.push_back(Stay { idle, begin_ns, end_ns });
+            }
+        }
+    }
+
+    pub fn waited(&mut self, wait: &Wait) {
+        if wait.end_ns - wait.begin_ns >= LEAST_NS {
+            return self.waits.push(*wait);
+        }
+        let waited_ns = (wait.end_ns - wait.begin_ns).max(0) as u64;
+        for of in [&mut self.threads, &mut self.held] {
+            of.entry(wait.thread).or_default().waited_ns += waited_ns;
+        }
+    }
+
+    #[inline]
+    pub fn after(&mut self, linux: &Linux) {
+        while let Some(wait) = self.waits.pop() {
+            let mut held = self.stays(linux, wait.cpu, &wait, true);
+            held.retain(|(begin, end)| end - begin >= LEAST_HELD_NS);
+            let missed = Missed::of(&wait, self.missed(linux, &wait));
+            self.threads.entry(wait.thread).or_default().add(&missed);
+            self.held.entry(wait.thread).or_default().add(&Missed::of(&wait, held));
+        }
+    }
+
+    /// When another CPU was idle, apart from each other.
+    fn missed(&self, linux: &Linux, wait: &Wait) -> Vec<(i64, i64)> {
+        let Some(thread) = linux.threads.get(wait.thread.0 as usize) else { return Vec::new() };
+        let allowed = thread.mask.now();
+        let busy = self.stays(linux, wait.cpu, wait, false);
+        let mut pieces: Vec<(i64, i64)> = Vec::new();
+        for (at, cpu) in linux.cpus.iter().enumerate() {
+            let id = CpuId(at as u32);
+            // Where nothing tells on which CPUs it may run, nothing is said.
+            if id == wait.cpu || !allowed.as_ref().is_some_and(|allowed| allowed.contains(&cpu.number)) {
+                continue;
+            }
+            for (begin, end) in self.stays(linux, id, wait, true) {
+                let both = busy.iter().map(|&(from, to)| (from.max(begin), to.min(end)));
+                pieces.extend(both.filter(|(from, to)| to - from >= LEAST_NS));
+            }
+        }
+        pieces.sort_unstable();
+        let mut apart: Vec<(i64, i64)> = Vec::new();
+        for (begin, end) in pieces {
+            match apart.last_mut() {
+                Some(last) if begin <= last.1 => last.1 = last.1.max(end),
+                _ => apart.push((begin, end)),
+            }
+        }
+        apart
+    }
+
+    /// When the CPU was idle, or had a thread, during the wait.
+    fn stays(&self, linux: &Linux, cpu: CpuId, wait: &Wait, idle: bool) -> Vec<(i64, i64)> {
+        let told = self.cpus.get(cpu.0 as usize);
+        // What it does now is told when it is over.
+        let mut newest = linux.idle_since(cpu).filter(|_| idle);
+        let mut out: Vec<(i64, i64)> = newest.map(|since| (since, wait.end_ns)).into_iter().collect();
+        for stay in told.into_iter().flatten().rev().take_while(|stay| stay.end_ns > wait.begin_ns) {
+            match out.last_mut() {
+                Some(last) if stay.idle == idle && newest == Some(stay.end_ns) => last.0 = stay.begin_ns,
+                _ if stay.idle == idle => out.push((stay.begin_ns, stay.end_ns)),
+                _ => {}
+            }
+            newest = None;
+        }
+        for piece in &mut out {
+            *piece = (piece.0.max(wait.begin_ns), piece.1.min(wait.end_ns));
+        }
+        out.retain(|(begin, end)| begin < end);
+        out
+    }
+
+    pub fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+        let mut facts = Self::of_classes(Scope::Idle, &self.threads, linux, path);
+        facts.extend(Self::of_classes(Scope::Held, &self.held, linux, path));
+        facts
+    }
+
+    fn of_classes(scope: Scope, threads: &IdMap<ThreadId, Missed>, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+        let mut classes: HashMap<&str, Missed> = HashMap::new();
+        for (id, of) in threads {
+            if let Some(class) = path.class(linux, *id) {
+                classes.entry(class).or_default().add(of);
+            }
+        }
+        heaviest(classes.into_iter().filter(|(_, of)| of.count > 0).map(|(class, of)| {
+            let part = of.missed_ns as f64 / of.waited_ns.max(1) as f64;
+            Facts {
+                scope,
+                texts: vec![("machine", class.to_owned())],
+                numbers: vec![("share", path.shares(class).runnable * part), ("count", of.count as f64), ("part", part)],
+                error: None,
+                process: None,
+                evidence: Evidence { start_ns: of.longest.0, end_ns: of.longest.1 },
+            }
+        }))
+    }
+}

@@ -1,0 +1,106 @@
+//! The facts of the critical path, and of who waits for whom, that the findings' rules judge ([`crate::findings`]).
+
+use crate::critical_path::participation::{Participation, State};
+use crate::critical_path::Kind;
+use crate::findings::{Evidence, Facts, Scope};
+use crate::wait_graph;
+use std::collections::HashMap;
+
+/// Machines of a knot that are named.
+const MOST_NAMED: usize = 4;
+/// Queues and machines of which facts are told, those with the most.
+const MOST: usize = 64;
+
+pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Facts> {
+    let whole = Evidence { start_ns: path.start_ns as i64, end_ns: path.end_ns as i64 };
+    let length = (path.end_ns - path.start_ns).max(1) as f64;
+    let mut states: Vec<State> = Vec::new();
+    let mut without_cpu: HashMap<&str, usize> = HashMap::new();
+    for state in path.states() {
+        // Runnable or preempted: it has no CPU either way.
+        if state.kind == Kind::Runnable {
+            let at = *without_cpu.entry(&state.class).or_insert(states.len());
+            if let Some(known) = states.get_mut(at) {
+                known.share += state.share;
+                known.count += state.count;
+                continue;
+            }
+        }
+        states.push(state.clone());
+    }
+    let of_path = |state: State| Facts {
+        scope: Scope::Path,
+        texts: vec![("machine", state.class), ("state", state.state), ("kind", kind(state.kind).to_owned())],
+        numbers: vec![("share", state.share), ("count", state.count as f64)],
+        error: None,
+        process: None,
+        evidence: state.evidence,
+    };
+    let mut out: Vec<Facts> = states.into_iter().map(of_path).collect();
+    for look in waits.looks.iter().take(MOST) {
+        // Who looks without end is on the path, or it harms nobody.
+        let own = path.states().iter().filter(|state| state.class == look.who.machine);
+        out.push(Facts {
+            scope: Scope::Look,
+            texts: vec![("machine", look.who.to_string()), ("queue", look.queue.clone())],
+            numbers: vec![
+                ("share", own.map(|state| state.share).sum()),
+                ("count", look.vain as f64),
+                ("vain_per_item", look.vain as f64 / look.taken.max(1) as f64),
+            ],
+            error: None,
+            process: None,
+            evidence: whole,
+        });
+    }
+    for lock in waits.locks.iter().take(MOST) {
+        let (takings, contended) = lock.lock;
+        out.push(Facts {
+            scope: Scope::Lock,
+            texts: vec![("queue", lock.name.clone())],
+            numbers: vec![
+                ("share", lock.contended_ns as f64 / length),
+                ("count", contended as f64),
+                ("contended", contended as f64 / takings.max(1) as f64),
+                ("waiters", lock.waited_ns as f64 / lock.contended_ns.max(1) as f64),
+            ],
+            error: None,
+            process: None,
+            evidence: Evidence { start_ns: lock.longest.0 as i64, end_ns: lock.longest.1 as i64 },
+        });
+    }
+    for knot in waits.knots.iter().take(MOST) {
+        let Some(first) = knot.machines.first() else { continue };
+        let mut machines: Vec<String> = knot.machines.iter().take(MOST_NAMED).map(|member| member.who.to_string()).collect();
+        if let Some(more @ 1..) = knot.machines.len().checked_sub(MOST_NAMED) {
+            machines.push(format!("{more} more"));
+        }
+        let last = machines.pop().unwrap_or_default();
+        let named = if machines.is_empty() { last } else { format!("{} and {last}", machines.join(", ")) };
+        out.push(Facts {
+            scope: Scope::Knot,
+            texts: vec![("machines", named), ("foremost", first.who.to_string())],
+            numbers: vec![
+                ("share", knot.share),
+                ("count", knot.machines.len() as f64),
+                ("foremost_share", first.waited_ns as f64 / knot.waited_ns.max(1) as f64),
+            ],
+            error: None,
+            process: None,
+            evidence: whole,
+        });
+    }
+    out
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Running => "running",
+        Kind::Runnable => "runnable",
+        Kind::Blocked => "blocked",
+        Kind::SystemCall => "system_call",
+        Kind::Interrupt => "interrupt",
+        Kind::Link => "link",
+        Kind::Unknown => "unknown",
+    }
+}

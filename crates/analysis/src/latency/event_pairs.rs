@@ -1,0 +1,295 @@
+//! The time between any two events: `--from EVENT[:pred] --to EVENT[:pred] [--by FIELD]`.
+//!
+//! Each `from` waits for the next `to` with the same value of the `by` field (without one: for the next `to` at all). A `from` that comes
+//! while one is waiting begins anew: the answer is the time since the latest cause.
+
+use crate::latency::parts::Parts;
+use crate::latency::{since, Kind, Latency};
+use crate::stats::histogram::Histogram;
+use crate::stats::nearest::nearest;
+use longpole_model::rules::predicate::{Datum, Predicate, PredicateError};
+use longpole_model::rules::value;
+use longpole_trace::event::{Catalogue, Class, ClassId, Event};
+use std::collections::{HashMap, VecDeque};
+
+const MOST_WAITING: usize = 1 << 16;
+
+/// Names that are suggested for one that does not occur.
+const MOST_SUGGESTED: usize = 3;
+
+/// A name that does not occur in what was read, so that there is no answer, as against the answer "never".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownName {
+    #[error("no event `{name}` occurs in what was read; {}", suggestions(.nearest))]
+    Event { name: String, nearest: Vec<String> },
+    #[error("the event `{event}` has no field `{name}`; {}", possible(.fields))]
+    Field { event: String, name: String, fields: Vec<String> },
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn suggestions(names: &[String]) -> String {
+    match names {
+        [] => "there is no event at all".to_owned(),
+        names => format!("the nearest to it: {} (`longpole info` lists all)", quoted(names)),
+    }
+}
+
+fn possible(names: &[String]) -> String {
+    match names {
+        [] => "it has none".to_owned(),
+        names => format!("it has: {}", quoted(names)),
+    }
+}
+
+/// One side of a pair.
+#[derive(Clone, Debug)]
+pub struct Point {
+    event: String,
+    when: Option<Predicate>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PointError {
+    #[error("expected the name of an event, found nothing")]
+    Empty,
+    /// The column counts from the begin of the whole argument.
+    #[error("column {}: expected {}, found {}", .0.column, .0.expected, .0.found)]
+    Predicate(PredicateError),
+}
+
+impl Point {
+    /// The names of events contain colons themselves (`span_begin:parse`). So the condition begins behind the first colon behind which
+    /// something stands that is a condition; without any, all is the name, unless something there looks like a comparison and is wrong.
+    pub fn parse(text: &str) -> Result<Point, PointError> {
+        if text.is_empty() {
+            return Err(PointError::Empty);
+        }
+        let mut wrong = None;
+        for (at, _) in text.match_indices(':') {
+            let condition = &text[at + 1..];
+            match Predicate::parse(condition) {
+                Ok(when) if at > 0 => return Ok(Point { event: text[..at].to_owned(), when: Some(when) }),
+                Ok(_) => return Err(PointError::Empty),
+                Err(mut error) => {
+                    error.column += text[..at + 1].chars().count();
+                    wrong = Some(error);
+                }
+            }
+        }
+        match wrong {
+            Some(error) if text.contains(['=', '<', '>', '&', '|']) => Err(PointError::Predicate(error)),
+            _ => Ok(Point { event: text.to_owned(), when: None }),
+        }
+    }
+
+    pub fn event(&self) -> &str {
+        &self.event
+    }
+}
+
+#[derive(Debug)]
+pub struct Pairs {
+    name: String,
+    from: Side,
+    to: Side,
+    by: Option<String>,
+    by_of: Vec<Option<Option<usize>>>,
+    waiting: HashMap<Key, i64>,
+    order: VecDeque<(Key, i64)>,
+    times: Histogram,
+    per_key: HashMap<Key, Histogram>,
+    pub unmatched_from: u64,
+    pub unmatched_to: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Key {
+    All,
+    Number(i128),
+    Text(String),
+}
+
+#[derive(Debug)]
+struct Side {
+    point: Point,
+    /// Per class: whether it is this event, and where the names of the condition are.
+    classes: Vec<Option<Option<Vec<Option<usize>>>>>,
+}
+
+impl Side {
+    fn matches(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> bool {
+        let at = event.class.0 as usize;
+        if self.classes.len() <= at {
+            self.classes.resize(at + 1, None);
+        }
+        let point = &self.point;
+        let known = self.classes[at].get_or_insert_with(|| {
+            let class = catalogue.classes.get(at)?;
+            (class.event_name == point.event)
+                .then(|| point.when.iter().flat_map(|when| when.names()).map(|name| field(catalogue, event.class, name)).collect())
+        });
+        let Some(places) = known else { return false };
+        point
+            .when
+            .as_ref()
+            .is_none_or(|when| when.holds(|at| places[at].and_then(|place| event.fields.get(place)).map_or(Datum::Unknown, value::datum)))
+    }
+}
+
+impl Side {
+    /// The classes that occurred, as far as they are this event or, with `all`, any.
+    fn occurred<'a>(&'a self, catalogue: &'a Catalogue, all: bool) -> impl Iterator<Item = &'a Class> + 'a {
+        let seen = self.classes.iter().zip(&catalogue.classes);
+        seen.filter(move |(known, _)| known.as_ref().is_some_and(|known| all || known.is_some())).map(|(_, class)| class)
+    }
+
+    /// Whether the event and all that is asked of it occurred.
+    fn check(&self, catalogue: &Catalogue, by: Option<&str>) -> Result<(), UnknownName> {
+        let name = &self.point.event;
+        if self.occurred(catalogue, false).next().is_none() {
+            let all = self.occurred(catalogue, true).map(|class| class.event_name.as_str());
+            let nearest = nearest(name, all, MOST_SUGGESTED).into_iter().map(str::to_owned).collect();
+            return Err(UnknownName::Event { name: name.clone(), nearest });
+        }
+        for wanted in self.point.when.iter().flat_map(|when| when.names()).map(String::as_str).chain(by) {
+            let mut fields: Vec<String> = self.occurred(catalogue, false).flat_map(|class| class.fields.clone()).collect();
+            if !fields.iter().any(|field| field == wanted) {
+                fields.sort_unstable();
+                fields.dedup();
+                return Err(UnknownName::Field { event: name.clone(), name: wanted.to_owned(), fields });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pairs {
+    /// After the last event: whether every name that was asked for occurred.
+    pub fn check(&self, catalogue: &Catalogue) -> Result<(), UnknownName> {
+        self.from.check(catalogue, self.by.as_deref())?;
+        self.to.check(catalogue, self.by.as_deref())
+    }
+
+    pub fn new(from: Point, to: Point, by: Option<String>) -> Pairs {
+        Pairs {
+            name: format!("{} -> {}", from.event, to.event),
+            from: Side { point: from, classes: Vec::new() },
+            to: Side { point: to, classes: Vec::new() },
+            by,
+            by_of: Vec::new(),
+            waiting: HashMap::new(),
+            order: VecDeque::new(),
+            times: Histogram::default(),
+            per_key: HashMap::new(),
+            unmatched_from: 0,
+            unmatched_to: 0,
+        }
+    }
+
+    pub fn event(&mut self, catalogue: &Catalogue, event: &Event<'_>) {
+        // One event may end a pair and begin the next.
+        if self.to.matches(catalogue, event) {
+            if let Some(key) = self.key(catalogue, event) {
+                match self.waiting.remove(&key) {
+                    Some(begin) => {
+                        let time = since(begin, event.t_ns);
+                        self.times.record(time);
+                        if key != Key::All && (self.per_key.len() < MOST_WAITING || self.per_key.contains_key(&key)) {
+                            self.per_key.entry(key).or_default().record(time);
+                        }
+                    }
+                    None => self.unmatched_to += 1,
+                }
+            }
+        }
+        if self.from.matches(catalogue, event) {
+            if let Some(key) = self.key(catalogue, event) {
+                if self.waiting.insert(key.clone(), event.t_ns).is_some() {
+                    self.unmatched_from += 1;
+                }
+                self.order.push_back((key, event.t_ns));
+                while let Some((oldest, begin)) = self.order.front() {
+                    let current = self.waiting.get(oldest) == Some(begin);
+                    if current && self.order.len() <= MOST_WAITING {
+                        break;
+                    }
+                    if current {
+                        self.waiting.remove(oldest);
+                        self.unmatched_from += 1;
+                    }
+                    self.order.pop_front();
+                }
+            }
+        }
+    }
+
+    fn key(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Option<Key> {
+        let Some(by) = &self.by else { return Some(Key::All) };
+        let at = event.class.0 as usize;
+        if self.by_of.len() <= at {
+            self.by_of.resize(at + 1, None);
+        }
+        let place = (*self.by_of[at].get_or_insert_with(|| field(catalogue, event.class, by)))?;
+        match value::datum(event.fields.get(place)?) {
+            Datum::Integer(value) | Datum::Labelled(value, _) => Some(Key::Number(value)),
+            Datum::Text(text) => Some(Key::Text(text.to_owned())),
+            Datum::Real(_) | Datum::Unknown => None,
+        }
+    }
+
+    /// The whole first; then, with `by`, each value that occurred.
+    pub fn answer(&self) -> Vec<Latency> {
+        let line = |name: String, times: &Histogram| Latency {
+            kind: Kind::Custom,
+            name,
+            machine: None,
+            peer: None,
+            times: times.times(),
+            parts: Parts::default(),
+        };
+        let mut out = vec![line(self.name.clone(), &self.times)];
+        let mut keys: Vec<(&Key, &Histogram)> = self.per_key.iter().collect();
+        keys.sort_unstable_by(|a, b| a.0.cmp(b.0));
+        // One sample each: the field is an id, not a name.
+        if keys.iter().any(|(_, times)| times.count() > 1) {
+            let by = self.by.as_deref().unwrap_or_default();
+            out.extend(keys.into_iter().map(|(key, times)| match key {
+                Key::Number(value) => line(format!("{} [{by}={value}]", self.name), times),
+                Key::Text(text) => line(format!("{} [{by}={text}]", self.name), times),
+                Key::All => line(self.name.clone(), times),
+            }));
+        }
+        out
+    }
+}
+
+fn field(catalogue: &Catalogue, class: ClassId, name: &str) -> Option<usize> {
+    catalogue.classes.get(class.0 as usize)?.fields.iter().position(|field| field == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_is_an_event_and_maybe_a_condition() {
+        let point = Point::parse("span_begin:parse").unwrap();
+        assert_eq!((point.event(), point.when.is_some()), ("span_begin:parse", false));
+        let point = Point::parse("event:packet:len>100 && name==\"x\"").unwrap();
+        assert_eq!((point.event(), point.when.is_some()), ("event:packet", true));
+        let point = Point::parse("lttng_ust_tracef:event").unwrap();
+        assert_eq!(point.event(), "lttng_ust_tracef:event");
+        let point = Point::parse("mark:a::b").unwrap();
+        assert_eq!(point.event(), "mark:a::b");
+    }
+
+    #[test]
+    fn a_wrong_condition_names_the_column_in_the_whole_argument() {
+        let PointError::Predicate(error) = Point::parse("event:x:len >").unwrap_err() else { panic!() };
+        assert_eq!(error.column, 14);
+        assert_eq!(Point::parse("").unwrap_err(), PointError::Empty);
+    }
+}

@@ -1,0 +1,184 @@
+//! Links that are full, or long: how long packets wait between their device's queue and the wire.
+//!
+//! A packet that is handed to a device waits in its queueing discipline while the link is busy with
+//! those before it. The union of these waits is the time in which the link had more to carry than
+//! it could. Links without a discipline, such as the loopback, pass packets on within microseconds,
+//! so that the union is a small part of the time however much they carry.
+//!
+//! In a *full* link the wait grows with the queue, and a packet that finds it empty goes at once.
+//! In a *long* one (netem's delay, a satellite) every packet waits equally long, the first one too.
+//!
+//! Example: `tc qdisc add dev eth0 root tbf rate 40mbit …` makes a download wait in eth0 all the
+//! time.
+
+use longpole_model::hash::IdMap;
+use longpole_model::linux::net::{Hop, Step};
+
+/// Devices, of which further ones are not counted, and packets that wait in their queues, of which all
+/// are forgotten when there are more.
+const MOST_DEVICES: usize = 1 << 10;
+const MOST_PACKETS: usize = 1 << 16;
+/// What the kernel calls the discipline of a device without a queue. Devices of several network
+/// namespaces may share a name, and packets wait in the one that has a queue.
+const NO_QUEUE: &[u8] = b"noqueue";
+/// Stretches of waits that a later one may still join.
+const MOST_STRETCHES: usize = 1 << 10;
+
+/// A network device's queue.
+#[derive(Clone, Debug, Default)]
+pub struct Link {
+    pub device: String,
+    /// Its root queueing discipline, if that is known.
+    pub discipline: Option<String>,
+    /// Packets that went through it, as far as they were not cut into others there.
+    pub packets: u64,
+    /// Bytes that came to it, and were not dropped there.
+    pub bytes: u64,
+    pub waited_ns: u64,
+    pub shortest_ns: u64,
+    /// Time in which at least one packet waited.
+    pub busy_ns: u64,
+    /// Begin and end of stretches in which packets waited, which do not overlap.
+    stretches: Vec<(i64, i64)>,
+}
+
+impl Link {
+    fn leaves(&mut self, since: i64, t: i64) {
+        let (since, ns) = (since.min(t), t.saturating_sub(since).max(0) as u64);
+        self.shortest_ns = if self.packets == 0 { ns } else { self.shortest_ns.min(ns) };
+        self.packets += 1;
+        self.waited_ns += ns;
+        let mut begin = since;
+        // Packets leave in the order of time, so only the last stretches can overlap with this one.
+        while let Some(&(from, to)) = self.stretches.last().filter(|(_, to)| *to >= since) {
+            begin = begin.min(from);
+            self.busy_ns -= (to - from) as u64;
+            self.stretches.pop();
+        }
+        self.busy_ns += (t - begin).max(0) as u64;
+        if self.stretches.len() >= MOST_STRETCHES {
+            self.stretches.drain(..MOST_STRETCHES / 2);
+        }
+        self.stretches.push((begin, t));
+    }
+
+    pub fn mean_ns(&self) -> u64 {
+        self.waited_ns / self.packets.max(1)
+    }
+
+    /// No packet found the queue empty: the link itself takes so long, or the queue always stands.
+    /// `most`: the shortest wait has at least this part of the mean.
+    pub fn is_long(&self, most: f64) -> bool {
+        self.shortest_ns as f64 >= most * self.mean_ns() as f64
+    }
+
+    /// Bits per second that it carries while packets wait for it.
+    pub fn rate(&self) -> f64 {
+        8e9 * self.bytes as f64 / self.busy_ns.max(1) as f64
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    device: u32,
+    since: i64,
+    length: u32,
+}
+
+#[derive(Debug, Default)]
+pub struct Links {
+    links: Vec<Link>,
+    waiting: IdMap<u64, Waiting>,
+}
+
+impl Links {
+    #[inline]
+    pub fn hopped(&mut self, hop: &Hop<'_>) {
+        match hop.step {
+            Step::Queue { packet, length, device } => {
+                if let Some(at) = self.device(device) {
+                    self.links[at].bytes += u64::from(length);
+                    if self.waiting.len() >= MOST_PACKETS {
+                        // Of these, hardly any is in a queue: nothing told how they left.
+                        self.waiting.clear();
+                    }
+                    self.waiting.insert(packet, Waiting { device: at as u32, since: hop.t_ns, length });
+                }
+            }
+            // The loopback's driver hands packets straight to the protocols.
+            Step::Transmit { packet, .. } | Step::Arrive { packet, .. } | Step::Receive { packet, .. } => {
+                if let Some(waiting) = self.waiting.remove(&packet) {
+                    self.links[waiting.device as usize].leaves(waiting.since, hop.t_ns);
+                }
+            }
+            Step::Drop { packet, .. } => {
+                if let Some(waiting) = self.waiting.remove(&packet) {
+                    let link = &mut self.links[waiting.device as usize];
+                    link.bytes = link.bytes.saturating_sub(u64::from(waiting.length));
+                }
+            }
+            Step::Discipline { device, name, root: true } if name != NO_QUEUE => {
+                if let Some(at) = self.device(device) {
+                    self.links[at].discipline = Some(String::from_utf8_lossy(name).into_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn device(&mut self, name: &[u8]) -> Option<usize> {
+        let known = self.links.iter().position(|link| link.device.as_bytes() == name);
+        if known.is_none() && self.links.len() < MOST_DEVICES {
+            self.links.push(Link { device: String::from_utf8_lossy(name).into_owned(), ..Link::default() });
+            return Some(self.links.len() - 1);
+        }
+        known
+    }
+
+    /// The link for which packets waited for the longest time.
+    pub fn busiest(self) -> Option<Link> {
+        self.links.into_iter().reduce(|most, link| if link.busy_ns > most.busy_ns { link } else { most })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longpole_model::linux::watch::{CpuId, Waker};
+
+    fn told(links: &mut Links, t_ns: i64, step: Step<'_>) {
+        links.hopped(&Hop { t_ns, cpu: CpuId(0), by: Waker::Unknown, call: None, covered: true, step });
+    }
+
+    #[test]
+    fn waits_that_overlap_count_once_and_lost_packets_carry_nothing() {
+        let mut links = Links::default();
+        let device = &b"eth9"[..];
+        for (t, packet) in [(0, 1), (10, 2), (20, 3)] {
+            told(&mut links, t, Step::Queue { packet, length: 100, device });
+        }
+        told(&mut links, 30, Step::Transmit { packet: 1, length: 100, device, segments: 0 });
+        told(&mut links, 40, Step::Transmit { packet: 2, length: 100, device, segments: 0 });
+        told(&mut links, 41, Step::Drop { packet: 3, location: None, socket: None, protocol: None, reason: None, label: "" });
+        told(&mut links, 100, Step::Queue { packet: 4, length: 50, device });
+        told(&mut links, 160, Step::Transmit { packet: 4, length: 50, device, segments: 0 });
+        let link = links.busiest().unwrap();
+        assert_eq!((link.busy_ns, link.waited_ns, link.shortest_ns), (100, 30 + 30 + 60, 30));
+        assert_eq!((link.packets, link.bytes, link.device.as_str()), (3, 250, "eth9"));
+    }
+
+    #[test]
+    fn a_link_in_which_the_first_packet_waits_as_long_as_the_others_is_long() {
+        let is_long = |waits: [i64; 3]| {
+            let mut links = Links::default();
+            for (packet, wait) in (1..).zip(waits) {
+                let t = 100 * packet as i64;
+                told(&mut links, t, Step::Queue { packet, length: 100, device: b"eth9" });
+                told(&mut links, t + wait, Step::Transmit { packet, length: 100, device: b"eth9", segments: 0 });
+            }
+            links.busiest().unwrap().is_long(0.5)
+        };
+        assert!(is_long([90, 95, 90]));
+        assert!(!is_long([1, 90, 95]));
+    }
+}

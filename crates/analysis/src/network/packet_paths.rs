@@ -1,0 +1,590 @@
+//! Packets from the call that sends them to the call that reads them, through device queues, drivers, interrupts and sockets.
+//!
+//! A packet is its buffer's address: the latest packet wins where an address is used again, and a length that does not fit says that it is another one.
+//! In a socket it has no address any more, since reading a small datagram touches no tracepoint of the buffer; there it is a token of a queue: the socket
+//! says when something came and when a call took something, and who comes first is taken first. An empty queue (a call that finds nothing) and a loss of
+//! events let the queue begin anew, so that a mistake does not last.
+//!
+//! Only packets under way are kept, up to a limit; what is beyond it is given up and counted.
+
+mod sockets;
+
+use crate::network::in_flight::{End, Flight, Journey, Leg, Origin, Stage, Wakeup};
+use crate::network::packet_loss::{Loss, LossKind, Losses, Segments};
+use crate::stats::samples::Samples;
+use longpole_model::hash::IdMap;
+use longpole_model::linux::net::{Hop, Step};
+use longpole_model::linux::watch::{Base, CpuId, Handling, Mode, Moment, Occupant, Start, ThreadId, Waker, Watch};
+use sockets::Socket;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+/// Packets under way; more are given up, the oldest first.
+const MOST_FLIGHTS: usize = 1 << 16;
+/// A packet outside of sockets that is not seen for so long has gone somewhere that the trace does not show.
+const LONGEST_NS: i64 = 5_000_000_000;
+/// Pairs of sender and reader that are told apart.
+const MOST_FLOWS: usize = 1024;
+const MOST_SOCKETS: usize = 1 << 18;
+const MOST_NAMES: usize = 1 << 12;
+/// Of link, network and UDP.
+const HEADERS: u32 = 42;
+/// Received packets whose socket may be told by another CPU's event.
+const MOST_UNDELIVERED: usize = 32;
+
+/// Which journey shall be told in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Number(u64),
+    Slowest,
+}
+
+/// From whom to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowKey {
+    pub sender: Option<ThreadId>,
+    /// Where it went: a socket, or else the last device.
+    pub socket: Option<u32>,
+    pub device: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+pub struct Flow {
+    pub ends: [u64; End::ALL.len()],
+    pub complete: u64,
+    pub whole: Samples,
+}
+
+#[derive(Debug, Default)]
+struct CpuState {
+    /// What the protocols have now, and in which context.
+    receiving: Option<(u64, Waker)>,
+    transmitting: Option<u64>,
+    /// The last one that came to a device queue.
+    queued: Option<u64>,
+    /// The port of a socket that had no room, told just before the loss.
+    refused: Option<u16>,
+    /// What the receiving call copies from.
+    copied: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ThreadState {
+    wakeup: Option<Wakeup>,
+}
+
+#[derive(Debug, Default)]
+pub struct Journeys {
+    flights: IdMap<u64, Flight>,
+    /// Address and id, the oldest first.
+    order: VecDeque<(u64, u64)>,
+    next_id: u64,
+    socket_ids: IdMap<u64, u32>,
+    pub sockets: Vec<Socket>,
+    /// Which addresses of sockets each thread reads from.
+    readers: BTreeSet<(ThreadId, u64)>,
+    /// Packets that were given up in a socket, whose place is kept there.
+    kept: IdMap<u64, (u32, u64)>,
+    /// By id: packets that the kernel cut for their socket, whose own buffer has another packet by now.
+    cut: IdMap<u64, Flight>,
+    /// At the start: protocol, port, process.
+    pub dumped: Vec<(i64, u16, i32)>,
+    cpus: Vec<CpuState>,
+    threads: Vec<ThreadState>,
+    undelivered: VecDeque<(u64, u64)>,
+    pub devices: Vec<String>,
+    pub labels: Vec<String>,
+    /// By device: the discipline, and whether what it sends is seen again.
+    /// By sender: the length of the pieces into which what it sends is cut.
+    cuts: HashMap<Option<ThreadId>, u32>,
+    pub disciplines: HashMap<u32, String>,
+    loops: Vec<bool>,
+    wanted: Option<Wanted>,
+    /// What is earlier is not counted: a command that is asked for had not begun.
+    pub since_ns: Option<i64>,
+    /// Nor is what comes now: it has ended.
+    pub over: bool,
+    pub told: Option<Journey>,
+    pub legs: [Samples; Leg::ALL.len()],
+    pub flows: BTreeMap<FlowKey, Flow>,
+    /// Beyond the limit.
+    pub other_flows: Flow,
+    pub count: u64,
+    pub ends: [u64; End::ALL.len()],
+    pub complete: u64,
+    /// Packets of the wire that they stand for.
+    pub segments: u64,
+    pub given_up: u64,
+    pub losses: Losses,
+}
+
+fn place<T: Default>(all: &mut Vec<T>, index: u32) -> &mut T {
+    let index = index as usize;
+    if all.len() <= index {
+        all.resize_with(index + 1, T::default);
+    }
+    &mut all[index]
+}
+
+/// The number of a text, which is kept once.
+fn intern(all: &mut Vec<String>, text: &str) -> Option<u32> {
+    let found = all.iter().rposition(|known| known == text);
+    let at = found.or_else(|| {
+        (all.len() < MOST_NAMES).then(|| {
+            all.push(text.to_owned());
+            all.len() - 1
+        })
+    });
+    at.map(|at| at as u32)
+}
+
+impl Journeys {
+    pub fn new(wanted: Option<Wanted>) -> Journeys {
+        Journeys { wanted, ..Journeys::default() }
+    }
+
+    fn device(&mut self, name: &[u8]) -> Option<u32> {
+        if name.is_empty() {
+            return None;
+        }
+        intern(&mut self.devices, &String::from_utf8_lossy(name))
+    }
+
+    /// A new packet in this buffer; what was there before is gone.
+    fn begin(&mut self, hop: &Hop<'_>, packet: u64, origin: Origin, length: u32, stage: Stage) {
+        match self.flights.remove(&packet) {
+            Some(old) if old.stage == Stage::Ready && old.segments > 1 && self.cut.len() < MOST_FLIGHTS => {
+                self.cut.insert(old.id, old);
+            }
+            Some(old) => self.vanished(old),
+            None => {}
+        }
+        self.kept.remove(&packet);
+        self.next_id += 1;
+        let id = self.next_id;
+        let number = hop.covered.then(|| {
+            self.count += 1;
+            self.count
+        });
+        let begin_ns = match origin {
+            Origin::Call { begin_ns, .. } => begin_ns,
+            Origin::Kernel | Origin::Outside | Origin::Unknown => hop.t_ns,
+        };
+        let gap = origin == Origin::Unknown;
+        let flight = Flight {
+            id,
+            number,
+            begin_ns,
+            origin,
+            stage,
+            t_ns: hop.t_ns,
+            length,
+            segments: 1,
+            device: None,
+            socket: None,
+            gap,
+            steps: Vec::new(),
+        };
+        self.flights.insert(packet, flight);
+        self.order.push_back((packet, id));
+        while let Some(&(packet, id)) = self.order.front() {
+            let full = self.flights.len() > MOST_FLIGHTS;
+            let Some(flight) = self.flights.get(&packet).filter(|flight| flight.id == id) else {
+                self.order.pop_front();
+                continue;
+            };
+            let old = hop.t_ns.saturating_sub(flight.t_ns) > LONGEST_NS;
+            // A reader may sleep for long.
+            let waits = flight.stage == Stage::Ready;
+            if !full && !(old && !waits) && !(waits && old && self.order.len() > 2 * MOST_FLIGHTS) {
+                break;
+            }
+            self.order.pop_front();
+            if let Some(flight) = self.flights.remove(&packet) {
+                self.given_up += u64::from(waits || full && !old);
+                if waits {
+                    self.keep_place(packet, &flight);
+                }
+                self.vanished(flight);
+            }
+        }
+    }
+
+    fn see(&mut self, hop: &Hop<'_>, packet: u64, what: &'static str) {
+        if let Some((wanted, flight)) = self.wanted.zip(self.flights.get_mut(&packet)) {
+            flight.see(wanted, hop, what);
+        }
+    }
+
+    fn leg(&mut self, leg: Leg, begin_ns: i64, end_ns: i64, counted: bool) {
+        if counted {
+            self.legs[leg as usize].record(end_ns.saturating_sub(begin_ns).max(0) as u64);
+        }
+    }
+
+    fn step(&mut self, hop: &Hop<'_>) {
+        match hop.step {
+            Step::Queue { packet, length, device } => self.queue(hop, packet, length, device),
+            Step::Enqueue { packet } => self.see(hop, packet, "enqueued"),
+            Step::Dequeue { packet } => self.see(hop, packet, "dequeued"),
+            Step::Discipline { device, name, root } => {
+                if let Some(device) = self.device(device).filter(|_| root) {
+                    self.disciplines.insert(device, String::from_utf8_lossy(name).into_owned());
+                }
+            }
+            Step::Transmit { packet, length, device, segments } => self.transmit(hop, packet, length, device, segments),
+            Step::Transmitted { packet, result } => {
+                place(&mut self.cpus, hop.cpu.0).transmitting = None;
+                if let Some(flight) = self.flights.get_mut(&packet).filter(|flight| flight.stage == Stage::Transmitting) {
+                    // Anything but 0 and small codes is "busy": it goes back to the queue.
+                    flight.stage = if result & 0x10 == 0 { Stage::Sent } else { Stage::Queued };
+                }
+                self.see(hop, packet, if result == 0 { "transmitted" } else { "refused by the driver" });
+            }
+            Step::Arrive { packet, length, device } => self.arrive(hop, packet, length, device),
+            Step::Receive { packet, length, device } => self.receive(hop, packet, length, device),
+            Step::Ready { socket, protocol } => self.ready(hop, socket, protocol),
+            Step::Take { socket, protocol, result, flags } => self.take(hop, socket, protocol, result, flags),
+            Step::Copy { packet } => self.copy(hop, packet),
+            Step::Drop { packet, location, socket, protocol, reason, label } => {
+                if matches!(label, "QUEUE_PURGE" | "SOCKET_CLOSE") {
+                    self.purged(packet);
+                }
+                let refused = place(&mut self.cpus, hop.cpu.0).refused.take();
+                let socket = socket.and_then(|socket| self.socket_of_port(socket, refused));
+                let label = if label.is_empty() { None } else { intern(&mut self.labels, label) };
+                self.lose(
+                    hop,
+                    packet,
+                    socket,
+                    LossKind {
+                        cpu: hop.cpu.0,
+                        location,
+                        reason,
+                        label,
+                        protocol,
+                        device: None,
+                        socket,
+                        reader: None,
+                        sender: None,
+                        port: refused,
+                        by_kernel: false,
+                        outbound: None,
+                    },
+                );
+            }
+            Step::Refuse { port } => place(&mut self.cpus, hop.cpu.0).refused = Some(port),
+            Step::State { socket, protocol, port, .. } => self.state(socket, protocol, port),
+            Step::Window { .. } => {}
+            Step::Exit { thread } => self.reader_gone(thread),
+            Step::Socket { protocol, port, tid, .. } => {
+                if self.dumped.len() < MOST_SOCKETS {
+                    self.dumped.push((protocol, port, tid));
+                }
+            }
+        }
+    }
+
+    fn origin(hop: &Hop<'_>) -> Origin {
+        match (hop.by, hop.call) {
+            (Waker::Thread(thread), Some((call, begin_ns))) => Origin::Call { thread, call, begin_ns },
+            (Waker::Unknown, _) => Origin::Unknown,
+            _ => Origin::Kernel,
+        }
+    }
+
+    fn queue(&mut self, hop: &Hop<'_>, packet: u64, length: u32, device: &[u8]) {
+        let device = self.device(device);
+        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let receiving = cpu.receiving.is_some_and(|(known, by)| known == packet && by == hop.by);
+        // Forwarded, or passed on by a device that lies upon another.
+        let goes_on = receiving || cpu.transmitting == Some(packet);
+        if receiving {
+            cpu.receiving = None;
+        }
+        cpu.queued = Some(packet);
+        if goes_on && self.flights.contains_key(&packet) {
+            self.see(hop, packet, "forwarded");
+        } else {
+            let origin = Journeys::origin(hop);
+            self.begin(hop, packet, origin, length, Stage::Queued);
+            if let Origin::Call { begin_ns, .. } = origin {
+                self.leg(Leg::Send, begin_ns, hop.t_ns, hop.covered);
+            }
+        }
+        if let Some(flight) = self.flights.get_mut(&packet) {
+            (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Queued, hop.t_ns, length, device.or(flight.device));
+        }
+        self.see(hop, packet, "device queue");
+    }
+
+    fn transmit(&mut self, hop: &Hop<'_>, packet: u64, length: u32, device: &[u8], segments: u32) {
+        let device = self.device(device);
+        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let queued = cpu.queued;
+        cpu.transmitting = Some(packet);
+        if self.flights.get(&packet).is_none_or(|flight| flight.stage != Stage::Queued) {
+            // A segment of what has just been queued, cut for a device that cannot; or something that was queued before the trace began.
+            let whole = queued.and_then(|queued| self.flights.get(&queued).map(|flight| (queued, flight)));
+            let whole =
+                whole.filter(|(_, flight)| flight.device == device && matches!(flight.stage, Stage::Queued) && flight.length > length);
+            let (origin, t_ns) = whole.map_or((Origin::Unknown, hop.t_ns), |(_, flight)| (flight.origin, flight.t_ns));
+            if let Some((address, _)) = whole.filter(|(address, _)| *address != packet) {
+                if let Some(flight) = self.flights.get_mut(&address) {
+                    flight.segments = 0;
+                }
+            }
+            self.begin(hop, packet, origin, length, Stage::Queued);
+            if let Some(flight) = self.flights.get_mut(&packet) {
+                (flight.t_ns, flight.device) = (t_ns, device);
+            }
+        }
+        let Some(flight) = self.flights.get_mut(&packet) else { return };
+        let (since, counted) = (flight.t_ns, flight.number.is_some());
+        (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Transmitting, hop.t_ns, length, device.or(flight.device));
+        flight.segments = segments.max(1);
+        if segments > 1 && self.cuts.len() < MOST_FLOWS {
+            let sender = flight.origin.thread();
+            self.cuts.insert(sender, length.saturating_sub(HEADERS).div_ceil(segments));
+        }
+        self.leg(Leg::Queue, since, hop.t_ns, counted);
+        self.see(hop, packet, "transmission");
+    }
+
+    fn arrive(&mut self, hop: &Hop<'_>, packet: u64, length: Option<u32>, device: &[u8]) {
+        let device = self.device(device);
+        let fits = |flight: &Flight| {
+            matches!(flight.stage, Stage::Transmitting | Stage::Sent) && length.is_none_or(|length| length <= flight.length)
+        };
+        if self.flights.get(&packet).is_none_or(|flight| !fits(flight)) {
+            self.begin(hop, packet, Origin::Outside, length.unwrap_or(0), Stage::Arrived);
+        }
+        self.came_by(packet);
+        if let Some(flight) = self.flights.get_mut(&packet) {
+            // The time of the transmission stays: the wire goes on to the protocols.
+            (flight.stage, flight.device, flight.length) = (Stage::Arrived, device.or(flight.device), length.unwrap_or(flight.length));
+        }
+        self.see(hop, packet, "arrival");
+    }
+
+    /// What the last device sent is seen again.
+    fn came_by(&mut self, packet: u64) {
+        if let Some(flight) = self.flights.get(&packet).filter(|flight| matches!(flight.stage, Stage::Transmitting | Stage::Sent)) {
+            if let Some(device) = flight.device {
+                *place(&mut self.loops, device) = true;
+            }
+        }
+    }
+
+    fn receive(&mut self, hop: &Hop<'_>, packet: u64, length: u32, device: &[u8]) {
+        let device = self.device(device);
+        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let again = cpu.receiving.is_some_and(|(known, by)| known == packet && by == hop.by);
+        let before = cpu.receiving.replace((packet, hop.by));
+        if let Some((before, _)) = before.filter(|(before, _)| *before != packet) {
+            self.not_delivered(before);
+        }
+        let fits = |flight: &Flight| match flight.stage {
+            Stage::Transmitting | Stage::Sent | Stage::Arrived => length <= flight.length || flight.length == 0,
+            Stage::Received => again,
+            Stage::Queued | Stage::Ready => false,
+        };
+        if self.flights.get(&packet).is_none_or(|flight| !fits(flight)) {
+            self.begin(hop, packet, Origin::Outside, length, Stage::Arrived);
+        }
+        self.came_by(packet);
+        let Some(flight) = self.flights.get_mut(&packet) else { return };
+        let (since, counted, stage) = (flight.t_ns, flight.number.is_some(), flight.stage);
+        let from_here = flight.origin != Origin::Outside;
+        (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Received, hop.t_ns, length, device.or(flight.device));
+        if stage != Stage::Received && from_here {
+            self.leg(Leg::Wire, since, hop.t_ns, counted);
+        }
+        self.see(hop, packet, "reception");
+    }
+
+    /// No socket was told for this packet yet.
+    fn not_delivered(&mut self, packet: u64) {
+        if let Some(flight) = self.flights.get(&packet).filter(|flight| flight.stage == Stage::Received) {
+            if self.undelivered.len() == MOST_UNDELIVERED {
+                self.undelivered.pop_front();
+            }
+            self.undelivered.push_back((packet, flight.id));
+        }
+    }
+
+    fn remove_if(&mut self, packet: u64, id: u64) -> Option<Flight> {
+        if let Some(cut) = self.cut.remove(&id) {
+            return Some(cut);
+        }
+        self.flights.get(&packet).filter(|flight| flight.id == id)?;
+        self.flights.remove(&packet)
+    }
+
+    /// A buffer that was not yet cut is taken for as many pieces as its sender's others.
+    fn segments_of(&self, flight: &Flight) -> Segments {
+        let (payload, size) = (flight.length.saturating_sub(HEADERS), self.cuts.get(&flight.origin.thread()).copied().unwrap_or(0));
+        if flight.stage == Stage::Queued && flight.segments == 1 && size > 0 && payload > size {
+            return Segments { count: payload.div_ceil(size), estimated: true };
+        }
+        match flight.stage {
+            // The socket has taken some of them.
+            Stage::Ready => Segments { count: self.left(flight), estimated: false },
+            _ => Segments { count: flight.segments.max(1), estimated: false },
+        }
+    }
+
+    fn lose(&mut self, hop: &Hop<'_>, packet: u64, socket: Option<u32>, kind: LossKind) {
+        self.see(hop, packet, "lost");
+        let cpu = place(&mut self.cpus, hop.cpu.0);
+        if cpu.receiving.is_some_and(|(known, _)| known == packet) {
+            cpu.receiving = None;
+        }
+        let flight = self.flights.remove(&packet);
+        self.kept.remove(&packet);
+        // What is no packet of a network (netlink, sockets of one machine) has no protocol.
+        if flight.is_none() && kind.protocol.is_none_or(|protocol| protocol == 0) {
+            return;
+        }
+        let sender = flight.as_ref().and_then(|flight| flight.origin.thread());
+        if hop.covered {
+            let device = flight.as_ref().and_then(|flight| flight.device);
+            let socket = socket.or(flight.as_ref().and_then(|flight| flight.socket));
+            // As they are now: later, another socket may lie at its address.
+            let known = socket.and_then(|socket| self.sockets.get(socket as usize));
+            let reader = known.and_then(|socket| socket.reader);
+            let port = kind.port.or(known.and_then(|socket| socket.port));
+            let by_kernel = flight.as_ref().is_some_and(|flight| flight.origin == Origin::Kernel);
+            let outbound = flight.as_ref().map(|flight| matches!(flight.stage, Stage::Queued | Stage::Transmitting));
+            let kind = LossKind { device, socket, reader, sender, port, by_kernel, outbound, ..kind };
+            let segments = flight.as_ref().map_or(Segments::ONE, |flight| self.segments_of(flight));
+            self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), segments, kind });
+        }
+        if let Some((receiving, _)) = place(&mut self.cpus, hop.cpu.0).receiving.filter(|_| flight.is_none()) {
+            // One of those into which the kernel cuts what it received.
+            if let Some(whole) = self.flights.get_mut(&receiving).filter(|flight| flight.segments > 1) {
+                whole.segments -= 1;
+                let (socket, id) = (whole.socket, whole.id);
+                self.refused_piece(socket, id);
+            }
+        }
+        if let Some(mut flight) = flight {
+            flight.socket = flight.socket.or(socket);
+            self.finish_flight(flight, End::Lost, hop.t_ns, (None, None));
+        }
+    }
+
+    /// Nothing told how it ended.
+    fn vanished(&mut self, flight: Flight) {
+        let loops = flight.device.is_some_and(|device| self.loops.get(device as usize).copied().unwrap_or(false));
+        let end = match flight.stage {
+            Stage::Queued if flight.segments == 0 => End::Split,
+            Stage::Sent | Stage::Transmitting if !loops => End::Left,
+            Stage::Received => End::Kernel,
+            Stage::Queued | Stage::Transmitting | Stage::Sent | Stage::Arrived | Stage::Ready => End::Unknown,
+        };
+        let t_ns = flight.t_ns;
+        self.finish_flight(flight, end, t_ns, (None, None));
+    }
+
+    fn finish_flight(&mut self, flight: Flight, end: End, t_ns: i64, (reader, wakeup): (Option<ThreadId>, Option<Wakeup>)) {
+        let Some(number) = flight.number else { return };
+        let complete = !flight.gap && end.is_known();
+        self.ends[end as usize] += 1;
+        self.complete += u64::from(complete);
+        self.segments += u64::from(flight.segments.max(1));
+        let key = FlowKey {
+            sender: flight.origin.thread(),
+            socket: flight.socket,
+            device: if flight.socket.is_none() { flight.device } else { None },
+        };
+        let room = self.flows.len() < MOST_FLOWS || self.flows.contains_key(&key);
+        let flow = if room { self.flows.entry(key).or_default() } else { &mut self.other_flows };
+        flow.ends[end as usize] += 1;
+        flow.complete += u64::from(complete);
+        let ns = t_ns.saturating_sub(flight.begin_ns).max(0) as u64;
+        if end == End::Read {
+            flow.whole.record(ns);
+        }
+        let wanted = match self.wanted {
+            None => false,
+            Some(Wanted::Number(wanted)) => wanted == number,
+            Some(Wanted::Slowest) => {
+                end == End::Read && self.told.as_ref().is_none_or(|told| told.end_ns.saturating_sub(told.begin_ns) < ns as i64)
+            }
+        };
+        if wanted {
+            let Flight { begin_ns, origin, length, steps, .. } = flight;
+            self.told = Some(Journey { number, begin_ns, end_ns: t_ns, origin, end, complete, length, reader, wakeup, steps });
+        }
+    }
+
+    /// To be called once, after the last event.
+    pub fn finish(&mut self) {
+        let cut = std::mem::take(&mut self.cut).into_values();
+        let flights: Vec<Flight> = std::mem::take(&mut self.flights).into_values().chain(cut).collect();
+        for flight in flights {
+            let waits = match flight.stage {
+                Stage::Queued => flight.segments > 0,
+                Stage::Arrived | Stage::Ready => true,
+                Stage::Transmitting | Stage::Sent | Stage::Received => false,
+            };
+            if waits {
+                let t_ns = flight.t_ns;
+                self.finish_flight(flight, End::Waiting, t_ns, (None, None));
+            } else {
+                self.vanished(flight);
+            }
+        }
+    }
+
+    /// Events are missing: what was under way may have gone on unseen.
+    fn forget(&mut self) {
+        for flight in self.flights.values_mut() {
+            flight.gap = true;
+        }
+        for cut in std::mem::take(&mut self.cut).into_values() {
+            self.vanished(cut);
+        }
+        self.sockets.iter_mut().for_each(Socket::forget);
+        self.kept.clear();
+        self.undelivered.clear();
+        self.cpus.clear();
+    }
+}
+
+impl Watch for Journeys {
+    fn moment(&mut self, moment: Moment) {
+        if let Moment::SwitchedOff { packets: true, .. } = moment {
+            // For packets the trace ends here.
+            self.finish();
+            self.forget();
+        }
+    }
+
+    fn hopped(&mut self, hop: &Hop<'_>) {
+        let counted = !self.over && self.since_ns.is_none_or(|since| hop.t_ns >= since);
+        self.step(&Hop { covered: hop.covered && counted, ..*hop });
+    }
+
+    fn started(&mut self, start: &Start) {
+        if let Some(wake) = start.wake.filter(|_| !start.preempted) {
+            let wakeup = Wakeup { wake_ns: wake.t_ns, start_ns: start.t_ns, waker: wake.waker };
+            place(&mut self.threads, start.thread.0).wakeup = Some(wakeup);
+        }
+    }
+
+    fn handled(&mut self, handling: &Handling) {
+        // The context in which something was received is over.
+        let over = |by: Waker| matches!(by, Waker::Context { id, .. } if id == handling.context);
+        let ended = place(&mut self.cpus, handling.cpu.0).receiving.take_if(|(_, by)| over(*by));
+        if let Some((packet, _)) = ended {
+            self.not_delivered(packet);
+        }
+    }
+
+    fn occupied(&mut self, _cpu: CpuId, by: Occupant, _base: Base, _mode: Mode, _begin_ns: i64, _end_ns: i64) {
+        if by == Occupant::Lost {
+            self.forget();
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The answer of `packets` from the kernel's events: losses, journeys, and one journey in full.
+
+use crate::network::in_flight::{End, Journey, Leg, Origin};
+use crate::network::packet_loss::{Device, LossLine, Names, Person, Places, Socket};
+use crate::network::packet_paths::{Flow, FlowKey, Journeys};
+use crate::stages::consumer::Probes;
+use crate::stats::histogram::Times;
+use longpole_model::linux::watch::{ThreadId, Waker};
+use longpole_model::linux::Linux;
+use longpole_model::names::NameId;
+use longpole_trace::Frame;
+use serde::Serialize;
+
+#[derive(Debug, Serialize)]
+pub struct JourneysAnswer {
+    /// Packets whose first step lies in the range.
+    pub count: u64,
+    /// Those of which every step is known, from the origin to the end.
+    pub complete: u64,
+    /// Of all but those that the kernel itself took and those still under way at the end.
+    pub complete_share: Option<f64>,
+    /// By how they ended.
+    pub ends: Ends,
+    /// Packets of the wire that they stand for: a large one is cut by the device.
+    pub segments: u64,
+    pub legs: Vec<LegLine>,
+    pub flows: Vec<FlowLine>,
+    /// Packets that were forgotten because too many were under way.
+    pub given_up: u64,
+    /// Kernel events that are missing: packets may be lost that no event told.
+    pub lost_events: u64,
+    pub uncounted_losses: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ends {
+    pub read: u64,
+    pub stream: u64,
+    pub lost: u64,
+    pub left: u64,
+    pub split: u64,
+    pub kernel: u64,
+    pub waiting: u64,
+    pub unknown: u64,
+}
+
+impl Ends {
+    fn new(counts: &[u64; End::ALL.len()]) -> Ends {
+        let of = |end: End| counts[end as usize];
+        Ends {
+            read: of(End::Read),
+            stream: of(End::Stream),
+            lost: of(End::Lost),
+            left: of(End::Left),
+            split: of(End::Split),
+            kernel: of(End::Kernel),
+            waiting: of(End::Waiting),
+            unknown: of(End::Unknown),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct LegLine {
+    pub leg: &'static str,
+    pub text: &'static str,
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// Packets from one thread to one socket, or to a device.
+#[derive(Debug, Serialize)]
+pub struct FlowLine {
+    /// Null: the kernel, or from outside.
+    pub from: Option<Person>,
+    pub to: Option<Person>,
+    pub protocol: Option<&'static str>,
+    pub port: Option<u16>,
+    pub device: Option<String>,
+    pub packets: u64,
+    pub complete: u64,
+    pub ends: Ends,
+    /// From the send call to the receive call.
+    pub whole: Times,
+}
+
+#[derive(Debug, Serialize)]
+pub struct JourneyLine {
+    pub number: u64,
+    pub begin_ns: i64,
+    pub end_ns: i64,
+    pub end: End,
+    pub complete: bool,
+    pub length: u32,
+    pub sender: Option<Person>,
+    pub send_call: Option<String>,
+    pub reader: Option<Person>,
+    pub wakeup: Option<WakeupLine>,
+    pub steps: Vec<StepLine>,
+    /// The packet as it was captured, once per device and direction.
+    pub frames: Vec<FrameLine>,
+    /// Of the reader; null: the trace holds none of it, or nobody read.
+    pub probes: Option<Probes>,
+}
+
+/// A captured frame that is taken for the packet: of the same device, direction and length, the nearest in time to the step at which it was stamped.
+#[derive(Clone, Debug, Serialize)]
+pub struct FrameLine {
+    pub t_ns: i64,
+    pub capture: String,
+    pub device: String,
+    pub outbound: Option<bool>,
+    pub length: u32,
+    /// As much of it as was kept, in hexadecimal digits.
+    pub bytes: String,
+    /// Another one is as near: it may be the packet's.
+    pub ambiguous: bool,
+    /// As the capture calls the device.
+    #[serde(skip)]
+    pub interface: String,
+    /// From the step.
+    #[serde(skip)]
+    pub far_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct WakeupLine {
+    pub wake_ns: i64,
+    pub start_ns: i64,
+    pub waker: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct StepLine {
+    pub t_ns: i64,
+    pub step: &'static str,
+    pub cpu: u32,
+    /// A thread, an interrupt, `idle`; null: unknown.
+    pub by: Option<String>,
+    /// The system call that the thread is in.
+    pub call: Option<String>,
+    pub device: Option<String>,
+    pub length: Option<u32>,
+    pub socket: Option<String>,
+}
+
+/// One loss.
+#[derive(Debug, Serialize)]
+pub struct SingleLine {
+    pub t_ns: i64,
+    pub length: Option<u32>,
+    #[serde(flatten)]
+    pub kind: LossLine,
+}
+
+/// Everything that names are looked up in.
+pub struct Packets<'a> {
+    pub journeys: &'a Journeys,
+    pub linux: &'a Linux,
+    pub symbol: &'a dyn Fn(u64) -> Option<String>,
+}
+
+impl Packets<'_> {
+    pub fn journeys(&self) -> JourneysAnswer {
+        let journeys = self.journeys;
+        let ends = Ends::new(&journeys.ends);
+        let of = journeys.count.saturating_sub(ends.kernel + ends.waiting);
+        let mut flows: Vec<FlowLine> = journeys.flows.iter().map(|(key, flow)| self.flow(key, flow)).collect();
+        flows.sort_by(|a, b| b.packets.cmp(&a.packets));
+        let others = &journeys.other_flows;
+        if others.ends.iter().any(|count| *count > 0) {
+            flows.push(self.flow(&FlowKey { sender: None, socket: None, device: None }, others));
+        }
+        JourneysAnswer {
+            count: journeys.count,
+            complete: journeys.complete,
+            complete_share: (of > 0).then(|| journeys.complete as f64 / of as f64),
+            ends,
+            segments: journeys.segments,
+            legs: Leg::ALL
+                .iter()
+                .map(|&leg| LegLine { leg: leg.name(), text: leg.text(), times: journeys.legs[leg as usize].times() })
+                .collect(),
+            flows,
+            given_up: journeys.given_up,
+            lost_events: self.linux.lost,
+            uncounted_losses: self.linux.uncounted_losses,
+        }
+    }
+
+    fn flow(&self, key: &FlowKey, flow: &Flow) -> FlowLine {
+        let socket = key.socket.map(|socket| self.socket(socket));
+        FlowLine {
+            from: key.sender.map(|thread| self.person(thread)),
+            to: socket.as_ref().and_then(|socket| socket.owner).map(|thread| self.person(thread)),
+            protocol: socket.as_ref().and_then(|socket| socket.protocol),
+            port: socket.as_ref().and_then(|socket| socket.port),
+            device: key.device.map(|device| self.device(device).name),
+            packets: flow.ends.iter().sum(),
+            complete: flow.complete,
+            ends: Ends::new(&flow.ends),
+            whole: flow.whole.times(),
+        }
+    }
+
+    pub fn losses(&self, places: &Places) -> Vec<LossLine> {
+        self.journeys.losses.table(places, self)
+    }
+
+    /// Each loss that was kept, in order of time.
+    pub fn single_losses<'b>(&'b self, places: &'b Places) -> impl Iterator<Item = SingleLine> + 'b {
+        self.journeys.losses.single.iter().map(move |loss| {
+            let (datagrams, estimated) = (loss.segments.count.into(), loss.segments.estimated);
+            let kind =
+                LossLine { count: 1, datagrams, estimated, first_ns: loss.t_ns, last_ns: loss.t_ns, ..places.line(&loss.kind, self) };
+            SingleLine { t_ns: loss.t_ns, length: loss.length, kind }
+        })
+    }
+
+    pub fn journey(&self, journey: &Journey) -> JourneyLine {
+        let call = |call: NameId| self.linux.names.text(call).to_owned();
+        let send_call = match journey.origin {
+            Origin::Call { call: name, .. } => Some(call(name)),
+            Origin::Kernel | Origin::Outside | Origin::Unknown => None,
+        };
+        let steps = journey.steps.iter().map(|seen| StepLine {
+            t_ns: seen.t_ns,
+            step: seen.what,
+            cpu: self.cpu(seen.cpu.0),
+            by: self.context(seen.by),
+            call: seen.call.map(|(name, _)| call(name)),
+            device: seen.device.map(|device| self.device(device).name),
+            length: seen.length,
+            socket: seen.socket.map(|socket| {
+                let socket = self.socket(socket);
+                let protocol = socket.protocol.unwrap_or("socket");
+                socket.port.map_or_else(|| protocol.to_owned(), |port| format!("{protocol} port {port}"))
+            }),
+        });
+        JourneyLine {
+            number: journey.number,
+            begin_ns: journey.begin_ns,
+            end_ns: journey.end_ns,
+            end: journey.end,
+            complete: journey.complete,
+            length: journey.length,
+            sender: journey.origin.thread().map(|thread| self.person(thread)),
+            send_call,
+            reader: journey.reader.map(|thread| self.person(thread)),
+            wakeup: journey.wakeup.map(|wakeup| WakeupLine {
+                wake_ns: wakeup.wake_ns,
+                start_ns: wakeup.start_ns,
+                waker: self.context(wakeup.waker).unwrap_or_else(|| "unknown".to_owned()),
+            }),
+            steps: steps.collect(),
+            frames: Vec::new(),
+            probes: None,
+        }
+    }
+
+    fn context(&self, by: Waker) -> Option<String> {
+        match by {
+            Waker::Thread(thread) => {
+                let person = self.person(thread);
+                Some(format!("{}/{}", person.name, person.tid))
+            }
+            Waker::Context { id, .. } => self.linux.contexts.get(id.0 as usize).map(|context| context.name.clone()),
+            Waker::Idle => Some("idle".to_owned()),
+            Waker::Unknown => None,
+        }
+    }
+}
+
+/// The one value that there is.
+fn one<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
+}
+
+impl Names for Packets<'_> {
+    fn cpu(&self, cpu: u32) -> u32 {
+        self.linux.cpus.get(cpu as usize).map_or(cpu, |cpu| cpu.number)
+    }
+
+    fn label(&self, label: u32) -> &str {
+        self.journeys.labels.get(label as usize).map_or("", String::as_str)
+    }
+
+    fn device(&self, device: u32) -> Device {
+        Device {
+            name: self.journeys.devices.get(device as usize).cloned().unwrap_or_default(),
+            discipline: self.journeys.disciplines.get(&device).cloned(),
+        }
+    }
+
+    fn socket(&self, socket: u32) -> Socket {
+        let known = self.journeys.sockets.get(socket as usize);
+        let protocol = known.and_then(|socket| socket.protocol).and_then(|protocol| match protocol {
+            6 => Some("TCP"),
+            17 => Some("UDP"),
+            1 | 58 => Some("ICMP"),
+            132 => Some("SCTP"),
+            136 => Some("UDP-Lite"),
+            255 => Some("raw"),
+            262 => Some("MPTCP"),
+            _ => None,
+        });
+        let Some(known) = known else { return Socket { protocol, port: None, owner: None, candidates: Vec::new() } };
+        // Where the events do not say it, the dump may: if it knows one answer only.
+        let dumped = &self.journeys.dumped;
+        let process = known.reader.and_then(|thread| self.linux.threads.get(thread.0 as usize)).and_then(|thread| thread.process);
+        let port =
+            || one(dumped.iter().filter(|(of, _, pid)| known.protocol == Some(*of) && process == Some(*pid)).map(|(_, port, _)| *port));
+        let owners = || -> Vec<i32> {
+            let same = dumped.iter().filter(|(of, port, _)| known.protocol.is_none_or(|known| known == *of) && known.port == Some(*port));
+            let mut pids: Vec<i32> = same.map(|(_, _, pid)| *pid).collect();
+            pids.sort_unstable();
+            pids.dedup();
+            pids
+        };
+        let owners = if known.first.is_some() { Vec::new() } else { owners() };
+        let of_owners = owners.iter().filter_map(|&pid| self.linux.thread_of(pid));
+        let candidates: Vec<ThreadId> = of_owners.collect();
+        let owner = known.first.or_else(|| candidates.first().copied().filter(|_| owners.len() == 1));
+        Socket { protocol, port: known.port.or_else(port), owner, candidates }
+    }
+
+    fn destination(&self, sender: ThreadId) -> Option<u32> {
+        self.journeys.destination(sender)
+    }
+
+    fn person(&self, thread: ThreadId) -> Person {
+        match self.linux.threads.get(thread.0 as usize) {
+            Some(thread) => {
+                let process = thread.process.and_then(|process| self.linux.processes.get(process));
+                let script = process.and_then(|process| process.script.clone());
+                Person { pid: thread.process, tid: thread.tid, name: thread.name(), script }
+            }
+            None => Person { pid: None, tid: 0, name: "unknown".to_owned(), script: None },
+        }
+    }
+
+    fn symbol(&self, address: u64) -> Option<String> {
+        (self.symbol)(address)
+    }
+}
+
+/// The header of a link, which a step on the way in does not count and a capture does.
+const LONGEST_LINK: u32 = 18;
+/// A capture's time and that of a step are no farther apart.
+const NEAR_NS: u64 = 5_000_000;
+/// What the clocks of captures and of steps may differ by.
+const CLOCK_NS: i64 = 2_000;
+/// A frame on the side of the step where the kernel does not stamp is that of another packet rather.
+const WRONG_SIDE_NS: u64 = 100_000;
+/// Frames that are so much alike in time cannot be told apart.
+const LIKE_NS: u64 = 3_000;
+
+impl JourneyLine {
+    /// When its frames can have been captured.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        let (first, last) = (self.steps.first()?, self.steps.last()?);
+        Some((first.t_ns.saturating_sub(NEAR_NS as i64), last.t_ns.saturating_add(NEAR_NS as i64)))
+    }
+
+    /// Keeps the frame if none before was nearer to the moment at which the kernel stamps: on the way out just before the transmission, on the way in
+    /// at the reception.
+    pub fn frame(&mut self, capture: &str, frame: &Frame<'_>) {
+        // The recorder names devices of other namespaces with these before them.
+        let device = frame.interface.rsplit('/').next().unwrap_or(frame.interface);
+        let near = |step: &StepLine| {
+            let length = step.length.filter(|_| step.device.as_deref() == Some(device))?;
+            let (out, rank) = match step.step {
+                "transmission" => (true, 0),
+                "device queue" => (true, 1),
+                "reception" => (false, 0),
+                "arrival" => (false, 1),
+                _ => return None,
+            };
+            let same = match out {
+                true => frame.outbound != Some(false) && frame.length == length,
+                false => frame.outbound != Some(true) && (length..=length + LONGEST_LINK).contains(&frame.length),
+            };
+            same.then_some((rank, out, step.t_ns))
+        };
+        let Some((_, out, stamped_ns)) = self.steps.iter().filter_map(near).min() else { return };
+        let late = frame.t_ns.saturating_sub(stamped_ns);
+        let wrong_side = if out { late > CLOCK_NS } else { late < -CLOCK_NS };
+        let ns = late.unsigned_abs() + if wrong_side { WRONG_SIDE_NS } else { 0 };
+        if late.unsigned_abs() > NEAR_NS {
+            return;
+        }
+        let line = |ambiguous| FrameLine {
+            t_ns: frame.t_ns,
+            capture: capture.to_owned(),
+            device: device.to_owned(),
+            interface: frame.interface.to_owned(),
+            outbound: frame.outbound,
+            length: frame.length,
+            bytes: frame.bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            ambiguous,
+            far_ns: ns,
+        };
+        let same =
+            |known: &&mut FrameLine| known.capture == capture && known.interface == frame.interface && known.outbound == frame.outbound;
+        match self.frames.iter_mut().find(same) {
+            Some(known) => {
+                let ambiguous = known.far_ns.abs_diff(ns) < LIKE_NS;
+                match ns < known.far_ns {
+                    true => *known = line(ambiguous),
+                    false => known.ambiguous |= ambiguous,
+                }
+            }
+            None => self.frames.push(line(false)),
+        }
+    }
+}

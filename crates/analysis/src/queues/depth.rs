@@ -1,0 +1,276 @@
+//! The depth of a queue over time.
+//!
+//! Depth is puts minus gets, weighted by time. Where a recording began with tokens already inside, the depth is known only up to an
+//! offset: it is kept relative, and the offset comes from a `size` probe, from a wait (a queue somebody waits on is empty,
+//! or full), or from the lowest depth seen, which cannot have been below zero. Probes on both sides of a queue are not atomic
+//! with it, so a depth may be off by the tokens in somebody's hands for a moment; the depth is corrected only where it is off by
+//! more than that, and after a loss. From the begin of a loss until one of these tells the depth again it is in doubt: it is estimated
+//! within the queue's bounds, and that time is counted.
+
+use crate::latency::since;
+use crate::stats::histogram::Histogram;
+use longpole_model::hash::IdMap;
+
+const MOST_DEPTHS: usize = 4096;
+/// The share of time below which a negative depth is a race between probes and not an unknown beginning.
+const RACE_SHARE: f64 = 0.01;
+
+/// Depth over time, relative to an offset that may be learned later.
+#[derive(Debug, Default)]
+pub(crate) struct Depth {
+    relative: i64,
+    lowest: i64,
+    highest: i64,
+    offset: Option<i64>,
+    first_ns: Option<i64>,
+    since_ns: Option<i64>,
+    /// Time per relative depth since the offset was last in doubt; depths are rounded down to multiples of `1 << shift`.
+    times: IdMap<u64, u64>,
+    shift: u32,
+    settled: Histogram,
+    /// Since when nothing is known but the changes, and up to when such time has been counted.
+    doubt_since_ns: Option<i64>,
+    doubted_until_ns: Option<i64>,
+    doubt_ns: u64,
+}
+
+impl Depth {
+    pub fn change(&mut self, by: i64, t_ns: i64, capacity: Option<u64>) {
+        self.pass(t_ns);
+        self.relative = self.relative.saturating_add(by);
+        self.lowest = self.lowest.min(self.relative);
+        self.highest = self.highest.max(self.relative);
+        // Off by more than a race explains: tokens went in or out unseen.
+        let spread = (self.highest as i128 - self.lowest as i128).min(i64::MAX as i128) as i64;
+        if let (None, Some(capacity)) = (self.offset, capacity.filter(|&capacity| spread > capacity as i64 + tolerance(Some(capacity)))) {
+            self.know(if by < 0 { (capacity as i64).saturating_sub(self.highest) } else { -self.lowest }, t_ns);
+        }
+        if let Some(offset) = self.offset {
+            let depth = self.relative.saturating_add(offset);
+            let tolerance = tolerance(capacity);
+            if depth < -tolerance {
+                self.settle(capacity);
+                self.know(-self.relative, t_ns);
+            } else if let Some(capacity) = capacity.filter(|&capacity| depth > capacity as i64 + tolerance) {
+                self.settle(Some(capacity));
+                self.know(capacity as i64 - self.relative, t_ns);
+            }
+        }
+    }
+
+    /// What the depth is now, told by a probe that races with those of the queue's other users.
+    pub fn anchor(&mut self, depth: u64, t_ns: i64, capacity: Option<u64>) {
+        self.anchor_within(depth, t_ns, capacity, tolerance(capacity));
+    }
+
+    /// What the depth is now, told by somebody who knows: nobody but the only one who takes can find the queue empty for long.
+    pub fn anchor_exactly(&mut self, depth: u64, t_ns: i64, capacity: Option<u64>) {
+        self.anchor_within(depth, t_ns, capacity, 0);
+    }
+
+    /// The depth now, if anything has told it.
+    pub fn now(&self) -> Option<u64> {
+        self.offset.map(|offset| self.relative.saturating_add(offset).max(0) as u64)
+    }
+
+    fn anchor_within(&mut self, depth: u64, t_ns: i64, capacity: Option<u64>, tolerance: i64) {
+        self.pass(t_ns);
+        let depth = depth.min(i64::MAX as u64) as i64;
+        let offset = depth.saturating_sub(self.relative);
+        match self.offset {
+            // Most recordings see a queue from its birth: then the start was empty, and the difference is a race.
+            None if offset.abs() <= tolerance && self.doubt_since_ns.is_none() => self.know(0, t_ns),
+            None => self.know(offset, t_ns),
+            Some(known) if known.abs_diff(offset) > tolerance as u64 => {
+                self.settle(capacity);
+                self.know(offset, t_ns);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Events of somebody who uses the queue are missing between the two moments: from the first on the depth is in doubt until something
+    /// tells it again.
+    pub fn forget(&mut self, begin_ns: i64, end_ns: i64, capacity: Option<u64>) {
+        self.pass(end_ns);
+        self.settle(capacity);
+        self.offset = None;
+        (self.relative, self.lowest, self.highest) = (0, 0, 0);
+        let begin_ns = self.doubted_until_ns.map_or(begin_ns, |until| begin_ns.max(until)).max(self.first_ns.unwrap_or(end_ns));
+        self.doubt_since_ns.get_or_insert(begin_ns);
+    }
+
+    /// Time whose depth is an estimate, up to `end_ns`.
+    pub fn doubt_ns(&self, end_ns: i64) -> u64 {
+        self.doubt_ns + self.doubt_since_ns.map_or(0, |doubt| since(doubt, end_ns))
+    }
+
+    fn know(&mut self, offset: i64, t_ns: i64) {
+        self.offset = Some(offset);
+        if let Some(doubt) = self.doubt_since_ns.take() {
+            self.doubt_ns += since(doubt, t_ns);
+            self.doubted_until_ns = Some(t_ns);
+        }
+    }
+
+    fn pass(&mut self, t_ns: i64) {
+        let Some(since_ns) = self.since_ns else {
+            (self.since_ns, self.first_ns) = (Some(t_ns), Some(t_ns));
+            return;
+        };
+        let ns = since(since_ns, t_ns);
+        self.since_ns = Some(since_ns.max(t_ns));
+        if ns == 0 {
+            return;
+        }
+        *self.times.entry((self.relative >> self.shift) as u64).or_default() += ns;
+        while self.times.len() > MOST_DEPTHS {
+            self.shift += 1;
+            let mut coarser = IdMap::default();
+            for (&depth, &ns) in &self.times {
+                *coarser.entry((depth as i64 >> 1) as u64).or_default() += ns;
+            }
+            self.times = coarser;
+        }
+    }
+
+    fn settle(&mut self, capacity: Option<u64>) {
+        let mut settled = std::mem::take(&mut self.settled);
+        self.add_to(&mut settled, capacity);
+        self.settled = settled;
+        self.times.clear();
+        self.shift = 0;
+        (self.lowest, self.highest) = (self.relative, self.relative);
+    }
+
+    fn add_to(&self, out: &mut Histogram, capacity: Option<u64>) {
+        let mut times: Vec<(i64, u64)> = self.times.iter().map(|(&depth, &ns)| ((depth as i64) << self.shift, ns)).collect();
+        times.sort_unstable();
+        let offset = self.offset.unwrap_or_else(|| {
+            let total: u64 = times.iter().map(|(_, ns)| ns).sum();
+            let mut seen = 0;
+            let lowest = times.iter().find(|(_, ns)| {
+                seen += ns;
+                seen as f64 > RACE_SHARE * total as f64
+            });
+            lowest.map_or(0, |(depth, _)| (-depth).max(0))
+        });
+        for (relative, ns) in times {
+            let depth = relative.saturating_add(offset).max(0) as u64;
+            out.record_weighted(capacity.map_or(depth, |capacity| depth.min(capacity)), ns);
+        }
+    }
+
+    pub fn finish(&self, end_ns: i64, capacity: Option<u64>) -> Histogram {
+        let mut last = Depth {
+            times: self.times.clone(),
+            relative: self.relative,
+            offset: self.offset,
+            since_ns: self.since_ns,
+            shift: self.shift,
+            ..Depth::default()
+        };
+        last.pass(end_ns);
+        let mut out = self.settled.clone();
+        last.add_to(&mut out, capacity);
+        out
+    }
+}
+
+fn tolerance(capacity: Option<u64>) -> i64 {
+    capacity.map_or(64, |capacity| (capacity / 8).clamp(1, 64) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn depth(changes: &[(i64, i64)], end: i64, capacity: Option<u64>) -> Histogram {
+        let mut depth = Depth::default();
+        for &(t, by) in changes {
+            depth.change(by, t, capacity);
+        }
+        depth.finish(end, capacity)
+    }
+
+    #[test]
+    fn depth_is_weighted_by_time() {
+        let found = depth(&[(0, 1), (10, 1), (40, -2)], 100, Some(2));
+        assert_eq!(found.mean(), Some((10.0 + 60.0) / 100.0));
+        assert_eq!(found.share_from(2), Some(0.3));
+        assert_eq!(found.share_from(1), Some(0.4));
+    }
+
+    #[test]
+    fn an_unknown_beginning_is_raised_so_that_no_depth_is_negative() {
+        let found = depth(&[(0, -1), (50, -4), (100, 1)], 150, None);
+        assert_eq!((found.max(), found.min()), (Some(4), Some(0)));
+    }
+
+    #[test]
+    fn a_size_tells_the_beginning() {
+        let mut depth = Depth::default();
+        depth.change(-1, 0, Some(100));
+        depth.change(-1, 10, Some(100));
+        depth.anchor(98, 20, Some(100));
+        assert_eq!(depth.finish(30, Some(100)).min(), Some(98));
+    }
+
+    #[test]
+    fn a_depth_never_exceeds_the_capacity_for_long() {
+        let mut depth = Depth::default();
+        depth.anchor(0, 0, Some(8));
+        for t in 0..100 {
+            depth.change(1, t, Some(8));
+        }
+        depth.change(-8, 200, Some(8));
+        let found = depth.finish(300, Some(8));
+        assert_eq!(found.max(), Some(8));
+        assert!(found.share_from(1).unwrap() < 0.7);
+    }
+
+    #[test]
+    fn lost_gets_raise_no_depth_above_the_capacity_and_are_in_doubt_until_the_depth_is_told() {
+        let capacity = Some(1000);
+        let mut depth = Depth::default();
+        depth.anchor(0, 0, capacity);
+        // 40 puts within what a race would explain; the gets between 1,000 and 2,000 are lost.
+        depth.change(990, 10, capacity);
+        depth.change(40, 1_500, capacity);
+        depth.forget(1_000, 2_000, capacity);
+        depth.change(500, 2_500, capacity);
+        depth.change(-10, 2_600, capacity);
+        assert_eq!(depth.doubt_ns(2_600), 1_600);
+        depth.anchor(490, 3_000, capacity);
+        let found = depth.finish(4_000, capacity);
+        assert_eq!((found.max(), found.min()), (Some(1000), Some(0)));
+        assert_eq!(depth.doubt_ns(4_000), 2_000);
+        // The same time is not counted twice where a second user lost events as well.
+        depth.forget(2_500, 3_500, capacity);
+        depth.anchor(490, 3_600, capacity);
+        assert_eq!(depth.doubt_ns(4_000), 2_600);
+    }
+
+    #[test]
+    fn lost_puts_lower_no_depth_below_zero() {
+        let mut depth = Depth::default();
+        depth.anchor(0, 0, Some(8));
+        depth.forget(0, 10, Some(8));
+        depth.change(-3, 20, Some(8));
+        depth.change(1, 30, Some(8));
+        let found = depth.finish(40, Some(8));
+        assert_eq!((found.max(), found.min()), (Some(3), Some(0)));
+        assert_eq!(depth.doubt_ns(40), 40);
+    }
+
+    #[test]
+    fn many_different_depths_stay_bounded() {
+        let mut depth = Depth::default();
+        for t in 0..100_000 {
+            depth.change(1000, t, None);
+        }
+        assert!(depth.times.len() <= MOST_DEPTHS);
+        let mean = depth.finish(100_000, None).mean().unwrap();
+        assert!((mean / 50_000_000.0 - 1.0).abs() < 0.01, "{mean}");
+    }
+}

@@ -1,0 +1,234 @@
+//! Who had which CPU, and who waited for it meanwhile: kept while the trace is read, for whoever asks once the path is known.
+//!
+//! A few bytes for each, in memory while they are few, else in a file without a name: so the trace need not be read again, and memory does not grow with it.
+
+use super::Keepers;
+use crate::critical_path::Spill;
+use longpole_model::linux::watch::{Base, ContextId, CpuId, Mode, Occupant, ThreadId, Wait, Watch};
+use longpole_model::linux::Linux;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes of a piece, which goes to the file as a whole.
+const PIECE: usize = 1 << 18;
+
+/// What an entry is, in the low bits of its first byte; who has the CPU stands above them.
+const OCCUPIED: u8 = 0;
+const CLAIMED: u8 = 1;
+const WAITED: u8 = 2;
+const PREEMPTED: u8 = 3;
+const KINDS: u8 = 2;
+
+/// Keeps what it hears.
+#[derive(Debug)]
+pub struct Turns {
+    /// None: there is no room for a file, which costs memory, not the answer.
+    make: Option<fn() -> io::Result<File>>,
+    file: Option<File>,
+    /// Where each piece in the file ends.
+    ends: Vec<u64>,
+    held: Vec<u8>,
+    last_ns: i64,
+}
+
+impl Turns {
+    pub fn new(spill: Spill) -> Turns {
+        Turns { make: Some(spill.make), file: None, ends: Vec::new(), held: Vec::new(), last_ns: 0 }
+    }
+
+    fn entry(&mut self, kind: u8, cpu: CpuId, by: Occupant) {
+        if self.held.len() >= PIECE {
+            self.write();
+        }
+        let (who, id) = match by {
+            Occupant::Idle => (0, None),
+            Occupant::Thread(id) => (1, Some(id.0)),
+            Occupant::Context(id) => (2, Some(id.0)),
+            Occupant::Unclaimed => (3, None),
+            Occupant::Lost => (4, None),
+        };
+        self.held.push(kind | who << KINDS);
+        self.number(cpu.0.into());
+        if let Some(id) = id {
+            self.number(id.into());
+        }
+    }
+
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.held.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.held.push(number as u8);
+    }
+
+    /// Those that follow each other are close, though not always one after the other.
+    fn time(&mut self, ns: i64) {
+        let step = ns.wrapping_sub(self.last_ns);
+        self.number(((step << 1) ^ (step >> 63)) as u64);
+        self.last_ns = ns;
+    }
+
+    fn write(&mut self) {
+        let Some(make) = self.make else { return };
+        let from = self.ends.last().copied().unwrap_or(0);
+        let file = match self.file.take().map_or_else(make, Ok) {
+            Ok(file) => self.file.insert(file),
+            Err(_) => return self.make = None,
+        };
+        match file.write_all_at(&self.held, from) {
+            Ok(()) => {
+                self.ends.push(from + self.held.len() as u64);
+                self.held.clear();
+            }
+            Err(_) => self.make = None,
+        }
+    }
+
+    /// All of it, in its order, to who asks.
+    pub fn tell(&self, linux: &Linux, keepers: &mut Keepers) -> io::Result<()> {
+        let (mut from, mut last_ns, mut piece) = (0, 0, Vec::new());
+        for &end in &self.ends {
+            let Some(file) = &self.file else { break };
+            piece.resize((end - from) as usize, 0);
+            file.read_exact_at(&mut piece, from)?;
+            from = end;
+            Told { bytes: &piece, last_ns: &mut last_ns }.tell(linux, keepers);
+        }
+        Told { bytes: &self.held, last_ns: &mut last_ns }.tell(linux, keepers);
+        Ok(())
+    }
+}
+
+impl Watch for Turns {
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, _base: Base, _mode: Mode, begin_ns: i64, end_ns: i64) {
+        self.entry(OCCUPIED, cpu, by);
+        self.time(begin_ns);
+        self.time(end_ns);
+    }
+
+    fn claimed(&mut self, cpu: CpuId, base: Base, _ns: u64, _interrupts_ns: u64) {
+        match base {
+            Base::Thread(id) => self.entry(CLAIMED, cpu, Occupant::Thread(id)),
+            Base::Idle => self.entry(CLAIMED, cpu, Occupant::Idle),
+            Base::Unknown => {}
+        }
+    }
+
+    fn waited(&mut self, wait: &Wait) {
+        self.entry(if wait.preempted { PREEMPTED } else { WAITED }, wait.cpu, wait.now);
+        self.number(wait.thread.0.into());
+        self.time(wait.now_since_ns);
+        self.time(wait.begin_ns);
+        self.time(wait.end_ns);
+    }
+}
+
+/// A piece on its way back.
+struct Told<'a> {
+    bytes: &'a [u8],
+    last_ns: &'a mut i64,
+}
+
+impl Told<'_> {
+    fn tell(&mut self, linux: &Linux, keepers: &mut Keepers) {
+        while self.one(linux, keepers).is_some() {}
+    }
+
+    fn one(&mut self, linux: &Linux, keepers: &mut Keepers) -> Option<()> {
+        let (&head, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        let cpu = CpuId(self.id()?);
+        let by = match head >> KINDS {
+            0 => Occupant::Idle,
+            1 => Occupant::Thread(ThreadId(self.id()?)),
+            2 => Occupant::Context(ContextId(self.id()?)),
+            3 => Occupant::Unclaimed,
+            _ => Occupant::Lost,
+        };
+        match (head & ((1 << KINDS) - 1), by) {
+            (OCCUPIED, by) => {
+                let (begin_ns, end_ns) = (self.time()?, self.time()?);
+                keepers.occupied(cpu, by, begin_ns, end_ns);
+            }
+            (CLAIMED, Occupant::Thread(id)) => keepers.claimed(cpu, Base::Thread(id)),
+            (CLAIMED, _) => keepers.claimed(cpu, Base::Idle),
+            (kind, now) => {
+                let thread = ThreadId(self.id()?);
+                let (now_since_ns, begin_ns, end_ns) = (self.time()?, self.time()?, self.time()?);
+                let tid = linux.threads.get(thread.0 as usize)?.tid;
+                keepers.waited(&Wait { thread, tid, cpu, preempted: kind == PREEMPTED, begin_ns, end_ns, now, now_since_ns });
+            }
+        }
+        Some(())
+    }
+
+    fn id(&mut self) -> Option<u32> {
+        self.number()?.try_into().ok()
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.bytes.split_first()?;
+            self.bytes = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn time(&mut self) -> Option<i64> {
+        let number = self.number()?;
+        *self.last_ns = self.last_ns.wrapping_add((number >> 1) as i64 ^ -((number & 1) as i64));
+        Some(*self.last_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of so many turns of two threads on one CPU, each of which waits while the other one has it.
+    fn kept_by(count: i64, spill: Spill) -> Vec<(u32, u64)> {
+        let (mut turns, mut linux) = (Turns::new(spill), Linux::new(i64::MIN, i64::MAX).unwrap());
+        linux.threads.resize_with(2, Default::default);
+        (1..).zip(&mut linux.threads).for_each(|(tid, thread)| thread.tid = tid);
+        let thread = |turn: i64| ThreadId((turn % 2) as u32);
+        for turn in 0..count {
+            let (begin_ns, end_ns, by) = (turn * 100, turn * 100 + 100, Occupant::Thread(thread(turn)));
+            let wait = Wait {
+                thread: thread(turn + 1),
+                tid: 1 + (turn as i32 + 1) % 2,
+                cpu: CpuId(0),
+                preempted: turn % 3 == 0,
+                begin_ns: begin_ns + 30,
+                end_ns,
+                now: by,
+                now_since_ns: begin_ns,
+            };
+            turns.waited(&wait);
+            turns.occupied(CpuId(0), by, Base::Unknown, Mode::Unknown, begin_ns, end_ns);
+        }
+        // The path stands still while the second one waits.
+        let pieces = (0..count).map(|turn| (turn * 100, turn * 100 + 100, 7)).collect();
+        let mut keepers = Keepers { pieces, threads: [(7, vec![2])].into_iter().collect(), ..Keepers::default() };
+        turns.tell(&linux, &mut keepers).unwrap();
+        let kept = keepers.kept.into_iter().flat_map(|(_, kept)| kept.answer(&linux));
+        kept.map(|kept| (kept.tid.unwrap() as u32, kept.ns)).collect()
+    }
+
+    #[test]
+    fn what_was_heard_is_told_from_memory_and_from_the_file_and_without_one() {
+        let spill = Spill { make: tempfile::tempfile, from: 0 };
+        let nowhere = Spill { make: || Err(io::ErrorKind::StorageFull.into()), from: 0 };
+        for count in [2, 200, 200_000] {
+            let expected = vec![(1, count as u64 / 2 * 70)];
+            assert_eq!(kept_by(count, spill), expected);
+            assert_eq!(kept_by(count, nowhere), expected);
+        }
+    }
+}

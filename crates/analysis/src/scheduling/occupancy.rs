@@ -1,0 +1,153 @@
+//! What each CPU did lately: who had it while somebody waited for it.
+
+use longpole_model::hash::IdMap;
+use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
+use longpole_model::linux::Linux;
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Who had a CPU that another one waited for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Keeper {
+    pub kind: &'static str,
+    pub name: String,
+    pub tid: Option<i32>,
+    pub ns: u64,
+    pub share: f64,
+}
+
+/// What a CPU did last.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    by: Occupant,
+    begin_ns: i64,
+    end_ns: i64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Stays {
+    cpus: Vec<VecDeque<Stay>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Keeping {
+    By(Occupant),
+    /// Before what is remembered.
+    Forgotten,
+}
+
+/// Who kept somebody from a CPU, and for how long.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    by: IdMap<Keeping, u64>,
+    others_ns: u64,
+}
+
+/// Stays of a CPU that are remembered for those who wait for it.
+const REMEMBERED: usize = 1 << 15;
+/// Keepers of one thread by name; the rest is one sum.
+const MOST_KEEPERS: usize = 256;
+/// Keepers that are told.
+const TOLD: usize = 8;
+
+impl Stays {
+    fn of(&mut self, cpu: CpuId) -> &mut VecDeque<Stay> {
+        let at = cpu.0 as usize;
+        if self.cpus.len() <= at {
+            self.cpus.resize_with(at + 1, VecDeque::new);
+        }
+        &mut self.cpus[at]
+    }
+
+    pub fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64) {
+        let stays = self.of(cpu);
+        match stays.back_mut() {
+            Some(last) if last.by == by && last.end_ns == begin_ns => last.end_ns = end_ns,
+            _ => {
+                if stays.len() == REMEMBERED {
+                    stays.pop_front();
+                }
+                stays.push_back(Stay { by, begin_ns, end_ns });
+            }
+        }
+    }
+
+    pub fn claimed(&mut self, cpu: CpuId, base: Base) {
+        let by = match base {
+            Base::Thread(id) => Occupant::Thread(id),
+            Base::Idle => Occupant::Idle,
+            Base::Unknown => return,
+        };
+        let last = self.of(cpu).iter_mut().rev();
+        for stay in last.take_while(|stay| matches!(stay.by, Occupant::Unclaimed | Occupant::Context(_))) {
+            if stay.by == Occupant::Unclaimed {
+                stay.by = by;
+            }
+        }
+    }
+
+    /// Adds who had the CPU during this part of a wait.
+    pub fn add(&mut self, wait: &Wait, begin_ns: i64, end_ns: i64, kept: &mut Kept) {
+        let mut left = (end_ns - begin_ns).max(0) as u64;
+        let mut add = |by: Occupant, from: i64, to: i64| {
+            let ns = to.min(end_ns).saturating_sub(from.max(begin_ns)).max(0) as u64;
+            left = left.saturating_sub(ns);
+            kept.add(Keeping::By(by), ns);
+        };
+        add(wait.now, wait.now_since_ns, wait.end_ns);
+        for stay in self.of(wait.cpu).iter().rev().take_while(|stay| stay.end_ns > begin_ns) {
+            add(stay.by, stay.begin_ns, stay.end_ns);
+        }
+        kept.add(Keeping::Forgotten, left);
+    }
+}
+
+impl Kept {
+    fn add(&mut self, keeping: Keeping, ns: u64) {
+        if ns == 0 {
+        } else if self.by.len() < MOST_KEEPERS || self.by.contains_key(&keeping) {
+            *self.by.entry(keeping).or_default() += ns;
+        } else {
+            self.others_ns += ns;
+        }
+    }
+
+    /// So long it was in all; who had it in the rest is not known.
+    pub fn whole(mut self, ns: u64) -> Kept {
+        let known = self.by.values().sum::<u64>() + self.others_ns;
+        self.add(Keeping::Forgotten, ns.saturating_sub(known));
+        self
+    }
+
+    /// The largest first; the shares are of all that was kept.
+    pub fn answer(&self, linux: &Linux) -> Vec<Keeper> {
+        let total = self.by.values().sum::<u64>() + self.others_ns;
+        let share = |ns: u64| if total > 0 { ns as f64 / total as f64 } else { 0.0 };
+        let mut kept_by: Vec<Keeper> = self
+            .by
+            .iter()
+            .map(|(keeping, &ns)| {
+                let (kind, name, tid) = match keeping {
+                    Keeping::By(Occupant::Thread(id)) => {
+                        let thread = &linux.threads[id.0 as usize];
+                        ("thread", thread.name(), Some(thread.tid))
+                    }
+                    Keeping::By(Occupant::Context(id)) => {
+                        let context = &linux.contexts[id.0 as usize];
+                        (if context.key.is_softirq() { "softirq" } else { "irq" }, context.name.clone(), None)
+                    }
+                    Keeping::By(Occupant::Idle) => ("idle", "idle".to_owned(), None),
+                    Keeping::By(Occupant::Unclaimed | Occupant::Lost) | Keeping::Forgotten => ("unknown", "unknown".to_owned(), None),
+                };
+                Keeper { kind, name, tid, ns, share: share(ns) }
+            })
+            .collect();
+        kept_by.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.kind, &a.name, a.tid).cmp(&(b.kind, &b.name, b.tid))));
+        let rest = kept_by.iter().skip(TOLD).map(|keeper| keeper.ns).sum::<u64>() + self.others_ns;
+        kept_by.truncate(TOLD);
+        if rest > 0 {
+            kept_by.push(Keeper { kind: "others", name: "others".to_owned(), tid: None, ns: rest, share: share(rest) });
+        }
+        kept_by
+    }
+}

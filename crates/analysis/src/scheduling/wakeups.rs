@@ -1,0 +1,115 @@
+//! From the wake-up of a thread to its start: how long, and who kept the CPU meanwhile.
+
+use crate::scheduling::blocked::{Blocked, Blocks};
+use crate::scheduling::occupancy::{Keeper, Kept, Stays};
+use crate::stats::histogram::Times;
+use crate::stats::samples::Samples;
+use longpole_model::linux::watch::{Base, CpuId, Mode, Occupant, Start, ThreadId, Wait, Watch, Why};
+use longpole_model::linux::Linux;
+use serde::Serialize;
+
+#[derive(Debug, Serialize)]
+pub struct SchedLine {
+    pub tid: i32,
+    pub pid: Option<i32>,
+    pub name: String,
+    /// Of the delays from wake-up to running.
+    #[serde(flatten)]
+    pub delay: Times,
+    pub worst: Option<Worst>,
+    /// How long it was off its CPU after it had been put off.
+    pub preempted: Times,
+    /// Who ran on the CPU while it waited for it after wake-ups; the shares are of the time of all its delays.
+    pub kept_by: Vec<Keeper>,
+    /// What it was blocked on before its wake-ups.
+    pub blocked: Vec<Blocked>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Worst {
+    /// When it started.
+    pub t_ns: i64,
+    pub ns: u64,
+    pub cpu: u32,
+}
+
+#[derive(Debug, Default)]
+pub struct Delays {
+    threads: Vec<ThreadDelays>,
+    stays: Stays,
+}
+
+#[derive(Debug, Default)]
+struct ThreadDelays {
+    woken: Samples,
+    preempted: Samples,
+    worst: Option<(i64, u64, CpuId)>,
+    kept: Kept,
+    blocks: Blocks,
+}
+
+fn at<T: Default>(all: &mut Vec<T>, index: u32) -> &mut T {
+    let index = index as usize;
+    if all.len() <= index {
+        all.resize_with(index + 1, T::default);
+    }
+    &mut all[index]
+}
+
+impl Delays {
+    pub fn answer(&self, linux: &Linux) -> Vec<SchedLine> {
+        let mut out = Vec::new();
+        for (delays, thread) in self.threads.iter().zip(&linux.threads) {
+            if delays.woken.is_empty() && delays.preempted.is_empty() {
+                continue;
+            }
+            out.push(SchedLine {
+                tid: thread.tid,
+                pid: thread.process,
+                name: thread.name(),
+                delay: delays.woken.times(),
+                worst: delays.worst.map(|(t_ns, ns, cpu)| Worst { t_ns, ns, cpu: linux.cpus[cpu.0 as usize].number }),
+                preempted: delays.preempted.times(),
+                kept_by: delays.kept.answer(linux),
+                blocked: delays.blocks.answer(linux),
+            });
+        }
+        out.sort_by(|a, b| b.delay.total_ns.cmp(&a.delay.total_ns).then(a.tid.cmp(&b.tid)));
+        out
+    }
+}
+
+impl Watch for Delays {
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, _base: Base, _mode: Mode, begin_ns: i64, end_ns: i64) {
+        self.stays.occupied(cpu, by, begin_ns, end_ns);
+    }
+
+    fn claimed(&mut self, cpu: CpuId, base: Base, _ns: u64, _interrupts_ns: u64) {
+        self.stays.claimed(cpu, base);
+    }
+
+    fn blocked(&mut self, id: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+        at(&mut self.threads, id.0).blocks.add(why, (end_ns - begin_ns) as u64);
+    }
+
+    fn waited(&mut self, wait: &Wait) {
+        if wait.preempted {
+            return;
+        }
+        let kept = &mut at(&mut self.threads, wait.thread.0).kept;
+        self.stays.add(wait, wait.begin_ns, wait.end_ns, kept);
+    }
+
+    fn started(&mut self, start: &Start) {
+        let ns = start.t_ns.saturating_sub(start.ready_ns).max(0) as u64;
+        let place = at(&mut self.threads, start.thread.0);
+        if start.preempted {
+            place.preempted.record(ns);
+            return;
+        }
+        place.woken.record(ns);
+        if place.worst.is_none_or(|(_, worst, _)| worst < ns) {
+            place.worst = Some((start.t_ns, ns, start.cpu));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The names nearest to one that does not occur: what somebody who mistyped it probably meant.
+//!
+//! Names are compared character by character (the fewest insertions, deletions and exchanges), case left aside; a name that contains the
+//! other one, or whose last part is the same, is nearer than any that does not. Long names are compared by their beginning only, since
+//! the names of a foreign trace may be of any length.
+
+use crate::stats::text::place;
+use longpole_model::interaction::{MachineId, Vocabulary};
+
+const COMPARED: usize = 128;
+
+/// At most `most` of the candidates, the nearest first.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
+    let wanted = letters(name);
+    let mut ranked: Vec<(bool, usize, &str)> = candidates
+        .into_iter()
+        .map(|candidate| {
+            let other = letters(candidate);
+            (!is_part(&wanted, &other), distance(&wanted, &other), candidate)
+        })
+        .collect();
+    ranked.sort_unstable();
+    ranked.dedup();
+    ranked.into_iter().take(most).map(|(.., candidate)| candidate).collect()
+}
+
+/// That the path is to lead to the end of a machine of which there is no line before, and which of those that are there may be meant.
+pub(crate) fn ends_nowhere(vocabulary: &Vocabulary, machine: MachineId, is_there: impl Fn(&MachineId) -> bool) -> String {
+    let full = |machine| place(vocabulary.host(machine), vocabulary.machine_name(machine));
+    let there: Vec<String> = vocabulary.machines().filter(is_there).map(full).collect();
+    let near = nearest(&full(machine), there.iter().map(String::as_str), 1);
+    let near = near.first().map_or_else(String::new, |near| format!("; the nearest machine is \"{near}\""));
+    format!("\"{}\", whose end it is to be, has done nothing before it{near}", full(machine))
+}
+
+fn letters(name: &str) -> Vec<char> {
+    name.chars().take(COMPARED).flat_map(char::to_lowercase).collect()
+}
+
+fn is_part(wanted: &[char], other: &[char]) -> bool {
+    let last = wanted.rsplit(|&letter| letter == ':').next().unwrap_or(&[]);
+    let within = |short: &[char], long: &[char]| short.len() > 1 && long.windows(short.len()).any(|part| part == short);
+    within(last, other) || within(wanted, other) || within(other, wanted)
+}
+
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (at, from) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (to_at, to) in b.iter().enumerate() {
+            let exchanged = diagonal + usize::from(from != to);
+            diagonal = row[to_at + 1];
+            row[to_at + 1] = exchanged.min(diagonal + 1).min(row[to_at] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typing_error_is_nearest_to_what_was_meant() {
+        let names = ["span_begin:parse", "span_end:parse", "queue_put:submit", "mark:x"];
+        assert_eq!(nearest("span_begn:parse", names, 2), ["span_begin:parse", "span_end:parse"]);
+        assert_eq!(nearest("Submit", names, 1), ["queue_put:submit"]);
+        assert_eq!(nearest("", names, 1), ["mark:x"]);
+        assert!(nearest("x", [], 3).is_empty());
+    }
+
+    #[test]
+    fn distances_count_edits() {
+        let distance = |a, b| distance(&letters(a), &letters(b));
+        assert_eq!((distance("kitten", "sitting"), distance("", "abc"), distance("abc", "abc")), (3, 3, 0));
+    }
+
+    #[test]
+    fn names_of_any_length_are_compared_in_bounded_time() {
+        let long = "y".repeat(1 << 20);
+        assert_eq!(nearest(&long, [long.as_str(), "x"], 1), [long.as_str()]);
+    }
+}

@@ -1,0 +1,105 @@
+//! What makes a verdict less certain.
+
+use super::data::Named;
+use super::sentence;
+use crate::critical_path::Answer;
+use crate::verdict::not_recorded::NotRecorded;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+/// What makes the verdict less certain.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Caveat {
+    LostEvents {
+        count: u64,
+        /// What loses fewer of them ([`super::lost_events::remedy`]).
+        remedy: String,
+    },
+    /// A share of the path is unknown; `contradictory`: events on it contradict each other.
+    UnknownTime {
+        share: f64,
+        contradictory: bool,
+    },
+    Contradictions(Doubts),
+    /// No event tells when threads run, so the state may be work or a wait.
+    RunningNotTold,
+    /// A thread has set a timer, whose signal may be what ends the run.
+    Timer {
+        machine: String,
+        call: String,
+    },
+    /// Programs that have nothing to do with the path use the CPUs; one of them as an example.
+    Bystanders {
+        share: f64,
+        example: Named,
+    },
+    /// More events came than could be stored, and some kinds were not recorded any more.
+    SwitchedOff {
+        kinds: Vec<NotRecorded>,
+    },
+}
+
+impl Caveat {
+    fn kind(&self) -> &'static str {
+        match self {
+            Caveat::LostEvents { .. } => "lost_events",
+            Caveat::UnknownTime { .. } => "unknown_time",
+            Caveat::Contradictions(_) => "contradictions",
+            Caveat::RunningNotTold => "running_not_told",
+            Caveat::Timer { .. } => "timer",
+            Caveat::Bystanders { .. } => "bystanders",
+            Caveat::SwitchedOff { .. } => "switched_off",
+        }
+    }
+}
+
+impl Serialize for Caveat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let share = match self {
+            Caveat::UnknownTime { share, .. } | Caveat::Bystanders { share, .. } => Some(share),
+            _ => None,
+        };
+        let count = match self {
+            Caveat::LostEvents { count, .. } => Some(*count),
+            Caveat::Contradictions(doubts) => Some(doubts.contradictions + doubts.negative_links),
+            _ => None,
+        };
+        let mut out = serializer.serialize_struct("Caveat", 5)?;
+        out.serialize_field("kind", self.kind())?;
+        out.serialize_field("share", &share)?;
+        out.serialize_field("count", &count)?;
+        out.serialize_field("text", &sentence::caveat(self))?;
+        out.serialize_field("remedy", &sentence::remedy_of(self))?;
+        out.end()
+    }
+}
+
+/// What cannot have been as the trace tells it: events are missing, or clocks differ, so the
+/// verdict may be wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Doubts {
+    pub contradictions: u64,
+    /// Links that end before they begin.
+    pub negative_links: u64,
+    /// Wake-ups of machines that were not blocked.
+    pub ignored_wakeups: u64,
+}
+
+/// Share of the interactions. With more of them that contradict earlier ones, or that end before
+/// they begin, the path is not what happened.
+const MOST_CONTRADICTORY: f64 = 1e-5;
+
+impl Doubts {
+    pub fn of(answer: &Answer) -> Doubts {
+        Doubts { contradictions: answer.contradictions, negative_links: answer.negative_links, ignored_wakeups: answer.ignored_wakeups }
+    }
+
+    /// Whether so much is contradictory that nobody can say that nothing stands out.
+    pub fn weigh(&self, interactions: u64) -> bool {
+        (self.contradictions + self.negative_links) as f64 > MOST_CONTRADICTORY * interactions as f64
+    }
+
+    pub fn is_none(&self) -> bool {
+        *self == Doubts::default()
+    }
+}

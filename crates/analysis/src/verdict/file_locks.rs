@@ -1,0 +1,58 @@
+//! Waits for file locks (`flock`, `fcntl`) that end when another process wakes the waiter: by letting
+//! go of the lock, by its end, or by a signal. Waits that have not ended are not counted.
+//!
+//! Example: a backup holds the lock of a spool while `sha256sum` works for it, and a process that
+//! wants to file a letter waits in `flock`.
+
+use longpole_model::linux::watch::{Cause, ThreadId, Why};
+use longpole_model::linux::Linux;
+use longpole_model::names::NameId;
+use longpole_model::system_calls::CallFamily;
+use std::collections::HashMap;
+
+/// Most pairs of processes; waits of further ones are not counted.
+const MOST_PAIRS: usize = 1 << 14;
+
+/// Waits of one process for locks that another one let go of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileLock {
+    /// Process ids.
+    pub waiter: i32,
+    pub holder: i32,
+    /// Name of the system call in which it waited.
+    pub call: String,
+    pub count: u64,
+    pub waited_ns: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct FileLocks {
+    of: HashMap<(i32, i32, NameId), FileLock>,
+}
+
+impl FileLocks {
+    /// A wait of a thread for this reason, which another thread ended.
+    pub fn ended(&mut self, linux: &Linux, (thread, by): (ThreadId, ThreadId), why: Why, ns: u64) {
+        let Cause::Call(name, _) = why.cause else { return };
+        let call = linux.names.text(name);
+        if CallFamily::of(call) != CallFamily::FileLock {
+            return;
+        }
+        let process = |id: ThreadId| linux.threads.get(id.0 as usize).map(|thread| thread.process.unwrap_or(thread.tid));
+        let (Some(waiter), Some(holder)) = (process(thread), process(by)) else { return };
+        if self.of.len() >= MOST_PAIRS && !self.of.contains_key(&(waiter, holder, name)) {
+            return;
+        }
+        let new = || FileLock { waiter, holder, call: call.to_owned(), ..FileLock::default() };
+        let of = self.of.entry((waiter, holder, name)).or_insert_with(new);
+        of.count += 1;
+        of.waited_ns += ns;
+    }
+
+    /// Those with the longest waits first.
+    pub fn finish(self) -> Vec<FileLock> {
+        let mut all: Vec<FileLock> = self.of.into_values().collect();
+        all.sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| (a.waiter, a.holder, &a.call).cmp(&(b.waiter, b.holder, &b.call))));
+        all
+    }
+}

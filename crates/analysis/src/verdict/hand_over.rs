@@ -1,0 +1,98 @@
+//! The verdict on items that are handed over one by one.
+//!
+//! Two threads or processes that exchange one small item at a time wake each other for each of
+//! them. Where the items are so small that the wake-up, the switch and the system calls take longer
+//! than the work, more work at a time is what helps, and neither a faster function nor another CPU
+//! does.
+//!
+//! Example: `multiprocessing.Pool.imap` with a chunk size of 1 wakes a worker for each number that
+//! is to be squared.
+//!
+//! Requests on sockets are not meant: a client and its server are two programs, and
+//! [`super::requests`] judges how they exchange.
+
+use super::because::Because;
+use super::data::{Mechanism, Outcome, Verdict};
+use super::parts::{Does, Part};
+use super::subjects::{Role, SubjectId};
+use super::Case;
+use crate::findings::Finding;
+use std::cmp::Reverse;
+
+impl Case<'_> {
+    pub(super) fn by_hand_over(&self) -> Option<Verdict> {
+        let role = |of: SubjectId| self.subjects.get(of).role;
+        // Programs that ask and answer on sockets are judged by their requests.
+        let is_meant = |one: SubjectId, other: SubjectId| one == other || role(one) == Role::None || role(other) == Role::None;
+        let woken = self.parts.woken_by.iter().filter(|((by, of), _)| self.is_program(*by) && self.is_program(*of) && is_meant(*by, *of));
+        let mut pairs: Vec<((SubjectId, SubjectId), u64)> = woken.map(|(&pair, &count)| (pair, count)).collect();
+        pairs.sort_unstable_by_key(|&(pair, count)| (Reverse(count), pair));
+        // Those who exchange the same items do so about equally often.
+        let &(_, most) = pairs.first()?;
+        pairs.retain(|&(_, count)| count as f64 >= self.limits.considerable * most as f64);
+        let mut sides: Vec<SubjectId> = pairs.iter().flat_map(|&((by, of), _)| [by, of]).collect();
+        sides.sort_unstable();
+        sides.dedup();
+        let count: u64 = pairs.iter().map(|&(_, count)| count).sum();
+        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| sides.contains(&part.subject)).collect();
+        let sum = |is_meant: fn(Does) -> bool| {
+            let meant = own.iter().filter(|part| is_meant(part.does));
+            meant.fold((0, 0, 0.0), |(ns, stretches, share), part| (ns + part.ns, stretches + part.count, share + part.share))
+        };
+        let (_, waits, _) = sum(|does| does == Does::Runnable);
+        let (cost_ns, _, share) = sum(|does| matches!(does, Does::Runnable | Does::Transit));
+        let (work_ns, ..) = sum(|does| matches!(does, Does::Runs | Does::Faults | Does::Declared | Does::SystemCall));
+        // Threads that wait for a CPU for another reason do so without having woken another one, or
+        // having been woken. Those who share a CPU wait twice each: one after it was woken, the
+        // other because that put it off.
+        let is_woken_each_time = self.limits.similar * count as f64 >= waits as f64;
+        if count < self.limits.many_replies || share < self.limits.most || cost_ns <= work_ns || !is_woken_each_time {
+            return None;
+        }
+        if self.hands_on_a_lock(&sides, count) {
+            return None;
+        }
+        // Of two threads that exchange items one runs at a time. Where more threads are ready than
+        // there are CPUs, they wait for each other's CPU.
+        if self.want_more_cpus(&sides).is_some() {
+            return None;
+        }
+        // Where others have the CPUs, it is for them that these wait.
+        let is_own = |user: SubjectId| sides.iter().any(|&side| self.subjects.get(side).name == self.subjects.get(user).name);
+        let others: f64 = self.cpu_users().iter().filter(|&&(user, _)| !is_own(user)).map(|(_, share)| share).sum();
+        if self.cpus_are_short() && others >= self.limits.considerable {
+            return None;
+        }
+        let ns = |of: SubjectId| self.parts.whole(of).map_or(0, |whole| whole.ns);
+        sides.sort_by_key(|&side| Reverse(ns(side)));
+        let subject = *sides.first()?;
+        let error = sides.iter().filter_map(|&side| self.parts.whole(side)).map(|whole| whole.error).fold(0.0, f64::max);
+        let mut verdict = self.named(Outcome::Bottleneck, subject, &[]);
+        (verdict.share, verdict.share_low, verdict.share_high) =
+            (Some(share), Some((share - error).max(0.0)), Some((share + error).min(1.0)));
+        verdict.evidence = self.parts.whole(subject).map(|whole| whole.evidence).unwrap_or_default();
+        verdict.mechanism = Some(Mechanism::HandOverPerItem);
+        verdict.role = None;
+        verdict.because.push(Because::HandOvers {
+            sides: sides.iter().take(4).map(|&side| self.name(side, None)).collect(),
+            count,
+            per_second: count as f64 * 1e9 / self.parts.length_ns.max(1) as f64,
+            work_ns: work_ns / count,
+            cost_ns: cost_ns / count,
+        });
+        Some(verdict)
+    }
+
+    /// Whether these wait for a lock most of the time, and more often than the path goes from one
+    /// to the other: then it is the lock that they hand over.
+    fn hands_on_a_lock(&self, sides: &[SubjectId], count: u64) -> bool {
+        let mut locks = sides.iter().filter_map(|&side| self.lock_of(side));
+        locks.any(|lock| lock.share >= self.limits.most && lock.count > count)
+    }
+
+    /// The finding about a futex of this subject.
+    pub(super) fn lock_of(&self, subject: SubjectId) -> Option<&Finding> {
+        let is_own = |finding: &&Finding| finding.process.is_some_and(|process| self.subjects.get(subject).processes.contains(&process));
+        self.findings.iter().find(is_own)
+    }
+}

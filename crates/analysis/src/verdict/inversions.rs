@@ -1,0 +1,175 @@
+//! Priority inversions: a thread waits for another one that is less important, and that one waits
+//! for a CPU on which a third thread runs, which is less important than the first.
+//!
+//! A wait ends when its holder wakes the waiter. The time within it that the holder spent in a
+//! CPU's queue, while a thread of a priority below the waiter's had that CPU, is *inverted*: with
+//! priority inheritance the holder would have run.
+//!
+//! Example: a control loop (SCHED_FIFO 30) waits for a mutex that a logger (10) holds, while an
+//! encoder (20) runs on the logger's CPU.
+
+use crate::verdict::file_locks::FileLocks;
+use longpole_model::linux::watch::{Base, Cause, CpuId, Mode, Occupant, Reason, ThreadId, Wait, Wake, Waker, Watch, Why};
+use longpole_model::linux::Linux;
+use longpole_model::system_calls::CallFamily;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+
+/// The newest stays on a CPU, and the newest waits for one of a thread, that are known; older ones
+/// do not count.
+const MOST_STAYS: usize = 32;
+/// Pairs of waiter and holder, and processes that ran instead of one holder; further ones are not
+/// counted.
+const MOST_PAIRS: usize = 1 << 12;
+const MOST_INSTEAD: usize = 1 << 8;
+
+/// Between threads of two processes, or of one: threads may be made anew for each piece of work.
+#[derive(Clone, Debug, Default)]
+struct Pair {
+    /// The last two, by thread id.
+    waiter: i32,
+    holder: i32,
+    count: u64,
+    inverted_ns: u64,
+    /// Who ran instead, by process: for how long, and the last thread.
+    ran: HashMap<i32, (u64, i32)>,
+}
+
+/// What a waiter and a holder lost so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inversion {
+    /// Thread ids: of the one that waits, of the one it waits for, and of the one that runs
+    /// instead.
+    pub waiter: i32,
+    pub holder: i32,
+    pub instead: i32,
+    pub count: u64,
+    pub inverted_ns: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Inversions {
+    /// By CPU: who had it, the newest last.
+    stays: Vec<VecDeque<(ThreadId, i64, i64)>>,
+    /// By thread: waits for a CPU with that CPU, and the last time that it was blocked.
+    queued: Vec<VecDeque<(CpuId, i64, i64)>>,
+    blocked: Vec<Option<(Why, i64, i64)>>,
+    wakes: Vec<(ThreadId, ThreadId, i64)>,
+    /// By the processes of waiter and holder.
+    pairs: HashMap<(i32, i32), Pair>,
+}
+
+fn entry<T: Default>(list: &mut Vec<T>, at: u32) -> &mut T {
+    let at = at as usize;
+    if list.len() <= at {
+        list.resize_with(at + 1, T::default);
+    }
+    &mut list[at]
+}
+
+fn push<T>(list: &mut VecDeque<T>, item: T) {
+    if list.len() >= MOST_STAYS {
+        list.pop_front();
+    }
+    list.push_back(item);
+}
+
+impl Watch for Inversions {
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, _base: Base, _mode: Mode, begin_ns: i64, end_ns: i64) {
+        let Occupant::Thread(thread) = by else { return };
+        let stays = entry(&mut self.stays, cpu.0);
+        match stays.back_mut() {
+            Some(last) if last.0 == thread => last.2 = end_ns,
+            _ => push(stays, (thread, begin_ns, end_ns)),
+        }
+    }
+
+    fn waited(&mut self, wait: &Wait) {
+        push(entry(&mut self.queued, wait.thread.0), (wait.cpu, wait.begin_ns, wait.end_ns));
+        if let Occupant::Thread(thread) = wait.now {
+            self.occupied(wait.cpu, Occupant::Thread(thread), Base::Unknown, Mode::Unknown, wait.now_since_ns, wait.end_ns);
+        }
+    }
+
+    fn blocked(&mut self, thread: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+        *entry(&mut self.blocked, thread.0) = Some((why, begin_ns, end_ns));
+    }
+
+    fn woken(&mut self, thread: ThreadId, wake: &Wake) {
+        if let Waker::Thread(by) = wake.waker {
+            self.wakes.push((thread, by, wake.t_ns));
+        }
+    }
+}
+
+/// A lock of the program's, which it waits for by futex, or one of the kernel's.
+fn is_for_a_lock(linux: &Linux, why: Why) -> bool {
+    match why.cause {
+        Cause::Call(name, _) if CallFamily::of(linux.names.text(name)) == CallFamily::Futex => true,
+        Cause::Disk(_) => false,
+        _ => why.state == Reason::Uninterruptible,
+    }
+}
+
+impl Inversions {
+    /// To be called after each event, when its wake-ups and waits are known; `file_locks` hears of
+    /// the same waits.
+    #[inline]
+    pub fn after(&mut self, linux: &Linux, file_locks: &mut FileLocks) {
+        while let Some((waiter, holder, t_ns)) = self.wakes.pop() {
+            if let Some((why, begin, _)) = self.blocked.get(waiter.0 as usize).copied().flatten().filter(|wait| wait.2 == t_ns) {
+                file_locks.ended(linux, (waiter, holder), why, t_ns.saturating_sub(begin).max(0) as u64);
+            }
+            // The smaller number is the more important one.
+            if let (Some(own), Some(other)) = (priority(linux, waiter), priority(linux, holder)) {
+                if own < other {
+                    self.waited_for((waiter, own), holder, t_ns, linux);
+                }
+            }
+        }
+    }
+
+    fn waited_for(&mut self, (waiter, own): (ThreadId, i32), holder: ThreadId, t_ns: i64, linux: &Linux) {
+        let blocked = self.blocked.get(waiter.0 as usize).copied().flatten();
+        let Some((_, begin, _)) = blocked.filter(|(why, _, end)| *end == t_ns && is_for_a_lock(linux, *why)) else { return };
+        let tid = |of: ThreadId| linux.threads[of.0 as usize].tid;
+        let process = |of: ThreadId| linux.threads[of.0 as usize].process.unwrap_or(tid(of));
+        let key = (process(waiter), process(holder));
+        if self.pairs.len() >= MOST_PAIRS && !self.pairs.contains_key(&key) {
+            return;
+        }
+        let pair = self.pairs.entry(key).or_default();
+        let before = pair.inverted_ns;
+        for &(cpu, from, to) in self.queued.get(holder.0 as usize).into_iter().flatten() {
+            for &(other, since, until) in self.stays.get(cpu.0 as usize).into_iter().flatten() {
+                let ns = until.min(to).min(t_ns) - since.max(from).max(begin);
+                let is_below = priority(linux, other).is_some_and(|of| of > own);
+                if ns > 0 && other != holder && other != waiter && is_below {
+                    (pair.waiter, pair.holder) = (tid(waiter), tid(holder));
+                    pair.inverted_ns += ns as u64;
+                    if pair.ran.len() < MOST_INSTEAD || pair.ran.contains_key(&process(other)) {
+                        let (ran, last) = pair.ran.entry(process(other)).or_default();
+                        (*ran, *last) = (*ran + ns as u64, tid(other));
+                    }
+                }
+            }
+        }
+        pair.count += u64::from(pair.inverted_ns > before);
+    }
+
+    /// All that there were, those with most inverted time first.
+    pub fn finish(self) -> Vec<Inversion> {
+        let mut pairs: Vec<_> = self.pairs.into_iter().filter(|(_, pair)| pair.inverted_ns > 0).collect();
+        pairs.sort_unstable_by_key(|&(processes, ref pair)| (Reverse(pair.inverted_ns), processes));
+        let inversion = |(_, pair): ((i32, i32), Pair)| {
+            let Pair { waiter, holder, count, inverted_ns, ran } = pair;
+            let (_, (_, instead)) = ran.into_iter().max_by_key(|&(process, (ns, _))| (ns, Reverse(process)))?;
+            Some(Inversion { waiter, holder, instead, count, inverted_ns })
+        };
+        pairs.into_iter().filter_map(inversion).collect()
+    }
+}
+
+fn priority(linux: &Linux, of: ThreadId) -> Option<i32> {
+    linux.threads.get(of.0 as usize)?.priority
+}

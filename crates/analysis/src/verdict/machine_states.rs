@@ -1,0 +1,455 @@
+//! The verdict by states of machines, where no process is known: whether the largest state of the
+//! critical path stands out.
+//!
+//! It does if it is ahead of the next beyond the noise, if another machine waits for it, and if the
+//! system would be faster were it shorter. A machine that sleeps by its own timer, or waits for
+//! something that the trace does not tell, holds nothing back that could be named. Machines of one
+//! class are one: threads of a pool take turns on the path. The way of calls there and back belongs
+//! to the caller. The error is two standard errors over windows of equal width.
+
+use super::because::Because;
+use super::caveat::Caveat;
+use super::data::{self, Basis, Named, Outcome, RunnerUp, StateNamed, SubjectLevel, Verdict};
+use super::figures::{Change, Enough, Measured};
+use super::lost_events::too_many_lost;
+use crate::critical_path::path_windows::Cut;
+use crate::critical_path::{Answer, Call, Kind, Numbered, Path, Row};
+use crate::findings::{Evidence, PathThresholds};
+use crate::what_if::{Prediction, Scenario};
+use longpole_model::hash::IdMap;
+use longpole_model::kinds::{state_label, LinkKind, SegmentKind, StateKind};
+use longpole_model::system_calls::CallFamily;
+use std::collections::{HashMap, HashSet};
+
+const WINDOWS: usize = 12;
+/// Items for each call, where one for each is what is tried.
+const FEWER_CALLS: u64 = 16;
+/// Of the path: who has less has no part in it.
+const LITTLE: f64 = 0.01;
+/// Share of the path from which on a class has most of it.
+const MOST: f64 = 0.6;
+
+/// A state on the path, of all machines of its class.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub class: String,
+    pub state: String,
+    pub kind: Kind,
+    pub segment: SegmentKind,
+    pub share: f64,
+    pub error: f64,
+    /// The way of calls, there and back: the class calls, the state is what it calls.
+    pub is_call: bool,
+    /// The one machine that has nearly all of it.
+    machine: Option<String>,
+    /// Of each window.
+    shares: Vec<f64>,
+    evidence: Evidence,
+}
+
+impl Candidate {
+    /// The machine, or the class of several.
+    pub fn owner(&self) -> &str {
+        self.machine.as_deref().unwrap_or(&self.class)
+    }
+
+    /// What would show whether anything is gained here.
+    pub fn fix(&self) -> Scenario {
+        match self.kind {
+            Kind::Link if self.is_call => Scenario::batch(&self.class, &state_label(&self.state), FEWER_CALLS),
+            Kind::Runnable => Scenario::cpus(1),
+            _ => Scenario::scale(self.owner(), &self.state, 0.5),
+        }
+    }
+
+    /// Whether another machine takes turns with this one: it has a considerable part of the path,
+    /// or most of it for a while.
+    fn is_rival(&self, second: &Candidate) -> bool {
+        let turns = || self.shares.iter().zip(&second.shares).any(|(first, second)| second > first);
+        let considerable = second.share + second.error >= 0.5 * self.share;
+        self.kind != Kind::Runnable && !self.is_call && second.class != self.class && (considerable || turns())
+    }
+
+    fn subject(&self) -> Named {
+        Named::of_name(SubjectLevel::Thread, &self.class)
+    }
+
+    fn state(&self) -> StateNamed {
+        let kind = match self.kind {
+            Kind::Runnable => data::StateKind::Runnable,
+            Kind::Link if self.is_call => data::StateKind::Call,
+            Kind::Link => data::StateKind::Transit,
+            Kind::Blocked | Kind::Unknown => data::StateKind::Unknown,
+            _ => data::StateKind::Declared,
+        };
+        StateNamed { kind, name: self.state.clone() }
+    }
+
+    fn measured(&self) -> Measured {
+        Measured { subject: self.subject(), state: self.state(), share: self.share, error: self.error }
+    }
+
+    /// What half of its time would bring if nothing else held back then.
+    fn promise(&self) -> f64 {
+        1.0 / (1.0 - 0.5 * self.share) - 1.0
+    }
+}
+
+/// The states of a path, the largest first.
+pub fn candidates(answer: &Answer, path: &Path) -> Vec<Candidate> {
+    let mut cut = Cut::new(answer, WINDOWS);
+    let mut sums: Vec<((&str, &str), [u64; WINDOWS])> = Vec::new();
+    let mut names = Numbered::new(path.kinds());
+    let mut calling = Calling::new(path);
+    for stretch in path.stretches() {
+        calling.stretch(stretch.of);
+        let at = names.number(stretch.of, || pooled(path, stretch.of));
+        if at == sums.len() {
+            sums.push((pooled(path, stretch.of), [0; WINDOWS]));
+        }
+        cut.add(&stretch, &mut sums[at].1);
+    }
+    let callers = calling.callers(path);
+    let mut most: Vec<Option<(u64, u32)>> = vec![None; sums.len()];
+    for (of, &ns) in (0..).zip(path.times()).filter(|&(_, &ns)| ns > 0) {
+        let most = &mut most[names.number(of, || pooled(path, of))];
+        if most.is_none_or(|(largest, _)| ns > largest) {
+            *most = Some((ns, of));
+        }
+    }
+    let mut out: Vec<Candidate> = sums
+        .into_iter()
+        .zip(most)
+        .map(|(((class, state), windows), most)| {
+            let whole: u64 = windows.iter().sum();
+            let alone = most.filter(|&(ns, _)| ns as f64 >= 0.9 * whole as f64).map(|(_, of)| path.machine(of).to_owned());
+            let call = most.and_then(|(_, of)| callers.of(call(path, of)?));
+            let (class, state) = match most {
+                // As most of it is called.
+                Some((_, of)) if path.kind(of) == Kind::Runnable => (class, path.class_and_state(of).1),
+                _ => call.unwrap_or((class, state)),
+            };
+            let shares = cut.shares(&windows);
+            Candidate {
+                class: class.to_owned(),
+                state: state.to_owned(),
+                is_call: call.is_some(),
+                kind: most.map_or(Kind::Unknown, |(_, of)| path.kind(of)),
+                segment: most.map_or(SegmentKind::State(StateKind::Unknown), |(_, of)| path.segment_kind(of)),
+                share: whole as f64 / cut.length() as f64,
+                error: error(&shares),
+                machine: alone,
+                shares,
+                evidence: cut.evidence(&windows),
+            }
+        })
+        .collect();
+    out.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
+    out
+}
+
+/// Class and state under which a stretch is counted: the way of a call there and back is one state,
+/// and so is all the time for which a class waits for a CPU, whether it was preempted or woken.
+fn pooled(path: &Path, of: u32) -> (&str, &str) {
+    let (class, state) = path.class_and_state(of);
+    let runnable = StateKind::Runnable.text().filter(|_| path.kind(of) == Kind::Runnable);
+    (path.call(of).map_or(class, |call| call.queue), runnable.unwrap_or(state))
+}
+
+/// The callers: the machines that the path left last before it went the way of a call.
+#[derive(Default)]
+struct Callers<'a> {
+    counts: HashMap<&'a str, HashMap<&'a str, u64>>,
+}
+
+/// The same, as stretches come.
+struct Calling {
+    /// Of each number of stretches.
+    ways: Vec<Way>,
+    last: Option<u32>,
+    counts: IdMap<(u32, u32), u64>,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Call,
+    /// What comes back was left by who is called.
+    Machine,
+    Other,
+}
+
+impl Calling {
+    fn new(path: &Path) -> Calling {
+        let way = |of: u32| match call(path, of) {
+            Some(call) if !call.is_reply => Way::Call,
+            _ if path.kind(of) != Kind::Link => Way::Machine,
+            _ => Way::Other,
+        };
+        Calling { ways: (0..path.kinds() as u32).map(way).collect(), last: None, counts: IdMap::default() }
+    }
+
+    #[inline]
+    fn stretch(&mut self, of: u32) {
+        match self.ways.get(of as usize) {
+            Some(Way::Call) => {
+                if let Some(last) = self.last {
+                    *self.counts.entry((of, last)).or_default() += 1;
+                }
+            }
+            Some(Way::Machine) => self.last = Some(of),
+            Some(Way::Other) | None => {}
+        }
+    }
+
+    fn callers(self, path: &Path) -> Callers<'_> {
+        let mut callers = Callers::default();
+        for ((of, last), count) in self.counts {
+            let by = callers.counts.entry(path.class_and_state(of).0).or_default();
+            *by.entry(path.class_and_state(last).0).or_default() += count;
+        }
+        callers
+    }
+}
+
+impl<'a> Callers<'a> {
+    /// The class that calls most often, and what it calls.
+    fn of(&self, call: Call<'a>) -> Option<(&'a str, &'a str)> {
+        let caller = self.counts.get(call.queue)?.iter().max_by_key(|&(name, &count)| (count, std::cmp::Reverse(*name)))?;
+        Some((caller.0, call.name))
+    }
+}
+
+/// The call that is on its way there or back.
+fn call(path: &Path, of: u32) -> Option<Call<'_>> {
+    path.call(of).filter(|_| path.segment_kind(of) == SegmentKind::Link(LinkKind::Queued))
+}
+
+/// Two standard errors of the mean.
+fn error(shares: &[f64]) -> f64 {
+    let count = shares.len() as f64;
+    let mean = shares.iter().sum::<f64>() / count;
+    let squares: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
+    2.0 * (squares / (count - 1.0) / count).sqrt()
+}
+
+/// Whether the path goes from one machine to another. The recorder does not count, since it only
+/// began the command. If others than the first one have next to nothing of the path, only another
+/// program counts: a page that is read once does not make an interrupt or a thread of the kernel
+/// a machine that waits.
+fn anybody_waits(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> bool) -> bool {
+    let (mut others_ns, mut whole_ns) = (0, 0);
+    let mut of_kernel = HashSet::new();
+    let mut recorded = vec![false; path.kinds()];
+    for (of, &ns) in (0..).zip(path.times()).filter(|&(_, &ns)| ns > 0) {
+        let (machine, (class, _)) = (path.machine(of), path.class_and_state(of));
+        recorded[of as usize] = is_recorder(machine);
+        whole_ns += ns;
+        others_ns += if class == first.class || recorded[of as usize] { 0 } else { ns };
+        if matches!(path.segment_kind(of), SegmentKind::State(StateKind::Interrupt | StateKind::Kernel)) {
+            of_kernel.insert(machine);
+        }
+    }
+    let little = (others_ns as f64) < LITTLE * whole_ns as f64;
+    let mut last = None;
+    path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link).any(|stretch| {
+        let (machine, by_recorder) = (path.machine(stretch.of), recorded[stretch.of as usize]);
+        if little && of_kernel.contains(machine) {
+            return false;
+        }
+        let before = last.replace((machine, by_recorder));
+        before.is_some_and(|(last, recorder)| last != machine && !recorder && !by_recorder)
+    })
+}
+
+/// Whether the path mostly comes to this machine from others before it sleeps: then it lets them
+/// wait. A machine that sleeps without being asked sets the pace, and so does the one whose end
+/// counts.
+fn is_asked(answer: &Answer, path: &Path, first: &Candidate) -> bool {
+    let (mut sleeps, mut asked) = (0u64, 0u64);
+    let (mut last, mut from_others) = (None, false);
+    for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
+        let machine = path.machine(stretch.of);
+        from_others |= last.is_some_and(|last| last != machine);
+        last = Some(machine);
+        if path.class_and_state(stretch.of) == (first.class.as_str(), first.state.as_str()) && machine != answer.end_machine {
+            sleeps += 1;
+            asked += u64::from(std::mem::take(&mut from_others));
+        }
+    }
+    2 * asked > sleeps
+}
+
+/// Whether the path tells enough to overrule what the queues say.
+pub fn decides(verdict: &Verdict, thresholds: &PathThresholds) -> bool {
+    verdict.outcome == Outcome::Bottleneck && verdict.unknown_share.is_some_and(|share| share <= thresholds.max_unknown)
+}
+
+/// What is known beside the path.
+pub struct Beside<'a> {
+    /// The machines that have recorded.
+    pub is_recorder: &'a dyn Fn(&str) -> bool,
+    /// Classes of threads that wait although a CPU is idle, and for which share of the path: another
+    /// CPU would not help them.
+    pub idle: &'a [(String, f64)],
+    /// What changes would bring.
+    pub predictions: &'a [Prediction],
+    /// What helps where events are lost ([`super::lost_events::remedy`]).
+    pub again: &'a str,
+    /// Something tells when threads run.
+    pub tells_running: bool,
+}
+
+/// `fix` is what [`Candidate::fix`] of the first would bring, if that was asked.
+pub fn judge(
+    answer: &Answer,
+    path: &Path,
+    candidates: &[Candidate],
+    fix: Option<&Prediction>,
+    lost: u64,
+    beside: &Beside<'_>,
+    thresholds: &PathThresholds,
+) -> Verdict {
+    let unknown = answer.unknown_ns as f64 / answer.length_ns.max(1) as f64;
+    let is_torn = too_many_lost(lost, answer.interactions);
+    let is_unknown = unknown > thresholds.max_unknown;
+    let lost_events = || Caveat::LostEvents { count: lost, remedy: beside.again.to_owned() };
+    let verdict = Verdict {
+        unknown_share: Some(unknown),
+        lost,
+        evidence: Evidence { start_ns: answer.start_ns as i64, end_ns: answer.end_ns as i64 },
+        ..Verdict::new(Outcome::Spread, Basis::States)
+    };
+    let nothing = |because: Vec<Because>| {
+        let caveat = match (is_unknown, is_torn) {
+            (false, false) => None,
+            (true, false) if lost == 0 => Some(Caveat::UnknownTime { share: unknown, contradictory: answer.contradictions > 0 }),
+            _ => Some(lost_events()),
+        };
+        let outcome = if caveat.is_some() { Outcome::Unknown } else { Outcome::Spread };
+        Verdict { outcome, because, caveats: caveat.into_iter().collect(), ..verdict.clone() }
+    };
+    let Some(first) = candidates.first() else { return nothing(vec![Because::NothingHappens]) };
+    if let Some(why) = why_not(answer, path, candidates, first, fix, beside, thresholds) {
+        return nothing(vec![Because::Largest { part: first.measured(), whole: spread(candidates, first) }, why]);
+    }
+    let timer = timer(answer, &first.class);
+    let timer = timer.map(|(machine, call)| Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() });
+    let is_open = first.kind == Kind::Running && !beside.tells_running;
+    let caveats = is_torn.then(lost_events).into_iter().chain(timer).chain(is_open.then_some(Caveat::RunningNotTold));
+    let idle = beside.mostly_idle(first).then(|| Because::CpuIdle { share: beside.idle(first) });
+    Verdict {
+        outcome: Outcome::Bottleneck,
+        because: idle.into_iter().collect(),
+        caveats: caveats.collect(),
+        evidence: first.evidence,
+        ..verdict.about(&first.class, Some(first.state())).with_share(Some(first.share), Some(first.error))
+    }
+}
+
+/// What the first one's class has of the path, where that is most of it, and in several states.
+fn spread(candidates: &[Candidate], first: &Candidate) -> Option<f64> {
+    let whole: f64 = candidates.iter().filter(|other| other.class == first.class).map(|other| other.share).sum();
+    (whole >= MOST && first.share <= 0.75 * whole && first.kind != Kind::Link).then_some(whole)
+}
+
+/// The thread of this class's program that set a timer on the way to the program's end, and the
+/// call. The timer's signal may be what ends a loop; no event tells whether it is.
+pub(crate) fn timer<'a>(answer: &'a Answer, class: &str) -> Option<(&'a str, &'a str)> {
+    let ends = program(&answer.end_machine) == program(class);
+    let is_call = |row: &Row| matches!(row.kind, SegmentKind::State(StateKind::SystemCall | StateKind::Named));
+    let sets = |row: &&Row| is_call(row) && CallFamily::of(&row.state) == CallFamily::SetTimer && program(&row.class) == program(class);
+    let row = answer.criticality.iter().filter(|_| ends).find(sets)?;
+    Some((&row.class, &row.state))
+}
+
+/// Threads are named PROGRAM/THREAD.
+fn program(machine: &str) -> &str {
+    machine.split('/').next().unwrap_or(machine)
+}
+
+/// Why the first state does not stand out.
+fn why_not(
+    answer: &Answer,
+    path: &Path,
+    candidates: &[Candidate],
+    first: &Candidate,
+    fix: Option<&Prediction>,
+    beside: &Beside<'_>,
+    thresholds: &PathThresholds,
+) -> Option<Because> {
+    if matches!(first.kind, Kind::Unknown | Kind::Blocked) || first.segment == SegmentKind::Link(LinkKind::Unknown) {
+        return Some(Because::WaitNotTold);
+    }
+    if !first.is_call && matches!(first.segment, SegmentKind::Link(LinkKind::Queued | LinkKind::Wakeup)) {
+        return Some(Because::TransitNotTold);
+    }
+    if matches!(first.segment, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer)) {
+        return Some(Because::OwnTimer { sets_pace: false, gain: None });
+    }
+    if first.segment == SegmentKind::State(StateKind::Asleep) && !is_asked(answer, path, first) {
+        let gain = fix.and_then(|fix| fix.gain).filter(|&gain| gain >= thresholds.min_gain);
+        return Some(Because::OwnTimer { sets_pace: true, gain });
+    }
+    let beyond = first.share - first.error;
+    let second = candidates.get(1);
+    // What one gains, the other loses: their errors go together.
+    let next = second.map_or(0.0, |second| second.share + second.error);
+    if let Some(second) = second.filter(|_| beyond < next) {
+        return Some(Because::NotAhead { next: second.measured() });
+    }
+    if !thresholds.stands_out.iter().any(|needed| beyond >= needed.share && beyond >= needed.lead * next) {
+        let enough = thresholds.stands_out.iter().map(|needed| Enough { share: needed.share, lead: needed.lead });
+        return Some(Because::TooSmall { enough: enough.collect() });
+    }
+    // A machine that waits for a CPU waits for those that have it.
+    if first.kind != Kind::Runnable && !anybody_waits(path, first, beside.is_recorder) {
+        return Some(Because::NobodyWaits);
+    }
+    if beside.mostly_idle(first) {
+        return None;
+    }
+    // A machine that calls once for more items than were tried loses by that change; nothing
+    // follows from it. Nothing does either if a timer or a device decides then: in a replay they
+    // come when they came, and in a faster system they may come sooner.
+    let fix = fix.filter(|fix| !is_fixed(fix))?;
+    // How the kernel would use another CPU is not known: it brings so much at most.
+    let gain = if first.kind == Kind::Runnable { fix.gain_high } else { fix.gain };
+    let gain = gain.filter(|&gain| !first.is_call || gain > 0.0)?;
+    let little = |rival, other| Because::LittleGain { change: fix.change.clone(), gain: gain.max(0.0), rival, other };
+    if gain < thresholds.min_gain {
+        return Some(little(None, None));
+    }
+    if let Some(rival) = second.filter(|second| first.is_rival(second) && gain < thresholds.min_of_promise * first.promise()) {
+        return Some(little(Some(RunnerUp { subject: rival.subject(), state: rival.state(), share: rival.share }), None));
+    }
+    let (change, more) = beside.best_of_others(candidates, first)?;
+    (more > thresholds.max_of_others * gain).then(|| little(None, Some(Change { change, gain: more })))
+}
+
+impl Beside<'_> {
+    /// Share of the path in which a CPU is idle while this one waits for it.
+    fn idle(&self, first: &Candidate) -> f64 {
+        self.idle.iter().filter(|(class, _)| *class == first.class).map(|(_, share)| share).sum()
+    }
+
+    /// Whether a thread waits for a CPU mostly while one is idle.
+    fn mostly_idle(&self, first: &Candidate) -> bool {
+        first.kind == Kind::Runnable && self.idle(first) >= 0.5 * first.share
+    }
+
+    /// What half of the work of another machine's state would bring at most, if the first state is
+    /// work, too.
+    fn best_of_others(&self, candidates: &[Candidate], first: &Candidate) -> Option<(String, f64)> {
+        let is_work = |candidate: &Candidate| !matches!(candidate.kind, Kind::Runnable | Kind::Link | Kind::Blocked | Kind::Unknown);
+        let others = candidates.iter().filter(|other| is_work(first) && is_work(other) && other.class != first.class);
+        // As they are proposed: machines of a class have their states together.
+        let changes: HashSet<String> = others.map(|other| Scenario::scale(&other.class, &other.state, 0.5).text).collect();
+        let gains = self.predictions.iter().filter(|prediction| changes.contains(&prediction.change));
+        gains.filter_map(|of| Some((of.change.clone(), of.gain?))).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+fn is_fixed(fix: &Prediction) -> bool {
+    let is_fixed = |kind| matches!(kind, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer | LinkKind::Interrupt));
+    fix.next.as_ref().and_then(|next| next.kind).is_some_and(is_fixed)
+}

@@ -1,0 +1,491 @@
+//! The verdict: who limits the system, then what, then how, as far as each is certain.
+//!
+//! The critical path ([`crate::critical_path`]) says what the end waited for. It does not say whether a sleep on it is the pace of a load
+//! generator or a wait inside a lock, whether a process at 60 % of it leads, or whose path to ask for. That is decided here, from
+//! the path by subject ([`parts`]), from who waits for whom beside it ([`traffic`]), from requests and replies
+//! ([`crate::verdict::exchanges`]), and from what changes would bring ([`crate::what_if`]).
+//!
+//! The order of questions: Does a timer of the kernel's decide? Does a sleep? The disk? One state of one subject? One subject as a
+//! whole? The CPUs? The first that is answered with certainty is the verdict; if none is, the path is *spread*, or too little is
+//! known. The verdict is data ([`verdict`]); [`sentence`] writes it.
+
+pub mod anchor;
+pub mod because;
+pub mod caveat;
+pub mod data;
+pub mod exchanges;
+pub mod figures;
+pub mod file_locks;
+mod hand_over;
+pub mod inversions;
+pub mod limits;
+pub mod lost_events;
+pub mod machine_states;
+pub mod not_recorded;
+pub mod pairs;
+pub mod parts;
+pub mod places;
+mod requests;
+pub mod sensitivity;
+pub mod sentence;
+pub mod stages;
+pub mod stations;
+pub mod subjects;
+pub mod titles;
+pub mod traffic;
+mod waits;
+mod work;
+
+use crate::critical_path::samples::CriticalFunction;
+use crate::critical_path::Answer;
+use crate::findings::kernel_facts::Contention;
+use crate::findings::{Evidence, Finding};
+use crate::verdict::exchanges::Conducts;
+use crate::verdict::not_recorded::NotRecorded;
+use crate::what_if::{Prediction, Scenario};
+use anchor::Anchor;
+use because::Because;
+use caveat::Caveat;
+use data::{Basis, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict};
+use limits::Limits;
+use longpole_model::interaction::Vocabulary;
+use lost_events::too_many_lost;
+use pairs::Together;
+use parts::{Does, Part, Parts};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use subjects::{Level, Role, Subject, SubjectId, Subjects};
+use traffic::{Own, Traffic};
+
+/// What the host had.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cpus {
+    pub count: u64,
+    /// Share of their time in which they had nothing to do. None: no event tells.
+    pub idle: Option<f64>,
+}
+
+/// All that the verdict is decided by.
+#[derive(Clone)]
+pub struct Case<'a> {
+    pub answer: &'a Answer,
+    pub parts: &'a Parts,
+    pub subjects: &'a Subjects,
+    pub traffic: &'a Traffic,
+    pub vocabulary: &'a Vocabulary,
+    pub findings: &'a [Finding],
+    pub predictions: &'a [Prediction],
+    /// Two changes that bring much only together.
+    pub together: Option<&'a Together>,
+    /// What the states of machines and their classes say by themselves.
+    pub states: &'a Verdict,
+    pub anchor: Option<&'a Anchor>,
+    /// How often subjects wake each other ([`between`]).
+    pub between: &'a HashMap<(SubjectId, SubjectId), u64>,
+    pub conducts: &'a Conducts,
+    /// For which locks threads wait, as far as the kernel sees it.
+    pub contention: &'a [Contention],
+    pub cpus: Cpus,
+    pub lost: u64,
+    /// Kinds of events that were not recorded to the end.
+    pub not_recorded: Vec<NotRecorded>,
+    /// What helps where events are lost ([`lost_events::remedy`]).
+    pub again: &'a str,
+    pub limits: &'a Limits,
+}
+
+impl Case<'_> {
+    pub fn judge(&self) -> Verdict {
+        let of_processes = self.parts.wholes.first().is_some_and(|first| self.subjects.get(first.subject).level != Level::Machine);
+        let mut verdict = match of_processes.then(|| self.without_idle_sleeps()).flatten() {
+            Some((parts, because)) => {
+                let mut verdict = Case { parts: &parts, ..self.clone() }.of_processes();
+                verdict.because.push(because);
+                verdict
+            }
+            None if of_processes => self.of_processes(),
+            None => self.states.clone(),
+        };
+        // What fewer requests would bring, no change of a state tells.
+        if verdict.gain.is_none() && verdict.mechanism != Some(Mechanism::RoundTrips) {
+            verdict.gain = self.gain(&verdict);
+        }
+        self.add_together(&mut verdict);
+        if !self.not_recorded.is_empty() {
+            verdict.caveats.push(Caveat::SwitchedOff { kinds: self.not_recorded.clone() });
+        }
+        if verdict.basis == Basis::Subjects {
+            verdict.caveats.extend(self.timer(&verdict));
+        }
+        verdict
+    }
+
+    /// A signal that a timer sends may be what ends the run: then no change makes it shorter.
+    fn timer(&self, verdict: &Verdict) -> Option<Caveat> {
+        let (class, _) = verdict.row.as_ref().filter(|_| verdict.outcome == Outcome::Bottleneck && self.anchor.is_none())?;
+        let (machine, call) = machine_states::timer(self.answer, class)?;
+        Some(Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() })
+    }
+
+    /// The path without sleeps that delay nothing: half of them would bring hardly any of what their
+    /// share promises, since others work meanwhile, or clearly less than that while the programs of
+    /// the path fill the CPUs. A thread that wakes up now and then, and does a bit of work for which
+    /// somebody waits, leads the path back into its sleeps.
+    fn without_idle_sleeps(&self) -> Option<(Parts, Because)> {
+        let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+        let change = |part: &Part| Scenario::scale(&part.class, &part.class_state, 0.5).text;
+        for part in self.parts.parts.iter().filter(|part| part.does == Does::Sleeps) {
+            *shares.entry(change(part)).or_default() += part.share;
+        }
+        let allowed = self.cpus_allow().map_or(f64::INFINITY, |most| (most - 1.0).max(0.0));
+        let is_full =
+            self.cpus.idle.is_some_and(|idle| idle <= self.limits.idle_share) && (1.0 + allowed) * (1.0 - self.limits.considerable) <= 1.0;
+        let predicted = |change: &str| self.predictions.iter().find(|prediction| prediction.change == change);
+        let is_idle = |(change, share): (&String, &f64)| {
+            let Some((prediction, gain)) = predicted(change).and_then(|known| Some((known, known.gain?))) else { return false };
+            let promised = 1.0 / (1.0 - share / 2.0) - 1.0;
+            // Where another sleep takes over, both are needed, unless the CPUs have no room for more.
+            let next_works = prediction.next.as_ref().is_some_and(|next| next.kind.is_none_or(|kind| kind.is_code()));
+            is_full && gain < self.limits.most * promised || next_works && gain < self.limits.considerable * promised
+        };
+        let idle: BTreeSet<String> = shares.iter().filter(|&entry| is_idle(entry)).map(|(change, _)| change.clone()).collect();
+        let is_out = |part: &Part| part.does == Does::Sleeps && idle.contains(&change(part));
+        let share = self.share(is_out);
+        let first = self.parts.parts.iter().find(|part| is_out(part)).filter(|_| share >= self.limits.considerable)?;
+        let mut sleepers: Vec<Named> = Vec::new();
+        for part in self.parts.parts.iter().filter(|part| is_out(part) && part.share >= self.limits.considerable * share) {
+            let named = self.name_of(part);
+            if !sleepers.contains(&named) {
+                sleepers.push(named);
+            }
+        }
+        let because = Because::IdleSleeps { sleepers, share: share.min(1.0), gain: predicted(&change(first))?.gain?.min(allowed) };
+        Some((self.parts.without(is_out)?, because))
+    }
+
+    /// How many times as fast the CPUs let the system be, if the programs of the path do as much on
+    /// them as now, whether that work is on the path or beside it. None: not known.
+    fn cpus_allow(&self) -> Option<f64> {
+        let on_path = self.parts.wholes.iter().filter(|whole| whole.share >= self.limits.connected_share);
+        let on_path: BTreeSet<SubjectId> = on_path.map(|whole| whole.subject).collect();
+        let ran: u64 = self.owners().filter(|(subject, _)| on_path.contains(subject)).map(|(_, own)| own.ran_ns).sum();
+        let (begin, end) = self.traffic.range();
+        (ran > 0 && self.cpus.count > 0).then(|| self.cpus.count as f64 * end.saturating_sub(begin) as f64 / ran as f64)
+    }
+
+    fn of_processes(&self) -> Verdict {
+        let unknown = self.unknown();
+        let second = self.parts.wholes.first().map_or(0.0, |first| first.share);
+        if too_many_lost(self.lost, self.answer.interactions) && unknown > second || unknown > self.limits.most {
+            return self.empty(Outcome::Unknown);
+        }
+        let decided = self.by_link().or_else(|| self.by_kernel_timer()).or_else(|| self.by_window()).or_else(|| self.by_declared());
+        let decided = decided.or_else(|| self.by_quota()).or_else(|| self.by_sleep()).or_else(|| self.by_disk());
+        let decided = decided
+            .or_else(|| self.by_inversion())
+            .or_else(|| self.by_connections())
+            .or_else(|| self.by_hand_over())
+            .or_else(|| self.by_cpus())
+            .or_else(|| self.by_serial_step());
+        let decided = decided
+            .or_else(|| self.by_interrupts())
+            .or_else(|| self.by_subject())
+            .or_else(|| self.by_processes())
+            .or_else(|| self.by_round_trips());
+        let mut verdict = match decided {
+            Some(verdict) => verdict,
+            None if unknown > self.limits.max_unknown && unknown > self.limits.least_share => self.empty(Outcome::Unknown),
+            None => self.spread(),
+        };
+        self.add_file_lock(&mut verdict);
+        self.add_bystanders(&mut verdict);
+        verdict
+    }
+
+    /// What every thread of every subject did.
+    fn owners(&self) -> impl Iterator<Item = (SubjectId, &Own)> {
+        let machines = self.vocabulary.machines();
+        machines.filter_map(|machine| Some((self.subjects.known(self.vocabulary.machine_name(machine))?, self.traffic.own(machine)?)))
+    }
+
+    /// The same of one subject.
+    fn owned(&self, subject: SubjectId) -> impl Iterator<Item = &Own> {
+        self.owners().filter(move |(of, _)| *of == subject).map(|(_, own)| own)
+    }
+
+    fn unknown(&self) -> f64 {
+        self.answer.unknown_ns as f64 / self.answer.length_ns.max(1) as f64
+    }
+
+    fn empty(&self, outcome: Outcome) -> Verdict {
+        let mut caveats = Vec::new();
+        let unknown = self.unknown();
+        if unknown > self.limits.max_unknown {
+            caveats.push(Caveat::UnknownTime { share: unknown, contradictory: false });
+        }
+        if too_many_lost(self.lost, self.answer.interactions) {
+            caveats.push(Caveat::LostEvents { count: self.lost, remedy: self.again.to_owned() });
+        }
+        Verdict {
+            caveats,
+            unknown_share: Some(unknown),
+            lost: self.lost,
+            evidence: Evidence { start_ns: self.answer.start_ns as i64, end_ns: self.answer.end_ns as i64 },
+            ..Verdict::new(outcome, Basis::Subjects)
+        }
+    }
+
+    /// Says for which file lock others wait while the subject works or sleeps.
+    fn add_file_lock(&self, verdict: &mut Verdict) {
+        let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
+        let has_lock = verdict.because.iter().any(|because| matches!(because, Because::Convoy { .. } | Because::Lock { .. }));
+        let Some(subject) = verdict.subject_id.filter(|_| has_subject && !has_lock) else { return };
+        let Some(lock) = self.file_lock(subject) else { return };
+        if verdict.outcome == Outcome::Bottleneck {
+            verdict.mechanism = match verdict.mechanism {
+                None | Some(Mechanism::SingleThread | Mechanism::OneAtATime) => Some(Mechanism::LockConvoy),
+                known => known,
+            };
+        }
+        verdict.because.insert(0, lock);
+    }
+
+    /// A caveat where programs that have nothing to do with the path take a considerable part of the CPUs.
+    fn add_bystanders(&self, verdict: &mut Verdict) {
+        let is_own = |id: SubjectId| {
+            let subject = self.subjects.get(id);
+            subject.is_of_command || subject.role != Role::None || self.parts.whole(id).is_some_and(|whole| whole.share >= 0.01)
+        };
+        let busy = 1.0 - self.cpus.idle.unwrap_or(0.0);
+        let others: Vec<(SubjectId, f64)> = self.cpu_users().into_iter().filter(|(id, _)| !is_own(*id)).collect();
+        let share = busy * others.iter().map(|(_, share)| share).sum::<f64>();
+        let Some(first) = others.first().filter(|_| share >= self.limits.considerable && self.cpus.idle.is_some()) else { return };
+        verdict.caveats.push(Caveat::Bystanders { share, example: self.name(first.0, None) });
+    }
+
+    /// A verdict on these parts of one subject, of which the first is named.
+    fn named(&self, outcome: Outcome, subject: SubjectId, parts: &[&Part]) -> Verdict {
+        let share: f64 = parts.iter().map(|part| part.share).sum();
+        let error = parts.iter().map(|part| part.error).fold(0.0, f64::max);
+        let first = parts.first();
+        let level = self.subjects.get(subject);
+        let runner = self.parts.parts.iter().find(|part| part.subject != subject && part.does != Does::Transit);
+        Verdict {
+            subject: Some(first.map_or_else(|| self.name(subject, None), |part| self.name_of(part))),
+            state: first.map(|part| state_of(part)),
+            share: Some(share),
+            share_low: Some((share - error).max(0.0)),
+            share_high: Some((share + error).min(1.0)),
+            runner_up: runner.map(|part| self.runner_up(part)),
+            role: (level.role == Role::Client && level.conduct.asked.count > 0).then_some("load generator"),
+            evidence: first.map_or_else(Evidence::default, |part| part.evidence),
+            subject_id: Some(subject),
+            row: first.map(|part| (part.class.clone(), part.class_state.clone())),
+            ..self.empty(outcome)
+        }
+    }
+
+    fn runner_up(&self, part: &Part) -> RunnerUp {
+        RunnerUp { subject: self.name_of(part), state: state_of(part), share: part.share }
+    }
+
+    /// The subject of a part, down to the threads that do the same.
+    fn name_of(&self, part: &Part) -> Named {
+        let named = self.name(part.subject, part.machine.as_deref());
+        match &part.role {
+            Some(role) if part.machine.is_none() => {
+                let level = if named.level == SubjectLevel::Process { SubjectLevel::Pool } else { named.level };
+                Named { level, name: format!("{}/{role}", self.subjects.get(part.subject).name), ..named }
+            }
+            _ => named,
+        }
+    }
+
+    /// The subject, down to its thread if one thread stands for it.
+    fn name(&self, id: SubjectId, machine: Option<&str>) -> Named {
+        let subject = self.subjects.get(id);
+        let thread = machine.and_then(|machine| self.subjects.thread(machine));
+        let (level, name) = match (subject.level, thread) {
+            (Level::Process | Level::Pool, Some(thread)) if thread.name != subject.name => {
+                (SubjectLevel::Thread, format!("{}/{}", subject.name, thread.name))
+            }
+            (Level::Process, _) => (SubjectLevel::Process, subject.name.clone()),
+            (Level::Pool, Some(_)) => (SubjectLevel::Process, subject.name.clone()),
+            (Level::Pool, None) => (SubjectLevel::Pool, subject.name.clone()),
+            (Level::Interrupt, _) => (SubjectLevel::Interrupt, subject.name.clone()),
+            (Level::KernelThread | Level::Machine, _) => (SubjectLevel::Thread, subject.name.clone()),
+        };
+        let only = (subject.processes.len() == 1).then(|| subject.processes[0]);
+        Named {
+            level,
+            host: Some(subject.host.clone()).filter(|host| !host.is_empty()),
+            name,
+            script: subject.script.clone(),
+            title: subject.title.clone(),
+            unit: subject.place.unit.clone(),
+            container: subject.place.container.clone(),
+            needs_place: subject.needs_place,
+            pid: thread.map(|thread| thread.pid).or(only),
+            tid: thread.map(|thread| thread.tid),
+            port: subject.port.filter(|_| subject.role == Role::Server),
+        }
+    }
+
+    fn share(&self, is_meant: impl Fn(&Part) -> bool) -> f64 {
+        self.parts.parts.iter().filter(|part| is_meant(part)).map(|part| part.share).sum()
+    }
+
+    /// Whether nothing of another kind takes more of the path than this.
+    fn is_most(&self, share: f64, is_meant: impl Fn(&Part) -> bool) -> bool {
+        let others = |does: &dyn Fn(Does) -> bool| self.share(|part| does(part.does) && !is_meant(part));
+        let most = [
+            others(&|does| does.is_work()),
+            others(&|does| does == Does::Sleeps),
+            others(&|does| does == Does::Runnable && self.cpus_are_short()),
+            others(&|does| does == Does::Disk),
+            others(&|does| matches!(does, Does::KernelTimer(_))),
+            others(&|does| does == Does::Throttled),
+            others(&|does| does == Does::Unknown),
+        ];
+        share >= self.limits.least_share && most.into_iter().all(|other| share > other)
+    }
+
+    /// Where CPUs are idle, a thread that waits for one waits for it to wake up, or is tied to another.
+    fn cpus_are_short(&self) -> bool {
+        self.cpus.idle.is_none_or(|idle| idle <= self.limits.idle_share + self.limits.considerable)
+    }
+
+    /// A state that a program declared, or the way of its calls.
+    fn by_declared(&self) -> Option<Verdict> {
+        let of = self.states;
+        let row = of.row.as_ref().filter(|_| of.outcome == Outcome::Bottleneck)?;
+        let is_row =
+            |part: &&Part| (&part.class, &part.class_state) == (&row.0, &row.1) || part.does == Does::Call && part.class.ends_with(&row.1);
+        let part = self.parts.parts.iter().find(is_row)?;
+        matches!(part.does, Does::Declared | Does::Call).then(|| of.clone())
+    }
+
+    fn is_program(&self, subject: SubjectId) -> bool {
+        let subject = self.subjects.get(subject);
+        !subject.is_recorder && matches!(subject.level, Level::Process | Level::Pool | Level::Machine)
+    }
+
+    /// The three with the most of the path.
+    fn spread(&self) -> Verdict {
+        let first = self.parts.parts.iter().filter(|part| part.does != Does::Transit).take(3);
+        let mut verdict = self.empty(Outcome::Spread);
+        verdict.because.push(Because::First { parts: first.map(|part| self.runner_up(part)).collect() });
+        verdict.runner_up = self.parts.parts.first().map(|part| self.runner_up(part));
+        verdict
+    }
+
+    /// Names both of a pair where they bring much only together, and more than the change of the
+    /// verdict.
+    fn add_together(&self, verdict: &mut Verdict) {
+        let Some(together) = self.together.filter(|_| verdict.outcome != Outcome::Unknown) else { return };
+        let is_spread = verdict.outcome == Outcome::Spread;
+        let better = is_spread || verdict.gain.as_ref().is_some_and(|gain| together.both.gain_low > Some(gain.high));
+        let Some(gain) = self.gain_of(&together.both).filter(|_| better) else { return };
+        // A client and its server are always slower by what both take: that says nothing of the
+        // service.
+        let is_changed = |subject: &Subject| together.alone.iter().any(|alone| alone.change == subject.halved().text);
+        let is_of = |role: Role| self.subjects.iter().any(|(_, subject)| subject.role == role && is_changed(subject));
+        if is_of(Role::Client) && is_of(Role::Server) {
+            return;
+        }
+        verdict.because.insert(0, together.because());
+        verdict.gain = Some(gain);
+    }
+
+    fn gain(&self, verdict: &Verdict) -> Option<Gain> {
+        let of_state = verdict.row.as_ref().map(|(class, state)| Scenario::scale(class, state, 0.5).text);
+        let of_subject = verdict.subject.as_ref().map(|named| {
+            let program = named.name.split('/').next().unwrap_or(&named.name);
+            // A process may have been another program before.
+            let own = |subject: &Subject| named.pid.is_some_and(|pid| subject.processes == [pid] && subject.name == program);
+            let stage = self.subjects.iter().map(|(_, subject)| subject).find(|subject| own(subject));
+            stage.map_or_else(|| Scenario::scale_all(program, 0.5), Subject::halved).text
+        });
+        let of_state = of_state.filter(|_| verdict.state.is_some());
+        let of_station = self.of_station(verdict).filter(|prediction| prediction.gain.is_some());
+        let known = |change: &String| self.predictions.iter().find(|prediction| prediction.change == *change);
+        self.gain_of(of_station.or_else(|| of_state.iter().find_map(known)).or_else(|| of_subject.iter().find_map(known))?)
+    }
+
+    fn gain_of(&self, prediction: &Prediction) -> Option<Gain> {
+        let change = prediction.change.clone();
+        let of = if self.anchor.is_some() { GainOf::Rate } else { GainOf::End };
+        let progress = self.anchor.map(|anchor| anchor.progress(self.vocabulary));
+        let (gain, low, high) = (prediction.gain?, prediction.gain_low?, prediction.gain_high?);
+        let replies = self.anchor.filter(|anchor| anchor.event.is_none());
+        let asked = replies.and_then(|anchor| self.subjects.known(self.vocabulary.machine_name(anchor.machine)));
+        let asked = asked.map(|subject| &self.subjects.get(subject).conduct.asked).filter(|asked| asked.count >= self.limits.least_replies);
+        let latency = asked.map(|asked| {
+            let (p50_ns, p99_ns) = (asked.times.quantile(0.5).unwrap_or(0), asked.times.quantile(0.99).unwrap_or(0));
+            let after = |ns: u64| (ns as f64 / (1.0 + gain)) as u64;
+            ProgressLatency { p50_ns, p99_ns, predicted_p50_ns: after(p50_ns), predicted_p99_ns: after(p99_ns) }
+        });
+        Some(Gain { change, of, progress, latency, gain, low, high })
+    }
+}
+
+/// How often each subject wakes each other one.
+pub fn between(traffic: &Traffic, subjects: &Subjects, vocabulary: &Vocabulary) -> HashMap<(SubjectId, SubjectId), u64> {
+    let mut between: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
+    for (by, machine, pair) in traffic.pairs() {
+        let of = |machine| subjects.known(vocabulary.machine_name(machine));
+        if let (Some(from), Some(to)) = (of(by), of(machine)) {
+            *between.entry((from, to)).or_default() += pair.count;
+        }
+    }
+    between
+}
+
+/// Subjects of which all that they do is tried at once; as many changes are tried two at a time.
+pub(crate) const TRIED: usize = 3;
+
+/// Changes of whole subjects that are worth trying: those with the most of the path.
+pub fn scenarios(parts: &Parts, subjects: &Subjects) -> Vec<Scenario> {
+    let programs = parts.wholes.iter().map(|whole| subjects.get(whole.subject));
+    let known = programs.filter(|subject| matches!(subject.level, Level::Process | Level::Pool) && !subject.is_recorder);
+    let mut out: Vec<Scenario> = Vec::new();
+    for scenario in known.take(TRIED).map(Subject::halved) {
+        if !out.contains(&scenario) {
+            out.push(scenario);
+        }
+    }
+    out
+}
+
+/// The function in which most of the verdict's state is spent, of those that samples show on the path.
+pub fn add_code(verdict: &mut Verdict, functions: &[CriticalFunction], limits: &Limits) {
+    let Some(subject) = verdict.subject.as_ref().filter(|_| verdict.mechanism_has_code()) else { return };
+    let program = subject.name.split('/').next().unwrap_or(&subject.name);
+    // Functions have shares of the whole path.
+    let share = verdict.share.unwrap_or(0.0) * verdict.rest();
+    let own = functions.iter().filter(|function| function.process == program && function.path_samples > 0);
+    let top = own.max_by(|a, b| a.share.total_cmp(&b.share));
+    // One that a few samples more or less would overturn is none.
+    if let Some(top) = top.filter(|top| top.low >= limits.considerable * share && top.function != "(no symbols)") {
+        let of_rest = (top.share / verdict.rest()).min(1.0);
+        verdict.code = Some(Code { function: top.function.clone(), file: None, line: None, share: of_rest });
+    }
+}
+
+fn state_of(part: &Part) -> StateNamed {
+    let kind = match part.does {
+        Does::Runs => StateKind::Running,
+        Does::SystemCall => StateKind::SystemCall,
+        Does::Declared => StateKind::Declared,
+        Does::Runnable => StateKind::Runnable,
+        Does::Sleeps => StateKind::Sleep,
+        Does::KernelTimer(_) => StateKind::KernelTimer,
+        Does::Throttled => StateKind::Throttled,
+        Does::Faults => StateKind::Faults,
+        Does::Disk => StateKind::Disk,
+        Does::Interrupt => StateKind::Interrupt,
+        Does::Transit => StateKind::Transit,
+        Does::Call => StateKind::Call,
+        Does::Unknown => StateKind::Unknown,
+    };
+    StateNamed { kind, name: part.state.clone() }
+}

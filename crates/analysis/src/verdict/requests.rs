@@ -1,0 +1,183 @@
+//! Verdicts on requests: how many are open, on how many a subject works at a time, and whether a
+//! client asks one after the other.
+
+use super::because::Because;
+use super::data::{Mechanism, Outcome, Verdict};
+use super::parts::Does;
+use super::subjects::SubjectId;
+use super::Case;
+use crate::verdict::exchanges::Conduct;
+
+impl Case<'_> {
+    /// The client of this subject sends one request after the other, many of them, and mostly waits
+    /// for the replies.
+    pub(super) fn chatty(&self, subject: SubjectId) -> Option<Because> {
+        let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
+        let askers = self.between.iter().filter(|((_, to), _)| *to == subject);
+        let asker = askers.max_by_key(|&((from, _), &count)| (count, std::cmp::Reverse(*from))).map(|((from, _), _)| *from)?;
+        let Conduct { asked, served, .. } = &self.subjects.get(asker).conduct;
+        let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable;
+        let waits = asked.total_ns as f64 >= self.limits.most * length;
+        if asker == subject || asked.count < self.limits.many_replies || !one_at_a_time || !waits {
+            return None;
+        }
+        let per_request = (served.count >= self.limits.least_replies).then(|| asked.count as f64 / served.count as f64);
+        let (count, mean_ns) = (asked.count, asked.total_ns / asked.count);
+        Some(Because::RoundTrips {
+            asker: Some(self.name(asker, None)),
+            count,
+            mean_ns,
+            callee: Some(self.name(subject, None)),
+            per_request,
+        })
+    }
+
+    /// A server to which a connection is made for each request, and which has most of its work with
+    /// the first exchange on each: a handshake.
+    pub(super) fn by_connections(&self) -> Option<Verdict> {
+        let first = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject));
+        // A client may have as much to do for a handshake as its server.
+        let whole = first.take(2).find(|whole| self.is_handshaking(whole.subject))?;
+        let accepted = &self.subjects.get(whole.subject).conduct.accepted;
+        if whole.share < self.limits.least_share {
+            return None;
+        }
+        let own: Vec<_> = self.parts.of(whole.subject).filter(|part| part.does != Does::Transit).collect();
+        // A server that sleeps or waits for a disk in a handshake is slow because of that.
+        let busy: u64 = own.iter().filter(|part| part.does.is_work() || part.does == Does::Runnable).map(|part| part.ns).sum();
+        if (busy as f64) < self.limits.most * whole.ns as f64 {
+            return None;
+        }
+        let mut verdict = self.named(Outcome::Bottleneck, whole.subject, &[]);
+        verdict.subject = Some(self.name(whole.subject, None));
+        (verdict.share, verdict.share_low, verdict.share_high) =
+            (Some(whole.share), Some((whole.share - whole.error).max(0.0)), Some((whole.share + whole.error).min(1.0)));
+        verdict.evidence = whole.evidence;
+        verdict.mechanism = Some(Mechanism::ConnectionPerRequest);
+        let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
+        let ran: u64 = self.owned(whole.subject).map(|own| own.ran_ns).sum();
+        let askers = self.between.iter().filter(|((from, to), _)| *to == whole.subject && *from != whole.subject);
+        let askers = askers.filter(|((from, _), _)| self.subjects.get(*from).conduct.asked.count >= self.limits.least_replies);
+        let by = askers.max_by_key(|&((from, _), &count)| (count, std::cmp::Reverse(*from))).map(|((from, _), _)| self.name(*from, None));
+        verdict.because.push(Because::Accepts {
+            connections: accepted.connections,
+            per_second: accepted.connections as f64 * 1e9 / length,
+            exchanges: accepted.exchanges as f64 / accepted.connections as f64,
+            first: accepted.first_ns as f64 / accepted.total_ns.max(1) as f64,
+            cpu_ns: ran / accepted.connections,
+            by,
+        });
+        Some(verdict)
+    }
+
+    /// Connections come all the time and end soon, something follows their first exchange, and that
+    /// one takes most of the server's time all the same.
+    fn is_handshaking(&self, subject: SubjectId) -> bool {
+        let accepted = &self.subjects.get(subject).conduct.accepted;
+        let follows = accepted.exchanges as f64 >= (1.0 + self.limits.most) * accepted.connections as f64;
+        // On one that is kept, the first request may be a large one, which no other connection saves.
+        let ends_soon = accepted.exchanges < self.limits.least_replies * accepted.connections;
+        let is_most = accepted.first_ns as f64 >= self.limits.most * accepted.total_ns as f64;
+        accepted.connections >= self.limits.least_replies && ends_soon && follows && is_most
+    }
+
+    /// A client that asks again and again, one request after the other, and mostly waits for
+    /// replies.
+    pub(super) fn by_round_trips(&self) -> Option<Verdict> {
+        let wholes = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject));
+        let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
+        let mut asking = wholes.filter_map(|whole| {
+            let conduct = &self.subjects.get(whole.subject).conduct;
+            let asked = &conduct.asked;
+            let share = asked.total_ns as f64 / length;
+            let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable;
+            let is_chatty = asked.count >= self.limits.many_replies && one_at_a_time && share >= self.limits.most;
+            let callee = self.mostly_asks(whole.subject);
+            (is_chatty && !self.is_elsewhere(whole.subject, callee)).then_some((whole.subject, share, callee))
+        });
+        let (subject, share, callee) = asking.next()?;
+        let conduct = &self.subjects.get(subject).conduct;
+        let (asked, served) = (&conduct.asked, &conduct.served);
+        let mut verdict = self.empty(Outcome::Bottleneck);
+        verdict.subject = Some(self.name(subject, None));
+        (verdict.share, verdict.share_low, verdict.share_high) = (Some(share), Some(share), Some(share));
+        verdict.mechanism = Some(Mechanism::RoundTrips);
+        let per_request = (served.count >= self.limits.least_replies).then(|| asked.count as f64 / served.count as f64);
+        let callee = callee.map(|callee| self.name(callee, None));
+        verdict.because.push(Because::RoundTrips {
+            asker: None,
+            count: asked.count,
+            mean_ns: asked.total_ns / asked.count,
+            callee,
+            per_request,
+        });
+        Some(verdict)
+    }
+
+    /// Whom a client wakes most often.
+    fn mostly_asks(&self, client: SubjectId) -> Option<SubjectId> {
+        let callees = self.between.iter().filter(|((from, _), _)| *from == client);
+        callees.max_by_key(|&((_, to), &count)| (count, std::cmp::Reverse(*to))).map(|((_, to), _)| *to)
+    }
+
+    /// Whether most of the path is neither in these two nor on the way between them: then the
+    /// replies wait for somebody else, as that to a request for the next item of an empty queue.
+    fn is_elsewhere(&self, client: SubjectId, callee: Option<SubjectId>) -> bool {
+        let is_other = |subject: SubjectId| self.is_program(subject) && subject != client && Some(subject) != callee;
+        self.share(|part| part.does != Does::Transit && is_other(part.subject)) >= self.limits.most
+    }
+
+    /// Requests that wait for one another in this subject, or in one that asks it: more are open
+    /// than calls of it are outstanding, or than the path's stay in it allows.
+    pub(super) fn serialisation(&self, subject: SubjectId) -> Option<Because> {
+        let mut callers: Vec<SubjectId> = self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from).collect();
+        callers.sort_unstable();
+        for at in callers {
+            let Conduct { served, asked, .. } = &self.subjects.get(at).conduct;
+            let (open, calls) = (self.open(at), asked.count >= self.limits.least_replies);
+            let is_limit = open - asked.open() >= self.limits.waiters && asked.open() <= self.limits.most * open;
+            if calls && served.count >= self.limits.least_replies && 2 * asked.count >= served.count && is_limit {
+                let callee = Some(self.name(subject, None));
+                return Some(Because::Serialised { at: self.name(at, None), open, at_a_time: asked.open(), callee });
+            }
+        }
+        let at_a_time = self.at_a_time(subject)?;
+        let open = self.open(subject);
+        let is_limit = open - at_a_time >= self.limits.waiters && at_a_time <= self.limits.most * open;
+        is_limit.then(|| Because::Serialised { at: self.name(subject, None), open, at_a_time, callee: None })
+    }
+
+    /// How many requests to a subject are open, on average: those that it has read, or those that
+    /// whoever asks it has sent.
+    pub(super) fn open(&self, subject: SubjectId) -> f64 {
+        let served = &self.subjects.get(subject).conduct.served;
+        // A server that never waits for a request is not woken by its clients, but wakes them.
+        let others = self.between.iter().filter(|(_, &count)| count >= self.limits.least_replies);
+        let askers = others.filter_map(|(&(from, to), _)| match (from == subject, to == subject) {
+            (false, true) => Some(from),
+            (true, false) => Some(to),
+            _ => None,
+        });
+        let askers = askers.map(|asker| &self.subjects.get(asker).conduct.asked);
+        let askers = askers.filter(|asked| 2 * asked.count >= served.count && asked.count <= 2 * served.count);
+        askers.map(|asked| asked.open()).fold(served.open(), f64::max)
+    }
+
+    /// On how many requests a subject works at a time, on average.
+    pub(super) fn at_a_time(&self, subject: SubjectId) -> Option<f64> {
+        let served = &self.subjects.get(subject).conduct.served;
+        let whole = self.parts.whole(subject).filter(|whole| whole.visits > 0)?;
+        if served.count < self.limits.least_replies {
+            return None;
+        }
+        let works: u64 = self.parts.of(subject).filter(|part| part.does.is_work() || part.does == Does::Runnable).map(|part| part.ns).sum();
+        if 2 * works > whole.ns {
+            return Some(self.running(subject).0.max(1.0));
+        }
+        // It waits: in a request's time in the subject the path comes and goes several times, as it
+        // follows one of those that are open.
+        let mean = served.total_ns as f64 / served.count as f64;
+        let stays = whole.ns as f64 / whole.visits as f64;
+        Some((served.open() * stays / mean.max(1.0)).max(1.0))
+    }
+}

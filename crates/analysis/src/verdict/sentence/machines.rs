@@ -1,0 +1,333 @@
+//! The sentences of states, of stages, and of several recordings.
+//!
+//! They begin as those of processes do if one is the bottleneck. Else they say what comes closest,
+//! and why that is not enough. Figures that show how much is known follow in either case.
+
+use super::super::because::Because;
+use super::super::caveat::Caveat;
+use super::super::data::{Basis, Named, Outcome, StateKind, Verdict};
+use super::super::figures::{Agreed, Enough, Found, Measured, StateShare, WaitedFor};
+use super::{caveat, name, of_outcome, remedy_of};
+use crate::stats::text::{number, percent};
+
+/// The outcome, and what is said beside it.
+pub(super) fn sentences(verdict: &Verdict) -> Vec<String> {
+    let outcome = if verdict.outcome == Outcome::Bottleneck { bottleneck(verdict) } else { nothing(verdict) };
+    let together = verdict.because.iter().filter(|because| matches!(because, Because::OnlyTogether { .. }));
+    let together: String = together.map(|because| format!("; {}", super::clause(because))).collect();
+    let threads = verdict.because.iter().filter(|because| matches!(because, Because::SameThreads { .. })).map(clause);
+    let waits: Vec<String> = verdict.because.iter().filter(|because| matches!(because, Because::Waits { .. })).map(clause).collect();
+    let waits = (!waits.is_empty()).then(|| waits.join("; "));
+    let by_itself = verdict.because.iter().filter(|because| matches!(because, Because::ByItself(_))).map(clause);
+    [format!("{outcome}{together}")].into_iter().chain(threads).chain(waits).chain(by_itself).collect()
+}
+
+/// Where most packets are lost.
+pub(super) fn packet_loss(verdict: &Verdict) -> String {
+    let place = verdict.subject.as_ref().map_or_else(String::new, name);
+    let lost = verdict.because.iter().find_map(|because| match because {
+        Because::LostPackets { share, remedy, .. } => Some((percent(*share), remedy)),
+        _ => None,
+    });
+    let events = number(verdict.lost);
+    match lost {
+        Some((share, remedy)) => {
+            format!("{place} is the bottleneck: {share} of all packets are lost there, {events} events lost; {remedy}")
+        }
+        None => format!("{place} is the bottleneck: packets are lost there, {events} events lost"),
+    }
+}
+
+fn bottleneck(verdict: &Verdict) -> String {
+    let who = verdict.subject.as_ref().map_or_else(|| "?".to_owned(), name);
+    let share = || {
+        let or_unknown = |share: Option<f64>| share.map_or_else(|| "?".to_owned(), percent);
+        format!("{} ± {}", or_unknown(verdict.share), or_unknown(verdict.error()))
+    };
+    let whole = match (verdict.basis, caller(verdict)) {
+        (Basis::States, _) => "the critical path".to_owned(),
+        (_, Some((caller, _))) => format!("the work of {}", name(caller)),
+        _ => "its work".to_owned(),
+    };
+    let end = format!("{}{}", figures(verdict), advice(verdict));
+    if let Some(recordings) = recordings(verdict) {
+        let state = verdict.state.as_ref().map_or("what it does between its states", |state| &state.name);
+        return format!("{who} is the bottleneck {recordings}: {state} takes {} of {whole}{end}", share());
+    }
+    if let Some(found) = finding(verdict) {
+        return format!("{who} is the bottleneck: {}{end}; {}", found.what, found.remedy);
+    }
+    let called = caller(verdict).map_or_else(String::new, |(caller, call)| format!(" (called by {} as {call})", name(caller)));
+    let state = verdict.state.as_ref().map_or("?", |state| &state.name);
+    let idle = verdict.because.iter().any(|because| matches!(because, Because::CpuIdle { .. }));
+    let share = format!("{} of {whole}", share());
+    let what = match verdict.state.as_ref().map(|state| state.kind) {
+        Some(StateKind::Runnable) if idle => format!("{who} waits for a CPU, although one is idle, for {share}"),
+        Some(StateKind::Runnable) => format!("{who} waits for a CPU for {share}"),
+        Some(StateKind::Call) => format!("{who} is the bottleneck: its calls of {state} are on their way there and back for {share}"),
+        Some(StateKind::Transit) => format!("{who} is the bottleneck: the way through it ({state}) takes {share}"),
+        _ => format!("{who} is the bottleneck: {state}{called} takes {share}"),
+    };
+    format!("{what}{end}")
+}
+
+/// Why nothing is the bottleneck.
+fn nothing(verdict: &Verdict) -> String {
+    let begin = match verdict.outcome {
+        Outcome::Unknown => "No bottleneck can be told",
+        _ => "Nothing stands out",
+    };
+    let (figures, advice) = (figures(verdict), advice(verdict));
+    if let Some(recordings) = recordings(verdict) {
+        return format!("{begin} {recordings}{figures}{advice}");
+    }
+    let is_reason = |because: &&Because| !matches!(because, Because::OnlyTogether { .. } | Because::ByItself(_));
+    let reasons: Vec<String> = verdict.because.iter().filter(is_reason).map(clause).collect();
+    let reasons = reasons.join(", but ");
+    // What is lost is the reason then.
+    match verdict.because.iter().any(|because| matches!(because, Because::LittleKnown { .. })) {
+        true => format!("{begin}: {reasons}{advice}{figures}"),
+        false => format!("{begin}: {reasons}{figures}{advice}"),
+    }
+}
+
+/// How much is known.
+fn figures(verdict: &Verdict) -> String {
+    let unknown = verdict.unknown_share.map_or_else(|| "?".to_owned(), percent);
+    let lost = number(verdict.lost);
+    let of_several = verdict.because.iter().any(|because| matches!(because, Because::Recordings { .. } | Because::Disagreement { .. }));
+    let lost = match verdict.uncounted_losses {
+        0 => format!("{lost} events lost"),
+        more => format!("{lost} events lost and {} losses that nobody counted", number(more)),
+    };
+    match verdict.basis {
+        _ if of_several => format!(", {unknown} unknown, {lost}"),
+        Basis::States => format!(", {unknown} of the path unknown, {lost}"),
+        _ if verdict.outcome == Outcome::Bottleneck => {
+            let cost = verdict.because.iter().filter(|because| matches!(because, Because::ProbeCost { .. }));
+            let cost: String = cost.map(|because| format!(", {}", clause(because))).collect();
+            format!(", {unknown} of its time unknown, {lost}{cost}")
+        }
+        _ => format!(", {lost}"),
+    }
+}
+
+/// What helps where too little is known, and what the state may be.
+fn advice(verdict: &Verdict) -> String {
+    let one = |caveat: &Caveat| match (caveat, remedy_of(caveat)) {
+        // That much is missing is in the figures.
+        (Caveat::LostEvents { .. } | Caveat::UnknownTime { .. }, Some(remedy)) => format!("; {remedy}"),
+        (_, Some(remedy)) => format!("; {} ({remedy})", self::caveat(caveat)),
+        (_, None) => format!("; {}", self::caveat(caveat)),
+    };
+    of_outcome(verdict).into_iter().map(one).collect()
+}
+
+/// The caller of the machine that the verdict names, and the call.
+fn caller(verdict: &Verdict) -> Option<(&Named, &str)> {
+    verdict.because.iter().find_map(|because| match because {
+        Because::CalledBy { caller, call } => Some((caller, call.as_str())),
+        _ => None,
+    })
+}
+
+fn finding(verdict: &Verdict) -> Option<&Found> {
+    verdict.because.iter().find_map(|because| match because {
+        Because::Finding(found) => Some(found),
+        _ => None,
+    })
+}
+
+fn recordings(verdict: &Verdict) -> Option<String> {
+    verdict.because.iter().find(|because| matches!(because, Because::Recordings { .. })).map(clause)
+}
+
+fn state_of(part: &Measured) -> String {
+    format!("{}::{}", name(&part.subject), part.state.name)
+}
+
+fn measured(share: f64, error: f64) -> String {
+    format!("{} ± {}", percent(share), percent(error))
+}
+
+/// What a state or a stage is judged by.
+pub(super) fn clause(because: &Because) -> String {
+    match because {
+        Because::Largest { part, whole } => {
+            let share = measured(part.share, part.error);
+            match whole {
+                Some(whole) => {
+                    let (who, state, whole) = (name(&part.subject), &part.state.name, percent(*whole));
+                    format!("{who} has {whole} of the critical path, and {state} is the largest part ({share})")
+                }
+                None => format!("{} has the most, {share} of the critical path", state_of(part)),
+            }
+        }
+        Because::NothingHappens => "nothing happens".to_owned(),
+        Because::WaitNotTold => "what it waits for is not in the trace".to_owned(),
+        Because::TransitNotTold => "what is on its way for so long waits for somebody whom the trace does not tell".to_owned(),
+        Because::OwnTimer { sets_pace, gain } => {
+            let pace = if *sets_pace { ", as one does that makes the pace" } else { "" };
+            let gain =
+                gain.map_or_else(String::new, |gain| format!("; if that is not on purpose, half of it would bring {}", percent(gain)));
+            format!("it sleeps until a time that it set itself{pace}{gain}")
+        }
+        Because::NotAhead { next } => {
+            format!("{} is not behind it beyond the noise ({})", state_of(next), measured(next.share, next.error))
+        }
+        Because::TooSmall { enough } => {
+            let one = |of: &Enough| match of.lead > 1.0 {
+                true => format!("{} times the next above {}", of.lead, percent(of.share)),
+                false => percent(of.share),
+            };
+            format!("that is not beyond the noise above {}", enough.iter().map(one).collect::<Vec<_>>().join(", nor "))
+        }
+        Because::NobodyWaits => "no machine waits for another".to_owned(),
+        Because::LittleGain { change, gain, rival, other } => {
+            let rival = rival.as_ref().map(|rival| format!(", since {}::{} is nearly as slow", name(&rival.subject), rival.state.name));
+            let other = other.as_ref().map(|other| format!(", and {} {}", other.change, percent(other.gain)));
+            let (rival, other) = (rival.unwrap_or_default(), other.unwrap_or_default());
+            format!("{change} would bring {} only{rival}{other}", percent(*gain))
+        }
+        Because::CpuIdle { share } => format!("a CPU is idle meanwhile for {}", percent(*share)),
+        Because::NoProbes => "there are no probes in it".to_owned(),
+        Because::NoStages => "no two threads with queue probes hand items to each other".to_owned(),
+        Because::LittleWaiting { share } => format!("the stages wait for each other for only {} of their time", percent(*share)),
+        Because::NoSingleCause { most, share } => {
+            format!("the waiting has no single cause ({} accounts for {} of it, the most)", name(most), percent(*share))
+        }
+        Because::LittleWork { stage, share } => {
+            format!("{} is waited for most, but works for only {} of its time", name(stage), percent(*share))
+        }
+        Because::LittleKnown { stage, share } => {
+            format!("{} is waited for most, but of {} of its time nothing is known", name(stage), percent(*share))
+        }
+        Because::SlowestStage { stage } => format!("{} is the slowest stage", name(stage)),
+        Because::NoWork => "it shows no work".to_owned(),
+        Because::ManyNames { share } => format!("{} of its work is spread over very many names", percent(*share)),
+        Because::WorkNotNamed { share } => format!("{} of its work lies outside of its probes' states", percent(*share)),
+        Because::NoStateLeads { first, next, is_ahead } => {
+            let takes = |of: &StateShare| format!("{} takes {}", of.state.name, measured(of.share, of.error));
+            let best = [Some(first), next.as_ref()].into_iter().flatten().map(takes).collect::<Vec<_>>().join(", ");
+            match is_ahead {
+                true => format!("no state dominates it ({best})"),
+                false => format!("no state is ahead beyond the noise ({best})"),
+            }
+        }
+        Because::FewCalls { call } => {
+            format!("what it waits for most, {call}, is neither called once per item nor slow by itself")
+        }
+        Because::CalledBy { caller, call } => format!("{} calls it as {call}", name(caller)),
+        Because::Finding(found) => format!("{}; {}", found.what, found.remedy),
+        Because::ByItself(found) => format!("By itself, {}: {}", found.what, found.remedy),
+        Because::ProbeCost { share: None } => "probe cost not measured".to_owned(),
+        Because::ProbeCost { share: Some(share) } => format!("{} probe cost left out", percent(*share)),
+        Because::SameThreads { count } => format!("{count} threads do the same; the shares are those of the busiest"),
+        Because::Waits { waiter, share, waits_for, queue } => {
+            let what = match waits_for {
+                WaitedFor::Space => "space in",
+                WaitedFor::Items => "items from",
+                WaitedFor::Backlog => "what it left behind in",
+            };
+            format!("{} waits {} of its time for {what} {queue}", name(waiter), percent(*share))
+        }
+        Because::LostPackets { share, remedy, .. } => format!("{} of all packets are lost there; {remedy}", percent(*share)),
+        Because::Recordings { count, agreeing } if count == agreeing => format!("in all {} recordings", number(*count)),
+        Because::Recordings { count, agreeing } => format!("in {} of {} recordings", number(*agreeing), number(*count)),
+        Because::Disagreement { verdicts } => {
+            let what = |of: &Agreed| match (&of.subject, &of.state) {
+                (Some(subject), Some(state)) => format!("{}::{}", name(subject), state.name),
+                (Some(subject), None) => name(subject),
+                (None, _) => "nothing".to_owned(),
+            };
+            let one = |of: &Agreed| format!("{} in {}", what(of), number(of.runs));
+            format!("the recordings do not agree ({})", verdicts.iter().map(one).collect::<Vec<_>>().join(", "))
+        }
+        // Said of processes only.
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::data::{StateNamed, SubjectLevel};
+    use super::*;
+
+    fn named(name: &str) -> Named {
+        Named::of_name(SubjectLevel::Thread, name)
+    }
+
+    fn state(kind: StateKind, name: &str) -> StateNamed {
+        StateNamed { kind, name: name.to_owned() }
+    }
+
+    fn bottleneck(basis: Basis, because: Vec<Because>) -> Verdict {
+        let verdict = Verdict { because, unknown_share: Some(0.01), lost: 5, ..Verdict::new(Outcome::Bottleneck, basis) };
+        verdict.about("server", Some(state(StateKind::Declared, "parse"))).with_share(Some(0.6), Some(0.02))
+    }
+
+    #[test]
+    fn two_changes_that_help_only_together_stand_behind_the_caveats_of_a_state() {
+        let together = Because::OnlyTogether {
+            changes: vec!["a::x x0.5".to_owned(), "b::y x0.5".to_owned()],
+            states: vec!["a::x".to_owned(), "b::y".to_owned()],
+            gains: vec![0.01, -0.02],
+            gain: 0.5,
+        };
+        let caveats = vec![Caveat::RunningNotTold];
+        assert_eq!(
+            Verdict { caveats, ..bottleneck(Basis::States, vec![together]) }.text(),
+            "server is the bottleneck: parse takes 60.0 % ± 2.0 % of the critical path, 1.0 % of the path unknown, 5 events lost; \
+             whether it runs or waits there the trace does not tell (`longpole record --kernel sched`, as root, does); \
+             a::x and b::y limit it only together: a::x x0.5 and b::y x0.5 bring +1.0 % and -2.0 % alone, and +50.0 % together."
+        );
+    }
+
+    #[test]
+    fn what_is_known_of_a_stage_stands_behind_its_figures() {
+        let waits = |waiter: &str, waits_for| Because::Waits { waiter: named(waiter), share: 0.5, waits_for, queue: "q".to_owned() };
+        let because = vec![
+            Because::CalledBy { caller: named("router"), call: "look up".to_owned() },
+            Because::ProbeCost { share: Some(0.03) },
+            Because::SameThreads { count: 4 },
+            waits("source", WaitedFor::Space),
+            waits("sink", WaitedFor::Items),
+        ];
+        assert_eq!(
+            bottleneck(Basis::Stages, because).text(),
+            "server is the bottleneck: parse (called by router as look up) takes 60.0 % ± 2.0 % of the work of router, \
+             1.0 % of its time unknown, 5 events lost, 3.0 % probe cost left out. \
+             4 threads do the same; the shares are those of the busiest. \
+             source waits 50.0 % of its time for space in q; sink waits 50.0 % of its time for items from q."
+        );
+    }
+
+    #[test]
+    fn why_nothing_stands_out_is_said_with_what_comes_closest() {
+        let part = Measured { subject: named("a"), state: state(StateKind::Declared, "work"), share: 0.3, error: 0.01 };
+        let next = Measured { subject: named("b"), ..part.clone() };
+        let because = vec![Because::Largest { part, whole: None }, Because::NotAhead { next }];
+        let verdict = Verdict { because, unknown_share: Some(0.0), ..Verdict::new(Outcome::Spread, Basis::States) };
+        let why =
+            "a::work has the most, 30.0 % ± 1.0 % of the critical path, but b::work is not behind it beyond the noise (30.0 % ± 1.0 %)";
+        let end = "0.0 % of the path unknown, 0 events lost";
+        assert_eq!(verdict.text(), format!("Nothing stands out: {why}, {end}."));
+        assert_eq!(verdict.if_known().text(), format!("No bottleneck can be told: {why}, {end}."));
+    }
+
+    #[test]
+    fn lost_packets_are_the_bottleneck_where_nothing_else_is() {
+        let because = vec![Because::LostPackets { count: 90, share: 0.2, remedy: "read sooner".to_owned() }];
+        let mechanism = Some(super::super::Mechanism::PacketLoss);
+        let verdict = Verdict { mechanism, ..bottleneck(Basis::Stages, because) };
+        assert_eq!(verdict.text(), "server is the bottleneck: 20.0 % of all packets are lost there, 5 events lost; read sooner.");
+    }
+
+    #[test]
+    fn recordings_that_do_not_agree_are_listed() {
+        let agreed = |name: Option<&str>, runs| Agreed { subject: name.map(named), state: None, runs };
+        let because = vec![Because::Disagreement { verdicts: vec![agreed(Some("a"), 2), agreed(None, 1)] }];
+        let verdict = Verdict { because, ..Verdict::new(Outcome::Spread, Basis::States) };
+        assert_eq!(verdict.text(), "Nothing stands out: the recordings do not agree (a in 2, nothing in 1), ? unknown, 0 events lost.");
+    }
+}

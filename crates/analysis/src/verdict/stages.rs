@@ -1,0 +1,340 @@
+//! The verdict by queues: the stage behind a full and before an empty queue, and the state in which
+//! it spends its time.
+//!
+//! The stage is the one for which most of the waiting is ([`crate::wait_graph::blame`]): upstream waits for
+//! space in its queue, downstream for its items. Its state is the one that takes most of its work
+//! ([`crate::stages::shares`]). Both must stand out beyond the noise; else the verdict is that nothing stands
+//! out, with the reason.
+
+use super::because::Because;
+use super::caveat::Caveat;
+use super::data::{Basis, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
+use super::figures::{Found, StateShare, WaitedFor};
+use super::lost_events::too_many_lost;
+use crate::findings::{Evidence, Finding, Rules, Thresholds};
+use crate::latency::Latencies;
+use crate::queues::Queues;
+use crate::stages::pools::Pools;
+use crate::stages::session::Session;
+use crate::stages::shares::Share;
+use crate::stages::Stages;
+use crate::stats::windows::{probe_ns, Window};
+use crate::wait_graph::blame::{is_stage, Blame};
+use longpole_model::interaction::{QueueId, Vocabulary};
+use longpole_model::system::activity::State;
+use longpole_model::system::actors::ActorId;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// What the stages are judged by.
+pub struct Judge<'a> {
+    pub session: &'a Session,
+    pub vocabulary: &'a Vocabulary,
+    pub queues: &'a Queues,
+    pub stages: &'a Stages,
+    pub latencies: &'a Latencies,
+    pub probe_cost_ps: u64,
+    /// What helps where events are lost ([`super::lost_events::remedy`]).
+    pub again: &'a str,
+    pub rules: &'a Rules,
+}
+
+/// What is computed once for the verdict and the facts.
+pub(crate) struct Prepared {
+    pub names: Vec<String>,
+    pub windows: Vec<Window>,
+    pub fullness: Vec<(Option<f64>, Option<f64>)>,
+    pub blame: Blame,
+    pub pools: Pools,
+    pub whole: Evidence,
+    /// Per machine: where its cells stand.
+    cells: Vec<Vec<usize>>,
+    /// Filled by [`Judge::shares`].
+    pub shares: RefCell<HashMap<ActorId, Rc<Vec<Share>>>>,
+}
+
+impl Prepared {
+    /// The window in which these cells (in the order of the activity's) took most.
+    pub fn strongest(&self, cells: &[usize]) -> Evidence {
+        let part = |window: &Window| cells.iter().filter_map(|&at| window.added.get(at)).map(|total| total.ns).sum::<u64>();
+        let best = self.windows.iter().map(|window| (part(window), window)).filter(|&(ns, _)| ns > 0).max_by_key(|&(ns, _)| ns);
+        best.map_or(self.whole, |(_, window)| Evidence { start_ns: window.begin_ns, end_ns: window.end_ns })
+    }
+
+    pub fn cells_of(&self, machine: ActorId) -> &[usize] {
+        self.cells.get(machine.0 as usize).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Judge<'_> {
+    pub fn judge(&self) -> (Verdict, Vec<Finding>) {
+        let prepared = self.prepare();
+        let (verdict, slowest) = self.verdict(&prepared);
+        let found = verdict.outcome == Outcome::Bottleneck;
+        let findings = self.rules.judge(&self.facts(&prepared, found));
+        // A stage may be slow by what it does between its states: then a finding says it.
+        let first = findings.first().filter(|finding| finding.share >= self.rules.verdict.min_finding);
+        let cause = first.filter(|finding| finding.is_cause());
+        // One thread that nobody waits for may still waste its time.
+        if let (false, Some(alone), true) = (found, first.filter(|finding| finding.machine.is_some()), self.stages(&prepared).len() < 2) {
+            let because = [verdict.because, vec![Because::ByItself(Found::of(alone))]].concat();
+            return (Verdict { because, ..verdict }, findings);
+        }
+        let verdict = match (found, slowest, cause) {
+            (false, Some(stage), Some(cause)) if cause.machine.as_deref() == Some(&prepared.names[stage]) => {
+                self.of_finding(&prepared, stage, cause)
+            }
+            _ => verdict,
+        };
+        (verdict, findings)
+    }
+
+    /// That a finding about the slowest stage is the cause.
+    fn of_finding(&self, prepared: &Prepared, stage: usize, cause: &Finding) -> Verdict {
+        let machine = ActorId(stage as u32);
+        let because = [vec![Because::Finding(Found::of_it(cause))], self.beside(prepared, stage)].concat();
+        let verdict = self.of_stages(prepared, Outcome::Bottleneck, because);
+        Verdict { unknown_share: Some(self.unknown_share(machine, &self.shares(prepared, machine))), evidence: cause.evidence, ..verdict }
+            .about(&prepared.names[stage], cause.state.as_deref().map(declared))
+            .with_share(Some(cause.share), cause.error)
+    }
+
+    /// A verdict about the stages as such.
+    fn of_stages(&self, prepared: &Prepared, outcome: Outcome, because: Vec<Because>) -> Verdict {
+        Verdict {
+            because,
+            lost: self.session.lost,
+            uncounted_losses: self.session.uncounted_losses,
+            evidence: prepared.whole,
+            ..Verdict::new(outcome, Basis::Stages)
+        }
+    }
+
+    fn prepare(&self) -> Prepared {
+        let (begin, end) = self.session.range().unwrap_or((0, 0));
+        let vocabulary = self.vocabulary;
+        let queues = || (0..vocabulary.queue_count() as u32).map(QueueId);
+        let fullness: Vec<_> = queues().map(|queue| self.queues.fullness(queue, vocabulary.shape(queue).capacity, end)).collect();
+        let activity = &self.session.activity;
+        let near: Vec<_> = queues().map(|queue| self.queues.near(queue, vocabulary.shape(queue).capacity, end)).collect();
+        let mut blame = Blame::compute(vocabulary, activity, activity.totals(), self.queues, self.stages, &near);
+        let work: Vec<u64> = blame.total_ns.iter().zip(&blame.busy).map(|(&total, busy)| (total as f64 * busy) as u64).collect();
+        let pools = Pools::find(&vocabulary.actors, self.stages, &work);
+        let mut names = self.session.scene(vocabulary).names();
+        for (&leader, members) in &pools.members {
+            blame.unite(leader, members);
+            let tid = vocabulary.actors.all()[leader].tid.map(|tid| format!(".{tid}")).unwrap_or_default();
+            let name = names[leader].strip_suffix(&tid).unwrap_or(&names[leader]).to_owned();
+            members.iter().for_each(|&member| names[member].clone_from(&name));
+        }
+        let mut cells = vec![Vec::new(); vocabulary.actors.all().len()];
+        for (at, cell) in activity.cells().iter().enumerate() {
+            if let Some(of) = cells.get_mut(cell.actor.0 as usize) {
+                of.push(at);
+            }
+        }
+        Prepared {
+            names,
+            windows: self.session.windows.finish(end, activity),
+            fullness,
+            blame,
+            pools,
+            whole: Evidence { start_ns: begin, end_ns: end },
+            cells,
+            shares: RefCell::default(),
+        }
+    }
+
+    /// One machine per stage.
+    pub(crate) fn stages(&self, prepared: &Prepared) -> Vec<usize> {
+        let count = self.vocabulary.actors.all().len();
+        let is_stage = |&at: &usize| self.stages.of(ActorId(at as u32)).is_some_and(is_stage);
+        (0..count).filter(|&at| prepared.pools.is_leader(at)).filter(is_stage).collect()
+    }
+
+    /// With the slowest stage, where there is one but none of its states stands out.
+    fn verdict(&self, prepared: &Prepared) -> (Verdict, Option<usize>) {
+        let thresholds = &self.rules.verdict;
+        let lossy = too_many_lost(self.session.lost, self.session.events) || self.session.uncounted_losses > 0;
+        let lost_events = || Caveat::LostEvents { count: self.session.lost, remedy: self.again.to_owned() };
+        let no = |outcome: Outcome, because: Vec<Because>| Verdict {
+            caveats: lossy.then(lost_events).into_iter().collect(),
+            ..self.of_stages(prepared, outcome, because)
+        };
+        let stages = self.stages(prepared);
+        let blame = &prepared.blame;
+        let most = stages.iter().max_by(|&&a, &&b| blame.share[a].total_cmp(&blame.share[b]));
+        let Some(&stage) = most.filter(|_| stages.len() >= 2) else {
+            let why = if self.session.events == 0 { Because::NoProbes } else { Because::NoStages };
+            return (Verdict { basis: Basis::Probes, ..no(Outcome::Unknown, vec![why]) }, None);
+        };
+        let nothing = |because: Vec<Because>| no(if lossy { Outcome::Unknown } else { Outcome::Spread }, because);
+        let named = || Named::of_name(SubjectLevel::Thread, &prepared.names[stage]);
+        let (mut waited, mut lived) = (0.0, 0.0);
+        for &other in stages.iter().filter(|&&other| other != stage) {
+            waited += blame.waits[other] * blame.total_ns[other] as f64;
+            lived += blame.total_ns[other] as f64;
+        }
+        let waiting = if lived > 0.0 { waited / lived } else { 0.0 };
+        if waiting < thresholds.min_wait {
+            return (nothing(vec![Because::LittleWaiting { share: waiting }]), None);
+        }
+        if blame.share[stage] < thresholds.min_blame {
+            return (nothing(vec![Because::NoSingleCause { most: named(), share: blame.share[stage] }]), None);
+        }
+        if blame.busy[stage] < thresholds.min_busy {
+            return (nothing(vec![Because::LittleWork { stage: named(), share: blame.busy[stage] }]), None);
+        }
+        let shares = self.shares(prepared, ActorId(stage as u32));
+        let unknown = self.unknown_share(ActorId(stage as u32), &shares);
+        let unseen = self.unseen_share(ActorId(stage as u32), &shares);
+        if unseen > thresholds.max_unknown {
+            let lost = prepared.pools.of(stage).iter().any(|&at| self.session.lost_of.contains_key(&ActorId(at as u32)));
+            let caveats = (lossy || lost).then(lost_events).into_iter().collect();
+            let verdict = no(Outcome::Unknown, vec![Because::LittleKnown { stage: named(), share: unseen }]);
+            return (Verdict { unknown_share: Some(unknown), caveats, ..verdict }, None);
+        }
+        if let Some(reason) = self.why_none_stands_out(ActorId(stage as u32), &shares) {
+            return (nothing(vec![Because::SlowestStage { stage: named() }, reason]), Some(stage));
+        }
+        let first = &shares[0]; // there is one, since `why_none_stands_out` names an empty list
+        let blamed = self.follow_calls(prepared, ActorId(stage as u32), first, thresholds);
+        let called_by = blamed.as_ref().map(|_| Because::CalledBy { caller: named(), call: first.name.clone() });
+        let because = called_by.into_iter().chain(self.beside(prepared, stage)).collect();
+        let (machine, state, share) = match &blamed {
+            Some((machine, share)) => (machine.0 as usize, &share.name, share.share),
+            None => (stage, &first.name, first.share),
+        };
+        let verdict =
+            Verdict { unknown_share: Some(unknown), evidence: first.evidence, ..self.of_stages(prepared, Outcome::Bottleneck, because) };
+        (verdict.about(&prepared.names[machine], Some(declared(state))).with_share(Some(share), Some(first.error)), None)
+    }
+
+    /// Why no state of the machine stands out. None: one does.
+    pub(crate) fn why_none_stands_out(&self, machine: ActorId, shares: &[Share]) -> Option<Because> {
+        let thresholds = &self.rules.verdict;
+        let Some(Share { state: State::Call(call), name, .. }) = shares.first() else { return why_none_stands_out(shares, thresholds) };
+        // A caller that calls once per batch and waits long although the callee hardly works waits
+        // for a CPU, not for the callee.
+        let few_calls = || {
+            let served = self.latencies.service(*call, machine).is_some_and(|(_, share)| share >= thresholds.min_service);
+            let is_called_rarely = self.calls_per_item(machine, *call) < thresholds.min_calls;
+            (!served && is_called_rarely).then(|| Because::FewCalls { call: name.clone() })
+        };
+        why_none_stands_out(shares, thresholds).or_else(few_calls)
+    }
+
+    /// Where a call's time is the callee's work, the callee is to blame, and what it does then.
+    fn follow_calls(&self, prepared: &Prepared, caller: ActorId, first: &Share, thresholds: &Thresholds) -> Option<(ActorId, Share)> {
+        let mut blamed = None;
+        let (mut caller, mut state, mut share) = (caller, first.state, first.share);
+        for _ in 0..8 {
+            let State::Call(call) = state else { break };
+            let Some((callee, served)) = self.latencies.service(call, caller) else { break };
+            if served < thresholds.min_service || callee == caller {
+                break;
+            }
+            let shares = self.shares(prepared, callee);
+            // What else the callee does is not this call's.
+            let Some(next) = shares.iter().find(|share| share.named && share.state != State::Reentry) else { break };
+            share *= served * next.share;
+            let mut next = next.clone();
+            (caller, state) = (callee, next.state);
+            next.share = share;
+            blamed = Some((callee, next));
+        }
+        blamed
+    }
+
+    /// What of this stage's time the probes took, which is left out of all shares. None: it was
+    /// not measured.
+    fn probe_share(&self, machine: ActorId) -> Option<f64> {
+        if self.probe_cost_ps == 0 {
+            return None;
+        }
+        let (mut probes, mut all) = (0, 0);
+        for (cell, total) in self.session.activity.cells().iter().zip(self.session.activity.totals()) {
+            if cell.actor == machine && !cell.state.is_idle() {
+                probes += probe_ns(*total, self.probe_cost_ps);
+                all += total.ns;
+            }
+        }
+        Some(if all > 0 { probes as f64 / all as f64 } else { 0.0 })
+    }
+
+    /// What is said of a stage that is the bottleneck beside its state: the probes' cost, the
+    /// threads that do the same, and its neighbours.
+    fn beside(&self, prepared: &Prepared, stage: usize) -> Vec<Because> {
+        let mut out = vec![Because::ProbeCost { share: self.probe_share(ActorId(stage as u32)) }];
+        out.extend(prepared.pools.members.get(&stage).map(|members| Because::SameThreads { count: members.len() as u64 }));
+        out.extend(self.neighbours(prepared, stage));
+        out
+    }
+
+    /// The two that wait most for the stage.
+    fn neighbours(&self, prepared: &Prepared, stage: usize) -> Vec<Because> {
+        let Some(facts) = self.stages.of(ActorId(stage as u32)) else { return Vec::new() };
+        let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
+        let leader = |machine: ActorId| prepared.pools.leader[machine.0 as usize];
+        // (who, what for, queue) to the time.
+        let mut waits: Vec<(usize, WaitedFor, QueueId, u64)> = Vec::new();
+        for (cell, total) in cells {
+            let waits_for = match cell.state {
+                _ if leader(cell.actor) == stage => continue,
+                State::WaitFull(queue) if facts.inputs.iter().any(|input| input.queue == Some(queue)) => WaitedFor::Space,
+                State::WaitEmpty(queue) if facts.outputs.iter().any(|output| output.queue == queue) => WaitedFor::Items,
+                _ => continue,
+            };
+            let (State::WaitFull(queue) | State::WaitEmpty(queue)) = cell.state else { continue };
+            let who = leader(cell.actor);
+            match waits.iter_mut().find(|known| (known.0, known.1, known.2) == (who, waits_for, queue)) {
+                Some(known) => known.3 += total.ns,
+                None => waits.push((who, waits_for, queue, total.ns)),
+            }
+        }
+        for (at, left) in prepared.blame.backlog.iter().enumerate() {
+            if let Some((queue, ns)) = left.filter(|(queue, _)| facts.inputs.iter().any(|input| input.queue == Some(*queue))) {
+                waits.push((prepared.pools.leader[at], WaitedFor::Backlog, queue, ns));
+            }
+        }
+        let of_time = |&(who, _, _, ns): &(usize, WaitedFor, QueueId, u64)| ns as f64 / prepared.blame.total_ns[who].max(1) as f64;
+        waits.retain(|wait| of_time(wait) >= 0.05);
+        waits.sort_by_key(|&(who, _, queue, ns)| (std::cmp::Reverse(ns), who, queue));
+        waits.truncate(2);
+        let said = |wait: &(usize, WaitedFor, QueueId, u64)| {
+            let (who, waits_for, queue, _) = *wait;
+            let waiter = Named::of_name(SubjectLevel::Thread, &prepared.names[who]);
+            let queue = self.vocabulary.program_queue_name(queue).to_owned();
+            Because::Waits { waiter, share: of_time(wait), waits_for, queue }
+        };
+        waits.iter().map(said).collect()
+    }
+}
+
+/// A state as a probe names it.
+fn declared(name: &str) -> StateNamed {
+    StateNamed { kind: StateKind::Declared, name: name.to_owned() }
+}
+
+fn why_none_stands_out(shares: &[Share], thresholds: &Thresholds) -> Option<Because> {
+    let Some(first) = shares.first() else { return Some(Because::NoWork) };
+    let second = shares.get(1);
+    if first.gathered {
+        return Some(Because::ManyNames { share: first.share });
+    }
+    if !first.named {
+        return Some(Because::WorkNotNamed { share: first.share });
+    }
+    let measured = |share: &Share| StateShare { state: declared(&share.name), share: share.share, error: share.error };
+    let no_lead = |is_ahead| Because::NoStateLeads { first: measured(first), next: second.map(measured), is_ahead };
+    let (next, next_error) = second.map_or((0.0, 0.0), |second| (second.share, second.error));
+    // Both errors are two standard errors, so is that of the difference.
+    if first.share - next < first.error.hypot(next_error) {
+        return Some(no_lead(false));
+    }
+    let lead = if next > 0.0 { first.share / next } else { f64::INFINITY };
+    let enough = thresholds.stands_out.iter().any(|needed| first.share >= needed.share && lead >= needed.lead)
+        && (!first.enclosing || first.share >= thresholds.min_enclosing_share);
+    (!enough).then(|| no_lead(true))
+}

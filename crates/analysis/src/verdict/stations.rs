@@ -1,0 +1,261 @@
+//! Stations: where work waits for other work, and what more places there would bring.
+//!
+//! A server that works on one request while fifteen wait, and a lock that goes from thread to
+//! thread, are stations of a closed queueing system: `n` pieces of work circulate, `W` of them wait
+//! for the station, `M` are worked on there, and the others are elsewhere. In units of the time
+//! between two replies, one round takes `n` (Little's law). With `N` places instead of `M`, the
+//! rate grows at most by (Denning and Buzen, 1978)
+//!
+//! - `N / M`, since the station works on no more than `N` at a time;
+//! - `n / (n - W)`, since a round takes all but that wait as before;
+//! - what the CPUs, and each other thread that all work goes through, are idle for.
+//!
+//! The smallest is predicted. The lower end of the interval is the rate if each piece of work finds
+//! all others in front of it, at the station and at the CPUs, of which programs that have nothing
+//! to do with it keep what they have.
+//!
+//! Example: 16 requests are open, 1 is worked on, 15 wait. With 4 places the rate is 4 times as
+//! high, with 16 places 16 times, if the CPUs are busy for less than a sixteenth of the time.
+//!
+//! The recording tells how many wait, not why. That they would not wait with more places is what
+//! the change means.
+
+use super::because::Because;
+use super::data::{Mechanism, Verdict};
+use super::sentence;
+use super::subjects::{Level, SubjectId};
+use super::Case;
+use crate::what_if::grammar::MOST_AT_ONCE;
+use crate::what_if::{Answer, Bounds, Change, Prediction, Scenario};
+
+/// What circulates, in pieces of work, on average.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// All that circulate: those that are open, or the threads that share a lock.
+    pub all: f64,
+    /// Those that wait for the station.
+    pub waiting: f64,
+    /// Those that are worked on there.
+    pub at_once: f64,
+}
+
+impl Load {
+    /// How many times as high the rate is with so many places (None: with one for each), from the
+    /// lower to the upper end. `busy`: the share of the time in which what all work shares, such as
+    /// the CPUs, is busy; 0: not known. `taken`: the share of it that is not to be had, since
+    /// others use it.
+    pub fn rates(&self, places: Option<f64>, busy: f64, taken: f64) -> [f64; 3] {
+        let Load { all, waiting, at_once } = *self;
+        let places = places.unwrap_or(f64::INFINITY).max(f64::MIN_POSITIVE);
+        let shared = if busy > 0.0 { 1.0 / busy } else { f64::INFINITY };
+        // What it uses today it has, whatever others do.
+        let slowest = if busy > 0.0 { busy.min(1.0) / (1.0 - taken).max(busy).min(1.0) } else { 0.0 };
+        let elsewhere = all - waiting - at_once;
+        let highest = (places / at_once).min(all / (all - waiting)).min(shared.max(1.0));
+        let round = elsewhere.max(0.0) + at_once * (all / places).max(1.0) + (all - 1.0).max(0.0) * slowest;
+        let lowest = (all / round).min(highest);
+        // Where there is more room, nobody waits for longer than before.
+        let lowest = if places >= at_once { lowest.max(1.0) } else { lowest };
+        [lowest.min(highest), highest, highest]
+    }
+}
+
+/// A subject, or the lock that its threads share.
+#[derive(Clone, Debug)]
+pub struct Station {
+    /// How it may be called; the first is how a change calls it.
+    names: Vec<String>,
+    /// Machines that are it: they have more places, too.
+    machines: Vec<String>,
+    /// Or why more places bring nothing that is known.
+    requests: Result<Load, String>,
+    lock: Result<Load, String>,
+}
+
+impl Station {
+    fn is(&self, name: &str) -> bool {
+        // A group of threads is PROGRAM/THREADS.
+        self.names.iter().any(|own| own == name || name.split_once('/').is_some_and(|(program, _)| own == program))
+    }
+
+    fn load(&self, change: &Change) -> Result<Load, String> {
+        match change {
+            Change::Split { .. } => self.lock.clone().or_else(|why| self.requests.clone().map_err(|_| why)),
+            _ => self.requests.clone().or_else(|why| self.lock.clone().map_err(|_| why)),
+        }
+    }
+
+    /// The change that gives each piece of work that circulates a place of its own.
+    fn widest(&self) -> Option<Scenario> {
+        let name = self.names.first()?;
+        match (&self.requests, &self.lock) {
+            (Ok(load), _) => Some(Scenario::concurrency(name, (load.all.ceil().max(1.0) as u64).min(MOST_AT_ONCE))),
+            (_, Ok(_)) => Some(Scenario::split(name)),
+            _ => None,
+        }
+    }
+
+    fn predict(&self, answer: &Answer, scenario: &Scenario, change: &Change) -> Prediction {
+        let places = change.at_once().and_then(|(_, places)| places).map(|places| places as f64);
+        let Bounds { cpus, threads, taken } = &answer.bounds;
+        let others = threads.iter().filter(|(machine, _)| !self.machines.contains(machine)).map(|(_, most)| *most);
+        let most = others.chain(*cpus).reduce(f64::min);
+        let rates = self.load(change).map(|load| load.rates(places, most.map_or(0.0, |most| 1.0 / most), *taken));
+        answer.predict(scenario.text.clone(), rates)
+    }
+}
+
+/// All stations of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Stations(Vec<Station>);
+
+impl Stations {
+    /// What a scenario brings that gives one of them more places. None: it gives nothing here more
+    /// places, or what has that name is none of them.
+    pub fn predict(&self, answer: &Answer, scenario: &Scenario) -> Option<Prediction> {
+        let refused = |why: &str| Some(answer.predict(scenario.text.clone(), Err(why.to_owned())));
+        let change = scenario.changes.iter().find(|change| change.at_once().is_some())?;
+        let (name, _) = change.at_once()?;
+        let mut meant: Vec<&Station> = self.0.iter().filter(|station| station.is(name)).collect();
+        if meant.len() > 1 && meant.iter().any(|station| station.load(change).is_ok()) {
+            meant.retain(|station| station.load(change).is_ok());
+        }
+        match &meant[..] {
+            [] => None,
+            _ if scenario.changes.len() > 1 => refused("of a recording of the kernel's events, more work at once is predicted alone"),
+            [one] => Some(one.predict(answer, scenario, change)),
+            [first, second, ..] => {
+                let other = |station: &Station| station.names.last().cloned().unwrap_or_default();
+                refused(&format!("several are called {name}, such as \"{}\" and \"{}\"", other(first), other(second)))
+            }
+        }
+    }
+
+    /// What each of them brings if all work that circulates has a place.
+    pub fn widest(&self, answer: &Answer) -> Vec<Prediction> {
+        let one = |station: &Station| {
+            let scenario = station.widest()?;
+            Some(station.predict(answer, &scenario, scenario.changes.first()?))
+        };
+        self.0.iter().filter_map(one).collect()
+    }
+}
+
+impl Case<'_> {
+    /// Every program that the path goes through, or that answers requests.
+    pub fn stations(&self) -> Stations {
+        let meant = self.subjects.iter().filter(|(id, subject)| {
+            let is_known = self.parts.whole(*id).is_some() || subject.conduct.served.count > 0;
+            is_known && !subject.is_recorder && matches!(subject.level, Level::Process | Level::Pool)
+        });
+        Stations(meant.map(|(id, _)| self.station(id)).collect())
+    }
+
+    fn station(&self, id: SubjectId) -> Station {
+        let subject = self.subjects.get(id);
+        let machines = self.subjects.threads().map(|(machine, _)| machine).filter(|machine| self.subjects.known(machine) == Some(id));
+        Station {
+            names: self.names_of_station(id),
+            machines: machines.map(str::to_owned).collect(),
+            requests: self.requests(id).ok_or_else(|| match self.open(id) {
+                open if subject.conduct.served.count == 0 || open == 0.0 => {
+                    format!("no requests to {} were seen, so nothing tells how many wait for it", subject.name)
+                }
+                open => format!("{open:.1} requests to {} are open at a time, and hardly any of them waits for another one", subject.name),
+            }),
+            lock: self.lock(id).ok_or_else(|| format!("no lock is seen that the threads of {} hand from one to the next", subject.name)),
+        }
+    }
+
+    /// The first is how a change calls it: by its name if no other one has it, else by its port or
+    /// process.
+    fn names_of_station(&self, id: SubjectId) -> Vec<String> {
+        let (subject, named) = (self.subjects.get(id), self.name(id, None));
+        let is_alone = self.subjects.iter().filter(|(_, other)| other.name == subject.name).count() == 1;
+        let port = subject.port.map(|port| format!("port {port}"));
+        let mut names: Vec<String> = port.into_iter().chain([sentence::name(&named)]).collect();
+        match is_alone {
+            true => names.insert(0, subject.name.clone()),
+            false => names.insert(names.len().min(1), subject.name.clone()),
+        }
+        names
+    }
+
+    /// Requests that wait in it.
+    fn requests(&self, id: SubjectId) -> Option<Load> {
+        let conduct = &self.subjects.get(id).conduct;
+        let (open, served, asked) = (self.open(id), &conduct.served, &conduct.asked);
+        let calls = asked.count >= self.limits.least_replies && 2 * asked.count >= served.count;
+        // It may work on a request itself, or wait for whom it asks.
+        let at_once = if calls { Some(asked.open()) } else { self.at_a_time(id) }.filter(|at_once| *at_once > 0.0)?;
+        let waiting = open - at_once;
+        (served.count >= self.limits.least_replies && waiting >= self.limits.waiters).then_some(Load { all: open, waiting, at_once })
+    }
+
+    /// Threads that wait for a lock of its own.
+    fn lock(&self, id: SubjectId) -> Option<Load> {
+        let turns = self.parts.of(id).next()?.count;
+        let convoy = self.convoy(id, turns).filter(|convoy| convoy.subject == id)?;
+        // One of those that do not wait has the lock.
+        let all = (convoy.members as f64).max(convoy.waiting + 1.0);
+        (convoy.waiting >= self.limits.waiters).then_some(Load { all, waiting: convoy.waiting, at_once: 1.0 })
+    }
+
+    /// What more places bring where the verdict is that work waits for other work.
+    pub(super) fn of_station(&self, verdict: &Verdict) -> Option<&Prediction> {
+        if !matches!(verdict.mechanism, Some(Mechanism::Serialisation | Mechanism::LockConvoy | Mechanism::OneAtATime)) {
+            return None;
+        }
+        let at = verdict.because.iter().find_map(|because| match because {
+            Because::Serialised { at, .. } => Some(at),
+            Because::Convoy { pool, .. } => Some(pool),
+            _ => None,
+        });
+        let name = sentence::name(at.or(verdict.subject.as_ref())?);
+        let stations = self.stations();
+        let change = stations.0.iter().find(|station| station.is(&name))?.widest()?.text;
+        self.predictions.iter().find(|prediction| prediction.change == change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a closed system with `n` clients, a service time `s` and a think time `z`, all in a row.
+    fn load(n: f64, s: f64, z: f64) -> (Load, f64) {
+        let rate = (1.0 / s).min(n / (s + z));
+        let (at_once, elsewhere) = (rate * s, rate * z);
+        (Load { all: n, waiting: n - at_once - elsewhere, at_once }, rate)
+    }
+
+    #[test]
+    fn more_places_bring_what_the_law_of_closed_systems_says() {
+        for (n, s, z) in [(16.0, 3.0, 0.2), (8.0, 100.0, 300.0), (4.0, 50.0, 0.0), (3.0, 10.0, 500.0)] {
+            let (load, before) = load(n, s, z);
+            for places in [1.0, 2.0, 5.0, 100.0] {
+                let law = f64::min(places / s, n / (s + z)) / before;
+                let [low, rate, high] = load.rates(Some(places), 0.0, 0.0);
+                assert!((rate / law - 1.0).abs() < 1e-9, "{n} {s} {z} {places}: {rate} and not {law}");
+                assert!(low <= rate && rate <= high);
+            }
+            let [.., all] = load.rates(None, 0.0, 0.0);
+            assert!((all * before / (n / (s + z)) - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn what_all_work_shares_bounds_it_and_others_in_front_are_the_lower_end() {
+        let (load, _) = load(16.0, 3.0, 0.0);
+        let [low, rate, high] = load.rates(None, 0.25, 0.0);
+        assert_eq!((rate, high), (4.0, 4.0));
+        // A round takes the service and fifteen others at the CPUs.
+        assert!((low - 16.0 / (1.0 + 15.0 * 0.25)).abs() < 1e-9, "{low}");
+        // Where others have all but what it uses today, nothing more is certain.
+        assert_eq!(load.rates(None, 0.25, 0.75)[0], 1.0);
+        // Fewer places are slower.
+        assert!(Load { all: 16.0, waiting: 12.0, at_once: 4.0 }.rates(Some(2.0), 0.0, 0.0)[1] == 0.5);
+        // CPUs that are always busy let nothing be faster, and nothing is slower for it.
+        assert_eq!(load.rates(None, 1.5, 0.0), [1.0; 3]);
+    }
+}

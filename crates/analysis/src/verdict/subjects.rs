@@ -1,0 +1,380 @@
+//! Whom a verdict can name: processes, pools of processes that do the same, threads of the kernel,
+//! interrupts, machines of a log.
+//!
+//! The critical path knows machines by their names. A *subject* is what an engineer would name: the
+//! process that a thread belongs to, or the pool of processes that run the same program in the same
+//! role. Two Python processes of which one asks and the other answers are two subjects; four that
+//! answer on one port are one. So are two that wait for each other in different ways, one for room
+//! in a pipe and one for data in it: they are stages, and what helps one does not help the other.
+
+use super::places::Place;
+use super::titles::{self, Titled};
+use super::traffic::Traffic;
+use crate::verdict::exchanges::{Conduct, Conducts};
+use crate::what_if::Scenario;
+use longpole_model::interaction::Vocabulary;
+use longpole_model::names::NameId;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What the recording knows of the thread behind a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    pub pid: i32,
+    pub tid: i32,
+    /// Name of the process's main thread.
+    pub program: String,
+    /// Of an interpreter, what it runs.
+    pub script: Option<String>,
+    /// The role that the process's title tells ([`titles`]).
+    pub title: Option<String>,
+    pub place: Place,
+    /// Name of the thread.
+    pub name: String,
+    /// A thread of the kernel's own.
+    pub is_kernel: bool,
+    pub is_recorder: bool,
+    /// Of the recorded command, or started by it.
+    pub is_of_command: bool,
+    /// On how many CPUs it may run, if that is known.
+    pub allowed: Option<u64>,
+    /// It runs by reservation: so much CPU time in each period (`SCHED_DEADLINE`).
+    pub is_reserved: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SubjectId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// It asks and is not asked.
+    Client,
+    /// It is asked.
+    Server,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    Process,
+    /// Several processes.
+    Pool,
+    /// A machine of which no process is known: of a machine log, or of probes alone.
+    Machine,
+    KernelThread,
+    Interrupt,
+}
+
+#[derive(Clone, Debug)]
+pub struct Subject {
+    pub level: Level,
+    pub host: String,
+    pub name: String,
+    /// What tells it from others of its program.
+    pub script: Option<String>,
+    pub title: Option<String>,
+    /// Where all of its processes are.
+    pub place: Place,
+    /// Another subject has its name, and is in another place.
+    pub needs_place: bool,
+    pub processes: Vec<i32>,
+    /// The port on which it is asked.
+    pub port: Option<u16>,
+    pub role: Role,
+    pub is_recorder: bool,
+    pub is_of_command: bool,
+    pub conduct: Conduct,
+    /// As the what-if knows it: the program, or the only thread of a stage.
+    scaled: String,
+}
+
+impl Subject {
+    /// What its name in a sentence is made of, but for its place.
+    fn shown(&self) -> (String, Option<String>, Option<String>, Option<u16>, bool) {
+        let port = self.port.filter(|_| self.role == Role::Server);
+        (self.name.clone(), self.script.clone(), self.title.clone(), port, self.is_recorder)
+    }
+
+    /// All that it does takes half of the time.
+    pub fn halved(&self) -> Scenario {
+        Scenario::scale_all(&self.scaled, 0.5)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Subjects {
+    list: Vec<Subject>,
+    /// By host and name of the machine.
+    of: HashMap<(String, String), SubjectId>,
+    /// The same of machines of the recording's own host.
+    local: HashMap<String, SubjectId>,
+    by_name: HashMap<String, Thread>,
+}
+
+impl Subjects {
+    /// `threads`: by the names of their machines. `stages`: processes that do not do the same as
+    /// others of their program.
+    pub fn new(threads: HashMap<String, Thread>, conducts: &Conducts, stages: &HashMap<i32, Stage>) -> Subjects {
+        let mut out = Subjects::default();
+        let mut machines: Vec<&String> = threads.keys().collect();
+        machines.sort_unstable();
+        type Name = (String, Option<String>, Option<String>, Place);
+        type Alike = (Name, Role, Option<u16>, (bool, bool), Option<Stage>);
+        let mut known: HashMap<Alike, SubjectId> = HashMap::new();
+        for machine in machines {
+            let thread = &threads[machine];
+            if thread.is_kernel {
+                continue;
+            }
+            let port = conducts.port(thread.pid);
+            let role = match role(conducts.of(thread.pid)) {
+                // Connections that were there before the recording tell only by their times who
+                // asks.
+                Role::Client if port.is_some() => Role::Server,
+                role => role,
+            };
+            let of = (thread.is_recorder, thread.is_of_command);
+            let stage = stages.get(&thread.pid).copied();
+            let name = (thread.program.clone(), thread.script.clone(), thread.title.clone(), thread.place.clone());
+            let key = (name, role, port.filter(|_| role == Role::Server), of, stage);
+            let id = *known.entry(key).or_insert_with(|| {
+                out.list.push(Subject {
+                    level: Level::Process,
+                    host: String::new(),
+                    name: thread.program.clone(),
+                    script: thread.script.clone(),
+                    title: thread.title.clone(),
+                    place: thread.place.clone(),
+                    needs_place: false,
+                    processes: Vec::new(),
+                    port,
+                    role,
+                    is_recorder: thread.is_recorder,
+                    is_of_command: thread.is_of_command,
+                    conduct: Conduct::default(),
+                    scaled: if stage.is_some() || thread.title.is_some() { machine.clone() } else { thread.program.clone() },
+                });
+                SubjectId(out.list.len() as u32 - 1)
+            });
+            let subject = &mut out.list[id.0 as usize];
+            if subject.scaled != *machine {
+                // A program of several threads has no other name of its own.
+                subject.scaled.clone_from(&thread.program);
+            }
+            if !subject.processes.contains(&thread.pid) {
+                subject.processes.push(thread.pid);
+            }
+            subject.port = subject.port.or(port);
+            out.local.insert(machine.clone(), id);
+        }
+        for subject in &mut out.list {
+            subject.level = if subject.processes.len() > 1 { Level::Pool } else { Level::Process };
+            subject.conduct = conducts.together(subject.processes.iter().copied());
+        }
+        let mut places: HashMap<_, HashSet<Place>> = HashMap::new();
+        for subject in &out.list {
+            places.entry(subject.shown()).or_default().insert(subject.place.clone());
+        }
+        for subject in &mut out.list {
+            subject.needs_place = places[&subject.shown()].len() > 1;
+        }
+        out.by_name = threads;
+        out
+    }
+
+    /// The subject of a machine on the path; one of its own where no process is known.
+    pub fn of(&mut self, host: &str, machine: &str, class: &str, is_interrupt: bool) -> SubjectId {
+        if let Some(id) = self.known(machine).filter(|_| host.is_empty()) {
+            return id;
+        }
+        if let Some(&id) = self.of.get(&(host.to_owned(), machine.to_owned())) {
+            return id;
+        }
+        let level = match self.by_name.get(machine) {
+            _ if is_interrupt => Level::Interrupt,
+            Some(thread) if thread.is_kernel => Level::KernelThread,
+            _ => Level::Machine,
+        };
+        let alike = |subject: &Subject| subject.level == level && subject.name == class && subject.host == host;
+        let id = match self.list.iter().position(alike) {
+            Some(at) => SubjectId(at as u32),
+            None => {
+                self.list.push(Subject {
+                    level,
+                    host: host.to_owned(),
+                    name: class.to_owned(),
+                    script: None,
+                    title: None,
+                    place: Place::default(),
+                    needs_place: false,
+                    processes: Vec::new(),
+                    port: None,
+                    role: Role::None,
+                    is_recorder: false,
+                    is_of_command: false,
+                    conduct: Conduct::default(),
+                    scaled: class.to_owned(),
+                });
+                SubjectId(self.list.len() as u32 - 1)
+            }
+        };
+        self.of.insert((host.to_owned(), machine.to_owned()), id);
+        id
+    }
+
+    /// What the threads of a subject that do the same are called, where that is not the subject's name.
+    pub fn role(&self, id: SubjectId, machine: &str) -> Option<String> {
+        let thread = self.by_name.get(machine).filter(|thread| thread.name != self.get(id).name)?;
+        let unnumbered = thread.name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        // `GC Thread#1` is one of several; `python3` is not.
+        let is_number = unnumbered.len() < thread.name.len() && unnumbered.ends_with(['#', '-', '_', '/', ':', ' ', '.']);
+        let name = if is_number { unnumbered.trim_end_matches(['#', '-', '_', '/', ':', ' ', '.']) } else { &thread.name };
+        (name != self.get(id).name).then(|| name.to_owned())
+    }
+
+    pub fn get(&self, id: SubjectId) -> &Subject {
+        &self.list[id.0 as usize]
+    }
+
+    /// On how many CPUs the threads of a subject may run, each of them.
+    pub fn allowed(&self, id: SubjectId) -> Option<u64> {
+        let own = self.by_name.iter().filter(|(machine, _)| self.known(machine) == Some(id));
+        own.filter_map(|(_, thread)| thread.allowed).max()
+    }
+
+    /// Whether a thread of the subject runs by reservation.
+    pub fn is_reserved(&self, id: SubjectId) -> bool {
+        self.by_name.iter().any(|(machine, thread)| thread.is_reserved && self.known(machine) == Some(id))
+    }
+
+    pub fn thread(&self, machine: &str) -> Option<&Thread> {
+        self.by_name.get(machine)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (SubjectId, &Subject)> {
+        self.list.iter().enumerate().map(|(at, subject)| (SubjectId(at as u32), subject))
+    }
+
+    /// All threads, by the names of their machines.
+    pub fn threads(&self) -> impl Iterator<Item = (&str, &Thread)> {
+        self.by_name.iter().map(|(name, thread)| (name.as_str(), thread))
+    }
+
+    /// The subject of a thread's machine.
+    pub fn known(&self, machine: &str) -> Option<SubjectId> {
+        self.local.get(machine).copied()
+    }
+}
+
+/// The first argument of a process that lives for a small part of the time is an item (`gcc
+/// order.c`), and tells it from nobody.
+pub fn leave_items(threads: &mut HashMap<String, Thread>, traffic: &Traffic, vocabulary: &Vocabulary, least: f64) {
+    let (begin, end) = traffic.range();
+    let mut lives: HashMap<i32, (u64, u64)> = HashMap::new();
+    for machine in vocabulary.machines() {
+        let thread = threads.get(vocabulary.machine_name(machine));
+        let own = traffic.own(machine).and_then(|own| Some((own.first_ns?, own.last_ns)));
+        if let (Some(thread), Some((first, last))) = (thread, own) {
+            let life = lives.entry(thread.pid).or_insert((first, last));
+            *life = (life.0.min(first), life.1.max(last));
+        }
+    }
+    for thread in threads.values_mut() {
+        let lived = lives.get(&thread.pid).map_or(0, |(first, last)| last - first);
+        if (lived as f64) < least * (end - begin) as f64 {
+            thread.script = None;
+        }
+    }
+}
+
+/// Tells each thread the role of its process, as far as titles tell it. A process that executed
+/// another program has the title of that one.
+pub fn add_titles(threads: &mut HashMap<String, Thread>, processes: &HashMap<i32, Titled>, least_alike: usize) {
+    let roles = titles::roles(processes, least_alike);
+    for thread in threads.values_mut() {
+        let is_same = processes.get(&thread.pid).is_some_and(|process| process.program == thread.program);
+        thread.title = roles.get(&thread.pid).filter(|_| is_same).cloned();
+    }
+}
+
+/// In what a process mostly waits for others of its program. None: it wakes them, and waits for
+/// none.
+pub type Stage = Option<NameId>;
+
+/// Processes of one program that do not do the same, since they wait for each other in different
+/// ways.
+pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: &Vocabulary, least: u64) -> HashMap<i32, Stage> {
+    let mut waits: BTreeMap<(&str, i32), BTreeMap<NameId, u64>> = BTreeMap::new();
+    for (by, machine, pair) in traffic.pairs() {
+        let thread = |machine| threads.get(vocabulary.machine_name(machine)).filter(|thread| !thread.is_kernel);
+        let (Some(by), Some(woken), Some(why)) = (thread(by), thread(machine), pair.why) else { continue };
+        if by.program == woken.program && by.pid != woken.pid && pair.direct >= least {
+            *waits.entry((&woken.program, woken.pid)).or_default().entry(why).or_default() += pair.direct;
+            waits.entry((&by.program, by.pid)).or_default();
+        }
+    }
+    let most = |counts: BTreeMap<NameId, u64>| counts.into_iter().max_by_key(|&(_, count)| count).map(|(why, _)| why);
+    let of: Vec<((&str, i32), Stage)> = waits.into_iter().map(|(process, counts)| (process, most(counts))).collect();
+    let differs = |program: &str, stage: Stage| of.iter().any(|((other, _), of)| *other == program && *of != stage);
+    of.iter().filter(|((program, _), stage)| differs(program, *stage)).map(|&((_, process), stage)| (process, stage)).collect()
+}
+
+fn role(conduct: Option<&Conduct>) -> Role {
+    match conduct {
+        Some(conduct) if conduct.served.count > 0 => Role::Server,
+        Some(conduct) if conduct.asked.count > 0 => Role::Client,
+        _ => Role::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(pid: i32, title: Option<&str>, unit: Option<&str>) -> (String, Thread) {
+        let thread = Thread {
+            pid,
+            tid: pid,
+            program: "nginx".to_owned(),
+            script: None,
+            title: title.map(str::to_owned),
+            place: Place { unit: unit.map(str::to_owned), container: None },
+            name: "nginx".to_owned(),
+            is_kernel: false,
+            is_recorder: false,
+            is_of_command: false,
+            allowed: None,
+            is_reserved: false,
+        };
+        (format!("nginx.{pid}"), thread)
+    }
+
+    fn subjects(threads: Vec<(String, Thread)>) -> Vec<(Option<String>, Vec<i32>, bool)> {
+        let subjects = Subjects::new(threads.into_iter().collect(), &Conducts::default(), &HashMap::new());
+        subjects.iter().map(|(_, subject)| (subject.title.clone(), subject.processes.clone(), subject.needs_place)).collect()
+    }
+
+    #[test]
+    fn processes_of_one_role_are_one_subject() {
+        let worker = || Some("nginx: worker process");
+        let told = subjects(vec![thread(1, Some("nginx: master process"), None), thread(2, worker(), None), thread(3, worker(), None)]);
+        let (master, worker) = (Some("nginx: master process".to_owned()), worker().map(str::to_owned));
+        assert_eq!(told, [(master, vec![1], false), (worker, vec![2, 3], false)]);
+    }
+
+    #[test]
+    fn subjects_of_one_name_in_two_units_need_their_place() {
+        let told =
+            subjects(vec![thread(1, None, Some("a.service")), thread(2, None, Some("b.service")), thread(3, Some("nginx: x"), None)]);
+        assert_eq!(told, [(None, vec![1], true), (None, vec![2], true), (Some("nginx: x".to_owned()), vec![3], false)]);
+    }
+
+    #[test]
+    fn a_title_is_not_that_of_the_program_that_the_process_was_before() {
+        let (_, mut before) = thread(1, None, None);
+        before.program = "sh".to_owned();
+        let mut threads = HashMap::from([("sh".to_owned(), before), thread(1, None, None)]);
+        let titled = Titled { program: "nginx".to_owned(), parent: None, titles: vec!["nginx: worker process".to_owned()] };
+        add_titles(&mut threads, &HashMap::from([(1, titled)]), 4);
+        assert_eq!((threads["sh"].title.as_deref(), threads["nginx.1"].title.as_deref()), (None, Some("nginx: worker process")));
+    }
+}

@@ -1,0 +1,376 @@
+//! Verdicts on work: the CPUs, one subject as a whole, a serial step of the run.
+
+use super::because::Because;
+use super::data::{Mechanism, Outcome, StateNamed, Verdict};
+use super::parts::{Does, Part, Whole};
+use super::sentence::short;
+use super::subjects::{Level, Role, SubjectId};
+use super::{state_of, Case};
+use crate::findings::Scope;
+use crate::verdict::inversions::Inversion;
+use longpole_model::interaction::MachineId;
+use std::collections::HashMap;
+
+impl Case<'_> {
+    /// A thread that an important one waits for, and that cannot run because of a third one.
+    pub(super) fn by_inversion(&self) -> Option<Verdict> {
+        self.conducts.inversions.iter().find_map(|inversion| self.inverted(inversion))
+    }
+
+    fn inverted(&self, inversion: &Inversion) -> Option<Verdict> {
+        let share = (inversion.inverted_ns as f64 / self.answer.length_ns.max(1) as f64).min(1.0);
+        // A thread that changes its name is known by each of them.
+        let named = |tid: i32| {
+            let own = self.subjects.threads().filter(|(_, thread)| thread.tid == tid);
+            let known = own.filter_map(|(machine, thread)| Some((self.subjects.known(machine)?, machine, thread.name != thread.program)));
+            let known = known.filter(|(subject, ..)| self.is_program(*subject));
+            let ns = |subject: SubjectId| self.parts.whole(subject).map_or(0, |whole| whole.ns);
+            let (subject, machine, _) = known.max_by_key(|&(subject, machine, has_name)| (has_name, ns(subject), machine))?;
+            Some((subject, self.name(subject, Some(machine))))
+        };
+        let (subject, holder) = named(inversion.holder)?;
+        let (_, waiter) = named(inversion.waiter)?;
+        let (_, instead) = named(inversion.instead)?;
+        let own: Vec<&Part> = self.parts.of(subject).filter(|part| part.does == Does::Runnable).collect();
+        // What others of the host lose is none of the path's.
+        let on_path: f64 = own.iter().map(|part| part.share).sum();
+        if share.min(on_path) < self.limits.least_share {
+            return None;
+        }
+        let mut verdict = self.named(Outcome::Bottleneck, subject, &own);
+        verdict.subject = Some(holder.clone());
+        (verdict.share, verdict.share_low, verdict.share_high) = (Some(share), Some(share), Some(share));
+        (verdict.state, verdict.role) = (None, None);
+        verdict.mechanism = Some(Mechanism::PriorityInversion);
+        let mean_ns = inversion.inverted_ns / inversion.count.max(1);
+        verdict.because.push(Because::Inversion { waiter, holder, instead, count: inversion.count, mean_ns });
+        Some(verdict)
+    }
+
+    pub(super) fn by_cpus(&self) -> Option<Verdict> {
+        let is_meant = |part: &Part| part.does == Does::Runnable;
+        let share = self.share(is_meant);
+        let idle = self.cpus.idle.unwrap_or(0.0);
+        if !self.is_most(share, is_meant) {
+            return None;
+        }
+        let waiting = self.parts.parts.iter().find(|part| is_meant(part) && self.is_program(part.subject))?;
+        if !self.cpus_are_short() {
+            let allowed = self.subjects.allowed(waiting.subject).filter(|&allowed| allowed < self.cpus.count)?;
+            let own: Vec<&Part> = self.parts.of(waiting.subject).filter(|part| is_meant(part)).collect();
+            let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &own);
+            verdict.mechanism = Some(Mechanism::Affinity);
+            verdict.because.push(Because::Affinity { allowed, cpus: self.cpus.count, idle });
+            return Some(verdict);
+        }
+        let waits_beside_idle: f64 = self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
+        let all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
+        let users = self.cpu_users();
+        let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &all);
+        let waits = self.name_of(waiting);
+        verdict.role = None;
+        if let Some(&(most, _)) = users.first().filter(|_| waits_beside_idle < self.limits.most * share) {
+            verdict.mechanism = Some(Mechanism::CpuContention);
+            verdict.subject = Some(self.name(most, None));
+            verdict.role = (self.subjects.get(most).role == Role::Client).then_some("load generator");
+        }
+        let is_own = users.first().is_some_and(|&(user, share)| user == waiting.subject && share >= self.limits.most);
+        if let Some(threads) = self.want_more_cpus(&[waiting.subject]).filter(|_| is_own) {
+            verdict.because.push(Because::MoreThreads { threads, cpus: self.cpus.count });
+        }
+        let users = users.iter().take(3).map(|&(user, share)| (self.name(user, None), share)).collect();
+        verdict.because.push(Because::CpuUsers { waits, users, idle });
+        Some(verdict)
+    }
+
+    /// Subjects by CPU time, the largest first, as shares of the CPU time of all programs.
+    pub(super) fn cpu_users(&self) -> Vec<(SubjectId, f64)> {
+        let mut ran: HashMap<SubjectId, u64> = HashMap::new();
+        self.owners().for_each(|(subject, own)| *ran.entry(subject).or_default() += own.ran_ns);
+        let all: u64 = ran.values().sum();
+        let mut users: Vec<(SubjectId, f64)> =
+            ran.into_iter().filter(|(id, _)| self.is_program(*id)).map(|(id, ns)| (id, ns as f64 / all.max(1) as f64)).collect();
+        users.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        users
+    }
+
+    /// Interrupts and softirqs, and threads beneath them, with most of the path.
+    pub(super) fn by_interrupts(&self) -> Option<Verdict> {
+        let is_meant = |part: &Part| part.does == Does::Interrupt;
+        let share = self.share(is_meant);
+        let handles = |part: &&Part| is_meant(part) && self.subjects.get(part.subject).level == Level::Interrupt;
+        let first = self.parts.parts.iter().find(handles).filter(|_| share >= self.limits.most)?;
+        let others = self.parts.parts.iter().filter(|part| is_meant(part) && !std::ptr::eq(*part, first));
+        let own: Vec<&Part> = std::iter::once(first).chain(others).collect();
+        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &own);
+        verdict.mechanism = Some(Mechanism::InterruptWork);
+        Some(verdict)
+    }
+
+    /// One subject with most of the path, in whichever state.
+    pub(super) fn by_subject(&self) -> Option<Verdict> {
+        let wholes: Vec<&Whole> = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).collect();
+        let first = *wholes.first()?;
+        let next = wholes.get(1).map_or(0.0, |second| second.share + second.error);
+        let beyond = first.share - first.error.min(0.5 * first.share);
+        let leads = beyond >= self.limits.lead * next;
+        if first.share < self.limits.most && !(leads && first.share >= self.limits.least_share) || !leads && next > 1.0 - self.limits.most {
+            return None;
+        }
+        let parts: Vec<&Part> = self.parts.of(first.subject).filter(|part| part.does != Does::Transit).collect();
+        // A state alone is named if it has most of what its subject has.
+        let top = *parts.first()?;
+        let alone = top.ns as f64 >= self.limits.most * first.ns as f64;
+        // Where no work of one side leads, the way there and back does, again and again.
+        if !alone || top.does == Does::Runnable {
+            if let Some(round_trips) = self.by_round_trips() {
+                return Some(round_trips);
+            }
+        }
+        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
+        // That the only program there is has all of the path says nothing, if none of its threads
+        // leads.
+        let others: f64 = wholes.iter().skip(1).map(|whole| whole.share).sum();
+        let mut roles: HashMap<&Option<String>, u64> = HashMap::new();
+        parts.iter().for_each(|part| *roles.entry(&part.role).or_default() += part.ns);
+        let leading = roles.values().max().copied().unwrap_or(0);
+        if !alone && others < self.limits.considerable && 2 * leading < first.ns {
+            return None;
+        }
+        // The next one takes over at once: they are equally busy.
+        let change = self.subjects.get(first.subject).halved().text;
+        let gain = self.predictions.iter().find(|prediction| prediction.change == change).and_then(|prediction| prediction.gain);
+        if next >= self.limits.considerable && gain.is_some_and(|gain| gain < self.limits.min_gain) {
+            return None;
+        }
+        if !alone {
+            (verdict.share, verdict.share_low, verdict.share_high) =
+                (Some(first.share), Some((first.share - first.error).max(0.0)), Some((first.share + first.error).min(1.0)));
+            verdict.evidence = first.evidence;
+            verdict.subject = Some(self.name(first.subject, None));
+        }
+        let mut states: Vec<(StateNamed, f64)> = Vec::new();
+        for part in &parts {
+            let state = state_of(part);
+            match states.iter_mut().find(|(known, _)| short(known) == short(&state)) {
+                Some((_, share)) => *share += part.share,
+                None => states.push((state, part.share)),
+            }
+        }
+        states.sort_by(|a, b| b.1.total_cmp(&a.1));
+        states.truncate(4);
+        let divided = || Because::Divided { parts: states.clone() };
+        if !alone {
+            verdict.state = None;
+        }
+        let faults: Vec<&&Part> = parts.iter().filter(|part| part.does == Does::Faults).collect();
+        let of_faults: f64 = faults.iter().map(|part| part.share).sum();
+        if of_faults >= self.limits.fault_share * first.share {
+            verdict.mechanism = Some(Mechanism::PageFaults);
+            let count = faults.iter().map(|part| part.count).sum();
+            verdict.because.push(Because::Faults { count, share: of_faults });
+        } else if let Some(faults) = self.findings.iter().find(|finding| finding.of == Scope::Fault && finding.subject == top.class) {
+            if faults.share >= self.limits.fault_share * first.share {
+                verdict.mechanism = Some(Mechanism::PageFaults);
+                verdict.because.push(Because::Faults { count: faults.count, share: faults.share });
+            }
+        }
+        if let Some(reclaims) = self.reclaims(first.subject, first.share) {
+            verdict.mechanism = Some(Mechanism::MemoryReclaim);
+            verdict.because.push(reclaims);
+        }
+        if let Some(lock) = self.lock_of(first.subject) {
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LockConvoy));
+            let locks = self.locks(first.subject, 0);
+            verdict.because.push(Because::Lock { count: lock.count, share: lock.share, locks });
+        }
+        if let Some(serialised) = self.serialisation(first.subject) {
+            verdict.because.push(serialised);
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
+        }
+        if let Some(asking) = self.chatty(first.subject) {
+            verdict.because.push(asking);
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::RoundTrips));
+        }
+        if let Some(processes) = self.processes(first.subject) {
+            // What the kernel does to start and end them is mostly their own system calls and page
+            // faults.
+            let of_kernel = |part: &&Part| matches!(part.does, Does::SystemCall | Does::Faults);
+            let kernel: f64 = self.parts.of(first.subject).filter(of_kernel).map(|part| part.share).sum();
+            if kernel >= self.limits.fault_share * first.share {
+                verdict.mechanism = verdict.mechanism.or(Some(Mechanism::ProcessPerItem));
+            }
+            verdict.because.push(processes);
+        }
+        let runs: f64 = parts.iter().filter(|part| part.does.is_work()).map(|part| part.share).sum();
+        let idle = self.cpus.idle.unwrap_or(0.0);
+        let (running, threads) = self.running(first.subject);
+        let one_at_a_time = running <= 1.0 + self.limits.considerable;
+        if runs >= self.limits.most && idle > self.limits.idle_share && self.cpus.count > 1 && one_at_a_time {
+            verdict.because.push(Because::Alone { threads, cpus: self.cpus.count, idle });
+            verdict.mechanism = match (verdict.mechanism, verdict.role) {
+                (Some(mechanism), _) if mechanism != Mechanism::Serialisation => Some(mechanism),
+                (_, Some(_)) => Some(Mechanism::LoadGenerator),
+                (_, None) if threads > 1 => Some(Mechanism::OneAtATime),
+                (_, None) => Some(Mechanism::SingleThread),
+            };
+        } else if verdict.role.is_some() {
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LoadGenerator));
+        } else if runs >= self.limits.most && idle <= self.limits.idle_share && self.cpus.count > 1 && !one_at_a_time {
+            // Its threads or processes have all CPUs: none of them holds the others up.
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::CpuContention));
+            let users = self.cpu_users().into_iter().take(3).map(|(user, share)| (self.name(user, None), share)).collect();
+            verdict.because.push(Because::CpuUsers { waits: self.name(first.subject, None), users, idle });
+        }
+        if parts.len() > 1 {
+            verdict.because.push(divided());
+        }
+        Some(verdict)
+    }
+
+    /// A thread of the subject that has a considerable part of its time in freeing memory.
+    pub(super) fn reclaims(&self, subject: SubjectId, share: f64) -> Option<Because> {
+        let own = self.subjects.threads().filter(|(machine, _)| self.subjects.known(machine) == Some(subject));
+        let of_threads = own.filter_map(|(_, thread)| self.conducts.reclaims.get(&thread.tid));
+        let most = of_threads.max_by_key(|reclaims| (reclaims.ns, reclaims.count))?;
+        let of_path = most.ns as f64 / self.answer.length_ns.max(1) as f64;
+        (of_path >= self.limits.fault_share * share).then(|| Because::Reclaims {
+            count: most.count,
+            mean_ns: most.ns / most.count.max(1),
+            share: of_path.min(1.0),
+        })
+    }
+
+    /// The parent of a pool of many processes, if it starts at least half of them.
+    fn processes(&self, subject: SubjectId) -> Option<Because> {
+        let count = self.subjects.get(subject).processes.len() as u64;
+        let lives = self.owned(subject).filter_map(|own| own.first_ns.map(|first| own.last_ns - first));
+        let lives: Vec<u64> = lives.collect();
+        if count < self.limits.least_replies || lives.is_empty() {
+            return None;
+        }
+        let mut forks: HashMap<SubjectId, u64> = HashMap::new();
+        self.owners().for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
+        let parents = forks.into_iter().filter(|&(of, _)| of != subject && !self.subjects.get(of).is_recorder);
+        let (by, forks) = parents.max_by_key(|&(of, forks)| (forks, std::cmp::Reverse(of)))?;
+        let mean_ns = lives.iter().sum::<u64>() / lives.len() as u64;
+        (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
+    }
+
+    /// A program that starts processes again and again, where most of what it and they do, before
+    /// they execute another one, is the kernel's work for that.
+    pub(super) fn by_processes(&self) -> Option<Verdict> {
+        let first = self.parts.wholes.iter().find(|whole| self.is_program(whole.subject))?;
+        let name = &self.subjects.get(first.subject).name;
+        let is_own = |subject: SubjectId| self.subjects.get(subject).name == *name;
+        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| is_own(part.subject)).collect();
+        let share = |of_kernel: bool| -> f64 {
+            let meant = own.iter().filter(|part| !of_kernel || matches!(part.does, Does::SystemCall | Does::Faults));
+            meant.map(|part| part.share).sum()
+        };
+        let (whole, kernel) = (share(false), share(true));
+        if whole < self.limits.most || kernel < self.limits.most * whole {
+            return None;
+        }
+        let mut forks: HashMap<SubjectId, u64> = HashMap::new();
+        self.owners().filter(|(of, _)| is_own(*of)).for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
+        let (by, count) = forks.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))?;
+        let lives: Vec<u64> =
+            self.owners().filter(|&(of, _)| of != by && is_own(of)).filter_map(|(_, own)| Some(own.last_ns - own.first_ns?)).collect();
+        // Each of them is gone soon, and together they are a considerable part of it.
+        let (lived, longest) = (lives.iter().sum::<u64>() as f64, lives.iter().max().copied().unwrap_or(0) as f64);
+        let least = self.limits.considerable * self.parts.length_ns as f64;
+        if count < self.limits.least_replies || longest >= least || lived < whole * least {
+            return None;
+        }
+        let mut verdict = self.named(Outcome::Bottleneck, by, &[]);
+        (verdict.state, verdict.share, verdict.share_low, verdict.share_high) = (None, Some(whole), Some(whole), Some(whole));
+        verdict.evidence = first.evidence;
+        verdict.mechanism = Some(Mechanism::ProcessPerItem);
+        let mean_ns = lives.iter().sum::<u64>() / lives.len().max(1) as u64;
+        verdict.because.push(Because::Processes { by: self.name(by, None), count, mean_ns });
+        verdict.because.push(Because::Divided { parts: own.iter().take(4).map(|part| (state_of(part), part.share)).collect() });
+        Some(verdict)
+    }
+
+    /// A part of the run in which one program at a time runs, where in another part several do.
+    pub(super) fn by_serial_step(&self) -> Option<Verdict> {
+        if self.cpus.count < 2 || self.anchor.is_some() {
+            return None;
+        }
+        let (start, end) = (self.answer.start_ns, self.answer.end_ns);
+        let within: Vec<((u64, u64), f64)> = self.traffic.running().filter(|((from, to), _)| *from >= start && *to <= end).collect();
+        let is_serial = |running: f64| running <= 1.0 + self.limits.considerable && running >= self.limits.most;
+        let share = |is_meant: &dyn Fn(f64) -> bool| {
+            let ns: u64 = within.iter().filter(|(_, running)| is_meant(*running)).map(|((from, to), _)| to - from).sum();
+            ns as f64 / (end - start).max(1) as f64
+        };
+        let (serial, parallel) = (share(&is_serial), share(&|running| running >= 1.0 + self.limits.most));
+        if serial < self.limits.least_share || parallel < self.limits.considerable {
+            return None;
+        }
+        let parts_of = |is_meant: &dyn Fn(f64) -> bool| -> Vec<(u64, u64)> {
+            within.iter().filter(|(_, running)| is_meant(*running)).map(|(part, _)| *part).collect()
+        };
+        let (parts, beside) = (parts_of(&is_serial), parts_of(&|running| running >= 1.0 + self.limits.most));
+        let all: u64 = parts.iter().map(|(from, to)| to - from).sum();
+        // The process whose life is most like that part of the run.
+        let likeness = |machine: MachineId| {
+            let own = self.traffic.own(machine).filter(|own| own.forks > 0)?;
+            let (first, last) = (own.first_ns?, own.last_ns);
+            let within =
+                |parts: &[(u64, u64)]| -> u64 { parts.iter().map(|(from, to)| last.min(*to).saturating_sub(first.max(*from))).sum() };
+            // One that lives while several run is no step that they wait for.
+            let length: u64 = beside.iter().map(|(from, to)| to - from).sum();
+            if within(&beside) as f64 > self.limits.considerable * length as f64 {
+                return None;
+            }
+            let both = within(&parts);
+            let either = all + (last - first) - both.min(last - first);
+            Some(both as f64 / either.max(1) as f64)
+        };
+        let own = self.vocabulary.machines().filter_map(|machine| {
+            let subject = self.subjects.known(self.vocabulary.machine_name(machine))?;
+            self.subjects.get(subject).is_of_command.then_some((machine, subject))
+        });
+        let best = own.filter_map(|(machine, subject)| Some((likeness(machine)?, machine, subject)));
+        let (likeness, machine, subject) = best.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
+        if likeness < self.limits.most {
+            return None;
+        }
+        let running: f64 =
+            within.iter().filter(|(_, running)| is_serial(*running)).map(|((from, to), running)| running * (to - from) as f64).sum();
+        let idle = 1.0 - running / all.max(1) as f64 / self.cpus.count as f64;
+        let step = self.name(subject, Some(self.vocabulary.machine_name(machine)));
+        let mut verdict = self.empty(Outcome::Bottleneck);
+        verdict.subject = Some(step.clone());
+        (verdict.share, verdict.share_low, verdict.share_high) = (Some(serial), Some(serial), Some(serial));
+        verdict.mechanism = Some(Mechanism::SerialStep);
+        let is_most = |part: &&Part| {
+            part.subject != subject && part.does.is_work() && part.share >= self.limits.most * serial && part.share <= serial
+        };
+        let most = self.parts.parts.iter().find(is_most).map(|part| self.runner_up(part));
+        verdict.because.push(Because::SerialStep { step, share: serial, idle, most });
+        Some(verdict)
+    }
+
+    /// Mean number of threads of these subjects that run or are ready to run, if they are more than
+    /// the CPUs and as many as make a queue.
+    pub(super) fn want_more_cpus(&self, subjects: &[SubjectId]) -> Option<f64> {
+        let (begin, end) = self.traffic.range();
+        let own = self.owners().filter(|(of, _)| subjects.contains(of));
+        let wanted: u64 = own.map(|(_, own)| own.ran_ns + own.ready_ns).sum();
+        let threads = wanted as f64 / (end - begin).max(1) as f64;
+        let is_more = threads > self.cpus.count as f64 + self.limits.waiters;
+        (is_more && self.cpus.count > 0).then_some(threads)
+    }
+
+    /// CPUs that the subject has on average, and its threads that have a considerable part of that.
+    pub(super) fn running(&self, subject: SubjectId) -> (f64, u64) {
+        let (begin, end) = self.traffic.range();
+        let ran: Vec<u64> = self.owned(subject).map(|own| own.ran_ns).collect();
+        let all: u64 = ran.iter().sum();
+        let threads = ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable * all as f64).count() as u64;
+        (all as f64 / (end - begin).max(1) as f64, threads)
+    }
+}

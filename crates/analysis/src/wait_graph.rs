@@ -1,0 +1,517 @@
+//! Who waits for whom: the wait-for graph of machines, in one pass over interactions.
+//!
+//! A block that ended with a cause is time that its machine waited for the one that caused its end. Where that one was blocked itself in the meantime, it was
+//! waited for in vain, and so was the time handed on to whom *it* waited for, and so forth to the end of the chain (the cascaded redistribution of wPerf,
+//! OSDI 2018). So each ns of a block is charged once, to the machine or link at the end of its chain; what a machine is charged with is what its active path says
+//! of its blocks. The last edge of the chain is the one that bears the weight: shortening it helps whoever waits through it.
+//!
+//! Whoever has no natural end (a server, a pipeline that runs for ever) is held back in a *knot* of this graph ([`knots`]).
+//!
+//! Memory: of each machine the latest blocks are remembered, fewer where there are many machines; a chain is followed for so many blocks. What lies beyond is
+//! unknown, and counted. Time: where each of many machines waits for the one before, all chains together grow with the square of the machines. So there is a purse
+//! for all of them, filled by every interaction: while it is low, chains are cut shorter, and what that costs grows with the trace, not with its square.
+
+mod answer;
+pub mod blame;
+mod mutual_waits;
+pub(crate) mod uses;
+
+pub use answer::{Answer, Edge, End, EndKind, Knot, Member, Waiter, Who};
+
+use crate::critical_path::steps::machine_of;
+use crate::what_if::{Full, FullQueue};
+use longpole_model::hash::IdMap;
+use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::names::NameId;
+use longpole_model::tokens::{Origin, Queues, Taken};
+use std::collections::VecDeque;
+use uses::Uses;
+
+/// Blocks of all machines that are remembered.
+const MOST_PAST: usize = 1 << 19;
+/// Tokens whose origin is kept.
+const MOST_TOKENS: usize = 1 << 20;
+/// Of a machine that has stopped, so few take no more room than they need.
+const FEW: usize = 2;
+/// Blocks through which one chain is followed.
+const MOST_HOPS: usize = 4096;
+/// Blocks that may be looked at before the first interaction, and what each interaction adds to them.
+const FIRST_HOPS: u64 = 1 << 22;
+const MORE_HOPS: u64 = 32;
+/// One chain may take this part of them, and so many blocks in any case.
+const PART_OF_HOPS: u64 = 64;
+const LEAST_HOPS: u64 = 64;
+/// Pairs of machines that are told apart; and pairs of a waiter and an end of its chain, which take more room in the answer.
+const MOST_PAIRS: usize = 1 << 20;
+const MOST_ENDS: usize = 1 << 18;
+
+/// A moment of a machine: what had ended its blocks by then.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    by: MachineId,
+    t: u64,
+    /// Entries of its past before it, the forgotten ones counted.
+    upto: u64,
+    /// Since when it was no longer there.
+    gone: Option<u64>,
+}
+
+/// What ended a block, and through which queue (none: a wake-up or a fork).
+type Reason = (Moment, Option<QueueId>, Option<NameId>);
+
+#[derive(Clone, Copy, Debug)]
+struct From {
+    moment: Moment,
+    link: Option<NameId>,
+}
+
+/// Where time is charged in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Place {
+    Machine(MachineId),
+    /// Of the machine that was reached, nothing more is known.
+    Unknown(MachineId),
+    /// From the cause to whom it reached; none: a wake-up or a fork.
+    Link(Option<QueueId>, Option<NameId>),
+}
+
+/// What made a machine go on, or begin.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Since when it was blocked. None: what was before is not its own (a fork, the cause of a context).
+    start: Option<u64>,
+    end: u64,
+    /// None: nobody knows.
+    cause: Option<Reason>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Life {
+    exists: bool,
+    gone: Option<u64>,
+    blocked: Option<u64>,
+    /// It is a context; whether what it was begun by is settled.
+    context: Option<bool>,
+    past: VecDeque<Entry>,
+    forgotten: u64,
+    explained_ns: u64,
+    unexplained_ns: u64,
+    /// Of what is explained, the time whose end is not told apart.
+    untold_ns: u64,
+    /// How long others waited for it in the end.
+    waited_for_ns: u64,
+}
+
+/// The observer.
+pub struct Waits {
+    lives: Vec<Life>,
+    queues: Queues<From>,
+    now: u64,
+    begin: Option<u64>,
+    asked_begin: u64,
+    /// How long a machine waited, and what for in the end.
+    ends: IdMap<(MachineId, Place), u64>,
+    /// How long a machine waited for another one that unblocked it.
+    direct: IdMap<(MachineId, MachineId), u64>,
+    /// How long anybody waited through this edge as the last one of a chain.
+    last: IdMap<(MachineId, MachineId), u64>,
+    /// Chains that were too long, or lie further back than is remembered.
+    cut: u64,
+    /// Blocks that chains may still be followed through.
+    purse: u64,
+    /// Waiting at the ends of edges that are left out because there are too many.
+    untold_edges_ns: u64,
+    uses: Uses,
+    full: Full,
+    interactions: u64,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits {
+            lives: Vec::new(),
+            queues: Queues::new(MOST_TOKENS),
+            now: 0,
+            begin: None,
+            asked_begin: 0,
+            ends: IdMap::default(),
+            direct: IdMap::default(),
+            last: IdMap::default(),
+            cut: 0,
+            purse: FIRST_HOPS,
+            untold_edges_ns: 0,
+            uses: Uses::default(),
+            full: Full::default(),
+            interactions: 0,
+        }
+    }
+}
+
+/// A machine within whose block the walk is, to go on with before the block.
+struct Frame {
+    by: MachineId,
+    upto: u64,
+    at: u64,
+    low: u64,
+    via: MachineId,
+}
+
+impl Waits {
+    /// What is before is left out; to be said before anything has happened.
+    pub fn begin_at(&mut self, t: u64) {
+        self.asked_begin = t;
+    }
+
+    /// Time goes on to `t` without anything happening.
+    pub fn until(&mut self, t: u64) {
+        self.now = self.now.max(t);
+    }
+
+    /// The next interaction in the order of time.
+    pub fn interaction(&mut self, _vocabulary: &Vocabulary, interaction: &Interaction) {
+        let Interaction { t, deed, .. } = *interaction;
+        self.interactions += 1;
+        self.purse += MORE_HOPS;
+        if let Deed::Declare { queue, shape } = deed {
+            self.uses.declare(queue, shape);
+            self.full.declare(queue, shape);
+            return self.queues.declare(queue, shape);
+        }
+        let asked = self.asked_begin;
+        self.begin.get_or_insert(t.max(asked));
+        self.now = self.now.max(t);
+        match deed {
+            Deed::Declare { .. } | Deed::Now | Deed::End { .. } | Deed::Class { .. } => return,
+            Deed::Fork { machine, cause } => {
+                if !self.life(machine).exists {
+                    self.born(machine, Some(cause), None);
+                }
+                return;
+            }
+            Deed::Push { machine, cause, .. } => {
+                if self.life(machine).context.is_none() {
+                    self.born(machine, cause.flatten(), Some(cause.is_some()));
+                }
+                return;
+            }
+            Deed::Pop { machine } | Deed::Stop { machine } => {
+                let now = self.now;
+                let life = self.life(machine);
+                if !life.exists || matches!(deed, Deed::Pop { .. }) && life.context.is_none() {
+                    return;
+                }
+                if let Some(start) = life.blocked.take() {
+                    life.unexplained_ns += now - start;
+                }
+                (life.exists, life.gone, life.context) = (false, Some(now), None);
+                // One that lives once and shortly is remembered for ever, and there may be millions.
+                if life.past.len() <= FEW {
+                    life.past.shrink_to_fit();
+                }
+                return;
+            }
+            _ => {}
+        }
+        let machine = machine_of(deed);
+        if !self.life(machine).exists {
+            self.born(machine, None, None);
+        }
+        self.act(machine, deed);
+    }
+
+    fn act(&mut self, machine: MachineId, deed: Deed) {
+        match deed {
+            Deed::State { .. } => self.unblock(machine, Origin::None),
+            Deed::Block { .. } => {
+                let now = self.now;
+                self.life(machine).blocked.get_or_insert(now);
+            }
+            Deed::Put { queue, n, flow, link, .. } => {
+                let taken = self.queues.take_space(queue, machine, n);
+                self.room(machine, queue, &taken);
+                let from = From { moment: self.moment(machine), link };
+                self.queues.put(queue, n, flow, from);
+            }
+            Deed::Get { queue, amount, flow, .. } => {
+                let (taken, now) = (self.queues.get(queue, amount, flow), self.now);
+                self.uses.looked(machine, queue, taken.units, true);
+                let blocked = self.life(machine).blocked;
+                self.uses.locked(queue, blocked, now);
+                self.found(machine, queue, &taken, true);
+                if taken.units > 0 && self.queues.is_bounded(queue) {
+                    let from = From { moment: self.moment(machine), link: None };
+                    self.queues.give_space(queue, taken.units, from);
+                }
+            }
+            Deed::Peek { queue, amount, flow, .. } => {
+                let taken = self.queues.peek(queue, amount, flow);
+                self.uses.looked(machine, queue, taken.units, false);
+                self.found(machine, queue, &taken, false);
+            }
+            Deed::Reserve { queue, n, .. } => {
+                let taken = self.queues.reserve(queue, machine, n);
+                self.room(machine, queue, &taken);
+            }
+            Deed::Wake { cause, .. } => self.wake(machine, cause),
+            _ => {}
+        }
+        // Whoever keeps count of origins would look at them; here they hold nothing.
+        self.queues.ignore_spent();
+    }
+
+    fn life(&mut self, machine: MachineId) -> &mut Life {
+        let at = machine.0 as usize;
+        if at >= self.lives.len() {
+            self.lives.resize_with(at + 1, Life::default);
+        }
+        &mut self.lives[at]
+    }
+
+    /// This machine, now.
+    fn moment(&mut self, machine: MachineId) -> Moment {
+        let t = self.now;
+        let life = self.life(machine);
+        Moment { by: machine, t, upto: life.forgotten + life.past.len() as u64, gone: life.gone.filter(|_| !life.exists) }
+    }
+
+    /// That of a cause; none: there has been no such machine.
+    fn caused(&mut self, cause: Cause) -> Option<Reason> {
+        let mut moment = self.moment(cause.by);
+        let life = self.life(cause.by);
+        moment.gone = moment.gone.filter(|&gone| cause.at.is_none_or(|at| gone < at));
+        if life.forgotten == 0 && life.past.is_empty() {
+            return None;
+        }
+        if let Some(at) = cause.at.filter(|&at| at < moment.t) {
+            moment = Moment { t: at, upto: life.forgotten + life.past.partition_point(|entry| entry.end <= at) as u64, ..moment };
+        }
+        Some((moment, None, cause.link))
+    }
+
+    /// `context`: whether its cause is settled.
+    fn born(&mut self, machine: MachineId, cause: Option<Cause>, context: Option<bool>) {
+        let cause = cause.and_then(|cause| self.caused(cause));
+        let end = self.now;
+        self.remember(machine, Entry { start: None, end, cause });
+        let life = self.life(machine);
+        if let Some(start) = life.blocked.take() {
+            life.unexplained_ns += end - start;
+        }
+        (life.exists, life.context) = (true, context);
+    }
+
+    fn wake(&mut self, machine: MachineId, cause: Option<Cause>) {
+        let blocked = self.life(machine).blocked.is_some();
+        let adopts = self.life(machine).context == Some(false);
+        if !blocked && !adopts {
+            return;
+        }
+        let cause = cause.and_then(|cause| self.caused(cause));
+        if adopts {
+            self.life(machine).context = Some(true);
+        }
+        match blocked {
+            true => self.unblock(machine, cause.map_or(Origin::Unknown, Origin::From)),
+            false => self.adopt(machine, cause),
+        }
+    }
+
+    /// What the context did before is not what it was waited for.
+    fn adopt(&mut self, machine: MachineId, cause: Option<Reason>) {
+        let end = self.now;
+        self.remember(machine, Entry { start: None, end, cause });
+    }
+
+    fn room(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
+        if let (Some(_), Origin::From(_)) = (self.life(machine).blocked, taken.cause) {
+            self.full.waited(queue);
+        }
+        self.found(machine, queue, taken, false);
+    }
+
+    /// Queues in which somebody waited for room.
+    pub fn full(&self, vocabulary: &Vocabulary) -> Vec<FullQueue> {
+        self.full.full(vocabulary)
+    }
+
+    fn found(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>, took: bool) {
+        let cause = match taken.cause {
+            Origin::None => Origin::None,
+            Origin::Unknown => Origin::Unknown,
+            Origin::From(from) => Origin::From((from.moment, Some(queue), from.link)),
+        };
+        let first = took && taken.units > 0 && self.life(machine).context == Some(false);
+        let mut settled = first;
+        if self.life(machine).blocked.is_some() {
+            settled |= !matches!(cause, Origin::None);
+            self.unblock(machine, cause);
+        } else if let (true, Origin::From(cause)) = (first, cause) {
+            self.adopt(machine, Some(cause));
+        }
+        let life = self.life(machine);
+        life.context = life.context.map(|before| before || settled);
+    }
+
+    fn remember(&mut self, machine: MachineId, entry: Entry) {
+        let most = (MOST_PAST / self.lives.len().max(1)).clamp(16, MOST_HOPS);
+        let life = self.life(machine);
+        if life.past.len() >= most {
+            life.past.pop_front();
+            life.forgotten += 1;
+        }
+        life.past.push_back(entry);
+    }
+
+    fn unblock(&mut self, machine: MachineId, cause: Origin<Reason>) {
+        let (end, begin) = (self.now, self.begin.unwrap_or(0));
+        let Some(start) = self.life(machine).blocked.take() else { return };
+        let start = start.max(begin);
+        if start >= end {
+            return;
+        }
+        let cause = match cause {
+            // What it waited for is not told; the time stays its own.
+            Origin::None => {
+                self.life(machine).unexplained_ns += end - start;
+                return;
+            }
+            Origin::Unknown => None,
+            Origin::From(cause) => Some(cause),
+        };
+        self.remember(machine, Entry { start: Some(start), end, cause });
+        match cause {
+            None => self.life(machine).unexplained_ns += end - start,
+            Some((moment, ..)) => {
+                self.life(machine).explained_ns += end - start;
+                bump(&mut self.direct, (machine, moment.by), end - start, MOST_PAIRS);
+                self.walk(machine, start, end, cause);
+            }
+        }
+    }
+
+    /// Charges the block of `waiter` to the ends of its chain, back from its end.
+    fn walk(&mut self, waiter: MachineId, start: u64, end: u64, cause: Option<Reason>) {
+        let mut stack: Vec<Frame> = Vec::new();
+        let (mut by, mut upto, mut at, mut low, mut via) = (waiter, 0, end, start, waiter);
+        let mut next = Some(Entry { start: None, end, cause });
+        let most = (LEAST_HOPS + self.purse / PART_OF_HOPS).min(MOST_HOPS as u64);
+        let mut hops = 0;
+        loop {
+            if at <= low {
+                let Some(frame) = stack.pop() else { return };
+                (by, upto, at, low, via) = (frame.by, frame.upto, frame.at, frame.low, frame.via);
+                continue;
+            }
+            hops += 1;
+            self.purse = self.purse.saturating_sub(1);
+            let entry = match next.take() {
+                Some(entry) => entry,
+                None => match self.entry(by, upto) {
+                    // Beyond what is remembered, or what may be spent on one block.
+                    _ if hops > most => {
+                        self.cut += 1;
+                        self.charge(waiter, via, Place::Unknown(by), low, at);
+                        // Of what is left in the frames nobody knows more.
+                        while let Some(frame) = stack.pop() {
+                            self.charge(waiter, frame.via, Place::Unknown(frame.by), frame.low, frame.at);
+                        }
+                        return;
+                    }
+                    Err(()) => {
+                        self.cut += 1;
+                        self.charge(waiter, via, Place::Unknown(by), low, at);
+                        at = low;
+                        continue;
+                    }
+                    // It had not begun.
+                    Ok(None) => {
+                        self.charge(waiter, via, Place::Unknown(by), low, at);
+                        at = low;
+                        continue;
+                    }
+                    Ok(Some(entry)) => {
+                        self.charge(waiter, via, Place::Machine(by), entry.end.max(low), at);
+                        at = at.min(entry.end);
+                        upto -= 1;
+                        if at <= low {
+                            continue;
+                        }
+                        entry
+                    }
+                },
+            };
+            if let Some(start) = entry.start {
+                let start = start.max(low);
+                stack.push(Frame { by, upto, at: start, low, via });
+                low = start;
+            }
+            match entry.cause {
+                None => {
+                    self.charge(waiter, via, Place::Unknown(by), low, at);
+                    at = low;
+                }
+                Some((moment, queue, link)) => {
+                    let from = moment.t.min(at);
+                    if from < at {
+                        self.add_last(by, moment.by, at - from.max(low));
+                        self.add_end(waiter, Place::Link(queue, link), at - from.max(low));
+                    }
+                    (via, by, upto, at) = (by, moment.by, moment.upto, from);
+                    if let Some(gone) = moment.gone.filter(|&gone| gone < at) {
+                        self.charge(waiter, via, Place::Unknown(by), gone.max(low), at);
+                        at = gone;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The latest thing that made a machine go on, of the first `upto`. An error: it is forgotten.
+    fn entry(&mut self, machine: MachineId, upto: u64) -> Result<Option<Entry>, ()> {
+        let life = self.life(machine);
+        match upto.checked_sub(1) {
+            None => Ok(None),
+            Some(at) => match at.checked_sub(life.forgotten) {
+                None => Err(()),
+                Some(at) => Ok(life.past.get(at as usize).copied()),
+            },
+        }
+    }
+
+    fn charge(&mut self, waiter: MachineId, via: MachineId, place: Place, from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        if let Place::Machine(by) | Place::Unknown(by) = place {
+            self.add_last(via, by, to - from);
+        }
+        self.add_end(waiter, place, to - from);
+    }
+
+    fn add_end(&mut self, waiter: MachineId, place: Place, ns: u64) {
+        if let Place::Machine(by) = place {
+            self.life(by).waited_for_ns += ns;
+        }
+        if !bump(&mut self.ends, (waiter, place), ns, MOST_ENDS) {
+            self.life(waiter).untold_ns += ns;
+        }
+    }
+
+    fn add_last(&mut self, via: MachineId, by: MachineId, ns: u64) {
+        if via != by && !bump(&mut self.last, (via, by), ns, MOST_PAIRS) {
+            self.untold_edges_ns += ns;
+        }
+    }
+}
+
+/// Whether there is room for the pair; otherwise its time stands with the machines only.
+fn bump<K: std::hash::Hash + Eq>(map: &mut IdMap<K, u64>, key: K, ns: u64, most: usize) -> bool {
+    if let Some(known) = map.get_mut(&key) {
+        *known += ns;
+    } else if map.len() < most {
+        map.insert(key, ns);
+    } else {
+        return false;
+    }
+    true
+}

@@ -1,0 +1,77 @@
+//! Where a recording is of a command, the question is of the command: its path begins where the command does.
+//!
+//! What is before that is the recorder's own start. It is left out unless a begin was named, as by `--begin`: what it leads to still counts.
+
+use crate::input;
+use crate::input::machine_log;
+use crate::interactions::numbers_are_the_kernels;
+use crate::render::table::duration;
+use longpole_trace::Catalogue;
+use longpole_trace::ClassId;
+use longpole_trace::Event;
+use longpole_trace::Item;
+use longpole_trace::Moment;
+use longpole_trace::Options;
+use longpole_trace::StreamKind;
+use longpole_trace::Trace;
+use std::path::Path;
+
+/// Events of the kernel after which it is not looked for any more: the recorder starts it as soon as it can.
+const MOST_LOOKED_AT: usize = 1 << 21;
+
+/// This part of the trace; where no begin was named and it is a recording of a command, from the command's begin on. Says so.
+pub fn part(path: &Path, part: Options) -> Options {
+    if part.begin.is_some() || part.dump.is_some() || machine_log::is_one(path) || machine_log::is_pipe(path) {
+        return part;
+    }
+    match begin(path, part.clone()) {
+        Some((begin, before)) => {
+            let before = duration(before);
+            eprintln!("longpole: note: the path begins with the command, {before} after the recording did (--begin +0 takes that, too)");
+            Options { begin: Some(Moment::At(begin)), ..part }
+        }
+        None => part,
+    }
+}
+
+/// When the command began, and how long after the trace that was. What cannot be read is told by who reads all of it.
+fn begin(path: &Path, part: Options) -> Option<(i64, u64)> {
+    let mut trace = input::open(&[path.to_owned()], part).ok()?;
+    let told = trace.recordings();
+    let pid = told.iter().find_map(|recording| recording.command_pid).filter(|_| numbers_are_the_kernels(told))?;
+    let start = trace.start_ns()?;
+    trace.leave_out(&[StreamKind::User, StreamKind::Packets, StreamKind::Samples]);
+    let at = born(&mut trace, pid)?;
+    Some((at, u64::try_from(at.checked_sub(start)?).ok()?))
+}
+
+/// The first program that this process executed, or else its fork.
+fn born(trace: &mut Trace, pid: i32) -> Option<i64> {
+    let (mut forks, mut execs, mut known) = (Vec::new(), Vec::new(), 0);
+    let mut forked = None;
+    for _ in 0..MOST_LOOKED_AT {
+        let Ok(Some((item, catalogue))) = trace.next_with_catalogue() else { break };
+        let Item::Event(event) = item else { continue };
+        while known < catalogue.classes.len() {
+            match catalogue.classes[known].event_name.as_str() {
+                "sched_process_fork" => forks.push(ClassId(known as u32)),
+                "sched_process_exec" => execs.push(ClassId(known as u32)),
+                _ => {}
+            }
+            known += 1;
+        }
+        if execs.contains(&event.class) && names(catalogue, &event, &["tid", "pid"], pid) {
+            return Some(event.t_ns);
+        }
+        if forks.contains(&event.class) && names(catalogue, &event, &["child_tid", "child_pid"], pid) {
+            forked.get_or_insert(event.t_ns);
+        }
+    }
+    forked
+}
+
+fn names(catalogue: &Catalogue, event: &Event<'_>, fields: &[&str], pid: i32) -> bool {
+    let class = &catalogue.classes[event.class.0 as usize];
+    let at = fields.iter().find_map(|name| class.fields.iter().position(|field| field == name));
+    at.and_then(|at| event.fields.get(at)).and_then(|value| value.as_i64()) == Some(i64::from(pid))
+}

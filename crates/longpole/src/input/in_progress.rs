@@ -1,0 +1,66 @@
+//! Which of the recordings that are in progress is meant. There may be several: one of whoever comes, some of single processes, some of commands.
+
+use crate::render::table::plain;
+use anyhow::bail;
+use longpole_record::runtime_dir::session::{self, Running, Whose};
+use longpole_record::Runtime;
+use serde_json::Value;
+
+/// All of them, and where their recorders and programs meet.
+pub fn all() -> anyhow::Result<(Vec<Running>, Option<Runtime>)> {
+    let path = Runtime::default_path();
+    if !path.exists() {
+        return Ok((Vec::new(), None));
+    }
+    let runtime = Runtime::open(&path)?;
+    Ok((session::running(&runtime)?, Some(runtime)))
+}
+
+/// The one of a process, or whose recorder that is; of nobody: the only one. `none` says what to do where nothing is recorded.
+pub fn one(pid: Option<i32>, none: &str) -> anyhow::Result<(Running, Runtime)> {
+    let (all, runtime) = all()?;
+    let Some(runtime) = runtime.filter(|_| !all.is_empty()) else { bail!("{none}") };
+    let meant = |running: &&Running| pid.is_none_or(|pid| running.of() == Some(pid) || running.pid == pid);
+    let mut found = all.iter().filter(meant);
+    match (found.next(), found.next()) {
+        (Some(running), None) => Ok((running.clone(), runtime)),
+        (Some(_), Some(_)) => bail!("several recordings are in progress; say which one with --pid:{}", list(&all)),
+        (None, _) => bail!("no recording of process {} is in progress; there are:{}", pid.unwrap_or_default(), list(&all)),
+    }
+}
+
+/// What it is now: one with a limit may have gone on to another chunk. None: it has ended.
+pub fn again(running: &Running, runtime: &Runtime) -> anyhow::Result<Option<Running>> {
+    Ok(session::running(runtime)?.into_iter().find(|now| now.session == running.session))
+}
+
+/// What is recorded, in words.
+pub fn of(running: &Running) -> String {
+    match (running.whose, command(running)) {
+        (Whose::Process(pid), _) => format!("process {pid}"),
+        (_, Some(command)) => format!("the command {command}"),
+        (Whose::Command(_), None) => "a command".to_owned(),
+        (Whose::All, None) => "all programs that it is to record".to_owned(),
+    }
+}
+
+/// As its description has it.
+pub fn description(running: &Running) -> Value {
+    let text = std::fs::read(running.path.join("longpole.json")).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or(Value::Null)
+}
+
+/// The command's words, if it is one.
+pub fn command(running: &Running) -> Option<String> {
+    let description = description(running);
+    let words: Vec<&str> = description["command"].as_array()?.iter().filter_map(Value::as_str).collect();
+    (!words.is_empty()).then(|| plain(words.join(" ")))
+}
+
+fn list(all: &[Running]) -> String {
+    all.iter()
+        .map(|running| {
+            format!("\n  --pid {}  {} ({})", running.of().unwrap_or(running.pid), plain(running.path.display().to_string()), of(running))
+        })
+        .collect()
+}

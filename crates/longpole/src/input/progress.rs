@@ -1,0 +1,101 @@
+//! `--progress EVENT`: which events count as progress, and when each thread had them.
+
+use crate::input::filter::{Filter, Patterns, Sieve};
+use anyhow::bail;
+use longpole_model::causes::Composer;
+use longpole_model::interaction::MachineId;
+use longpole_trace::Catalogue;
+use longpole_trace::Item;
+use std::collections::HashMap;
+
+/// Times that are kept of each thread; of more, every second, fourth, … one is.
+const MOST_TIMES: usize = 1 << 16;
+
+/// The events that are meant.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    pub text: String,
+    filter: Option<Filter>,
+    names: Option<Patterns>,
+}
+
+impl Progress {
+    pub fn parse(text: &str) -> Result<Progress, String> {
+        let is_name = !text.contains(char::is_whitespace) && !text.contains(['=', '<', '>', '&', '|', '!', '(', ')', '~']);
+        let (filter, names) = match is_name {
+            true => (None, Some(Patterns::parse(text)?)),
+            false => (Some(Filter::parse(text).map_err(|wrong| wrong.to_string())?), None),
+        };
+        Ok(Progress { text: text.to_owned(), filter, names })
+    }
+}
+
+/// When something happened to a thread, about every `each`-th time.
+#[derive(Debug)]
+struct Times {
+    each: u64,
+    count: u64,
+    kept: Vec<u64>,
+}
+
+impl Times {
+    fn add(&mut self, t: u64) {
+        if self.count % self.each == 0 {
+            if self.kept.len() >= MOST_TIMES {
+                let mut number = 0;
+                self.kept.retain(|_| {
+                    number += 1;
+                    number % 2 == 1
+                });
+                self.each *= 2;
+            }
+            self.kept.push(t);
+        }
+        self.count += 1;
+    }
+}
+
+/// The events of a trace that count as progress, by thread.
+pub struct Progressed {
+    text: String,
+    sieve: Sieve,
+    by_thread: HashMap<i32, Times>,
+}
+
+impl Progressed {
+    pub fn new(progress: &Progress) -> Progressed {
+        let sieve = Sieve::new(progress.filter.clone(), progress.names.clone());
+        Progressed { text: progress.text.clone(), sieve, by_thread: HashMap::new() }
+    }
+
+    /// The next item of the trace, of which the composer knows already.
+    pub fn item(&mut self, composer: &Composer, catalogue: &Catalogue, item: &Item<'_>) {
+        let Item::Event(event) = item else { return };
+        if !self.sieve.passes(event, catalogue) {
+            return;
+        }
+        // A kernel event is of the thread that its CPU has.
+        let running = || composer.linux().tid_on(event.cpu?);
+        let subject = catalogue.subjects.get(event.subject.0 as usize).and_then(|subject| subject.tid);
+        if let (Some(tid), Ok(t)) = (subject.or_else(running), u64::try_from(event.t_ns)) {
+            self.by_thread.entry(tid).or_insert_with(|| Times { each: 1, count: 0, kept: Vec::new() }).add(t);
+        }
+    }
+
+    /// As the user named them.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The times of each thread, by its machine.
+    pub fn finish(mut self, composer: &Composer) -> anyhow::Result<HashMap<MachineId, Vec<u64>>> {
+        let known: HashMap<i32, MachineId> = composer.behind().iter().map(|behind| (behind.tid, behind.machine)).collect();
+        let times = self.by_thread.drain().filter_map(|(tid, times)| Some((*known.get(&tid)?, times.kept)));
+        let times: HashMap<MachineId, Vec<u64>> = times.collect();
+        match (times.is_empty(), self.sieve.notes().first()) {
+            (false, _) => Ok(times),
+            (true, Some(note)) => bail!("--progress {}: {note}", self.text),
+            (true, None) => bail!("--progress {}: no thread of this trace has such an event", self.text),
+        }
+    }
+}

@@ -1,0 +1,549 @@
+//! Events and losses as lines: text near to babeltrace2's, and JSON. Names and subjects repeat, so their bytes are made once; an event's line is put
+//! together from them in one buffer that is written when it is full.
+
+use crate::input::filter::Patterns;
+use crate::render::table::plain;
+use crate::render::values::{self, Piece, TimeOfDay};
+use longpole_trace::event::StreamId;
+use longpole_trace::Catalogue;
+use longpole_trace::Event;
+use longpole_trace::Item;
+use longpole_trace::Loss;
+use longpole_trace::Value;
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::io::{self, Write};
+
+const FULL: usize = 64 << 10;
+
+/// Shows items as lines; who uses one asks it to flush.
+pub(crate) struct Printer<W> {
+    sink: W,
+    line: Vec<u8>,
+    time: TimeOfDay,
+    last_ns: Option<i64>,
+    streams: Vec<Stream>,
+    subjects: Vec<Subject>,
+    classes: Vec<Class>,
+    /// Which fields, contexts and values of packets are shown; none: all.
+    fields: Option<Patterns>,
+    /// Before who did it its host is named.
+    hosts: bool,
+}
+
+/// A name as it is, and as a JSON string.
+struct Named {
+    text: Piece,
+    json: Piece,
+}
+
+struct Stream {
+    /// In the place of a subject of which nothing is known.
+    who: Piece,
+    name: Named,
+}
+
+/// Who it was, each with the blank behind it.
+struct Subject {
+    /// Who it was, for events of which nothing else says it. Empty if nothing is known, then the stream is named instead.
+    whole: Piece,
+    /// Beside a context that names threads: the host and what all its threads have in common.
+    common: Piece,
+    /// Beside a context that names the program, too.
+    host: Piece,
+    /// The members of the `context` object, all of them, and each with what it says.
+    json: Piece,
+    members: Vec<(Who, Vec<u8>)>,
+}
+
+struct Class {
+    /// The name, and what opens the values.
+    head: Piece,
+    json: Piece,
+    fields: Members,
+    context: Members,
+    packet: Members,
+    says: Says,
+    /// What the contexts say themselves of who it was.
+    told: Vec<Who>,
+}
+
+/// What the contexts of a class say of who it was.
+#[derive(Clone, Copy)]
+enum Says {
+    Nothing,
+    Threads,
+    Programs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Host,
+    Label,
+    Thread,
+    Pid,
+    Tid,
+}
+
+impl Who {
+    fn called(self) -> &'static str {
+        match self {
+            Who::Host => "host",
+            Who::Label => "label",
+            Who::Thread => "thread",
+            Who::Pid => "pid",
+            Who::Tid => "tid",
+        }
+    }
+
+    /// As which a tracer's context says it.
+    fn of_context(name: &str) -> Option<Who> {
+        Some(match name {
+            "host" => Who::Host,
+            "label" | "procname" => Who::Label,
+            "thread" => Who::Thread,
+            "pid" | "vpid" => Who::Pid,
+            "tid" | "vtid" => Who::Tid,
+            _ => return None,
+        })
+    }
+}
+
+/// The values of an event that are shown: all have an entry, those that are not shown are hidden.
+struct Members {
+    members: Vec<Member>,
+    names: Vec<String>,
+    /// Some are shown.
+    any: bool,
+    /// What closes the structures in which the last one lies, and all of them.
+    end: Piece,
+}
+
+struct Member {
+    /// `name = `, with what separates it from the one before, and what opens the structures in which it lies.
+    text: Piece,
+    /// `"name":`, likewise.
+    json: Piece,
+    base: u8,
+    hidden: bool,
+}
+
+impl<W: Write> Printer<W> {
+    pub fn new(sink: W) -> Printer<W> {
+        Printer {
+            sink,
+            line: Vec::with_capacity(FULL + (4 << 10)),
+            time: TimeOfDay::default(),
+            last_ns: None,
+            streams: Vec::new(),
+            subjects: Vec::new(),
+            classes: Vec::new(),
+            fields: None,
+            hosts: false,
+        }
+    }
+
+    /// Only these fields, contexts and values of packets are shown.
+    pub fn only(self, fields: Option<Patterns>) -> Printer<W> {
+        Printer { fields, ..self }
+    }
+
+    /// Where a trace is of several hosts, each line names its own.
+    pub fn name_hosts(&mut self, catalogue: &Catalogue) {
+        let mut hosts = catalogue.subjects.iter().map(|subject| &subject.host).filter(|host| !host.is_empty());
+        let first = hosts.next();
+        self.hosts = hosts.any(|host| Some(host) != first);
+    }
+
+    /// What follows is of another catalogue.
+    pub fn begin_anew(&mut self) {
+        self.streams.clear();
+        self.subjects.clear();
+        self.classes.clear();
+    }
+
+    /// Makes the bytes of what is new in the catalogue.
+    #[inline]
+    fn learn(&mut self, catalogue: &Catalogue) {
+        if self.streams.len() < catalogue.streams.len()
+            || self.subjects.len() < catalogue.subjects.len()
+            || self.classes.len() < catalogue.classes.len()
+        {
+            self.learn_new(catalogue);
+        }
+    }
+
+    #[cold]
+    fn learn_new(&mut self, catalogue: &Catalogue) {
+        let stream = |stream: &longpole_trace::Stream| Stream { who: who(&stream.name), name: named(&stream.name) };
+        self.streams.extend(catalogue.streams[self.streams.len()..].iter().map(stream));
+        let hosts = self.hosts;
+        self.subjects.extend(catalogue.subjects[self.subjects.len()..].iter().map(|one| subject(one, hosts)));
+        let Printer { classes, fields, .. } = self;
+        for class in &catalogue.classes[classes.len()..] {
+            let shown = |scope: &str, name: &str| {
+                fields.as_ref().is_none_or(|fields| fields.hold_part(name) || fields.hold_part(&format!("{scope}.{name}")))
+            };
+            let has = |names: &[&str]| class.context.iter().any(|name| names.contains(&name.as_str()));
+            classes.push(Class {
+                head: piece(format!("{}: {{", class.event_name)),
+                json: quoted(&class.event_name),
+                fields: members(&class.fields, &class.bases, |name| shown("field", name)),
+                context: members(&class.context, &class.context_bases, |name| shown("context", name)),
+                packet: members(&class.packet, &class.packet_bases, |name| shown("packet", name)),
+                says: match (has(&["procname"]), has(&["tid", "vtid", "pid", "vpid"])) {
+                    (true, _) => Says::Programs,
+                    (false, true) => Says::Threads,
+                    (false, false) => Says::Nothing,
+                },
+                told: class.context.iter().filter_map(|name| Who::of_context(name)).collect(),
+            });
+        }
+    }
+
+    pub fn event(&mut self, event: &Event<'_>, catalogue: &Catalogue) {
+        self.learn(catalogue);
+        self.when(event.t_ns);
+        let Printer { line, streams, subjects, classes, .. } = self;
+        let (class, subject) = (&classes[event.class.0 as usize], &subjects[event.subject.0 as usize]);
+        let who = match class.says {
+            Says::Nothing if subject.whole.is_empty() => &streams[event.stream.0 as usize].who,
+            Says::Nothing => &subject.whole,
+            Says::Threads => &subject.common,
+            Says::Programs => &subject.host,
+        };
+        who.put(line);
+        class.head.put(line);
+        if let Some(cpu) = event.cpu {
+            line.extend_from_slice(b" cpu_id = ");
+            values::unsigned(line, u64::from(cpu));
+        }
+        if class.packet.any {
+            line.extend_from_slice(if event.cpu.is_some() { b"," } else { b"" });
+            class.packet.text(line, event.packet.iter());
+            line.extend_from_slice(b", {");
+        } else if event.cpu.is_some() {
+            line.extend_from_slice(b" }, {");
+        }
+        if class.context.any && !event.context.is_empty() {
+            class.context.text(line, event.context);
+            line.extend_from_slice(b", {");
+        }
+        class.fields.text(line, event.fields);
+        match event.is_partial(catalogue) {
+            false => line.push(b'\n'),
+            true => {
+                line.truncate(line.len() - 1);
+                line.extend_from_slice(b"<damaged> }\n");
+            }
+        }
+    }
+
+    /// An item's line as it stands behind one of `last_ns`, which becomes that of this one.
+    pub fn line_after(&mut self, last_ns: &mut Option<i64>, item: &Item<'_>, catalogue: &Catalogue) -> &[u8] {
+        self.line.clear();
+        std::mem::swap(&mut self.last_ns, last_ns);
+        match item {
+            Item::Event(event) => self.event(event, catalogue),
+            Item::Loss(loss) => self.loss(loss, catalogue),
+        }
+        std::mem::swap(&mut self.last_ns, last_ns);
+        &self.line
+    }
+
+    #[inline]
+    fn when(&mut self, t_ns: i64) {
+        let last_ns = self.last_ns.replace(t_ns);
+        self.time.show_since(&mut self.line, t_ns, last_ns);
+    }
+
+    pub fn loss(&mut self, loss: &Loss, catalogue: &Catalogue) {
+        self.learn(catalogue);
+        self.when(loss.end_ns);
+        let Printer { line, streams, .. } = self;
+        streams[loss.stream.0 as usize].name.text.put(line);
+        line.extend_from_slice(b": ");
+        match loss.events {
+            Some(events) => values::unsigned(line, events),
+            None => line.extend_from_slice(b"an unknown number of"),
+        }
+        line.extend_from_slice(b" events lost since [");
+        self.time.show(line, loss.begin_ns);
+        line.extend_from_slice(b"]\n");
+    }
+
+    #[inline]
+    fn where_json(&mut self, t_ns: i64, stream: StreamId) {
+        self.line.extend_from_slice(b"{\"t_ns\":");
+        values::signed(&mut self.line, t_ns);
+        self.line.extend_from_slice(b",\"stream\":");
+        self.streams[stream.0 as usize].name.json.put(&mut self.line);
+    }
+
+    pub fn event_json(&mut self, event: &Event<'_>, catalogue: &Catalogue) {
+        self.learn(catalogue);
+        self.where_json(event.t_ns, event.stream);
+        let Printer { line, subjects, classes, .. } = self;
+        let class = &classes[event.class.0 as usize];
+        line.extend_from_slice(b",\"cpu\":");
+        match event.cpu {
+            Some(cpu) => values::unsigned(line, u64::from(cpu)),
+            None => line.extend_from_slice(b"null"),
+        }
+        line.extend_from_slice(b",\"name\":");
+        class.json.put(line);
+        line.extend_from_slice(b",\"fields\":{");
+        let mut labelled = class.fields.json(line, event.fields);
+        line.extend_from_slice(b"},\"context\":{");
+        let subject = &subjects[event.subject.0 as usize];
+        if event.context.is_empty() {
+            subject.json.put(line);
+        } else {
+            labelled |= class.context.json(line, event.context);
+            for (_, member) in subject.members.iter().filter(|(who, _)| !class.told.contains(who)) {
+                line.extend_from_slice(if line.ends_with(b"{") { b"" } else { b"," });
+                line.extend_from_slice(member);
+            }
+        }
+        line.push(b'}');
+        if class.packet.any {
+            line.extend_from_slice(b",\"packet\":{");
+            labelled |= class.packet.json(line, event.packet.iter());
+            line.push(b'}');
+        }
+        if labelled {
+            class.labelled_json(line, event);
+        }
+        if event.is_partial(catalogue) {
+            line.extend_from_slice(b",\"partial\":true");
+        }
+        line.extend_from_slice(b"}\n");
+    }
+
+    pub fn loss_json(&mut self, loss: &Loss, catalogue: &Catalogue) {
+        self.learn(catalogue);
+        self.where_json(loss.end_ns, loss.stream);
+        let line = &mut self.line;
+        line.extend_from_slice(b",\"lost\":");
+        match loss.events {
+            Some(events) => values::unsigned(line, events),
+            None => line.extend_from_slice(b"null"),
+        }
+        line.extend_from_slice(b",\"since_ns\":");
+        values::signed(line, loss.begin_ns);
+        line.extend_from_slice(b"}\n");
+    }
+
+    #[inline]
+    pub fn flush_if_full(&mut self) -> io::Result<()> {
+        if self.line.len() >= FULL {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.sink.write_all(&self.line)?;
+        self.line.clear();
+        self.sink.flush()
+    }
+}
+
+impl Class {
+    /// Where values have labels, their numbers and all of their labels.
+    #[cold]
+    fn labelled_json(&self, line: &mut Vec<u8>, event: &Event<'_>) {
+        let begin = line.len();
+        line.extend_from_slice(b",\"labelled\":{");
+        let empty = line.len();
+        self.fields.labelled_json(line, "fields", event.fields);
+        self.context.labelled_json(line, "context", event.context);
+        self.packet.labelled_json(line, "packet", event.packet.iter());
+        match line.len() == empty {
+            true => line.truncate(begin),
+            false => line.push(b'}'),
+        }
+    }
+}
+
+/// For people.
+fn piece(text: String) -> Piece {
+    plain(text).into_bytes().into()
+}
+
+/// With what separates it from what follows.
+fn who(name: &str) -> Piece {
+    if name.is_empty() {
+        Piece::default()
+    } else {
+        piece(format!("{name} "))
+    }
+}
+
+fn quoted(name: &str) -> Piece {
+    let mut json = Vec::new();
+    values::quoted(&mut json, name.as_bytes());
+    json.into()
+}
+
+fn named(name: &str) -> Named {
+    Named { text: piece(name.to_owned()), json: quoted(name) }
+}
+
+fn subject(subject: &longpole_trace::Subject, hosts: bool) -> Subject {
+    let longpole_trace::Subject { host, label, thread, pid, tid } = subject;
+    let mut whole = label.clone();
+    if !thread.is_empty() && thread != label {
+        if !whole.is_empty() {
+            whole.push(':');
+        }
+        whole.push_str(thread);
+    }
+    if let Some(tid) = tid.filter(|_| !whole.is_empty()) {
+        whole.push_str(&format!("({tid})"));
+    }
+    // A program whose threads are not known.
+    let program = match pid {
+        Some(pid) if !label.is_empty() => format!("{label}:({pid})"),
+        _ => label.clone(),
+    };
+    let of_host = |program: &str| match (host.is_empty(), program.is_empty()) {
+        (false, false) => format!("{host}:{program}"),
+        (false, true) => host.clone(),
+        (true, _) => program.to_owned(),
+    };
+    if whole.is_empty() || (thread.is_empty() && tid.is_none()) {
+        whole = of_host(&program);
+    } else if hosts && !host.is_empty() {
+        whole = format!("{host} {whole}");
+    }
+    let mut members = Vec::new();
+    let mut member = |who: Who, show: &dyn Fn(&mut Vec<u8>)| {
+        let mut json = format!("\"{}\":", who.called()).into_bytes();
+        show(&mut json);
+        members.push((who, json));
+    };
+    let host_of_several = if hosts { host.as_str() } else { "" };
+    for (who, value) in [(Who::Host, host_of_several), (Who::Label, label), (Who::Thread, thread)] {
+        if !value.is_empty() {
+            member(who, &|out| values::quoted(out, value.as_bytes()));
+        }
+    }
+    for (who, value) in [(Who::Pid, pid), (Who::Tid, tid)] {
+        if let Some(value) = value {
+            member(who, &|out| values::signed(out, i64::from(*value)));
+        }
+    }
+    let json = members.iter().map(|(_, json)| json.as_slice()).collect::<Vec<_>>().join(&b',');
+    Subject { whole: who(&whole), common: who(&of_host(&program)), host: who(host), json: json.into(), members }
+}
+
+impl Members {
+    #[inline]
+    fn text<'a>(&self, line: &mut Vec<u8>, values: impl IntoIterator<Item = impl Borrow<Value<'a>>>) {
+        for (member, value) in self.members.iter().zip(values) {
+            if !member.hidden {
+                member.text.put(line);
+                values::text(line, value.borrow(), member.base);
+            }
+        }
+        self.end.put(line);
+    }
+
+    /// Returns whether some of them may have labels.
+    #[inline]
+    fn json<'a>(&self, line: &mut Vec<u8>, values: impl IntoIterator<Item = impl Borrow<Value<'a>>>) -> bool {
+        let mut labelled = false;
+        for (member, value) in self.members.iter().zip(values) {
+            if !member.hidden {
+                member.json.put(line);
+                values::json(line, value.borrow());
+                labelled |= values::may_be_labelled(value.borrow());
+            }
+        }
+        labelled
+    }
+
+    fn labelled_json<'a>(&self, line: &mut Vec<u8>, scope: &str, values: impl IntoIterator<Item = impl Borrow<Value<'a>>>) {
+        let begin = line.len();
+        line.extend_from_slice(if line.ends_with(b"{") { b"" } else { b"," });
+        line.extend_from_slice(format!("\"{scope}\":{{").as_bytes());
+        let empty = line.len();
+        for ((member, name), value) in self.members.iter().zip(&self.names).zip(values) {
+            if !member.hidden && values::may_be_labelled(value.borrow()) {
+                values::labelled(line, &mut name.clone(), value.borrow());
+            }
+        }
+        match line.len() == empty {
+            true => line.truncate(begin),
+            false => line.push(b'}'),
+        }
+    }
+}
+
+/// Nested structures come flat, with dotted names; for people they are nested again.
+fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Members {
+    let mut members = Vec::with_capacity(names.len());
+    // The structures in which the last one lies.
+    let mut open: Vec<String> = Vec::new();
+    let mut first = true;
+    for (index, name) in names.iter().enumerate() {
+        let base = bases.get(index).copied().unwrap_or(10);
+        if !shown(name) {
+            members.push(Member { text: Piece::default(), json: Piece::default(), base, hidden: true });
+            continue;
+        }
+        // Dots of a name itself stand behind a backslash.
+        let mut outer: Vec<String> = name.replace("\\.", "\0").split('.').map(|part| part.replace('\0', ".")).collect();
+        let inner = outer.pop().unwrap_or_default();
+        let same = open.iter().zip(&outer).take_while(|(open, outer)| open == outer).count();
+        let mut text = " }".repeat(open.len() - same);
+        text.push_str(if first { " " } else { ", " });
+        outer[same..].iter().for_each(|outer| text.push_str(&format!("{outer} = {{ ")));
+        text.push_str(&format!("{inner} = "));
+        open = outer;
+        let mut json = if first { Vec::new() } else { vec![b','] };
+        values::quoted(&mut json, name.as_bytes());
+        json.push(b':');
+        members.push(Member { text: piece(text), json: json.into(), base, hidden: false });
+        first = false;
+    }
+    Members { members, names: names.to_vec(), any: !first, end: piece(" }".repeat(open.len() + 1)) }
+}
+
+/// The last lines, and no more.
+pub struct Tail {
+    most: usize,
+    lines: VecDeque<Vec<u8>>,
+}
+
+impl Tail {
+    pub fn new(most: usize) -> Tail {
+        Tail { most, lines: VecDeque::new() }
+    }
+}
+
+impl<W: Write> Printer<W> {
+    /// Puts the line that was made last aside instead of writing it.
+    pub fn put_aside(&mut self, tail: &mut Tail) {
+        let mut line = match tail.lines.len() < tail.most {
+            true => Vec::new(),
+            false => tail.lines.pop_front().unwrap_or_default(),
+        };
+        line.clear();
+        line.extend_from_slice(&self.line);
+        self.line.clear();
+        if tail.most > 0 {
+            tail.lines.push_back(line);
+        }
+    }
+
+    /// Writes what was put aside.
+    pub fn put_back(&mut self, tail: Tail) -> io::Result<()> {
+        for line in tail.lines {
+            self.line.extend_from_slice(&line);
+            self.flush_if_full()?;
+        }
+        self.flush()
+    }
+}

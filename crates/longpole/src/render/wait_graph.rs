@@ -1,0 +1,167 @@
+//! The wait-for graph, for people and for Graphviz.
+
+use crate::interactions::Interactions;
+use crate::render::table::{duration, number, percent, plain, Table};
+use crate::render::wait_graph_svg::MOST_DRAWN;
+use longpole_analysis::wait_graph::{Answer, End, EndKind, Knot, Waiter, Waits};
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Rows of a table for people; programs get all of them.
+const MOST_ROWS: usize = 30;
+/// Ends of a chain that are told of one waiter.
+const MOST_ENDS: usize = 4;
+/// Machines of a knot that are named.
+const MOST_NAMED: usize = 6;
+
+/// Who waits for whom in all of it.
+pub fn read(interactions: &mut Interactions) -> anyhow::Result<Answer> {
+    let mut waits = Waits::default();
+    while let Some(interaction) = interactions.next()? {
+        if let Some(begin) = interactions.range().begin {
+            waits.begin_at(begin);
+        }
+        waits.interaction(interactions.vocabulary(), &interaction);
+    }
+    if let Some(end) = interactions.until() {
+        waits.until(end);
+    }
+    let answer = waits.answer(interactions.vocabulary()).ok_or_else(|| interactions.empty())?;
+    match answer.length_ns == 0 && interactions.misses() {
+        true => Err(interactions.empty()),
+        false => Ok(answer),
+    }
+}
+
+pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    let length = answer.length_ns.max(1) as f64;
+    let share = |ns: u64| percent(ns as f64 / length);
+    writeln!(
+        out,
+        "who waits for whom: {}, {} interactions\n\nKNOTS (of whom others wait for, who wait for nobody but each other)",
+        duration(answer.length_ns),
+        number(answer.interactions)
+    )?;
+    match answer.knots.is_empty() {
+        true => writeln!(out, "  none: nobody is waited for")?,
+        false => {
+            let mut table = Table::new(&["machines", ">waited for", ">share"]);
+            for knot in answer.knots.iter().take(MOST_ROWS) {
+                table.row([members(knot), duration(knot.waited_ns), percent(knot.share)]);
+            }
+            table.print(out)?;
+            more(out, answer.knots.len(), "knots")?;
+        }
+    }
+    writeln!(out, "\nWAITS (each to the end of its chain)")?;
+    let mut table = Table::new(&["machine", ">waits", ">of the time", ">cause unknown", "for"]);
+    let waiters: Vec<&Waiter> = answer.waiters.iter().filter(|waiter| waiter.waited_ns > 0).collect();
+    for waiter in waiters.iter().take(MOST_ROWS) {
+        let ends: Vec<String> = waiter
+            .ends
+            .iter()
+            .take(MOST_ENDS)
+            .map(|end| format!("{} {}", end_name(end), percent(end.ns as f64 / waiter.waited_ns.max(1) as f64)))
+            .collect();
+        let rest = if waiter.ends.len() > MOST_ENDS { ", …" } else { "" };
+        table.row([
+            waiter.who.to_string(),
+            duration(waiter.waited_ns),
+            share(waiter.waited_ns),
+            share(waiter.unexplained_ns),
+            format!("{}{rest}", ends.join(", ")),
+        ]);
+    }
+    table.print(out)?;
+    more(out, waiters.len(), "machines")?;
+    writeln!(
+        out,
+        "\nEDGES (blocked: until the second went on with the first; last: how long anybody waited in a chain whose last edge it is)"
+    )?;
+    let mut table = Table::new(&["from", "", "to", ">blocked", ">last"]);
+    for edge in answer.edges.iter().take(MOST_ROWS) {
+        table.row([edge.from.to_string(), "->".to_owned(), edge.to.to_string(), duration(edge.direct_ns), duration(edge.redistributed_ns)]);
+    }
+    table.print(out)?;
+    more(out, answer.edges.len(), "edges")?;
+    if answer.cut > 0 {
+        writeln!(
+            out,
+            "\n{} chains were longer than they are followed, or lead back beyond what is remembered; what lies there is unknown",
+            number(answer.cut)
+        )?;
+    }
+    if answer.untold_ns > 0 {
+        writeln!(
+            out,
+            "\n{} of the waiting is told without its ends: there are too many pairs of them (--begin and --end take a part)",
+            duration(answer.untold_ns)
+        )?;
+    }
+    if answer.untold_edges_ns > 0 {
+        writeln!(out, "\nedges at the ends of {} of the waiting are left out: there are too many", duration(answer.untold_edges_ns))?;
+    }
+    Ok(())
+}
+
+/// The machines of a knot, as far as they fit a line.
+fn members(knot: &Knot) -> String {
+    let share = |ns: u64| percent(ns as f64 / knot.waited_ns.max(1) as f64);
+    let named: Vec<String> = knot.machines.iter().take(MOST_NAMED).map(|it| format!("{} {}", it.who, share(it.waited_ns))).collect();
+    match knot.machines.len().checked_sub(MOST_NAMED) {
+        Some(more @ 1..) => format!("{} and {more} more", named.join(", ")),
+        _ => named.join(", "),
+    }
+}
+
+fn end_name(end: &End) -> String {
+    match (&end.state, end.kind) {
+        (Some(state), _) => format!("{}::{state}", end.who),
+        (None, EndKind::Unknown) => format!("{} (unknown)", end.who),
+        (None, _) => end.who.to_string(),
+    }
+}
+
+fn more(out: &mut impl Write, all: usize, what: &str) -> io::Result<()> {
+    match all.checked_sub(MOST_ROWS) {
+        None | Some(0) => Ok(()),
+        Some(more) => writeln!(out, "  … and {more} more {what} (--json has them)"),
+    }
+}
+
+/// The machines and the heaviest edges; those of a knot have a border.
+pub fn dot(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    let text = |text: String| plain(text).replace('\\', "\\\\").replace('"', "\\\"");
+    let edges = answer.edges.get(..MOST_DRAWN).unwrap_or(&answer.edges);
+    let mut nodes: HashMap<String, usize> = HashMap::new();
+    writeln!(out, "digraph waits {{")?;
+    writeln!(out, "  graph [label=\"who waits for whom: {}\", labelloc=t, fontname=\"sans-serif\"];", duration(answer.length_ns))?;
+    writeln!(
+        out,
+        "  node [shape=box, style=\"rounded,filled\", fillcolor=\"#ffffff\", color=\"#8a929b\", fontname=\"sans-serif\", fontsize=11];"
+    )?;
+    writeln!(out, "  edge [color=\"#7b8794\", fontname=\"sans-serif\", fontsize=9];")?;
+    for who in edges.iter().flat_map(|edge| [&edge.from, &edge.to]) {
+        let (name, next) = (who.to_string(), nodes.len());
+        if nodes.contains_key(&name) {
+            continue;
+        }
+        let knotted = answer.knots.iter().any(|knot| knot.machines.iter().any(|member| member.who == *who));
+        let style = if knotted { ", fillcolor=\"#fcdedb\", color=\"#cc3d31\"" } else { "" };
+        writeln!(out, "  n{next} [label=\"{}\"{style}];", text(name.clone()))?;
+        nodes.insert(name, next);
+    }
+    let most = edges.iter().map(|edge| edge.redistributed_ns).max().unwrap_or(1).max(1) as f64;
+    for edge in edges {
+        let place = |who: &longpole_analysis::wait_graph::Who| nodes.get(&who.to_string()).copied().unwrap_or(0);
+        let width = 0.5 + 6.0 * (edge.redistributed_ns as f64 / most).sqrt();
+        writeln!(
+            out,
+            "  n{} -> n{} [label=\"{}\", penwidth={width:.1}];",
+            place(&edge.from),
+            place(&edge.to),
+            duration(edge.redistributed_ns)
+        )?;
+    }
+    writeln!(out, "}}")
+}

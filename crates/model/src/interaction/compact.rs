@@ -1,0 +1,408 @@
+//! Interactions in a few bytes each, for who goes through them again: nobody else reads them, and they do not outlive the process.
+//!
+//! A piece is what a [`Block`] holds: the time and the line that it counts from, then per interaction a byte that says what it is, the steps of time and line, and its
+//! parts, all as numbers of variable size. The names behind the ids are the vocabulary's, which only what passing queues are called has to be told of.
+
+use crate::interaction::block::Block;
+use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
+use crate::names::NameId;
+use crate::tokens::{Amount, Order, Shape, Unit};
+use std::sync::Arc;
+
+/// What a piece's entries are, beside the deeds.
+const RENAME: u8 = 15;
+/// The line is that of the one before; the one after it.
+const SAME_LINE: u8 = 0x40;
+const NEXT_LINE: u8 = 0x80;
+/// What two kinds of deeds say beside their parts.
+const FIRST: u8 = 0x10;
+const SECOND: u8 = 0x20;
+
+/// The bytes of a block, behind what `out` holds.
+pub fn pack(block: &Block, out: &mut Vec<u8>) {
+    let first = block.interactions.first();
+    let mut pack = Pack { t: first.map_or(0, |first| first.t), line: first.map_or(0, |first| first.line), out };
+    let (t, line) = (pack.t, pack.line);
+    pack.number(t);
+    pack.number(line);
+    let (mut renames, mut text) = (block.renames.iter().peekable(), 0);
+    for (at, interaction) in block.interactions.iter().enumerate() {
+        while let Some(rename) = renames.next_if(|rename| rename.before == at) {
+            pack.out.push(RENAME);
+            pack.number(rename.queue.0.into());
+            let name = block.texts[text..rename.end].as_bytes();
+            pack.number(name.len() as u64);
+            pack.out.extend_from_slice(name);
+            text = rename.end;
+        }
+        pack.interaction(interaction);
+    }
+}
+
+struct Pack<'a> {
+    t: u64,
+    line: u64,
+    out: &'a mut Vec<u8>,
+}
+
+impl Pack<'_> {
+    #[inline]
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.out.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.out.push(number as u8);
+    }
+
+    /// One more than it, or 0.
+    #[inline]
+    fn maybe(&mut self, number: Option<u32>) {
+        self.number(number.map_or(0, |number| u64::from(number) + 1));
+    }
+
+    fn name(&mut self, name: Option<NameId>) {
+        self.maybe(name.map(|name| name.0));
+    }
+
+    fn cause(&mut self, cause: Cause) {
+        self.number(cause.by.0.into());
+        // It may lie after now where clocks differ; with the wrap it comes back.
+        match cause.at {
+            None => self.number(0),
+            Some(at) => {
+                self.number(1);
+                let back = self.t.wrapping_sub(at);
+                self.number(back);
+            }
+        }
+        self.name(cause.link);
+    }
+
+    fn amount(&mut self, amount: Amount) {
+        match amount {
+            Amount::All => self.number(0),
+            Amount::Units(n) => {
+                self.number(1);
+                self.number(n);
+            }
+        }
+    }
+
+    #[inline]
+    fn interaction(&mut self, interaction: &Interaction) {
+        let Interaction { t, line, deed } = *interaction;
+        let (steps, lines) = (t.wrapping_sub(self.t), line.wrapping_sub(self.line));
+        (self.t, self.line) = (t, line);
+        let (kind, machine) = kind(&deed);
+        let lines_known = [SAME_LINE, NEXT_LINE].get(lines as usize).copied().unwrap_or(0);
+        self.out.push(kind | lines_known);
+        self.number(steps);
+        if lines_known == 0 {
+            self.number(lines);
+        }
+        if let Some(machine) = machine {
+            self.number(machine.0.into());
+        }
+        match deed {
+            Deed::Now | Deed::Here { .. } | Deed::Pop { .. } | Deed::Stop { .. } | Deed::End { .. } => {}
+            Deed::Declare { queue, shape } => {
+                self.number(queue.0.into());
+                self.number(shape.capacity.is_some().into());
+                self.number(shape.capacity.unwrap_or(0));
+                self.number(
+                    u64::from(shape.order == Order::Lifo) | u64::from(shape.unit == Unit::Bytes) << 1 | u64::from(shape.merge) << 2,
+                );
+                self.number(shape.initial);
+            }
+            Deed::Class { class: name, .. } | Deed::State { state: name, .. } => self.number(name.0.into()),
+            Deed::Fork { cause, .. } | Deed::Wake { cause: Some(cause), .. } => self.cause(cause),
+            Deed::Wake { cause: None, .. } => {}
+            Deed::Block { why, on, wants, .. } => {
+                self.number(why.0.into());
+                self.maybe(on.map(|on| on.0));
+                self.maybe(wants.map(|wants| u32::from(wants == Wants::Space)));
+            }
+            Deed::Put { queue, n, flow, link, .. } => {
+                self.number(queue.0.into());
+                self.number(n);
+                self.name(flow);
+                self.name(link);
+            }
+            Deed::Get { queue, amount, flow, .. } | Deed::Peek { queue, amount, flow, .. } => {
+                self.number(queue.0.into());
+                self.amount(amount);
+                self.name(flow);
+            }
+            Deed::Reserve { queue, n, .. } => {
+                self.number(queue.0.into());
+                self.number(n);
+            }
+            Deed::Push { below, cause, .. } => {
+                self.maybe(below.map(|below| below.0));
+                if let Some(Some(cause)) = cause {
+                    self.cause(cause);
+                }
+            }
+        }
+    }
+}
+
+/// The byte that says what it is, and whose it is.
+#[inline]
+fn kind(deed: &Deed) -> (u8, Option<MachineId>) {
+    match *deed {
+        Deed::Now => (0, None),
+        Deed::Declare { .. } => (1, None),
+        Deed::Class { machine, .. } => (2, Some(machine)),
+        Deed::Here { machine } => (3, Some(machine)),
+        Deed::Fork { machine, .. } => (4, Some(machine)),
+        Deed::State { machine, .. } => (5, Some(machine)),
+        Deed::Block { machine, .. } => (6, Some(machine)),
+        Deed::Put { machine, .. } => (7, Some(machine)),
+        Deed::Get { machine, .. } => (8, Some(machine)),
+        Deed::Peek { machine, .. } => (9, Some(machine)),
+        Deed::Reserve { machine, .. } => (10, Some(machine)),
+        Deed::Wake { machine, cause } => (if cause.is_some() { 11 | FIRST } else { 11 }, Some(machine)),
+        Deed::Push { machine, cause, .. } => {
+            let said = if cause.is_some() { FIRST } else { 0 };
+            let known = if cause.flatten().is_some() { SECOND } else { 0 };
+            (12 | said | known, Some(machine))
+        }
+        Deed::Pop { machine } => (13, Some(machine)),
+        // The last number that four bits have beside that of a new name is shared.
+        Deed::Stop { machine } => (14, Some(machine)),
+        Deed::End { machine } => (14 | FIRST, Some(machine)),
+    }
+}
+
+/// Goes through the bytes of a piece.
+#[derive(Debug, Default)]
+pub struct Unpack {
+    bytes: Vec<u8>,
+    at: usize,
+    t: u64,
+    line: u64,
+}
+
+impl Unpack {
+    /// Turns to the next piece. `fill` gets a buffer without content, and leaves the piece in it.
+    pub fn turn<E>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
+        self.bytes.clear();
+        self.at = 0;
+        fill(&mut self.bytes)?;
+        self.t = self.number().unwrap_or(0);
+        self.line = self.number().unwrap_or(0);
+        Ok(())
+    }
+
+    /// The next interaction of the piece. The vocabulary is told what passing queues are called.
+    #[inline]
+    pub fn next(&mut self, vocabulary: &mut Arc<Vocabulary>) -> Option<Interaction> {
+        loop {
+            let head = *self.bytes.get(self.at)?;
+            self.at += 1;
+            if head & 0xf != RENAME {
+                return self.interaction(head);
+            }
+            let queue = QueueId(self.small()?);
+            let length = self.number()? as usize;
+            let name = self.bytes.get(self.at..self.at.checked_add(length)?)?;
+            Arc::make_mut(vocabulary).rename(queue, std::str::from_utf8(name).ok()?);
+            self.at += length;
+        }
+    }
+
+    #[inline]
+    fn number(&mut self) -> Option<u64> {
+        let first = *self.bytes.get(self.at)?;
+        self.at += 1;
+        if first < 0x80 {
+            return Some(first.into());
+        }
+        let mut number = u64::from(first & 0x7f);
+        for shift in (7..64).step_by(7) {
+            let byte = *self.bytes.get(self.at)?;
+            self.at += 1;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn small(&mut self) -> Option<u32> {
+        self.number()?.try_into().ok()
+    }
+
+    #[inline]
+    fn maybe(&mut self) -> Option<Option<u32>> {
+        match self.number()? {
+            0 => Some(None),
+            number => Some(Some((number - 1).try_into().ok()?)),
+        }
+    }
+
+    fn name(&mut self) -> Option<Option<NameId>> {
+        Some(self.maybe()?.map(NameId))
+    }
+
+    fn cause(&mut self) -> Option<Cause> {
+        let by = MachineId(self.small()?);
+        let at = match self.number()? {
+            0 => None,
+            _ => Some(self.t.wrapping_sub(self.number()?)),
+        };
+        Some(Cause { by, at, link: self.name()? })
+    }
+
+    fn amount(&mut self) -> Option<Amount> {
+        match self.number()? {
+            0 => Some(Amount::All),
+            _ => Some(Amount::Units(self.number()?)),
+        }
+    }
+
+    #[inline]
+    fn interaction(&mut self, head: u8) -> Option<Interaction> {
+        self.t = self.t.wrapping_add(self.number()?);
+        self.line = self.line.wrapping_add(match head & (SAME_LINE | NEXT_LINE) {
+            0 => self.number()?,
+            NEXT_LINE => 1,
+            _ => 0,
+        });
+        let kind = head & 0xf;
+        let machine = MachineId(if kind < 2 { 0 } else { self.small()? });
+        let deed = match kind {
+            0 => Deed::Now,
+            1 => {
+                let queue = QueueId(self.small()?);
+                let (bounded, capacity, bits) = (self.number()?, self.number()?, self.number()?);
+                let order = if bits & 1 != 0 { Order::Lifo } else { Order::Fifo };
+                let unit = if bits & 2 != 0 { Unit::Bytes } else { Unit::Items };
+                let capacity = (bounded != 0).then_some(capacity);
+                Deed::Declare { queue, shape: Shape { capacity, order, unit, initial: self.number()?, merge: bits & 4 != 0 } }
+            }
+            2 => Deed::Class { machine, class: NameId(self.small()?) },
+            3 => Deed::Here { machine },
+            4 => Deed::Fork { machine, cause: self.cause()? },
+            5 => Deed::State { machine, state: NameId(self.small()?) },
+            6 => {
+                let (why, on) = (NameId(self.small()?), self.maybe()?.map(QueueId));
+                let wants = self.maybe()?.map(|wants| if wants == 0 { Wants::Tokens } else { Wants::Space });
+                Deed::Block { machine, why, on, wants }
+            }
+            7 => Deed::Put { machine, queue: QueueId(self.small()?), n: self.number()?, flow: self.name()?, link: self.name()? },
+            8 => Deed::Get { machine, queue: QueueId(self.small()?), amount: self.amount()?, flow: self.name()? },
+            9 => Deed::Peek { machine, queue: QueueId(self.small()?), amount: self.amount()?, flow: self.name()? },
+            10 => Deed::Reserve { machine, queue: QueueId(self.small()?), n: self.number()? },
+            11 if head & FIRST != 0 => Deed::Wake { machine, cause: Some(self.cause()?) },
+            11 => Deed::Wake { machine, cause: None },
+            12 => {
+                let below = self.maybe()?.map(MachineId);
+                let cause = match (head & FIRST != 0, head & SECOND != 0) {
+                    (true, true) => Some(Some(self.cause()?)),
+                    (said, _) => said.then_some(None),
+                };
+                Deed::Push { machine, below, cause }
+            }
+            13 => Deed::Pop { machine },
+            _ if head & FIRST != 0 => Deed::End { machine },
+            _ => Deed::Stop { machine },
+        };
+        Some(Interaction { t: self.t, line: self.line, deed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interaction::block::Told;
+    use proptest::prelude::*;
+
+    fn cause() -> impl Strategy<Value = Cause> {
+        (0u32..300, any::<Option<u64>>(), any::<Option<u32>>()).prop_map(|(by, at, link)| Cause {
+            by: MachineId(by),
+            at,
+            link: link.map(|link| NameId(link.min(u32::MAX - 1))),
+        })
+    }
+
+    fn deed() -> impl Strategy<Value = Deed> {
+        let (small, wide) = (0u32..200, 0u32..u32::MAX);
+        let parts = (small, wide, any::<u64>(), prop::option::of(0u32..u32::MAX), prop::option::of(0u32..500), cause());
+        (0..20, parts).prop_map(|(which, (machine, wide, n, flow, link, cause))| {
+            let (machine, queue, name) = (MachineId(machine), QueueId(wide), NameId(wide));
+            let (flow, link) = (flow.map(NameId), link.map(NameId));
+            let amount = if link.is_some() { Amount::Units(n) } else { Amount::All };
+            let (order, unit) = if n % 2 == 0 { (Order::Lifo, Unit::Items) } else { (Order::Fifo, Unit::Bytes) };
+            let shape = Shape { capacity: link.map(|_| n), order, unit, initial: n / 3, merge: n % 3 == 0 };
+            match which {
+                0 => Deed::Now,
+                1 => Deed::Declare { queue, shape },
+                2 => Deed::Class { machine, class: name },
+                3 => Deed::Here { machine },
+                4 => Deed::Fork { machine, cause },
+                5 => Deed::State { machine, state: name },
+                6 => Deed::Block { machine, why: name, on: None, wants: None },
+                7 => Deed::Block { machine, why: name, on: Some(queue), wants: Some(Wants::Space) },
+                8 => Deed::Block { machine, why: name, on: Some(queue), wants: Some(Wants::Tokens) },
+                9 => Deed::Put { machine, queue, n, flow, link },
+                10 => Deed::Get { machine, queue, amount, flow },
+                11 => Deed::Peek { machine, queue, amount, flow },
+                12 => Deed::Reserve { machine, queue, n },
+                13 => Deed::Wake { machine, cause: None },
+                14 => Deed::Wake { machine, cause: Some(cause) },
+                15 => Deed::Push { machine, below: flow.map(|flow| MachineId(flow.0)), cause: link.map(|_| Some(cause)) },
+                16 => Deed::Push { machine, below: None, cause: Some(None) },
+                17 => Deed::Pop { machine },
+                18 => Deed::Stop { machine },
+                _ => Deed::End { machine },
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_packed_comes_back(deeds in prop::collection::vec((0u64..1 << 40, 0u64..4, deed(), prop::option::of("[a-z:*]{0,9}")), 0..200)) {
+            let mut told_by = Vocabulary::default();
+            told_by.note_renames();
+            let shared = told_by.names.intern("shared");
+            let passing = [told_by.passing_queue("one", shared, None), told_by.passing_queue("other", shared, None)];
+            let (mut block, mut t, mut line) = (Block::default(), 0u64, 0);
+            let (mut expected, mut called) = (Vec::new(), Vec::new());
+            for (at, (steps, lines, deed, name)) in deeds.into_iter().enumerate() {
+                (t, line) = (t + steps, line + lines);
+                if let Some(name) = name {
+                    told_by.passing_queue(&name, shared, Some(passing[at % 2]));
+                }
+                called.push(passing.map(|queue| told_by.queue_name(queue).to_owned()));
+                expected.push(Interaction { t, line, deed });
+                block.note_renames(&mut told_by, at);
+                block.interactions.push(Interaction { t, line, deed });
+            }
+            block.close(&told_by, &mut Told::default());
+            let mut bytes = Vec::new();
+            pack(&block, &mut bytes);
+            let mut unpack = Unpack::default();
+            unpack.turn(|buffer| { buffer.extend_from_slice(&bytes); Ok::<_, ()>(()) }).unwrap();
+            let (mut found, mut found_called) = (Vec::new(), Vec::new());
+            let mut vocabulary = Arc::new(told_by.clone());
+            while let Some(interaction) = unpack.next(&mut vocabulary) {
+                found.push(interaction);
+                found_called.push(passing.map(|queue| vocabulary.queue_name(queue).to_owned()));
+            }
+            prop_assert_eq!(&found, &expected);
+            prop_assert_eq!(&found_called, &called);
+            // Another one, who knows nothing but the blocks, is told the same.
+            let (mut found, mut found_called, mut learner) = (Vec::new(), Vec::new(), Vocabulary::default());
+            block.each(&mut learner, |vocabulary, interaction| {
+                found.push(*interaction);
+                found_called.push(passing.map(|queue| vocabulary.queue_name(queue).to_owned()));
+            });
+            prop_assert_eq!((found, found_called), (expected, called));
+        }
+    }
+}

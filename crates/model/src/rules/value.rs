@@ -1,0 +1,40 @@
+//! What the model takes from a field: a number or a text. Wider values (structures, arrays) mean nothing to a rule.
+
+use crate::rules::predicate::Datum;
+use longpole_trace::event::Value;
+
+pub fn datum<'a>(value: &Value<'a>) -> Datum<'a> {
+    match *value {
+        Value::U64(value) => Datum::Integer(i128::from(value)),
+        Value::I64(value) => Datum::Integer(i128::from(value)),
+        Value::F64(value) => Datum::Real(value),
+        Value::Str(text) => std::str::from_utf8(text).map_or(Datum::Unknown, Datum::Text),
+        Value::Enum { value, label: "" } => Datum::Integer(value),
+        Value::Enum { value, label } => Datum::Labelled(value, label),
+        Value::Several { value: number, .. } => Datum::Labelled(number, value.labels().next().unwrap_or_default()),
+        Value::Bool(value) => Datum::Integer(i128::from(value)),
+        Value::Flags { value, .. } => Datum::Integer(i128::from(value)),
+        // No rule is about what needs decoding to be compared.
+        Value::Nothing | Value::Wide(_) | Value::Bytes(_) | Value::Nested(_) => Datum::Unknown,
+    }
+}
+
+/// Negative numbers and texts are no counts.
+#[inline]
+pub fn as_u64(value: &Value<'_>) -> Option<u64> {
+    match *value {
+        Value::U64(value) => Some(value),
+        Value::I64(value) => u64::try_from(value).ok(),
+        Value::Enum { value, .. } | Value::Several { value, .. } => u64::try_from(value).ok(),
+        Value::Bool(value) => Some(u64::from(value)),
+        _ => None,
+    }
+}
+
+pub fn as_f64(value: &Value<'_>) -> Option<f64> {
+    match datum(value) {
+        Datum::Integer(value) | Datum::Labelled(value, _) => Some(value as f64),
+        Datum::Real(value) => Some(value),
+        Datum::Text(_) | Datum::Unknown => None,
+    }
+}

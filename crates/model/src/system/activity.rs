@@ -1,0 +1,560 @@
+//! What each machine does at each moment, and how long: steps in, time per state out.
+//!
+//! A thread is in the state of its innermost open span; in the name of a call while it waits for the call's return; in the
+//! service's name while it serves one; in the state it declared last, or "run", where nothing else is open. Waiting for a signal, for tokens, for space or for a
+//! call to serve is idleness, with one exception: a wait that began when the signal was already sent is no idleness but
+//! the price of returning to the loop ("re-entry").
+//!
+//! Every nanosecond between a thread's first and last step is charged to exactly one cell. An interval is charged when it ends, since only its
+//! end tells what a wait was for. Each charge also counts one probe: half of the probe at either edge lies within.
+
+use crate::hash::IdMap;
+use crate::interaction::QueueId;
+use crate::names::NameId;
+use crate::step::{Op, Step};
+use crate::system::actors::ActorId;
+use crate::system::signals::{Delivery, Signals};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// Nothing is open and nothing is waited for.
+    Run,
+    Span(NameId),
+    Declared(NameId),
+    /// From a call to its return.
+    Call(NameId),
+    Service(NameId),
+    /// Back in the signal loop although a signal is pending.
+    Reentry,
+    /// For a signal; of whom, where its receive told.
+    WaitSignal(Option<ActorId>),
+    WaitEmpty(QueueId),
+    WaitFull(QueueId),
+    /// For a call to serve.
+    WaitCall,
+    /// Events are missing: nobody knows.
+    Lost,
+}
+
+impl State {
+    /// Waiting for work, as against doing it.
+    pub fn is_idle(self) -> bool {
+        matches!(self, State::WaitSignal(_) | State::WaitEmpty(_) | State::WaitFull(_) | State::WaitCall)
+    }
+}
+
+/// A actor in a state: what time is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cell {
+    pub actor: ActorId,
+    pub state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    pub ns: u64,
+    /// Probes whose cost lies in `ns`: one per stay.
+    pub probes: u64,
+    /// The part of `ns` that lies in outstandingly long stays, and their number: see [`Total::is_long`].
+    pub long_ns: u64,
+    pub longs: u64,
+}
+
+/// Shorter stays are never outstanding: the time slices of schedulers are longer.
+const LONG_NS: u64 = 200_000;
+/// Shorter gaps are not looked for when a loss is told afterwards.
+const GAP_NS: u64 = 50_000;
+/// A packet that tells of a loss covers less than this.
+const STAY_KEPT_NS: i64 = 2_000_000_000;
+/// How many times longer than usual an outstanding stay is.
+const LONG_FACTOR: u64 = 32;
+const USUAL_FROM: u64 = 16;
+
+impl Total {
+    /// Adds a stay.
+    #[inline]
+    pub fn add(&mut self, spent_ns: u64) {
+        if spent_ns >= LONG_NS && self.is_long(spent_ns) {
+            self.long_ns += spent_ns;
+            self.longs += 1;
+        }
+        self.ns += spent_ns;
+        self.probes += u64::from(spent_ns > 0);
+    }
+
+    /// Whether a stay is so much longer than the usual one of this state that the thread was probably not running: probes do not see the
+    /// scheduler.
+    fn is_long(&self, spent_ns: u64) -> bool {
+        let usual = self.probes - self.longs;
+        spent_ns >= LONG_NS
+            && usual >= USUAL_FROM
+            && u128::from(spent_ns) * u128::from(usual) >= u128::from(self.ns - self.long_ns) * u128::from(LONG_FACTOR)
+    }
+}
+
+/// What a step did to its actor.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Since the actor's previous step.
+    pub spent_ns: u64,
+    /// Where that time was charged.
+    pub state: State,
+    /// For a receive whose submit was seen.
+    pub delivery: Option<Delivery>,
+    /// For a submit that only its sender receives.
+    pub self_sent: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Activity {
+    threads: Vec<Thread>,
+    cells: Vec<Cell>,
+    totals: Vec<Total>,
+    ids: IdMap<Cell, u32>,
+    pub signals: Signals,
+    declared: IdMap<u32, Declared>,
+    declared_totals: IdMap<(u32, u32), u64>,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    begun: bool,
+    first_ns: i64,
+    last_ns: i64,
+    stack: Vec<Frame>,
+    /// Spans beyond [`MAX_NESTING`].
+    too_deep: usize,
+    base: Option<Frame>,
+    wait: Option<Waiting>,
+    waits_explicitly: bool,
+    replied: bool,
+    /// After a loss, until the thread waits: what is open now may have been opened unseen.
+    blurred: bool,
+    /// The longest of the last stays: one of them may be the gap of a loss that is told later.
+    stays: [Stay; 8],
+    /// Cells of the states met last, by their low bits.
+    recent: [Option<(State, u32)>; 16],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    state: State,
+    cell: u32,
+    begin_ns: i64,
+}
+
+/// A stay that may turn out to be a gap.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stay {
+    begin_ns: i64,
+    end_ns: i64,
+    cell: u32,
+    was_long: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    reason: State,
+    since_ns: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Declared {
+    state: NameId,
+    since_ns: i64,
+}
+
+/// A hostile trace may open spans for ever.
+const MAX_NESTING: usize = 1024;
+
+impl Activity {
+    pub fn step(&mut self, step: &Step) -> Outcome {
+        let at = step.actor.0 as usize;
+        if self.threads.len() <= at {
+            self.threads.resize_with(at + 1, Thread::default);
+        }
+        if !self.threads[at].begun {
+            let thread = &mut self.threads[at];
+            (thread.begun, thread.first_ns, thread.last_ns) = (true, step.t_ns, step.t_ns);
+        }
+        let delivery = match step.op {
+            Op::Receive { context, count } => self.signals.receive(context, step.actor, step.t_ns, count),
+            _ => None,
+        };
+        let self_sent = match step.op {
+            Op::Submit { context, count } => self.signals.submit(context, step.actor, step.t_ns, count),
+            _ => false,
+        };
+        let (state, cell) = self.state_until(step, delivery);
+        let thread = &mut self.threads[at];
+        // Time that runs backwards within a thread is no time.
+        let spent_ns = step.t_ns.saturating_sub(thread.last_ns).max(0) as u64;
+        thread.last_ns = thread.last_ns.max(step.t_ns);
+        let longs = self.totals[cell as usize].longs;
+        self.totals[cell as usize].add(spent_ns);
+        if spent_ns >= GAP_NS {
+            let was_long = self.totals[cell as usize].longs > longs;
+            let thread = &mut self.threads[at];
+            let stay = Stay { begin_ns: step.t_ns - spent_ns as i64, end_ns: step.t_ns, cell, was_long };
+            let worth = |known: &Stay| match known.end_ns < step.t_ns.saturating_sub(STAY_KEPT_NS) {
+                true => 0,
+                false => known.end_ns - known.begin_ns,
+            };
+            if let Some(least) = thread.stays.iter_mut().min_by_key(|known| worth(known)) {
+                if worth(least) < stay.end_ns - stay.begin_ns {
+                    *least = stay;
+                }
+            }
+        }
+        self.apply(step);
+        Outcome { spent_ns, state, delivery, self_sent }
+    }
+
+    /// Events of this actor are missing between the two moments. What was open then may have ended.
+    ///
+    /// A trace tells of a loss at the end of the packet that follows it, so its events may have been seen by now: then the longest silence
+    /// in between is taken for the gap.
+    pub fn loss(&mut self, actor: ActorId, begin_ns: i64, end_ns: i64) {
+        let at = actor.0 as usize;
+        if !self.threads.get(at).is_some_and(|thread| thread.begun) {
+            return;
+        }
+        let lost_cell = self.cell(actor, State::Lost);
+        let thread = &mut self.threads[at];
+        let inside = |stay: &&mut Stay| stay.begin_ns >= begin_ns && stay.end_ns <= end_ns && stay.end_ns > stay.begin_ns;
+        if let Some(stay) = thread.stays.iter_mut().filter(inside).max_by_key(|stay| stay.end_ns - stay.begin_ns) {
+            let gap = std::mem::take(stay);
+            if gap.end_ns - gap.begin_ns >= (end_ns - gap.end_ns).max(thread.last_ns - gap.end_ns) / 8 {
+                let ns = (gap.end_ns - gap.begin_ns) as u64;
+                let total = &mut self.totals[gap.cell as usize];
+                total.ns = total.ns.saturating_sub(ns);
+                total.probes = total.probes.saturating_sub(1);
+                if gap.was_long {
+                    total.long_ns = total.long_ns.saturating_sub(ns);
+                    total.longs = total.longs.saturating_sub(1);
+                }
+                self.totals[lost_cell as usize].ns += ns;
+                thread.stack.retain(|frame| frame.begin_ns >= gap.end_ns);
+                thread.too_deep = 0;
+                thread.blurred |= thread.wait.is_none();
+                return;
+            }
+        }
+        let (known, lost) = {
+            let thread = &mut self.threads[at];
+            let begin = begin_ns.max(thread.last_ns);
+            let known = (begin.min(end_ns) - thread.last_ns).max(0) as u64;
+            let lost = end_ns.saturating_sub(begin).max(0) as u64;
+            thread.last_ns = thread.last_ns.max(end_ns);
+            (known, lost)
+        };
+        let (_, cell) = self.current(at);
+        self.totals[cell as usize].ns += known;
+        let cell = self.cell(actor, State::Lost);
+        self.totals[cell as usize].ns += lost;
+        let thread = &mut self.threads[at];
+        thread.stack.clear();
+        thread.too_deep = 0;
+        thread.wait = None;
+        thread.replied = false;
+        thread.blurred = true;
+    }
+
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// In the order of [`Activity::cells`].
+    pub fn totals(&self) -> &[Total] {
+        &self.totals
+    }
+
+    /// First and last step of a actor.
+    pub fn lifetime(&self, actor: ActorId) -> Option<(i64, i64)> {
+        self.threads.get(actor.0 as usize).filter(|thread| thread.begun).map(|thread| (thread.first_ns, thread.last_ns))
+    }
+
+    pub fn waits_explicitly(&self, actor: ActorId) -> bool {
+        self.threads.get(actor.0 as usize).is_some_and(|thread| thread.waits_explicitly)
+    }
+
+    /// Time of the machines that `state` probes declare: (machine, state, ns), open states counted up to `end_ns`.
+    pub fn declared(&self, end_ns: i64) -> Vec<(NameId, NameId, u64)> {
+        let mut totals = self.declared_totals.clone();
+        for (&machine, open) in &self.declared {
+            *totals.entry((machine, open.state.0)).or_default() += end_ns.saturating_sub(open.since_ns).max(0) as u64;
+        }
+        let mut out: Vec<_> = totals.into_iter().map(|((machine, state), ns)| (NameId(machine), NameId(state), ns)).collect();
+        out.sort_unstable();
+        out
+    }
+
+    /// The state that held until this step. Only the step itself tells what a wait was for.
+    fn state_until(&mut self, step: &Step, delivery: Option<Delivery>) -> (State, u32) {
+        let at = step.actor.0 as usize;
+        let thread = &self.threads[at];
+        let idle = match (thread.wait, step.op) {
+            (Some(wait), Op::Receive { .. }) => Some(match (delivery, wait.reason) {
+                (Some(delivery), _) if delivery.submitted_ns <= wait.since_ns => State::Reentry,
+                (Some(delivery), State::WaitSignal(_)) => State::WaitSignal(Some(delivery.sender)),
+                _ => wait.reason,
+            }),
+            (Some(wait), _) => Some(wait.reason),
+            (None, Op::Dispatch { .. }) if thread.replied && thread.stack.is_empty() => Some(State::WaitCall),
+            (None, Op::Receive { .. }) if !thread.waits_explicitly && thread.stack.is_empty() => match delivery {
+                Some(delivery) if delivery.submitted_ns <= thread.last_ns => None,
+                delivery => Some(State::WaitSignal(delivery.map(|delivery| delivery.sender))),
+            },
+            (None, _) => None,
+        };
+        match idle {
+            Some(state) => (state, self.cell(step.actor, state)),
+            None => self.current(at),
+        }
+    }
+
+    fn current(&mut self, at: usize) -> (State, u32) {
+        let thread = &self.threads[at];
+        let actor = ActorId(at as u32);
+        if let Some(wait) = thread.wait {
+            return (wait.reason, self.cell(actor, wait.reason));
+        }
+        match thread.stack.last().or(thread.base.as_ref().filter(|_| !thread.blurred)) {
+            Some(frame) => (frame.state, frame.cell),
+            None if thread.blurred => (State::Lost, self.cell(actor, State::Lost)),
+            None => (State::Run, self.cell(actor, State::Run)),
+        }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        let at = step.actor.0 as usize;
+        let wait = match step.op {
+            Op::Wait => Some(State::WaitSignal(None)),
+            Op::WaitEmpty { queue } => Some(State::WaitEmpty(queue)),
+            Op::WaitFull { queue } => Some(State::WaitFull(queue)),
+            _ => None,
+        };
+        let thread = &mut self.threads[at];
+        thread.wait = match (thread.wait, wait) {
+            (_, None) => None,
+            // To wait for a signal because a queue is empty or full is to wait for the queue.
+            (Some(known), Some(State::WaitSignal(_))) => Some(known),
+            (Some(known), Some(reason)) => Some(Waiting { reason, ..known }),
+            (None, Some(reason)) => Some(Waiting { reason, since_ns: step.t_ns }),
+        };
+        thread.waits_explicitly |= wait.is_some();
+        thread.blurred &= wait.is_none() && !matches!(step.op, Op::Receive { .. } | Op::State { .. });
+        thread.replied = matches!(step.op, Op::Reply { .. });
+        match step.op {
+            Op::Begin { name } => self.push(at, State::Span(name)),
+            Op::Call { name, .. } => self.push(at, State::Call(name)),
+            Op::Dispatch { name, .. } => self.push(at, State::Service(name)),
+            Op::End { name } => self.pop(at, State::Span(name)),
+            Op::Returned { name, .. } => self.pop(at, State::Call(name)),
+            Op::Reply { name, .. } => self.pop(at, State::Service(name)),
+            Op::State { machine, state } => self.declare(step, machine, state),
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, at: usize, state: State) {
+        if self.threads[at].stack.len() >= MAX_NESTING {
+            self.threads[at].too_deep += 1;
+            return;
+        }
+        let cell = self.cell(ActorId(at as u32), state);
+        let begin_ns = self.threads[at].last_ns;
+        self.threads[at].stack.push(Frame { state, cell, begin_ns });
+    }
+
+    /// What was opened inside and not closed ends with it. An end without a begin says nothing.
+    fn pop(&mut self, at: usize, state: State) {
+        let thread = &mut self.threads[at];
+        if thread.too_deep > 0 {
+            thread.too_deep -= 1;
+            return;
+        }
+        if let Some(place) = thread.stack.iter().rposition(|frame| frame.state == state) {
+            thread.stack.truncate(place);
+        }
+    }
+
+    fn declare(&mut self, step: &Step, machine: NameId, state: NameId) {
+        let new = Declared { state, since_ns: step.t_ns };
+        if let Some(old) = self.declared.insert(machine.0, new) {
+            *self.declared_totals.entry((machine.0, old.state.0)).or_default() += step.t_ns.saturating_sub(old.since_ns).max(0) as u64;
+        }
+        let declared = State::Declared(state);
+        let cell = self.cell(step.actor, declared);
+        self.threads[step.actor.0 as usize].base = Some(Frame { state: declared, cell, begin_ns: step.t_ns });
+    }
+
+    #[inline]
+    fn cell(&mut self, actor: ActorId, state: State) -> u32 {
+        let slot = match state {
+            State::Span(name) | State::Declared(name) | State::Call(name) | State::Service(name) => name.0 as usize % 16,
+            State::WaitEmpty(queue) | State::WaitFull(queue) => queue.0 as usize % 16,
+            State::WaitSignal(sender) => sender.map_or(14, |sender| sender.0 as usize % 16),
+            State::Run | State::Reentry | State::WaitCall | State::Lost => 15,
+        };
+        let recent = &mut self.threads[actor.0 as usize].recent[slot];
+        if let Some((known, cell)) = *recent {
+            if known == state {
+                return cell;
+            }
+        }
+        let cell = *self.ids.entry(Cell { actor, state }).or_insert_with(|| {
+            self.cells.push(Cell { actor, state });
+            self.totals.push(Total::default());
+            (self.cells.len() - 1) as u32
+        });
+        *recent = Some((state, cell));
+        cell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const M: ActorId = ActorId(0);
+    const N: ActorId = ActorId(1);
+    const A: NameId = NameId(1);
+    const B: NameId = NameId(2);
+
+    fn run(steps: &[(i64, ActorId, Op)]) -> Activity {
+        let mut activity = Activity::default();
+        for &(t_ns, actor, op) in steps {
+            activity.step(&Step { t_ns, actor, op });
+        }
+        activity
+    }
+
+    fn time(activity: &Activity, actor: ActorId, state: State) -> u64 {
+        activity
+            .cells()
+            .iter()
+            .zip(activity.totals())
+            .filter(|(cell, _)| cell.actor == actor && cell.state == state)
+            .map(|(_, total)| total.ns)
+            .sum()
+    }
+
+    #[test]
+    fn the_innermost_span_is_the_state() {
+        let activity = run(&[
+            (0, M, Op::Begin { name: A }),
+            (10, M, Op::Begin { name: B }),
+            (15, M, Op::End { name: B }),
+            (20, M, Op::End { name: A }),
+            (26, M, Op::Other),
+        ]);
+        assert_eq!(time(&activity, M, State::Span(A)), 15);
+        assert_eq!(time(&activity, M, State::Span(B)), 5);
+        assert_eq!(time(&activity, M, State::Run), 6);
+    }
+
+    #[test]
+    fn waiting_for_a_signal_because_a_queue_is_full_is_waiting_for_the_queue() {
+        let queue = QueueId(3);
+        let activity = run(&[
+            (0, M, Op::WaitFull { queue }),
+            (2, M, Op::Wait),
+            (50, M, Op::Receive { context: A, count: 1 }),
+            (60, M, Op::Put { queue, count: 1 }),
+        ]);
+        assert_eq!(time(&activity, M, State::WaitFull(queue)), 50);
+        assert_eq!(time(&activity, M, State::Run), 10);
+    }
+
+    #[test]
+    fn a_wait_with_a_pending_signal_is_work_and_one_without_is_idleness() {
+        let activity = run(&[
+            (0, M, Op::Submit { context: A, count: 1 }),
+            (2, M, Op::Wait),
+            (5, M, Op::Receive { context: A, count: 1 }),
+            (6, M, Op::Wait),
+            (20, N, Op::Submit { context: B, count: 1 }),
+            (26, M, Op::Receive { context: B, count: 1 }),
+        ]);
+        assert_eq!(time(&activity, M, State::Reentry), 3);
+        assert_eq!(time(&activity, M, State::WaitSignal(Some(N))), 20);
+    }
+
+    #[test]
+    fn a_server_is_idle_between_a_reply_and_the_next_call() {
+        let activity = run(&[
+            (0, M, Op::Dispatch { name: A, id: Some(1) }),
+            (4, M, Op::Reply { name: A, id: Some(1) }),
+            (10, M, Op::Dispatch { name: A, id: Some(2) }),
+            (15, M, Op::Reply { name: A, id: Some(2) }),
+        ]);
+        assert_eq!(time(&activity, M, State::Service(A)), 9);
+        assert_eq!(time(&activity, M, State::WaitCall), 6);
+    }
+
+    #[test]
+    fn lost_time_is_unknown_and_closes_what_was_open() {
+        let mut activity = run(&[(0, M, Op::Begin { name: A })]);
+        activity.loss(M, 10, 30);
+        activity.step(&Step { t_ns: 34, actor: M, op: Op::End { name: A } });
+        assert_eq!(time(&activity, M, State::Span(A)), 10);
+        activity.step(&Step { t_ns: 35, actor: M, op: Op::Wait });
+        activity.step(&Step { t_ns: 40, actor: M, op: Op::Other });
+        activity.step(&Step { t_ns: 47, actor: M, op: Op::Other });
+        assert_eq!(time(&activity, M, State::Lost), 20 + 5, "until it waits, nobody knows what is open");
+        assert_eq!(time(&activity, M, State::Run), 7);
+    }
+
+    #[test]
+    fn a_loss_that_is_told_late_takes_the_silence_it_explains() {
+        let mut activity = run(&[
+            (0, M, Op::Begin { name: A }),
+            (1_000, M, Op::Begin { name: B }),
+            (9_001_000, M, Op::End { name: A }),
+            (9_002_000, M, Op::Begin { name: B }),
+            (9_003_000, M, Op::Other),
+        ]);
+        activity.loss(M, 1_000, 9_003_000);
+        assert_eq!(time(&activity, M, State::Lost), 9_000_000);
+        assert_eq!(time(&activity, M, State::Span(B)), 1_000);
+        assert_eq!(activity.threads[0].stack.len(), 1, "what was opened after the gap stays open");
+        let sum: u64 = activity.totals().iter().map(|total| total.ns).sum();
+        assert_eq!(sum, 9_003_000);
+    }
+
+    #[test]
+    fn declared_machines_have_their_own_time() {
+        let activity = run(&[(0, M, Op::State { machine: A, state: B }), (7, M, Op::State { machine: A, state: A })]);
+        assert_eq!(activity.declared(10), [(A, A, 3), (A, B, 7)]);
+        assert_eq!(time(&activity, M, State::Declared(B)), 7);
+    }
+
+    #[test]
+    fn a_stay_that_is_far_longer_than_usual_is_told_apart() {
+        let mut activity = Activity::default();
+        let mut t = 0;
+        for spent in std::iter::repeat_n(1_000, 20).chain([3_000_000, 1_000, 40_000]) {
+            activity.step(&Step { t_ns: t, actor: M, op: Op::Begin { name: A } });
+            t += spent;
+            activity.step(&Step { t_ns: t, actor: M, op: Op::End { name: A } });
+        }
+        let cell = activity.cells().iter().position(|cell| cell.state == State::Span(A)).unwrap();
+        let total = activity.totals()[cell];
+        assert_eq!((total.ns, total.long_ns, total.longs), (3_061_000, 3_000_000, 1));
+    }
+
+    #[test]
+    fn endless_nesting_stays_bounded_and_comes_back() {
+        let mut activity = Activity::default();
+        for t in 0..5000 {
+            activity.step(&Step { t_ns: t, actor: M, op: Op::Begin { name: A } });
+        }
+        for t in 5000..10_000 {
+            activity.step(&Step { t_ns: t, actor: M, op: Op::End { name: A } });
+        }
+        activity.step(&Step { t_ns: 10_007, actor: M, op: Op::Other });
+        assert_eq!(time(&activity, M, State::Run), 8);
+        assert!(activity.threads[0].stack.capacity() <= 2 * MAX_NESTING);
+    }
+}

@@ -1,0 +1,607 @@
+//! What is to be recorded of whom: the configuration file.
+//!
+//! Policies choose by label and thread; the first one that matches decides. Without any policy everything is recorded. A wrong
+//! configuration is refused whole, with file, line and reason; nothing of it is taken.
+
+use crate::control::glob;
+use crate::interfaces;
+use longpole_abi::kind::{Category, ALL_CATEGORIES};
+use longpole_abi::{MODE_BLOCK, MODE_DISCARD, MODE_OVERWRITE, RING_MINIMUM};
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub const DEFAULT_SNAPLEN: u32 = 100;
+const DEFAULT_PERIOD: Duration = Duration::from_millis(100);
+const DEFAULT_BLOCK_LIMIT: Duration = Duration::from_millis(100);
+const LARGEST_BUFFER: u64 = 1 << 30;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// False: everything stands still until it is true again.
+    pub enable: bool,
+    /// Longest time between two looks at a ring.
+    #[serde(deserialize_with = "duration")]
+    pub period: Duration,
+    /// What a full ring does, where a policy says nothing else; overwriting, also the kernel's buffers.
+    pub mode: Option<Mode>,
+    /// How long a thread waits at most, blocking.
+    #[serde(deserialize_with = "block_limit")]
+    pub block_limit: Option<Duration>,
+    /// Where recordings are made.
+    pub root: Option<PathBuf>,
+    /// Bytes.
+    #[serde(deserialize_with = "optional_size")]
+    pub max_size: Option<u64>,
+    /// Of the oldest event.
+    #[serde(deserialize_with = "age")]
+    pub max_age: Option<Duration>,
+    /// Bytes of each CPU's buffer in the kernel.
+    #[serde(deserialize_with = "optional_size")]
+    pub kernel_buffer: Option<u64>,
+    /// What is captured of network interfaces.
+    pub packets: interfaces::Wish,
+    /// Patterns of labels that are never recorded.
+    pub exclude: Vec<String>,
+    pub policy: Vec<Policy>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            enable: true,
+            period: DEFAULT_PERIOD,
+            mode: None,
+            block_limit: None,
+            root: None,
+            max_size: None,
+            max_age: None,
+            kernel_buffer: None,
+            packets: interfaces::Wish::default(),
+            exclude: Vec::new(),
+            policy: Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    pub label: Option<String>,
+    pub label_prefix: Option<String>,
+    pub label_suffix: Option<String>,
+    /// Pattern of the label.
+    pub glob: Option<String>,
+    /// Pattern of the thread's name.
+    pub thread: Option<String>,
+    /// Patterns of labels to which this policy does not apply.
+    pub exclude: Vec<String>,
+    /// Categories.
+    #[serde(deserialize_with = "categories")]
+    pub events: u32,
+    /// Bytes of a ring.
+    #[serde(deserialize_with = "buffer")]
+    pub buffer: Option<u64>,
+    pub mode: Option<Mode>,
+    #[serde(deserialize_with = "block_limit")]
+    pub block_limit: Option<Duration>,
+    pub backends: Vec<Backend>,
+    pub packets: Packets,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            label: None,
+            label_prefix: None,
+            label_suffix: None,
+            glob: None,
+            thread: None,
+            exclude: Vec::new(),
+            events: ALL_CATEGORIES,
+            buffer: None,
+            mode: None,
+            block_limit: None,
+            backends: vec![Backend::Ctf, Backend::Pcapng],
+            packets: Packets::default(),
+        }
+    }
+}
+
+/// What happens when a ring is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The newest event is discarded.
+    #[default]
+    Discard,
+    /// The oldest sub-buffer goes: a flight recorder. Nothing is taken until somebody asks for it.
+    Overwrite,
+    /// The thread waits, for a bounded time; then it discards.
+    Block,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 3] = [Mode::Discard, Mode::Overwrite, Mode::Block];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Discard => "discard",
+            Mode::Overwrite => "overwrite",
+            Mode::Block => "block",
+        }
+    }
+
+    /// As shared memory has it.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Mode::Discard => MODE_DISCARD,
+            Mode::Overwrite => MODE_OVERWRITE,
+            Mode::Block => MODE_BLOCK,
+        }
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mode, String> {
+        let known = Mode::ALL.into_iter().find(|mode| mode.name() == text);
+        known.ok_or_else(|| format!("{text:?} is no mode; there are discard, overwrite and block"))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    Ctf,
+    Pcapng,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Packets {
+    /// Patterns of interface names; empty: all.
+    pub interfaces: Vec<String>,
+    /// Bytes kept of a packet.
+    #[serde(deserialize_with = "snaplen")]
+    pub snaplen: u32,
+}
+
+impl Default for Packets {
+    fn default() -> Packets {
+        Packets { interfaces: Vec::new(), snaplen: DEFAULT_SNAPLEN }
+    }
+}
+
+impl Packets {
+    pub fn wants(&self, interface: &str) -> bool {
+        self.interfaces.is_empty() || self.interfaces.iter().any(|pattern| glob::matches(pattern, interface))
+    }
+}
+
+impl Policy {
+    fn matches_label(&self, label: &str) -> bool {
+        self.label.as_deref().is_none_or(|wanted| wanted == label)
+            && self.label_prefix.as_deref().is_none_or(|prefix| label.starts_with(prefix))
+            && self.label_suffix.as_deref().is_none_or(|suffix| label.ends_with(suffix))
+            && self.glob.as_deref().is_none_or(|pattern| glob::matches(pattern, label))
+            && !self.exclude.iter().any(|pattern| glob::matches(pattern, label))
+    }
+
+    fn matches_thread(&self, thread: &str) -> bool {
+        self.thread.as_deref().is_none_or(|pattern| glob::matches(pattern, thread))
+    }
+
+    pub fn has(&self, backend: Backend) -> bool {
+        self.backends.contains(&backend)
+    }
+}
+
+impl Config {
+    pub fn read(path: &Path) -> Result<Config, PolicyError> {
+        let text =
+            fs::read_to_string(path).map_err(|error| PolicyError { path: path.to_owned(), place: None, reason: error.to_string() })?;
+        Config::parse(&text, path)
+    }
+
+    pub fn parse(text: &str, path: &Path) -> Result<Config, PolicyError> {
+        toml::from_str(text).map_err(|error| PolicyError {
+            path: path.to_owned(),
+            place: error.span().map(|span| Place::find(text, span.start, span.end)),
+            reason: error.message().to_owned(),
+        })
+    }
+
+    /// What the process as a whole is to record: all that any of its threads may need. None: nothing.
+    pub fn for_process(&self, label: &str) -> Option<Choice> {
+        if !self.enable || self.exclude.iter().any(|pattern| glob::matches(pattern, label)) {
+            return None;
+        }
+        if self.policy.is_empty() {
+            return Some(Choice { mask: ALL_CATEGORIES, buffer: None, snaplen: DEFAULT_SNAPLEN, manner: self.manner(None) });
+        }
+        let mut choice = None;
+        for policy in self.policy.iter().filter(|policy| policy.matches_label(label)) {
+            let manner = self.manner(Some(policy));
+            let choice = choice.get_or_insert(Choice { mask: 0, buffer: None, snaplen: 0, manner });
+            choice.manner = choice.manner.common(manner);
+            choice.mask |= policy.events;
+            choice.buffer = choice.buffer.max(policy.buffer);
+            choice.snaplen = choice.snaplen.max(policy.packets.snaplen);
+            if policy.thread.is_none() {
+                break;
+            }
+        }
+        choice
+    }
+
+    /// The policy that decides on one thread; `Err` if it is not to be recorded, `Ok(None)` if there are no policies.
+    pub fn for_thread(&self, label: &str, thread: &str) -> Result<Option<&Policy>, Unwanted> {
+        if self.policy.is_empty() {
+            return Ok(None);
+        }
+        let mut policies = self.policy.iter();
+        policies.find(|policy| policy.matches_label(label) && policy.matches_thread(thread)).map(Some).ok_or(Unwanted)
+    }
+
+    /// What a full ring does, of a thread on which this policy decides.
+    pub fn manner(&self, policy: Option<&Policy>) -> Manner {
+        Manner {
+            mode: policy.and_then(|policy| policy.mode).or(self.mode).unwrap_or_default(),
+            block_limit: policy.and_then(|policy| policy.block_limit).or(self.block_limit).unwrap_or(DEFAULT_BLOCK_LIMIT),
+        }
+    }
+
+    pub fn summary(&self) -> serde_json::Value {
+        let policies: Vec<serde_json::Value> = self
+            .policy
+            .iter()
+            .map(|policy| {
+                let events: Vec<&str> =
+                    Category::ALL.into_iter().filter(|category| policy.events & category.bit() != 0).map(Category::name).collect();
+                serde_json::json!({
+                    "label": policy.label,
+                    "label_prefix": policy.label_prefix,
+                    "label_suffix": policy.label_suffix,
+                    "glob": policy.glob,
+                    "thread": policy.thread,
+                    "exclude": policy.exclude,
+                    "events": events,
+                    "buffer": policy.buffer,
+                    "mode": self.manner(Some(policy)).mode,
+                    "backends": policy.backends,
+                    "packets": policy.packets,
+                })
+            })
+            .collect();
+        serde_json::Value::Array(policies)
+    }
+}
+
+/// No policy is for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unwanted;
+
+/// What a process is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub mask: u32,
+    pub buffer: Option<u64>,
+    pub snaplen: u32,
+    pub manner: Manner,
+}
+
+/// What a full ring does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    pub mode: Mode,
+    pub block_limit: Duration,
+}
+
+impl Manner {
+    /// What rings are made with before anybody knows which of both it is: the harmless one.
+    pub fn common(self, other: Manner) -> Manner {
+        let mode = if self.mode == other.mode { self.mode } else { Mode::Discard };
+        Manner { mode, block_limit: self.block_limit.min(other.block_limit) }
+    }
+
+    /// Microseconds, as shared memory has it.
+    pub(crate) fn limit(self) -> u32 {
+        u32::try_from(self.block_limit.as_micros()).unwrap_or(u32::MAX)
+    }
+}
+
+/// A place in a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// From 1.
+    pub line: usize,
+    pub column: usize,
+    pub text: String,
+    /// Characters from `column` on.
+    pub width: usize,
+}
+
+impl Place {
+    fn find(text: &str, start: usize, end: usize) -> Place {
+        let start = start.min(text.len());
+        let before = &text.as_bytes()[..start];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let whole = text[begin..].lines().next().unwrap_or("");
+        let column = text[begin..start].chars().count() + 1;
+        let width = text.get(start..end.min(begin + whole.len()).max(start)).map_or(1, |part| part.chars().count()).max(1);
+        Place { line, column, text: whole.to_owned(), width }
+    }
+}
+
+/// A configuration that is not taken.
+#[derive(Debug, thiserror::Error)]
+pub struct PolicyError {
+    pub path: PathBuf,
+    pub place: Option<Place>,
+    pub reason: String,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(place) = &self.place else { return write!(f, "{}: {}", self.path.display(), self.reason) };
+        let number = place.line.to_string();
+        let margin = " ".repeat(number.len());
+        writeln!(f, "{}:{}:{}: {}", self.path.display(), place.line, place.column, self.reason)?;
+        writeln!(f, " {margin} |")?;
+        writeln!(f, " {number} | {}", place.text)?;
+        write!(f, " {margin} | {}{}", " ".repeat(place.column - 1), "^".repeat(place.width))
+    }
+}
+
+/// `4MiB`, `64k`, `4096`.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..split].parse().ok()?;
+    let factor = match text[split..].trim() {
+        "" | "B" => 1,
+        "k" | "K" | "Ki" | "KiB" => 1 << 10,
+        "M" | "Mi" | "MiB" => 1 << 20,
+        "G" | "Gi" | "GiB" => 1 << 30,
+        "T" | "Ti" | "TiB" => 1 << 40,
+        "kB" | "KB" => 1000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+/// `100ms`, `1.5s`, `2min`, `10` (seconds). The longest is as many nanoseconds as 64 bits hold: 584 years, which can be added to any moment.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (&text[..split], text[split..].trim());
+    let unit_ns = match unit {
+        "" | "s" | "sec" => 1_000_000_000u128,
+        "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "m" | "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => return None,
+    };
+    // To the nanosecond, however large: a double would round.
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let fraction = &fraction[..fraction.len().min(18)];
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return None;
+    }
+    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u128>().ok() };
+    let ns = digits(whole)?.checked_mul(unit_ns)?.checked_add(digits(fraction)? * unit_ns / 10u128.pow(fraction.len() as u32))?;
+    Some(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
+}
+
+/// A ring's size: at least `bytes`, and such as a ring can have.
+pub fn ring_size(bytes: u64) -> Option<u64> {
+    (bytes <= LARGEST_BUFFER).then(|| bytes.max(RING_MINIMUM).next_power_of_two())
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match parse_duration(&text) {
+        Some(period) if (Duration::from_millis(1)..=Duration::from_secs(10)).contains(&period) => Ok(period),
+        Some(_) => Err(de::Error::custom("the period must lie between 1ms and 10s")),
+        None => Err(de::Error::custom(format!("{text:?} is no time; write, for example, \"100ms\""))),
+    }
+}
+
+fn age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_duration(&text).map(Some).ok_or_else(|| de::Error::custom(format!("{text:?} is no time; write, for example, \"10min\"")))
+}
+
+fn block_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match parse_duration(&text) {
+        Some(limit) if (Duration::from_micros(100)..=Duration::from_secs(10)).contains(&limit) => Ok(Some(limit)),
+        Some(_) => Err(de::Error::custom("block_limit must lie between 100us and 10s")),
+        None => Err(de::Error::custom(format!("{text:?} is no time; write, for example, \"10ms\""))),
+    }
+}
+
+pub(crate) fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_size(&text).map(Some).ok_or_else(|| de::Error::custom(format!("{text:?} is no size; write, for example, \"4MiB\"")))
+}
+
+fn buffer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    match optional_size(deserializer)?.map(|size| (size, ring_size(size))) {
+        Some((_, Some(size))) => Ok(Some(size)),
+        Some((size, None)) => Err(de::Error::custom(format!("{size} bytes are more than a ring can have (1GiB)"))),
+        None => Ok(None),
+    }
+}
+
+pub(crate) fn snaplen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let snaplen = u32::deserialize(deserializer)?;
+    if snaplen == 0 || snaplen > 65_536 {
+        return Err(de::Error::custom("snaplen must lie between 1 and 65536"));
+    }
+    Ok(snaplen)
+}
+
+fn categories<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let all = Vec::<Categories>::deserialize(deserializer)?;
+    Ok(all.iter().fold(0, |mask, categories| mask | categories.0))
+}
+
+/// One word of `events`. It is judged where it is read, so that the complaint points at the word and not at the list.
+struct Categories(u32);
+
+impl<'de> Deserialize<'de> for Categories {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Categories, D::Error> {
+        deserializer.deserialize_str(CategoryName)
+    }
+}
+
+struct CategoryName;
+
+impl de::Visitor<'_> for CategoryName {
+    type Value = Categories;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of an event category")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Categories, E> {
+        if name == "all" {
+            return Ok(Categories(ALL_CATEGORIES));
+        }
+        match Category::from_name(name) {
+            Some(category) => Ok(Categories(category.bit())),
+            None => {
+                let known: Vec<&str> = Category::ALL.into_iter().map(Category::name).collect();
+                let meant = nearest(name, &known).map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+                Err(E::custom(format!("{name:?} is no event category{meant} (there are {} and all)", known.join(", "))))
+            }
+        }
+    }
+}
+
+/// The word that differs least, if it differs by less than half.
+fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let best = known.iter().map(|other| (distance(word, other), *other)).min()?;
+    (2 * best.0 < best.1.len()).then_some(best.1)
+}
+
+/// Letters to insert, to leave out, to replace, or to exchange with their neighbour (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    // Nobody means a category by a longer word.
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            if i == 0 || j == 0 {
+                rows[i][j] = i + j;
+                continue;
+            }
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            rows[i][j] = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                rows[i][j] = rows[i][j].min(rows[i - 2][j - 2] + 1);
+            }
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, PolicyError> {
+        Config::parse(text, Path::new("p.toml"))
+    }
+
+    #[test]
+    fn the_first_policy_that_matches_decides() {
+        let config = parse(
+            "[[policy]]\nlabel_suffix = \"nic_router\"\nthread = \"ep\"\nevents = [\"rpc\", \"queue\"]\nbuffer = \"3MiB\"\n\
+             packets = { interfaces = [\"eth*\"], snaplen = 64 }\n[[policy]]\nglob = \"init -> *\"\nexclude = [\"*timer\"]\nevents = [\"log\"]\n",
+        )
+        .unwrap();
+        let router = "init -> nic_router";
+        let policy = config.for_thread(router, "ep").unwrap().unwrap();
+        assert_eq!(policy.events, Category::Rpc.bit() | Category::Queue.bit());
+        assert_eq!(policy.buffer, Some(4 << 20));
+        assert!(policy.packets.wants("eth0") && !policy.packets.wants("lo"));
+        assert_eq!(config.for_thread(router, "worker").unwrap().unwrap().events, Category::Log.bit());
+        let process = config.for_process(router).unwrap();
+        assert_eq!(process.mask, Category::Rpc.bit() | Category::Queue.bit() | Category::Log.bit());
+        assert!(config.for_process("init -> timer").is_none());
+        assert!(config.for_process("other").is_none());
+    }
+
+    #[test]
+    fn without_policies_everything_is_recorded_unless_excluded() {
+        assert_eq!(parse("").unwrap().for_process("x").unwrap().mask, ALL_CATEGORIES);
+        let config = parse("exclude = [\"noise*\"]").unwrap();
+        assert!(config.for_process("noise 1").is_none());
+        assert!(config.for_process("x").is_some());
+        assert!(parse("enable = false").unwrap().for_process("x").is_none());
+    }
+
+    #[test]
+    fn a_wrong_configuration_is_refused_with_file_line_and_reason() {
+        for (text, line, reason) in [
+            ("enable = true\nperiod = \"soon\"", 2, "is no time"),
+            ("\n\nperoid = \"1s\"", 3, "unknown field"),
+            ("[[policy]]\nevents = [\"rpc\", \"rcp\"]", 2, "\"rcp\" is no event category"),
+            ("[[policy]]\nbuffer = \"4 elephants\"", 2, "is no size"),
+            ("[[policy]]\nmode = \"overwrites\"", 2, "unknown variant"),
+            ("[[policy]]\nblock_limit = \"11s\"", 2, "must lie between"),
+            ("[[policy]]\npackets = { snaplen = 0 }", 2, "snaplen must lie between"),
+            ("a = [", 1, ""),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.place.as_ref().map(|place| place.line), Some(line), "{text}: {error}");
+            assert!(error.reason.contains(reason), "{error}");
+            assert!(error.to_string().starts_with(&format!("p.toml:{line}:")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_category_is_pointed_at_and_the_nearest_one_is_suggested() {
+        let error = parse("[[policy]]\nevents = [\"rpc\", \"sgnal\", \"queue\"]\n").unwrap_err();
+        let text = error.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "p.toml:2:18: \"sgnal\" is no event category; did you mean \"signal\"? (there are state, span, mark, counter, rpc, signal, queue, link, packet, event, log and all)");
+        assert_eq!(lines[2..], [" 2 | events = [\"rpc\", \"sgnal\", \"queue\"]", "   |                  ^^^^^^^"]);
+        let suggested =
+            |word: &str| parse(&format!("[[policy]]\nevents = [\"{word}\"]")).unwrap_err().reason.split('?').next().unwrap().to_owned();
+        assert!(suggested("rcp").ends_with("did you mean \"rpc\""));
+        assert!(suggested("queues").ends_with("did you mean \"queue\""));
+        assert!(!suggested("elephants").contains("mean"));
+        assert_eq!(parse("[[policy]]\nevents = [\"rpc\", 5]").unwrap_err().place.unwrap().column, 18);
+    }
+
+    #[test]
+    fn sizes_and_times_have_units() {
+        assert_eq!(parse_size("4MiB"), Some(4 << 20));
+        assert_eq!(parse_size("64k"), Some(64 << 10));
+        assert_eq!(parse_size("1 GB"), Some(1_000_000_000));
+        assert_eq!(parse_size("-1"), None);
+        assert_eq!(parse_duration("1.5s"), Some(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("100ms"), Some(Duration::from_millis(100)));
+        assert_eq!(parse_duration("2min"), Some(Duration::from_secs(120)));
+        assert_eq!(parse_duration("18446744073709551615s"), Some(Duration::from_nanos(u64::MAX)));
+        assert_eq!(parse_duration("x"), None);
+        assert_eq!(ring_size(100_000), Some(131_072));
+        assert_eq!(ring_size(1), Some(RING_MINIMUM));
+    }
+}

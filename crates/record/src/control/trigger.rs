@@ -1,0 +1,455 @@
+//! What a snapshot may wait for: `span NAME > 5ms`, `queue NAME full > 10ms`, `counter NAME > X`, `rate NAME < X`, `lost`.
+//!
+//! A trigger sees the events of the threads one after the other, each thread's in order, and the clock between; it says when it has happened. It knows
+//! nothing of rings. What began before it was armed it has not seen.
+
+use crate::control::glob;
+use crate::control::policy::parse_duration;
+use longpole_abi::Kind;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A thread: of which process, and its number.
+pub type Thread = (i32, i32);
+
+/// Threads and names that are followed at the same time, and spans within each other; more than that are not.
+const MOST: usize = 10_000;
+const DEEPEST: usize = 64;
+/// Over so long a rate is taken.
+const SECOND: Duration = Duration::from_secs(1);
+const STEPS: u64 = 20;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// One takes longer than this.
+    Span(String, Duration),
+    /// It is full for longer than this.
+    Queue(String, Duration),
+    Counter(String, Order, f64),
+    /// Events of this name in a second.
+    Rate(String, Order, f64),
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Above,
+    Below,
+}
+
+impl Order {
+    fn holds(self, value: f64, bound: f64) -> bool {
+        match self {
+            Order::Above => value > bound,
+            Order::Below => value < bound,
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = |order: &Order| if *order == Order::Above { '>' } else { '<' };
+        match self {
+            Condition::Span(name, time) => write!(f, "span \"{name}\" > {}ns", time.as_nanos()),
+            Condition::Queue(name, time) => write!(f, "queue \"{name}\" full > {}ns", time.as_nanos()),
+            Condition::Counter(name, order, bound) => write!(f, "counter \"{name}\" {} {bound}", sign(order)),
+            Condition::Rate(name, order, bound) => write!(f, "rate \"{name}\" {} {bound}", sign(order)),
+            Condition::Lost => f.write_str("lost"),
+        }
+    }
+}
+
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Condition, String> {
+        let wrong = |part: &str, why: &str| draw(text, part, why);
+        let trimmed = text.trim();
+        if trimmed == "lost" {
+            return Ok(Condition::Lost);
+        }
+        let (kind, rest) = trimmed.split_at(trimmed.find(|c: char| c.is_whitespace() || "<>".contains(c)).unwrap_or(trimmed.len()));
+        if !["span", "queue", "counter", "rate"].contains(&kind) {
+            return Err(match kind {
+                "lost" => wrong(rest.trim(), "nothing stands behind `lost`"),
+                "" => wrong(rest, "it says nothing"),
+                _ => wrong(kind, &format!("there is no {kind:?} to wait for")),
+            });
+        }
+        let sign = rest.rfind(['>', '<']).ok_or_else(|| wrong(&rest[rest.trim_end().len()..], "it compares with nothing"))?;
+        let order = if rest.as_bytes()[sign] == b'>' { Order::Above } else { Order::Below };
+        let (name, bound) = (rest[..sign].trim(), rest[sign + 1..].trim());
+        let comparison = &rest[sign..=sign];
+        let name_of = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+            None if name.contains(['>', '<']) => Err(wrong(name, "a name with > or < stands in quotes")),
+            quoted => match quoted.unwrap_or(name) {
+                "" => Err(wrong(if name.is_empty() { comparison } else { name }, "it names nothing")),
+                name => Ok(name.to_owned()),
+            },
+        };
+        let time = || match (order, parse_duration(bound)) {
+            (Order::Above, Some(time)) => Ok(time),
+            (Order::Below, _) => Err(wrong(comparison, "only what takes longer can be waited for")),
+            (_, None) => Err(wrong(bound, &format!("{bound:?} is no time; write, for example, 5ms or 1.5s"))),
+        };
+        let number = || match bound.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err(wrong(bound, &format!("{bound:?} is no number"))),
+        };
+        match kind {
+            "span" => Ok(Condition::Span(name_of(name)?, time()?)),
+            "queue" => match name.strip_suffix("full").filter(|name| name.is_empty() || name.ends_with(char::is_whitespace)) {
+                Some(name) => Ok(Condition::Queue(name_of(name.trim())?, time()?)),
+                None => Err(wrong(comparison, "of a queue, only `full` can be waited for")),
+            },
+            "counter" => Ok(Condition::Counter(name_of(name)?, order, number()?)),
+            _ => Ok(Condition::Rate(name_of(name)?, order, number()?)),
+        }
+    }
+}
+
+/// What is wrong, and where; `part` is a piece of `text`.
+fn draw(text: &str, part: &str, why: &str) -> String {
+    let at = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize).filter(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let (before, width) = (text[..at].chars().count(), part.chars().count().max(1));
+    let known = "`span NAME > 5ms`, `queue NAME full > 10ms`, `counter NAME > 100`, `rate NAME < 100` or `lost`";
+    format!("{why}\n   |\n   | {shown}\n   | {}{}\nIt may be {known}.", " ".repeat(before), "^".repeat(width))
+}
+
+/// An event as a trigger sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    pub thread: Thread,
+    /// Counter.
+    pub time: u64,
+    pub kind: Kind,
+    pub name: &'a str,
+    /// Its first word, as a number.
+    pub value: f64,
+    /// Of a queue, where it is known.
+    pub capacity: Option<u64>,
+}
+
+/// It has happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fired {
+    /// Counter; none: something did not happen.
+    pub event: Option<u64>,
+    pub told: String,
+}
+
+/// A condition that is watched.
+#[derive(Debug)]
+pub struct Trigger {
+    condition: Condition,
+    /// Ticks of a second.
+    frequency: u64,
+    /// Begins of spans that have not ended, innermost last.
+    open: HashMap<Thread, Vec<u64>>,
+    /// Who waits for room, in which queue and since when.
+    waits: HashMap<Thread, (String, u64)>,
+    /// Queues that said that they are full, since when, and the process that said so last.
+    full: HashMap<String, (u64, i32)>,
+    /// Begin of the step that counts now; numbers of those before.
+    step: u64,
+    counts: VecDeque<u64>,
+    fired: Option<Fired>,
+}
+
+impl Trigger {
+    pub fn new(condition: Condition, frequency: u64, now: u64) -> Trigger {
+        Trigger {
+            condition,
+            frequency: frequency.max(1),
+            open: HashMap::new(),
+            waits: HashMap::new(),
+            full: HashMap::new(),
+            step: now,
+            counts: VecDeque::from([0]),
+            fired: None,
+        }
+    }
+
+    fn ticks(&self, time: Duration) -> u64 {
+        u64::try_from(time.as_nanos() * u128::from(self.frequency) / 1_000_000_000).unwrap_or(u64::MAX)
+    }
+
+    fn ms(&self, ticks: u64) -> f64 {
+        ticks as f64 * 1000.0 / self.frequency as f64
+    }
+
+    fn fire(&mut self, event: Option<u64>, told: String) {
+        self.fired.get_or_insert(Fired { event, told });
+    }
+
+    pub fn event(&mut self, seen: Seen<'_>) {
+        match &self.condition {
+            Condition::Span(name, most) => {
+                if !matches!(seen.kind, Kind::SpanBegin | Kind::SpanEnd) || !glob::matches(name, seen.name) {
+                    return;
+                }
+                let most = self.ticks(*most);
+                if seen.kind == Kind::SpanBegin {
+                    if self.open.len() < MOST || self.open.contains_key(&seen.thread) {
+                        let begins = self.open.entry(seen.thread).or_default();
+                        if begins.len() == DEEPEST {
+                            // A program that ends none of them.
+                            begins.remove(0);
+                        }
+                        begins.push(seen.time);
+                    }
+                } else if let Some(begin) = self.open.get_mut(&seen.thread).and_then(Vec::pop) {
+                    let took = seen.time.saturating_sub(begin);
+                    if took > most {
+                        let told = format!("span {} of thread {} took {:.3} ms", seen.name, seen.thread.1, self.ms(took));
+                        self.fire(Some(seen.time), told);
+                    }
+                }
+            }
+            Condition::Queue(name, most) => {
+                let most = self.ticks(*most);
+                let named = glob::matches(name, seen.name);
+                let waits = named && seen.kind == Kind::QueueWaitFull;
+                if waits && self.waits.get(&seen.thread).is_some_and(|(queue, _)| queue == seen.name) {
+                    // It has looked again, in vain.
+                    return;
+                }
+                // Whatever else a thread does ends its wait.
+                let ended = self.waits.remove(&seen.thread);
+                if waits && self.waits.len() < MOST {
+                    self.waits.insert(seen.thread, (seen.name.to_owned(), seen.time));
+                }
+                let mut full = None;
+                if named && seen.kind == Kind::QueueSize {
+                    let is_full = seen.capacity.is_some_and(|capacity| seen.value >= capacity as f64);
+                    if is_full && self.full.len() < MOST {
+                        self.full.entry(seen.name.to_owned()).or_insert((seen.time, 0)).1 = seen.thread.0;
+                    } else {
+                        full = self.full.remove(seen.name).map(|(begin, _)| (seen.name.to_owned(), begin));
+                    }
+                }
+                for (queue, begin) in [ended, full].into_iter().flatten() {
+                    let took = seen.time.saturating_sub(begin);
+                    if took > most {
+                        self.fire(Some(seen.time), format!("queue {queue} was full for {:.3} ms", self.ms(took)));
+                    }
+                }
+            }
+            Condition::Counter(name, order, bound) => {
+                if seen.kind == Kind::Counter && glob::matches(name, seen.name) && order.holds(seen.value, *bound) {
+                    self.fire(Some(seen.time), format!("counter {} is {}", seen.name, seen.value));
+                }
+            }
+            Condition::Rate(name, ..) => {
+                if seen.kind != Kind::SpanEnd && glob::matches(name, seen.name) {
+                    if let Some(count) = self.counts.back_mut() {
+                        *count += 1;
+                    }
+                }
+            }
+            Condition::Lost => {}
+        }
+    }
+
+    /// Events of a thread were lost, or overwritten before they were seen, and what it had begun may have ended; or it has itself.
+    pub fn missed(&mut self, thread: Thread) {
+        self.open.remove(&thread);
+        self.waits.remove(&thread);
+    }
+
+    /// A process has ended, and everything that it had begun.
+    pub fn gone(&mut self, pid: i32) {
+        self.open.retain(|thread, _| thread.0 != pid);
+        self.waits.retain(|thread, _| thread.0 != pid);
+        self.full.retain(|_, (_, process)| *process != pid);
+    }
+
+    pub fn lost(&mut self, now: u64, told: &str) {
+        if self.condition == Condition::Lost {
+            self.fire(Some(now), told.to_owned());
+        }
+    }
+
+    /// All that had happened by `now` has been seen.
+    pub fn time(&mut self, now: u64) -> Option<Fired> {
+        match &self.condition {
+            Condition::Span(name, most) | Condition::Queue(name, most) => {
+                let ticks = self.ticks(*most);
+                let begun = self.open.iter().filter_map(|(thread, begins)| Some((*begins.first()?, name, thread.1)));
+                let waits = self.waits.values().map(|(queue, begin)| (*begin, queue, 0));
+                let full = self.full.iter().map(|(queue, (begin, _))| (*begin, queue, 0));
+                let oldest = begun.chain(waits).chain(full).min();
+                if let Some((begin, name, thread)) = oldest.filter(|(begin, ..)| now.saturating_sub(*begin) > ticks) {
+                    let since = self.ms(now.saturating_sub(begin));
+                    let told = match &self.condition {
+                        Condition::Span(..) => format!("span {name} of thread {thread} has not ended for {since:.3} ms"),
+                        _ => format!("queue {name} has been full for {since:.3} ms"),
+                    };
+                    // It happened when it had taken too long.
+                    self.fire(Some(begin.saturating_add(ticks)), told);
+                }
+            }
+            Condition::Rate(name, order, bound) => {
+                let length = self.ticks(SECOND) / STEPS;
+                let mut told = None;
+                while now.saturating_sub(self.step) >= length.max(1) {
+                    self.step += length.max(1);
+                    if self.counts.len() as u64 >= STEPS {
+                        let sum: u64 = self.counts.iter().sum();
+                        if told.is_none() && order.holds(sum as f64, *bound) {
+                            told = Some((self.step, format!("{sum} events {name} in a second")));
+                        }
+                        self.counts.pop_front();
+                    }
+                    self.counts.push_back(0);
+                }
+                if let Some((step, told)) = told {
+                    self.fire(Some(step), told);
+                }
+            }
+            _ => {}
+        }
+        self.fired.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(time: u64, kind: Kind, name: &str, value: f64) -> Seen<'_> {
+        Seen { thread: (1, 2), time, kind, name, value, capacity: None }
+    }
+
+    #[test]
+    fn the_place_of_what_is_wrong_is_drawn() {
+        for (text, lines) in [
+            ("counter a::b > many", ["counter a::b > many", "               ^^^^"]),
+            (" span  é > soon", [" span  é > soon", "           ^^^^"]),
+            ("span x < 5ms", ["span x < 5ms", "       ^"]),
+            ("span x\t", ["span x ", "      ^"]),
+            ("spam x > 1", ["spam x > 1", "^^^^"]),
+            ("counter x > 5 > 3", ["counter x > 5 > 3", "        ^^^^^"]),
+        ] {
+            let error = text.parse::<Condition>().unwrap_err();
+            let drawn: Vec<&str> = error.lines().skip(2).take(2).map(|line| line.strip_prefix("   | ").unwrap()).collect();
+            assert_eq!(drawn, lines, "{text}");
+        }
+    }
+
+    /// A clock of one tick a microsecond.
+    fn trigger(text: &str) -> Trigger {
+        Trigger::new(text.parse().unwrap(), 1_000_000, 0)
+    }
+
+    #[test]
+    fn what_is_nothing_to_wait_for_is_refused_with_its_reason() {
+        for (text, reason) in [
+            ("", "says nothing"),
+            ("> 5", "says nothing"),
+            ("lost 5", "nothing stands behind"),
+            ("span", "compares with nothing"),
+            ("span x", "compares with nothing"),
+            ("span x > soon", "\"soon\" is no time"),
+            ("span x < 5ms", "takes longer"),
+            ("span > 5ms", "names nothing"),
+            ("span \"\" > 5ms", "names nothing"),
+            ("queue full > 5ms", "names nothing"),
+            ("queue x > 5ms", "only `full`"),
+            ("counter x > many", "no number"),
+            ("counter x > 5 > 3", "stands in quotes"),
+            ("counter x > nan", "no number"),
+            ("spam x > 1", "no \"spam\""),
+        ] {
+            let error = text.parse::<Condition>().unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+        assert_eq!("span \"a > b\" > 5ms".parse(), Ok(Condition::Span("a > b".into(), Duration::from_millis(5))));
+        assert_eq!("queue in full > 1s".parse(), Ok(Condition::Queue("in".into(), SECOND)));
+        assert_eq!("rate x < 1e3".parse(), Ok(Condition::Rate("x".into(), Order::Below, 1000.0)));
+    }
+
+    #[test]
+    fn a_span_fires_when_it_ends_too_late_or_not_at_all() {
+        let mut late = trigger("span work > 5ms");
+        late.event(seen(0, Kind::SpanBegin, "work", 0.0));
+        late.event(seen(5000, Kind::SpanEnd, "work", 0.0));
+        assert_eq!(late.time(5000), None, "not longer");
+        late.event(seen(6000, Kind::SpanBegin, "other", 0.0));
+        late.event(seen(7000, Kind::SpanBegin, "work", 0.0));
+        assert_eq!(late.time(12_000), None);
+        assert_eq!(late.time(12_001).unwrap().event, Some(12_000));
+        late.event(seen(13_000, Kind::SpanEnd, "work", 0.0));
+        assert_eq!(late.time(13_000).unwrap().event, Some(13_000));
+    }
+
+    #[test]
+    fn a_queue_is_full_as_long_as_a_thread_waits_for_it() {
+        let mut full = trigger("queue in full > 10ms");
+        full.event(seen(0, Kind::QueueWaitFull, "in", 0.0));
+        full.event(seen(9000, Kind::Mark, "x", 0.0));
+        assert_eq!(full.time(50_000), None, "whatever the thread does ends the wait");
+        full.event(seen(60_000, Kind::QueueWaitFull, "in", 0.0));
+        assert!(full.time(70_001).is_some());
+        full.event(seen(80_000, Kind::Mark, "x", 0.0));
+        let _ = full.time(80_000);
+        // Who looks again and again waits on.
+        for time in (100_000..110_000).step_by(1000) {
+            full.event(seen(time, Kind::QueueWaitFull, "in", 0.0));
+            assert_eq!(full.time(time), None);
+        }
+        assert_eq!(full.time(110_001).unwrap().told, "queue in has been full for 10.001 ms");
+    }
+
+    #[test]
+    fn what_a_thread_or_a_process_had_begun_ends_with_it() {
+        for by in ["thread", "process"] {
+            let mut late = trigger("span work > 5ms");
+            let mut full = trigger("queue in full > 5ms");
+            late.event(seen(0, Kind::SpanBegin, "work", 0.0));
+            full.event(seen(0, Kind::QueueWaitFull, "in", 0.0));
+            for trigger in [&mut late, &mut full] {
+                if by == "thread" {
+                    trigger.missed((1, 2));
+                } else {
+                    trigger.gone(1);
+                }
+                assert_eq!(trigger.time(1_000_000), None);
+            }
+        }
+        let mut full = trigger("queue in full > 5ms");
+        full.event(Seen { capacity: Some(8), ..seen(0, Kind::QueueSize, "in", 8.0) });
+        full.gone(7);
+        full.event(Seen { capacity: Some(8), ..seen(4000, Kind::QueueSize, "in", 8.0) });
+        full.gone(1);
+        assert_eq!(full.time(1_000_000), None);
+    }
+
+    #[test]
+    fn a_counter_and_a_rate_are_compared() {
+        let mut above = trigger("counter level > 10");
+        above.event(seen(1, Kind::Counter, "level", 10.0));
+        assert_eq!(above.time(1), None);
+        above.event(seen(2, Kind::Counter, "level", 10.5));
+        assert_eq!(above.time(2).unwrap().event, Some(2));
+
+        let mut slow = trigger("rate beat < 100");
+        let mut first = None;
+        for time in 0..4_000_000 {
+            // 200 a second for two seconds, then 50.
+            let every = if time < 2_000_000 { 5_000 } else { 20_000 };
+            if time % every == 0 {
+                slow.event(seen(time, Kind::Mark, "beat", 0.0));
+            }
+            if time % 1000 == 0 && first.is_none() {
+                first = slow.time(time).map(|_| time);
+            }
+        }
+        // 150 · x of 200 are missing when a second holds less than 100: after two thirds of a second.
+        let first = first.unwrap();
+        assert!((2_600_000..2_800_000).contains(&first), "{first}");
+    }
+}

@@ -1,0 +1,315 @@
+//! A recording that may not grow without end: chunks, of which the oldest goes.
+//!
+//! A chunk is a recording like any other, in a directory of its own, with metadata, clock and description: whoever reads it needs nothing else, and
+//! a recorder that is killed leaves all of them readable. At a boundary every ring is emptied into the old chunk; what comes next goes to the
+//! new one. Nothing stops meanwhile, except stacks and packets of interfaces for a moment. What a chunk held that was removed is counted, and told by all that come
+//! after it.
+
+mod count;
+
+use crate::error::Error;
+use crate::output::metadata::Uuid;
+use crate::output::recording::{self, Reserve};
+use crate::recorder::{Home, Recorder, Totals};
+use crate::ring::class::Classes;
+use crate::ring::sites::Sites;
+use serde_json::{json, Value};
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A chunk may have this part of all that may be kept: so at least three quarters of it are there at any time.
+const PARTS: u32 = 4;
+/// What a recording that overwrites keeps of what cannot: stacks, and the packets of network devices.
+pub(crate) const FLIGHT: u64 = 256 << 20;
+/// No chunk is made for less.
+const SMALLEST: u64 = 64 << 10;
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// What chunks held that were removed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Removed {
+    chunks: u64,
+    events: u64,
+    lost: u64,
+    kernel_events: u64,
+    /// Some of it could not be counted.
+    uncounted: bool,
+    until_ns: u64,
+}
+
+impl Removed {
+    fn add(&mut self, other: Removed) {
+        self.chunks += other.chunks;
+        self.events = self.events.saturating_add(other.events);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.kernel_events += other.kernel_events;
+        self.uncounted |= other.uncounted;
+        self.until_ns = self.until_ns.max(other.until_ns);
+    }
+
+    fn to_json(self) -> Value {
+        json!({
+            "chunks": self.chunks,
+            "events": self.events,
+            "lost": self.lost,
+            "kernel_events": if self.uncounted { Value::Null } else { self.kernel_events.into() },
+            "until_ns": (self.chunks > 0).then_some(self.until_ns),
+        })
+    }
+}
+
+/// One that is complete.
+#[derive(Debug)]
+struct Done {
+    path: PathBuf,
+    bytes: u64,
+    begin_ns: u64,
+    end_ns: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    /// Bytes of all, and age of the oldest event.
+    max_size: Option<u64>,
+    max_age: Option<Duration>,
+    /// From 1.
+    number: u64,
+    begun: Instant,
+    /// The session's sums when this chunk began.
+    before: Totals,
+    /// Bytes of the kernel's pages that are in the chunks before.
+    kernel_before: u64,
+    /// Bytes of stacks and of packets of network devices in this one, as of the newest look.
+    beside: u64,
+    looked: Instant,
+    done: VecDeque<Done>,
+    removed: Removed,
+    /// Removals that go on.
+    removing: Vec<JoinHandle<Removed>>,
+    /// Who wants to know of each chunk.
+    pub told: Option<Sender<PathBuf>>,
+}
+
+impl Chunks {
+    pub fn new(max_size: Option<u64>, max_age: Option<Duration>) -> Chunks {
+        Chunks {
+            max_size,
+            max_age,
+            number: 1,
+            begun: Instant::now(),
+            before: Totals::default(),
+            kernel_before: 0,
+            beside: 0,
+            looked: Instant::now(),
+            done: VecDeque::new(),
+            removed: Removed::default(),
+            removing: Vec::new(),
+            told: None,
+        }
+    }
+
+    /// What this chunk has of a session's sums.
+    pub fn own(&self, total: &Totals) -> Totals {
+        Totals {
+            lost: total.lost - self.before.lost,
+            refused: total.refused - self.before.refused,
+            packets_refused: total.packets_refused - self.before.packets_refused,
+            ..*total
+        }
+    }
+
+    /// Begin of the oldest chunk that is there.
+    pub fn first_ns(&self, now: u64) -> u64 {
+        self.done.front().map_or(now, |oldest| oldest.begin_ns)
+    }
+
+    /// Chunks before this one that reach beyond a moment, oldest first.
+    pub fn since(&self, unix_ns: u64) -> Vec<&Path> {
+        self.done.iter().filter(|chunk| chunk.end_ns >= unix_ns).map(|chunk| chunk.path.as_path()).collect()
+    }
+
+    /// Bytes of the kernel's pages in this chunk.
+    pub fn own_kernel(&self, bytes: u64) -> u64 {
+        bytes.saturating_sub(self.kernel_before)
+    }
+
+    /// For the description; null where the recording has no limit.
+    pub fn to_json(&self) -> Value {
+        match self.max_size.is_some() || self.max_age.is_some() {
+            true => json!({
+                "number": self.number,
+                "max_size": self.max_size,
+                "max_age_ns": self.max_age.map(|age| age.as_nanos() as u64),
+                "removed": self.removed.to_json(),
+            }),
+            false => Value::Null,
+        }
+    }
+
+    fn join(&mut self, all: bool) {
+        let mut at = 0;
+        while at < self.removing.len() {
+            if all || self.removing[at].is_finished() {
+                let removed = self.removing.swap_remove(at).join();
+                self.removed.add(removed.unwrap_or(Removed { chunks: 1, uncounted: true, ..Removed::default() }));
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+impl Recorder {
+    /// Begins a new chunk where the newest is large or old enough, and removes those that are too many.
+    pub(crate) fn rotate_if_due(&mut self) {
+        let kernel = self.kernel_bytes();
+        let chunks = &mut self.chunks;
+        if chunks.max_size.is_none() && chunks.max_age.is_none() {
+            return;
+        }
+        chunks.join(false);
+        if chunks.looked.elapsed() >= SHORTEST {
+            // They are written by threads of their own.
+            chunks.looked = Instant::now();
+            chunks.beside = count::beside(&self.path);
+        }
+        let captures: u64 = self.captures.values().map(|capture| capture.length()).sum();
+        let bytes = self.total.written - chunks.before.written + kernel.saturating_sub(chunks.kernel_before) + captures + chunks.beside;
+        let large = chunks.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(SMALLEST));
+        let old = chunks.max_age.is_some_and(|most| chunks.begun.elapsed() >= (most / PARTS).max(SHORTEST));
+        if !(large || old) {
+            return;
+        }
+        if bytes == 0 {
+            // An empty chunk tells nothing.
+            chunks.begun = Instant::now();
+        } else if let Err(error) = self.rotate() {
+            self.oddity(format!("no new chunk could be begun: {error}"));
+            self.chunks.begun = Instant::now();
+            self.chunks.before.written = self.total.written;
+        }
+        self.remove_oldest();
+    }
+
+    fn remove_oldest(&mut self) {
+        let now = self.now_ns();
+        let Chunks { max_size, max_age, .. } = self.chunks;
+        let reserved = max_size.map_or(0, |most| most / u64::from(PARTS));
+        loop {
+            let sum: u64 = self.chunks.done.iter().map(|chunk| chunk.bytes).sum();
+            let Some(oldest) = self.chunks.done.front() else { break };
+            let large = max_size.is_some_and(|most| sum + reserved > most);
+            let old = max_age.is_some_and(|most| oldest.end_ns.saturating_add(most.as_nanos() as u64) < now);
+            if !(large || old) {
+                break;
+            }
+            let Some(oldest) = self.chunks.done.pop_front() else { break };
+            let mut classes = HashMap::new();
+            let _ = self.in_each_place(|recorder| {
+                classes.insert(recorder.place.stream, recorder.place.classes.clone());
+                Ok::<(), ()>(())
+            });
+            // Counting takes longer than a turn may.
+            let work = move || count::remove(&oldest.path, oldest.end_ns, &classes);
+            match std::thread::Builder::new().name("longpole-chunks".to_owned()).spawn(work) {
+                Ok(thread) => self.chunks.removing.push(thread),
+                Err(error) => self.oddity(format!("an old chunk could not be removed: {error}")),
+            }
+        }
+    }
+
+    /// Waits for the removals.
+    pub(crate) fn end_chunks(&mut self) {
+        self.chunks.join(true);
+    }
+
+    fn rotate(&mut self) -> Result<(), Error> {
+        let now = self.now_ns();
+        let root = self.path.parent().map_or_else(recording::root, Path::to_owned);
+        let path = recording::create(&root, now)?;
+        let home = Home::open(&path)?;
+        let uuid = Uuid::random().map_err(Error::io("read", "/dev/urandom"))?;
+        let metadata = match self.new_metadata(&path, &uuid) {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&path);
+                return Err(error);
+            }
+        };
+        let _ = self.in_each_place(|recorder| {
+            recorder.visit();
+            recorder.take_now();
+            recorder.leave_lanes();
+            Ok::<(), ()>(())
+        });
+        self.leave_output_lanes();
+        for index in 0..self.lanes.len() {
+            self.close_lane(index, true);
+        }
+        for mut capture in std::mem::take(&mut self.captures).into_values() {
+            let result = capture.finish(now).map_err(|error| error.to_string());
+            self.capture_written(&mut capture, result);
+            self.total.packets += capture.packets();
+        }
+        let beside = self.rotate_sources(&path, &uuid);
+        self.reserve.remove();
+        if let Err(error) = self.describe(Some(now)) {
+            self.oddity(error.to_string());
+        }
+        let old = std::mem::replace(&mut self.path, path);
+        self.home = home;
+        self.begin_beside(beside);
+        (self.uuid, self.metadata, self.reserve) = (uuid, metadata, Reserve::make(&self.home.path()));
+        self.move_mailbox(&old);
+        self.lanes.clear();
+        self.closed.clear();
+        let _ = self.in_each_place(|recorder| {
+            if recorder.place.sites.as_ref().is_some_and(|sites| sites.is_second) {
+                // Those of the table before are in no file.
+                recorder.place.classes = Classes::new();
+                recorder.place.classes.invalid = true;
+            }
+            // Every class is to be said again.
+            recorder.place.sites = Sites::open(&recorder.place.runtime).ok().flatten();
+            if recorder.place.stream > 0 {
+                let mut text = String::new();
+                crate::output::metadata::place(&mut text, recorder.place.stream);
+                let _ = recorder.metadata.append(&text);
+            }
+            recorder.learn_sites();
+            Ok::<(), ()>(())
+        });
+        let begin_ns = self.start_ns();
+        let chunks = &mut self.chunks;
+        chunks.done.push_back(Done { bytes: count::size(&old), path: old, begin_ns, end_ns: now });
+        (chunks.before, chunks.begun, chunks.beside) = (self.total, Instant::now(), 0);
+        chunks.number += 1;
+        self.chunks.kernel_before = self.kernel_bytes();
+        self.begins(now);
+        let path = self.path.clone();
+        let _ = self.in_each_place(|recorder| {
+            recorder.place.held.moves(&path);
+            Ok::<(), ()>(())
+        });
+        if let Some(told) = &self.chunks.told {
+            // Nobody may listen any more.
+            let _ = told.send(self.path.clone());
+        }
+        self.describe(None)
+    }
+
+    /// The rings' next packets go to lanes of the next chunk.
+    fn leave_lanes(&mut self) {
+        for source in self.place.subjects.values_mut().flat_map(|subject| &mut subject.sources) {
+            source.lane = None;
+            source.ring.layout().lane.store(0, Ordering::Relaxed);
+            if let Some(successor) = &source.successor {
+                successor.layout().lane.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}

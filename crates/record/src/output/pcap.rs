@@ -1,0 +1,323 @@
+//! Captured packets of one label, or of the machine's interfaces: `packets/<label>.pcapng`.
+//!
+//! One section, interface ids in the order of appearance, nanoseconds. The file holds whole blocks only: should the disk take a part
+//! of one, the file is cut in front of it. What the disk does not take is counted for its interface, and the capture goes on once there
+//! is room again; so blocks that others refer to are kept until they are written.
+
+use crate::control::policy::Packets;
+use crate::error::Error;
+use crate::output::recording::{component, kernel};
+use crate::ring::class::Event;
+use longpole_abi::{Field, FieldType};
+use longpole_pcapng::{Direction, Interface, InterfaceId, Packet, Section, Statistics, Writer};
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Blocks are gathered up to this many bytes.
+const BUFFER: usize = 64 << 10;
+
+/// An interface.
+#[derive(Debug)]
+struct Seen {
+    id: InterfaceId,
+    packets: u64,
+    first_ns: u64,
+    last_ns: u64,
+    /// Since the begin of the capture.
+    dropped: u64,
+    /// Of these, those that a packet in the file tells.
+    told: u64,
+}
+
+/// A block that is not in the file yet.
+#[derive(Debug)]
+struct Waiting {
+    end: usize,
+    packet: Option<WaitingPacket>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WaitingPacket {
+    interface: usize,
+    told: u64,
+    sole: bool,
+}
+
+#[derive(Debug)]
+pub struct Capture {
+    path: PathBuf,
+    file: File,
+    /// Bytes of whole blocks in the file.
+    length: u64,
+    writer: Writer<Vec<u8>>,
+    waiting: Vec<Waiting>,
+    by_name: HashMap<String, usize>,
+    seen: Vec<Seen>,
+    /// Interface of the newest packet.
+    newest: usize,
+    /// Lost events that may have been packets, on whatever interface: the interface of the next packet has them, and no other.
+    unknown: u64,
+    refused: Refused,
+}
+
+/// Packets that the disk did not take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Refused {
+    pub packets: u64,
+    /// Those that are nowhere else.
+    pub sole: u64,
+}
+
+/// A packet event taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Captured<'a> {
+    pub interface: String,
+    pub direction: u32,
+    pub length: u32,
+    pub bytes: &'a [u8],
+}
+
+/// What is kept of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<'a> {
+    pub direction: Direction,
+    /// On the wire: at least that of `bytes`.
+    pub length: u32,
+    pub bytes: &'a [u8],
+}
+
+impl Capture {
+    pub fn create(directory: &Path, label: &str) -> Result<Capture, Error> {
+        let directory = directory.join("packets");
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::io("make", directory)(error)),
+            _ => {}
+        }
+        let base = component(label);
+        let mut attempt = 1;
+        let (path, file) = loop {
+            let name = if attempt == 1 { format!("{base}.pcapng") } else { format!("{base}-{attempt}.pcapng") };
+            let path = directory.join(name);
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => break (path, file),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 10_000 => attempt += 1,
+                Err(error) => return Err(Error::io("make", path)(error)),
+            }
+        };
+        let os = format!("Linux {}", kernel());
+        let application = concat!("longpole ", env!("CARGO_PKG_VERSION"));
+        let section = Section { os: &os, application, ..Section::default() };
+        let mut capture = Capture {
+            path,
+            file,
+            length: 0,
+            writer: Writer::new(Vec::with_capacity(BUFFER), &section)?,
+            waiting: Vec::new(),
+            by_name: HashMap::new(),
+            seen: Vec::new(),
+            newest: 0,
+            unknown: 0,
+            refused: Refused::default(),
+        };
+        capture.gathered(None);
+        // Should there be no room for it, it waits.
+        let _ = capture.flush();
+        Ok(capture)
+    }
+
+    /// Events were lost that may have been packets.
+    pub fn lose(&mut self, events: u64) {
+        self.unknown = self.unknown.saturating_add(events);
+    }
+
+    /// Adds a packet of a program. `sole`: it is recorded nowhere else.
+    pub fn packet(&mut self, captured: &Captured<'_>, time_ns: u64, policy: &Packets, sole: bool) -> Result<(), Error> {
+        let index = match self.by_name.get(&captured.interface) {
+            Some(&index) => index,
+            None => self.interface(&Interface::ethernet(&captured.interface, policy.snaplen), time_ns)?,
+        };
+        self.lose_on(index, self.unknown);
+        self.unknown = 0;
+        let direction = match captured.direction {
+            1 => Direction::Inbound,
+            2 => Direction::Outbound,
+            _ => Direction::Unknown,
+        };
+        let bytes = &captured.bytes[..captured.bytes.len().min(captured.length as usize)];
+        self.add(index, &Taken { direction, length: captured.length, bytes }, time_ns, sole)
+    }
+
+    /// Declares an interface that begins to be captured at this time.
+    pub fn interface(&mut self, interface: &Interface<'_>, time_ns: u64) -> Result<usize, Error> {
+        let id = self.writer.add_interface(interface)?;
+        self.gathered(None);
+        let index = self.seen.len();
+        self.seen.push(Seen { id, packets: 0, first_ns: time_ns, last_ns: time_ns, dropped: 0, told: 0 });
+        self.by_name.insert(interface.name.to_owned(), index);
+        Ok(index)
+    }
+
+    /// Packets of this interface were lost.
+    pub fn lose_on(&mut self, index: usize, packets: u64) {
+        let seen = &mut self.seen[index];
+        seen.dropped = seen.dropped.saturating_add(packets);
+    }
+
+    /// Adds a packet of an interface that was declared.
+    pub fn add(&mut self, index: usize, taken: &Taken<'_>, time_ns: u64, sole: bool) -> Result<(), Error> {
+        let seen = &mut self.seen[index];
+        let told = seen.dropped - seen.told;
+        self.writer.packet(&Packet {
+            original_len: taken.length,
+            direction: taken.direction,
+            drop_count: (told > 0).then_some(told),
+            ..Packet::new(seen.id, time_ns, taken.bytes)
+        })?;
+        seen.told = seen.dropped;
+        seen.packets += 1;
+        seen.first_ns = seen.first_ns.min(time_ns);
+        seen.last_ns = seen.last_ns.max(time_ns);
+        self.newest = index;
+        self.gathered(Some(WaitingPacket { interface: index, told, sole }));
+        Ok(())
+    }
+
+    /// A block was added to those that wait.
+    fn gathered(&mut self, packet: Option<WaitingPacket>) {
+        self.waiting.push(Waiting { end: self.writer.get_ref().len(), packet });
+    }
+
+    /// Whether so much waits that it should be written.
+    pub fn is_full(&self) -> bool {
+        self.writer.get_ref().len() >= BUFFER
+    }
+
+    /// Writes what waits. What is refused is cut off and counted.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let mut done = 0;
+        let bytes = self.writer.get_ref();
+        let result = loop {
+            if done == bytes.len() {
+                break Ok(());
+            }
+            match self.file.write_at(&bytes[done..], self.length + done as u64) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => done += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        let whole = self.waiting.iter().map(|block| block.end).take_while(|end| *end <= done).last().unwrap_or(0);
+        self.length += whole as u64;
+        if result.is_ok() {
+            self.writer.get_mut().clear();
+            self.waiting.clear();
+            return Ok(());
+        }
+        let cut = self.file.set_len(self.length);
+        let (mut kept, mut waiting) = (Vec::new(), Vec::new());
+        let mut begin = 0;
+        for block in std::mem::take(&mut self.waiting) {
+            let from = std::mem::replace(&mut begin, block.end);
+            if block.end <= whole {
+                continue;
+            }
+            match block.packet {
+                None => {
+                    kept.extend_from_slice(&self.writer.get_ref()[from..block.end]);
+                    waiting.push(Waiting { end: kept.len(), packet: None });
+                }
+                Some(packet) => {
+                    let seen = &mut self.seen[packet.interface];
+                    seen.packets -= 1;
+                    seen.dropped = seen.dropped.saturating_add(1);
+                    seen.told = seen.told.saturating_sub(packet.told);
+                    self.refused.packets += 1;
+                    self.refused.sole += u64::from(packet.sole);
+                }
+            }
+        }
+        *self.writer.get_mut() = kept;
+        self.waiting = waiting;
+        result.and(cut)
+    }
+
+    /// What the disk has not taken since the last call.
+    pub fn take_refused(&mut self) -> Refused {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Packets in the file, or on their way.
+    pub fn packets(&self) -> u64 {
+        self.seen.iter().map(|seen| seen.packets).sum()
+    }
+
+    /// Bytes of whole blocks in the file.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds the counts. What interfaces received is left out: the program chooses what it shows to the probe.
+    pub fn finish(&mut self, now_ns: u64) -> Result<(), Error> {
+        let flushed = self.flush();
+        if let Some(seen) = self.seen.get_mut(self.newest) {
+            seen.dropped = seen.dropped.saturating_add(std::mem::take(&mut self.unknown));
+        }
+        for at in 0..self.seen.len() {
+            let seen = &self.seen[at];
+            self.writer.statistics(&Statistics {
+                start_ns: Some(seen.first_ns),
+                end_ns: Some(seen.last_ns),
+                dropped: Some(seen.dropped),
+                delivered: Some(seen.packets),
+                ..Statistics::new(seen.id, now_ns)
+            })?;
+            self.gathered(None);
+        }
+        let result = flushed.and(self.flush());
+        if self.length == 0 {
+            // Nothing at all came to it.
+            let _ = fs::remove_file(&self.path);
+        }
+        result.map_err(Error::io("write", &self.path))
+    }
+}
+
+/// Takes the event of a packet class apart; `None` if it has not the fields of one.
+pub fn captured<'a>(event: &Event<'a>) -> Option<Captured<'a>> {
+    let mut packet = Captured { interface: event.class.name.clone(), direction: 0, length: 0, bytes: &[] };
+    let mut at = 8;
+    for Field { kind, name, .. } in &event.class.fields {
+        match kind {
+            FieldType::U32 => {
+                let value = u32::from_ne_bytes(event.bytes.get(at..at + 4)?.try_into().ok()?);
+                match name.as_str() {
+                    "direction" => packet.direction = value,
+                    "length" => packet.length = value,
+                    _ => {}
+                }
+                at += 4;
+            }
+            FieldType::Bytes => {
+                let length = u64::from_ne_bytes(event.bytes.get(at..at + 8)?.try_into().ok()?) as usize;
+                packet.bytes = event.bytes.get(at + 8..(at + 8).checked_add(length)?)?;
+                at += 8 + length.next_multiple_of(8);
+            }
+            FieldType::Text => {
+                let rest = event.bytes.get(at..)?;
+                let length = rest.iter().position(|byte| *byte == 0)?;
+                packet.interface = crate::runtime_dir::proc_status::printable(&rest[..length]);
+                at += (length + 1).next_multiple_of(8);
+            }
+            _ => at += 8,
+        }
+    }
+    Some(packet)
+}

@@ -1,0 +1,453 @@
+//! A stream file of `user/`: written by one thread at a time, readable at every moment.
+//!
+//! The file is made larger in steps and always ends with an empty packet that covers what is reserved but not yet used. A packet is
+//! written into that room in two steps. The first writes its events and, behind them, the next empty packet: a reader does not see
+//! either, for the old empty packet still covers them. The second writes the packet's header over that of the old empty packet, and
+//! the chain of packets runs on. So there is nothing to repair after the recorder was killed, or in a copy that was made meanwhile.
+//!
+//! When a step is used up, its empty packet stays and the file is extended behind it, so that an old copy of the packet's
+//! header remains true. Between the two system calls that do this, and only there, the file ends in zeros; it happens a few times in
+//! the life of a lane, and [`crate::control::recovery`] cuts them off.
+
+use crate::output::metadata::Uuid;
+use crate::output::packet::{padded, Header, HEADER, NOWHERE, PAGE, THREAD};
+use crate::runtime_dir::mapping::Mapping;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{fence, AtomicU64, Ordering};
+
+/// From this many bytes on, packets bypass the page cache where the file system allows it: copying costs more than waiting.
+const DIRECT: usize = 64 << 10;
+const FIRST_STEP: u64 = 1 << 20;
+const LARGEST_STEP: u64 = 256 << 20;
+/// Packets that one write takes past the page cache: each write waits for the disk, and has a header to commit.
+const TOGETHER: usize = 2;
+/// Bytes that one takes on the disk before its first packet: an empty packet of a page at its begin, and the one at its end.
+pub const BARE: u64 = 2 * PAGE as u64;
+
+/// What a packet is, beside its events.
+#[derive(Clone, Debug)]
+pub struct Stamp {
+    pub begin: u64,
+    pub end: u64,
+    pub discarded: u64,
+    pub pid: i32,
+    pub tid: i32,
+    pub position: u64,
+    pub ring: u32,
+    pub thread: [u8; 32],
+}
+
+/// Where a packet's events are.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    pub mapping: &'a Mapping,
+    pub offset: usize,
+    pub length: usize,
+    /// The room of the packet header stands before `offset`, and the whole begins and ends at a page.
+    pub aligned: bool,
+    /// A word that keeps this value as long as these are the events: they may be overwritten while they are read.
+    pub identity: Option<(&'a AtomicU64, u64)>,
+}
+
+impl Body<'_> {
+    fn is_intact(&self) -> bool {
+        fence(Ordering::Acquire);
+        self.identity.is_none_or(|(word, value)| word.load(Ordering::Relaxed) == value)
+    }
+}
+
+#[derive(Debug)]
+pub enum AppendError {
+    /// The events are gone, or their memory; the file is as it was before.
+    Source,
+    Io(io::Error),
+}
+
+#[derive(Debug)]
+pub struct Lane {
+    pub number: u32,
+    pub path: PathBuf,
+    file: File,
+    direct: Option<File>,
+    uuid: Uuid,
+    /// Stream class.
+    stream: u32,
+    label: [u8; 128],
+    /// The empty packet at the end.
+    at: u64,
+    size: u64,
+    step: u64,
+    sequence: u64,
+    /// End of the newest packet: no later one begins before it.
+    pub end: u64,
+    pub discarded: u64,
+    /// Losses that the disk did not take when they were to be told.
+    pub owed: u64,
+    /// The largest of its rings that lost events.
+    pub lost_ring: Option<u64>,
+    /// Bytes of events.
+    pub recorded: u64,
+    pub last: Option<Stamp>,
+    /// First packet of the thread that the lane has now.
+    of_thread: u64,
+    /// Some of its packets have another name than the newest.
+    renamed: bool,
+}
+
+impl Lane {
+    /// Makes `directory/name`. It appears under its name once it can be read: with one empty packet of loss 0.
+    pub fn create(directory: &Path, name: &str, (number, stream): (u32, u32), uuid: Uuid, label: &str, first: &Stamp) -> io::Result<Lane> {
+        let hidden = directory.join(format!(".{name}"));
+        let path = directory.join(name);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
+        let mut lane = Lane {
+            number,
+            path: path.clone(),
+            file,
+            direct: None,
+            uuid,
+            stream,
+            label: padded(label),
+            at: PAGE as u64,
+            size: FIRST_STEP,
+            step: FIRST_STEP,
+            sequence: 0,
+            end: first.begin,
+            discarded: 0,
+            owed: 0,
+            lost_ring: None,
+            recorded: 0,
+            last: None,
+            of_thread: 0,
+            renamed: false,
+        };
+        lane.file.set_len(lane.size)?;
+        let start = Stamp { end: first.begin, discarded: 0, position: first.position, ..first.clone() };
+        lane.file.write_all_at(&lane.header(&start, 0, 0), 0)?;
+        lane.sequence = 1;
+        lane.last = Some(start);
+        lane.file.write_all_at(&lane.rest(), lane.at)?;
+        fs::rename(&hidden, &path)?;
+        lane.direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&path).ok();
+        Ok(lane)
+    }
+
+    pub fn set_label(&mut self, label: &str) {
+        self.label = padded(label);
+    }
+
+    /// Where the next packet of so many bytes of events will stand. Extends the file if need be.
+    pub fn reserve(&mut self, length: usize) -> io::Result<u64> {
+        self.make_room(packet_size(length))
+    }
+
+    /// The same for two packets that stand one behind the other.
+    pub fn reserve_both(&mut self, lengths: [usize; TOGETHER]) -> io::Result<u64> {
+        self.make_room(lengths.into_iter().map(packet_size).sum())
+    }
+
+    fn make_room(&mut self, bytes: u64) -> io::Result<u64> {
+        if self.at + bytes + PAGE as u64 > self.size {
+            self.step = (self.step * 2).min(LARGEST_STEP);
+            let begin = self.size;
+            let size = begin + self.step.max(bytes + PAGE as u64);
+            self.file.set_len(size)?;
+            self.size = size;
+            self.at = begin;
+            self.sequence += 1;
+            self.file.write_all_at(&self.rest(), begin)?;
+        }
+        Ok(self.at)
+    }
+
+    /// Whether a packet of these events goes past the page cache.
+    pub fn takes_directly(&self, body: &Body<'_>) -> bool {
+        body.aligned && packet_size(body.length) as usize >= DIRECT && self.direct.is_some()
+    }
+
+    pub fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// Appends a packet at the place that [`Lane::reserve`] gave. Returns the bytes that it takes on the disk.
+    pub fn append(&mut self, stamp: Stamp, body: Option<Body<'_>>) -> Result<u64, AppendError> {
+        let length = body.map_or(0, |body| body.length);
+        let size = packet_size(length);
+        debug_assert!(self.at + size + PAGE as u64 <= self.size);
+        let header = self.header(&stamp, self.sequence, length);
+        let trailer = self.empty(&stamp, self.sequence + 1, self.size - self.at - size);
+        let whole_pages = match body {
+            Some(body) if self.takes_directly(&body) => self.write_direct(&[(header, body)], &trailer)?,
+            _ => false,
+        };
+        if !whole_pages {
+            self.write_plain(body, length, size, &header, &trailer)?;
+        }
+        self.advance(stamp, length);
+        Ok(size)
+    }
+
+    /// Appends two packets at the place that [`Lane::reserve_both`] gave, with one write past the page cache. None: refused here, they must go one by one.
+    pub fn append_both(&mut self, packets: [(Stamp, Body<'_>); TOGETHER]) -> Result<Option<u64>, AppendError> {
+        let [(first, one), (second, two)] = packets;
+        let size = packet_size(one.length) + packet_size(two.length);
+        debug_assert!(self.at + size + PAGE as u64 <= self.size);
+        let headers = [self.header(&first, self.sequence, one.length), self.header(&second, self.sequence + 1, two.length)];
+        let trailer = self.empty(&second, self.sequence + 2, self.size - self.at - size);
+        if !self.write_direct(&[(headers[0], one), (headers[1], two)], &trailer)? {
+            return Ok(None);
+        }
+        self.advance(first, one.length);
+        self.advance(second, two.length);
+        Ok(Some(size))
+    }
+
+    /// A packet has been written.
+    fn advance(&mut self, stamp: Stamp, length: usize) {
+        if let Some(last) = &self.last {
+            if (last.pid, last.tid) != (stamp.pid, stamp.tid) {
+                // Should it fail, the thread has two names.
+                let _ = self.settle_names();
+                self.of_thread = self.at;
+            } else {
+                self.renamed |= last.thread != stamp.thread;
+            }
+        }
+        self.at += packet_size(length);
+        self.sequence += 1;
+        self.end = stamp.end;
+        self.discarded = stamp.discarded;
+        self.recorded += length as u64;
+        self.last = Some(stamp);
+    }
+
+    /// The pages behind the first one come straight from the ring, but for those with headers; then the first, a copy, commits them all. False: refused here.
+    fn write_direct(&mut self, packets: &[([u8; HEADER], Body<'_>)], trailer: &[u8; HEADER]) -> Result<bool, AppendError> {
+        let Some(direct) = &self.direct else { return Ok(false) };
+        let mut pages = vec![Page([0; PAGE]); packets.len() + 1];
+        pages[packets.len()].0[..HEADER].copy_from_slice(trailer);
+        for ((header, body), page) in packets.iter().zip(&mut pages) {
+            if !body.mapping.copy(body.offset - HEADER, &mut page.0) {
+                return Err(AppendError::Source);
+            }
+            page.0[..HEADER].copy_from_slice(header);
+        }
+        let mut vectors = [vector(&[]); 2 * TOGETHER];
+        for (at, (_, body)) in packets.iter().enumerate() {
+            let rest = packet_size(body.length) as usize - PAGE;
+            vectors[2 * at] = body.mapping.io_vector(body.offset - HEADER + PAGE, rest).ok_or(AppendError::Source)?;
+            vectors[2 * at + 1] = vector(&pages[at + 1].0);
+        }
+        match write_vectors(direct, &vectors[..2 * packets.len()], self.at + PAGE as u64) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                self.direct = None;
+                return Ok(false);
+            }
+            Err(error) => return Err(failure(error)),
+        }
+        if packets.iter().any(|(_, body)| body.mapping.poisoned() || !body.is_intact()) {
+            return Err(AppendError::Source);
+        }
+        self.file.write_all_at(&pages[0].0, self.at).map_err(AppendError::Io)?;
+        Ok(true)
+    }
+
+    /// All pages are written whole, so that none has to be read first.
+    fn write_plain(
+        &mut self,
+        body: Option<Body<'_>>,
+        length: usize,
+        size: u64,
+        header: &[u8; HEADER],
+        trailer: &[u8; HEADER],
+    ) -> Result<(), AppendError> {
+        static ZEROS: [u8; PAGE] = [0; PAGE];
+        let before = self.rest();
+        let padding = size as usize - HEADER - length;
+        let trailing = vector(trailer);
+        let zeros = |length: usize| vector(&ZEROS[..length]);
+        let result = match body {
+            Some(body) => {
+                let events = body.mapping.io_vector(body.offset, length).ok_or(AppendError::Source)?;
+                let all = [vector(&before), events, zeros(padding), trailing, zeros(PAGE - HEADER)];
+                write_vectors(&self.file, &all, self.at)
+            }
+            None => write_vectors(&self.file, &[vector(&before), zeros(padding), trailing, zeros(PAGE - HEADER)], self.at),
+        };
+        result.map_err(failure)?;
+        if body.is_some_and(|body| !body.is_intact()) {
+            return Err(AppendError::Source);
+        }
+        self.file.write_all_at(header, self.at).map_err(AppendError::Io)
+    }
+
+    /// The thread of the newest packet has this name now.
+    pub fn name(&mut self, pid: i32, tid: i32, thread: [u8; 32]) {
+        if let Some(last) = self.last.as_mut().filter(|last| (last.pid, last.tid) == (pid, tid) && last.thread != thread) {
+            last.thread = thread;
+            self.renamed = true;
+        }
+    }
+
+    /// A thread has one name in the end, that of its newest packet: one that is named after its first event would be two to every
+    /// reader. The name is overwritten where it stands, so that the file is readable all the time.
+    pub fn settle_names(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.renamed) {
+            return Ok(());
+        }
+        let Some(last) = &self.last else { return Ok(()) };
+        let mut at = self.of_thread;
+        while at < self.at {
+            let mut bytes = [0; HEADER];
+            self.file.read_exact_at(&mut bytes, at)?;
+            let Some(header) = Header::decode(&bytes, &self.uuid).filter(|header| header.size > 0) else { break };
+            if (header.pid, header.tid) == (last.pid, last.tid) && header.thread != last.thread {
+                self.file.write_all_at(&last.thread, at + THREAD)?;
+            }
+            at += header.size;
+        }
+        Ok(())
+    }
+
+    /// Tells the losses that are not told yet. What comes before its end was read already, so they stand at its end.
+    pub fn settle_losses(&mut self) -> io::Result<()> {
+        let Some(last) = self.last.clone().filter(|_| self.owed > 0) else { return Ok(()) };
+        let stamp = Stamp { begin: self.end, end: self.end, discarded: self.discarded.saturating_add(self.owed), ..last };
+        self.reserve(0)?;
+        match self.append(stamp, None) {
+            Err(AppendError::Io(error)) => return Err(error),
+            Err(AppendError::Source) | Ok(_) => self.owed = 0,
+        }
+        Ok(())
+    }
+
+    /// What `longpole.json` says of it.
+    pub fn describe(&self) -> serde_json::Value {
+        let file = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let last = self.last.as_ref();
+        serde_json::json!({
+            "file": format!("user/{file}"),
+            "label": crate::runtime_dir::proc_status::printable(&self.label),
+            "pid": last.map(|last| last.pid),
+            "tid": last.map(|last| last.tid),
+            "thread": last.map(|last| crate::runtime_dir::proc_status::printable(&last.thread)),
+            "recorded_bytes": self.recorded,
+            "bytes": self.at,
+            "lost": self.discarded,
+            "lost_ring_bytes": self.lost_ring,
+        })
+    }
+
+    /// Cuts off what was reserved.
+    pub fn close(self) -> io::Result<()> {
+        self.file.set_len(self.at)
+    }
+
+    /// Of a packet with so many bytes of events.
+    fn header(&self, stamp: &Stamp, sequence: u64, length: usize) -> [u8; HEADER] {
+        let header = Header {
+            begin: stamp.begin,
+            end: stamp.end,
+            content: (HEADER + length) as u64,
+            size: packet_size(length),
+            sequence,
+            discarded: stamp.discarded,
+            pid: stamp.pid,
+            tid: stamp.tid,
+            position: stamp.position,
+            label: self.label,
+            thread: stamp.thread,
+            lane: self.number,
+            ring: stamp.ring,
+            stream: self.stream,
+        };
+        header.encode(&self.uuid)
+    }
+
+    /// Header of the empty packet behind `before`.
+    fn empty(&self, before: &Stamp, sequence: u64, size: u64) -> [u8; HEADER] {
+        let header = Header {
+            begin: before.end,
+            end: before.end,
+            content: HEADER as u64,
+            size,
+            sequence,
+            discarded: before.discarded,
+            pid: before.pid,
+            tid: before.tid,
+            position: NOWHERE,
+            label: self.label,
+            thread: before.thread,
+            lane: self.number,
+            ring: before.ring,
+            stream: self.stream,
+        };
+        header.encode(&self.uuid)
+    }
+
+    /// The empty packet that stands at the end now.
+    fn rest(&self) -> [u8; HEADER] {
+        match &self.last {
+            Some(last) => self.empty(last, self.sequence, self.size - self.at),
+            None => [0; HEADER],
+        }
+    }
+}
+
+#[derive(Clone)]
+#[repr(align(4096))]
+struct Page([u8; PAGE]);
+
+fn packet_size(length: usize) -> u64 {
+    ((HEADER + length) as u64).next_multiple_of(PAGE as u64)
+}
+
+fn vector(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr() as *mut libc::c_void, iov_len: bytes.len() }
+}
+
+fn failure(error: io::Error) -> AppendError {
+    match error.raw_os_error() {
+        Some(libc::EFAULT) => AppendError::Source,
+        _ => AppendError::Io(error),
+    }
+}
+
+/// Writes all vectors at `offset`. The vectors' memory belongs to the caller or to a guarded mapping; only the kernel reads it.
+fn write_vectors(file: &File, vectors: &[libc::iovec], offset: u64) -> io::Result<()> {
+    let total: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    let mut done = 0;
+    let mut rest: [libc::iovec; 8] = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 8];
+    while done < total {
+        let mut skip = done;
+        let mut count = 0;
+        for vector in vectors {
+            if skip >= vector.iov_len {
+                skip -= vector.iov_len;
+                continue;
+            }
+            // SAFETY: `skip` is less than the vector's length.
+            let base = unsafe { vector.iov_base.cast::<u8>().add(skip) };
+            rest[count] = libc::iovec { iov_base: base.cast(), iov_len: vector.iov_len - skip };
+            skip = 0;
+            count += 1;
+        }
+        // SAFETY: the vectors point to memory that is mapped during the call; should a file have shrunk under a mapping, the call
+        // fails with EFAULT.
+        let written = unsafe { libc::pwritev(file.as_raw_fd(), rest.as_ptr(), count as i32, (offset + done as u64) as i64) };
+        match written {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written if written > 0 => done += written as usize,
+            _ => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+    Ok(())
+}

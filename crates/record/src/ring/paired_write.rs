@@ -1,0 +1,63 @@
+//! Two complete sub-buffers of a ring become two packets with one write past the page cache.
+//!
+//! Each such write waits for the disk, and commits a header through the page cache. One for two costs a quarter less. The header of the first commits both: what
+//! the ring says of the packet that this recorder is at is then the place of the first and the tail behind the second, see [`crate::control::recovery`].
+
+use crate::control::policy::Backend;
+use crate::recorder::Recorder;
+use crate::ring::drain::{announce, stamp};
+use crate::ring::{Chunk, Look};
+use crate::runtime_dir::process::{Process, Source};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+impl Recorder {
+    /// The sub-buffer behind `first`, if one write may take both: nobody looks into them, and the thread can wait for the room of the first.
+    pub(crate) fn companion(&self, source: &Source, look: &Look, first: &Chunk) -> Option<Chunk> {
+        let ring = &source.ring;
+        let complete = |chunk: &Chunk| chunk.whole && chunk.tail % ring.subbuffer() == 0;
+        if source.hurried || !source.has_room || ring.overwrites || !complete(first) {
+            return None;
+        }
+        let policy = self.policy_of(source.verdict);
+        let wants = |backend| policy.is_none_or(|policy| policy.has(backend));
+        let packets = self.place.classes.packets && ring.layout().packets.load(Ordering::Relaxed) != 0;
+        if self.place.classes.invalid || self.metadata.is_behind() || !wants(Backend::Ctf) || (packets && wants(Backend::Pcapng)) {
+            return None;
+        }
+        // What is wrong with it is told when its own turn comes.
+        let second = ring.next_from(first.tail, look, first.end, false).ok().flatten()?;
+        (complete(&second) && (second.pid, second.tid) == (first.pid, first.tid)).then_some(second)
+    }
+
+    /// Nothing was written where it returns false; then they go one by one.
+    pub(crate) fn both(&mut self, process: &Process, source: &mut Source, chunks: [&Chunk; 2]) -> bool {
+        let Some(lane) = source.lane.and_then(|lane| self.lanes[lane].as_mut()) else { return false };
+        let bodies = chunks.map(|chunk| source.ring.body(chunk));
+        if !bodies.iter().all(|body| lane.takes_directly(body)) {
+            return false;
+        }
+        let lengths = bodies.map(|body| body.length);
+        let Ok(offset) = lane.reserve_both(lengths) else { return false };
+        let before = source.ring.reported;
+        let between = before.max(chunks[0].lost);
+        let reported = between.max(chunks[1].lost);
+        let [told, lost] = [between, reported].map(|reported| source.extra_lost.saturating_add(reported - before));
+        let stamps =
+            [(chunks[0], told), (chunks[1], lost)].map(|(chunk, lost)| stamp(process, source, chunk, lane.discarded.saturating_add(lost)));
+        announce(lane, &source.ring, (offset, chunks[1].tail), (reported, stamps[1].discarded));
+        let [first, second] = stamps;
+        let begin = Instant::now();
+        let Ok(Some(written)) = lane.append_both([(first, bodies[0]), (second, bodies[1])]) else { return false };
+        let length = lengths[0] + lengths[1];
+        self.disk.took(length, begin.elapsed());
+        source.ring.release(chunks[1].tail, reported);
+        source.content += length as u64;
+        source.extra_lost = 0;
+        source.captured = 0;
+        self.total.written += written;
+        self.total.recorded += length as u64;
+        self.total.lost = self.total.lost.saturating_add(lost);
+        true
+    }
+}

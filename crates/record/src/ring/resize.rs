@@ -1,0 +1,169 @@
+//! A larger ring for a thread that needs one.
+//!
+//! The recorder makes the file, complete and with memory behind it, and names it in the old ring; the thread goes over at the end of a
+//! sub-buffer. Until the thread has said so, nothing is taken from the new ring: the old one's rest comes first.
+
+use crate::control::policy::Manner;
+use crate::recorder::{Recorder, Subject};
+use crate::ring::Ring;
+use crate::runtime_dir::mapping::Access;
+use crate::runtime_dir::process::{Source, Verdict};
+use crate::runtime_dir::{ring_name, Runtime};
+use longpole_abi::{Ring as Layout, MAGIC, RING_DATA, RING_OWNED, RING_SUBBUFFERS, VERSION};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+
+/// What a busy thread gets first.
+pub const BUSY: u64 = 256 << 10;
+/// What it gets at most without anybody having asked for more.
+const LARGEST: u64 = 4 << 20;
+/// A thread that was there for longer than so many periods gets one before it is busy,
+const SETTLED: u32 = 1;
+/// as long as no more have one than there are CPUs; so many may in any case,
+const EARLY: u64 = 4;
+/// and so many times its memory is free.
+const PLENTY: u64 = 16;
+/// Memory that all larger rings of a session may take together.
+const SESSION: u64 = 512 << 20;
+
+/// Bytes of the larger rings that threads get before they are busy. How many CPUs there are is asked once: the answer takes files of the control groups.
+fn most_early() -> u64 {
+    static MOST: OnceLock<u64> = OnceLock::new();
+    *MOST.get_or_init(|| EARLY.max(std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64)) * LARGEST)
+}
+
+/// The size that should follow, given that a ring was too small.
+pub fn larger(size: u64) -> Option<u64> {
+    match size {
+        size if size < BUSY => Some(BUSY),
+        // Steps between would cost events at each.
+        size if size < LARGEST => Some(LARGEST),
+        _ => None,
+    }
+}
+
+/// Bytes of larger rings that these have.
+pub fn memory<'a>(sources: impl Iterator<Item = &'a Source>) -> u64 {
+    let rings = sources.flat_map(|source| [Some(&source.ring), source.successor.as_ref()]);
+    rings.flatten().filter(|ring| !ring.own).map(|ring| ring.size).sum()
+}
+
+impl Recorder {
+    /// Bytes of the larger rings of all places.
+    fn larger_rings(&self) -> u64 {
+        self.others.iter().fold(self.place.larger, |sum, place| sum + place.larger)
+    }
+
+    /// The size that should follow a ring, asked once a period. The first ring of a thread is full within milliseconds, and as long as little is in it the
+    /// recorder looks once a period: of whoever is busy all of a sudden that would lose most of it. So the first threads get what they would get then.
+    pub(crate) fn early(&self, source: &mut Source) -> Option<u64> {
+        source.periods = source.periods.saturating_add(1);
+        let may = source.periods > SETTLED
+            && source.ring.size < LARGEST
+            && !source.ring.overwrites
+            && source.successor.is_none()
+            && !source.settled;
+        (may && self.larger_rings() + LARGEST <= most_early() && self.place.runtime.free_memory() / PLENTY >= LARGEST).then_some(LARGEST)
+    }
+
+    /// A ring that should be larger gets a successor.
+    pub(crate) fn consider_successor(&mut self, subject: &mut Subject, at: usize, larger: Option<u64>) {
+        let wished = subject.buffer;
+        let source = &mut subject.sources[at];
+        if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
+            // The thread has looked at it. Either it is about to go over, and writes no more here; or it could not, writes on, and will not
+            // be asked again.
+            let now = source.ring.layout().head.load(Ordering::Acquire);
+            match source.answered {
+                None => source.answered = Some(None),
+                Some(None) => source.answered = Some(Some(now)),
+                Some(Some(head)) if now != head && !source.ring.is_ended() => {
+                    source.answered = None;
+                    source.settled = true;
+                    if let Some(untaken) = source.successor.take() {
+                        self.place.runtime.remove(&untaken.name);
+                        let (label, size) = (&subject.process.label, source.ring.size >> 10);
+                        let text = format!("{label}: a thread could not go over to a larger ring, and stays in one of {size} KiB; --buffer gives it a larger one from the begin");
+                        self.oddity(text);
+                    }
+                }
+                Some(Some(_)) => {}
+            }
+        }
+        let manner = self.manner_of(source.verdict);
+        let other = self.adjust(source, manner);
+        if source.successor.is_some() || source.settled || source.verdict == Verdict::Unwanted {
+            return;
+        }
+        let size = match wished {
+            Some(wished) => wished,
+            None if other => source.ring.size,
+            None => match larger {
+                Some(size) => size,
+                None => return,
+            },
+        };
+        if size <= source.ring.size && !other {
+            return;
+        }
+        let size = size.max(source.ring.size);
+        if wished.is_none() && self.larger_rings() + size > SESSION {
+            // Others may give theirs back.
+            if !std::mem::replace(&mut source.denied, true) {
+                self.oddity("a ring was too small, and the session's memory for larger ones was used up".to_owned());
+            }
+            return;
+        }
+        let number = subject.process.next_successor;
+        // The file of the last number was put there by somebody; what the ring names is a number more.
+        let Some(next) = number.checked_add(1) else {
+            source.settled = true;
+            return;
+        };
+        subject.process.next_successor = next;
+        match make(&self.place.runtime, &subject.process.stem, number, &source.ring, (size, manner)) {
+            Ok(ring) => {
+                self.place.larger += size;
+                source.answered = None;
+                source.successor = Some(ring);
+            }
+            Err(error) => {
+                source.settled = true;
+                self.oddity(format!("{}: no larger ring: {error}", source.ring.name));
+            }
+        }
+    }
+}
+
+/// Makes a ring of `size` bytes to follow `ring`, and says so in `ring`.
+fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, manner): (u64, Manner)) -> io::Result<Ring> {
+    // Whatever is taken here must leave room for the rings that threads make for themselves.
+    if runtime.free_memory() / 4 < size {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    let name = ring_name(stem, number, false);
+    let file = runtime.make(&name, RING_DATA as u64 + size)?;
+    let mapping = crate::runtime_dir::mapping::Mapping::new(file.as_fd(), RING_DATA + size as usize, Access::Populate)?;
+    let Some(layout) = mapping.get::<Layout>(0) else { return Err(io::Error::other("no room for a ring's header")) };
+    let old = ring.layout();
+    layout.mask.store(size - 1, Ordering::Relaxed);
+    layout.state.store(RING_OWNED, Ordering::Relaxed);
+    layout.version.store(VERSION, Ordering::Relaxed);
+    layout.number.store(number, Ordering::Relaxed);
+    layout.size.store(size, Ordering::Relaxed);
+    layout.subbuffer.store(size / RING_SUBBUFFERS, Ordering::Relaxed);
+    layout.clock.store(ring.clock, Ordering::Relaxed);
+    layout.mode.store(manner.mode.number(), Ordering::Relaxed);
+    layout.block_limit.store(manner.limit(), Ordering::Relaxed);
+    layout.pid.store(old.pid.load(Ordering::Relaxed), Ordering::Relaxed);
+    layout.tid.store(old.tid.load(Ordering::Relaxed), Ordering::Relaxed);
+    layout.session.store(old.session.load(Ordering::Relaxed), Ordering::Relaxed);
+    layout.lane.store(old.lane.load(Ordering::Relaxed), Ordering::Relaxed);
+    layout.magic.store(MAGIC, Ordering::Release);
+    drop(mapping);
+    let made = Ring::open(runtime, &name, number, false, Access::Write)?;
+    old.successor.store(number + 1, Ordering::Release);
+    Ok(made)
+}

@@ -1,0 +1,191 @@
+//! Whose a program is. One recorder at a time orders what a program does and takes what it wrote: the one that holds the lock of its
+//! control file.
+//!
+//! A recorder of whoever comes claims all at first, since newcomers do what it says in `session` before it has looked at them. Those that it
+//! does not record it leaves again, once they are silent; those that are another's it leaves alone, and takes up when that one has ended. A
+//! recorder of a single process claims that one, and has nothing to do with others; nor has one of a command that found another of whoever comes:
+//! what its command starts does what it says from the beginning, and is left to it.
+
+use crate::error::Error;
+use crate::recorder::{Recorder, Scope, Subject};
+use crate::runtime_dir::mapping::Access;
+use crate::runtime_dir::process::Process;
+use crate::runtime_dir::session::{self, Held, Running, Unfinished, Whose};
+use crate::runtime_dir::{Entry, Runtime};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A process is left when nothing came from it in so many turns, after it was told to say nothing.
+const SILENT_TURNS: u32 = 3;
+/// A recorder that leaves a process at this moment is waited for.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+/// Between two looks whether the recorder of another command is still there.
+const ANOTHERS: Duration = Duration::from_millis(50);
+
+impl Recorder {
+    /// It says nothing to others than its own process, or what its command starts.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.place.held.whose() != Whose::All
+    }
+
+    /// Another recorder's command has started it, and that recorder is there.
+    pub(crate) fn is_of_another_command(&self, process: &Process) -> bool {
+        let number = process.scope();
+        number != 0 && number != self.session && session::is_held(&self.place.runtime, Whose::Command(number))
+    }
+
+    /// Makes a process this recorder's, if it has to be and is no other's.
+    pub(crate) fn claim(&mut self, subject: &mut Subject) -> bool {
+        let now = Instant::now();
+        if subject.anothers_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        subject.anothers_until = self.is_of_another_command(&subject.process).then(|| now + ANOTHERS);
+        if subject.anothers_until.is_some() {
+            self.tell_of_another_command(subject);
+            return false;
+        }
+        subject.claimed = (subject.order.mask != 0 || !self.is_alone()) && subject.process.claim();
+        if !subject.claimed && subject.order.mask != 0 && !subject.told_taken {
+            subject.told_taken = true;
+            self.total.taken += 1;
+            let holder = match holder(&self.place.runtime, subject.process.session()) {
+                Some(running) => format!("process {} to {}", running.pid, running.path.display()),
+                None => "somebody else".to_owned(),
+            };
+            let (pid, label) = (subject.process.pid, &subject.process.label);
+            self.oddity(format!("process {pid} ({label}) is recorded by {holder}, and not here while that goes on"));
+        }
+        if subject.claimed
+            && subject.order.mask != 0
+            && matches!(self.place.held.whose(), Whose::Command(_))
+            && subject.process.scope() != self.session
+        {
+            let told = "programs of the command without its LONGPOLE_SESSION in their environment are recorded from when they were found, since another \
+                        recorder has those that come";
+            self.oddity(told.to_owned());
+        }
+        subject.claimed
+    }
+
+    /// Once for all of the command's processes: there may be thousands.
+    fn tell_of_another_command(&mut self, subject: &mut Subject) {
+        if subject.order.mask == 0 || std::mem::replace(&mut subject.told_taken, true) {
+            return;
+        }
+        self.total.taken += 1;
+        let running = holder(&self.place.runtime, subject.process.scope());
+        let whose =
+            running.map_or_else(|| "another one".to_owned(), |running| format!("process {} to {}", running.pid, running.path.display()));
+        self.oddity(format!("what a command starts is recorded by {whose}, and not here while that goes on"));
+    }
+
+    /// A process that is to say nothing and is silent may be another recorder's.
+    pub(crate) fn leave_if_silent(&mut self, subject: &mut Subject) {
+        let process = &subject.process;
+        let silent = subject.order.mask == 0
+            && !subject.ended
+            && process.control().rings.load(Ordering::Acquire) <= process.rings_seen
+            && subject.sources.iter().all(|source| source.broken || !source.fresh_since_look());
+        subject.silent_turns = if silent { subject.silent_turns + 1 } else { 0 };
+        if subject.silent_turns <= SILENT_TURNS {
+            return;
+        }
+        for mut source in std::mem::take(&mut subject.sources) {
+            self.tail_losses(&subject.process, &mut source, false);
+            self.total.waited = self.total.waited.saturating_add(source.ring.waited());
+            if let Some(lane) = source.lane {
+                self.close_lane(lane, false);
+            }
+        }
+        self.count_refused(subject);
+        subject.silent_turns = 0;
+        subject.process.rings_seen = 0;
+        subject.process.missing = 0;
+        subject.claimed = false;
+        subject.process.leave();
+    }
+
+    /// Events of a process that found no memory for a ring.
+    pub(crate) fn count_refused(&mut self, subject: &mut Subject) {
+        let refused = subject.process.refused();
+        if refused == 0 || !subject.wanted || !subject.claimed {
+            return;
+        }
+        subject.process.refused_before = subject.process.refused_before.wrapping_add(refused as u32);
+        self.total.refused += refused;
+        self.why_refused = why_refused(subject.process.control().refused_errno.load(Ordering::Relaxed));
+        self.oddity(format!("{}: {refused} events {}; they are in no stream", subject.process.label, self.why_refused));
+    }
+}
+
+/// Why a thread has no ring, by the number that its process told.
+fn why_refused(errno: u32) -> String {
+    match errno as i32 {
+        // In the instant in which a handler made the process, within a probe.
+        0 => "found no ring".to_owned(),
+        libc::EACCES => "found no way to the runtime directory: the process is another user's than when it began".to_owned(),
+        libc::ENOENT => "found no runtime directory: it was removed, or lies outside of what the process sees now (chroot)".to_owned(),
+        libc::EAGAIN => "found no ring: other threads of the process kept its table".to_owned(),
+        errno => format!("found no memory for a ring ({})", std::io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// The recording with this number that is in progress.
+fn holder(runtime: &Runtime, number: u64) -> Option<Running> {
+    session::running(runtime).ok()?.into_iter().find(|running| running.session == number)
+}
+
+/// The session's file of a recorder, by what it records. `number`: of its recording.
+pub(crate) fn hold(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
+    match scope {
+        Scope::Everything => Held::take(runtime, Whose::All),
+        Scope::Process(pid) => Held::take(runtime, Whose::Process(pid)),
+        // As the one of whoever comes it hears of programs of the command that say nothing of that. Else they are found by their parents.
+        Scope::Descendants => match Held::take(runtime, Whose::All) {
+            Err(Error::Busy { .. }) => Held::take(runtime, Whose::Command(number)),
+            other => other,
+        },
+    }
+}
+
+/// The same, unless what it is to record is another's.
+pub(crate) fn take(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
+    let Scope::Process(wanted) = scope else { return hold(runtime, scope, number) };
+    let taken = match hold(runtime, scope, number) {
+        Err(Error::Busy { pid, path }) => return Err(Error::Taken { process: wanted, pid, path }),
+        other => other?,
+    };
+    match other_recorder(runtime, wanted)? {
+        None => Ok(taken),
+        Some(running) => {
+            taken.0.finished(runtime);
+            Err(Error::Taken {
+                process: wanted,
+                pid: running.as_ref().map_or(0, |running| running.pid),
+                path: running.map_or_else(String::new, |running| running.path.display().to_string()),
+            })
+        }
+    }
+}
+
+/// Whether another recorder has a process for longer than a moment, and which.
+fn other_recorder(runtime: &Runtime, wanted: i32) -> Result<Option<Option<Running>>, Error> {
+    let mut number = None;
+    for _ in 0..TRIES {
+        let entries = runtime.entries().map_err(Error::io("list", runtime.path()))?;
+        number = entries.iter().find_map(|(name, entry)| match entry {
+            Entry::Control { stem, pid } if *pid == wanted => {
+                let process = Process::open(runtime, name, stem, *pid, Access::Read).ok()?;
+                process.is_taken().then(|| process.session())
+            }
+            _ => None,
+        });
+        if number.is_none() {
+            return Ok(None);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(number.map(|number| holder(runtime, number)))
+}

@@ -1,0 +1,366 @@
+//! Programs that meet in another runtime directory than the recorder's: those of other users, and those that see another `/dev/shm`, in containers or behind
+//! `unshare -m`.
+//!
+//! Root finds it through `/proc/PID/root`. The rules for it are stricter than for the own one, since everything below that root belongs to whoever set
+//! it up:
+//!
+//! * No link is followed on the way, and nothing leads out of that root.
+//! * Only mounts that cannot hold us are crossed: the directory must lie on a tmpfs, and no file system that a program serves is on the way.
+//!   Each step is held by a descriptor before the file system that it led to is asked anything.
+//! * What its session file says of earlier recordings is not believed.
+
+use crate::error::Error;
+use crate::output::metadata;
+use crate::recorder::{Recorder, Scope};
+use crate::runtime_dir::claim;
+use crate::runtime_dir::proc_status;
+use crate::runtime_dir::recorded::Place;
+use crate::runtime_dir::Runtime;
+use rustix::fs::{self, Mode, OFlags, ResolveFlags};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Places beside the own one.
+const MOST: usize = 256;
+/// File systems that some program or another machine answers for.
+const SERVED: [&str; 9] = ["fuse", "nfs", "cifs", "smb", "9p", "autofs", "ceph", "virtiofs", "afs"];
+
+/// A directory, whatever its path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// What was met on the search.
+#[derive(Debug, Default)]
+pub struct Search {
+    /// Of the directories that nothing can be made of.
+    refused: HashSet<Identity>,
+    /// Of those in which another recorder is at work; it may end.
+    busy: HashSet<Identity>,
+    /// Some processes have a pid namespace of their own.
+    pub pid_namespaces: bool,
+    /// By pid.
+    known: HashMap<i32, Known>,
+    round: u32,
+}
+
+/// What a process is as seen from outside.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Of mounts. None: it ended, or is a zombie.
+    mounts: Option<u64>,
+    /// The user under whom it acts, and to whom its folder in /proc belongs.
+    owner: Option<u32>,
+    shown: Option<u32>,
+    other_pids: bool,
+    /// It says in its environment that it is of this recording.
+    ours: bool,
+    /// The rounds in which it was there.
+    rounds: u32,
+}
+
+/// A newcomer is looked at in so many rounds, since it enters its namespaces after its birth; the others once in so many.
+const ROUNDS_NEW: u32 = 3;
+const ROUNDS_OLD: u32 = 8;
+/// Longer environments are read to here.
+const MOST_ENVIRONMENT: u64 = 256 << 10;
+
+impl Search {
+    /// Zombies have none to show. Of thousands of processes only a part is asked each time: most never change.
+    pub fn look(&mut self, (name, session): (&str, &str)) {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let own = (namespace("self", "pid"), namespace("self", "mnt"));
+        let user = rustix::process::geteuid().as_raw();
+        let variable = format!("{name}={session}");
+        self.round = self.round.wrapping_add(1);
+        let mut known = HashMap::with_capacity(self.known.len());
+        for pid in proc_status::processes() {
+            let shown = std::fs::metadata(format!("/proc/{pid}")).map(|found| found.uid()).ok();
+            // Who has become another user is another.
+            let before = self.known.get(&pid).copied().filter(|known| known.shown == shown);
+            let rounds = before.map_or(0, |known| known.rounds.saturating_add(1));
+            let kept = before.filter(|_| rounds >= ROUNDS_NEW && (pid as u32).wrapping_add(self.round) % ROUNDS_OLD != 0);
+            let found = kept.unwrap_or_else(|| {
+                let mounts = namespace(&pid.to_string(), "mnt");
+                let owner = mounts.and(owner(pid, shown));
+                let elsewhere = mounts.is_some() && (mounts != own.1 || owner != Some(user));
+                let other_pids = namespace(&pid.to_string(), "pid").is_some_and(|found| Some(found) != own.0);
+                Known { mounts, owner, shown, other_pids, ours: elsewhere && has_variable(pid, &variable), rounds }
+            });
+            known.insert(pid, Known { rounds, ..found });
+        }
+        self.known = known;
+        self.pid_namespaces = self.known.values().any(|known| known.other_pids);
+    }
+
+    /// The processes of other users and other mount namespaces: the pid, the owner, the namespace, and whether it says that it is ours.
+    fn elsewhere(&self) -> Vec<(i32, u32, u64, bool)> {
+        let (own, user) = (namespace("self", "mnt"), rustix::process::geteuid().as_raw());
+        let found = |(pid, known): (&i32, &Known)| {
+            let (mounts, owner) = (known.mounts?, known.owner?);
+            (own? != mounts || owner != user).then_some((*pid, owner, mounts, known.ours))
+        };
+        self.known.iter().filter_map(found).collect()
+    }
+}
+
+/// Under whom a process acts. Root's folder in /proc has also who was root and has become somebody else.
+fn owner(pid: i32, shown: Option<u32>) -> Option<u32> {
+    if shown != Some(0) {
+        return shown;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn has_variable(pid: i32, wanted: &str) -> bool {
+    use std::io::Read;
+    let mut text = Vec::new();
+    let read = std::fs::File::open(format!("/proc/{pid}/environ")).and_then(|file| file.take(MOST_ENVIRONMENT).read_to_end(&mut text));
+    read.is_ok() && text.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+}
+
+/// Whether processes were started by another one, with what was learnt of their parents on the way.
+struct Descent {
+    ancestor: i32,
+    known: HashMap<i32, bool>,
+}
+
+impl Descent {
+    fn holds(&mut self, pid: i32) -> bool {
+        let (mut way, mut current) = (Vec::new(), pid);
+        let holds = loop {
+            if let Some(known) = self.known.get(&current) {
+                break *known;
+            }
+            if current == self.ancestor {
+                break true;
+            }
+            way.push(current);
+            match proc_status::parent(current) {
+                Some(next) if next > 1 && way.len() < 64 => current = next,
+                _ => break false,
+            }
+        };
+        self.known.extend(way.into_iter().map(|pid| (pid, holds)));
+        holds
+    }
+}
+
+/// A directory of another user or mount namespace.
+struct Found {
+    directory: OwnedFd,
+    identity: Identity,
+    path: PathBuf,
+    owner: u32,
+}
+
+impl Recorder {
+    /// Takes up the runtime directories of other users and mount namespaces, and leaves those whose processes are gone. `start`: nothing was recorded yet.
+    pub(crate) fn search_elsewhere(&mut self, start: bool) -> Result<(), Error> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let own = identity_of(&self.place.runtime);
+        let (name, session) = self.environment();
+        self.search.look((name, &session));
+        let mut descent = self.ancestor.map(|ancestor| Descent { ancestor, known: HashMap::new() });
+        let (mut namespaces, mut living) = (HashSet::new(), HashSet::new());
+        for (pid, owner, namespace, ours) in self.search.elsewhere() {
+            let wanted = match self.options.scope {
+                Scope::Everything => true,
+                Scope::Process(wanted) => pid == wanted,
+                // One whose parents are gone says itself to whom it belongs.
+                Scope::Descendants => ours || descent.as_mut().is_some_and(|descent| descent.holds(pid)),
+            };
+            if !wanted {
+                continue;
+            }
+            // All processes of a user there see the same.
+            if namespaces.contains(&(namespace, owner)) {
+                continue;
+            }
+            let Some(path) = path_for(pid, owner) else { continue };
+            let Some(found) = open(pid, &path, owner) else { continue };
+            namespaces.insert((namespace, owner));
+            living.insert(found.identity);
+            let known = Some(found.identity) == own || self.others.iter().any(|place| place.elsewhere == Some(found.identity));
+            if known || self.search.refused.contains(&found.identity) {
+                continue;
+            }
+            let (identity, path) = (found.identity, found.path.clone());
+            if let Err(error) = self.settle(found, start) {
+                let (again, told) = match error {
+                    Error::Busy { .. } => (true, !self.search.busy.insert(identity)),
+                    _ => (false, !self.search.refused.insert(identity)),
+                };
+                if !told {
+                    let until = if again { " while that goes on" } else { "" };
+                    self.oddity(format!(
+                        "programs of user {owner} (as process {pid} sees them) are not recorded{until}: {}: {error}",
+                        path.display()
+                    ));
+                }
+            }
+        }
+        // Its memory is given back when nobody has it open.
+        let gone = |place: &Place| place.subjects.is_empty() && place.elsewhere.is_some_and(|identity| !living.contains(&identity));
+        self.others.retain(|place| {
+            let leave = gone(place);
+            if leave {
+                place.held.finished(&place.runtime);
+            }
+            !leave
+        });
+        Ok(())
+    }
+
+    fn settle(&mut self, found: Found, start: bool) -> Result<(), Error> {
+        if self.others.len() >= MOST {
+            return Err(Error::Foreign(format!("there are more than {MOST} such directories")));
+        }
+        let runtime = Runtime::at(found.directory, &found.path, found.owner)?;
+        let (held, _) = claim::hold(&runtime, self.options.scope, self.session)?;
+        self.streams += 1;
+        let mut text = String::new();
+        metadata::place(&mut text, self.streams);
+        // Should the disk not take it now, it waits, and packets wait for it.
+        if let Err(error) = self.metadata.append(&text) {
+            self.oddity(format!("the metadata cannot be extended: {error}"));
+        }
+        self.others.push(Place::new(runtime, held, self.streams, Some(found.identity), &self.epoll));
+        let last = self.others.len() - 1;
+        self.exchange(last);
+        let taken = self.tidy();
+        self.place.held.publish(&self.path, &self.default_order());
+        self.exchange(last);
+        self.directory_changed |= !start;
+        taken
+    }
+}
+
+/// The pid, here, of a process that calls itself `inner`; `maps` says whether a process maps its control file. None: nobody has it.
+pub fn outer_pid(inner: i32, maps: impl Fn(i32) -> Option<bool>) -> Option<i32> {
+    if maps(inner) == Some(true) {
+        return Some(inner);
+    }
+    let others = proc_status::namespaced().into_iter().filter(|(_, theirs)| *theirs == inner);
+    others.map(|(ours, _)| ours).find(|pid| maps(*pid) == Some(true))
+}
+
+fn identity_of(runtime: &Runtime) -> Option<Identity> {
+    fs::fstat(runtime.directory()).ok().map(|found| Identity { device: found.st_dev, inode: found.st_ino })
+}
+
+/// As a number.
+fn namespace(pid: &str, kind: &str) -> Option<u64> {
+    std::fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok().map(|found| found.ino())
+}
+
+/// The path of the runtime directory as a process of another namespace has it.
+fn path_for(pid: i32, owner: u32) -> Option<PathBuf> {
+    match std::env::var_os("LONGPOLE_RUNTIME_DIR") {
+        Some(path) if !path.is_empty() => Some(PathBuf::from(path)).filter(|path| path.is_absolute()),
+        _ => Some(PathBuf::from(format!("/dev/shm/longpole-{}", inner_uid(pid, owner)?))),
+    }
+}
+
+/// The user as its own namespace knows it.
+fn inner_uid(pid: i32, outer: u32) -> Option<u32> {
+    let map = std::fs::read_to_string(format!("/proc/{pid}/uid_map")).ok()?;
+    map.lines().find_map(|line| {
+        let mut words = line.split_whitespace().map(|word| word.parse::<u32>().ok());
+        let (inside, outside, count) = (words.next()??, words.next()??, words.next()??);
+        outer.checked_sub(outside).filter(|offset| *offset < count).and_then(|offset| inside.checked_add(offset))
+    })
+}
+
+fn open(pid: i32, path: &Path, owner: u32) -> Option<Found> {
+    let mut at = fs::open(format!("/proc/{pid}/root"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut mount = mount_of(pid, &at)?;
+    // Without O_DIRECTORY nothing is mounted on the way.
+    let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    for component in path.components() {
+        let name = match component {
+            Component::RootDir | Component::CurDir => continue,
+            Component::Normal(name) => name,
+            _ => return None,
+        };
+        // Looking a name up asks the file system; which one that is must be known before.
+        if is_served(&mount) {
+            return None;
+        }
+        at = fs::openat2(&at, name, step, Mode::empty(), resolve).ok()?;
+        mount = mount_of(pid, &at)?;
+    }
+    if mount != "tmpfs" {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = fs::openat2(&at, ".", flags, Mode::empty(), resolve | ResolveFlags::NO_XDEV).ok()?;
+    let found = fs::fstat(&directory).ok()?;
+    let identity = Identity { device: found.st_dev, inode: found.st_ino };
+    let shown = PathBuf::from(format!("/proc/{pid}/root{}", path.display()));
+    Some(Found { directory, identity, path: shown, owner })
+}
+
+/// The kind of file system that a descriptor stands on, by the lists of the kernel: the file system itself is not asked.
+fn mount_of(pid: i32, at: &OwnedFd) -> Option<String> {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", at.as_raw_fd())).ok()?;
+    let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;
+    let mounts = std::fs::read(format!("/proc/{pid}/mountinfo")).ok()?;
+    kind_of(&String::from_utf8_lossy(&mounts), id).map(str::to_owned)
+}
+
+/// By a process's list of mounts.
+fn kind_of(mounts: &str, id: u64) -> Option<&str> {
+    mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        (before.split(' ').next()?.parse() == Ok(id)).then(|| after.split(' ').next())?
+    })
+}
+
+fn is_served(kind: &str) -> bool {
+    SERVED.iter().any(|served| kind.starts_with(served))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_known_by_its_number() {
+        let mounts = "1 0 0:3 / / rw - overlay none rw\n12 1 0:4 / /dev/shm rw shared:7 - fuse.hold none rw\nnonsense\n - \n3 - tmpfs\n";
+        assert_eq!((kind_of(mounts, 1), kind_of(mounts, 12), kind_of(mounts, 2)), (Some("overlay"), Some("fuse.hold"), None));
+        assert!(is_served("fuse.hold") && is_served("nfs4") && !is_served("tmpfs"));
+        let own = fs::open("/proc", OFlags::PATH, Mode::empty()).unwrap();
+        assert_eq!(mount_of(std::process::id() as i32, &own).as_deref(), Some("proc"));
+    }
+
+    #[test]
+    fn only_a_tmpfs_is_entered_and_no_link_on_the_way() {
+        let own = std::process::id() as i32;
+        assert!(open(own, Path::new("/proc"), 0).is_none());
+        assert!(open(own, Path::new("/proc/self/root/dev/shm"), 0).is_none());
+        assert!(open(own, Path::new("/dev/../dev/shm"), 0).is_none());
+        if mount_of(own, &fs::open("/dev/shm", OFlags::PATH, Mode::empty()).unwrap()).as_deref() == Some("tmpfs") {
+            assert!(open(own, Path::new("/dev/shm"), 0).is_some());
+        }
+    }
+
+    #[test]
+    fn users_are_those_of_their_namespace() {
+        // SAFETY: geteuid has no preconditions.
+        let own = unsafe { libc::geteuid() };
+        assert!(inner_uid(std::process::id() as i32, own).is_some());
+        assert_eq!(inner_uid(i32::MAX, 0), None);
+    }
+}

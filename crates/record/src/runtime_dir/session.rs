@@ -1,0 +1,381 @@
+//! The file `session`: who records, where to, and what processes that are born now shall do. A recorder of a single process has
+//! `session-<pid>` in its place, and orders nothing of newcomers: so there may be several, beside one of all others. One of a command that finds
+//! `session` taken has `session-c<number of its recording>`, which is for those alone whom that command starts: they know the number.
+//!
+//! The recorder holds an open-file-description lock on it, which the kernel takes away when it dies. Only what stands in the file
+//! under such a lock is an order.
+
+use crate::error::Error;
+use crate::runtime_dir::lock;
+use crate::runtime_dir::mapping::{Access, Mapping};
+use crate::runtime_dir::proc_status;
+use crate::runtime_dir::Runtime;
+use longpole_abi::{Orders, Session as Layout, MAGIC, VERSION};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const NAME: &str = "session";
+const SIZE: u64 = 4096;
+const _: () = assert!(size_of::<Layout>() <= SIZE as usize);
+
+/// How often the file may be taken away while it is opened.
+const TRIES: u32 = 100;
+
+/// For whom a recorder is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// Whoever comes, of whom it may leave some out.
+    All,
+    Process(i32),
+    /// What a command starts, beside a recorder of whoever comes; by the recording's number.
+    Command(u64),
+}
+
+impl Whose {
+    fn name(self) -> String {
+        match self {
+            Whose::All => NAME.to_owned(),
+            Whose::Process(pid) => format!("{NAME}-{pid}"),
+            Whose::Command(number) => format!("{NAME}-c{number}"),
+        }
+    }
+}
+
+/// Whose recorder this is the file of.
+pub(crate) fn parse_name(name: &str) -> Option<Whose> {
+    let rest = name.strip_prefix(NAME)?;
+    let whose = match (rest, rest.strip_prefix("-c"), rest.strip_prefix('-')) {
+        ("", ..) => Whose::All,
+        (_, Some(number), _) => Whose::Command(number.parse().ok().filter(|number| *number > 0)?),
+        (_, _, Some(pid)) => Whose::Process(pid.parse().ok().filter(|pid| *pid > 0)?),
+        _ => return None,
+    };
+    (whose.name() == name).then_some(whose)
+}
+
+/// What a process is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Order {
+    pub mask: u32,
+    pub mode: u32,
+    pub ring_size: u32,
+    pub snaplen: u32,
+    pub clock: u32,
+    /// Microseconds.
+    pub block_limit: u32,
+    pub session: u64,
+}
+
+impl Order {
+    /// Writes what differs, the mask last: whoever sees new categories sees the rest, too. A probe that is on already may meet some values
+    /// old and some new; each of them is good by itself, and what a ring was made with stands in the ring.
+    pub fn apply(&self, orders: &Orders) {
+        let same = orders.mode.load(Ordering::Relaxed) == self.mode
+            && orders.ring_size.load(Ordering::Relaxed) == self.ring_size
+            && orders.snaplen.load(Ordering::Relaxed) == self.snaplen
+            && orders.clock.load(Ordering::Relaxed) == self.clock
+            && orders.block_limit.load(Ordering::Relaxed) == self.block_limit
+            && orders.session.load(Ordering::Relaxed) == self.session;
+        if !same {
+            // First of all: a process that is being born gives way to orders that have a session.
+            orders.session.store(self.session, Ordering::SeqCst);
+            orders.mode.store(self.mode, Ordering::Relaxed);
+            orders.ring_size.store(self.ring_size, Ordering::Relaxed);
+            orders.snaplen.store(self.snaplen, Ordering::Relaxed);
+            orders.clock.store(self.clock, Ordering::Relaxed);
+            orders.block_limit.store(self.block_limit, Ordering::Relaxed);
+        }
+        if orders.mask.load(Ordering::Relaxed) != self.mask {
+            orders.mask.store(self.mask, Ordering::Release);
+        }
+    }
+}
+
+/// The predecessor that did not come to an end.
+#[derive(Clone, Debug)]
+pub struct Unfinished {
+    pub session: u64,
+    pub path: PathBuf,
+}
+
+/// The lock, held.
+#[derive(Debug)]
+pub struct Held {
+    whose: Whose,
+    _file: OwnedFd,
+    mapping: Mapping,
+}
+
+impl Held {
+    /// Takes the lock, or says who holds it.
+    pub fn take(runtime: &Runtime, whose: Whose) -> Result<(Held, Option<Unfinished>), Error> {
+        let name = whose.name();
+        let path = runtime.path().join(&name);
+        let mut tries = 0;
+        let (file, mapping) = loop {
+            let file = match runtime.open_writable(&name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => match runtime.make(&name, SIZE) {
+                    Ok(_) => runtime.open_writable(&name),
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => runtime.open_writable(&name),
+                    Err(error) => Err(error),
+                },
+                other => other,
+            };
+            let file = file.map_err(Error::io("open", &path))?;
+            if file.size < SIZE {
+                // Somebody cut it. Nobody can have recorded with it. Where there is no memory left, a store would end us.
+                let all = rustix::fs::FallocateFlags::empty();
+                rustix::fs::fallocate(&file.file, all, 0, SIZE).map_err(|error| Error::io("extend", &path)(error.into()))?;
+            }
+            let mapping =
+                Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Write).map_err(Error::io("map", &path))?;
+            if !lock::take(&file.file).map_err(Error::io("lock", &path))? {
+                let running = layout(&mapping).map(|layout| read(layout, whose));
+                return Err(Error::Busy {
+                    pid: running.as_ref().map_or(0, |running| running.pid),
+                    path: running.map_or_else(String::new, |running| running.path.display().to_string()),
+                });
+            }
+            // Whoever had it may have removed it meanwhile.
+            if tries == TRIES || runtime.open_readable(&name).is_ok_and(|found| found.inode == file.inode) {
+                break (file, mapping);
+            }
+            tries += 1;
+        };
+        let held = Held { whose, _file: file.file, mapping };
+        let mut unfinished = None;
+        if let Some(layout) = layout(&held.mapping) {
+            let session = layout.orders.session.load(Ordering::Relaxed);
+            if layout.magic.load(Ordering::Relaxed) == MAGIC && layout.version.load(Ordering::Relaxed) == VERSION && session != 0 {
+                unfinished = Some(Unfinished { session, path: read(layout, whose).path });
+            }
+            layout.orders.mask.store(0, Ordering::Release);
+        }
+        Ok((held, unfinished))
+    }
+
+    pub fn whose(&self) -> Whose {
+        self.whose
+    }
+
+    /// Says where the recording is and what is to be done from now on.
+    pub fn publish(&self, path: &std::path::Path, order: &Order) {
+        use std::os::unix::ffi::OsStrExt;
+        let Some(layout) = layout(&self.mapping) else { return };
+        layout.orders.mask.store(0, Ordering::SeqCst);
+        store(&layout.path, path.as_os_str().as_bytes());
+        layout.recorder.store(std::process::id() as i32, Ordering::Relaxed);
+        layout.version.store(VERSION, Ordering::Relaxed);
+        layout.magic.store(MAGIC, Ordering::Relaxed);
+        order.apply(&layout.orders);
+    }
+
+    /// The recording goes on at `path`.
+    pub fn moves(&self, path: &std::path::Path) {
+        use std::os::unix::ffi::OsStrExt;
+        if let Some(layout) = layout(&self.mapping) {
+            store(&layout.path, path.as_os_str().as_bytes());
+        }
+    }
+
+    /// Changes what is to be done; a process that is born meanwhile gets the old or the new orders.
+    pub fn order(&self, order: &Order) {
+        if let Some(layout) = layout(&self.mapping) {
+            order.apply(&layout.orders);
+        }
+    }
+
+    /// From here on nothing is to be recorded.
+    pub fn quiet(&self) {
+        if let Some(layout) = layout(&self.mapping) {
+            layout.orders.mask.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// The recording is complete: there is nothing for a successor to take over.
+    pub fn finished(&self, runtime: &Runtime) {
+        if let Some(layout) = layout(&self.mapping) {
+            layout.orders.mask.store(0, Ordering::SeqCst);
+            layout.orders.session.store(0, Ordering::SeqCst);
+        }
+        if self.whose != Whose::All {
+            runtime.remove(&self.whose.name());
+        }
+    }
+}
+
+/// A recording in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// The recorder's.
+    pub pid: i32,
+    pub path: PathBuf,
+    pub session: u64,
+    pub whose: Whose,
+}
+
+impl Running {
+    /// The process that it records, if it is one.
+    pub fn of(&self) -> Option<i32> {
+        match self.whose {
+            Whose::Process(pid) => Some(pid),
+            _ => None,
+        }
+    }
+}
+
+/// The recordings that are in progress for this runtime directory: that of whoever comes first, then those of single processes, then those of commands.
+pub fn running(runtime: &Runtime) -> Result<Vec<Running>, Error> {
+    let names = runtime.sessions().map_err(Error::io("list", runtime.path()))?;
+    let mut all = Vec::new();
+    for (name, whose) in names {
+        all.extend(of_file(runtime, &name, whose)?);
+    }
+    all.sort_by_key(|running| running.whose);
+    Ok(all)
+}
+
+/// Whether such a recorder is there.
+pub(crate) fn is_held(runtime: &Runtime, whose: Whose) -> bool {
+    runtime.open_readable(&whose.name()).is_ok_and(|file| lock::is_taken(&file.file))
+}
+
+fn of_file(runtime: &Runtime, name: &str, whose: Whose) -> Result<Option<Running>, Error> {
+    let path = runtime.path().join(name);
+    let file = match runtime.open_readable(name) {
+        Ok(file) if file.size >= SIZE => file,
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("open", path)(error)),
+    };
+    if !lock::is_taken(&file.file) {
+        return Ok(None);
+    }
+    let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Read).map_err(Error::io("map", path))?;
+    // Between taking the lock and its first orders the recorder has not said who it is.
+    Ok(layout(&mapping).map(|layout| read(layout, whose)).filter(|running| running.session != 0 && proc_status::alive(running.pid)))
+}
+
+/// Removes what killed recorders left with which nobody can go on: of processes that are gone, and of commands.
+pub(crate) fn tidy(runtime: &Runtime) {
+    for (name, whose) in runtime.sessions().unwrap_or_default() {
+        let over = match whose {
+            Whose::All => false,
+            Whose::Process(pid) => !proc_status::alive(pid),
+            Whose::Command(_) => true,
+        };
+        if over && runtime.open_readable(&name).is_ok_and(|file| !lock::is_taken(&file.file)) {
+            runtime.remove(&name);
+        }
+    }
+}
+
+fn layout(mapping: &Mapping) -> Option<&Layout> {
+    mapping.get::<Layout>(0)
+}
+
+fn read(layout: &Layout, whose: Whose) -> Running {
+    use std::os::unix::ffi::OsStringExt;
+    let mut path: Vec<u8> = layout.path.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+    path.truncate(path.iter().position(|byte| *byte == 0).unwrap_or(path.len()));
+    Running {
+        pid: layout.recorder.load(Ordering::Relaxed),
+        path: PathBuf::from(std::ffi::OsString::from_vec(path)),
+        session: layout.orders.session.load(Ordering::Relaxed),
+        whose,
+    }
+}
+
+/// Stores a NUL-terminated text.
+fn store(place: &[AtomicU8], text: &[u8]) {
+    let length = text.len().min(place.len() - 1);
+    for (at, byte) in place.iter().enumerate() {
+        byte.store(if at < length { text[at] } else { 0 }, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_recorder_is_refused_and_told_who_the_first_one_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = crate::runtime_dir::private(directory.path());
+        assert_eq!(running(&runtime).unwrap(), []);
+        let (held, unfinished) = Held::take(&runtime, Whose::All).unwrap();
+        assert!(unfinished.is_none());
+        held.publish(std::path::Path::new("/some/where"), &Order { mask: 1, session: 7, ..Order::default() });
+        let expected = Running { pid: std::process::id() as i32, path: "/some/where".into(), session: 7, whose: Whose::All };
+        assert_eq!(running(&runtime).unwrap(), [expected]);
+        match Held::take(&runtime, Whose::All) {
+            Err(Error::Busy { pid, path }) => assert_eq!((pid, path.as_str()), (std::process::id() as i32, "/some/where")),
+            other => panic!("{other:?}"),
+        }
+        drop(held);
+        assert_eq!(running(&runtime).unwrap(), []);
+        let (held, unfinished) = Held::take(&runtime, Whose::All).unwrap();
+        assert_eq!(unfinished.map(|unfinished| unfinished.session), Some(7));
+        held.finished(&runtime);
+        drop(held);
+        assert!(Held::take(&runtime, Whose::All).unwrap().1.is_none());
+    }
+    #[test]
+    fn recorders_of_single_processes_and_of_commands_stand_beside_one_of_all_and_leave_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = crate::runtime_dir::private(directory.path());
+        let order = |session| Order { session, ..Order::default() };
+        let begin = |whose, session| {
+            let (held, _) = Held::take(&runtime, whose).unwrap();
+            held.publish(std::path::Path::new("/some/where"), &order(session));
+            held
+        };
+        let held = [begin(Whose::Process(30), 1), begin(Whose::Command(9), 4), begin(Whose::All, 2), begin(Whose::Process(4), 3)];
+        let all: Vec<_> = running(&runtime).unwrap().into_iter().map(|running| (running.whose, running.session)).collect();
+        assert_eq!(all, [(Whose::All, 2), (Whose::Process(4), 3), (Whose::Process(30), 1), (Whose::Command(9), 4)]);
+        assert!(matches!(Held::take(&runtime, Whose::Process(4)), Err(Error::Busy { .. })));
+        assert_eq!(runtime.entries().unwrap(), [], "none of their files is a program's, or foreign");
+        held.iter().for_each(|held| held.finished(&runtime));
+        drop(held);
+        let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [NAME]);
+    }
+
+    #[test]
+    fn what_a_killed_recorder_of_one_process_left_goes_with_that_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = crate::runtime_dir::private(directory.path());
+        let own = std::process::id() as i32;
+        for whose in [Whose::Process(own), Whose::Process(i32::MAX), Whose::Command(7)] {
+            let (held, _) = Held::take(&runtime, whose).unwrap();
+            held.publish(std::path::Path::new("/some/where"), &Order { session: 1, ..Order::default() });
+        }
+        tidy(&runtime);
+        assert_eq!(runtime.sessions().unwrap(), [(format!("{NAME}-{own}"), Whose::Process(own))]);
+        assert_eq!(Held::take(&runtime, Whose::Process(own)).unwrap().1.map(|unfinished| unfinished.session), Some(1), "one can go on");
+    }
+
+    #[test]
+    fn only_names_of_the_layout_are_those_of_sessions() {
+        assert_eq!((parse_name("session"), parse_name("session-7")), (Some(Whose::All), Some(Whose::Process(7))));
+        assert_eq!(parse_name("session-c7"), Some(Whose::Command(7)));
+        for name in [
+            "sessions",
+            "session-",
+            "session-07",
+            "session--7",
+            "session-0",
+            "session-7-8",
+            "session-c",
+            "session-c0",
+            "session-c07",
+            "session-c-7",
+            "x",
+        ] {
+            assert_eq!(parse_name(name), None, "{name}");
+        }
+    }
+}

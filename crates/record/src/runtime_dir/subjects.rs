@@ -1,0 +1,135 @@
+//! What can be recorded now: the subjects, as `longpole list` shows them. Looks without changing anything.
+
+use crate::error::Error;
+use crate::ring::Ring;
+use crate::runtime_dir::mapping::Access;
+use crate::runtime_dir::process::Process;
+use crate::runtime_dir::{Entry, Runtime};
+use longpole_abi::{RING_ENDED, RING_IDLE};
+use serde::Serialize;
+use std::sync::atomic::Ordering;
+
+/// A process with probes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Subject {
+    pub label: String,
+    pub pid: i32,
+    /// Whose runtime directory it uses.
+    pub uid: u32,
+    /// Something is being recorded of it.
+    pub enabled: bool,
+    /// Events that found no memory for a ring.
+    pub refused: u32,
+    pub threads: Vec<Thread>,
+}
+
+/// A thread that was recorded, or a ring that waits for one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Thread {
+    pub thread: String,
+    pub tid: i32,
+    /// `recording`, `off`, `idle` (its thread has ended) or `ended` (it was replaced by a larger one that is not in use yet).
+    pub state: &'static str,
+    /// Bytes.
+    pub buffer: u64,
+    /// Bytes that a recorder has taken since the ring was made.
+    pub recorded: u64,
+    /// Bytes that wait for one.
+    pub pending: u64,
+    /// Events, since the ring was made.
+    pub lost: u64,
+}
+
+/// The living processes with probes, by label and pid; and what in the directory is none of the layout.
+pub fn list(runtime: &Runtime) -> Result<(Vec<Subject>, Vec<String>), Error> {
+    let entries = runtime.entries().map_err(Error::io("list", runtime.path()))?;
+    let mut subjects = Vec::new();
+    let mut foreign = Vec::new();
+    for (name, entry) in &entries {
+        match entry {
+            Entry::Control { stem, pid } => match Process::open(runtime, name, stem, *pid, Access::Read) {
+                Ok(process) if process.lives() => subjects.push(subject(runtime, &process, &entries)),
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => foreign.push(format!("{name}: {error}")),
+            },
+            Entry::Foreign => foreign.push(format!("{name}: no name of the layout")),
+            _ => {}
+        }
+    }
+    subjects.sort_by(|a, b| (&a.label, a.pid).cmp(&(&b.label, b.pid)));
+    Ok((subjects, foreign))
+}
+
+fn subject(runtime: &Runtime, process: &Process, entries: &[(String, Entry)]) -> Subject {
+    let control = process.control();
+    let enabled = control.orders.mask.load(Ordering::Relaxed) != 0;
+    let mut threads = Vec::new();
+    for (name, entry) in entries {
+        let Entry::Ring { stem, number, own } = entry else { continue };
+        if *stem != process.stem {
+            continue;
+        }
+        // One that vanishes meanwhile is not there.
+        let Ok(ring) = Ring::open(runtime, name, *number, *own, Access::Read) else { continue };
+        let layout = ring.layout();
+        let head = layout.head.load(Ordering::Relaxed);
+        let state = match layout.state.load(Ordering::Relaxed) {
+            RING_IDLE => "idle",
+            RING_ENDED => "ended",
+            _ if !own && head == 0 => continue,
+            _ if enabled => "recording",
+            _ => "off",
+        };
+        let tail = layout.tail.load(Ordering::Relaxed);
+        let tid = layout.tid.load(Ordering::Relaxed);
+        let thread = crate::runtime_dir::proc_status::thread_name(process.pid, tid)
+            .unwrap_or_else(|| crate::runtime_dir::process::text(&layout.thread));
+        threads.push(Thread {
+            thread,
+            tid,
+            state,
+            buffer: ring.size,
+            recorded: tail,
+            pending: head.saturating_sub(tail).min(ring.size),
+            lost: layout.lost.load(Ordering::Relaxed),
+        });
+    }
+    one_line_each(&mut threads);
+    let refused = control.refused.load(Ordering::Relaxed);
+    Subject { label: process.label.clone(), pid: process.pid, uid: runtime.owner(), enabled, refused, threads }
+}
+
+/// A ring that was replaced and is still being emptied is no other thread: what it holds waits along with what its successor holds.
+fn one_line_each(threads: &mut Vec<Thread>) {
+    threads.sort_by(|a, b| (a.tid, a.state == "ended", &a.thread).cmp(&(b.tid, b.state == "ended", &b.thread)));
+    threads.dedup_by(|second, first| {
+        let replaced = second.state == "ended" && second.tid == first.tid;
+        if replaced {
+            first.pending = first.pending.saturating_add(second.pending);
+        }
+        replaced
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_that_was_replaced_makes_no_second_line_for_its_thread() {
+        let thread = |tid, state, pending| Thread { thread: "t".to_owned(), tid, state, buffer: 1, recorded: 2, pending, lost: 3 };
+        let mut all = vec![
+            thread(7, "ended", 5),
+            thread(9, "ended", 1),
+            thread(7, "recording", 100),
+            thread(7, "ended", 20),
+            thread(8, "idle", 0),
+            thread(8, "idle", 0),
+        ];
+        one_line_each(&mut all);
+        let seen: Vec<(i32, &str, u64)> = all.iter().map(|thread| (thread.tid, thread.state, thread.pending)).collect();
+        // Of thread 9 nothing else is to be seen yet.
+        assert_eq!(seen, [(7, "recording", 125), (8, "idle", 0), (8, "idle", 0), (9, "ended", 1)]);
+    }
+}

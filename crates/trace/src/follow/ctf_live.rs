@@ -1,0 +1,284 @@
+//! Reads CTF traces while their tracers still write them: more packets in files that are there, files and traces that come, more metadata.
+//!
+//! Nothing of a tracer is known but its files. A packet that says how long it is is read once it is there as a whole; in a stream that is one packet without an end
+//! each event is. Each file has one decoder, which goes on where it came to the end; so all that a reader of the whole file says of it is said here,
+//! too. What is new at one look comes in the order of time. A tracer may write what happened before later than that: then it comes later, with its own
+//! time. For Longpole's own recordings, of which more is known, see [`crate::Follower`].
+
+mod tail;
+
+use crate::diagnostic::Oddity;
+use crate::error::Error;
+use crate::event::{Catalogue, Item};
+use crate::formats::ctf::{self, decoder, metadata_and_cut, CtfSource, Plan};
+use crate::merge::clock_shift::{Shift, Shifts};
+use crate::merge::common_clock::CommonClocks;
+use crate::merge::sort_window::Window;
+use crate::merge::{Heap, Key};
+use crate::open::file::StreamFile;
+use crate::open::recognise::{recognise, stream_files};
+use crate::trace::{stream_name, Shared, Slot, Source};
+use crate::value_buffer::Shelf;
+use longpole_ctf::Metadata;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tail::{Identity, Look, Tail};
+
+/// Between two looks for new traces.
+const SEARCH: Duration = Duration::from_millis(500);
+/// After so long what is not there, or does not fit, is not just being moved or written.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Things that were wrong, of which each is told once.
+const MOST_ODDITIES: usize = 1000;
+
+/// See the module.
+pub struct Live {
+    paths: Vec<PathBuf>,
+    shifts: Shifts,
+    clocks: CommonClocks,
+    shared: Shared,
+    searched: Option<Instant>,
+    /// By path, what else lies there.
+    beside: Vec<Option<Oddity>>,
+    traces: Vec<Growing>,
+    tails: Vec<Tail>,
+    /// A file stays the same one where its tracer moves it (as LTTng does with what it has rotated).
+    known: HashMap<Identity, usize>,
+    idle: Vec<usize>,
+    heap: Heap,
+    current: Option<usize>,
+    shelf: Shelf,
+    /// Nobody will look again.
+    last: bool,
+    told: bool,
+}
+
+/// A CTF directory.
+struct Growing {
+    directory: PathBuf,
+    /// Index of the path below which it was found.
+    root: usize,
+    /// Length and time of the metadata that was looked at.
+    stamp: Option<(u64, Option<SystemTime>)>,
+    /// None: nothing of it can be read yet.
+    read: Option<(Arc<Metadata>, Rc<Plan>)>,
+    /// What of it is not, so far.
+    cut: Option<Oddity>,
+    common: Shift,
+    /// The metadata that is there now is not what it was with more behind it: so it is just being written, or is another trace's.
+    unsettled: bool,
+    /// It is another trace's.
+    replaced: bool,
+}
+
+impl Live {
+    /// What was written before is read, too. One of the paths at least must hold a CTF trace.
+    pub fn open<P: AsRef<Path>>(paths: &[P], shifts: Shifts) -> Result<Live, Error> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+        let mut live = Live {
+            beside: vec![None; paths.len()],
+            paths,
+            shifts,
+            clocks: CommonClocks::default(),
+            shared: Shared::default(),
+            searched: None,
+            traces: Vec::new(),
+            tails: Vec::new(),
+            known: HashMap::new(),
+            idle: Vec::new(),
+            heap: Heap::default(),
+            current: None,
+            shelf: Shelf::default(),
+            last: false,
+            told: false,
+        };
+        live.shared.parts = true;
+        for path in &live.paths {
+            let found = recognise(path)?;
+            if found.ctf.is_empty() || found.recording.is_some() {
+                let tried = "only a CTF trace can be followed while it is written".to_owned();
+                return Err(Error::NotATrace { path: path.clone(), tried });
+            }
+        }
+        live.refresh()?;
+        Ok(live)
+    }
+
+    /// Looks for what has been written since the last time.
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        if self.last || self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH) {
+            self.searched = Some(Instant::now());
+            self.search();
+        }
+        for trace in 0..self.traces.len() {
+            self.learn(trace);
+            self.list(trace)?;
+        }
+        for index in std::mem::take(&mut self.idle) {
+            self.decode(index)?;
+        }
+        self.shared.oddities.truncate(MOST_ODDITIES);
+        Ok(())
+    }
+
+    /// As [`Live::refresh`], where nobody will look again: also what is no whole packet yet is read, as far as it goes. What is odd about files and streams as
+    /// a whole is known once there is no [`Live::next`] item.
+    pub fn refresh_all(&mut self) -> Result<(), Error> {
+        self.last = true;
+        self.refresh()
+    }
+
+    /// The next of what was there at the last look.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
+        if let Some(current) = self.current.take() {
+            self.decode(current)?;
+        }
+        let Some(key) = self.heap.pop() else {
+            self.tell();
+            return Ok(None);
+        };
+        let index = key.stream as usize;
+        self.current = Some(index);
+        Ok(Some((self.tails[index].slot.item(&mut self.shelf), &self.shared.catalogue)))
+    }
+
+    /// What was wrong.
+    pub fn oddities(&self) -> &[Oddity] {
+        &self.shared.oddities
+    }
+
+    /// What is known at the end.
+    fn tell(&mut self) {
+        if !self.last || std::mem::replace(&mut self.told, true) {
+            return;
+        }
+        self.shared.oddities.extend(self.beside.iter().flatten().cloned());
+        for (index, trace) in self.traces.iter().enumerate() {
+            let file = |tail: &Tail| StreamFile { path: tail.path.clone(), length: tail.seen };
+            let files: Vec<_> = self.tails.iter().filter(|tail| tail.trace == index).map(file).collect();
+            self.shared.oddities.extend(ctf::empty(&trace.directory, &files));
+            self.shared.oddities.extend(trace.cut.clone());
+        }
+        for tail in &mut self.tails {
+            tail.tell(&mut self.shared);
+        }
+    }
+
+    /// Takes up traces that are new. What is being moved or removed just now is seen the next time.
+    fn search(&mut self) {
+        for root in 0..self.paths.len() {
+            let Ok(found) = recognise(&self.paths[root]) else { continue };
+            self.beside[root] = found.beside;
+            for directory in found.ctf {
+                if !self.traces.iter().any(|trace| trace.directory == directory) {
+                    self.add(directory, root);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, directory: PathBuf, root: usize) {
+        let common = Shift::default();
+        self.traces.push(Growing { directory, root, stamp: None, read: None, cut: None, common, unsettled: false, replaced: false });
+    }
+
+    /// Reads the metadata of a trace again if there is more of it. What cannot be understood is just being written.
+    fn learn(&mut self, index: usize) {
+        let trace = &mut self.traces[index];
+        let path = trace.directory.join("metadata");
+        let Ok(found) = fs::metadata(&path) else { return };
+        let stamp = Some((found.len(), found.modified().ok()));
+        if trace.replaced || stamp == trace.stamp {
+            return;
+        }
+        let Ok((metadata, cut)) = metadata_and_cut(&path) else { return };
+        match &trace.read {
+            None => {
+                self.shared.oddities.extend(ctf::oddities(&trace.directory, &metadata));
+                let part = ctf::part(&trace.directory, &metadata);
+                trace.common = Shift::by(self.clocks.shift(trace.root, &part, &mut self.shared.oddities));
+            }
+            Some((before, _)) if grew(before, &metadata) => {}
+            Some(_) => {
+                trace.unsettled = true;
+                if found.modified().ok().and_then(|modified| modified.elapsed().ok()).is_some_and(|since| since >= SETTLED) {
+                    trace.replaced = true;
+                    let (directory, root) = (trace.directory.clone(), trace.root);
+                    self.add(directory, root);
+                }
+                return;
+            }
+        }
+        let plan = Rc::new(Plan::grown(&metadata, &mut self.shared, trace.read.as_ref().map(|(_, plan)| &**plan)));
+        (trace.read, trace.cut, trace.stamp, trace.unsettled) = (Some((Arc::new(metadata), plan)), cut, stamp, false);
+    }
+
+    /// Takes up the stream files of a trace.
+    fn list(&mut self, index: usize) -> Result<(), Error> {
+        let trace = &self.traces[index];
+        let Some((metadata, plan)) = trace.read.as_ref().filter(|_| !trace.replaced && !trace.unsettled) else { return Ok(()) };
+        let Ok(files) = stream_files(&trace.directory) else { return Ok(()) };
+        for path in files {
+            let Ok(found) = fs::metadata(&path) else { continue };
+            let identity = Identity::of(&found);
+            if let Some(&known) = self.known.get(&identity) {
+                let tail = &mut self.tails[known];
+                tail.is_at(&path);
+                if !tail.is_replaced() {
+                    continue;
+                }
+            }
+            let name = stream_name(&self.paths[trace.root], &path, self.paths.len() > 1);
+            let stream = self.shared.stream(name, ctf::kind(metadata));
+            let nothing = StreamFile { path: path.clone(), length: 0 };
+            let shift = Some(self.shifts.of(&path)).filter(|shift| !shift.is_none()).unwrap_or(trace.common);
+            let source =
+                Source::Ctf(Box::new(CtfSource::new(decoder(metadata, &nothing, usize::MAX)?, plan.clone(), stream, path.clone())));
+            let window = (!ctf::is_trusted(metadata)).then(Window::default);
+            self.known.insert(identity, self.tails.len());
+            self.idle.push(self.tails.len());
+            self.tails.push(Tail::new(index, path, identity, Slot { source, window, shift }, metadata.clone()));
+        }
+        Ok(())
+    }
+
+    /// Decodes the next item of a stream, of what was there at the last look.
+    fn decode(&mut self, index: usize) -> Result<(), Error> {
+        let streams = self.tails.len();
+        let tail = &mut self.tails[index];
+        loop {
+            if let Some(t_ns) = tail.slot.advance(&mut self.shared, &mut self.shelf)? {
+                self.heap.push(Key { t_ns, stream: index as u32 });
+                return Ok(());
+            }
+            let trace = &self.traces[tail.trace];
+            let Some(read) = &trace.read else { return Ok(()) };
+            let look = Look { read, streams, last: self.last };
+            if !tail.go_on(&look, &mut self.shared)? {
+                self.idle.push(index);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Whether all that the metadata says is what it said before, at the same places, and maybe more.
+fn grew(before: &Metadata, now: &Metadata) -> bool {
+    let same = |stream: usize| {
+        let (before_class, class) = (&before.streams[stream], &now.streams[stream]);
+        let same = |event: usize| {
+            let fields = before.fields(stream, event).iter().zip(now.fields(stream, event));
+            let count = before.fields(stream, event).len() == now.fields(stream, event).len();
+            let (event, now_event) = (&before_class.events[event], &class.events[event]);
+            (event.id, &event.name) == (now_event.id, &now_event.name) && count && fields.into_iter().all(|(one, other)| one.ty == other.ty)
+        };
+        before_class.id == class.id && before_class.events.len() <= class.events.len() && (0..before_class.events.len()).all(same)
+    };
+    let uuid = before.trace.uuid == now.trace.uuid;
+    uuid && before.streams.len() <= now.streams.len() && (0..before.streams.len()).all(same)
+}

@@ -1,0 +1,320 @@
+//! Writes what comes out of an archive, as long as that is in proportion.
+
+use super::place::Unpacked;
+use crate::diagnostic::Oddity;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Component, Path, PathBuf};
+
+/// Files and folders; more no reader takes.
+const MOST_ENTRIES: u64 = 1_000_000;
+/// Bytes that are no hole: so many, and so many for each byte of the archive. Real traces stay below 200.
+const MOST_BYTES: (u64, u64) = (256 << 20, 2000);
+/// With the holes, which take no room.
+const MOST_LENGTH: (u64, u64) = (16 << 30, 20_000);
+/// Bytes that stay free on the disk.
+const KEPT_FREE: u64 = 256 << 20;
+/// The disk is looked at after so many bytes.
+const LOOK: u64 = 64 << 20;
+const PIECE: usize = 128 << 10;
+const BLOCK: usize = 4096;
+/// Links to links that are followed.
+const MOST_LINKED: u32 = 8;
+/// Entries that are told of.
+const MOST_TOLD: usize = 8;
+
+/// Why unpacking ends before the archive does.
+pub enum Stop {
+    /// It is too much.
+    Limit(String),
+    Write(io::Error),
+    /// The archive cannot be read further.
+    Damaged(String),
+}
+
+impl Stop {
+    pub fn damaged(error: impl std::fmt::Display) -> Stop {
+        Stop::Damaged(error.to_string())
+    }
+}
+
+pub struct Fill {
+    content: PathBuf,
+    archive: PathBuf,
+    most_bytes: u64,
+    most_length: u64,
+    packed: u64,
+    bytes: u64,
+    length: u64,
+    looked: u64,
+    entries: u64,
+    files: u64,
+    entry: Option<String>,
+    others: u64,
+    other: String,
+    refused: Vec<String>,
+    /// Where a link lies, and what it leads to.
+    links: Vec<(PathBuf, PathBuf)>,
+    buffer: Vec<u8>,
+    /// Where that lies which was packed without an archive around it.
+    pub alone: Option<PathBuf>,
+}
+
+impl Fill {
+    pub fn new(unpacked: &Unpacked, packed: u64) -> Fill {
+        let most = |(base, ratio): (u64, u64)| base.saturating_add(packed.saturating_mul(ratio));
+        Fill {
+            content: unpacked.folder().to_owned(),
+            archive: unpacked.archive().to_owned(),
+            most_bytes: most(MOST_BYTES),
+            most_length: most(MOST_LENGTH),
+            packed,
+            bytes: 0,
+            length: 0,
+            looked: 0,
+            entries: 0,
+            files: 0,
+            entry: None,
+            others: 0,
+            other: String::new(),
+            refused: Vec::new(),
+            links: Vec::new(),
+            buffer: vec![0; PIECE],
+            alone: None,
+        }
+    }
+
+    /// The entry that was begun last.
+    pub fn entry(&self) -> Option<String> {
+        self.entry.clone()
+    }
+
+    /// Files that have come out.
+    pub fn files(&self) -> u64 {
+        self.files
+    }
+
+    /// Not a byte of them.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub fn oddities(&self, archive: &Path) -> Vec<Oddity> {
+        let mut out: Vec<Oddity> =
+            self.refused.iter().map(|error| Oddity::Wrong { path: archive.to_owned(), error: error.clone() }).collect();
+        if self.others > 0 {
+            out.push(Oddity::NotUnpacked { path: archive.to_owned(), entries: self.others, example: self.other.clone() });
+        }
+        out
+    }
+
+    fn enter(&mut self, name: &[u8]) -> Result<(), Stop> {
+        self.entries += 1;
+        if self.entries > MOST_ENTRIES {
+            return Err(Stop::Limit(format!("it has more than {MOST_ENTRIES} entries")));
+        }
+        self.entry = Some(String::from_utf8_lossy(name).into_owned());
+        Ok(())
+    }
+
+    fn refuse(&mut self, what: impl std::fmt::Display) {
+        if self.refused.len() < MOST_TOLD {
+            self.refused.push(format!("entry {} is left out: {what}", self.entry.as_deref().unwrap_or("?")));
+        }
+    }
+
+    /// What is neither a file nor a folder.
+    pub fn other(&mut self, name: &[u8], what: &str) {
+        self.others += 1;
+        if self.others == 1 {
+            self.other = format!("{} ({what})", String::from_utf8_lossy(name));
+        }
+    }
+
+    pub fn folder(&mut self, name: &[u8]) -> Result<(), Stop> {
+        self.enter(name)?;
+        match inside(name) {
+            None => self.refuse("its name leads out of the archive"),
+            Some(below) => {
+                if let Err(error) = make(&self.content.join(below)) {
+                    self.refuse(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn file(&mut self, name: &[u8], from: &mut impl Read) -> Result<(), Stop> {
+        self.enter(name)?;
+        let Some(below) = inside(name).filter(|below| !below.as_os_str().is_empty()) else {
+            self.refuse("its name leads out of the archive");
+            return Ok(());
+        };
+        let path = self.content.join(below);
+        match path.parent().map_or(Ok(()), make).and_then(|()| File::create(&path)) {
+            Ok(into) => self.copy(from, &into),
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(Stop::Write(error)),
+            Err(error) => {
+                self.refuse(error);
+                Ok(())
+            }
+        }
+    }
+
+    /// A link. Where it leads to a file of the archive, which may come later, it is that file; no other one is made.
+    pub fn link(&mut self, name: &[u8], target: &[u8], symbolic: bool) -> Result<(), Stop> {
+        self.enter(name)?;
+        let below = inside(name);
+        let target = match &below {
+            Some(below) if symbolic => led(below, Path::new(OsStr::from_bytes(target))),
+            _ => inside(target),
+        };
+        match below.zip(target) {
+            Some(link) => self.links.push(link),
+            None => self.other(name, "a link"),
+        }
+        Ok(())
+    }
+
+    /// Makes the files that links are, when all others are there.
+    pub fn finish_links(&mut self) -> Result<(), Stop> {
+        let mut left = std::mem::take(&mut self.links);
+        // A link may lead to another one, but not on and on.
+        for _ in 0..MOST_LINKED {
+            if left.is_empty() {
+                break;
+            }
+            for (link, target) in std::mem::take(&mut left) {
+                let (path, from) = (self.content.join(&link), self.content.join(&target));
+                let length = from.symlink_metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
+                let made = path.parent().map_or(Ok(()), make).and_then(|()| fs::hard_link(&from, &path));
+                match length.filter(|_| made.is_ok()) {
+                    Some(length) => {
+                        self.files += 1;
+                        self.length = self.length.saturating_add(length);
+                        if self.length > self.most_length {
+                            return Err(self.too_much(self.most_length));
+                        }
+                    }
+                    None => left.push((link, target)),
+                }
+            }
+        }
+        left.iter().for_each(|(link, _)| self.other(link.as_os_str().as_bytes(), "a link"));
+        Ok(())
+    }
+
+    /// The one file that is packed without an archive around it, without the end of its name that says so.
+    pub fn alone(&mut self, mut from: impl Read) -> Result<(), Stop> {
+        let name = self.archive.file_stem().map_or_else(|| b"content".to_vec(), |stem| stem.as_bytes().to_vec());
+        self.alone = Some(self.content.join(OsStr::from_bytes(&name)));
+        self.file(&name, &mut from)?;
+        self.entry = None;
+        Ok(())
+    }
+
+    fn copy(&mut self, from: &mut impl Read, into: &File) -> Result<(), Stop> {
+        self.files += 1;
+        let mut at = 0;
+        let ended = loop {
+            let count = match from.read(&mut self.buffer) {
+                Ok(0) => break Ok(()),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => break Err(Stop::Damaged(format!("{error}, after {at} bytes"))),
+            };
+            self.length += count as u64;
+            if self.length > self.most_length {
+                break Err(self.too_much(self.most_length));
+            }
+            let mut piece = at;
+            for block in self.buffer[..count].chunks(BLOCK) {
+                if block.iter().any(|byte| *byte != 0) {
+                    into.write_all_at(block, piece).map_err(Stop::Write)?;
+                    self.bytes += block.len() as u64;
+                }
+                piece += block.len() as u64;
+            }
+            at = piece;
+            if self.bytes > self.most_bytes {
+                break Err(self.too_much(self.most_bytes));
+            }
+            self.look()?;
+        };
+        // What ends in a hole is as long as it was.
+        into.set_len(at).map_err(Stop::Write)?;
+        ended
+    }
+
+    fn too_much(&self, most: u64) -> Stop {
+        Stop::Limit(format!("its {} bytes become more than {most}, which no trace does; unpack it yourself if it is one", self.packed))
+    }
+
+    /// Whether the disk has room.
+    fn look(&mut self) -> Result<(), Stop> {
+        if self.bytes < self.looked {
+            return Ok(());
+        }
+        self.looked = self.bytes + LOOK;
+        let Ok(found) = rustix::fs::statvfs(&self.content) else { return Ok(()) };
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        match free < KEPT_FREE + LOOK {
+            true => Err(Stop::Limit(format!(
+                "the disk of {} has {free} bytes left after {} were unpacked; TMPDIR names another place",
+                self.content.parent().unwrap_or(&self.content).display(),
+                self.bytes
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The path below the folder that a name means; none if it leads out of it. A name that begins at the root is taken as tar does.
+fn inside(name: &[u8]) -> Option<PathBuf> {
+    let mut below = PathBuf::new();
+    for part in Path::new(OsStr::from_bytes(name)).components() {
+        match part {
+            Component::Normal(part) => below.push(part),
+            Component::CurDir | Component::RootDir => {}
+            Component::ParentDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(below)
+}
+
+/// Where a symbolic link leads to; none if that is outside.
+fn led(link: &Path, target: &Path) -> Option<PathBuf> {
+    let mut below = link.parent()?.to_owned();
+    for part in target.components() {
+        match part {
+            Component::Normal(part) => below.push(part),
+            Component::CurDir => {}
+            Component::ParentDir if below.pop() => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(below)
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_inside() {
+        assert_eq!(inside(b"./a//b"), Some("a/b".into()));
+        assert_eq!(inside(b"/etc/passwd"), Some("etc/passwd".into()));
+        assert_eq!(inside(b"a/../../b"), None);
+        assert_eq!(inside(b".."), None);
+        let led = |link: &str, target: &str| led(Path::new(link), Path::new(target));
+        assert_eq!(led("a/b", "../c/./d"), Some("c/d".into()));
+        assert_eq!((led("a/b", "../../c"), led("a/b", "/c"), led("b", "..")), (None, None, None));
+    }
+}

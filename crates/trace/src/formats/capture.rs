@@ -1,0 +1,320 @@
+//! Captures: a pcapng or pcap file as events, as counts per interface and direction, and as what it says of itself.
+
+mod describe;
+mod source;
+
+pub use describe::{CaptureInterface, Counted, Description};
+pub(crate) use source::CaptureSource;
+
+use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::error::Error;
+use crate::merge::clock_shift::Shift;
+use crate::merge::out_of_range::{nearest, Beyond};
+use longpole_pcapng::{Block, Direction, InterfaceInfo, Reader, StatisticsBlock};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// A capture file of a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capture {
+    /// As a stream of the trace is named.
+    pub name: String,
+    pub path: PathBuf,
+    /// What is added to its times.
+    pub shift: Shift,
+}
+
+/// Packets that went one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub packets: u64,
+    /// On the wire.
+    pub bytes: u64,
+    /// Kept in the file.
+    pub captured: u64,
+    pub first_ns: Option<i64>,
+    pub last_ns: Option<i64>,
+}
+
+impl Traffic {
+    pub fn add(&mut self, t_ns: Option<i64>, bytes: u64, captured: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
+        self.captured += captured;
+        if let Some(t_ns) = t_ns {
+            self.first_ns = Some(self.first_ns.map_or(t_ns, |first| first.min(t_ns)));
+            self.last_ns = Some(self.last_ns.map_or(t_ns, |last| last.max(t_ns)));
+        }
+    }
+}
+
+/// A captured packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    pub t_ns: i64,
+    pub interface: &'a str,
+    /// What its bytes begin with: a number of tcpdump.org/linktypes.html.
+    pub link_type: u16,
+    /// None: nobody said.
+    pub outbound: Option<bool>,
+    /// On the wire.
+    pub length: u32,
+    /// As much of it as was kept.
+    pub bytes: &'a [u8],
+}
+
+/// What one interface of a capture saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceCount {
+    pub name: String,
+    /// Of unknown direction, in, out.
+    pub directions: [Traffic; 3],
+    /// Packets that the capture lost on this interface; none if nobody counted.
+    pub dropped: Option<u64>,
+}
+
+/// Index into [`InterfaceCount::directions`]; also the value of a `packet` event's field.
+fn direction_index(direction: Direction) -> usize {
+    match direction {
+        Direction::Unknown => 0,
+        Direction::Inbound => 1,
+        Direction::Outbound => 2,
+    }
+}
+
+fn interface_name(info: &InterfaceInfo, id: u32) -> String {
+    match info.name.as_deref().or(info.description.as_deref()) {
+        Some(name) if !name.is_empty() => name.to_owned(),
+        _ => format!("interface {id}"),
+    }
+}
+
+/// The place of a block.
+fn at_byte(at: u64) -> String {
+    format!("at byte {at}")
+}
+
+fn open(path: &PathBuf) -> Result<Reader<File>, Error> {
+    File::open(path).map(Reader::new).map_err(Error::io(path))
+}
+
+/// Drops are told twice: beside the packet that follows, and as a sum in the statistics. The larger one is right, since either
+/// may be left out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dropped {
+    told: u64,
+    known: bool,
+}
+
+impl Dropped {
+    /// `count` more are lost; returns how many of them are news.
+    fn more(&mut self, count: u64) -> u64 {
+        self.known = true;
+        self.told = self.told.saturating_add(count);
+        count
+    }
+
+    /// `sum` were lost since the begin.
+    fn sum(&mut self, sum: u64) -> u64 {
+        self.known = true;
+        let news = sum.saturating_sub(self.told);
+        self.told = self.told.max(sum);
+        news
+    }
+}
+
+/// What is known of the interfaces of the current section. The next one numbers its own anew, so those before are never asked for again: a file may have
+/// millions of sections.
+#[derive(Debug)]
+struct Interfaces<T> {
+    section: u32,
+    known: BTreeMap<u32, T>,
+}
+
+impl<T> Default for Interfaces<T> {
+    fn default() -> Interfaces<T> {
+        Interfaces { section: 0, known: BTreeMap::new() }
+    }
+}
+
+impl<T> Interfaces<T> {
+    /// Returns those of the section that ended with this one, in the order of their blocks.
+    fn insert(&mut self, section: u32, id: u32, value: T) -> BTreeMap<u32, T> {
+        let ended = self.enter(section);
+        self.known.insert(id, value);
+        ended
+    }
+
+    fn enter(&mut self, section: u32) -> BTreeMap<u32, T> {
+        match std::mem::replace(&mut self.section, section) == section {
+            true => BTreeMap::new(),
+            false => std::mem::take(&mut self.known),
+        }
+    }
+
+    fn get(&self, section: u32, id: u32) -> Option<&T> {
+        self.known.get(&id).filter(|_| section == self.section)
+    }
+
+    fn get_mut(&mut self, section: u32, id: u32) -> Option<&mut T> {
+        self.known.get_mut(&id).filter(|_| section == self.section)
+    }
+}
+
+impl<T: Default> Interfaces<T> {
+    /// Also of one that was not declared.
+    fn entry(&mut self, section: u32, id: u32) -> &mut T {
+        self.enter(section);
+        self.known.entry(id).or_default()
+    }
+}
+
+impl Capture {
+    /// Shows the packets between two times, both included, in the file's order. What is truncated or damaged ends it.
+    pub fn frames(&self, begin_ns: i64, end_ns: i64, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), Error> {
+        let mut reader = open(&self.path)?;
+        let mut names: Interfaces<(String, u16)> = Interfaces::default();
+        loop {
+            match reader.next_block() {
+                Ok(Some(Block::Interface(block))) => {
+                    names.insert(block.section, block.id, (interface_name(block.info, block.id), block.info.link_type.0));
+                }
+                Ok(Some(Block::Packet(packet))) => {
+                    let t_ns = packet.time_ns().map(|t_ns| self.shift.apply(nearest(t_ns)));
+                    let Some(t_ns) = t_ns.filter(|t_ns| (begin_ns..=end_ns).contains(t_ns)) else { continue };
+                    let Some((interface, link_type)) = names.get(packet.section, packet.interface) else { continue };
+                    let outbound = match packet.direction() {
+                        Direction::Unknown => None,
+                        direction => Some(direction == Direction::Outbound),
+                    };
+                    let (link_type, length) = (*link_type, packet.original_len);
+                    visit(&Frame { t_ns, interface, link_type, outbound, length, bytes: packet.data });
+                }
+                Ok(Some(_)) => {}
+                Err(error) if error.is_recoverable() => {}
+                Ok(None) | Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Reads all of it. Returns what is odd: what is truncated or damaged, and packets that contradict the cap of their interface or their own length.
+    pub fn check(&self) -> Result<Vec<Oddity>, Error> {
+        let mut reader = open(&self.path)?;
+        let mut oddities = Vec::new();
+        let (mut beyond, mut times) = (Vec::new(), Beyond::default());
+        let mut settle = |caps: BTreeMap<u32, (String, u32, u64)>| {
+            let room = (MOST_ERRORS as usize).saturating_sub(beyond.len());
+            let found = caps.into_values().filter(|(_, _, packets)| *packets > 0).take(room);
+            beyond.extend(found.map(|(interface, cap, packets)| Oddity::BeyondCap { path: self.path.clone(), interface, cap, packets }));
+        };
+        let mut caps: Interfaces<(String, u32, u64)> = Interfaces::default();
+        loop {
+            match reader.next_block() {
+                Ok(Some(Block::Interface(block))) => {
+                    settle(caps.insert(block.section, block.id, (interface_name(block.info, block.id), block.info.snaplen, 0)));
+                }
+                Ok(Some(Block::Packet(packet))) => {
+                    if let Some(ns) = packet.time_ns() {
+                        times.ns(ns, &self.path, || at_byte(packet.offset), &mut oddities);
+                    }
+                    let Some((_, cap, beyond)) = caps.get_mut(packet.section, packet.interface) else { continue };
+                    // 0 is no cap.
+                    let most = if *cap == 0 { packet.original_len } else { packet.original_len.min(*cap) };
+                    *beyond += u64::from(packet.data.len() > most as usize);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(error) => {
+                    if oddities.len() < MOST_ERRORS as usize {
+                        oddities.push(oddity(&self.path, &error));
+                    }
+                    if !error.is_recoverable() {
+                        break;
+                    }
+                }
+            }
+        }
+        settle(caps.known);
+        oddities.extend(beyond);
+        Ok(oddities)
+    }
+
+    /// Counts the packets between two times, both included. Interfaces of equal name are one, since a file of several sections
+    /// numbers them anew. What is truncated or damaged is counted up to there, and said.
+    pub fn count(&self, begin_ns: i64, end_ns: i64) -> Result<(Vec<InterfaceCount>, Vec<Oddity>), Error> {
+        let mut reader = open(&self.path)?;
+        let mut counts: Vec<InterfaceCount> = Vec::new();
+        let mut dropped: Interfaces<(usize, Dropped)> = Interfaces::default();
+        let mut by_name: HashMap<String, usize> = HashMap::new();
+        let (mut oddities, mut times) = (Vec::new(), Beyond::default());
+        loop {
+            match reader.next_block() {
+                Ok(None) => break,
+                Ok(Some(Block::Interface(block))) => {
+                    let name = interface_name(block.info, block.id);
+                    let index = *by_name.entry(name.clone()).or_insert_with(|| {
+                        counts.push(InterfaceCount { name, ..InterfaceCount::default() });
+                        counts.len() - 1
+                    });
+                    settle(&mut counts, dropped.insert(block.section, block.id, (index, Dropped::default())));
+                }
+                Ok(Some(Block::Packet(packet))) => {
+                    let t_ns =
+                        packet.time_ns().map(|t_ns| self.shift.apply(times.ns(t_ns, &self.path, || at_byte(packet.offset), &mut oddities)));
+                    let Some((index, lost)) = dropped.get_mut(packet.section, packet.interface) else { continue };
+                    if let Some(count) = packet.drop_count {
+                        lost.more(count);
+                    }
+                    if t_ns.is_none_or(|t_ns| (begin_ns..=end_ns).contains(&t_ns)) {
+                        let direction = direction_index(packet.direction());
+                        let (bytes, captured) = (u64::from(packet.original_len), packet.data.len() as u64);
+                        counts[*index].directions[direction].add(t_ns, bytes, captured);
+                    }
+                }
+                Ok(Some(Block::Statistics(block))) => {
+                    if let (Some(sum), Some((_, told))) = (lost(&block), dropped.get_mut(block.section, block.interface)) {
+                        told.sum(sum);
+                    }
+                }
+                Ok(Some(_)) => {}
+                Err(error) => {
+                    let again = error.is_recoverable();
+                    if oddities.len() < MOST_ERRORS as usize {
+                        oddities.push(oddity(&self.path, &error));
+                    }
+                    if !again {
+                        break;
+                    }
+                }
+            }
+        }
+        settle(&mut counts, dropped.known);
+        Ok((counts, oddities))
+    }
+}
+
+/// Adds up what the interfaces of a section lost.
+fn settle(counts: &mut [InterfaceCount], ended: BTreeMap<u32, (usize, Dropped)>) {
+    for (index, lost) in ended.into_values().filter(|(_, lost)| lost.known) {
+        let sum = &mut counts[index].dropped;
+        *sum = Some(sum.unwrap_or(0).saturating_add(lost.told));
+    }
+}
+
+fn oddity(path: &Path, error: &longpole_pcapng::Error) -> Oddity {
+    let path = path.to_owned();
+    match (error.is_truncation(), error.is_recoverable()) {
+        (true, _) => Oddity::Truncated { path, place: error.to_string(), at: None },
+        (_, true) => Oddity::Wrong { path, error: format!("{error}; this block is left out") },
+        _ => Oddity::Wrong { path, error: format!("{error}; what is behind it cannot be found") },
+    }
+}
+
+/// Packets that the interface lost by then, and those that the operating system lost behind it.
+fn lost(block: &StatisticsBlock) -> Option<u64> {
+    match (block.dropped, block.os_dropped) {
+        (None, None) => None,
+        (interface, os) => Some(interface.unwrap_or(0).saturating_add(os.unwrap_or(0))),
+    }
+}

@@ -1,0 +1,209 @@
+//! What a capture says of itself beside its packets: who took it, on which interfaces, what was counted, named and added.
+
+use super::{interface_name, oddity, open, Capture};
+use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::error::Error;
+use crate::merge::out_of_range::nearest;
+use longpole_pcapng::{Block, Options, PacketForm, Resolution};
+use std::collections::BTreeMap;
+
+/// Of each list so many entries are kept; a file may have millions.
+const MOST: usize = 1000;
+
+/// See the module. Of lists that are longer than is kept, `more` tells so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// `pcapng` or `pcap`.
+    pub format: &'static str,
+    pub sections: u64,
+    /// Of the sections, each once.
+    pub hardware: Vec<String>,
+    pub os: Vec<String>,
+    pub application: Vec<String>,
+    pub interfaces: Vec<CaptureInterface>,
+    /// Comments of sections, interfaces, statistics, names and secrets; those of packets are fields of theirs.
+    pub comments: Vec<String>,
+    pub packet_comments: u64,
+    /// Addresses and their names.
+    pub names: Vec<(String, Vec<String>)>,
+    /// Kinds of secrets for decrypting, and how many of each.
+    pub secrets: BTreeMap<String, u64>,
+    pub journal_entries: u64,
+    /// Blocks of somebody's own, by private enterprise number.
+    pub custom: BTreeMap<u32, u64>,
+    /// Blocks that are not known, by type.
+    pub unknown: BTreeMap<u32, u64>,
+    /// Entries that are left out of these lists.
+    pub more: u64,
+}
+
+/// An interface of a section.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureInterface {
+    /// Counts the file's sections from 0.
+    pub section: u32,
+    pub id: u32,
+    pub name: String,
+    pub description: Option<String>,
+    pub link_type: u16,
+    /// Bytes kept of a packet; 0 is no limit.
+    pub snaplen: u32,
+    /// The unit of its times: `10^-9 s`.
+    pub resolution: String,
+    pub offset_s: i64,
+    pub addresses: Vec<String>,
+    pub speed_bps: Option<u64>,
+    pub filter: Option<String>,
+    pub os: Option<String>,
+    pub hardware: Option<String>,
+    pub packets: u64,
+    /// As the last statistics of it tell.
+    pub statistics: Option<Counted>,
+}
+
+/// Packets since the begin of the capture, by who counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub t_ns: i64,
+    pub received: Option<u64>,
+    pub dropped: Option<u64>,
+    pub accepted: Option<u64>,
+    pub os_dropped: Option<u64>,
+    pub delivered: Option<u64>,
+}
+
+impl Description {
+    fn room<T>(&mut self, list: impl FnOnce(&mut Description) -> &mut Vec<T>, entry: T) {
+        let list = list(self);
+        if list.len() < MOST {
+            list.push(entry);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn once(&mut self, list: impl Fn(&mut Description) -> &mut Vec<String>, text: Option<String>) {
+        let Some(text) = text.filter(|text| !text.is_empty()) else { return };
+        if !list(self).contains(&text) {
+            self.room(list, text);
+        }
+    }
+
+    fn comments(&mut self, options: &Options<'_>) {
+        options.comments().for_each(|comment| self.room(|all| &mut all.comments, comment));
+    }
+
+    fn count<K: Ord>(&mut self, list: impl FnOnce(&mut Description) -> &mut BTreeMap<K, u64>, key: K) {
+        let list = list(self);
+        if list.len() < MOST || list.contains_key(&key) {
+            *list.entry(key).or_default() += 1;
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+fn unit(resolution: Resolution) -> String {
+    match resolution {
+        Resolution::Decimal(exponent) => format!("10^-{exponent} s"),
+        Resolution::Binary(exponent) => format!("2^-{exponent} s"),
+    }
+}
+
+impl Capture {
+    /// Reads all of it. What is truncated or damaged is described up to there, and said.
+    pub fn describe(&self) -> Result<(Description, Vec<Oddity>), Error> {
+        let mut reader = open(&self.path)?;
+        let mut all = Description { format: "pcap", ..Description::default() };
+        let mut oddities = Vec::new();
+        // Where the interfaces of the current section begin in the list, and how many of them are kept there.
+        let (mut first, mut section) = (0, 0);
+        loop {
+            match reader.next_block() {
+                Ok(None) => break,
+                Ok(Some(Block::Section(block))) => {
+                    (all.format, all.sections) = ("pcapng", all.sections + 1);
+                    (first, section) = (all.interfaces.len(), block.section);
+                    all.once(|all| &mut all.hardware, block.hardware());
+                    all.once(|all| &mut all.os, block.os());
+                    all.once(|all| &mut all.application, block.application());
+                    all.comments(&block.options);
+                }
+                Ok(Some(Block::Interface(block))) => {
+                    let (info, options) = (block.info, &block.options);
+                    let interface = CaptureInterface {
+                        section: block.section,
+                        id: block.id,
+                        name: interface_name(info, block.id),
+                        description: info.description.clone(),
+                        link_type: info.link_type.0,
+                        snaplen: info.snaplen,
+                        resolution: unit(info.resolution),
+                        offset_s: info.offset_s,
+                        addresses: options.addresses().map(|address| address.to_string()).take(MOST).collect(),
+                        speed_bps: options.speed(),
+                        filter: options.filter(),
+                        os: options.interface_os(),
+                        hardware: options.interface_hardware(),
+                        ..CaptureInterface::default()
+                    };
+                    all.comments(options);
+                    all.room(|all| &mut all.interfaces, interface);
+                }
+                Ok(Some(Block::Packet(packet))) => {
+                    all.packet_comments += packet.options.comments().count() as u64;
+                    if packet.form == PacketForm::Classic || packet.section == section {
+                        if let Some(interface) = of(&mut all.interfaces[first..], packet.interface) {
+                            interface.packets += 1;
+                        }
+                    }
+                }
+                Ok(Some(Block::Statistics(block))) => {
+                    all.comments(&block.options);
+                    if let Some(interface) = of(&mut all.interfaces[first..], block.interface) {
+                        interface.statistics = Some(Counted {
+                            t_ns: nearest(block.time_ns()),
+                            received: block.received,
+                            dropped: block.dropped,
+                            accepted: block.accepted,
+                            os_dropped: block.os_dropped,
+                            delivered: block.delivered,
+                        });
+                    }
+                }
+                Ok(Some(Block::Names(block))) => {
+                    for record in block.records.iter() {
+                        let Some(address) = record.address else { continue };
+                        let names = record.names().map(|name| String::from_utf8_lossy(name).into_owned()).take(MOST).collect();
+                        all.room(|all| &mut all.names, (address.to_string(), names));
+                    }
+                    all.comments(&block.options);
+                }
+                Ok(Some(Block::Secrets(block))) => {
+                    let kind = block.kind_name().map_or_else(|| format!("{:#010x}", block.kind), str::to_owned);
+                    all.count(|all| &mut all.secrets, kind);
+                    all.comments(&block.options);
+                }
+                Ok(Some(Block::Journal(_))) => all.journal_entries += 1,
+                Ok(Some(Block::Custom(block))) => all.count(|all| &mut all.custom, block.enterprise),
+                Ok(Some(Block::Raw(block))) => all.count(|all| &mut all.unknown, block.block_type),
+                Ok(Some(_)) => {}
+                Err(error) => {
+                    if oddities.len() < MOST_ERRORS as usize {
+                        oddities.push(oddity(&self.path, &error));
+                    }
+                    if !error.is_recoverable() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok((all, oddities))
+    }
+}
+
+/// Interfaces of a section stand in the order of their ids, but for damaged ones.
+fn of(interfaces: &mut [CaptureInterface], id: u32) -> Option<&mut CaptureInterface> {
+    let at = interfaces.binary_search_by_key(&id, |interface| interface.id).ok()?;
+    interfaces.get_mut(at)
+}

@@ -1,0 +1,645 @@
+//! CTF traces: metadata into the catalogue, stream files into sources, and who did what from the contexts that tracers write.
+
+mod about;
+mod growth;
+
+pub(crate) use about::{is_trusted, kind, oddities, part};
+pub(crate) use growth::Growth;
+
+use crate::diagnostic::{Oddity, Place, MOST_ERRORS};
+use crate::error::Error;
+use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
+use crate::formats::site;
+use crate::formats::subject::{names_subject, subject_of_packet, EventSubjects};
+use crate::index::{self, FileIndex, LEAST_FILE};
+use crate::merge::lookahead::Scout;
+use crate::merge::out_of_range::{is_saturated, Beyond};
+use crate::merge::packet_chains::{Chains, Listed, Share, Way};
+use crate::merge::packet_claims::Claims;
+use crate::merge::sort_window::Window;
+use crate::open::file::{FileWindow, StreamFile};
+use crate::open::part::Part;
+use crate::open::recognise::stream_files;
+use crate::open::recording::Clock;
+use crate::trace::Shared;
+use crate::value::{has_names, Owned, PacketValues, SharedValues, Value};
+use crate::value_buffer::Shelf;
+use about::env_number;
+use longpole_ctf::types::Scope;
+use longpole_ctf::{EnvValue, Field, Metadata, Source, Step, StreamDecoder};
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Metadata beyond this is no metadata.
+const MOST_METADATA: u64 = 1 << 30;
+
+/// Files that are named where there are many.
+const MOST_EXAMPLES: usize = 3;
+
+/// A CTF directory, opened.
+pub(crate) struct Opened {
+    pub tracer: String,
+    pub clock: Clock,
+    pub probe_cost_ns: Option<f64>,
+    pub streams: Vec<CtfSource>,
+    /// Whether the tracer is known to write each stream in the order of time.
+    pub trusted: bool,
+    pub part: Part,
+}
+
+/// What all streams of a trace share.
+pub(crate) struct Plan {
+    /// By indices of stream class and event class.
+    classes: Vec<Vec<ClassPlan>>,
+    /// By index of stream class: the fields of a packet's context that its events show.
+    packets: Vec<Vec<usize>>,
+    /// Defaults from the trace's environment.
+    subject: Subject,
+}
+
+struct ClassPlan {
+    id: ClassId,
+    /// Fields that are context; the payload's follow.
+    contexts: usize,
+    /// Whether values of a field have names.
+    named: bool,
+    subjects: Option<EventSubjects>,
+}
+
+pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -> String) -> Result<Opened, Error> {
+    // The streams' lengths first: a live recorder writes metadata before the packets that need it.
+    let mut files = Vec::new();
+    for path in stream_files(directory)? {
+        files.push(StreamFile::look(&path).map_err(Error::io(&path))?);
+    }
+    let path = directory.join("metadata");
+    let (metadata, cut) = metadata_and_cut(&path)?;
+    let metadata = Arc::new(metadata);
+    shared.oddities.extend(cut);
+    let text = match files.iter().any(|file| file.length >= LEAST_FILE) {
+        true => index::hash(&fs::read(&path).map_err(Error::io(&path))?),
+        false => 0,
+    };
+    let env = |key: &str| metadata.trace.env_text(key).filter(|text| !text.is_empty());
+    if env("tracer_name") != Some("longpole") {
+        shared.oddities.extend(empty(directory, &files));
+    }
+    let kind = kind(&metadata);
+    shared.oddities.extend(oddities(directory, &metadata));
+    let plan = Rc::new(Plan::grown(&metadata, shared, None));
+    // Its packets follow one another in each file; that its events do within them, nobody's name proves but our own.
+    let ordered = matches!(env("tracer_name"), Some("longpole" | "longpole-convert" | "lttng-ust" | "lttng-modules"));
+    let trusted = is_trusted(&metadata);
+    let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
+    let mut streams = Vec::new();
+    // A scout has a window of its own.
+    let count = if trusted { files.len() } else { files.len() * 2 };
+    for file in &files {
+        let id = shared.stream(name(&file.path), kind);
+        shared.packets(id).bytes = file.length;
+        let index = FileIndex::new(file, &metadata, text, ordered, count);
+        for share in if ordered { vec![Share::All] } else { shares(&metadata, file, index.as_ref(), shared.late, count)? } {
+            let mut window = file.window(count).map_err(Error::io(&file.path))?;
+            let decoder = |window| StreamDecoder::new(metadata.clone(), window);
+            let scout = (!trusted && matches!(share, Share::All)).then(|| Box::new(Scout::new(decoder(window.twin()))));
+            let source = CtfSource::new(decoder(window), plan.clone(), id, file.path.clone());
+            let mut source = CtfSource { own: ours, ordered, trusted, share, index: index.clone(), scout, ..source };
+            source.leave_out(None);
+            streams.push(source);
+        }
+    }
+    let clock = metadata.streams.iter().enumerate().find_map(|(index, _)| metadata.stream_clock(index));
+    let clock = clock.and_then(|index| metadata.clocks.get(index));
+    Ok(Opened {
+        tracer: env("tracer_name").unwrap_or("ctf").to_owned(),
+        clock: Clock {
+            source: env("clock_source").or(clock.map(|clock| clock.name.as_str())).map(str::to_owned),
+            frequency_hz: clock.map(|clock| clock.frequency),
+            offset_ns: clock.map(|clock| clock.ns(0)),
+            residual_ns: None,
+        },
+        probe_cost_ns: env_number(&metadata, "probe_cost_ps").filter(|&cost| cost > 0).map(|cost| cost as f64 / 1000.0),
+        streams,
+        trusted,
+        part: part(directory, &metadata),
+    })
+}
+
+/// Who reads which packets of a file whose tracer may not keep the order of time.
+fn shares(
+    metadata: &Arc<Metadata>,
+    file: &StreamFile,
+    index: Option<&Rc<FileIndex>>,
+    late: bool,
+    streams: usize,
+) -> Result<Vec<Share>, Error> {
+    // Who reads all of a file needs no list of its packets, and finds more that is odd about them.
+    if let Some((index, chains)) = index.filter(|_| late).and_then(|index| Some((index, index.chains()?))).filter(|(_, chains)| *chains > 1)
+    {
+        return Ok((0..chains).map(|chain| Share::Listed(Listed::new(index.clone(), chain))).collect());
+    }
+    let readers = match index.and_then(|index| index.readers_if_known()) {
+        Some(readers) => readers,
+        None => Chains::count(metadata, file, streams)?,
+    };
+    Ok(match readers {
+        1 => vec![Share::All],
+        _ => (0..readers).map(|own| Share::Rule(Chains::default(), own)).collect(),
+    })
+}
+
+/// Says which of the files hold nothing. Our own recorder makes them before it writes.
+pub(crate) fn empty(directory: &Path, files: &[StreamFile]) -> Option<Oddity> {
+    let mut names = files.iter().filter(|file| file.length == 0).filter_map(|file| Some(file.path.file_name()?.to_string_lossy()));
+    let mut examples: Vec<_> = names.by_ref().take(MOST_EXAMPLES).collect();
+    let more = names.count();
+    if more > 0 {
+        examples.push("…".into());
+    }
+    let files = (examples.len().min(MOST_EXAMPLES) + more) as u64;
+    (files > 0).then(|| Oddity::Empty { path: directory.to_owned(), files, examples: examples.join(", ") })
+}
+
+pub(crate) fn decoder(metadata: &Arc<Metadata>, file: &StreamFile, streams: usize) -> Result<StreamDecoder<FileWindow>, Error> {
+    let window = file.window(streams).map_err(Error::io(&file.path))?;
+    Ok(StreamDecoder::new(metadata.clone(), window))
+}
+
+/// Whom its environment names.
+fn subject_of_trace(metadata: &Metadata) -> Subject {
+    let env = |key: &str| metadata.trace.env_text(key).unwrap_or("").to_owned();
+    let pid = match metadata.trace.env("vpid") {
+        Some(EnvValue::Int(pid)) => i32::try_from(*pid).ok(),
+        _ => None,
+    };
+    Subject { host: env("hostname"), label: env("procname"), pid, ..Subject::default() }
+}
+
+impl Plan {
+    /// Of metadata that a recorder still writes: classes that `before` has keep their ids. Metadata only grows, so they stand where they stood.
+    pub fn grown(metadata: &Metadata, shared: &mut Shared, before: Option<&Plan>) -> Plan {
+        let packets: Vec<Vec<usize>> = (0..metadata.streams.len()).map(|stream| shown_of_packets(metadata, stream)).collect();
+        let classes = intern(metadata, shared, &packets, before);
+        Plan { classes, packets, subject: subject_of_trace(metadata) }
+    }
+}
+
+pub(crate) fn read_metadata(path: &Path) -> Result<Metadata, Error> {
+    Ok(metadata_and_cut(path)?.0)
+}
+
+/// Also what is not read of it.
+pub(crate) fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Oddity>), Error> {
+    let length = fs::metadata(path).map_err(Error::io(path))?.len();
+    if length > MOST_METADATA {
+        let tried = format!("{length} bytes are too many for metadata");
+        return Err(Error::NotATrace { path: path.to_owned(), tried });
+    }
+    let bytes = fs::read(path).map_err(Error::io(path))?;
+    Metadata::parse(&bytes).map(|metadata| (metadata, None)).or_else(|source| {
+        // A recorder that was killed, or that is just writing, may leave its last block unfinished. No packet needs it yet.
+        let whole = bytes.windows(4).rposition(|end| end == b"\n};\n").map_or(0, |at| at + 4);
+        match Metadata::parse(&bytes[..whole]) {
+            Ok(metadata) if source.cut && whole > 0 => {
+                let line = 1 + bytes[..whole].iter().filter(|&&byte| byte == b'\n').count();
+                Ok((metadata, Some(Oddity::CutMetadata { path: path.to_owned(), line, bytes: (bytes.len() - whole) as u64 })))
+            }
+            _ => Err(Error::Metadata { path: path.to_owned(), source }),
+        }
+    })
+}
+
+/// What the packets of a stream class say of their events beside what a reader makes of them. Our recorder's say nothing else.
+fn shown_of_packets(metadata: &Metadata, stream: usize) -> Vec<usize> {
+    let fields = metadata.packet_fields(stream);
+    if metadata.trace.env_text("tracer_name") == Some("longpole") {
+        return Vec::new();
+    }
+    let context = |event| metadata.fields(stream, event).split(|field| field.scope == Scope::EventFields).next().unwrap_or(&[]);
+    let by_event = (0..metadata.streams[stream].events.len()).any(|event| EventSubjects::find(context(event)).is_some());
+    let shown = |field: &(usize, &Field)| field.1.roles.is_empty() && (by_event || !names_subject(field.1, fields));
+    fields.iter().enumerate().filter(shown).map(|(index, _)| index).collect()
+}
+
+fn intern(metadata: &Metadata, shared: &mut Shared, packets: &[Vec<usize>], before: Option<&Plan>) -> Vec<Vec<ClassPlan>> {
+    let mut streams = Vec::with_capacity(metadata.streams.len());
+    for (stream, class) in metadata.streams.iter().enumerate() {
+        let mut plans = Vec::with_capacity(class.events.len());
+        let packet: Vec<&Field> = packets[stream].iter().map(|&index| &metadata.packet_fields(stream)[index]).collect();
+        for (index, event) in class.events.iter().enumerate() {
+            let fields = metadata.fields(stream, index);
+            let contexts = fields.iter().take_while(|field| field.scope != Scope::EventFields).count();
+            let (context, payload) = fields.split_at(contexts);
+            let of_stream: HashSet<&str> = context.iter().filter(|f| f.scope == Scope::StreamEventContext).map(|f| &*f.name).collect();
+            let name = |field: &Field| match field.scope {
+                // What the contexts of all events have, too.
+                Scope::EventContext if of_stream.contains(&*field.name) => format!("event.{}", field.name),
+                _ => field.name.to_string(),
+            };
+            let known = before.and_then(|plan| plan.classes.get(stream)?.get(index)).map(|class| class.id);
+            let id = known.unwrap_or_else(|| {
+                shared.class(Class {
+                    event_name: event.name.clone(),
+                    fields: payload.iter().map(name).collect(),
+                    bases: payload.iter().map(Field::base).collect(),
+                    context: context.iter().map(name).collect(),
+                    context_bases: context.iter().map(Field::base).collect(),
+                    packet: packet.iter().map(|field| name(field)).collect(),
+                    packet_bases: packet.iter().map(|field| field.base()).collect(),
+                    attributes: event.model_emf_uri.as_deref().map(site::attributes).unwrap_or_default(),
+                })
+            });
+            let named = fields.iter().any(|field| has_names(&field.ty));
+            plans.push(ClassPlan { id, contexts, named, subjects: EventSubjects::find(context) });
+        }
+        streams.push(plans);
+    }
+    streams
+}
+
+/// One stream file, or one chain of its packets.
+pub(crate) struct CtfSource {
+    decoder: StreamDecoder<FileWindow>,
+    plan: Rc<Plan>,
+    stream: StreamId,
+    path: PathBuf,
+    /// Which packets of the file are this source's.
+    share: Share,
+    /// Of a long file.
+    index: Option<Rc<FileIndex>>,
+    /// What is before it is of no interest; packets that end before are skipped.
+    begin_ns: i64,
+    packet_subject: SubjectId,
+    /// What it says of its events besides.
+    packet_values: SharedValues,
+    /// Written by our probes: a loss that a packet tells lies before all of its events.
+    own: bool,
+    subject: SubjectId,
+    cpu: Option<u32>,
+    /// None: the decoder's current event is the item.
+    loss: Option<Loss>,
+    /// Told by a packet's context, yielded at the packet's end.
+    waiting: Option<Loss>,
+    /// By the packet that was reached.
+    fresh: bool,
+    last_ns: i64,
+    errors: u32,
+    /// It is not read behind its first damage, which was reached.
+    pub broken: bool,
+    /// Written by a tracer whose packets follow one another in each file.
+    pub ordered: bool,
+    /// Written by one that keeps the order of time, so that nobody sorts.
+    trusted: bool,
+    /// For who sorts.
+    pub scout: Option<Box<Scout>>,
+    /// Events that came after a later one.
+    backwards: u64,
+    /// The item is what is there of the event in which decoding failed.
+    part: bool,
+    growth: Growth,
+    unknown: bool,
+    packets_lost: u64,
+    packets: u64,
+    claims: Claims,
+    beyond: Beyond,
+}
+
+impl CtfSource {
+    pub fn new(decoder: StreamDecoder<FileWindow>, plan: Rc<Plan>, stream: StreamId, path: PathBuf) -> CtfSource {
+        CtfSource {
+            decoder,
+            plan,
+            stream,
+            path,
+            share: Share::All,
+            index: None,
+            begin_ns: i64::MIN,
+            packet_subject: SubjectId(0),
+            packet_values: None,
+            own: false,
+            subject: SubjectId(0),
+            cpu: None,
+            loss: None,
+            waiting: None,
+            fresh: false,
+            last_ns: i64::MIN,
+            errors: 0,
+            broken: false,
+            ordered: false,
+            trusted: false,
+            scout: None,
+            backwards: 0,
+            part: false,
+            growth: Growth::None,
+            unknown: false,
+            packets_lost: 0,
+            packets: 0,
+            claims: Claims::default(),
+            beyond: Beyond::default(),
+        }
+    }
+
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Whether the item that was decoded last is an event.
+    pub fn has_event(&self) -> bool {
+        self.loss.is_none()
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is before it is of no interest; the window that sorts its events is told.
+    pub fn skip_to(&mut self, begin_ns: i64, window: &mut Option<Window>) {
+        self.begin_ns = begin_ns;
+        let packet = self.decoder.packet().index;
+        if let Some(window) = window.as_mut().filter(|_| begin_ns > i64::MIN) {
+            window.skip(begin_ns, packet);
+        }
+        // Who follows a file passes it anyway.
+        if begin_ns <= self.last_ns || self.growth != Growth::None {
+            return;
+        }
+        if let Share::Listed(listed) = &mut self.share {
+            if listed.skip_to(begin_ns) {
+                self.leave_out(Some(packet));
+            }
+        }
+        if let Some(index) = self.index.as_ref().filter(|_| matches!(self.share, Share::All)) {
+            if let Some(to) = index.position(begin_ns).filter(|to| to.packet > packet) {
+                self.decoder.seek_at(to.offset, to.packet, to.clock);
+                if let Some(window) = window {
+                    window.restart_at(to);
+                }
+            }
+        }
+    }
+
+    /// Behind a packet: what the index says is of others.
+    fn leave_out(&mut self, passed: Option<u64>) {
+        let Share::Listed(listed) = &mut self.share else { return };
+        match listed.go_on(passed) {
+            Way::On => {}
+            Way::To(position) => self.decoder.seek_at(position.offset, position.packet, position.clock),
+            Way::End => self.decoder.seek(self.decoder.source().len(), self.decoder.packet().index),
+        }
+    }
+
+    #[inline]
+    pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
+        self.loss = None;
+        if self.part {
+            self.go_on(shared);
+        }
+        loop {
+            if let Some(loss) = self.loss {
+                shared.loss_ahead = Some(loss);
+                return Ok(Some(loss.end_ns));
+            }
+            match self.decoder.advance() {
+                Ok(Some(Step::Event)) => {
+                    let event = self.decoder.event();
+                    let class = &self.plan.classes[event.stream_index()][event.class_index()];
+                    self.subject = match &class.subjects {
+                        Some(subjects) => subjects.subject(&event, &self.plan.subject, shared),
+                        None => self.packet_subject,
+                    };
+                    let ns = event.ns();
+                    if self.claims.is_outside(ns) && self.outside(ns, shared) {
+                        continue;
+                    }
+                    self.backwards += u64::from(ns < self.last_ns);
+                    self.last_ns = ns;
+                    return Ok(Some(ns));
+                }
+                Ok(step) => {
+                    if let Some(found) = self.between(step, shared) {
+                        return Ok(found);
+                    }
+                }
+                Err(error) => {
+                    if self.waits_for(&error.kind) {
+                        return Ok(None);
+                    }
+                    self.failed(&error, shared);
+                    if let Some(event) = self.decoder.partial().filter(|_| shared.parts) {
+                        self.part = true;
+                        self.last_ns = event.ns();
+                        return Ok(Some(self.last_ns));
+                    }
+                    self.go_on(shared);
+                }
+            }
+        }
+    }
+
+    /// What comes between events. Returns the end of the stream; sets `loss` if there is one to yield.
+    #[cold]
+    fn between(&mut self, step: Option<Step>, shared: &mut Shared) -> Option<Option<i64>> {
+        match step {
+            Some(Step::DiscardedEvents(loss)) => {
+                if self.owns_packet() {
+                    let begin_ns = loss.begin_ns.unwrap_or(self.last_ns);
+                    let end_ns = loss.end_ns.unwrap_or(begin_ns).max(begin_ns);
+                    self.waits(Loss { stream: self.stream, begin_ns, end_ns, events: loss.count });
+                }
+            }
+            Some(Step::DiscardedPackets(loss)) => {
+                if self.owns_packet() {
+                    let begin_ns = loss.begin_ns.unwrap_or(self.last_ns);
+                    let end_ns = loss.end_ns.unwrap_or(begin_ns).max(begin_ns);
+                    self.packets_lost = self.packets_lost.saturating_add(loss.count.unwrap_or(0));
+                    // Only our recorder counts the events of packets that are missing; LTTng does not count those that it overwrote.
+                    if !(self.own && self.waiting.is_some()) {
+                        self.loss = Some(Loss { stream: self.stream, begin_ns, end_ns, events: None });
+                    }
+                }
+            }
+            Some(Step::PacketBegin) => {
+                let packet = self.decoder.packet();
+                let before = packet.end_ns.is_some_and(|end| end < self.begin_ns);
+                self.cpu = packet.cpu_id.and_then(|cpu| u32::try_from(cpu).ok());
+                let subject = subject_of_packet(packet, &self.plan.subject);
+                let (begin_ns, end_ns) = (packet.begin_ns, packet.end_ns);
+                if self.share.is_first() {
+                    self.claims.packet(self.decoder.packet(), &subject, self.ordered);
+                }
+                if before || !self.owns_packet() {
+                    self.waiting = None;
+                    self.decoder.skip_packet();
+                    self.leave_out(Some(self.decoder.packet().index));
+                    if self.own {
+                        self.last_ns = end_ns.unwrap_or(self.last_ns);
+                    }
+                } else {
+                    self.packets += 1;
+                    self.claims.enter(self.decoder.packet());
+                    let subject = shared.subject(subject);
+                    if self.own {
+                        self.date(begin_ns, subject == self.packet_subject);
+                    }
+                    self.packet_subject = subject;
+                    self.subject = subject;
+                    self.packet_values = self.values_of_packet();
+                }
+            }
+            Some(Step::PacketEnd) => {
+                self.leave_out(Some(self.decoder.packet().index));
+                self.fresh = false;
+                if !self.own || self.waiting.is_some_and(|loss| loss.end_ns > loss.begin_ns) {
+                    self.yield_waiting();
+                }
+            }
+            Some(Step::Event) => {}
+            None => {
+                self.yield_waiting();
+                return self.loss.is_none().then_some(None);
+            }
+        }
+        None
+    }
+
+    fn values_of_packet(&self) -> SharedValues {
+        let (packet, metadata) = (self.decoder.packet(), self.decoder.metadata());
+        let shown = self.plan.packets.get(packet.stream).filter(|shown| !shown.is_empty())?;
+        let fields = metadata.packet_fields(packet.stream);
+        let value = |&index: &usize| Some(Owned::of(&Value::kept(&packet.context.get(index)?.1, Some(&fields.get(index)?.ty))));
+        shown.iter().map(value).collect()
+    }
+
+    fn waits(&mut self, mut loss: Loss) {
+        if self.own {
+            // The recorder of an older version had the gap in the packet before it.
+            if self.last_ns != i64::MIN {
+                loss.begin_ns = loss.begin_ns.min(self.last_ns);
+            }
+            if let Some(known) = self.waiting {
+                loss.begin_ns = loss.begin_ns.min(known.begin_ns);
+                loss.events = loss.events.zip(known.events).map(|(new, known)| new.saturating_add(known));
+            }
+        }
+        self.waiting = Some(loss);
+        self.fresh = true;
+    }
+
+    /// A packet of our own begins: what was lost is over with its first event. One that has none tells of what was lost in the end, or of
+    /// what a ring lost before the thread went over to a larger one: that lasts until the thread's next event.
+    fn date(&mut self, begin_ns: Option<i64>, same_thread: bool) {
+        let (Some(mut loss), Some(begin_ns)) = (self.waiting, begin_ns) else { return };
+        if self.decoder.packet_is_empty() {
+            return;
+        }
+        if same_thread || self.fresh {
+            loss.end_ns = begin_ns.max(loss.begin_ns);
+        }
+        self.waiting = None;
+        self.loss = Some(loss);
+    }
+
+    fn yield_waiting(&mut self) {
+        if let Some(mut loss) = self.waiting.take() {
+            // A packet's end is before its last event only where somebody wrote nonsense.
+            loss.end_ns = loss.end_ns.max(self.last_ns);
+            self.loss = Some(loss);
+        }
+    }
+
+    /// Says at the end what was counted on the way.
+    pub fn tell(&self, shared: &mut Shared) {
+        if self.trusted && self.backwards > 0 {
+            let stream = shared.stream_name(self.stream);
+            shared.oddities.push(Oddity::Late { stream, events: self.backwards });
+        }
+        self.claims.tell(&self.path, shared);
+        let packets = shared.packets(self.stream);
+        packets.packets += self.packets;
+        packets.lost = packets.lost.saturating_add(self.packets_lost);
+        if self.packets_lost > 0 {
+            let stream = shared.stream_name(self.stream);
+            shared.oddities.push(Oddity::PacketsLost { stream, packets: self.packets_lost });
+        }
+    }
+
+    pub fn leave(&mut self, end_ns: i64) -> bool {
+        if self.waiting.is_some_and(|loss| loss.begin_ns <= end_ns) {
+            self.yield_waiting();
+        }
+        self.loss.is_some_and(|loss| loss.begin_ns <= end_ns)
+    }
+
+    fn owns_packet(&mut self) -> bool {
+        self.share.has(self.decoder.packet())
+    }
+
+    /// An event that is not in its packet. True where it has no time that can be said, and the stream ends there.
+    #[cold]
+    fn outside(&mut self, ns: i64, shared: &mut Shared) -> bool {
+        let place = Place::of_event(&self.decoder);
+        if !is_saturated(ns) {
+            self.claims.outside(place);
+            return false;
+        }
+        self.beyond.tell(&self.path, || place, Some(place), &mut shared.oddities);
+        if shared.strict {
+            self.broken = true;
+            self.decoder.seek(self.decoder.source().len(), self.decoder.packet().index);
+            self.yield_waiting();
+        }
+        shared.strict
+    }
+
+    /// The rest of the packet is lost to us; the next one may be whole.
+    #[cold]
+    fn failed(&mut self, error: &longpole_ctf::DecodeError, shared: &mut Shared) {
+        if !self.share.is_first() {
+            return;
+        }
+        self.errors += 1;
+        // Strictly the stream ends here.
+        let next = if shared.strict { None } else { self.decoder.next_packet() };
+        // The next packet may be none yet, but it is known where it will be.
+        let packet = self.decoder.packet();
+        let end = packet.offset.saturating_add(packet.packet_bits / 8);
+        let next = next.or((self.growth != Growth::None && error.event.is_some() && packet.sized).then_some(end));
+        let oddity = Oddity::of_packet(&self.path, error, next);
+        if oddity.is_cut() || self.errors <= MOST_ERRORS {
+            shared.oddities.push(oddity);
+        }
+    }
+
+    /// Behind damage.
+    #[cold]
+    fn go_on(&mut self, shared: &Shared) {
+        self.part = false;
+        // A decoder that has failed and is not told to go on has ended.
+        match shared.strict {
+            true => self.broken = true,
+            false => self.decoder.skip_packet(),
+        }
+        self.yield_waiting();
+    }
+
+    #[inline]
+    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        if let Some(loss) = self.loss {
+            return Item::Loss(loss);
+        }
+        let event = if self.part { self.decoder.partial() } else { None }.unwrap_or_else(|| self.decoder.event());
+        let class = &self.plan.classes[event.stream_index()][event.class_index()];
+        let values = shelf.lend();
+        if class.named {
+            event.each(|field, value| values.push(Value::of(value, &field.ty)));
+        } else {
+            event.each(|_, value| values.push(Value::from(value)));
+        }
+        let (context, fields) = values.split_at(class.contexts.min(values.len()));
+        let (stream, subject, packet) = (self.stream, self.subject, PacketValues::of(&self.packet_values));
+        Item::Event(Event { t_ns: event.ns(), stream, subject, class: class.id, cpu: self.cpu, fields, context, packet })
+    }
+}

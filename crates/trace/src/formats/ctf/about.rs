@@ -1,0 +1,73 @@
+//! What the metadata of a CTF trace says of it as a whole.
+
+use crate::diagnostic::Oddity;
+use crate::event::StreamKind;
+use crate::open::part::{self, Part, PartClock};
+use longpole_ctf::types::{Roles, StructType, Type};
+use longpole_ctf::{EnvValue, Metadata};
+use std::path::Path;
+
+/// What its streams are.
+pub(crate) fn kind(metadata: &Metadata) -> StreamKind {
+    match metadata.trace.env_text("domain") {
+        Some("kernel") => StreamKind::Kernel,
+        Some("longpole-samples") => StreamKind::Samples,
+        _ => StreamKind::User,
+    }
+}
+
+/// Whether the tracer is known to write each stream in the order of time.
+pub(crate) fn is_trusted(metadata: &Metadata) -> bool {
+    matches!(metadata.trace.env_text("tracer_name"), Some("longpole" | "longpole-convert"))
+}
+
+/// What is odd about a trace by its metadata alone.
+pub(crate) fn oddities(directory: &Path, metadata: &Metadata) -> Vec<Oddity> {
+    let mut oddities = Vec::new();
+    if let Some(pages) = env_number(metadata, "damaged_pages").and_then(|pages| u64::try_from(pages).ok()).filter(|pages| *pages > 0) {
+        oddities.push(Oddity::DamagedPages { path: directory.to_owned(), pages });
+    }
+    let contexts: Vec<&StructType> = metadata.streams.iter().filter_map(|stream| stream.packet_context.as_deref()).collect();
+    if !contexts.is_empty() && !contexts.iter().any(|context| counts_losses(context)) {
+        oddities.push(Oddity::Uncounted { path: directory.to_owned() });
+    }
+    oddities
+}
+
+pub(super) fn env_number(metadata: &Metadata, key: &str) -> Option<i64> {
+    match metadata.trace.env(key) {
+        Some(EnvValue::Int(value)) => Some(*value),
+        _ => None,
+    }
+}
+
+/// Whether the context of a packet says how many events or packets there were before.
+fn counts_losses(context: &StructType) -> bool {
+    context.fields().iter().any(|member| match &member.ty {
+        Type::Int(int) => {
+            matches!(member.name.as_str(), "events_discarded" | "packet_seq_num")
+                || int.roles.has(Roles::DISCARDED)
+                || int.roles.has(Roles::SEQUENCE)
+        }
+        Type::VarInt(int) => int.roles.has(Roles::DISCARDED) || int.roles.has(Roles::SEQUENCE),
+        Type::Struct(inner) => counts_losses(inner),
+        _ => false,
+    })
+}
+
+/// What it says of itself.
+pub(crate) fn part(directory: &Path, metadata: &Metadata) -> Part {
+    let clock = |clock: &longpole_ctf::Clock| PartClock {
+        name: clock.name.clone(),
+        description: clock.description.clone(),
+        uuid: clock.uuid.as_ref().map(part::uuid),
+        frequency_hz: clock.frequency,
+        offset_ns: clock.ns(0),
+    };
+    Part {
+        path: directory.to_owned(),
+        uuid: metadata.trace.uuid.as_ref().map(part::uuid),
+        environment: metadata.trace.env.clone(),
+        clocks: metadata.clocks.iter().map(clock).collect(),
+    }
+}

@@ -1,0 +1,394 @@
+//! The text of the kernel's tracer as a source: a file, or the part of a trace.dat that a latency tracer wrote.
+//!
+//! Lines are read one after the other, each as far as [`MOST_LINE`], and where one is longer that is told; what no event begins with goes on from
+//! the event before it (messages of several lines, stacks). An event's class is its name and the names of its fields, which the line itself tells; so one name may have
+//! several classes. What a line says of lost events is a loss on its CPU, up to the next event.
+
+use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::error::Error;
+use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
+use crate::merge::out_of_range::Beyond;
+use crate::trace::Shared;
+use crate::value::Value;
+use crate::value_buffer::Shelf;
+use longpole_ftrace::text::{self, Found, Kind, Line, Name, Time};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Longer lines are cut, and events of several lines that are longer together.
+const MOST_LINE: usize = 64 << 10;
+/// Classes and threads that are remembered; a hostile file could name any number.
+const MOST_CLASSES: usize = 4096;
+const MOST_KNOWN: usize = 1 << 16;
+
+pub(crate) struct TextSource {
+    path: PathBuf,
+    name: String,
+    input: BufReader<Box<dyn Read + Send>>,
+    /// The event's line, with what goes on from it, and the line behind.
+    line: Vec<u8>,
+    next: Vec<u8>,
+    ahead: Option<text::Head>,
+    ended: bool,
+    fields: Vec<Found>,
+    /// By name and names of fields.
+    classes: HashMap<Vec<u8>, ClassId>,
+    key: Vec<u8>,
+    /// Of an event whose class is one too many.
+    other: ClassId,
+    subjects: HashMap<Who, SubjectId>,
+    file: StreamId,
+    cpus: HashMap<u32, Lane>,
+    /// What was said of lost events before the event, the first one last; and what was said behind it.
+    lost: Vec<Lost>,
+    coming: Vec<Lost>,
+    /// Comes behind the losses that were told before it.
+    waiting: Option<Head>,
+    head: Option<Head>,
+    flags: text::Span,
+    /// The event's text, where it is of no class of its own.
+    rest: text::Span,
+    ticks: bool,
+    untimed: u64,
+    strange: u64,
+    cut: Cuts,
+    beyond: Beyond,
+    /// Bytes of the line that was read last.
+    length: u64,
+    last_ns: i64,
+}
+
+/// Lines that were not kept whole, the first ones with their places.
+#[derive(Default)]
+struct Cuts {
+    /// Of the line that is read: its number, from 1, and its first byte in the file.
+    line: u64,
+    begin: u64,
+    told: Vec<String>,
+    others: u64,
+}
+
+impl Cuts {
+    fn tell(&mut self, what: &str) {
+        match self.told.len() < MOST_ERRORS as usize {
+            true => self.told.push(format!("line {} at byte {}: {what}", self.line, self.begin)),
+            false => self.others += 1,
+        }
+    }
+}
+
+/// Name, thread and thread group.
+type Who = (Vec<u8>, Option<i32>, Option<i32>);
+
+#[derive(Clone, Copy)]
+struct Lane {
+    stream: StreamId,
+    last_ns: Option<i64>,
+}
+
+#[derive(Clone, Copy)]
+struct Lost {
+    /// None: of the whole buffer.
+    cpu: Option<u32>,
+    events: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+enum Head {
+    Event { t_ns: i64, stream: StreamId, cpu: u32, subject: SubjectId, class: ClassId, is_whole: bool },
+    Loss(Loss),
+}
+
+impl Head {
+    fn t_ns(&self) -> i64 {
+        match self {
+            Head::Event { t_ns, .. } => *t_ns,
+            Head::Loss(loss) => loss.end_ns,
+        }
+    }
+}
+
+impl TextSource {
+    pub fn new(path: &Path, name: String, input: Box<dyn Read + Send>, shared: &mut Shared) -> TextSource {
+        let fields = vec!["text".to_owned()];
+        let other = shared.class(Class { event_name: "event".to_owned(), fields, ..Class::default() });
+        TextSource {
+            path: path.to_owned(),
+            file: shared.stream(name.clone(), StreamKind::Kernel),
+            name,
+            input: BufReader::with_capacity(256 << 10, input),
+            line: Vec::new(),
+            next: Vec::new(),
+            ahead: None,
+            ended: false,
+            fields: Vec::new(),
+            classes: HashMap::new(),
+            key: Vec::new(),
+            other,
+            subjects: HashMap::new(),
+            cpus: HashMap::new(),
+            lost: Vec::new(),
+            coming: Vec::new(),
+            waiting: None,
+            head: None,
+            flags: 0..0,
+            rest: 0..0,
+            ticks: false,
+            untimed: 0,
+            strange: 0,
+            cut: Cuts::default(),
+            beyond: Beyond::default(),
+            length: 0,
+            last_ns: 0,
+        }
+    }
+
+    pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
+        if self.waiting.is_none() {
+            let Some(head) = self.gather()? else {
+                // What was lost behind the last event.
+                let (stream, last_ns) = (self.file, self.last_ns);
+                self.head = self.lost.pop().map(|lost| Head::Loss(self.loss(lost, stream, last_ns)));
+                return Ok(self.head.map(|head| head.t_ns()));
+            };
+            self.waiting = Some(self.event(head, shared));
+        }
+        if let (Some(lost), Some(event)) = (self.lost.pop(), self.waiting) {
+            if let Some(cpu) = lost.cpu {
+                self.lane(cpu, shared);
+            }
+            self.head = Some(Head::Loss(self.loss(lost, self.file, event.t_ns())));
+        } else {
+            self.head = self.waiting.take();
+            if let Some(Head::Event { t_ns, cpu, .. }) = self.head {
+                self.last_ns = t_ns;
+                if let Some(lane) = self.cpus.get_mut(&cpu) {
+                    lane.last_ns = Some(t_ns);
+                }
+            }
+        }
+        Ok(self.head.map(|head| head.t_ns()))
+    }
+
+    fn loss(&self, lost: Lost, file: StreamId, end_ns: i64) -> Loss {
+        let lane = lost.cpu.and_then(|cpu| self.cpus.get(&cpu));
+        let stream = lane.map_or(file, |lane| lane.stream);
+        let begin_ns = lane.and_then(|lane| lane.last_ns).map_or(end_ns, |last_ns| last_ns.min(end_ns));
+        Loss { stream, begin_ns, end_ns, events: lost.events }
+    }
+
+    /// Reads what goes on from an event's line, until the next event's is known.
+    fn gather(&mut self) -> Result<Option<text::Head>, Error> {
+        let mut gathered: Option<text::Head> = None;
+        loop {
+            if gathered.is_none() {
+                if let Some(head) = self.ahead.take() {
+                    std::mem::swap(&mut self.line, &mut self.next);
+                    self.lost.extend(self.coming.drain(..).rev());
+                    gathered = Some(head);
+                }
+            }
+            if self.ended || !self.read_line()? {
+                self.ended = true;
+                if gathered.is_none() {
+                    self.lost.extend(self.coming.drain(..).rev());
+                }
+                return Ok(gathered);
+            }
+            match text::line(&self.next) {
+                Line::Event(head) => {
+                    self.ahead = Some(head);
+                    if gathered.is_some() {
+                        return Ok(gathered);
+                    }
+                }
+                Line::Lost { cpu, events } => self.lose(Some(cpu), events),
+                Line::Overwritten(events) => self.lose(None, Some(events)),
+                Line::Note => {}
+                Line::Untimed => self.untimed += 1,
+                Line::Other => match &mut gathered {
+                    Some(head) if self.line.len() + self.next.len() < MOST_LINE => {
+                        self.line.push(b'\n');
+                        self.line.extend_from_slice(&self.next);
+                        head.rest.end = self.line.len();
+                    }
+                    Some(_) => {
+                        self.cut.tell(&format!("the event that goes on here is longer than {MOST_LINE} bytes; this line is left out"))
+                    }
+                    None => self.strange += 1,
+                },
+            }
+        }
+    }
+
+    fn lose(&mut self, cpu: Option<u32>, events: Option<u64>) {
+        // More between two events is no tracer's output.
+        if self.coming.len() < MOST_CLASSES {
+            self.coming.push(Lost { cpu, events });
+        }
+    }
+
+    /// The next line, without its end; false at the end of the file.
+    fn read_line(&mut self) -> Result<bool, Error> {
+        self.next.clear();
+        self.cut.begin += self.length;
+        self.cut.line += 1;
+        let io = || Error::io(&self.path);
+        let limit = MOST_LINE as u64;
+        let read = (&mut self.input).take(limit).read_until(b'\n', &mut self.next).map_err(io())?;
+        self.length = read as u64;
+        if read == 0 {
+            return Ok(false);
+        }
+        if self.next.last() == Some(&b'\n') {
+            self.next.pop();
+        } else if read == MOST_LINE {
+            let rest = self.input.skip_until(b'\n').map_err(io())? as u64;
+            self.length += rest;
+            // The line may have ended there.
+            if rest > 1 {
+                self.cut.tell(&format!("the line has {} bytes; what is behind the first {MOST_LINE} is left out", self.length));
+            }
+        }
+        if self.next.last() == Some(&b'\r') {
+            self.next.pop();
+        }
+        Ok(true)
+    }
+
+    fn event(&mut self, head: text::Head, shared: &mut Shared) -> Head {
+        let name = text::fields(&self.line, head.rest.clone(), &mut self.fields);
+        let ns = head.time.number();
+        let t_ns = self.beyond.ns(ns.into(), &self.path, || format!("an event of the time {ns}"), &mut shared.oddities);
+        self.ticks |= matches!(head.time, Time::Ticks(_));
+        let class = self.class(&name, !head.flags.is_empty(), shared);
+        let subject = self.subject(&head, shared);
+        let stream = self.lane(head.cpu, shared).stream;
+        let is_whole = class != self.other;
+        if !is_whole {
+            self.rest = head.rest;
+        }
+        self.flags = head.flags;
+        Head::Event { t_ns, stream, cpu: head.cpu, subject, class, is_whole }
+    }
+
+    fn class(&mut self, name: &Name, has_flags: bool, shared: &mut Shared) -> ClassId {
+        let key = &mut self.key;
+        key.clear();
+        match name {
+            Name::At(span) => key.extend_from_slice(&self.line[span.clone()]),
+            Name::Known(name) => key.extend_from_slice(name.as_bytes()),
+            Name::Call(before, span) => {
+                key.extend_from_slice(before.as_bytes());
+                key.extend_from_slice(&self.line[span.clone()]);
+            }
+        }
+        let length = key.len();
+        key.push(u8::from(has_flags));
+        for field in &self.fields {
+            key.push(0);
+            key.extend_from_slice(field.key.of(&self.line));
+        }
+        if let Some(known) = self.classes.get(key.as_slice()) {
+            return *known;
+        }
+        if self.classes.len() >= MOST_CLASSES {
+            return self.other;
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let class = Class {
+            event_name: text(&key[..length]),
+            fields: self.fields.iter().map(|field| text(field.key.of(&self.line))).collect(),
+            bases: vec![10; self.fields.len()],
+            context: if has_flags { vec!["flags".to_owned()] } else { Vec::new() },
+            ..Class::default()
+        };
+        let id = shared.class(class);
+        self.classes.insert(key.clone(), id);
+        id
+    }
+
+    fn subject(&mut self, head: &text::Head, shared: &mut Shared) -> SubjectId {
+        let comm = &self.line[head.comm.clone()];
+        if self.subjects.len() >= MOST_KNOWN {
+            self.subjects.clear();
+        }
+        let key = (comm.to_vec(), head.tid, head.pid);
+        *self.subjects.entry(key).or_insert_with(|| {
+            let label = String::from_utf8_lossy(comm).into_owned();
+            shared.subject(Subject { label, pid: head.pid, tid: head.tid, ..Subject::default() })
+        })
+    }
+
+    fn lane(&mut self, cpu: u32, shared: &mut Shared) -> Lane {
+        let name = &self.name;
+        if self.cpus.len() >= MOST_CLASSES && !self.cpus.contains_key(&cpu) {
+            return Lane { stream: self.file, last_ns: None };
+        }
+        *self
+            .cpus
+            .entry(cpu)
+            .or_insert_with(|| Lane { stream: shared.stream(format!("{name}/cpu{cpu}"), StreamKind::Kernel), last_ns: None })
+    }
+
+    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        match self.head {
+            Some(Head::Loss(loss)) => Item::Loss(loss),
+            Some(Head::Event { t_ns, stream, cpu, subject, class, is_whole }) => {
+                let found = if is_whole { &self.fields[..] } else { &[] };
+                let flags = Some(&self.line[self.flags.clone()]).filter(|flags| is_whole && !flags.is_empty());
+                let whole = (!is_whole).then(|| [&self.line[self.rest.clone()]]);
+                let values = found.iter().map(|field| value(field, &self.line));
+                let texts = whole.into_iter().flatten().chain(flags).map(Value::Str);
+                let values = shelf.put(values.chain(texts));
+                let (fields, context) = values.split_at(values.len() - usize::from(flags.is_some()));
+                Item::Event(Event { t_ns, stream, subject, class, cpu: Some(cpu), fields, context, packet: PacketValues::default() })
+            }
+            // The trace asks only for what `advance` has found.
+            None => Item::Loss(Loss { stream: self.file, begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),
+        }
+    }
+
+    /// Says at the end what was left out.
+    pub fn tell(&self, shared: &mut Shared) {
+        let path = || self.path.clone();
+        let others = (self.cut.others > 0).then(|| format!("{} more lines are not read whole", self.cut.others));
+        shared.oddities.extend(self.cut.told.iter().cloned().chain(others).map(|error| Oddity::Wrong { path: path(), error }));
+        if self.ticks {
+            shared.oddities.push(Oddity::Ticks { path: path(), clock: "not named there".to_owned() });
+        }
+        if self.untimed > 0 {
+            shared.oddities.push(Oddity::WithoutTime { path: path(), lines: self.untimed });
+        }
+        if self.strange > 0 {
+            shared.oddities.push(Oddity::NoEvents { path: path(), lines: self.strange });
+        }
+    }
+}
+
+fn value<'a>(field: &'a Found, line: &'a [u8]) -> Value<'a> {
+    let text = &line[field.value.clone()];
+    match field.kind {
+        Kind::Text => Value::Str(text),
+        Kind::Unsigned(number) => Value::U64(number),
+        Kind::Signed(number) => u64::try_from(number).map_or(Value::I64(number), Value::U64),
+        Kind::State(bits) => Value::Enum { value: bits.into(), label: std::str::from_utf8(text).unwrap_or_default() },
+    }
+}
+
+/// Bytes by which a text of the tracer is known.
+const FIRST: usize = 16 << 10;
+
+/// Whether a file that begins like this is such a text.
+pub(crate) fn is_text(first: &[u8]) -> bool {
+    let first = &first[..first.len().min(FIRST)];
+    !first.contains(&0) && text::is_text(first)
+}
+
+/// Opens a file of lines.
+pub(crate) fn open(path: &Path, name: String, shared: &mut Shared) -> Result<TextSource, Error> {
+    let file = File::open(path).map_err(Error::io(path))?;
+    Ok(TextSource::new(path, name, Box::new(file), shared))
+}

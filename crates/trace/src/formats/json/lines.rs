@@ -1,0 +1,133 @@
+//! A machine log as events: each line is one, named by what the machine does, its keys the fields.
+//!
+//! Here lines are shown, not understood: what a line means, and whether it may stand where it does,
+//! is decided where machines are analysed.
+
+use super::names::{Classes, Subjects};
+use super::object::{Object, Wanted};
+use super::scan::{Fault, Text};
+use super::{tell, tell_texts};
+use crate::error::Error;
+use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
+use crate::trace::Shared;
+use crate::value_buffer::Shelf;
+use longpole_machine_log::{KEYS, LONGEST_LINE};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+const WANTED: Wanted = Wanted { raw: &["t"], flat: "", first: "" };
+/// What a line does, of which a line has mostly one; the first that it has names the event.
+const DEEDS: [&str; 14] =
+    ["queue", "end", "blocked", "put", "get", "peek", "reserve", "woken_by", "on_top_of", "pop", "stop", "forked_by", "state", "class"];
+
+pub(crate) struct LogSource {
+    path: PathBuf,
+    text: Text<File>,
+    stream: StreamId,
+    classes: Classes,
+    subjects: Subjects,
+    object: Object,
+    line: u64,
+    t_ns: i64,
+    event: Option<Event<'static>>,
+    /// Nothing is read behind a line that is wrong, which was reached.
+    pub broken: bool,
+    errors: u32,
+    /// Numbers that are told as text.
+    texts: u64,
+}
+
+impl LogSource {
+    pub fn open(path: &Path, name: String, shared: &mut Shared) -> Result<LogSource, Error> {
+        Ok(LogSource {
+            path: path.to_owned(),
+            text: Text::new(File::open(path).map_err(Error::io(path))?),
+            stream: shared.stream(name, StreamKind::User),
+            classes: Classes::default(),
+            subjects: Subjects::default(),
+            object: Object::default(),
+            line: 0,
+            t_ns: 0,
+            event: None,
+            broken: false,
+            errors: 0,
+            texts: 0,
+        })
+    }
+
+    pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
+        while !self.broken {
+            let (length, consumed) = match self.text.line(LONGEST_LINE) {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(Fault::Io(source)) => return Err(Error::Io { path: self.path.clone(), source }),
+                Err(_) => break,
+            };
+            self.line += 1;
+            let read = match length {
+                None => Err(format!("longer than {LONGEST_LINE} bytes")),
+                Some(length) => self.read(length, shared),
+            };
+            self.text.consume(consumed);
+            match read {
+                Ok(true) => return Ok(Some(self.t_ns)),
+                Ok(false) => {}
+                Err(what) => {
+                    // Who reads it as machines ends there, too.
+                    self.broken = true;
+                    tell(
+                        shared,
+                        &self.path,
+                        &mut self.errors,
+                        &Fault::wrong(self.text.offset() - consumed as u64, format!("line {}: {what}", self.line)),
+                    );
+                }
+            }
+        }
+        tell_texts(shared, &self.path, &mut self.texts);
+        Ok(None)
+    }
+
+    /// Whether the line holds something.
+    fn read(&mut self, length: usize, shared: &mut Shared) -> Result<bool, String> {
+        let bytes = self.text.bytes(length).trim_ascii();
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        let raw = self.object.read(bytes, &WANTED).map_err(|error| error.to_string())?;
+        if let Some(t) = raw[0] {
+            let t_ns = t.parse().ok().filter(|t| *t >= 0).ok_or_else(|| format!("`t` is {t}; it is an integer of ns"))?;
+            if t_ns < self.t_ns {
+                return Err(format!("`t` is {t_ns} after {}: the time of lines never decreases", self.t_ns));
+            }
+            self.t_ns = t_ns;
+        }
+        let names = || self.object.names.split(|&byte| byte == 0);
+        let of_format = |name: &[u8]| name.starts_with(b"x_") || name.is_empty() || KEYS.iter().any(|key| begins_with_key(name, key));
+        if let Some(name) = names().find(|name| !of_format(name)) {
+            return Err(format!("unknown key `{}` (own keys begin with x_)", String::from_utf8_lossy(name).escape_debug()));
+        }
+        let text = |wanted: &str| {
+            let at = names().position(|name| name == wanted.as_bytes())?;
+            self.object.values.get(at)?.text().map(|text| text.into_owned())
+        };
+        let name = DEEDS.into_iter().find(|deed| names().any(|name| name == deed.as_bytes())).unwrap_or("machine");
+        let (host, label) = (text("host").unwrap_or_default(), text("machine").or_else(|| text("end")).unwrap_or_default());
+        let subject =
+            self.subjects.of([&host, &label], shared, || Subject { host: host.clone(), label: label.clone(), ..Subject::default() });
+        self.texts += self.object.texts;
+        let class = self.classes.of(name, &mut self.object, shared);
+        let (t_ns, stream) = (self.t_ns, self.stream);
+        self.event = Some(Event { t_ns, stream, subject, class, cpu: None, fields: &[], context: &[], packet: PacketValues::default() });
+        Ok(true)
+    }
+
+    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        super::item(&self.event, self.stream, shelf, &self.object.values)
+    }
+}
+
+/// Whether it is this key, or a part of what stands behind it.
+fn begins_with_key(name: &[u8], key: &str) -> bool {
+    name.strip_prefix(key.as_bytes()).is_some_and(|rest| matches!(rest.first(), None | Some(b'.')))
+}

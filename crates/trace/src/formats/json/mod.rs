@@ -1,0 +1,116 @@
+//! JSON as traces: Chrome's Trace Event Format, and machine logs. Both are read value by value; none is in memory as a whole.
+
+pub(crate) mod chrome;
+pub(crate) mod lines;
+mod names;
+mod object;
+mod order;
+mod scan;
+
+use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::event::{Event, Item, Loss, StreamId};
+use crate::open::format::Head;
+use crate::trace::Shared;
+use crate::value_buffer::Shelf;
+use longpole_ctf::OwnedValue;
+use scan::{Fault, Keys};
+use std::path::Path;
+
+/// What a file of JSON is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Chrome,
+    MachineLog,
+    /// Not JSON at all.
+    No,
+}
+
+/// Keys that stand beside `traceEvents`, and nowhere else.
+const BESIDE: [&str; 6] =
+    ["displayTimeUnit", "systemTraceEvents", "otherData", "stackFrames", "controllerTraceDataKey", "powerTraceAsString"];
+
+/// Of JSON that is neither, why.
+pub(crate) fn kind(head: &Head) -> Result<Kind, String> {
+    let text = head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes).trim_ascii_start();
+    match text.first() {
+        Some(b'[') => list(text[1..].trim_ascii_start(), head.whole),
+        Some(b'{') => object(text, head.whole),
+        _ => Ok(Kind::No),
+    }
+}
+
+fn list(rest: &[u8], whole: bool) -> Result<Kind, String> {
+    match rest.first() {
+        None if whole => Ok(Kind::Chrome),
+        Some(b']') => Ok(Kind::Chrome),
+        Some(b'{') => match scan::keys(rest) {
+            Keys::All(keys) if keys.is_empty() || keys.iter().any(|key| key == "ph") => Ok(Kind::Chrome),
+            Keys::All(keys) => Err(format!("it is a list of objects, but the first has no `ph`, only {}", told(&keys))),
+            // The first event is long, or the file ends in it.
+            Keys::Some(keys) if !whole || keys.iter().any(|key| key == "ph") => Ok(Kind::Chrome),
+            Keys::Some(_) => Err("it is JSON that ends inside its first object".to_owned()),
+            Keys::Wrong => Ok(Kind::No),
+        },
+        _ => Ok(Kind::No),
+    }
+}
+
+fn object(text: &[u8], whole: bool) -> Result<Kind, String> {
+    let (keys, all) = match scan::keys(text) {
+        Keys::All(keys) => (keys, true),
+        Keys::Some(keys) => (keys, false),
+        Keys::Wrong => return Ok(Kind::No),
+    };
+    let has = |names: &[&str]| keys.iter().any(|key| names.contains(&key.as_str()));
+    if has(&["traceEvents"]) || has(&BESIDE) {
+        return Ok(Kind::Chrome);
+    }
+    // A line is an object, and an object a line.
+    let first = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    if has(&["t", "queue"]) && (matches!(scan::keys(first), Keys::All(_)) || !all && first.len() == text.len()) {
+        return Ok(Kind::MachineLog);
+    }
+    match all || whole {
+        true if keys.is_empty() => Err("it is an object of JSON with neither `traceEvents` nor `t`".to_owned()),
+        true => Err(format!("it is an object of JSON with neither `traceEvents` nor `t`, only {}", told(&keys))),
+        // What comes first is long; whoever opens it looks for the events in all of the file.
+        false => Ok(Kind::Chrome),
+    }
+}
+
+fn told(keys: &[String]) -> String {
+    const MOST: usize = 6;
+    let mut shown: Vec<String> = keys.iter().take(MOST).map(|key| format!("`{}`", key.escape_debug())).collect();
+    if keys.len() > MOST {
+        shown.push("…".to_owned());
+    }
+    shown.join(", ")
+}
+
+/// Adds what is wrong in a file to what is told of the trace, as long as it is not too much of the same.
+fn tell(shared: &mut Shared, path: &Path, errors: &mut u32, fault: &Fault) {
+    *errors += 1;
+    if *errors > MOST_ERRORS {
+        return;
+    }
+    shared.oddities.push(match fault {
+        Fault::Ends { .. } => Oddity::Truncated { path: path.to_owned(), place: fault.to_string(), at: None },
+        fault => Oddity::Wrong { path: path.to_owned(), error: fault.to_string() },
+    });
+}
+
+/// Says at the end how many numbers became text.
+fn tell_texts(shared: &mut Shared, path: &Path, texts: &mut u64) {
+    if let numbers @ 1.. = std::mem::take(texts) {
+        shared.oddities.push(Oddity::Numbers { path: path.to_owned(), numbers });
+    }
+}
+
+/// The event that was read last, with its values.
+fn item<'a>(event: &Option<Event<'static>>, stream: StreamId, shelf: &'a mut Shelf, values: &'a [OwnedValue]) -> Item<'a> {
+    match event {
+        Some(event) => Item::Event(Event { fields: shelf.put(values.iter().map(Into::into)), ..*event }),
+        // The trace asks only for what `advance` has found.
+        None => Item::Loss(Loss { stream, begin_ns: 0, end_ns: 0, events: Some(0) }),
+    }
+}

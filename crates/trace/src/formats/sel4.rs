@@ -1,0 +1,395 @@
+//! What the seL4 kernel logged into the frame that a benchmark gave it: raw memory, without a head.
+//!
+//! A file of it says neither what it is nor how it is laid out, so whoever reads it says so ([`Dump`]). The layouts are those that compilers
+//! make of the structures of libsel4 (`benchmark_track_types.h`, `benchmark_tracepoints_types.h`); docs/formats/sel4.md draws them. An entry of the
+//! kernel becomes one event, and where the model reads, a second one where it ends: rules speak of moments.
+//!
+//! The kernel neither clears the frame nor marks the last entry. What is all zero at the end was never written; a start before the one of
+//! the entry before it is what an earlier run left, or no entry at all, and is refused with its place.
+
+mod layout;
+
+use self::layout::{Entry, Extent, Layout, What, SYSCALL};
+use crate::diagnostic::Oddity;
+use crate::error::Error;
+use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
+use crate::trace::Shared;
+use crate::value::Value;
+use crate::value_buffer::Shelf;
+use longpole_ftrace::ByteOrder;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// How a file is to be read that says nothing of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dump {
+    pub log: Log,
+    pub word: Word,
+    pub order: ByteOrder,
+    /// Of the counter that the kernel read; none: its cycles count as nanoseconds.
+    pub frequency_hz: Option<u64>,
+    /// What `seL4_BenchmarkFinalizeLog` returned; none: all that is not zero.
+    pub entries: Option<u64>,
+    /// Whether the kernel is of the mixed-criticality configuration, whose system calls have other numbers.
+    pub mcs: bool,
+    /// Whether ends are events, too, as the model needs them.
+    pub ends: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    KernelEntries,
+    Tracepoints,
+}
+
+/// The kernel's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    Bits32,
+    Bits64,
+}
+
+/// The part of the frame that the kernel uses (`seL4_LogBufferSize`), on all of its architectures.
+const KERNEL_USES: u64 = 1 << 20;
+pub(crate) struct DumpSource {
+    path: PathBuf,
+    file: BufReader<File>,
+    dump: Dump,
+    layout: Layout,
+    extent: Extent,
+    stream: StreamId,
+    subject: SubjectId,
+    classes: Classes,
+    /// Entries that were read, and the first that cannot be: where and why.
+    read: u64,
+    broken: Option<String>,
+    /// Cycles at the last entry's begin; how often a counter of 32 bits began again; the sum of the durations of tracepoints.
+    last: u64,
+    wraps: u64,
+    sum: u64,
+    overlaps: u64,
+    unnamed: u64,
+    ahead: Option<Entry>,
+    open: Option<Entry>,
+    told: Told,
+    head: Head,
+}
+
+/// What was yielded besides entries.
+#[derive(Default)]
+struct Told {
+    begin: bool,
+    loss: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Head {
+    Begin(i64),
+    Entry(i64, Entry),
+    End(i64, Entry),
+    Loss(Loss),
+}
+
+/// By what an entry is; where the ends are told, also those of the ends.
+struct Classes {
+    begin: ClassId,
+    entry: [ClassId; 4],
+    end: [ClassId; 4],
+}
+
+impl What {
+    fn class(self) -> usize {
+        match self {
+            What::Syscall { .. } => 0,
+            What::Interrupt { .. } => 1,
+            What::Other { .. } => 2,
+            What::Tracepoint { .. } => 3,
+        }
+    }
+}
+
+/// `entry_type_t`: the last is the one on Arm and the other on x86.
+const PATHS: [&str; 8] =
+    ["Interrupt", "UnknownSyscall", "UserLevelFault", "DebugFault", "VMFault", "Syscall", "UnimplementedDevice", "VCPUFault or VMExit"];
+
+/// The system calls by their number, from 1 on: `api-master` and `api-mcs` of the kernel's `syscall.xml`.
+const MASTER: [&str; 8] = ["Call", "ReplyRecv", "Send", "NBSend", "Recv", "Reply", "Yield", "NBRecv"];
+const MCS: [&str; 11] = ["Call", "ReplyRecv", "NBSendRecv", "NBSendWait", "Send", "NBSend", "Recv", "NBRecv", "Wait", "NBWait", "Yield"];
+
+/// As far as 4 bits go.
+const UNNAMED: [&str; 16] = [
+    "call 0", "call 1", "call 2", "call 3", "call 4", "call 5", "call 6", "call 7", "call 8", "call 9", "call 10", "call 11", "call 12",
+    "call 13", "call 14", "call 15",
+];
+
+impl DumpSource {
+    pub fn open(path: &Path, name: String, dump: Dump, shared: &mut Shared) -> Result<DumpSource, Error> {
+        let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::io(path))?);
+        let extent = Extent::look(file.get_mut(), path)?;
+        let layout = Layout::find(&mut file, &dump, &extent).map_err(Error::io(path))?;
+        if layout.lasts_nothing(&mut file, &extent).map_err(Error::io(path))? {
+            let what = "every duration is 0; look at --word-size and --byte-order".to_owned();
+            return Err(Error::Recording { path: path.to_owned(), what });
+        }
+        let stream = shared.stream(name, StreamKind::User);
+        let label = if dump.log == Log::KernelEntries { "cpu" } else { "kernel" };
+        let subject = shared.subject(Subject { label: label.to_owned(), ..Subject::default() });
+        let mut source = DumpSource {
+            path: path.to_owned(),
+            file,
+            dump,
+            layout,
+            extent,
+            stream,
+            subject,
+            classes: Classes::new(shared),
+            read: 0,
+            broken: None,
+            last: 0,
+            wraps: 0,
+            sum: 0,
+            overlaps: 0,
+            unnamed: 0,
+            ahead: None,
+            open: None,
+            told: Told::default(),
+            head: Head::Begin(0),
+        };
+        source.ahead = source.next()?;
+        if let Some(what) = source.broken.take() {
+            // Of a file of which nothing can be read there is nothing to tell.
+            return Err(Error::Recording { path: path.to_owned(), what });
+        }
+        source.introduce(shared);
+        Ok(source)
+    }
+
+    /// What this log cannot say, for who sees the answers.
+    fn introduce(&self, shared: &mut Shared) {
+        let path = self.path.clone();
+        if self.dump.log == Log::Tracepoints {
+            shared.oddities.push(Oddity::Untimed { path: path.clone() });
+        } else if self.dump.ends {
+            shared.oddities.push(Oddity::Nobody { path: path.clone() });
+        }
+        if self.dump.frequency_hz.is_none() {
+            shared.oddities.push(Oddity::Cycles { path: path.clone() });
+        }
+        if self.is_saturated() {
+            let lost = self.lost();
+            shared.oddities.push(Oddity::Saturated { path, entries: self.extent.used(self.layout), lost });
+        }
+    }
+
+    /// Whether the last entry for which there was room was written, and is asked for.
+    fn is_saturated(&self) -> bool {
+        let (used, fits) = (self.extent.used(self.layout), self.extent.length / self.layout.bytes);
+        let is_frame = self.extent.length >= 4096 && self.extent.length.is_power_of_two();
+        let is_full = used == KERNEL_USES / self.layout.bytes || (used == fits && is_frame);
+        is_full && self.dump.entries.is_none_or(|entries| entries >= used)
+    }
+
+    /// The kernel goes on counting tracepoints; entries it does not count.
+    fn lost(&self) -> Option<u64> {
+        let entries = self.dump.entries.filter(|_| self.dump.log == Log::Tracepoints)?;
+        Some(entries - self.extent.used(self.layout).min(entries))
+    }
+
+    /// How many entries there are to be read.
+    fn count(&self) -> u64 {
+        let (used, fits) = (self.extent.used(self.layout), self.extent.length / self.layout.bytes);
+        match self.dump.entries {
+            None => used,
+            Some(_) if self.is_saturated() => used.min(fits),
+            Some(entries) => entries,
+        }
+    }
+
+    /// None at the end, and where no entry can be read.
+    fn next(&mut self) -> Result<Option<Entry>, Error> {
+        if self.broken.is_some() || self.read >= self.count() {
+            return Ok(None);
+        }
+        let at = self.read * self.layout.bytes;
+        let place = format!("entry {}, at byte {at}", self.read);
+        if at + self.layout.bytes > self.extent.length {
+            self.broken = Some(format!("{place}: the file ends within it, at byte {}", self.extent.length));
+            return Ok(None);
+        }
+        let mut bytes = [0; 24];
+        let bytes = &mut bytes[..self.layout.bytes as usize];
+        self.file.read_exact(bytes).map_err(Error::io(&self.path))?;
+        match self.entry(bytes) {
+            Ok(entry) => {
+                self.read += 1;
+                if let What::Syscall { number, .. } = entry.what {
+                    self.unnamed += u64::from(self.name(number).is_none());
+                }
+                Ok(Some(entry))
+            }
+            Err(why) => {
+                self.broken = Some(format!("{place}: {why}"));
+                Ok(None)
+            }
+        }
+    }
+
+    fn entry(&mut self, bytes: &[u8]) -> Result<Entry, String> {
+        let mut entry = self.layout.entry(bytes)?;
+        match entry.what {
+            What::Tracepoint { .. } => {
+                entry.start = self.sum;
+                self.sum = self.sum.saturating_add(entry.duration);
+            }
+            _ => {
+                let half = 1 << 31;
+                let stored = entry.start;
+                if self.dump.word == Word::Bits32 && stored < 1 << 32 && self.last < 1 << 32 && stored + half < self.last {
+                    self.wraps += 1;
+                } else if stored < self.last {
+                    return Err(format!(
+                        "it starts at {stored}, before the one before it ({}): what an earlier run left there (read this one's alone: --entries {}), \
+                         or nothing of this --format, --word-size and --byte-order",
+                        self.last, self.read
+                    ));
+                }
+                self.last = stored;
+                entry.start = stored.saturating_add(self.wraps << 32);
+            }
+        }
+        match self.time(entry.start.saturating_add(entry.duration)) {
+            Some(_) => Ok(entry),
+            None => Err(format!("{} cycles are no time of this counter", entry.start.saturating_add(entry.duration))),
+        }
+    }
+
+    /// Cycles as ns.
+    fn time(&self, cycles: u64) -> Option<i64> {
+        let ns = match self.dump.frequency_hz {
+            Some(hz) => u128::from(cycles) * 1_000_000_000 / u128::from(hz.max(1)),
+            None => u128::from(cycles),
+        };
+        i64::try_from(ns).ok()
+    }
+
+    pub fn advance(&mut self) -> Result<Option<i64>, Error> {
+        // Times were looked at when the entry was read.
+        let time = |source: &DumpSource, cycles| source.time(cycles).unwrap_or(i64::MAX);
+        if let Some(open) = self.open.take() {
+            let end = open.start.saturating_add(open.duration);
+            // On several cores one entry may lie within another; the next one's begin is then all that is known.
+            let cut = self.ahead.map_or(end, |ahead| end.min(ahead.start));
+            self.overlaps += u64::from(cut < end);
+            return Ok(Some(self.turn(time(self, cut), |t_ns| Head::End(t_ns, open))));
+        }
+        if let Some(entry) = self.ahead {
+            let t_ns = time(self, entry.start);
+            if self.dump.ends && !std::mem::replace(&mut self.told.begin, true) {
+                return Ok(Some(self.turn(t_ns, Head::Begin)));
+            }
+            self.ahead = self.next()?;
+            self.open = self.dump.ends.then_some(entry);
+            return Ok(Some(self.turn(t_ns, |t_ns| Head::Entry(t_ns, entry))));
+        }
+        if self.is_saturated() && self.broken.is_none() && !std::mem::replace(&mut self.told.loss, true) {
+            let t_ns = self.time(self.last.max(self.sum)).unwrap_or(i64::MAX);
+            let t_ns = t_ns.max(self.head.time());
+            let loss = Loss { stream: self.stream, begin_ns: t_ns, end_ns: t_ns, events: self.lost() };
+            return Ok((self.lost() != Some(0)).then(|| self.turn(t_ns, |_| Head::Loss(loss))));
+        }
+        Ok(None)
+    }
+
+    fn turn(&mut self, t_ns: i64, head: impl FnOnce(i64) -> Head) -> i64 {
+        self.head = head(t_ns);
+        t_ns
+    }
+
+    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        let event = |t_ns, class, fields| {
+            Item::Event(Event {
+                t_ns,
+                stream: self.stream,
+                subject: self.subject,
+                class,
+                cpu: None,
+                fields,
+                context: &[],
+                packet: PacketValues::default(),
+            })
+        };
+        match self.head {
+            Head::Begin(t_ns) => event(t_ns, self.classes.begin, &[]),
+            Head::Entry(t_ns, entry) => event(t_ns, self.classes.entry[entry.what.class()], self.fields(&entry, shelf)),
+            Head::End(t_ns, entry) => event(t_ns, self.classes.end[entry.what.class()], self.fields(&entry, shelf)),
+            Head::Loss(loss) => Item::Loss(loss),
+        }
+    }
+
+    /// What the kernel calls a system call.
+    fn name(&self, number: u64) -> Option<&'static str> {
+        let all: &[&str] = if self.dump.mcs { &MCS } else { &MASTER };
+        all.get((number as usize).checked_sub(1)?).copied()
+    }
+
+    fn fields<'a>(&self, entry: &Entry, shelf: &'a mut Shelf) -> &'a [Value<'a>] {
+        let path = |path: u8| Value::Enum { value: path.into(), label: PATHS[usize::from(path & 7)] };
+        let (start, duration) = (Value::U64(entry.start), Value::U64(entry.duration));
+        match entry.what {
+            What::Syscall { number, cap_type, is_fastpath, tag } => {
+                let name = self.name(number).unwrap_or(UNNAMED[number as usize & 15]);
+                let numbers = [number, cap_type, is_fastpath, tag].map(Value::U64);
+                shelf.put([path(SYSCALL), Value::Str(name.as_bytes())].into_iter().chain(numbers).chain([start, duration]))
+            }
+            What::Interrupt { core, word } => shelf.put([path(0), Value::U64(core), Value::U64(word), start, duration]),
+            What::Other { path: number, word } => shelf.put([path(number), Value::U64(word), start, duration]),
+            What::Tracepoint { id } => shelf.put([Value::U64(id), duration]),
+        }
+    }
+
+    /// Says at the end what was found on the way.
+    pub fn tell(&self, shared: &mut Shared) {
+        if self.overlaps > 0 {
+            shared.oddities.push(Oddity::Overlapping { path: self.path.clone(), entries: self.overlaps });
+        }
+        if self.unnamed > 0 {
+            shared.oddities.push(Oddity::Unnamed { path: self.path.clone(), entries: self.unnamed });
+        }
+        if let Some(error) = &self.broken {
+            shared.oddities.push(Oddity::NoEntry { path: self.path.clone(), error: error.clone() });
+        }
+    }
+}
+
+impl Head {
+    fn time(&self) -> i64 {
+        match self {
+            Head::Begin(t_ns) | Head::Entry(t_ns, _) | Head::End(t_ns, _) => *t_ns,
+            Head::Loss(loss) => loss.end_ns,
+        }
+    }
+}
+
+impl Classes {
+    fn new(shared: &mut Shared) -> Classes {
+        let mut class = |event_name: &str, fields: &[(&str, u8)]| {
+            shared.class(Class {
+                event_name: event_name.to_owned(),
+                fields: fields.iter().map(|(name, _)| (*name).to_owned()).collect(),
+                bases: fields.iter().map(|(_, base)| *base).collect(),
+                ..Class::default()
+            })
+        };
+        let times = [("start_time", 10), ("duration", 10)];
+        let with = |fields: &[(&'static str, u8)]| [fields, &times].concat();
+        let call = [("path", 10), ("syscall", 10), ("syscall_no", 10), ("cap_type", 10), ("is_fastpath", 10), ("invocation_tag", 10)];
+        let of_kernel = [with(&call), with(&[("path", 10), ("core", 10), ("word", 10)]), with(&[("path", 10), ("word", 16)])];
+        let tracepoint = vec![("id", 10), ("duration", 10)];
+        let [call, interrupt, other] = of_kernel;
+        let mut four =
+            |kernel: &str, point: &str| [class(kernel, &call), class(kernel, &interrupt), class(kernel, &other), class(point, &tracepoint)];
+        let (entry, end) = (four("kernel_entry", "tracepoint"), four("kernel_exit", "tracepoint_stop"));
+        Classes { begin: class("sel4_log", &[]), entry, end }
+    }
+}

@@ -1,0 +1,356 @@
+//! trace.dat, and folders of the kernel's raw pages: each CPU of each buffer is a stream, the kernel's formats say what is in it.
+//!
+//! Pages are read straight from the file, one per stream at a time. What a page tells of lost events is a loss that ends where the page
+//! begins; what the kernel's final count has beyond that is a loss of the whole stream, at its end. A page that is damaged is told, and
+//! the next one is read.
+//!
+//! Times are those of the recording's clock, which is not Unix time unless the file says what makes it so.
+
+use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::error::Error;
+use crate::event::{Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
+use crate::formats::ftrace_text::TextSource;
+use crate::formats::tracepoint::{Machine, Made, Plans};
+use crate::merge::out_of_range::Beyond;
+use crate::trace::{Shared, Source};
+use crate::value_buffer::Shelf;
+use longpole_ftrace::dat::Clock;
+use longpole_ftrace::printk::Printk;
+use longpole_ftrace::{ByteOrder, Dat, EventFormat, Field, Formats, Item as Stored, PageLayout, PageStream};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The first bytes of the file.
+pub(crate) fn is_dat(first: &[u8]) -> bool {
+    first.starts_with(b"\x17\x08\x44t")
+}
+
+/// What a copy of the tracer's files has at least.
+pub(crate) fn is_raw(folder: &Path) -> bool {
+    folder.join("events/header_page").is_file() && folder.join("per_cpu").is_dir()
+}
+
+/// What the streams of one file have in common.
+struct Kernel {
+    path: PathBuf,
+    plans: Plans,
+    order: ByteOrder,
+    /// Who is running.
+    pid: Option<Field>,
+    clock: Clock,
+    names: HashMap<i32, String>,
+    host: String,
+}
+
+pub(crate) struct Opened {
+    pub sources: Vec<Source>,
+    pub clock: Option<String>,
+}
+
+/// Opens a trace.dat. Its streams are named after what `name` says of the file.
+pub(crate) fn open(path: &Path, name: &str, shared: &mut Shared) -> Result<Opened, Error> {
+    let wrong = |error: longpole_ftrace::DatError| Error::Recording { path: path.to_owned(), what: error.to_string() };
+    let file = Arc::new(File::open(path).map_err(Error::io(path))?);
+    let dat = Dat::open(file).map_err(wrong)?;
+    let clock = dat.clock().or_else(|| dat.buffers().first()?.clock.clone());
+    let times = dat.times();
+    if let (Some(clock), None) = (clock.as_deref().filter(|clock| counts_no_ns(clock)), times.cycles) {
+        shared.oddities.push(Oddity::Ticks { path: path.to_owned(), clock: clock.to_owned() });
+    }
+    let machine = Machine { order: dat.order(), long: dat.layout().long_size() as u32 };
+    let names = dat.cmdlines().map(|(pid, name)| (pid, name.to_owned())).collect();
+    let host = dat.host().unwrap_or_default();
+    let printk = Printk::parse(dat.printk_formats());
+    let kernel = Arc::new(Kernel::new(path, dat.formats(), printk, machine, Times { clock: times, names, host }, shared));
+    let lost: HashMap<u32, u64> = dat.stats().into_iter().map(|stats| (stats.cpu, stats.lost)).collect();
+    let mut sources = Vec::new();
+    for (index, buffer) in dat.buffers().iter().enumerate() {
+        let name = if buffer.name.is_empty() { name.to_owned() } else { format!("{name}/{}", buffer.name) };
+        if let Some(text) = dat.text(index) {
+            sources.push(Source::Text(Box::new(TextSource::new(path, name.clone(), Box::new(text), shared))));
+        }
+        for cpu in buffer.cpus.iter().filter(|cpu| cpu.extent.size > 0) {
+            let pages = dat.shared_stream(index, cpu.cpu).map_err(wrong)?;
+            let stream = shared.stream(format!("{name}/cpu{}", cpu.cpu), StreamKind::Kernel);
+            let lost = lost.get(&cpu.cpu).copied().unwrap_or(0);
+            sources.push(Source::Pages(Box::new(PageSource::new(&kernel, pages.boxed(), cpu.cpu, stream, lost))));
+        }
+    }
+    Ok(Opened { sources, clock })
+}
+
+/// Opens a folder that was copied from the tracer's: `events/` with the formats, `per_cpu/cpuN/trace_pipe_raw`, and what else is there.
+pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result<Opened, Error> {
+    let wrong = |what: String| Error::Recording { path: folder.to_owned(), what };
+    let text = |file: &str| limited(&folder.join(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let header = text("events/header_page")?;
+    let layout = PageLayout::parse(&header, ByteOrder::NATIVE).map_err(|error| wrong(format!("events/header_page: {error}")))?;
+    // Nothing in such a folder says it.
+    let orders = [ByteOrder::NATIVE, if ByteOrder::NATIVE == ByteOrder::Little { ByteOrder::Big } else { ByteOrder::Little }];
+    let mut files = Vec::new();
+    for (entry, path) in entries(&folder.join("per_cpu"))? {
+        let cpu = entry.strip_prefix("cpu").and_then(|number| number.parse::<u32>().ok());
+        let pages = path.join("trace_pipe_raw");
+        if let (Some(cpu), Ok(found)) = (cpu, fs::metadata(&pages)) {
+            if found.is_file() && found.len() > 0 {
+                files.push((cpu, pages, found.len()));
+            }
+        }
+    }
+    files.sort();
+    let mut formats = Formats::default();
+    for (system, path) in entries(&folder.join("events"))?.into_iter().filter(|(_, path)| path.is_dir()) {
+        for (_, path) in entries(&path)?.into_iter().filter(|(_, path)| path.join("format").is_file()) {
+            let path = path.join("format");
+            let format = EventFormat::parse(&system, &String::from_utf8_lossy(&limited(&path)?));
+            formats.add(format.map_err(|error| Error::Recording { path, what: error.to_string() })?);
+        }
+    }
+    // In the wrong one a page is damaged, or seems to be empty.
+    let events = |order| files.iter().try_fold(0, |sum, (_, path, _)| Some(sum + first_events(path, &header, order)?));
+    let found = orders.into_iter().rev().filter_map(|order| Some((events(order)?, order)));
+    let order = found.max_by_key(|(events, _)| *events).map(|(_, order)| order);
+    let order = order.ok_or_else(|| wrong("its pages are not laid out as events/header_page says, in neither byte order".to_owned()))?;
+    let mut layout = formats.iter().next().map_or(layout, |format| layout.with_ids_of(format));
+    layout.order = order;
+    let machine = Machine { order, long: layout.long_size() as u32 };
+    let printk = Printk::parse(&limited(&folder.join("printk_formats")).unwrap_or_default());
+    let names = text("saved_cmdlines").unwrap_or_default();
+    let names = names.lines().filter_map(|line| line.split_once(' ')).filter_map(|(pid, name)| Some((pid.parse().ok()?, name.to_owned())));
+    let clock = text("trace_clock").ok().and_then(|all| Some(all.split_once('[')?.1.split_once(']')?.0.to_owned()));
+    if let Some(clock) = clock.as_deref().filter(|clock| counts_no_ns(clock)) {
+        shared.oddities.push(Oddity::Ticks { path: folder.to_owned(), clock: clock.to_owned() });
+    }
+    let times = Times { clock: Clock::default(), names: names.collect(), host: String::new() };
+    let kernel = Arc::new(Kernel::new(folder, &formats, printk, machine, times, shared));
+    let mut sources = Vec::new();
+    for (cpu, path, length) in files {
+        let file = File::open(&path).map_err(Error::io(&path))?.take(length);
+        let stream = shared.stream(format!("{name}/cpu{cpu}"), StreamKind::Kernel);
+        let pages = PageStream::new(Box::new(file) as Pages, layout);
+        sources.push(Source::Pages(Box::new(PageSource::new(&kernel, pages, cpu, stream, 0))));
+    }
+    Ok(Opened { sources, clock })
+}
+
+/// Events in a file's first page, if it is laid out as this byte order has it.
+fn first_events(path: &Path, header: &str, order: ByteOrder) -> Option<usize> {
+    let layout = PageLayout::parse(header, order).ok()?;
+    let mut page = Vec::new();
+    File::open(path).and_then(|file| file.take(layout.page_size() as u64).read_to_end(&mut page)).ok()?;
+    let page = longpole_ftrace::Page::new(&layout, &page, 0, 0).ok()?;
+    page.events().try_fold(0, |count, event| event.ok().map(|_| count + 1))
+}
+
+/// No file of the tracer that is text is longer.
+const MOST_TEXT: u64 = 64 << 20;
+const MOST_ENTRIES: usize = 100_000;
+
+fn limited(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(MOST_TEXT).read_to_end(&mut bytes)).map_err(Error::io(path))?;
+    Ok(bytes)
+}
+
+fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
+        let entry = entry.map_err(Error::io(folder))?;
+        all.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+        if all.len() > MOST_ENTRIES {
+            return Err(Error::TooMany { what: "entries of a folder of the tracer", limit: MOST_ENTRIES });
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// Clocks of the tracer whose stamps are not ns.
+fn counts_no_ns(clock: &str) -> bool {
+    matches!(clock, "counter" | "uptime" | "x86-tsc" | "ppc-tb" | "tsc2nsec")
+}
+
+struct Times {
+    clock: Clock,
+    names: HashMap<i32, String>,
+    host: String,
+}
+
+impl Kernel {
+    fn new(path: &Path, formats: &Formats, printk: Printk, machine: Machine, times: Times, shared: &mut Shared) -> Kernel {
+        let common = formats.iter().next().map(|format| &format.common);
+        let pid = common.and_then(|common| common.iter().find(|field| field.name == "common_pid")).cloned();
+        let Times { clock, names, host } = times;
+        let plans = Plans::new(formats, printk, machine, true, shared);
+        Kernel { path: path.to_owned(), plans, order: machine.order, pid, clock, names, host }
+    }
+}
+
+type Pages = Box<dyn Read + Send>;
+
+/// One CPU's events.
+pub(crate) struct PageSource {
+    kernel: Arc<Kernel>,
+    pages: PageStream<Pages>,
+    cpu: u32,
+    stream: StreamId,
+    /// By pid; the last one is tried first.
+    subjects: HashMap<i32, SubjectId>,
+    running: Option<(i32, SubjectId)>,
+    first_ns: Option<i64>,
+    last_ns: i64,
+    /// Events before their predecessor.
+    late: u64,
+    errors: u32,
+    beyond: Beyond,
+    /// What the kernel counted, less what pages told.
+    lost: u64,
+    head: Head,
+    made: Made,
+}
+
+#[derive(Clone, Copy)]
+enum Head {
+    Event { t_ns: i64, subject: SubjectId },
+    Loss(Loss),
+}
+
+/// Threads that one stream remembers; a hostile trace could name any number.
+const MOST_KNOWN: usize = 1 << 16;
+
+impl PageSource {
+    fn new(kernel: &Arc<Kernel>, pages: PageStream<Pages>, cpu: u32, stream: StreamId, lost: u64) -> PageSource {
+        PageSource {
+            kernel: kernel.clone(),
+            pages,
+            cpu,
+            stream,
+            subjects: HashMap::new(),
+            running: None,
+            first_ns: None,
+            last_ns: i64::MIN,
+            late: 0,
+            errors: 0,
+            beyond: Beyond::default(),
+            lost,
+            head: Head::Loss(Loss { stream, begin_ns: 0, end_ns: 0, events: Some(0) }),
+            made: Made::default(),
+        }
+    }
+
+    pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
+        loop {
+            let (id, time, pid) = match self.pages.next_item() {
+                Ok(Some(Stored::Event(record))) => {
+                    let pid = self.kernel.pid.as_ref().and_then(|field| field.i64(record.data, self.kernel.order).ok());
+                    (record.id, record.time, pid.map(|pid| pid as i32))
+                }
+                Ok(Some(Stored::Loss { time, loss })) => {
+                    let t_ns = self.time(time, shared);
+                    return Ok(Some(self.turn_to_loss(t_ns, loss.count)));
+                }
+                Ok(None) => return Ok(self.rest()),
+                Err(error) => {
+                    self.errors = self.errors.saturating_add(1);
+                    if self.errors <= MOST_ERRORS {
+                        let error = format!("cpu {}: {error}", self.cpu);
+                        shared.oddities.push(Oddity::Damaged { path: self.kernel.path.clone(), error });
+                    }
+                    continue;
+                }
+            };
+            let t_ns = self.time(time, shared);
+            if t_ns < self.last_ns {
+                self.late += 1;
+            }
+            self.last_ns = t_ns;
+            self.first_ns.get_or_insert(t_ns);
+            let subject = self.subject(pid, shared);
+            let record = self.pages.event();
+            self.kernel.plans.make(id, record.data, &mut self.made);
+            self.head = Head::Event { t_ns, subject };
+            return Ok(Some(t_ns));
+        }
+    }
+
+    #[inline]
+    fn time(&mut self, stamp: u64, shared: &mut Shared) -> i64 {
+        let ns = self.kernel.clock.time(self.cpu, stamp);
+        self.beyond.ns(ns, &self.kernel.path, || format!("cpu {}, stamp {stamp}", self.cpu), &mut shared.oddities)
+    }
+
+    fn turn_to_loss(&mut self, end_ns: i64, events: Option<u64>) -> i64 {
+        self.lost = self.lost.saturating_sub(events.unwrap_or(0));
+        let begin_ns = if self.first_ns.is_some() { self.last_ns.min(end_ns) } else { end_ns };
+        self.head = Head::Loss(Loss { stream: self.stream, begin_ns, end_ns, events });
+        end_ns
+    }
+
+    /// What nobody knows where it was lost.
+    fn rest(&mut self) -> Option<i64> {
+        let events = std::mem::take(&mut self.lost);
+        if events == 0 {
+            return None;
+        }
+        let end_ns = if self.first_ns.is_some() { self.last_ns } else { 0 };
+        self.head = Head::Loss(Loss { stream: self.stream, begin_ns: self.first_ns.unwrap_or(0), end_ns, events: Some(events) });
+        Some(end_ns)
+    }
+
+    #[inline]
+    fn subject(&mut self, pid: Option<i32>, shared: &mut Shared) -> SubjectId {
+        // Of a kernel that does not say it nobody is known.
+        let key = pid.unwrap_or(i32::MIN);
+        if let Some((_, subject)) = self.running.filter(|(running, _)| *running == key) {
+            return subject;
+        }
+        if self.subjects.len() >= MOST_KNOWN {
+            self.subjects.clear();
+        }
+        let kernel = &self.kernel;
+        let subject = *self.subjects.entry(key).or_insert_with(|| {
+            let label = match pid {
+                Some(0) => "<idle>".to_owned(),
+                Some(pid) => kernel.names.get(&pid).cloned().unwrap_or_else(|| "<...>".to_owned()),
+                None => String::new(),
+            };
+            shared.subject(Subject { host: kernel.host.clone(), label, tid: pid, ..Subject::default() })
+        });
+        self.running = Some((key, subject));
+        subject
+    }
+
+    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        match self.head {
+            Head::Loss(loss) => Item::Loss(loss),
+            Head::Event { t_ns, subject } => {
+                let record = self.pages.event();
+                let (values, beside) = self.kernel.plans.values(record.id, record.data, &self.made);
+                let values = shelf.put(values);
+                let (fields, context) = values.split_at(values.len() - beside);
+                let class = self.kernel.plans.class(record.id);
+                Item::Event(Event {
+                    t_ns,
+                    stream: self.stream,
+                    subject,
+                    class,
+                    cpu: Some(self.cpu),
+                    fields,
+                    context,
+                    packet: PacketValues::default(),
+                })
+            }
+        }
+    }
+
+    /// Says at the end what was odd.
+    pub fn tell(&self, shared: &mut Shared) {
+        if self.late > 0 {
+            let stream = shared.stream_name(self.stream);
+            shared.oddities.push(Oddity::Late { stream, events: self.late });
+        }
+    }
+}

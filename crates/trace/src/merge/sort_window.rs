@@ -1,0 +1,212 @@
+//! Sorts a stream whose events are not in the order of time, within a bounded look-ahead.
+//!
+//! What our own recorder writes is in order and needs no sorting, and a decoder's borrowed values need no copy; nor do they where a
+//! [`Scout`] sees that as many events as the window holds are in order. For all others the last items are kept as copies, and the
+//! earliest of them comes out next. What comes later than the window is long comes out late, with its own time, and is counted:
+//! moving it would be a lie, and holding everything back would need memory without end.
+
+use crate::diagnostic::Oddity;
+use crate::error::Error;
+use crate::event::{Event, Item, Loss, StreamId};
+use crate::index::Position;
+use crate::merge::lookahead::Scout;
+use crate::trace::{Shared, Source};
+use crate::value::{Owned, PacketValues, SharedValues};
+use crate::value_buffer::Shelf;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Items that are held back: enough for what nested interrupts and several writers of one stream mix up.
+const ITEMS: usize = 1024;
+/// Bytes of what is held back; of items beyond that fewer are.
+const BYTES: usize = 64 << 20;
+
+#[derive(Default)]
+pub(crate) struct Window {
+    /// None: the order is not to be trusted anywhere.
+    scout: Option<Box<Scout>>,
+    /// Events that were taken from the source, as the scout counts them.
+    taken: u64,
+    /// (time, sequence, place) of what is held.
+    order: BinaryHeap<Reverse<(i64, u64, usize)>>,
+    /// The items; places are used again, with their memory.
+    held: Vec<Held>,
+    free: Vec<usize>,
+    /// About how many bytes are held.
+    bytes: usize,
+    sequence: u64,
+    /// The item that is out, where it is a held one.
+    current: Option<usize>,
+    ended: bool,
+    stream: Option<StreamId>,
+    /// Time of the last item that came in, and of the last that went out.
+    last_in: Option<i64>,
+    last_out: Option<i64>,
+    sorted: u64,
+    late: u64,
+}
+
+struct Held {
+    head: HeldHead,
+    bytes: usize,
+    fields: Vec<Owned>,
+    context: Vec<Owned>,
+    packet: SharedValues,
+}
+
+#[derive(Clone, Copy)]
+enum HeldHead {
+    /// The event without its values.
+    Event(Event<'static>),
+    Loss(Loss),
+}
+
+impl Window {
+    pub fn new(scout: Option<Box<Scout>>) -> Window {
+        Window { scout, ..Window::default() }
+    }
+
+    #[inline]
+    pub fn advance(&mut self, source: &mut Source, shared: &mut Shared, shelf: &mut Shelf) -> Result<Option<i64>, Error> {
+        if let Some(place) = self.current.take() {
+            self.let_go(place);
+        }
+        if !self.order.is_empty() || self.is_mixed() {
+            return self.sort(source, shared, shelf);
+        }
+        let advanced = source.advance(shared)?;
+        if let Some(t_ns) = advanced {
+            self.comes_in(t_ns, source, shelf);
+            self.goes_out(t_ns);
+        }
+        Ok(advanced)
+    }
+
+    /// Whether what comes next may belong behind what follows it.
+    #[inline]
+    fn is_mixed(&mut self) -> bool {
+        match &mut self.scout {
+            Some(scout) => scout.mixed(self.taken + ITEMS as u64) > self.taken,
+            None => true,
+        }
+    }
+
+    #[inline(never)]
+    fn sort(&mut self, source: &mut Source, shared: &mut Shared, shelf: &mut Shelf) -> Result<Option<i64>, Error> {
+        while !self.ended && self.order.len() < ITEMS && self.bytes < BYTES && self.is_mixed() {
+            match source.advance(shared)? {
+                None => self.ended = true,
+                Some(t_ns) => {
+                    let place = self.keep(&source.item(shelf));
+                    self.order.push(Reverse((t_ns, self.sequence, place)));
+                    self.sequence += 1;
+                    self.comes_in(t_ns, source, shelf);
+                }
+            }
+        }
+        let Some(Reverse((t_ns, _, place))) = self.order.pop() else { return Ok(None) };
+        self.goes_out(t_ns);
+        self.current = Some(place);
+        Ok(Some(t_ns))
+    }
+
+    #[inline]
+    fn comes_in(&mut self, t_ns: i64, source: &Source, shelf: &mut Shelf) {
+        self.taken += u64::from(source.has_event());
+        if self.last_in.is_some_and(|last| t_ns < last) {
+            self.sorted += 1;
+            self.stream = Some(source.item(shelf).stream());
+        } else {
+            self.last_in = Some(t_ns);
+        }
+    }
+
+    #[inline]
+    fn goes_out(&mut self, t_ns: i64) {
+        if self.last_out.is_some_and(|last| t_ns < last) {
+            self.sorted = self.sorted.saturating_sub(1);
+            self.late += 1;
+        } else {
+            self.last_out = Some(t_ns);
+        }
+    }
+
+    /// The source has come to its end, which was none.
+    pub fn resume(&mut self) {
+        self.ended = false;
+    }
+
+    /// The source passes over packets behind the one with this index that end before `begin_ns`.
+    pub fn skip(&mut self, begin_ns: i64, behind: u64) {
+        if let Some(scout) = &mut self.scout {
+            scout.skip(begin_ns, behind);
+        }
+    }
+
+    /// The source has gone to this packet.
+    pub fn restart_at(&mut self, to: Position) {
+        if let Some(scout) = &mut self.scout {
+            scout.restart_at(to.offset, to.packet, to.clock);
+            self.taken = 0;
+        }
+    }
+
+    fn keep(&mut self, item: &Item<'_>) -> usize {
+        let place = self.free.pop().unwrap_or_else(|| {
+            let nothing = Loss { stream: StreamId(0), begin_ns: 0, end_ns: 0, events: None };
+            self.held.push(Held { head: HeldHead::Loss(nothing), bytes: 0, fields: Vec::new(), context: Vec::new(), packet: None });
+            self.held.len() - 1
+        });
+        let held = &mut self.held[place];
+        match item {
+            Item::Loss(loss) => held.head = HeldHead::Loss(*loss),
+            Item::Event(Event { t_ns, stream, subject, class, cpu, fields, context, packet }) => {
+                held.fields.extend(fields.iter().map(Owned::of));
+                held.context.extend(context.iter().map(Owned::of));
+                held.bytes = held.fields.iter().chain(&held.context).map(Owned::size).sum();
+                self.bytes += held.bytes;
+                held.packet = packet.share();
+                let (t_ns, stream, subject, class, cpu) = (*t_ns, *stream, *subject, *class, *cpu);
+                let packet = PacketValues::default();
+                held.head = HeldHead::Event(Event { t_ns, stream, subject, class, cpu, fields: &[], context: &[], packet });
+            }
+        }
+        place
+    }
+
+    /// Its place is used again.
+    fn let_go(&mut self, place: usize) {
+        if let Some(held) = self.held.get_mut(place) {
+            self.bytes -= std::mem::take(&mut held.bytes);
+            held.fields.clear();
+            held.context.clear();
+        }
+        self.free.push(place);
+    }
+
+    /// The item that is out.
+    #[inline]
+    pub fn item<'a>(&'a self, source: &'a Source, shelf: &'a mut Shelf) -> Item<'a> {
+        let Some(held) = self.current.and_then(|place| self.held.get(place)) else { return source.item(shelf) };
+        match held.head {
+            HeldHead::Loss(loss) => Item::Loss(loss),
+            HeldHead::Event(event) => {
+                let values = shelf.put(held.fields.iter().chain(&held.context).map(Owned::value));
+                let (fields, context) = values.split_at(held.fields.len());
+                Item::Event(Event { fields, context, packet: PacketValues::of(&held.packet), ..event })
+            }
+        }
+    }
+
+    /// Says at the end what had to be sorted.
+    pub fn tell(&self, shared: &mut Shared) {
+        let Some(stream) = self.stream else { return };
+        let stream = shared.stream_name(stream);
+        if self.sorted > 0 {
+            shared.oddities.push(Oddity::Sorted { stream: stream.clone(), events: self.sorted });
+        }
+        if self.late > 0 {
+            shared.oddities.push(Oddity::Late { stream, events: self.late });
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Which format a file has, judged by what it begins with, and why it has none of the others.
+//!
+//! A format is a row of [`ALL`]: its name, what its files begin with, and a test. Nothing else has to be told when one is added, but for how
+//! it is opened. The rows are tried in their order, which matters nowhere: no two formats begin alike.
+
+use crate::error::Error;
+use crate::formats::archive;
+use crate::formats::ftrace_text;
+use crate::formats::json;
+use crate::formats::perf_data;
+use crate::formats::trace_dat;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// What a file is. Directories have formats of their own: see [`crate::open::recognise`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// pcapng or pcap.
+    Capture,
+    Perf,
+    /// Of trace-cmd.
+    TraceDat,
+    /// Of the kernel's tracer: `trace`, `trace_pipe`.
+    FtraceText,
+    ChromeJson,
+    MachineLog,
+}
+
+/// As much of a file as tells what it is.
+const HEAD: usize = 64 << 10;
+const SHORT: usize = 4 << 10;
+/// Of it is shown.
+const SHOWN: usize = 16;
+
+/// How a file begins.
+pub(crate) struct Head {
+    pub bytes: Vec<u8>,
+    /// There is no more.
+    pub whole: bool,
+}
+
+impl Head {
+    pub fn of(path: &Path) -> Result<Head, Error> {
+        Head::up_to(HEAD, path)
+    }
+
+    /// Of one of many files, most of which are no trace.
+    pub fn of_many(path: &Path) -> Result<Head, Error> {
+        Head::up_to(SHORT, path)
+    }
+
+    fn up_to(most: usize, path: &Path) -> Result<Head, Error> {
+        let mut bytes = Vec::new();
+        File::open(path).and_then(|file| file.take(most as u64).read_to_end(&mut bytes)).map_err(Error::io(path))?;
+        Ok(Head { whole: bytes.len() < most, bytes })
+    }
+
+    pub fn begins(&self, with: &[u8]) -> bool {
+        self.bytes.starts_with(with)
+    }
+}
+
+/// One format of files.
+struct Row {
+    name: &'static str,
+    /// What is expected, in words for who wonders why a file is not one.
+    expects: &'static str,
+    /// The format; or why the file is none, where more can be said than that it begins otherwise.
+    fits: fn(&Head) -> Fit,
+}
+
+enum Fit {
+    Is(Format),
+    No,
+    /// It nearly is one.
+    But(String),
+}
+
+fn when(fits: bool, format: Format) -> Fit {
+    if fits {
+        Fit::Is(format)
+    } else {
+        Fit::No
+    }
+}
+
+const ALL: &[Row] = &[
+    Row { name: "pcapng", expects: "begins with 0a 0d 0d 0a", fits: |head| when(head.begins(&[0x0a, 0x0d, 0x0d, 0x0a]), Format::Capture) },
+    Row { name: "pcap", expects: "begins with a1 b2 c3 d4 (or a1 b2 3c 4d: nanoseconds) in either byte order", fits: pcap },
+    Row {
+        name: "perf.data",
+        expects: "begins with PERFILE2 in either byte order",
+        fits: |head| when(perf_data::is_perf(&head.bytes), Format::Perf),
+    },
+    Row {
+        name: "trace.dat",
+        expects: "begins with 17 08 44 \"tracing\"",
+        fits: |head| when(trace_dat::is_dat(&head.bytes), Format::TraceDat),
+    },
+    Row {
+        name: "ftrace's text",
+        expects: "is lines like those of the tracer's files trace and trace_pipe",
+        fits: |head| when(ftrace_text::is_text(&head.bytes), Format::FtraceText),
+    },
+    Row { name: "CTF", expects: "is a directory with a file `metadata`", fits: ctf },
+    Row {
+        name: "Chrome JSON",
+        expects: "is a list of objects with `ph`, or an object with `traceEvents`",
+        fits: |head| match json::kind(head) {
+            Ok(json::Kind::Chrome) => Fit::Is(Format::ChromeJson),
+            Err(why) => Fit::But(why),
+            _ => Fit::No,
+        },
+    },
+    Row {
+        name: "machine log",
+        expects: "is lines of JSON, the first an object with `t` or `queue`",
+        fits: |head| when(matches!(json::kind(head), Ok(json::Kind::MachineLog)), Format::MachineLog),
+    },
+    Row {
+        name: "packed",
+        expects: "is a tar or zip archive, or begins as gzip or zstd do",
+        fits: |head| {
+            archive::other_packing(head)
+                .map_or(Fit::No, |(name, remedy)| Fit::But(format!("it is {name}, which is not unpacked here: {remedy}")))
+        },
+    },
+    Row { name: "seL4's logs", expects: "say nothing of themselves: --format sel4-tracepoints or sel4-kernel-entries", fits: |_| Fit::No },
+];
+
+/// The magic numbers in both byte orders, with microseconds and nanoseconds.
+fn pcap(head: &Head) -> Fit {
+    let Some(magic) = head.bytes.first_chunk::<4>() else { return Fit::No };
+    match [u32::from_le_bytes(*magic), u32::from_be_bytes(*magic)] {
+        [0xa1b2_c3d4 | 0xa1b2_3c4d, _] | [_, 0xa1b2_c3d4 | 0xa1b2_3c4d] => Fit::Is(Format::Capture),
+        [0xa1b2_cd34, _] | [_, 0xa1b2_cd34] => Fit::But(
+            "it is a pcap of the modified form (a1 b2 cd 34), whose records differ between its writers: `editcap IN OUT.pcapng` makes it plain".to_owned(),
+        ),
+        _ => Fit::No,
+    }
+}
+
+fn ctf(head: &Head) -> Fit {
+    let but = |what: &str| Fit::But(format!("{what}: name the directory in which it lies"));
+    match head.bytes.as_slice() {
+        [0xc1, 0xfc, 0x1f, 0xc1, ..] | [0xc1, 0x1f, 0xfc, 0xc1, ..] => but("it is a stream of CTF"),
+        [0x75, 0xd1, 0x1d, 0x57, ..] | [0x57, 0x1d, 0xd1, 0x75, ..] => but("it is metadata of CTF, whose file is named `metadata`"),
+        [b'/', b'*', b' ', b'C', b'T', b'F', ..] | [0x1e, b'{', ..] => but("it is metadata of CTF, whose file is named `metadata`"),
+        _ => Fit::No,
+    }
+}
+
+/// The format of a file that begins like this.
+pub(crate) fn of(head: &Head) -> Option<Format> {
+    ALL.iter().find_map(|row| match (row.fits)(head) {
+        Fit::Is(format) => Some(format),
+        Fit::No | Fit::But(_) => None,
+    })
+}
+
+/// What was tried and why each did not fit, a line each below what the file begins with.
+pub(crate) fn why_none(head: &Head) -> String {
+    if head.bytes.is_empty() {
+        return "the file is empty".to_owned();
+    }
+    let mut out = "none of these fits:".to_owned();
+    let shown = &head.bytes[..head.bytes.len().min(SHOWN)];
+    let hex = shown.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    let more = if head.bytes.len() > SHOWN { " …" } else { "" };
+    let whole = if more.is_empty() { "the file is" } else { "it begins with" };
+    let _ = write!(out, "\n  {whole:<15} {hex}{more}  \"{}\"", shown.escape_ascii());
+    for row in ALL {
+        let _ = match (row.fits)(head) {
+            Fit::But(why) => write!(out, "\n  {:<15} {why}", row.name),
+            _ => write!(out, "\n  {:<15} {}", row.name, row.expects),
+        };
+    }
+    out
+}
+
+/// In few words, of a file among others.
+pub(crate) fn in_short(head: &Head) -> String {
+    if head.bytes.is_empty() {
+        return "empty".to_owned();
+    }
+    let near = ALL.iter().find_map(|row| match (row.fits)(head) {
+        Fit::But(why) => Some(why),
+        _ => None,
+    });
+    near.unwrap_or_else(|| format!("begins with \"{}\"", head.bytes[..head.bytes.len().min(SHOWN)].escape_ascii()))
+}

@@ -1,0 +1,221 @@
+//! What a path holds, judged by content: a recording, CTF traces at any depth below it, files of other formats, or all of them.
+//!
+//! File names decide only where the format itself does so (`metadata` beside its streams, `longpole.json`). Directories are
+//! walked to a fixed depth and a fixed number of entries, and links are not followed into directories, so that a wrong path
+//! (say, `/`) is refused soon instead of searched for long.
+
+use crate::diagnostic::Oddity;
+use crate::error::Error;
+use crate::formats::archive;
+use crate::formats::perf_data;
+use crate::formats::trace_dat;
+use crate::open::format::{self, Format, Head};
+use crate::open::recording;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MOST_DEPTH: usize = 16;
+const MOST_ENTRIES: usize = 1_000_000;
+/// Files that are no trace, of which is told what they are.
+const MOST_EXAMPLES: usize = 4;
+
+/// The parts that were found, in the order of their paths.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The directory of `longpole.json`, if this is a recording.
+    pub recording: Option<PathBuf>,
+    /// Directories with a CTF `metadata` file.
+    pub ctf: Vec<PathBuf>,
+    /// Files that are a trace each.
+    pub files: Vec<(Format, PathBuf)>,
+    /// A folder that was copied from the kernel's tracer.
+    pub pages: Option<PathBuf>,
+    /// Pages of the kernel that are no trace yet.
+    pub raw: Option<PathBuf>,
+    /// What else lies there.
+    pub beside: Option<Oddity>,
+}
+
+impl Found {
+    fn is_empty(&self) -> bool {
+        self.ctf.is_empty() && self.files.is_empty()
+    }
+
+    fn file(format: Format, path: &Path) -> Found {
+        Found { files: vec![(format, path.to_owned())], ..Found::default() }
+    }
+}
+
+pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
+    let meta = fs::metadata(path).map_err(Error::io(path))?;
+    if !meta.is_dir() {
+        if !meta.is_file() {
+            let tried = "it is a pipe or a device, and a trace is read more than once: write it to a file and name that".to_owned();
+            return Err(Error::NotATrace { path: path.to_owned(), tried });
+        }
+        return file(path);
+    }
+    if is_recording(path) {
+        return in_recording(path);
+    }
+    if trace_dat::is_raw(path) {
+        return Ok(Found { pages: Some(path.to_owned()), ..Found::default() });
+    }
+    let mut walk = Walk::default();
+    walk.directory(path, 0)?;
+    match walk.recordings.as_slice() {
+        [] => {}
+        [one] if walk.found.is_empty() => return in_recording(one),
+        [one, ..] => {
+            let (count, example) = (walk.recordings.len(), one.clone());
+            return Err(Error::SeveralRecordings { path: path.to_owned(), count, example });
+        }
+    }
+    if walk.found.is_empty() {
+        let tried = match (walk.entries, walk.examples.as_slice()) {
+            (0, _) => "the directory is empty".to_owned(),
+            (_, []) => "neither in it nor below is a recording (longpole.json), a CTF trace (metadata), or any file".to_owned(),
+            (_, examples) => format!(
+                "neither in it nor below is a recording (longpole.json), a CTF trace (metadata), or a file that is a trace by itself. Of {}:\n  {}",
+                if walk.others == 1 { "one file".to_owned() } else { format!("{} files", walk.others) },
+                examples.join("\n  "),
+            ),
+        };
+        return Err(Error::NotATrace { path: path.to_owned(), tried });
+    }
+    if walk.others > 0 {
+        let more = if walk.others > walk.examples.len() as u64 { ", …" } else { "" };
+        let examples = walk.examples.join(", ") + more;
+        walk.found.beside = Some(Oddity::Beside { path: path.to_owned(), files: walk.others, examples });
+    }
+    Ok(walk.found)
+}
+
+/// The recording that a path leads to, if it leads to one.
+pub fn recording_at(path: &Path) -> Option<PathBuf> {
+    recognise(path).ok()?.recording
+}
+
+/// Also what a recorder left that was killed before it wrote its first description.
+pub fn is_recording(directory: &Path) -> bool {
+    directory.join(recording::FILE_NAME).is_file() || directory.join("user").join("metadata").is_file()
+}
+
+fn in_recording(directory: &Path) -> Result<Found, Error> {
+    let mut walk = Walk::default();
+    for part in ["user", "packets"] {
+        let part = directory.join(part);
+        if part.is_dir() {
+            walk.directory(&part, 0)?;
+        }
+    }
+    walk.found.files.retain(|(format, _)| *format == Format::Capture);
+    // Beside the kernel's trace its pages may lie, or a part of what they become; it is a trace once it has metadata.
+    let kernel = directory.join("kernel");
+    if kernel.join("metadata").is_file() {
+        walk.found.ctf.push(kernel);
+    } else if kernel.join("raw").is_dir() {
+        walk.found.raw = Some(kernel.join("raw"));
+    }
+    let samples = directory.join("samples");
+    if samples.join("metadata").is_file() {
+        walk.found.ctf.push(samples);
+    }
+    walk.found.ctf.sort();
+    Ok(Found { recording: Some(directory.to_owned()), ..walk.found })
+}
+
+fn file(path: &Path) -> Result<Found, Error> {
+    let head = Head::of(path)?;
+    if let Some(format) = format::of(&head) {
+        return Ok(Found::file(format, path));
+    }
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    if path.file_name().is_some_and(|name| name == recording::FILE_NAME) {
+        return in_recording(parent);
+    }
+    if path.file_name().is_some_and(|name| name == "metadata") {
+        return Ok(Found { ctf: vec![parent.to_owned()], ..Found::default() });
+    }
+    Err(Error::NotATrace { path: path.to_owned(), tried: format::why_none(&head) })
+}
+
+#[derive(Default)]
+struct Walk {
+    found: Found,
+    recordings: Vec<PathBuf>,
+    entries: usize,
+    /// Files that are no trace.
+    others: u64,
+    examples: Vec<String>,
+}
+
+impl Walk {
+    fn directory(&mut self, path: &Path, depth: usize) -> Result<(), Error> {
+        if path.join("metadata").is_file() {
+            self.found.ctf.push(path.to_owned());
+            return Ok(());
+        }
+        if perf_data::is_folder(path) {
+            self.found.files.push((Format::Perf, path.to_owned()));
+            return Ok(());
+        }
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(path).map_err(Error::io(path))? {
+            entries.push(entry.map_err(Error::io(path))?);
+            self.entries += 1;
+            if self.entries > MOST_ENTRIES {
+                return Err(Error::TooMany { what: "files below the path", limit: MOST_ENTRIES });
+            }
+        }
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let below = entry.path();
+            let kind = entry.file_type().map_err(Error::io(&below))?;
+            if kind.is_dir() && is_recording(&below) {
+                self.recordings.push(below);
+            } else if kind.is_dir() && depth < MOST_DEPTH {
+                self.directory(&below, depth + 1)?;
+            } else if kind.is_file() {
+                self.file(below);
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: PathBuf) {
+        let head = Head::of_many(&path);
+        if let Some(format) = head.as_ref().ok().and_then(format::of) {
+            self.found.files.push((format, path));
+            return;
+        }
+        self.others += 1;
+        if self.examples.len() < MOST_EXAMPLES {
+            let why = match head {
+                Ok(head) if archive::packing(&head).is_some() => "an archive: name it by itself".to_owned(),
+                Ok(head) => format::in_short(&head),
+                Err(error) => error.to_string(),
+            };
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            self.examples.push(format!("{name} ({why})"));
+        }
+    }
+}
+
+/// The files of a CTF directory that hold streams: all but the metadata, indexes and hidden ones.
+pub(crate) fn stream_files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(Error::io(directory))? {
+        let path = entry.map_err(Error::io(directory))?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name != "metadata" && !name.starts_with('.') && path.is_file() {
+            files.push(path);
+        }
+        if files.len() > MOST_ENTRIES {
+            return Err(Error::TooMany { what: "stream files", limit: MOST_ENTRIES });
+        }
+    }
+    files.sort();
+    Ok(files)
+}
