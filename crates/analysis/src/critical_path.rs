@@ -37,10 +37,10 @@ pub use segments::Spill;
 use active::Active;
 use key::{Key, Keys, Link, State};
 use life::{Life, Tip};
-use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues};
-use path_store::{Loom, Windows};
+use path_store::{PathStore, Windows};
 use segments::Segments;
 use std::collections::VecDeque;
 use tree::Tree;
@@ -187,9 +187,9 @@ const NOT_THERE: u32 = u32::MAX;
 /// Contradictions that are told one by one.
 const MOST_TOLD: usize = 20;
 
-pub struct Lineage {
+pub struct CriticalPath {
     options: Options,
-    loom: Loom,
+    store: PathStore,
     /// Of lineages that are charged as they come.
     segments: Option<Segments>,
     keys: Keys,
@@ -219,23 +219,23 @@ pub struct Lineage {
     interactions: u64,
 }
 
-impl Lineage {
-    pub fn new(options: Options) -> Lineage {
+impl CriticalPath {
+    pub fn new(options: Options) -> CriticalPath {
         let active = match options.mode {
             Mode::Global => None,
             Mode::Active => Some(Active::new(options.segments, options.spill)),
         };
         let window = options.window.filter(|_| active.is_none());
-        let loom = match window {
-            Some(window) => Loom::Later(Box::new(Windows::new(window, options.jobs, options.segments, options.spill))),
-            None => Loom::Now(Tree::default()),
+        let store = match window {
+            Some(window) => PathStore::Later(Box::new(Windows::new(window, options.jobs, options.segments, options.spill))),
+            None => PathStore::Now(Tree::default()),
         };
         let mut segments = (window.is_none() && options.segments || active.is_some()).then(Segments::default);
         if let (Some(segments), Some(spill), None) = (&mut segments, options.spill, &active) {
             segments.spill(spill);
         }
-        Lineage {
-            loom,
+        CriticalPath {
+            store,
             segments,
             keys: Keys::default(),
             lives: Vec::new(),
@@ -262,20 +262,20 @@ impl Lineage {
 
     /// The next interaction in the order of time.
     pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
-        let Interaction { t, line, deed } = *interaction;
+        let Interaction { t, line, effect } = *interaction;
         self.interactions += 1;
-        if let Deed::Declare { queue, shape } = deed {
+        if let Effect::Declare { queue, shape } = effect {
             return self.queues.declare(queue, shape);
         }
         if self.begin.is_none() {
             self.set_begin(t.max(self.asked_begin));
         }
         self.now = self.now.max(t);
-        self.step(vocabulary, line, deed);
+        self.step(vocabulary, line, effect);
         if self.segments.as_ref().is_some_and(Segments::is_due) {
             self.clear_segments();
         }
-        self.loom.step();
+        self.store.step();
     }
 
     /// What is before is left out of the path, though not of what it leads to; to be said before anything has happened.
@@ -297,7 +297,7 @@ impl Lineage {
 
     /// The length of the tree and the number of tips it is made for.
     pub fn inner(&self) -> Inner {
-        let (nodes, tips, segments) = self.loom.sizes();
+        let (nodes, tips, segments) = self.store.sizes();
         let track = self.active.as_ref().map_or(0, Active::track);
         Inner { nodes, tips, segments: self.segments.as_ref().map_or(segments, Segments::len) + track }
     }
@@ -407,18 +407,18 @@ impl Lineage {
         if from >= to {
             return tip;
         }
-        self.loom.extend(tip, from, to, key, self.segments.as_mut())
+        self.store.extend(tip, from, to, key, self.segments.as_mut())
     }
 
     /// A lineage that begins at `t`: what lies before is unknown.
     fn unknown(&mut self, machine: MachineId, t: u64) -> Tip {
-        let tip = self.loom.root();
+        let tip = self.store.root();
         let key = self.state_key(machine, State::Unknown);
         self.extend(tip, 0, t, key)
     }
 
     fn share(&mut self, tip: Tip) -> Tip {
-        self.loom.hold(tip);
+        self.store.hold(tip);
         tip
     }
 
@@ -428,9 +428,9 @@ impl Lineage {
         let life = self.life(machine);
         let Some(tip) = life.tip.filter(|_| life.past.marks.back().is_none_or(|last| last.0 < now)) else { return };
         let forgotten = life.past.mark(now, tip, most);
-        self.loom.hold(tip);
+        self.store.hold(tip);
         if let Some(forgotten) = forgotten {
-            self.loom.release(forgotten);
+            self.store.release(forgotten);
         }
     }
 
@@ -444,7 +444,7 @@ impl Lineage {
         // What was marked at this moment is another one at its end.
         let unmarked = life.past.unmark(now);
         for tip in [forgotten, unmarked].into_iter().flatten() {
-            self.loom.release(tip);
+            self.store.release(tip);
         }
     }
 
@@ -455,7 +455,7 @@ impl Lineage {
         if at > self.now {
             self.counts.negative_links += 1;
         }
-        let tip = self.lineage_at(cause.by, at.min(self.now));
+        let tip = self.critical_path_at(cause.by, at.min(self.now));
         if at >= self.now {
             return Some(tip);
         }
@@ -464,9 +464,9 @@ impl Lineage {
         Some(self.extend(tip, at, self.now, key))
     }
 
-    fn lineage_at(&mut self, machine: MachineId, at: u64) -> Tip {
+    fn critical_path_at(&mut self, machine: MachineId, at: u64) -> Tip {
         if at <= self.begin.unwrap_or(0) && at < self.now {
-            return self.loom.root();
+            return self.store.root();
         }
         self.charge(machine);
         let now = self.now;
@@ -491,7 +491,7 @@ impl Lineage {
         };
         let tip = tip.unwrap_or(current);
         let past = &self.lives[machine.0 as usize].past;
-        self.loom.past(tip, end, at, past.charges(at, end), self.segments.as_mut())
+        self.store.past(tip, end, at, past.charges(at, end), self.segments.as_mut())
     }
 
     /// The lineage of a token's maker, held, followed by the link from there to now.
@@ -541,10 +541,10 @@ impl Lineage {
     /// Takes the holds of tokens that are gone, and adds those of tokens that were split.
     fn settle(&mut self) {
         while let Some(from) = self.queues.copied.pop() {
-            self.loom.hold(from.tip);
+            self.store.hold(from.tip);
         }
         while let Some(from) = self.queues.spent.pop() {
-            self.loom.release(from.tip);
+            self.store.release(from.tip);
         }
         self.queues.ignore_spent();
     }

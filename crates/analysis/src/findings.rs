@@ -30,7 +30,7 @@ pub enum Scope {
     Look,
     Lock,
     /// Machines that wait for nobody but each other.
-    Knot,
+    MutualWait,
     /// CPUs that were idle while a thread waited for another one.
     Idle,
     /// A CPU that was idle while a thread that was ready waited for that very one.
@@ -69,7 +69,7 @@ impl Scope {
             Scope::Path => &["machine", "state", "kind", "share", "count"],
             Scope::Look => &["machine", "queue", "share", "count", "vain_per_item"],
             Scope::Lock => &["queue", "share", "count", "contended", "waiters"],
-            Scope::Knot => &["machines", "foremost", "foremost_share", "share", "count"],
+            Scope::MutualWait => &["machines", "foremost", "foremost_share", "share", "count"],
             Scope::Idle | Scope::Held => &["machine", "share", "count", "part"],
             Scope::Interrupt => &["machine", "interrupt", "share", "count", "away", "on_path"],
             Scope::Fault => &["machine", "share", "count", "per_ms"],

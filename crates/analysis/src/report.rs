@@ -13,7 +13,7 @@ use crate::scheduling::probed::{self, Activities, Cpu};
 use crate::scheduling::thread_time::Account;
 use crate::stages::left_out::LeftOut;
 use crate::stages::session::{Observer, Scene, Session};
-use crate::stages::steps::{Beside, Heard, Steps};
+use crate::stages::steps::{Heard, KnownState, Steps};
 use crate::stages::Stages;
 use crate::verdict::anchor::RunOf;
 use crate::verdict::caveat::Doubts;
@@ -140,7 +140,7 @@ pub struct Pass {
     rules: Rules,
     lost: Vec<Facts>,
     /// What was passed over.
-    pub beside: Beside,
+    pub context: KnownState,
     /// The largest ring that lost events, if the trace tells it.
     pub full_ring: Option<u64>,
     /// See [`Inputs::tells_running`].
@@ -170,7 +170,7 @@ impl Pass {
             activities: Activities::default(),
             rules: Rules::built_in()?,
             lost: Vec::new(),
-            beside: Beside::default(),
+            context: KnownState::default(),
             full_ring: None,
             tells_running: true,
         })
@@ -190,7 +190,7 @@ impl Pass {
     /// `account` is that of the event's thread.
     #[inline]
     pub fn item_with(&mut self, catalogue: &Catalogue, item: &Item<'_>, account: Option<Account>) {
-        if !self.beside.item(catalogue, item) {
+        if !self.context.item(catalogue, item) {
             return;
         }
         self.latencies.account = account;
@@ -255,10 +255,10 @@ impl Pass {
             lost: self.session.lost,
             uncounted_losses: self.session.uncounted_losses,
             other_names: self.session.gathered(),
-            kernel_events: self.beside.kernel_events,
-            kernel_lost: self.beside.kernel_lost,
-            uncounted_kernel_losses: self.beside.uncounted_kernel_losses,
-            left_out: self.beside.left_out(),
+            kernel_events: self.context.kernel_events,
+            kernel_lost: self.context.kernel_lost,
+            uncounted_kernel_losses: self.context.uncounted_kernel_losses,
+            left_out: self.context.left_out(),
             tells_running: self.tells_running,
             ..Inputs::default()
         }

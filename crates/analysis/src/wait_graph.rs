@@ -5,7 +5,7 @@
 //! OSDI 2018). So each ns of a block is charged once, to the machine or link at the end of its chain; what a machine is charged with is what its active path says
 //! of its blocks. The last edge of the chain is the one that bears the weight: shortening it helps whoever waits through it.
 //!
-//! Whoever has no natural end (a server, a pipeline that runs for ever) is held back in a *knot* of this graph ([`knots`]).
+//! Whoever has no natural end (a server, a pipeline that runs for ever) is held back in a *knot* of this graph ([`mutual_waits`]).
 //!
 //! Memory: of each machine the latest blocks are remembered, fewer where there are many machines; a chain is followed for so many blocks. What lies beyond is
 //! unknown, and counted. Time: where each of many machines waits for the one before, all chains together grow with the square of the machines. So there is a purse
@@ -16,12 +16,12 @@ pub mod blame;
 mod mutual_waits;
 pub(crate) mod uses;
 
-pub use answer::{Answer, Edge, End, EndKind, Knot, Member, Waiter, Who};
+pub use answer::{Answer, Edge, End, EndKind, Member, MutualWait, Waiter, Who};
 
 use crate::critical_path::steps::machine_of;
 use crate::what_if::{Full, FullQueue};
 use longpole_model::hash::IdMap;
-use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues, Taken};
 use std::collections::VecDeque;
@@ -169,10 +169,10 @@ impl Waits {
 
     /// The next interaction in the order of time.
     pub fn interaction(&mut self, _vocabulary: &Vocabulary, interaction: &Interaction) {
-        let Interaction { t, deed, .. } = *interaction;
+        let Interaction { t, effect, .. } = *interaction;
         self.interactions += 1;
         self.purse += MORE_HOPS;
-        if let Deed::Declare { queue, shape } = deed {
+        if let Effect::Declare { queue, shape } = effect {
             self.uses.declare(queue, shape);
             self.full.declare(queue, shape);
             return self.queues.declare(queue, shape);
@@ -180,24 +180,24 @@ impl Waits {
         let asked = self.asked_begin;
         self.begin.get_or_insert(t.max(asked));
         self.now = self.now.max(t);
-        match deed {
-            Deed::Declare { .. } | Deed::Now | Deed::End { .. } | Deed::Class { .. } => return,
-            Deed::Fork { machine, cause } => {
+        match effect {
+            Effect::Declare { .. } | Effect::Now | Effect::End { .. } | Effect::Class { .. } => return,
+            Effect::Fork { machine, cause } => {
                 if !self.life(machine).exists {
                     self.born(machine, Some(cause), None);
                 }
                 return;
             }
-            Deed::Push { machine, cause, .. } => {
+            Effect::Push { machine, cause, .. } => {
                 if self.life(machine).context.is_none() {
                     self.born(machine, cause.flatten(), Some(cause.is_some()));
                 }
                 return;
             }
-            Deed::Pop { machine } | Deed::Stop { machine } => {
+            Effect::Pop { machine } | Effect::Stop { machine } => {
                 let now = self.now;
                 let life = self.life(machine);
-                if !life.exists || matches!(deed, Deed::Pop { .. }) && life.context.is_none() {
+                if !life.exists || matches!(effect, Effect::Pop { .. }) && life.context.is_none() {
                     return;
                 }
                 if let Some(start) = life.blocked.take() {
@@ -212,27 +212,27 @@ impl Waits {
             }
             _ => {}
         }
-        let machine = machine_of(deed);
+        let machine = machine_of(effect);
         if !self.life(machine).exists {
             self.born(machine, None, None);
         }
-        self.act(machine, deed);
+        self.act(machine, effect);
     }
 
-    fn act(&mut self, machine: MachineId, deed: Deed) {
-        match deed {
-            Deed::State { .. } => self.unblock(machine, Origin::None),
-            Deed::Block { .. } => {
+    fn act(&mut self, machine: MachineId, effect: Effect) {
+        match effect {
+            Effect::State { .. } => self.unblock(machine, Origin::None),
+            Effect::Block { .. } => {
                 let now = self.now;
                 self.life(machine).blocked.get_or_insert(now);
             }
-            Deed::Put { queue, n, flow, link, .. } => {
+            Effect::Put { queue, n, flow, link, .. } => {
                 let taken = self.queues.take_space(queue, machine, n);
                 self.room(machine, queue, &taken);
                 let from = From { moment: self.moment(machine), link };
                 self.queues.put(queue, n, flow, from);
             }
-            Deed::Get { queue, amount, flow, .. } => {
+            Effect::Get { queue, amount, flow, .. } => {
                 let (taken, now) = (self.queues.get(queue, amount, flow), self.now);
                 self.uses.looked(machine, queue, taken.units, true);
                 let blocked = self.life(machine).blocked;
@@ -243,16 +243,16 @@ impl Waits {
                     self.queues.give_space(queue, taken.units, from);
                 }
             }
-            Deed::Peek { queue, amount, flow, .. } => {
+            Effect::Peek { queue, amount, flow, .. } => {
                 let taken = self.queues.peek(queue, amount, flow);
                 self.uses.looked(machine, queue, taken.units, false);
                 self.found(machine, queue, &taken, false);
             }
-            Deed::Reserve { queue, n, .. } => {
+            Effect::Reserve { queue, n, .. } => {
                 let taken = self.queues.reserve(queue, machine, n);
                 self.room(machine, queue, &taken);
             }
-            Deed::Wake { cause, .. } => self.wake(machine, cause),
+            Effect::Wake { cause, .. } => self.wake(machine, cause),
             _ => {}
         }
         // Whoever keeps count of origins would look at them; here they hold nothing.

@@ -58,7 +58,7 @@ use lanes::{Layout, Row, Slots};
 use life::Life;
 use locks::Lock;
 use longpole_model::hash::IdMap;
-use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::interaction::{Effect, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::Queues;
 use one_cpu::OneCpu;
@@ -303,19 +303,19 @@ impl WhatIf {
 
     /// The next interaction in the order of time.
     pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
-        let Interaction { t, line, deed } = *interaction;
+        let Interaction { t, line, effect } = *interaction;
         self.interactions += 1;
-        if let Deed::Declare { queue, shape } = deed {
+        if let Effect::Declare { queue, shape } = effect {
             self.declare(vocabulary, queue, shape);
             return self.queues.declare(queue, shape);
         }
         let begin = *self.begin.get_or_insert(t.max(self.asked_begin));
         self.now = self.now.max(t.saturating_sub(begin));
         self.line = line;
-        if t < begin && matches!(deed, Deed::End { .. }) {
+        if t < begin && matches!(effect, Effect::End { .. }) {
             return;
         }
-        self.step(vocabulary, deed);
+        self.step(vocabulary, effect);
         if self.trail.is_due() {
             let tip = self.end.as_ref().map(|end| end.machine).or(self.asked).or(self.last);
             let tip = tip.map_or(trail::NONE, |machine| self.life(machine).replay.node);

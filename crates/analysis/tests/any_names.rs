@@ -8,7 +8,7 @@ mod support;
 
 use composed::{options, BLOCKED};
 use linux_support::{each_interaction, Kernel, Val};
-use longpole_analysis::critical_path::{Answer, Lineage};
+use longpole_analysis::critical_path::{Answer, CriticalPath};
 use longpole_analysis::latency::LatenciesOfMachines;
 use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_analysis::queues::QueuesOfMachines;
@@ -154,9 +154,9 @@ fn compose(kernel: &Kernel) -> Composed {
 }
 
 fn path(vocabulary: &Vocabulary, interactions: &[Interaction]) -> Answer {
-    let mut lineage = Lineage::new(options());
-    interactions.iter().for_each(|interaction| lineage.interaction(vocabulary, interaction));
-    lineage.answer(vocabulary).unwrap()
+    let mut critical_path = CriticalPath::new(options());
+    interactions.iter().for_each(|interaction| critical_path.interaction(vocabulary, interaction));
+    critical_path.answer(vocabulary).unwrap()
 }
 
 fn replay(vocabulary: &Vocabulary, interactions: &[Interaction], scenarios: Vec<Scenario>) -> what_if::Answer {
@@ -326,11 +326,11 @@ fn latencies(renamed: &Renamed<'_>, vocabulary: &Vocabulary, interactions: &[Int
 /// Its machine log says the same, kinds included.
 fn of_log(log: &str, answer: &Answer) {
     let mut reader = Reader::new(log.as_bytes());
-    let mut lineage = Lineage::new(options());
+    let mut critical_path = CriticalPath::new(options());
     while let Some(interaction) = reader.next_interaction().unwrap() {
-        lineage.interaction(reader.vocabulary(), &interaction);
+        critical_path.interaction(reader.vocabulary(), &interaction);
     }
-    let again = lineage.answer(reader.vocabulary()).unwrap();
+    let again = critical_path.answer(reader.vocabulary()).unwrap();
     assert_eq!(again.criticality, answer.criticality, "{log}");
     assert!(again.segments == answer.segments, "{log}");
 }
@@ -378,11 +378,11 @@ fn links_have_the_kind_that_their_text_says_in_a_log() {
     ];
     let log = log.join("\n");
     let mut reader = Reader::new(log.as_bytes());
-    let mut lineage = Lineage::new(options());
+    let mut critical_path = CriticalPath::new(options());
     while let Some(interaction) = reader.next_interaction().unwrap() {
-        lineage.interaction(reader.vocabulary(), &interaction);
+        critical_path.interaction(reader.vocabulary(), &interaction);
     }
-    let answer = lineage.answer(reader.vocabulary()).unwrap();
+    let answer = critical_path.answer(reader.vocabulary()).unwrap();
     let kinds: Vec<_> = answer.segments.unwrap().segments().map(|segment| segment.kind).collect();
     let states = [StateKind::Named, StateKind::Runnable, StateKind::SystemCall].map(SegmentKind::State);
     assert_eq!(kinds, [states[0], SegmentKind::Link(LinkKind::Timer), states[1], states[2]]);

@@ -8,7 +8,7 @@ mod support;
 
 use composed::{compose, drawn, options, path, probes, two_cpus, Composed, BLOCKED};
 use linux_support::{each_interaction, simulate, text, Kernel, Val, RCU};
-use longpole_analysis::critical_path::{Answer, Lineage};
+use longpole_analysis::critical_path::{Answer, CriticalPath};
 use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_model::causes::{About, Composer};
 use longpole_model::rules::Rules;
@@ -18,11 +18,11 @@ const DEAD: i64 = 0x20;
 
 fn of_log(log: &str) -> Answer {
     let mut reader = Reader::new(log.as_bytes());
-    let mut lineage = Lineage::new(options());
+    let mut critical_path = CriticalPath::new(options());
     while let Some(interaction) = reader.next_interaction().unwrap() {
-        lineage.interaction(reader.vocabulary(), &interaction);
+        critical_path.interaction(reader.vocabulary(), &interaction);
     }
-    lineage.answer(reader.vocabulary()).unwrap()
+    critical_path.answer(reader.vocabulary()).unwrap()
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_select_without_files_is_a_sleep_and_one_with_files_is_a_wait() {
 }
 
 #[test]
-fn an_interrupt_has_the_lineage_of_the_request_that_it_completes() {
+fn an_interrupt_has_the_critical_path_of_the_request_that_it_completes() {
     let mut kernel = two_cpus();
     let request = [("dev", Val::I(8 << 20)), ("sector", Val::I(77))];
     kernel.syscall(120, 0, "fsync", None);
@@ -255,7 +255,7 @@ fn what_a_device_brings_from_outside_is_told_as_such() {
 }
 
 #[test]
-fn a_child_goes_on_with_its_parent_s_lineage_under_the_name_of_its_program_and_the_parent_waits_for_its_end() {
+fn a_child_goes_on_with_its_parent_s_critical_path_under_the_name_of_its_program_and_the_parent_waits_for_its_end() {
     let mut kernel = two_cpus();
     let fork = [("parent_tid", Val::I(11)), ("child_tid", Val::I(12)), ("child_pid", Val::I(12)), ("child_comm", text("t11"))];
     kernel.event(150, 0, "sched_process_fork", &fork);

@@ -5,7 +5,7 @@ mod linux_support;
 mod support;
 
 use linux_support::{each_interaction, Kernel};
-use longpole_analysis::critical_path::{Lineage, Options};
+use longpole_analysis::critical_path::{CriticalPath, Options};
 use longpole_model::causes::{About, Composer};
 
 const BLOCKED: i64 = 1;
@@ -16,14 +16,14 @@ const WAITS: i64 = 5;
 /// The machine and the time at which the path ends.
 fn end_of(kernel: &Kernel, command: Option<i32>) -> (String, u64) {
     let mut composer = Composer::built_in(About { command, ..About::default() }).unwrap();
-    let mut lineage = Lineage::new(Options::default());
-    each_interaction(kernel, &mut composer, |vocabulary, interaction| lineage.interaction(vocabulary, interaction));
-    let answer = lineage.answer(composer.vocabulary()).unwrap();
+    let mut critical_path = CriticalPath::new(Options::default());
+    each_interaction(kernel, &mut composer, |vocabulary, interaction| critical_path.interaction(vocabulary, interaction));
+    let answer = critical_path.answer(composer.vocabulary()).unwrap();
     (answer.end_machine, answer.end_ns)
 }
 
 /// The command's threads 10 and 11, and 20 of another program, which runs on CPU 1 from 500 on, and does the last thing of all.
-fn beside_another() -> Kernel {
+fn next_to_another() -> Kernel {
     let mut kernel = Kernel::new(2);
     for tid in [10, 11, 20] {
         kernel.dump(90, tid, if tid == 11 { RUNS } else { WAITS }, 0);
@@ -41,7 +41,7 @@ fn of_command(end: &str, t: u64) -> (String, u64) {
 
 #[test]
 fn a_command_that_is_cut_off_ends_with_its_own_thread_whoever_ran_last() {
-    let mut kernel = beside_another();
+    let mut kernel = next_to_another();
     kernel.syscall(1000, 0, "getppid", None);
     assert_eq!(end_of(&kernel, Some(10)), of_command("t10/t11", 2000));
     assert_eq!(end_of(&kernel, None), of_command("t20", 2000));
@@ -49,11 +49,11 @@ fn a_command_that_is_cut_off_ends_with_its_own_thread_whoever_ran_last() {
 
 #[test]
 fn its_main_thread_stands_before_the_others_unless_it_waits_for_them() {
-    let mut kernel = beside_another();
+    let mut kernel = next_to_another();
     kernel.switch(1000, 0, 11, 0, 10);
     kernel.switch(1500, 0, 10, 0, 11);
     assert_eq!(end_of(&kernel, Some(10)), of_command("t10", 2000));
-    let mut kernel = beside_another();
+    let mut kernel = next_to_another();
     kernel.switch(1000, 0, 11, 0, 10);
     kernel.switch(1500, 0, 10, BLOCKED, 11);
     assert_eq!(end_of(&kernel, Some(10)), of_command("t10/t11", 2000));
@@ -64,7 +64,7 @@ fn its_main_thread_stands_before_the_others_unless_it_waits_for_them() {
 
 #[test]
 fn a_command_ends_with_its_main_thread_if_the_others_are_killed_with_it() {
-    let mut kernel = beside_another();
+    let mut kernel = next_to_another();
     kernel.switch(1000, 0, 11, 0, 10);
     kernel.switch(1500, 0, 10, DEAD, 11);
     kernel.switch(1510, 0, 11, DEAD, 0);
@@ -73,7 +73,7 @@ fn a_command_ends_with_its_main_thread_if_the_others_are_killed_with_it() {
 
 #[test]
 fn a_command_whose_main_thread_has_left_ends_with_the_last_of_the_others() {
-    let mut kernel = beside_another();
+    let mut kernel = next_to_another();
     kernel.switch(1000, 0, 11, 0, 10);
     kernel.switch(1100, 0, 10, DEAD, 11);
     kernel.syscall(1200, 0, "getppid", None);
@@ -84,7 +84,7 @@ fn a_command_whose_main_thread_has_left_ends_with_the_last_of_the_others() {
 
 #[test]
 fn what_a_waiting_command_has_started_is_its_end() {
-    let mut kernel = beside_another();
+    let mut kernel = next_to_another();
     kernel.switch(200, 0, 11, 0, 10);
     let birth = [
         ("parent_comm", linux_support::text("t10")),
@@ -116,7 +116,7 @@ fn of_several_programs_with_probes_the_command_s_own_is_the_end() {
 
 #[test]
 fn where_all_programs_wait_at_last_the_path_ends_with_the_last_that_one_did() {
-    let mut kernel = beside_another();
+    let mut kernel = next_to_another();
     kernel.switch(1600, 0, 11, BLOCKED, 0);
     kernel.syscall(1800, 1, "getpid", None);
     kernel.switch(1900, 1, 20, BLOCKED, 0);
@@ -138,7 +138,7 @@ fn a_long_wait_of_all_programs_is_what_a_trace_tells_of() {
 
 #[test]
 fn who_runs_at_the_end_stands_before_who_ran_last_and_waits() {
-    let mut kernel = beside_another();
+    let mut kernel = next_to_another();
     kernel.switch(1000, 1, 20, BLOCKED, 0);
     kernel.syscall(1900, 0, "getppid", None);
     assert_eq!(end_of(&kernel, None), of_command("t10/t11", 2000));

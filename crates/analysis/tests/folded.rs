@@ -1,8 +1,8 @@
 //! The folded graph of long paths, without a log on disk.
 
 use longpole_analysis::critical_path::folded::{fold, Graph, Limits, MOST};
-use longpole_analysis::critical_path::{Lineage, Options, Spill};
-use longpole_model::interaction::{Deed, Interaction, MachineId, Vocabulary};
+use longpole_analysis::critical_path::{CriticalPath, Options, Spill};
+use longpole_model::interaction::{Effect, Interaction, MachineId, Vocabulary};
 use longpole_model::tokens::Amount;
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ fn graph_of(rounds: u64, machines: u64, states: u64) -> (Graph, u64) {
     let queues: Vec<_> = (0..machines).map(|n| vocabulary.queue(&format!("to {n}"))).collect();
     let names: Vec<_> = (0..states).map(|n| vocabulary.names.intern(&format!("state {n}"))).collect();
     let why = vocabulary.names.intern("idle");
-    let mut lineage =
-        Lineage::new(Options { segments: true, spill: Some(Spill { make: tempfile::tempfile, from: 1 << 18 }), ..Options::default() });
+    let mut critical_path =
+        CriticalPath::new(Options { segments: true, spill: Some(Spill { make: tempfile::tempfile, from: 1 << 18 }), ..Options::default() });
     let mut seed = 7u64;
     let mut random = move || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -22,9 +22,9 @@ fn graph_of(rounds: u64, machines: u64, states: u64) -> (Graph, u64) {
     };
     let mut t = 0;
     let mut at = 0;
-    let mut give = |t, deed| lineage.interaction(&vocabulary, &Interaction { t, line: 0, deed });
+    let mut give = |t, effect| critical_path.interaction(&vocabulary, &Interaction { t, line: 0, effect });
     for &machine in &ids {
-        give(0, Deed::Block { machine, why, on: None, wants: None });
+        give(0, Effect::Block { machine, why, on: None, wants: None });
     }
     for _ in 0..rounds {
         // Few of them are taken often, and most of them hardly ever.
@@ -32,16 +32,16 @@ fn graph_of(rounds: u64, machines: u64, states: u64) -> (Graph, u64) {
         let state = (random() % states).min(random() % states).min(random() % states) as usize;
         let next = if next == at { (next + 1) % machines as usize } else { next };
         t += 20 + random() % 1_000;
-        give(t, Deed::Put { machine: ids[at], queue: queues[next], n: 1, flow: None, link: None });
-        give(t, Deed::Block { machine: ids[at], why, on: None, wants: None });
+        give(t, Effect::Put { machine: ids[at], queue: queues[next], n: 1, flow: None, link: None });
+        give(t, Effect::Block { machine: ids[at], why, on: None, wants: None });
         t += 3;
-        give(t, Deed::Get { machine: ids[next], queue: queues[next], amount: Amount::Units(1), flow: None });
-        give(t, Deed::State { machine: ids[next], state: names[state] });
+        give(t, Effect::Get { machine: ids[next], queue: queues[next], amount: Amount::Units(1), flow: None });
+        give(t, Effect::State { machine: ids[next], state: names[state] });
         t += 10;
-        give(t, Deed::State { machine: ids[next], state: names[(state + 1) % states as usize] });
+        give(t, Effect::State { machine: ids[next], state: names[(state + 1) % states as usize] });
         at = next;
     }
-    let answer = lineage.answer(&vocabulary).unwrap();
+    let answer = critical_path.answer(&vocabulary).unwrap();
     (fold(answer.segments.as_ref().unwrap(), Limits::default()), answer.length_ns)
 }
 

@@ -1,6 +1,6 @@
 //! What is guessed from the path is answered as if it had been asked for, and what nobody guessed is asked alone.
 
-use longpole_analysis::critical_path::{self, Lineage};
+use longpole_analysis::critical_path::{self, CriticalPath};
 use longpole_analysis::machine_log::Reader;
 use longpole_analysis::wait_graph::Waits;
 use longpole_analysis::what_if::guess::{self, Asked};
@@ -18,7 +18,7 @@ fn replay(log: &str, scenarios: &[Scenario], guessed: bool) -> Answer {
 
 fn path(log: &str) -> (critical_path::Answer, Vec<FullQueue>) {
     let mut reader = Reader::new(log.as_bytes());
-    let mut path = Lineage::new(critical_path::Options { segments: true, ..critical_path::Options::default() });
+    let mut path = CriticalPath::new(critical_path::Options { segments: true, ..critical_path::Options::default() });
     let mut waits = Waits::default();
     while let Some(interaction) = reader.next_interaction().unwrap() {
         path.interaction(reader.vocabulary(), &interaction);

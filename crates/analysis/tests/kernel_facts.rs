@@ -6,7 +6,7 @@ mod support;
 
 use linux_support::{text, Kernel, Val};
 use longpole_analysis::critical_path::participation::Participation;
-use longpole_analysis::critical_path::{Answer, Lineage, Options};
+use longpole_analysis::critical_path::{Answer, CriticalPath, Options};
 use longpole_analysis::findings::kernel_facts::{Contention, KernelFacts, OnPath};
 use longpole_analysis::findings::{Finding, Rules};
 use longpole_analysis::report::Critical;
@@ -29,12 +29,12 @@ struct Told {
 
 fn told(kernel: &Kernel, about: About) -> Told {
     let mut composer = Composer::built_in(about).unwrap();
-    let mut lineage = Lineage::new(Options { segments: true, ..Options::default() });
+    let mut critical_path = CriticalPath::new(Options { segments: true, ..Options::default() });
     let mut waits = Waits::default();
     let (mut linux, mut facts) = (Linux::new(i64::MIN, i64::MAX).unwrap(), KernelFacts::default());
     let mut drain = |composer: &mut Composer| {
         while let Some(interaction) = composer.next_interaction() {
-            lineage.interaction(composer.vocabulary(), &interaction);
+            critical_path.interaction(composer.vocabulary(), &interaction);
             waits.interaction(composer.vocabulary(), &interaction);
         }
     };
@@ -51,7 +51,7 @@ fn told(kernel: &Kernel, about: About) -> Told {
     drain(&mut composer);
     linux.finish(&mut facts);
     facts.after(&linux);
-    let answer = lineage.answer(composer.vocabulary()).unwrap();
+    let answer = critical_path.answer(composer.vocabulary()).unwrap();
     let waits = waits.answer(composer.vocabulary()).unwrap();
     let mut seats: HashMap<&str, Vec<Seat>> = HashMap::new();
     for &(machine, seat) in composer.seats() {
@@ -105,10 +105,10 @@ fn behind(allowed: &str, other: i32) -> Kernel {
 }
 
 #[test]
-fn a_thread_that_waits_beside_an_idle_cpu_is_found() {
-    let beside = found(&behind("0-1", 0), "idle_cpu_beside").unwrap();
-    assert_eq!((beside.subject.as_str(), beside.count), ("t12", 20));
-    assert!(near(beside.share, 10.0 / 21.0), "{beside:?}");
+fn a_thread_that_waits_next_to_an_idle_cpu_is_found() {
+    let context = found(&behind("0-1", 0), "idle_cpu_beside").unwrap();
+    assert_eq!((context.subject.as_str(), context.count), ("t12", 20));
+    assert!(near(context.share, 10.0 / 21.0), "{context:?}");
     for (allowed, other) in [("0", 0), ("0-1", 13), ("", 0)] {
         assert_eq!(found(&behind(allowed, other), "idle_cpu_beside"), None, "may run on {allowed:?}, CPU 1 has {other}");
         assert!(found(&behind(allowed, other), "waits_for_cpu").is_some());

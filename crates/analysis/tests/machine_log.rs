@@ -1,7 +1,7 @@
 //! Machine logs as interactions: what lines mean, and that what is written means the same.
 
 use longpole_analysis::machine_log::{LogError, Reader, Writer};
-use longpole_model::interaction::{Deed, Interaction};
+use longpole_model::interaction::{Effect, Interaction};
 use proptest::prelude::*;
 use std::io::Read;
 
@@ -71,9 +71,9 @@ fn what_is_written_is_what_was_read() {
 }
 
 #[test]
-fn a_state_beside_a_deed_happens_after_it() {
+fn a_state_next_to_a_effect_happens_after_it() {
     let (all, _) = read(&b"{\"t\":1,\"machine\":\"A\",\"state\":\"s\",\"get\":\"q\"}"[..]).unwrap();
-    assert!(matches!((all[0].deed, all[1].deed), (Deed::Get { .. }, Deed::State { .. })));
+    assert!(matches!((all[0].effect, all[1].effect), (Effect::Get { .. }, Effect::State { .. })));
 }
 
 proptest! {
@@ -126,7 +126,7 @@ fn replies_of_many_calls_cost_no_memory_and_keep_their_names() {
     let mut reader = Reader::new(log.as_bytes());
     let mut queues = std::collections::HashSet::new();
     while let Some(interaction) = reader.next_interaction().unwrap() {
-        if let Deed::Put { queue, .. } = interaction.deed {
+        if let Effect::Put { queue, .. } = interaction.effect {
             queues.insert(queue);
         }
     }
@@ -164,8 +164,8 @@ fn a_reply_queue_in_which_a_token_is_left_is_not_handed_on() {
     let (all, _) = read(log.as_bytes()).unwrap();
     let queues: Vec<_> = all[2 * (1 << 16)..]
         .iter()
-        .filter_map(|it| match it.deed {
-            Deed::Put { queue, .. } => Some(queue),
+        .filter_map(|it| match it.effect {
+            Effect::Put { queue, .. } => Some(queue),
             _ => None,
         })
         .collect();

@@ -3,7 +3,7 @@
 mod support;
 
 use longpole_analysis::report::Pass;
-use longpole_analysis::stages::steps::{Beside, Steps};
+use longpole_analysis::stages::steps::{KnownState, Steps};
 use longpole_model::causes::{About, Composer};
 use longpole_model::interaction::block::Told;
 use longpole_trace::event::Item;
@@ -16,11 +16,11 @@ const BEGIN_NS: i64 = 1_700_000_000_000_000_000;
 fn passed_on(trace: &mut Trace, most: usize) -> Pass {
     let mut composer = Composer::built_in(About::default()).unwrap();
     let mut pass = Pass::of_steps().unwrap();
-    let (mut steps, mut told, mut beside) = (Steps::with_room(), Told::default(), Beside::default());
+    let (mut steps, mut told, mut context) = (Steps::with_room(), Told::default(), KnownState::default());
     let mut count = 0;
     trace.replay(|catalogue, item| {
         composer.item(catalogue, item);
-        if !beside.item(catalogue, item) {
+        if !context.item(catalogue, item) {
             return;
         }
         match item {
@@ -36,7 +36,7 @@ fn passed_on(trace: &mut Trace, most: usize) -> Pass {
     });
     steps.close(composer.vocabulary(), &mut told);
     pass.steps(&steps);
-    pass.beside = beside;
+    pass.context = context;
     pass
 }
 

@@ -160,7 +160,7 @@ fn interruptions_hide_no_bottleneck_and_make_none() {
 }
 
 #[test]
-fn lost_events_stand_beside_the_verdict_and_do_not_change_it() {
+fn lost_events_stand_next_to_the_verdict_and_do_not_change_it() {
     for seed in SEEDS {
         let mut found = pipeline(seed, &Costs { lookup: 2_500, ..Costs::default() }, LENGTH_NS);
         let begin = found.trace.events.iter().map(|(t, ..)| *t).min().unwrap();

@@ -3,7 +3,7 @@
 #[path = "support/walk.rs"]
 mod walk;
 
-use longpole_analysis::critical_path::{Lineage, Mode, Options};
+use longpole_analysis::critical_path::{CriticalPath, Mode, Options};
 use longpole_analysis::machine_log::Reader;
 use longpole_analysis::wait_graph::{Answer, EndKind, Waits};
 use proptest::prelude::*;
@@ -54,9 +54,9 @@ fn a_wait_for_who_waits_itself_is_handed_on_as_in_figure_4_of_wperf() {
     // Through the last edge wait the user, the parser and the network; through the first only the user, while the parser runs.
     assert_eq!(edges(&three), [edge("network", "disk", 50, 150), edge("parser", "network", 80, 60), edge("user", "parser", 100, 20)]);
     // Nobody waits for anybody in turn: all ends with the one that never waits.
-    assert_eq!(three.knots.len(), 1);
-    assert_eq!(three.knots[0].machines[0].who.machine, "disk");
-    assert_eq!((three.knots[0].waited_ns, two.knots[0].machines[0].who.machine.as_str()), (150, "network"));
+    assert_eq!(three.mutual_waits.len(), 1);
+    assert_eq!(three.mutual_waits[0].machines[0].who.machine, "disk");
+    assert_eq!((three.mutual_waits[0].waited_ns, two.mutual_waits[0].machines[0].who.machine.as_str()), (150, "network"));
 }
 
 /// `a` and `b` hand work to and fro; `user` waits for `a` all the time, `idle` for nobody.
@@ -83,16 +83,16 @@ fn circle(rounds: u64) -> String {
 }
 
 #[test]
-fn who_wait_for_each_other_in_turn_are_a_knot_and_who_waits_for_them_is_not() {
+fn who_wait_for_each_other_in_turn_are_a_mutual_wait_and_who_waits_for_them_is_not() {
     let answer = waits(&circle(50));
-    let knots: Vec<Vec<&str>> =
-        answer.knots.iter().map(|it| it.machines.iter().map(|member| member.who.machine.as_str()).collect()).collect();
-    assert_eq!(knots, [["b", "a"]]);
+    let mutual_waits: Vec<Vec<&str>> =
+        answer.mutual_waits.iter().map(|it| it.machines.iter().map(|member| member.who.machine.as_str()).collect()).collect();
+    assert_eq!(mutual_waits, [["b", "a"]]);
     // a works 30 and b 70 of each 100; the user waits for whoever of both works.
     assert_eq!(ends(&answer, "user"), named(&[("b", 3_500), ("a", 1_500)]));
     assert_eq!(ends(&answer, "a"), named(&[("b", 3_500)]));
     assert_eq!(ends(&answer, "b"), named(&[("a", 1_500)]));
-    assert_eq!((answer.knots[0].waited_ns, answer.knots[0].share), (10_000, 1.0));
+    assert_eq!((answer.mutual_waits[0].waited_ns, answer.mutual_waits[0].share), (10_000, 1.0));
     let idle = answer.waiters.iter().find(|waiter| waiter.who.machine == "idle").unwrap();
     assert_eq!((idle.waited_ns, idle.unexplained_ns), (0, 5_000));
 }
@@ -138,11 +138,11 @@ proptest! {
         for (machine, blocks) in blocks(&lines) {
             let name = format!("m{machine}");
             let mut reader = Reader::new(log.as_bytes());
-            let mut lineage = Lineage::new(Options { mode: Mode::Active, machine: Some(name.clone()), segments: true, ..Options::default() });
+            let mut critical_path = CriticalPath::new(Options { mode: Mode::Active, machine: Some(name.clone()), segments: true, ..Options::default() });
             while let Some(interaction) = reader.next_interaction().unwrap() {
-                lineage.interaction(reader.vocabulary(), &interaction);
+                critical_path.interaction(reader.vocabulary(), &interaction);
             }
-            let active = lineage.answer(reader.vocabulary()).unwrap();
+            let active = critical_path.answer(reader.vocabulary()).unwrap();
             let mut want: BTreeMap<String, u64> = BTreeMap::new();
             for segment in active.segments.as_ref().unwrap().segments() {
                 for &(start, end) in &blocks {

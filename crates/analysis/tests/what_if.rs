@@ -212,16 +212,16 @@ fn anything() -> impl Strategy<Value = Vec<(u64, u8, u8, u8, u64)>> {
 }
 
 /// Lines that are each well-formed, whether or not they fit together.
-fn written(deeds: &[(u64, u8, u8, u8, u64)]) -> String {
+fn written(effects: &[(u64, u8, u8, u8, u64)]) -> String {
     let mut log = String::from(
         "{\"queue\":\"q0\",\"capacity\":2}\n{\"queue\":\"lock:l\",\"capacity\":1,\"initial\":1}\n{\"queue\":\"q2\",\"merge\":true}\n",
     );
     let mut t = 0;
-    for &(step, machine, deed, queue, n) in deeds {
+    for &(step, machine, effect, queue, n) in effects {
         t += step * step;
         let queue = ["q0", "lock:l", "q2"][usize::from(queue)];
         let (other, back) = ((machine + 1 + n as u8) % 4, t.saturating_sub(3 * n));
-        let deed = match deed {
+        let effect = match effect {
             0 => "\"state\":\"work\"".to_owned(),
             1 => "\"state\":\"runnable\"".to_owned(),
             2 => "\"blocked\":\"why\"".to_owned(),
@@ -235,7 +235,7 @@ fn written(deeds: &[(u64, u8, u8, u8, u64)]) -> String {
             12 => format!("\"on_top_of\":\"m{other}\""),
             _ => "\"pop\":true".to_owned(),
         };
-        let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"m{machine}\",{deed}}}");
+        let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"m{machine}\",{effect}}}");
     }
     log + &format!("{{\"t\":{t},\"machine\":\"m0\",\"state\":\"work\"}}\n")
 }
@@ -244,9 +244,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_log_says_the_worlds_come_to_an_end(deeds in anything()) {
+    fn whatever_a_log_says_the_worlds_come_to_an_end(effects in anything()) {
         let changes = ["m0::work x0", "queue q0 capacity 1", "queue q0 capacity 7", "queue lock:l capacity unlimited", "cpus +2", "batch m0 4", "queue q2 capacity 1", "m0::work x3"];
-        let log = written(&deeds);
+        let log = written(&effects);
         match ask(&log, &changes) {
             Ok(answer) => {
                 for it in &answer.predictions {

@@ -151,11 +151,11 @@ fn who_shares_a_split_lock_with_nobody_only_does_its_own_work() {
 }
 
 #[test]
-fn a_scenario_beside_it_does_not_know_of_the_places() {
+fn a_scenario_next_to_it_does_not_know_of_the_places() {
     let log = at_server(&closed(5, |_| 40, |_| 100, 1), 5);
     let alone = predicted(&log, "c0::think x0.5");
-    let beside = ask(&log, &["concurrency srv 4", "c0::think x0.5"]).unwrap().predictions.remove(1);
-    assert_eq!((alone.predicted_ns, alone.gain), (beside.predicted_ns, beside.gain));
+    let context = ask(&log, &["concurrency srv 4", "c0::think x0.5"]).unwrap().predictions.remove(1);
+    assert_eq!((alone.predicted_ns, alone.gain), (context.predicted_ns, context.gain));
 }
 
 #[test]

@@ -3,9 +3,9 @@
 
 use crate::bits::{align_up, Leaf, LeafKind, Window};
 use crate::clock::{extend, low_bits};
+use crate::fixed_layout::FixedLayout;
 use crate::plan::{stride, Child, Count, Node, Op, VarInt};
 use crate::refs::Choices;
-use crate::rigid::Rigid;
 use crate::types::{ByteOrder, Roles};
 
 /// Where a step found its field: a bit of the packet and, for texts and sequences, how many bytes or elements. For a tree,
@@ -473,8 +473,8 @@ impl Executor<'_, '_> {
                     return Ok(());
                 }
                 self.at = self.aligned(*align)?;
-                if let Some(rigid) = element.rigid().filter(|_| len > 0) {
-                    return self.rigid_array(len, element, rigid);
+                if let Some(fixed_layout) = element.fixed_layout().filter(|_| len > 0) {
+                    return self.fixed_layout_array(len, element, fixed_layout);
                 }
                 self.record(self.at, len)?;
                 let mut empty = 0;
@@ -509,22 +509,22 @@ impl Executor<'_, '_> {
     }
 
     /// Passes elements at constant distances: one record, whatever their number.
-    fn rigid_array(&mut self, len: u64, element: &Node, rigid: Rigid) -> Result<(), Stop> {
-        let at = align_up(self.at, rigid.align);
-        let (stride, room) = (rigid.stride(), self.limit.saturating_sub(at));
-        let bits = stride.saturating_mul(len - 1).saturating_add(rigid.bits);
-        let in_order = at % 8 == 0 || rigid.order == Some(self.last);
+    fn fixed_layout_array(&mut self, len: u64, element: &Node, fixed_layout: FixedLayout) -> Result<(), Stop> {
+        let at = align_up(self.at, fixed_layout.align);
+        let (stride, room) = (fixed_layout.stride(), self.limit.saturating_sub(at));
+        let bits = stride.saturating_mul(len - 1).saturating_add(fixed_layout.bits);
+        let in_order = at % 8 == 0 || fixed_layout.order == Some(self.last);
         if bits <= room && in_order {
             self.record(at, len)?;
             self.at = at + bits;
-            self.last = rigid.order.unwrap_or(self.last);
+            self.last = fixed_layout.order.unwrap_or(self.last);
             return Ok(());
         }
         // The first one that does not fit tells where it ends.
-        let whole = if in_order { (room + stride).saturating_sub(rigid.bits) / stride } else { 0 };
+        let whole = if in_order { (room + stride).saturating_sub(fixed_layout.bits) / stride } else { 0 };
         if whole > 0 {
-            self.at = at + (whole - 1) * stride + rigid.bits;
-            self.last = rigid.order.unwrap_or(self.last);
+            self.at = at + (whole - 1) * stride + fixed_layout.bits;
+            self.last = fixed_layout.order.unwrap_or(self.last);
         }
         self.walk(element)?;
         Err(self.stop(self.at, bits))

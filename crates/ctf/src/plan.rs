@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crate::bits::{align_up, Leaf, LeafKind, Load};
 use crate::error::{Span, SpanError};
+use crate::fixed_layout::FixedLayout;
 use crate::refs::{Choices, Place, ScopeRefs, Use, ELEMENT};
-use crate::rigid::Rigid;
 use crate::types::*;
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(crate) enum Node {
     Number { leaf: Leaf, align: u32, saves: Vec<u32>, roles: Roles },
     VarInt(VarInt),
     Text(Encoding),
-    Struct { align: u32, children: Vec<Child>, rigid: Option<Rigid> },
+    Struct { align: u32, children: Vec<Child>, fixed_layout: Option<FixedLayout> },
     Array { align: u32, count: Count, element: Box<Node>, text: Encoding },
     Variant { slot: u32, choices: Choices, options: Vec<Child> },
     Optional { slot: u32, choices: Choices, inner: Box<Node> },
@@ -102,8 +102,8 @@ pub(crate) enum Count {
 
 impl Node {
     pub(crate) fn structure(align: u32, children: Vec<Child>) -> Node {
-        let rigid = Rigid::of_structure(align, &children);
-        Node::Struct { align, children, rigid }
+        let fixed_layout = FixedLayout::of_structure(align, &children);
+        Node::Struct { align, children, fixed_layout }
     }
 
     /// A number that nobody but the reader of its value cares for.

@@ -633,9 +633,9 @@ const MOST_DOTS: usize = 64;
 /// structure `a`, which may have a field `b`, are `\.`.
 pub(crate) fn undotted_names(fields: &[Member]) -> Vec<Cow<'_, str>> {
     let structures: HashSet<&str> = fields.iter().filter(|f| matches!(f.ty, Type::Struct(_))).map(|f| f.name.as_str()).collect();
-    let beside = |name: &str| name.match_indices('.').take(MOST_DOTS).any(|(dot, _)| structures.contains(&name[..dot]));
+    let context = |name: &str| name.match_indices('.').take(MOST_DOTS).any(|(dot, _)| structures.contains(&name[..dot]));
     let names = fields.iter().map(|field| field.name.as_str());
-    let shown = names.map(|name| match !structures.is_empty() && beside(name) {
+    let shown = names.map(|name| match !structures.is_empty() && context(name) {
         true => Cow::Owned(name.replace('.', "\\.")),
         false => Cow::Borrowed(name),
     });

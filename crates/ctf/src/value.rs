@@ -279,7 +279,7 @@ enum Parts<'a> {
     /// Its record and those of all below it.
     Noted(&'a [Record]),
     /// So many elements, or a structure, at constant distances from a bit of the packet.
-    Rigid { at: u64, len: u64 },
+    FixedLayout { at: u64, len: u64 },
 }
 
 impl<'a> Compound<'a> {
@@ -323,12 +323,12 @@ impl<'a> Compound<'a> {
                     *rest = after;
                     tree(window, child, records)
                 }
-                Parts::Rigid { at, len } => {
+                Parts::FixedLayout { at, len } => {
                     *len = len.checked_sub(1)?;
-                    let layout = child.rigid()?;
+                    let layout = child.fixed_layout()?;
                     let begin = align_up(*at, layout.align);
                     *at = begin + layout.bits;
-                    rigid(window, child, begin)
+                    fixed_layout(window, child, begin)
                 }
             };
             Some((name, value))
@@ -351,11 +351,13 @@ fn tree<'a>(window: Window<'a>, node: &'a Node, records: &'a [Record]) -> Value<
 }
 
 /// The value of a node that begins at bit `at` and whose parts are at constant distances.
-fn rigid<'a>(window: Window<'a>, node: &'a Node, at: u64) -> Value<'a> {
+fn fixed_layout<'a>(window: Window<'a>, node: &'a Node, at: u64) -> Value<'a> {
     match node {
         Node::Number { leaf, .. } => number(window, at, *leaf),
         Node::Array { element, text, count: Count::Fixed(len), .. } => elements(window, node, element, *text, at, *len, &[]),
-        Node::Struct { children, .. } => Value::Compound(Compound { window, node, parts: Parts::Rigid { at, len: children.len() as u64 } }),
+        Node::Struct { children, .. } => {
+            Value::Compound(Compound { window, node, parts: Parts::FixedLayout { at, len: children.len() as u64 } })
+        }
         // The others are not rigid.
         _ => Value::Nothing,
     }
@@ -374,8 +376,8 @@ fn elements<'a>(
     if let Some((leaf, align)) = element.plain_leaf() {
         return array(window, at, len, leaf, stride(leaf, align), text);
     }
-    let parts = match element.rigid() {
-        Some(_) => Parts::Rigid { at, len },
+    let parts = match element.fixed_layout() {
+        Some(_) => Parts::FixedLayout { at, len },
         None => Parts::Noted(records),
     };
     Value::Compound(Compound { window, node, parts })

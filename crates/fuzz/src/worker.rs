@@ -23,7 +23,7 @@ pub enum Word {
     SlowestMicros,
     PeakBytes,
     Edges,
-    Kept,
+    Spool,
 }
 
 const HEAD: usize = 64;
@@ -116,7 +116,7 @@ pub fn run(target: &Target, seed: u64, time: Duration, desk: &Path) -> anyhow::R
             }
         }
         desk.set(Word::Edges, coverage.edges as u64);
-        desk.set(Word::Kept, (kept.len() - seeds) as u64);
+        desk.set(Word::Spool, (kept.len() - seeds) as u64);
     }
     Ok(())
 }

@@ -4,11 +4,11 @@ use crate::following::{self, Follower};
 use crate::input::progress::Progressed;
 use crate::input::subject::Whom;
 use crate::interactions::{self, Interactions};
-use crate::keepers;
-use crate::kept::{Keeper, Kept};
+use crate::render::cpu_holders;
+use crate::spool::{Spool, SpoolWriter};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::critical_path::participation::Participation;
-use longpole_analysis::critical_path::{self, Answer, Lineage, Path};
+use longpole_analysis::critical_path::{self, Answer, CriticalPath, Path};
 use longpole_analysis::findings::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::findings::{Rules, Scope};
 use longpole_analysis::report::Critical;
@@ -18,7 +18,7 @@ use longpole_analysis::verdict::data::{Basis, Outcome, Verdict};
 use longpole_analysis::verdict::exchanges::{Conducts, Exchanges};
 use longpole_analysis::verdict::limits::Limits;
 use longpole_analysis::verdict::lost_events;
-use longpole_analysis::verdict::machine_states::{self, Beside, Candidate};
+use longpole_analysis::verdict::machine_states::{self, Candidate, Surroundings};
 use longpole_analysis::verdict::not_recorded::not_recorded;
 use longpole_analysis::verdict::pairs::{Pairs, Together};
 use longpole_analysis::verdict::parts::Parts;
@@ -33,7 +33,7 @@ use longpole_analysis::wait_graph::Waits;
 use longpole_analysis::what_if::guess::{self, Asked};
 use longpole_analysis::what_if::{self, propose, FullQueue, Prediction, Scenario};
 use longpole_model::causes::{Behind, Composer};
-use longpole_model::interaction::Deed;
+use longpole_model::interaction::Effect;
 use longpole_model::linux::Linux;
 use longpole_trace::Catalogue;
 use longpole_trace::Item;
@@ -50,9 +50,9 @@ fn worlds(scenarios: Vec<Scenario>) -> what_if::Options {
 
 /// What the first pass leaves: who was told of all interactions.
 pub struct Passed {
-    lineage: Lineage,
+    critical_path: CriticalPath,
     waits: Waits,
-    keeper: Keeper,
+    keeper: SpoolWriter,
     traffic: Traffic,
 }
 
@@ -61,10 +61,14 @@ impl Passed {
     /// `feed`.
     pub fn of(interactions: &mut Interactions, feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
         let options = critical_path::Options { segments: true, spill: Some(interactions::SPILL), ..critical_path::Options::default() };
-        let mut passed =
-            Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default(), traffic: Traffic::default() };
-        let Passed { lineage, waits, keeper, traffic } = &mut passed;
-        following::follow_fed(interactions, feed, [&mut [lineage as &mut dyn Follower][..], &mut [waits, keeper, traffic]])?;
+        let mut passed = Passed {
+            critical_path: CriticalPath::new(options),
+            waits: Waits::default(),
+            keeper: SpoolWriter::default(),
+            traffic: Traffic::default(),
+        };
+        let Passed { critical_path, waits, keeper, traffic } = &mut passed;
+        following::follow_fed(interactions, feed, [&mut [critical_path as &mut dyn Follower][..], &mut [waits, keeper, traffic]])?;
         Ok(passed)
     }
 }
@@ -94,9 +98,9 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
     let Told { lost, tells_running, kernel, exchanges, progressed, turns, as_asked, vary, whom } = told;
-    let Passed { lineage, waits, keeper, traffic } = passed;
+    let Passed { critical_path, waits, keeper, traffic } = passed;
     let mut kept = keeper.kept(interactions.vocabulary());
-    let mut answer = interactions.path(lineage)?;
+    let mut answer = interactions.path(critical_path)?;
     let conducts = exchanges.finish();
     let mut subjects = subjects(interactions, &conducts, &traffic, &limits);
     let asked = whom.machines(&subjects, &conducts, interactions.vocabulary())?;
@@ -171,7 +175,7 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let is_named = |prediction: &Prediction| verdict.gain.as_ref().is_some_and(|gain| gain.change == prediction.change);
     predictions.extend(of_stations.into_iter().chain(of_pair).filter(is_named));
     answer.segments = Some(segments);
-    keepers::tell(interactions, turns, &mut answer)?;
+    cpu_holders::tell(interactions, turns, &mut answer)?;
     let progress = anchor.as_ref().map(|anchor| anchor.progress(interactions.vocabulary()));
     let kind = anchor.as_ref().map_or(Run::FixedWork, |anchor| anchor.run);
     let run = RunOf { kind, progress, start_ns: answer.start_ns, end_ns: answer.end_ns };
@@ -259,12 +263,12 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
 
 /// What is kept of the interactions, so that they lead to where the path of `report` leads, or to the replies of
 /// whoever is meant; with that path by subject, and where work waits for other work.
-pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept, Option<Parts>, Stations)> {
+pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Spool, Option<Parts>, Stations)> {
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
-    let (mut keeper, mut traffic, mut exchanges) = (Keeper::default(), Traffic::default(), Exchanges::default());
+    let (mut keeper, mut traffic, mut exchanges) = (SpoolWriter::default(), Traffic::default(), Exchanges::default());
     let mut progressed = whom.progress.as_ref().map(Progressed::new);
     let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
-        composer.item_beside(catalogue, item, &mut exchanges);
+        composer.item_with(catalogue, item, &mut exchanges);
         exchanges.after(composer.linux());
         if let Some(progressed) = &mut progressed {
             progressed.item(composer, catalogue, item);
@@ -309,7 +313,7 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Kept,
 }
 
 /// The path that counts, where that to the command's end does not. From now on what is kept leads to its end.
-fn anchored(interactions: &Interactions, kept: &mut Kept, anchor: &Anchor) -> anyhow::Result<Answer> {
+fn anchored(interactions: &Interactions, kept: &mut Spool, anchor: &Anchor) -> anyhow::Result<Answer> {
     let end = match &anchor.event {
         Some(_) => anchor.end_ns,
         None => last_reply(kept, anchor)?.filter(|&last| last > anchor.begin_ns).unwrap_or(anchor.end_ns),
@@ -322,10 +326,10 @@ fn anchored(interactions: &Interactions, kept: &mut Kept, anchor: &Anchor) -> an
 }
 
 /// When the thread was last woken by another one.
-fn last_reply(kept: &Kept, anchor: &Anchor) -> anyhow::Result<Option<u64>> {
+fn last_reply(kept: &Spool, anchor: &Anchor) -> anyhow::Result<Option<u64>> {
     let mut last = None;
     kept.each(|_, interaction| {
-        if let (Deed::Wake { machine, cause: Some(cause) }, true) = (interaction.deed, interaction.t <= anchor.end_ns) {
+        if let (Effect::Wake { machine, cause: Some(cause) }, true) = (interaction.effect, interaction.t <= anchor.end_ns) {
             if machine == anchor.machine && cause.by != machine {
                 last = Some(interaction.t);
             }
@@ -338,7 +342,7 @@ fn last_reply(kept: &Kept, anchor: &Anchor) -> anyhow::Result<Option<u64>> {
 /// What decides, and what changes would bring. `idle`: who waits beside an idle CPU; `full`: queues in which somebody waited for room.
 fn verdict(
     interactions: &Interactions,
-    kept: &Kept,
+    kept: &Spool,
     (answer, segments, mut candidates): (&Answer, &Path, Vec<Candidate>),
     (idle, full, of_subjects): (&[(String, f64)], &[FullQueue], &[Scenario]),
     (lost, tells_running): (u64, bool),
@@ -385,14 +389,14 @@ fn verdict(
     also.retain(|prediction| predictions.iter().all(|known| known.change != prediction.change));
     predictions.extend(also);
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
-    let beside = Beside {
+    let context = Surroundings {
         is_recorder: &is_recorder,
         idle,
         predictions: &predictions,
         again: &lost_events::remedy(interactions.trace().and_then(Trace::full_ring)),
         tells_running,
     };
-    let verdict = machine_states::judge(answer, segments, &candidates, brings, lost, &beside, &rules.path);
+    let verdict = machine_states::judge(answer, segments, &candidates, brings, lost, &context, &rules.path);
     Ok((verdict, predictions, unchanged, together))
 }
 

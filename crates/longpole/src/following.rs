@@ -6,7 +6,7 @@
 use crate::interactions::{self, Feed, Interactions};
 use anyhow::anyhow;
 use longpole_analysis::critical_path::name_index::Seen;
-use longpole_analysis::critical_path::Lineage;
+use longpole_analysis::critical_path::CriticalPath;
 use longpole_analysis::verdict::traffic::Traffic;
 use longpole_analysis::wait_graph::Waits;
 use longpole_analysis::what_if::WhatIf;
@@ -62,14 +62,14 @@ impl Sent {
     }
 }
 
-/// Tells all interactions to all followers, each in a thread of its own, and all items of the trace that they are composed of to `beside`, in this thread.
+/// Tells all interactions to all followers, each in a thread of its own, and all items of the trace that they are composed of to `context`, in this thread.
 pub fn follow(
     interactions: &mut Interactions,
-    mut beside: impl FnMut(&Catalogue, &Item<'_>),
+    mut context: impl FnMut(&Catalogue, &Item<'_>),
     followers: &mut [&mut dyn Follower],
 ) -> anyhow::Result<()> {
     let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
-        beside(catalogue, item);
+        context(catalogue, item);
         interactions::alone(composer, catalogue, item);
     };
     follow_fed(interactions, feed, followers.iter_mut().map(std::slice::from_mut))
@@ -153,7 +153,7 @@ macro_rules! followers {
     };
 }
 
-followers!(Lineage, WhatIf, Waits);
+followers!(CriticalPath, WhatIf, Waits);
 
 /// What is counted lies within the part that was asked for.
 impl Follower for Traffic {

@@ -171,7 +171,7 @@ pub fn complete_symbols(path: &Path) -> Vec<String> {
     let mut told = Vec::new();
     if longpole_symbols::is_pending(path) {
         told = match longpole_symbols::complete(path, &stopped) {
-            Ok(done) => done.oddities,
+            Ok(done) => done.diagnostics,
             Err(error) => vec![format!("the functions of the stacks in {} are not looked up: {error}", path.display())],
         };
     }
@@ -196,7 +196,7 @@ fn complete_kernel(path: &Path) {
         }
     };
     match done {
-        Ok(done) => done.oddities.iter().for_each(|note| eprintln!("longpole: note: {}", plain(note.to_string()))),
+        Ok(done) => done.diagnostics.iter().for_each(|note| eprintln!("longpole: note: {}", plain(note.to_string()))),
         Err(error) => eprintln!("longpole: note: the kernel's events of {} are not in this answer: {error}", path.display()),
     }
 }
@@ -263,7 +263,7 @@ fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<T
             paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
         );
     }
-    trace.note(paths.iter().flat_map(|path| unpacked::oddities(path)));
+    trace.note(paths.iter().flat_map(|path| unpacked::diagnostics(path)));
     // Only now is it known when what is relative begins or ends.
     let (begin, end) = trace.range();
     match ranged && end < begin {

@@ -5,18 +5,18 @@
 use crate::following::{self, Follower};
 use crate::input::machine_log;
 use crate::input::{self, Input};
-use crate::kept::{Keeper, Kept};
 use crate::passes::kernel;
 use crate::render::table::plain_lines;
+use crate::spool::{Spool, SpoolWriter};
 use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
-use longpole_analysis::critical_path::{self, Answer, Lineage, Options, Spill};
+use longpole_analysis::critical_path::{self, Answer, CriticalPath, Options, Spill};
 use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_analysis::what_if::{self, WhatIf};
 use longpole_model::causes::{is_named_as_recorder, About, Composer, Seat, Told};
 use longpole_model::interaction::ahead::Ahead;
 use longpole_model::interaction::block::Block;
-use longpole_model::interaction::{Deed, Interaction, Vocabulary};
+use longpole_model::interaction::{Effect, Interaction, Vocabulary};
 use longpole_model::linux::watch::Watch;
 use longpole_model::linux::Linux;
 use longpole_model::rules::Rules;
@@ -312,7 +312,7 @@ impl Interactions {
     #[inline]
     fn resolve_range(&mut self, interaction: &Interaction) -> anyhow::Result<()> {
         // A queue is declared without a time.
-        if self.range.is_none() && !matches!(interaction.deed, Deed::Declare { .. }) {
+        if self.range.is_none() && !matches!(interaction.effect, Effect::Declare { .. }) {
             let start = i64::try_from(interaction.t).unwrap_or(i64::MAX);
             let resolve = |moment: Moment| u64::try_from(moment.resolve(start)).unwrap_or(0);
             let range = Range { begin: self.part.begin.map(resolve), end: self.part.end.map(resolve) };
@@ -331,22 +331,22 @@ impl Interactions {
     }
 
     /// The critical path.
-    pub fn lineage(&mut self, options: Options) -> anyhow::Result<Answer> {
-        self.lineage_beside(options, &mut ())
+    pub fn critical_path(&mut self, options: Options) -> anyhow::Result<Answer> {
+        self.critical_path_with(options, &mut ())
     }
 
     /// The same; `watch` listens to the kernel's model.
-    pub fn lineage_beside<W: Watch>(&mut self, options: Options, watch: &mut W) -> anyhow::Result<Answer> {
-        let mut lineage = Lineage::new(options);
-        let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| composer.item_beside(catalogue, item, watch);
-        following::follow_fed(self, feed, [&mut [&mut lineage as &mut dyn Follower][..]])?;
+    pub fn critical_path_with<W: Watch>(&mut self, options: Options, watch: &mut W) -> anyhow::Result<Answer> {
+        let mut critical_path = CriticalPath::new(options);
+        let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| composer.item_with(catalogue, item, watch);
+        following::follow_fed(self, feed, [&mut [&mut critical_path as &mut dyn Follower][..]])?;
         self.finish_linux(watch);
-        self.path(lineage)
+        self.path(critical_path)
     }
 
     /// The critical path, from who was told of all.
-    pub fn path(&self, lineage: Lineage) -> anyhow::Result<Answer> {
-        let mut answer = lineage.answer(self.vocabulary()).map_err(|error| match error {
+    pub fn path(&self, critical_path: CriticalPath) -> anyhow::Result<Answer> {
+        let mut answer = critical_path.answer(self.vocabulary()).map_err(|error| match error {
             critical_path::NoAnswer::Empty if self.misses() => self.refused(critical_path::NoAnswer::NothingInRange),
             error => self.refused(error),
         })?;
@@ -367,14 +367,14 @@ impl Interactions {
     }
 
     /// The same; they are kept for who asks again.
-    pub fn what_if_and_keep(&mut self, options: what_if::Options) -> anyhow::Result<(what_if::Answer, Kept)> {
-        let (mut worlds, mut keeper) = (self.worlds(options), Keeper::default());
+    pub fn what_if_and_keep(&mut self, options: what_if::Options) -> anyhow::Result<(what_if::Answer, Spool)> {
+        let (mut worlds, mut keeper) = (self.worlds(options), SpoolWriter::default());
         following::follow(self, |_, _| {}, &mut [&mut worlds, &mut keeper])?;
         Ok((self.predictions(worlds)?, keeper.kept(self.vocabulary())))
     }
 
     /// What changes would bring, from what was kept of all. It comes faster than a thread could pass it on.
-    pub fn what_if_again(&self, kept: &Kept, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
+    pub fn what_if_again(&self, kept: &Spool, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
         let options = what_if::Options { machine: kept.machine().map(str::to_owned).or(options.machine.clone()), ..options };
         let (mut worlds, (begin, end)) = (self.worlds(options), kept.range());
         if let Some(begin) = begin {
@@ -389,18 +389,18 @@ impl Interactions {
     }
 
     /// The critical path of what was kept.
-    pub fn path_again(&self, kept: &Kept, options: Options) -> anyhow::Result<Answer> {
+    pub fn path_again(&self, kept: &Spool, options: Options) -> anyhow::Result<Answer> {
         let options = Options { machine: kept.machine().map(str::to_owned), ..options };
-        let (mut lineage, (begin, end)) = (Lineage::new(options), kept.range());
+        let (mut critical_path, (begin, end)) = (CriticalPath::new(options), kept.range());
         if let Some(begin) = begin {
-            lineage.begin_at(begin);
+            critical_path.begin_at(begin);
         }
-        kept.each(|vocabulary, interaction| lineage.interaction(vocabulary, interaction))
+        kept.each(|vocabulary, interaction| critical_path.interaction(vocabulary, interaction))
             .with_context(|| format!("what {} said cannot be read again", self.shown))?;
         if let Some(end) = end {
-            lineage.until(end);
+            critical_path.until(end);
         }
-        self.path(lineage)
+        self.path(critical_path)
     }
 
     /// What changes would bring, from who was told of all.
@@ -493,8 +493,8 @@ impl Composed {
         self.finished = true;
         self.composer.finish(self.trace.catalogue());
         crate::verbs::convert::tell_no_event(&self.trace);
-        for oddity in self.trace.oddities() {
-            eprintln!("longpole: {}", plain_lines(oddity.to_string()));
+        for diagnostic in self.trace.diagnostics() {
+            eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
         }
     }
 }

@@ -117,8 +117,8 @@ fn follow(
             thread::park_timeout(PAUSE);
             continue;
         }
-        for oddity in chain.oddities() {
-            eprintln!("longpole: log: {}", crate::render::table::plain_lines(oddity.to_string()));
+        for diagnostic in chain.diagnostics() {
+            eprintln!("longpole: log: {}", crate::render::table::plain_lines(diagnostic.to_string()));
         }
         if chain.go_on()? {
             printer.begin_anew();

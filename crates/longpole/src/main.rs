@@ -5,8 +5,6 @@ mod critical;
 mod following;
 mod input;
 mod interactions;
-mod keepers;
-mod kept;
 mod log;
 mod mount;
 mod output_tee;
@@ -15,6 +13,7 @@ mod packets;
 pub mod passes;
 mod profiler;
 pub mod render;
+mod spool;
 mod sync;
 mod verbs;
 

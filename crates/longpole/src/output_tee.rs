@@ -72,7 +72,7 @@ impl AsFd for OwnStream {
 pub struct Prepared([Option<OwnedFd>; 2]);
 
 /// Passes on.
-pub struct Relay {
+pub struct OutputTee {
     streams: Vec<(Stream, JoinHandle<Option<OwnedFd>>)>,
     end: Arc<OwnedFd>,
 }
@@ -98,7 +98,7 @@ impl Prepared {
     }
 
     /// The command runs.
-    pub fn begin(self, child: &mut Child, recorder: &mut Recorder) -> io::Result<Relay> {
+    pub fn begin(self, child: &mut Child, recorder: &mut Recorder) -> io::Result<OutputTee> {
         let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let mut streams = Vec::new();
         for (stream, terminal) in Stream::ALL.into_iter().zip(self.0) {
@@ -112,11 +112,11 @@ impl Prepared {
             let builder = thread::Builder::new().name(stream.name().to_owned());
             streams.push((stream, builder.spawn(move || pass(source, stream, is_terminal, &lines, &end))?));
         }
-        Ok(Relay { streams, end })
+        Ok(OutputTee { streams, end })
     }
 }
 
-impl Relay {
+impl OutputTee {
     /// The command has ended, or is left alone: what it has printed until now shall be in the recording. `turn` is made meanwhile; not for longer than `most`.
     pub fn drain(&self, most: Duration, mut turn: impl FnMut()) {
         let _ = rustix::io::write(&*self.end, &1u64.to_ne_bytes());

@@ -1,6 +1,7 @@
 //! TODO room render
 
 pub(crate) mod answer;
+pub(crate) mod cpu_holders;
 pub(crate) mod events;
 pub(crate) mod flame_graph;
 pub(crate) mod graph_svg;

@@ -24,7 +24,7 @@ fn ask(arguments: &[&str], capture: &Path) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn info_tells_who_took_a_capture_and_everything_beside_its_packets() {
+fn info_tells_who_took_a_capture_and_everything_next_to_its_packets() {
     let place = TempDir::new().unwrap();
     let capture = written(&place, &[everything(false), everything(true)].concat());
     let (code, told, said) = ask(&["info", "--json"], &capture);

@@ -113,7 +113,7 @@ fn with_probes_the_slow_stage_s_span_is_the_path_with_the_kernel_and_without_it(
 }
 
 #[test]
-fn a_program_that_computes_beside_a_writer_is_not_its_bottleneck_where_interrupts_are_not_recorded() {
+fn a_program_that_computes_next_to_a_writer_is_not_its_bottleneck_where_interrupts_are_not_recorded() {
     let _alone = alone();
     if !live("a writer beside programs that compute") {
         return;

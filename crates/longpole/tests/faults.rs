@@ -83,17 +83,17 @@ fn pages_that_are_missing_for_each_item_are_found() {
 }
 
 #[test]
-fn a_thread_that_waits_beside_an_idle_cpu_is_found_and_one_that_may_run_on_one_cpu_only_is_not() {
+fn a_thread_that_waits_next_to_an_idle_cpu_is_found_and_one_that_may_run_on_one_cpu_only_is_not() {
     let _alone = alone();
     if !live("a CPU that is idle beside a thread that waits") {
         return;
     }
     assert_eq!(Run::of_program(CALLS, "alone").finding("idle_cpu_beside", "faults"), None);
-    let beside = Run::of_program(CALLS, "beside");
+    let context = Run::of_program(CALLS, "beside");
     // 40 turns of 4 ms.
-    let printed: Vec<i64> = beside.printed.split(' ').map(|number| number.parse().unwrap()).collect();
+    let printed: Vec<i64> = context.printed.split(' ').map(|number| number.parse().unwrap()).collect();
     let (idle_ms, waited_ms) = (printed[0], printed[1]);
-    match beside.finding("idle_cpu_beside", "faults") {
+    match context.finding("idle_cpu_beside", "faults") {
         Some(finding) => assert!(finding["count"].as_u64().unwrap() >= 5 && idle_ms > 0, "{finding}, CPU 1 idle for {idle_ms} ms"),
         // Most kernels take the thread to the idle CPU before its wait has a part of the path.
         None => println!("skipped: a CPU that is idle beside a thread that waits (CPU 1 was idle for {idle_ms} ms, the thread waited for {waited_ms} ms)"),
@@ -154,7 +154,7 @@ for i in range(6000):
 s.sendto(b'end', ('10.78.0.2', 7)); s.recv(64)";
 
 #[test]
-fn an_interrupt_away_from_its_consumer_is_found_and_one_beside_it_is_not() {
+fn an_interrupt_away_from_its_consumer_is_found_and_one_next_to_it_is_not() {
     let _alone = alone();
     if !live("an interrupt away from its consumer") {
         return;

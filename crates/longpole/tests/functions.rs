@@ -149,18 +149,18 @@ fn who_leaves_functions_by_jumps_gets_no_deeper() {
 }
 
 #[test]
-fn nothing_is_left_out_of_what_was_wished_for() {
+fn nothing_is_left_out_of_what_was_requested_for() {
     let place = Place::new();
     let program = build(&place, &["-g"]);
-    for wish in [("LONGPOLE_AUTO_SHORT", "0"), ("LONGPOLE_AUTO_INCLUDE", "*")] {
+    for request in [("LONGPOLE_AUTO_SHORT", "0"), ("LONGPOLE_AUTO_INCLUDE", "*")] {
         let rounds = "3000";
         let mut command = place.longpole(&["record", "--buffer", "4MiB", "--"]);
-        let output = ok(command.arg(&program).arg(rounds).env(wish.0, wish.1).output().unwrap());
+        let output = ok(command.arg(&program).arg(rounds).env(request.0, request.1).output().unwrap());
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let calls: i64 = text.lines().filter_map(|line| line.rsplit_once(' ')?.1.parse::<i64>().ok()).sum();
         let told = place.answer("report", &place.newest());
-        assert_eq!(told["inputs"]["left_out"], serde_json::json!([]), "{wish:?}");
-        assert_eq!(told["inputs"]["events"].as_i64().unwrap() + told["inputs"]["lost"].as_i64().unwrap(), 2 * calls, "{wish:?}");
+        assert_eq!(told["inputs"]["left_out"], serde_json::json!([]), "{request:?}");
+        assert_eq!(told["inputs"]["events"].as_i64().unwrap() + told["inputs"]["lost"].as_i64().unwrap(), 2 * calls, "{request:?}");
     }
 }
 

@@ -23,7 +23,7 @@ fn part(line: &Value, part: &str) -> f64 {
 }
 
 #[test]
-fn a_span_beside_a_rival_on_its_cpu_is_net_what_the_thread_s_own_clock_says() {
+fn a_span_next_to_a_rival_on_its_cpu_is_net_what_the_thread_s_own_clock_says() {
     if !live() {
         return;
     }

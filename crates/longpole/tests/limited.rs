@@ -160,7 +160,7 @@ fn a_link_that_is_full_is_named_with_its_rate() {
 }
 
 #[test]
-fn a_thread_that_sleeps_beside_full_cpus_is_no_bottleneck() {
+fn a_thread_that_sleeps_next_to_full_cpus_is_no_bottleneck() {
     let Some(minded) = report("minded") else { return };
     assert_eq!(named(&minded)[..2], ["bottleneck", "limited"], "{}", minded["verdict"]["text"]);
     assert_ne!(minded["verdict"]["state"]["kind"], "sleep", "{}", minded["verdict"]["text"]);

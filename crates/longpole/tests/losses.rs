@@ -70,7 +70,7 @@ fn what_lies_between_the_last_event_before_a_loss_and_the_first_after_it_is_unkn
 }
 
 /// A source of items and a sink that is slow; a third thread that does not matter loses most of what it says.
-fn beside(directory: &Path, lost: u64, ring: u64) {
+fn context(directory: &Path, lost: u64, ring: u64) {
     let mut fake = Fake::new(directory);
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
     let get = fake.class("queue_get:q", &[("count", Kind::U64)]);
@@ -104,10 +104,10 @@ fn beside(directory: &Path, lost: u64, ring: u64) {
 }
 
 #[test]
-fn a_bottleneck_and_a_prediction_beside_many_losses_say_so() {
+fn a_bottleneck_and_a_prediction_next_to_many_losses_say_so() {
     for lost in [0, 10_000] {
         let directory = TempDir::new().unwrap();
-        beside(directory.path(), lost, 256 << 10);
+        context(directory.path(), lost, 256 << 10);
         let report = json("report", directory.path());
         let verdict = &report["verdict"];
         assert_eq!((&verdict["outcome"], &verdict["lost"]), (&"bottleneck".into(), &(10 * lost).into()), "{verdict}");
@@ -124,7 +124,7 @@ fn a_bottleneck_and_a_prediction_beside_many_losses_say_so() {
 fn larger_rings_are_advised_only_where_those_that_lost_were_smaller() {
     for (ring, advice) in [(2 << 20, "record again with --buffer 4MiB"), (4 << 20, "rings of 4 MiB were full: record fewer events")] {
         let directory = TempDir::new().unwrap();
-        beside(directory.path(), 10_000, ring);
+        context(directory.path(), 10_000, ring);
         let verdict = json("report", directory.path())["verdict"]["text"].clone();
         assert!(verdict.as_str().unwrap().contains(advice), "{verdict}");
         let predicted = text(&["what-if", "source::make x0.5"], directory.path());

@@ -149,7 +149,7 @@ fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
     session.stop();
     is_whole(&place, &whole);
     assert!(told(&place, &partial).0 > 0);
-    assert!(description(&partial)["oddities"].to_string().contains("its pages are gone, or were converted"));
+    assert!(description(&partial)["diagnostics"].to_string().contains("its pages are gone, or were converted"));
     let mut beats = 0;
     for chunk in place.recordings() {
         is_whole(&place, &chunk);

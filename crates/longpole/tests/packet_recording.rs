@@ -129,9 +129,9 @@ fn every_datagram_is_captured_on_both_sides_with_its_direction_and_length() {
         return;
     }
     let (place, net) = (Place::new(), Net::new("d"));
-    let wish = format!("{}/{},{}/r*", net.a, net.left, net.b);
+    let request = format!("{}/{},{}/r*", net.a, net.left, net.b);
     let (recording, said) =
-        record(&place, &["--kernel", "none", "--packets", &wish, "--", "python3", "-c", SENDER, "2000", &net.a, &net.b]);
+        record(&place, &["--kernel", "none", "--packets", &request, "--", "python3", "-c", SENDER, "2000", &net.a, &net.b]);
     assert_eq!(said.trim(), "2000");
     let frames = frames(&recording.join("packets/interfaces.pcapng"));
     for (name, direction) in [(format!("{}/{}", net.a, net.left), 2), (format!("{}/{}", net.b, net.right), 1)] {
@@ -211,22 +211,22 @@ fn a_killed_recorder_leaves_what_it_took_readable_and_a_device_that_vanishes_end
         return;
     }
     let (place, net) = (Place::new(), Net::new("k"));
-    let wish = format!("{}/{},lo", net.a, net.left);
-    let killed = place.recorder(&["--packets", &wish]);
+    let request = format!("{}/{},lo", net.a, net.left);
+    let killed = place.recorder(&["--packets", &request]);
     ok(Command::new("python3").args(["-c", SENDER, "300", &net.a, &net.b]).output().unwrap());
     let first = place.newest();
     place::wait_for(|| described(&first)["interface_packets"]["packets"].as_u64().is_some_and(|packets| packets >= 300));
     place::signal(&killed, "-KILL");
     drop(killed);
     // The next one makes a file of its own.
-    let recorder = place.recorder(&["--packets", &wish]);
+    let recorder = place.recorder(&["--packets", &request]);
     run(&["ip", "-n", &net.a, "link", "del", &net.left]);
     let second = place.newest();
     place::wait_for(|| described(&second)["interface_packets"]["interfaces"][0]["vanished"] == true);
     place::signal(&recorder, "-INT");
     place::wait_for(|| described(&second)["end_ns"].is_u64());
     drop(recorder);
-    assert!(described(&second)["oddities"].to_string().contains("leftk vanished"));
+    assert!(described(&second)["diagnostics"].to_string().contains("leftk vanished"));
     let numbers: Vec<u64> = frames(&first.join("packets/interfaces.pcapng")).into_iter().filter_map(|frame| frame.4).collect();
     assert_eq!(numbers, (0..300).collect::<Vec<u64>>());
     frames(&second.join("packets/interfaces.pcapng"));
@@ -250,9 +250,10 @@ fn a_frame_s_time_lies_between_the_kernel_s_own_events_of_it() {
     }
     const COUNT: u64 = 400;
     let (place, net) = (Place::new(), Net::new("c"));
-    let wish = format!("{}/{},{}/{}", net.a, net.left, net.b, net.right);
+    let request = format!("{}/{},{}/{}", net.a, net.left, net.b, net.right);
     let count = COUNT.to_string();
-    let (recording, said) = record(&place, &["--kernel", "net", "--packets", &wish, "--", "python3", "-c", SENDER, &count, &net.a, &net.b]);
+    let (recording, said) =
+        record(&place, &["--kernel", "net", "--packets", &request, "--", "python3", "-c", SENDER, &count, &net.a, &net.b]);
     assert_eq!(said.trim(), count);
     let output = ok(place.longpole(&["print", "--json"]).arg(&recording).output().unwrap());
     let lines: Vec<Value> = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();

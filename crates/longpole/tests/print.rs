@@ -131,7 +131,7 @@ fn told_by_packets() -> TempDir {
 }
 
 #[test]
-fn what_a_packet_says_of_its_events_stands_beside_the_cpu() {
+fn what_a_packet_says_of_its_events_stands_next_to_the_cpu() {
     let trace = told_by_packets();
     let packet = r#"{ cpu_id = 3, at = 0x2A, mode = ( "busy" : container = 1 ), list = { n = 2, each = [ 07 08 ] }, text = "hi" }"#;
     let expected = [
@@ -257,7 +257,7 @@ fn what_is_drawn_of_a_part_that_cannot_be_opened_is_drawn_on_lines_of_its_own() 
         assert_eq!(said.matches(&*odd.to_string_lossy()).count(), 1, "{said}");
     }
     let answer: Value = serde_json::from_slice(&longpole(&["check", "--json"], &[parts.path()]).stdout).unwrap();
-    assert!(answer["oddities"][0].as_str().unwrap().contains("byte_order = xx; };\n"));
+    assert!(answer["diagnostics"][0].as_str().unwrap().contains("byte_order = xx; };\n"));
 }
 
 #[test]
@@ -490,7 +490,7 @@ fn numbers_that_json_has_not_are_told_as_texts() {
 }
 
 #[test]
-fn who_it_was_is_told_beside_a_context_that_does_not_say_it() {
+fn who_it_was_is_told_next_to_a_context_that_does_not_say_it() {
     let packet =
         "packet.context := struct { u8 content_size; string label; string thread; integer { size = 32; align = 8; } pid; u8 tid; };";
     let bytes = [136, b'p', b'r', 0, b't', 0, 7, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6];

@@ -61,7 +61,7 @@ fn numbered(recording: &Path) -> (BTreeMap<(String, i32, i32), Thread>, u64) {
             Item::Loss(loss) => lost += loss.events.expect("a lane counts its losses"),
         }
     }
-    assert!(!trace.is_damaged(), "{:?}", trace.oddities());
+    assert!(!trace.is_damaged(), "{:?}", trace.diagnostics());
     (threads, lost)
 }
 
@@ -481,7 +481,7 @@ fn newest_packets(recording: &Path) -> BTreeMap<i32, (u64, u64)> {
 }
 
 #[test]
-fn a_session_beside_the_user_can_be_started_asked_for_and_stopped() {
+fn a_session_next_to_the_user_can_be_started_asked_for_and_stopped() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
     // Threads that lose nothing, and threads that lose.

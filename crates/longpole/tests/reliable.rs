@@ -250,8 +250,8 @@ fn programs_that_come_and_go_give_the_memory_of_their_larger_rings_back() {
         assert!(grown, "program {nth} had no larger ring");
         program.end();
     }
-    let oddities = description(&session.stop())["oddities"].to_string();
-    assert!(!oddities.contains("was used up"), "{oddities}");
+    let diagnostics = description(&session.stop())["diagnostics"].to_string();
+    assert!(!diagnostics.contains("was used up"), "{diagnostics}");
 }
 
 #[test]

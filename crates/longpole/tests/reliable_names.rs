@@ -37,8 +37,8 @@ fn names_that_nobody_expects_are_data_and_lead_nowhere() {
     let recording = place.newest();
     let held = Held::read(&recording);
     // Nothing was written beside the program.
-    let beside = std::fs::read_dir(&own).unwrap().map(Result::unwrap).filter(|entry| entry.path() != program);
-    let outside: u64 = beside.map(|entry| entry.metadata().unwrap().len().max(1)).sum();
+    let context = std::fs::read_dir(&own).unwrap().map(Result::unwrap).filter(|entry| entry.path() != program);
+    let outside: u64 = context.map(|entry| entry.metadata().unwrap().len().max(1)).sum();
     let (recorded, lost, torn) = (held.recorded(), held.lost, held.torn());
     println!(
         "figures: names that nobody expects: {tried} events tried, {recorded} recorded, {lost} lost, {torn} torn, {faults} faults, {outside} bytes outside"

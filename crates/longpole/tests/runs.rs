@@ -185,10 +185,10 @@ fn locking(workers: u64, rounds: u64, apart: u64) -> String {
     let mut lines: Vec<(u64, String)> = Vec::new();
     let mut free = 0;
     // Each worker's next wish, served in the order of time.
-    let mut wishes: Vec<(u64, u64)> = (0..workers).map(|worker| (worker, worker)).collect();
+    let mut requests: Vec<(u64, u64)> = (0..workers).map(|worker| (worker, worker)).collect();
     for _ in 0..workers * rounds {
-        wishes.sort_unstable();
-        let (t, worker) = wishes.remove(0);
+        requests.sort_unstable();
+        let (t, worker) = requests.remove(0);
         let name = format!("w{worker}");
         let from = t.max(free);
         if from > t {
@@ -197,7 +197,7 @@ fn locking(workers: u64, rounds: u64, apart: u64) -> String {
         lines.push((from, format!("\"machine\":\"{name}\",\"get\":\"lock\",\"state\":\"inside\"")));
         free = from + 80;
         lines.push((free, format!("\"machine\":\"{name}\",\"put\":\"lock\",\"state\":\"outside\"")));
-        wishes.push((free + apart, worker));
+        requests.push((free + apart, worker));
     }
     // A release stands before the taking of the same moment, as they were made.
     lines.sort_by_key(|line| line.0);
@@ -217,8 +217,8 @@ fn a_lock_that_all_queue_for_is_found_and_one_that_nobody_waits_for_is_not() {
     let advice = convoy["advice"].as_str().unwrap();
     assert!(advice.contains("hold it shorter"), "{advice}");
     // Whoever takes the lock waits for whoever holds it, and so on around: nobody waits for anybody else.
-    let knot = finding(&crowded, "knot");
-    assert_eq!((knot["count"].as_u64(), knot["share"].as_f64()), (Some(5), Some(1.0)));
+    let mutual_wait = finding(&crowded, "knot");
+    assert_eq!((mutual_wait["count"].as_u64(), mutual_wait["share"].as_f64()), (Some(5), Some(1.0)));
     let lonely = report(&[&store(&place, "lonely", &locking(1, 200, 40))]);
     assert_eq!(kinds(&lonely), Vec::<&str>::new());
 }
@@ -290,8 +290,8 @@ fn the_wait_graph_is_told_as_in_figure_4_of_wperf() {
         let [from, to] = ["from", "to"].map(|end| edge[end]["machine"].as_str().unwrap());
         assert!(svg.contains(&format!("<title>{from} waits for {to}: blocked for ")), "{from} {to}: {svg}");
     }
-    for knot in answer["knots"].as_array().unwrap() {
-        let name = knot["machines"][0]["machine"].as_str().unwrap();
+    for mutual_wait in answer["mutual_waits"].as_array().unwrap() {
+        let name = mutual_wait["machines"][0]["machine"].as_str().unwrap();
         let named = svg.lines().find(|line| line.contains(&format!("<title>{name}: waits "))).unwrap_or_else(|| panic!("{name}: {svg}"));
         assert!(named.contains("#cc3d31"), "{named}");
     }

@@ -209,7 +209,7 @@ fn what_a_log_cannot_know_is_said() {
     let said = stderr(&run("path", &POINTS, &log));
     assert_eq!(said.matches("not when").count(), 1, "{said}");
     let info = answer("info", &POINTS, &log);
-    assert!(info["oddities"].to_string().contains("not when"), "{info}");
+    assert!(info["diagnostics"].to_string().contains("not when"), "{info}");
     assert_eq!(info["clock"]["frequency_hz"], Value::Null);
 }
 
@@ -241,7 +241,7 @@ fn the_names_of_calls_are_those_of_the_kernels_configuration() {
 /// The oddities of `info` that speak of saturation, and its losses: counted, and not counted.
 fn saturation(arguments: &[&str], log: &Path) -> (usize, u64, u64) {
     let info = answer("info", arguments, log);
-    let odd = info["oddities"].as_array().unwrap().iter().filter(|odd| odd.as_str().unwrap().contains("saturated")).count();
+    let odd = info["diagnostics"].as_array().unwrap().iter().filter(|odd| odd.as_str().unwrap().contains("saturated")).count();
     (odd, info["lost"].as_u64().unwrap(), info["uncounted_losses"].as_u64().unwrap())
 }
 

@@ -501,7 +501,7 @@ fn the_kernel_s_frames_are_known_from_those_of_programs() {
 }
 
 #[test]
-fn functions_on_the_critical_path_are_told_beside_their_rank_in_the_profile() {
+fn functions_on_the_critical_path_are_told_next_to_their_rank_in_the_profile() {
     if !live("functions on the critical path") {
         return;
     }

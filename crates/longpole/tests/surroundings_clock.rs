@@ -114,7 +114,7 @@ fn times(recording: &Path) -> Vec<(i64, i64)> {
             Item::Loss(loss) => panic!("{loss:?}"),
         }
     }
-    assert!(!trace.is_damaged(), "{:?}", trace.oddities());
+    assert!(!trace.is_damaged(), "{:?}", trace.diagnostics());
     times
 }
 

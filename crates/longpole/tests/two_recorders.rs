@@ -114,7 +114,7 @@ fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_takes_it_up_afterw
     let pid = one.pid();
     let of_one = path(&ok(place.longpole(&["start", "--pid", &pid]).output().unwrap()));
     let of_all = path(&ok(place.longpole(&["start"]).output().unwrap()));
-    let (first, beside) = (one.does("marks 500"), other.does("marks 80"));
+    let (first, context) = (one.does("marks 500"), other.does("marks 80"));
     assert_eq!(path(&ok(place.longpole(&["stop", "--pid", &pid]).output().unwrap())), of_one);
     assert_eq!(counted(&of_one, "mark:numbered"), (first, 0));
     // From here on it is recorded by the other one, which says nothing of that but by its order.
@@ -127,11 +127,12 @@ fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_takes_it_up_afterw
     one.end();
     other.end();
     assert_eq!(path(&ok(place.longpole(&["stop"]).output().unwrap())), of_all);
-    assert_eq!(counted(&of_all, "mark:numbered"), (beside + second, 0));
-    let oddities = description(&of_all)["oddities"].to_string();
+    assert_eq!(counted(&of_all, "mark:numbered"), (context + second, 0));
+    let diagnostics = description(&of_all)["diagnostics"].to_string();
     assert!(
-        oddities.contains(&format!("process {pid} (commanded) is recorded by process")) && oddities.contains(of_one.to_str().unwrap()),
-        "{oddities}"
+        diagnostics.contains(&format!("process {pid} (commanded) is recorded by process"))
+            && diagnostics.contains(of_one.to_str().unwrap()),
+        "{diagnostics}"
     );
 }
 
@@ -194,7 +195,7 @@ fn two_commands_are_recorded_at_the_same_time_each_by_its_own_recorder() {
     other.end();
     for (recording, tried) in paths.iter().zip(tried) {
         assert_eq!(counted(Path::new(recording), "mark:numbered"), (tried, 0), "{recording}");
-        assert_eq!(description(Path::new(recording))["oddities"], serde_json::json!([]), "{recording}");
+        assert_eq!(description(Path::new(recording))["diagnostics"], serde_json::json!([]), "{recording}");
     }
     assert_eq!(place.recordings().len(), 3);
     assert_eq!(sessions(&place), ["session"]);
@@ -235,17 +236,17 @@ fn a_recorder_of_all_leaves_what_a_command_starts_to_that_one_s_recorder_and_tak
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let of_all = path(&ok(place.longpole(&["start"]).output().unwrap()));
-    let mut beside = Commanded::start(&place, &program);
+    let mut context = Commanded::start(&place, &program);
     let mut inside = commanded(&place, &program);
-    let (outer, inner) = (beside.does("marks 80"), inside.does("marks 500"));
+    let (outer, inner) = (context.does("marks 80"), inside.does("marks 500"));
     let of_command = of_recorder(&place, &inside.pid())["path"].as_str().unwrap().to_owned();
     inside.end();
-    beside.end();
+    context.end();
     assert_eq!(path(&ok(place.longpole(&["stop"]).output().unwrap())), of_all);
     assert_eq!(counted(Path::new(&of_command), "mark:numbered"), (inner, 0));
     assert_eq!(counted(&of_all, "mark:numbered"), (outer, 0));
-    let oddities = description(&of_all)["oddities"].to_string();
-    assert!(oddities.contains("what a command starts is recorded by process") && oddities.contains(&of_command), "{oddities}");
+    let diagnostics = description(&of_all)["diagnostics"].to_string();
+    assert!(diagnostics.contains("what a command starts is recorded by process") && diagnostics.contains(&of_command), "{diagnostics}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub use naming::{is_named_as_recorder, Behind};
 
 use crate::hash::IdMap;
 use crate::interaction::ahead::Ahead;
-use crate::interaction::{Cause, Deed, Interaction, MachineId, Vocabulary};
+use crate::interaction::{Cause, Effect, Interaction, MachineId, Vocabulary};
 use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux::net::Hop;
 use crate::linux::watch::{Moment, Watch, Why};
@@ -337,11 +337,11 @@ impl Composer {
 
     /// The next event or loss in the order of time.
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
-        self.item_beside(catalogue, item, &mut ());
+        self.item_with(catalogue, item, &mut ());
     }
 
     /// The same; `watch` listens to the kernel's model, too, so that nobody needs a second one.
-    pub fn item_beside<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) {
+    pub fn item_with<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) {
         self.step = None;
         if self.is_over {
             if let Item::Event(event) = item {
@@ -446,8 +446,8 @@ impl Composer {
     }
 
     #[inline]
-    fn emit(&mut self, deed: Deed) {
-        let interaction = Interaction { t: self.now, line: self.told.events, deed };
+    fn emit(&mut self, effect: Effect) {
+        let interaction = Interaction { t: self.now, line: self.told.events, effect };
         match &mut self.timers.undecided {
             None => self.ahead.interactions.push(interaction),
             Some(undecided) => {

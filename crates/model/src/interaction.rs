@@ -30,11 +30,11 @@ pub struct Interaction {
     pub t: u64,
     /// Where it stands in its source (the line of a machine log), for those who report about it.
     pub line: u64,
-    pub deed: Deed,
+    pub effect: Effect,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Effect {
     /// Time has come so far, and nothing happens.
     Now,
     /// A queue that is not unlimited, first-in first-out and empty; before its first use.

@@ -4,7 +4,7 @@
 //!
 //! Prints the recording's path as soon as it runs, and what came of it at the end.
 
-use longpole_record::kernel::{Group, Wish};
+use longpole_record::kernel::{Group, Request};
 use longpole_record::Options;
 use longpole_record::Recorder;
 use longpole_record::Scope;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         max_age: None,
         command: Vec::new(),
         probe_cost_ns: None,
-        kernel: groups.map(|groups| Wish { groups, ..Wish::default() }),
+        kernel: groups.map(|groups| Request { groups, ..Request::default() }),
         stacks: None,
         packets,
         snaplen: None,
@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let outcome = recorder.finish();
     println!("{} {} {}", outcome.recorded, outcome.lost, outcome.empty.as_deref().unwrap_or("-"));
-    for oddity in &outcome.oddities {
-        println!("{oddity}");
+    for diagnostic in &outcome.diagnostics {
+        println!("{diagnostic}");
     }
     Ok(())
 }

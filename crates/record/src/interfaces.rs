@@ -44,7 +44,7 @@ const LABEL: &str = "interfaces";
 /// What is to be captured: `packets` of the configuration, with what the command line says instead.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Wish {
+pub struct Request {
     /// Empty: nothing.
     #[serde(deserialize_with = "patterns", serialize_with = "names")]
     pub interfaces: Vec<Pattern>,
@@ -58,9 +58,9 @@ pub struct Wish {
     pub promiscuous: bool,
 }
 
-impl Default for Wish {
-    fn default() -> Wish {
-        Wish { interfaces: Vec::new(), snaplen: DEFAULT_SNAPLEN, buffer: None, promiscuous: false }
+impl Default for Request {
+    fn default() -> Request {
+        Request { interfaces: Vec::new(), snaplen: DEFAULT_SNAPLEN, buffer: None, promiscuous: false }
     }
 }
 
@@ -77,8 +77,8 @@ fn names<S: serde::Serializer>(patterns: &[Pattern], serializer: S) -> Result<S:
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterfaceError {
-    #[error("there is no network device {wish}; there are {known}")]
-    Unknown { wish: String, known: String },
+    #[error("there is no network device {request}; there are {known}")]
+    Unknown { request: String, known: String },
     #[error(
         "capturing needs root or the capability CAP_NET_RAW; run longpole as root, or as root once: setcap cap_net_raw+ep \"$(command -v longpole)\""
     )]
@@ -99,7 +99,7 @@ impl InterfaceError {
     }
 
     /// The user can mend it, and would not want anything else meanwhile.
-    pub fn is_wrong_wish(&self) -> bool {
+    pub fn is_wrong_request(&self) -> bool {
         matches!(self, InterfaceError::Unknown { .. } | InterfaceError::TooMany { .. })
     }
 }
@@ -128,7 +128,7 @@ struct Told {
     packets: u64,
     /// That the disk did not take.
     refused: u64,
-    oddities: BTreeMap<String, u64>,
+    diagnostics: BTreeMap<String, u64>,
 }
 
 impl Shared {
@@ -136,8 +136,8 @@ impl Shared {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn oddity(&self, text: String) {
-        *self.told().oddities.entry(text).or_insert(0) += 1;
+    fn diagnostic(&self, text: String) {
+        *self.told().diagnostics.entry(text).or_insert(0) += 1;
     }
 }
 
@@ -147,7 +147,7 @@ pub struct Captured {
     pub interfaces: Vec<Count>,
     pub packets: u64,
     pub refused: u64,
-    pub oddities: Vec<String>,
+    pub diagnostics: Vec<String>,
     description: Value,
 }
 
@@ -173,7 +173,7 @@ struct Ready {
 
 #[derive(Debug)]
 pub struct Source {
-    wish: Wish,
+    request: Request,
     ready: Vec<Ready>,
     ring_bytes: usize,
     thread: Option<JoinHandle<()>>,
@@ -183,23 +183,23 @@ pub struct Source {
 
 impl Source {
     /// Finds the devices and makes their rings. Nothing is received yet.
-    pub fn prepare(wish: &Wish) -> Result<Source, InterfaceError> {
+    pub fn prepare(request: &Request) -> Result<Source, InterfaceError> {
         let mut names = BTreeSet::new();
-        for pattern in &wish.interfaces {
+        for pattern in &request.interfaces {
             let found = pattern.namespace.enter(|| device::matching(pattern))?;
             names.extend(found.iter().map(|device| pattern.namespace.full(&device.name)));
         }
-        let wanted = wish.buffer.unwrap_or(BUFFER);
+        let wanted = request.buffer.unwrap_or(BUFFER);
         let buffer = share(wanted, names.len()).ok_or(InterfaceError::TooMany { devices: names.len() })?;
         let shared = Arc::<Shared>::default();
         if buffer < wanted {
             let (devices, most) = (names.len(), MOST_BYTES >> 20);
-            shared.oddity(format!(
+            shared.diagnostic(format!(
                 "the rings of {devices} devices have {buffer} bytes each instead of {wanted}: together no more than {most} MiB"
             ));
         }
         let mut ready: Vec<Ready> = Vec::new();
-        for pattern in &wish.interfaces {
+        for pattern in &request.interfaces {
             let found = pattern.namespace.enter(|| open(pattern, buffer))?;
             for new in found {
                 if ready.iter().all(|known| known.name != new.name) {
@@ -210,7 +210,7 @@ impl Source {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| InterfaceError::io("make", "an eventfd", error.into()))?;
         let ring_bytes = ready.first().map_or(0, |ready| ready.ring.bytes());
-        Ok(Source { wish: wish.clone(), ready, ring_bytes, thread: None, wake: Arc::new(wake), shared })
+        Ok(Source { request: request.clone(), ready, ring_bytes, thread: None, wake: Arc::new(wake), shared })
     }
 
     /// From the return of this function on everything is captured.
@@ -220,9 +220,9 @@ impl Source {
         let mut capture = Capture::create(recording, LABEL).map_err(written)?;
         let mut lanes = Vec::new();
         for Ready { name, device, link, ring } in self.ready.drain(..) {
-            let interface = Interface { name: &name, description: "", snaplen: self.wish.snaplen, link_type: link.kind };
+            let interface = Interface { name: &name, description: "", snaplen: self.request.snaplen, link_type: link.kind };
             let index = capture.interface(&interface, now).map_err(written)?;
-            ring.begin(device, self.wish.snaplen, self.wish.promiscuous)
+            ring.begin(device, self.request.snaplen, self.request.promiscuous)
                 .map_err(|error| InterfaceError::io("receive packets of", &name, error))?;
             self.shared.told().interfaces.push(Count { name: name.clone(), ..Count::default() });
             lanes.push(Lane::new(name, index, link, ring));
@@ -245,9 +245,9 @@ impl Source {
             "file": format!("packets/{LABEL}.pcapng"),
             "packets": told.packets,
             "refused": told.refused,
-            "snaplen": self.wish.snaplen,
+            "snaplen": self.request.snaplen,
             "ring_bytes": self.ring_bytes,
-            "promiscuous": self.wish.promiscuous,
+            "promiscuous": self.request.promiscuous,
             "interfaces": interfaces,
         })
     }
@@ -256,7 +256,7 @@ impl Source {
     pub fn stop(mut self) -> Captured {
         self.end();
         let mut told = self.shared.told();
-        let oddities = std::mem::take(&mut told.oddities).into_iter().map(|(text, count)| match count {
+        let diagnostics = std::mem::take(&mut told.diagnostics).into_iter().map(|(text, count)| match count {
             1 => text,
             count => format!("{text} ({count} times)"),
         });
@@ -264,7 +264,7 @@ impl Source {
             interfaces: told.interfaces.clone(),
             packets: told.packets,
             refused: told.refused,
-            oddities: oddities.collect(),
+            diagnostics: diagnostics.collect(),
             description: Value::Null,
         };
         drop(told);
@@ -276,7 +276,7 @@ impl Source {
         self.shared.stop.store(true, Ordering::Release);
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            self.shared.oddity("the thread that takes the packets of interfaces ended early".to_owned());
+            self.shared.diagnostic("the thread that takes the packets of interfaces ended early".to_owned());
         }
     }
 }

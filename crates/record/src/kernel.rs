@@ -30,10 +30,10 @@ mod source;
 mod survey;
 
 pub use convert::{convert, convert_while, is_pending, ConvertError, Converted};
-pub use groups::{Context, EventWish, Group, WishError};
+pub use groups::{Context, EventRequest, Group, RequestError};
 pub use importance::{steps, Step};
 pub use overload::{Advice, Fill, Overload, SwitchedOff};
-pub use plan::{KernelError, Wish};
+pub use plan::{KernelError, Request};
 pub use source::CpuLoss;
 pub use survey::{survey, Survey, Trouble};
 
@@ -77,6 +77,6 @@ pub fn has_foreign_pids() -> bool {
 pub fn complete(recording: &std::path::Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Converted, ConvertError> {
     let saved = reap::recording(recording);
     let mut done = convert_while(recording, progress)?;
-    done.oddities.extend(saved);
+    done.diagnostics.extend(saved);
     Ok(done)
 }

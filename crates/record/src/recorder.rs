@@ -31,7 +31,7 @@ use crate::runtime_dir::foreign::Search;
 use crate::runtime_dir::process::{Process, Source};
 use crate::runtime_dir::recorded::Place;
 use crate::runtime_dir::session::Order;
-use crate::runtime_dir::watch::Neighbours;
+use crate::runtime_dir::watch::RuntimeWatch;
 use crate::runtime_dir::Runtime;
 use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
 pub(crate) use home::Home;
@@ -39,7 +39,7 @@ use longpole_abi::kind::ALL_CATEGORIES;
 use longpole_abi::RING_MINIMUM;
 use rustix::event::epoll;
 use serde_json::json;
-use sources::{packets_wish, without_interfaces, without_kernel};
+use sources::{packets_request, without_interfaces, without_kernel};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ pub struct Options {
     /// What one event costs the thread that writes it, where that was measured.
     pub probe_cost_ns: Option<f64>,
     /// What of the kernel; none: nothing.
-    pub kernel: Option<kernel::Wish>,
+    pub kernel: Option<kernel::Request>,
     /// How often a second the stack of what each CPU runs is taken; none: never.
     pub stacks: Option<u32>,
     /// Whose packets, in place of those that the configuration names; an empty list: nobody's.
@@ -118,7 +118,7 @@ pub struct Outcome {
     pub packets: u64,
     /// Why there is nothing in it.
     pub empty: Option<String>,
-    pub oddities: Vec<String>,
+    pub diagnostics: Vec<String>,
 }
 
 /// What came of the kernel's events.
@@ -145,7 +145,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const UNKNOWN: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 /// Different oddities that are kept.
-const MOST_ODDITIES: usize = 100;
+const MOST_DIAGNOSTICS: usize = 100;
 
 pub(crate) const TOKEN_DIRECTORY: u64 = 1;
 pub(crate) const TOKEN_STOP: u64 = 2;
@@ -184,7 +184,7 @@ pub struct Recorder {
     pub(crate) place: Place,
     pub(crate) others: Vec<Place>,
     pub(crate) search: Search,
-    neighbours: Option<Neighbours>,
+    neighbours: Option<RuntimeWatch>,
     /// The newest stream class.
     pub(crate) streams: u32,
     pub(crate) options: Options,
@@ -217,7 +217,7 @@ pub struct Recorder {
     pub(crate) ancestor: Option<i32>,
     start: u64,
     residual: i64,
-    oddities: BTreeMap<String, u64>,
+    diagnostics: BTreeMap<String, u64>,
     pub(crate) total: Totals,
     /// Of the newest events without a ring.
     pub(crate) why_refused: String,
@@ -278,18 +278,18 @@ impl Recorder {
         };
         let preferred = ClockSource::choose();
         let mut interfaces_trouble = None;
-        let interfaces = match packets_wish(&options, &config) {
+        let interfaces = match packets_request(&options, &config) {
             None => None,
-            Some(wish) => without_interfaces(interfaces::Source::prepare(&wish), &mut interfaces_trouble)?,
+            Some(request) => without_interfaces(interfaces::Source::prepare(&request), &mut interfaces_trouble)?,
         };
         let mut kernel_trouble = None;
-        let plan = match options.kernel.clone().map(|wish| kernel::Wish {
-            buffer: wish.buffer.or(config.kernel_buffer),
+        let plan = match options.kernel.clone().map(|request| kernel::Request {
+            buffer: request.buffer.or(config.kernel_buffer),
             overwrite: options.mode.or(config.mode) == Some(Mode::Overwrite),
-            ..wish
+            ..request
         }) {
             None => None,
-            Some(wish) => without_kernel(kernel::Plan::make(&wish, preferred), &mut kernel_trouble)?,
+            Some(request) => without_kernel(kernel::Plan::make(&request, preferred), &mut kernel_trouble)?,
         };
         // The kernel's tracer and the programs must count the same.
         let source = plan.as_ref().map_or(preferred, |plan| plan.clock.1);
@@ -335,8 +335,8 @@ impl Recorder {
         let now = Instant::now();
         let (max_size, max_age) = (options.max_size.or(config.max_size), options.max_age.or(config.max_age));
         // What cannot overwrite would fill the disk of a recorder that is to run for days. The kernel's pages that overwrite do not go along yet.
-        let beside = (options.stacks.is_some() || interfaces.is_some()) && kernel.is_none();
-        let flight = options.mode.or(config.mode) == Some(Mode::Overwrite) && beside;
+        let context = (options.stacks.is_some() || interfaces.is_some()) && kernel.is_none();
+        let flight = options.mode.or(config.mode) == Some(Mode::Overwrite) && context;
         let implied = (flight && max_size.is_none() && max_age.is_none()).then_some(chunks::FLIGHT);
         let chunks = Chunks::new(max_size.or(implied), max_age);
         let mut recorder = Recorder {
@@ -371,7 +371,7 @@ impl Recorder {
             ancestor: None,
             start,
             residual: 0,
-            oddities: BTreeMap::new(),
+            diagnostics: BTreeMap::new(),
             total: Totals::default(),
             why_refused: String::new(),
             last_turn: now,
@@ -393,18 +393,19 @@ impl Recorder {
             steady,
         };
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
-            recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
+            recorder.diagnostic(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
         }
         for note in tidied {
-            recorder.oddity(note);
+            recorder.diagnostic(note);
         }
         if source != preferred {
-            recorder.oddity("this kernel's tracer cannot read the time-stamp counter, so all times are of CLOCK_MONOTONIC_RAW".to_owned());
+            recorder
+                .diagnostic("this kernel's tracer cannot read the time-stamp counter, so all times are of CLOCK_MONOTONIC_RAW".to_owned());
         }
         if let Some(Err(why)) = &mut recorder.steady {
             *why = format!("the command runs like any other: {why}");
             let trouble = why.clone();
-            recorder.oddity(trouble);
+            recorder.diagnostic(trouble);
         }
         let (name, session) = recorder.environment();
         recorder.search.look((name, &session));
@@ -419,7 +420,7 @@ impl Recorder {
         }
         recorder.place.held.publish(&recorder.path, &recorder.default_order());
         // Who comes from now on is heard; who was there is found.
-        recorder.neighbours = Neighbours::new(&recorder.epoll);
+        recorder.neighbours = RuntimeWatch::new(&recorder.epoll);
         recorder.search_elsewhere(true)?;
         recorder.turn()?;
         if let Some(predecessor) = recorder.predecessor.take() {
@@ -475,7 +476,7 @@ impl Recorder {
 
     /// Tells something in the recording's description.
     pub fn note(&mut self, text: &str) {
-        self.oddity(text.to_owned());
+        self.diagnostic(text.to_owned());
     }
 
     /// What a command must have in its environment to be known as the one that is followed.
@@ -489,7 +490,7 @@ impl Recorder {
         // What the command has in truth, while it has it.
         if let (Some(Ok(expected)), Ok(granted)) = (&self.steady, Granted::of(pid)) {
             if *expected != granted {
-                self.oddity(format!("the command runs with {granted}, not with {expected}"));
+                self.diagnostic(format!("the command runs with {granted}, not with {expected}"));
             }
             self.steady = Some(Ok(granted));
         }
@@ -553,11 +554,11 @@ impl Recorder {
                 recorder.take_up_heard();
             }
             if deaths {
-                recorder.mourn();
+                recorder.mark_dead();
             }
             recorder.visit();
             pressure = pressure.max(recorder.drain(false));
-            recorder.bury();
+            recorder.reap();
             Ok::<(), Error>(())
         })?;
         self.flush_captures();
@@ -576,7 +577,7 @@ impl Recorder {
         }
         let since = now - self.last_turn;
         if self.clock.ticks(since) >= 1 << 47 {
-            self.oddity(format!(
+            self.diagnostic(format!(
                 "the recorder stood still for {} s; times of events that were written meanwhile may be wrong",
                 since.as_secs()
             ));
@@ -595,7 +596,7 @@ impl Recorder {
             return;
         }
         if let Err(error) = self.search_elsewhere(false) {
-            self.oddity(error.to_string());
+            self.diagnostic(error.to_string());
         }
         self.directory_changed = true;
         if let Some(neighbours) = &mut self.neighbours {
@@ -661,10 +662,10 @@ impl Recorder {
         self.forget_the_dead();
         self.sample_clock();
         if let Err(error) = self.search_elsewhere(false) {
-            self.oddity(error.to_string());
+            self.diagnostic(error.to_string());
         }
         if let Err(error) = self.describe(None) {
-            self.oddity(error.to_string());
+            self.diagnostic(error.to_string());
         }
     }
 
@@ -695,7 +696,7 @@ impl Recorder {
             }
             Err(error) => {
                 eprintln!("longpole: the configuration stays as it was: {error}");
-                self.oddity(format!("a new configuration was refused: {}", error.to_string().lines().next().unwrap_or("")));
+                self.diagnostic(format!("a new configuration was refused: {}", error.to_string().lines().next().unwrap_or("")));
             }
         }
     }
@@ -712,18 +713,18 @@ impl Recorder {
     }
 
     /// Something that whoever reads the recording should know. Equal ones are counted.
-    pub(crate) fn oddity(&mut self, text: String) {
-        if self.oddities.len() < MOST_ODDITIES || self.oddities.contains_key(&text) {
-            *self.oddities.entry(text).or_insert(0) += 1;
+    pub(crate) fn diagnostic(&mut self, text: String) {
+        if self.diagnostics.len() < MOST_DIAGNOSTICS || self.diagnostics.contains_key(&text) {
+            *self.diagnostics.entry(text).or_insert(0) += 1;
         }
     }
 
-    fn oddities(&self) -> Vec<String> {
+    fn diagnostics(&self) -> Vec<String> {
         let times = |(text, count): (&String, &u64)| match count {
             1 => text.clone(),
             count => format!("{text} ({count} times)"),
         };
-        self.oddities.iter().map(times).collect()
+        self.diagnostics.iter().map(times).collect()
     }
 }
 

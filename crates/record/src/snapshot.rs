@@ -345,9 +345,9 @@ impl Recorder {
             files.push(json!({ "file": "packets/interfaces.pcapng", "bytes": found.len() }));
         }
         told["start_ns"] = start_ns.into();
-        let mut oddities = told["oddities"].as_array().cloned().unwrap_or_default();
-        oddities.extend(snapshot.notes.iter().map(|note| json!(note)));
-        told["oddities"] = oddities.into();
+        let mut diagnostics = told["diagnostics"].as_array().cloned().unwrap_or_default();
+        diagnostics.extend(snapshot.notes.iter().map(|note| json!(note)));
+        told["diagnostics"] = diagnostics.into();
         told["loss"]["events"] = snapshot.lost.into();
         if let Some(kernel) = &kernel {
             told["kernel_events"]["recorded_bytes"] = kernel["bytes"].clone();

@@ -28,8 +28,8 @@ fn what_threads_emit_is_recorded_or_counted_as_lost() {
             sum.add(*count);
             sum
         });
-        assert_eq!((total.recorded * 16, total.lost), (ended.recorded, ended.lost), "{:?}", ended.oddities);
-        assert_eq!(total.recorded + total.lost, 800_000, "{buffer}: {:?}", ended.oddities);
+        assert_eq!((total.recorded * 16, total.lost), (ended.recorded, ended.lost), "{:?}", ended.diagnostics);
+        assert_eq!(total.recorded + total.lost, 800_000, "{buffer}: {:?}", ended.diagnostics);
         assert!(total.recorded > 0);
     }
 }
@@ -42,7 +42,7 @@ fn nothing_is_lost_where_the_rings_are_large_enough() {
     let pid = program.pid();
     program.succeed();
     let ended = recorder.finish();
-    assert_eq!(ended.lost, 0, "{:?}", ended.oddities);
+    assert_eq!(ended.lost, 0, "{:?}", ended.diagnostics);
     assert_complete(&place, "p", pid, &[&ended.path], 4);
     for packets in support::lanes(&ended.path).values() {
         let last = packets.last().unwrap();
@@ -67,11 +67,11 @@ fn what_a_killed_program_wrote_is_recorded() {
             let count = counts.get(&(pid, thread as u64)).copied().unwrap_or_default();
             // The one event more was complete, but not yet counted by its thread.
             let told = count.recorded + count.lost;
-            assert!(told == *emitted || told == emitted + 1, "thread {thread}: {count:?} of {emitted}: {:?} {counts:?}", ended.oddities);
+            assert!(told == *emitted || told == emitted + 1, "thread {thread}: {count:?} of {emitted}: {:?} {counts:?}", ended.diagnostics);
         }
         let mut left: Vec<_> = std::fs::read_dir(place.runtime()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, ["session", "sites"], "{:?}", ended.oddities);
+        assert_eq!(left, ["session", "sites"], "{:?}", ended.diagnostics);
     }
 }
 
@@ -96,7 +96,7 @@ fn what_a_killed_recorder_had_not_taken_is_in_the_next_recording() {
         let mut all: Vec<&Path> = killed.iter().map(|path| path.as_path()).collect();
         all.push(&ended.path);
         let told: u64 = sum(&all).values().map(|count| count.recorded + count.lost).sum();
-        assert_eq!(told, 450_000, "{buffer}: {:?} {:?} {all:?}", sum(&all), ended.oddities);
+        assert_eq!(told, 450_000, "{buffer}: {:?} {:?} {all:?}", sum(&all), ended.diagnostics);
     }
 }
 
@@ -203,7 +203,7 @@ fn what_a_handler_put_aside_counts_as_lost_when_its_program_is_killed() {
         let status = place.program("aside", &[&before.to_string(), &nested.to_string()]).status().unwrap();
         assert!(!status.success());
         let ended = recorder.finish();
-        assert_eq!((ended.recorded, ended.lost), (before * 16, nested), "{:?}", ended.oddities);
+        assert_eq!((ended.recorded, ended.lost), (before * 16, nested), "{:?}", ended.diagnostics);
     }
 }
 
@@ -245,6 +245,6 @@ fn a_larger_ring_that_its_thread_could_not_take_gives_its_memory_back() {
     let ended = recorder.finish();
     let counts = numbered(&ended.path);
     let count = counts[&(pid, 0)];
-    assert_eq!((count.recorded * 16, count.lost), (ended.recorded, ended.lost), "{:?}", ended.oddities);
-    assert!(count.lost > 0 && ended.oddities.iter().all(|text| text.contains("could not go over")), "{:?}", ended.oddities);
+    assert_eq!((count.recorded * 16, count.lost), (ended.recorded, ended.lost), "{:?}", ended.diagnostics);
+    assert!(count.lost > 0 && ended.diagnostics.iter().all(|text| text.contains("could not go over")), "{:?}", ended.diagnostics);
 }

@@ -43,7 +43,7 @@ fn assert_exact(place: &Place, file: &str, pid: i32, recordings: &[&Path], threa
 }
 
 #[test]
-fn a_killed_program_in_another_mount_namespace_is_recorded_beside_one_in_ours() {
+fn a_killed_program_in_another_mount_namespace_is_recorded_next_to_one_in_ours() {
     if !live("a program in another mount namespace") {
         return;
     }

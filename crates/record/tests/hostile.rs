@@ -61,7 +61,7 @@ fn ring(size: u64) -> Vec<u8> {
     bytes
 }
 
-fn record_beside(place: &Place, meanwhile: impl FnOnce()) -> support::Ended {
+fn record_next_to(place: &Place, meanwhile: impl FnOnce()) -> support::Ended {
     let mut recorder = place.recorder("0", None);
     meanwhile();
     let program = Running::start(&mut place.numbered(2, 5_000, 100, 1000, "p"));
@@ -69,7 +69,7 @@ fn record_beside(place: &Place, meanwhile: impl FnOnce()) -> support::Ended {
     program.succeed();
     assert!(recorder.is_alive(), "the recorder died");
     let ended = recorder.finish();
-    assert_eq!(numbered_of(&ended.path, pid), 10_000, "{:?}", ended.oddities);
+    assert_eq!(numbered_of(&ended.path, pid), 10_000, "{:?}", ended.diagnostics);
     ended
 }
 
@@ -95,7 +95,7 @@ fn random_bytes_in_headers_harm_nobody() {
         // The streams of those rings hold what they please.
         place.damages();
         let runtime = place.runtime();
-        record_beside(&place, || {
+        record_next_to(&place, || {
             let own = std::process::id();
             make(&runtime.join(format!("{own}-00000001.control")), &random.bytes(4096), 4096);
             make(&runtime.join(format!("{own}-00000002.control")), &control(40), 4096);
@@ -127,10 +127,10 @@ fn random_bytes_in_headers_harm_nobody() {
 fn a_counter_of_rings_that_lies_does_not_hold_the_recorder() {
     let place = Place::new();
     let path = place.runtime().join(format!("{}-00000003.control", std::process::id()));
-    let ended = record_beside(&place, || {
+    let ended = record_next_to(&place, || {
         make(&path, &control(u32::MAX), 4096);
     });
-    assert!(ended.oddities.iter().all(|oddity| !oddity.contains("numbered")), "{:?}", ended.oddities);
+    assert!(ended.diagnostics.iter().all(|diagnostic| !diagnostic.contains("numbered")), "{:?}", ended.diagnostics);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn links_pipes_directories_and_strangers_are_left_alone() {
     let runtime = place.runtime();
     let precious = place.directory.path().join("precious");
     fs::write(&precious, "do not touch").unwrap();
-    let ended = record_beside(&place, || {
+    let ended = record_next_to(&place, || {
         let own = std::process::id();
         symlink(&precious, runtime.join(format!("{own}-00000001.control"))).unwrap();
         symlink("/dev/zero", runtime.join(format!("{own}-00000002.control"))).unwrap();
@@ -150,8 +150,8 @@ fn links_pipes_directories_and_strangers_are_left_alone() {
     });
     assert_eq!(fs::read_to_string(&precious).unwrap(), "do not touch");
     assert_eq!(fs::read_to_string(runtime.join("notes.txt")).unwrap(), "mine");
-    assert!(ended.oddities.iter().any(|oddity| oddity.contains("none of its layout")), "{:?}", ended.oddities);
-    assert!(ended.oddities.iter().any(|oddity| oddity.contains("00000004.control was ignored")), "{:?}", ended.oddities);
+    assert!(ended.diagnostics.iter().any(|diagnostic| diagnostic.contains("none of its layout")), "{:?}", ended.diagnostics);
+    assert!(ended.diagnostics.iter().any(|diagnostic| diagnostic.contains("00000004.control was ignored")), "{:?}", ended.diagnostics);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_ring_that_is_cut_off_costs_only_itself() {
     let place = Place::new();
     let runtime = place.runtime();
     let own = std::process::id();
-    let ended = record_beside(&place, || {
+    let ended = record_next_to(&place, || {
         make(&runtime.join(format!("{own}-00000001.control")), &control(1), 4096);
         let mut bytes = ring(32768);
         bytes[0..8].copy_from_slice(&264u64.to_ne_bytes());
@@ -169,7 +169,7 @@ fn a_ring_that_is_cut_off_costs_only_itself() {
         file.set_len(0).unwrap();
         std::thread::sleep(Duration::from_millis(250));
     });
-    assert!(ended.oddities.iter().any(|oddity| oddity.contains("cut off")), "{:?}", ended.oddities);
+    assert!(ended.diagnostics.iter().any(|diagnostic| diagnostic.contains("cut off")), "{:?}", ended.diagnostics);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_site_table_of_noise_costs_the_names_alone() {
     Running::start(&mut place.numbered(1, 1000, 0, 0, "p")).succeed();
     assert!(recorder.is_alive());
     let ended = recorder.finish();
-    assert!(ended.oddities.iter().any(|oddity| oddity.contains("site table")), "{:?}", ended.oddities);
+    assert!(ended.diagnostics.iter().any(|diagnostic| diagnostic.contains("site table")), "{:?}", ended.diagnostics);
     for packets in support::lanes(&ended.path).values() {
         assert!(!packets.is_empty());
     }
@@ -202,12 +202,12 @@ fn a_runtime_directory_that_others_may_enter_is_refused() {
 }
 
 #[test]
-fn the_rings_of_a_dead_process_are_buried_whatever_their_heads_say() {
+fn the_rings_of_a_dead_process_are_reaped_whatever_their_heads_say() {
     let place = Place::new();
     let runtime = place.runtime();
     // At a sub-buffer's begin, behind its header, within it, behind its first event; far away; where sums overflow.
     let heads = [0, 8, 248, 256, 264, 8192, 8448, 8456, 32768, 1 << 40, 1 << 62, u64::MAX - 7, u64::MAX];
-    let ended = record_beside(&place, || {
+    let ended = record_next_to(&place, || {
         let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let stem = format!("{}-00000001", sleeper.id());
         make(&runtime.join(format!("{stem}.control")), &control_of(sleeper.id(), 2 * heads.len() as u32), 4096);
@@ -227,7 +227,7 @@ fn the_rings_of_a_dead_process_are_buried_whatever_their_heads_say() {
         let left = || fs::read_dir(&runtime).unwrap().any(|entry| entry.unwrap().file_name().to_str().unwrap().starts_with(&stem));
         support::until(|| !left());
     });
-    assert!(ended.oddities.iter().any(|oddity| oddity.contains("its head is not where it can be")), "{:?}", ended.oddities);
+    assert!(ended.diagnostics.iter().any(|diagnostic| diagnostic.contains("its head is not where it can be")), "{:?}", ended.diagnostics);
 }
 
 #[test]
@@ -239,8 +239,8 @@ fn what_stands_before_an_event_that_nobody_understands_is_kept_and_the_rest_coun
         assert!(status.success());
         let ended = recorder.finish();
         let counts = numbered(&ended.path);
-        assert_eq!(counts.values().map(|count| count.recorded).sum::<u64>(), before, "{:?}", ended.oddities);
-        assert_eq!((ended.recorded, ended.lost), (before * 16, 1), "{:?}", ended.oddities);
-        assert!(ended.oddities.iter().any(|oddity| oddity.contains("at least")), "{:?}", ended.oddities);
+        assert_eq!(counts.values().map(|count| count.recorded).sum::<u64>(), before, "{:?}", ended.diagnostics);
+        assert_eq!((ended.recorded, ended.lost), (before * 16, 1), "{:?}", ended.diagnostics);
+        assert!(ended.diagnostics.iter().any(|diagnostic| diagnostic.contains("at least")), "{:?}", ended.diagnostics);
     }
 }

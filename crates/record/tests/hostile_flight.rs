@@ -124,7 +124,7 @@ fn rings_that_lie_about_what_they_hold_spoil_no_snapshot_and_no_count() {
             let recorded: usize = honest.map(|packet| packet.events.len() / 16).sum();
             let lost: u64 = lanes.values().filter(|lane| lane[0].pid == pid).map(|lane| lane.last().unwrap().discarded).sum();
             if at > 0 {
-                assert_eq!(recorded as u64 + lost, 40_000, "{:?}", ended.oddities);
+                assert_eq!(recorded as u64 + lost, 40_000, "{:?}", ended.diagnostics);
             }
         }
     }

@@ -413,7 +413,7 @@ fn events_without_a_format_are_kept_as_bytes() {
     assert!(converted.unknown >= expected && expected > 0);
     assert_eq!(converted.events as usize, held.events.len());
     assert_eq!(converted.names["unknown"], converted.unknown);
-    assert_eq!(converted.oddities.len(), 1, "{:?}", converted.oddities);
+    assert_eq!(converted.diagnostics.len(), 1, "{:?}", converted.diagnostics);
     let Some((printed, _)) = babeltrace(&place.path().join("kernel")) else { return };
     assert!(printed.iter().any(|event| event.name == "unknown" && event.number("id") == i128::from(gone)));
 }
@@ -447,7 +447,7 @@ fn an_event_whose_fields_changed_keeps_all_that_the_kernel_states() {
 
 /// Ids, names of fields and the kernel's release are what the files say, whatever this machine's kernel says.
 #[test]
-fn pages_of_a_kernel_of_another_version_are_read_by_the_formats_beside_them() {
+fn pages_of_a_kernel_of_another_version_are_read_by_the_formats_next_to_them() {
     let (place, other) = (recording(), recording());
     let expected = done(place.path());
     edit(other.path(), "longpole.json", |told| told["kernel"] = json!("9.99.1-other"));

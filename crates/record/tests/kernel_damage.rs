@@ -212,7 +212,7 @@ fn an_impossible_count_of_lost_events_is_damage() {
 }
 
 #[test]
-fn what_beside_the_pages_contradicts_them_is_an_error_and_they_stay() {
+fn what_next_to_the_pages_contradicts_them_is_an_error_and_they_stay() {
     type Change = fn(&Broken);
     let cases: [(&str, Change, &str); 6] = [
         ("page size", |broken| broken.edit(|source| source["page_size"] = json!(8192)), "contradict header_page"),
@@ -256,7 +256,7 @@ fn pages_that_are_a_link_a_pipe_or_missing_are_told_and_lost() {
             _ => fs::remove_file(&path).unwrap(),
         }
         let converted = broken.convert().unwrap();
-        assert!(converted.oddities.iter().any(|note| note.contains("cpu1")), "{kind}: {converted:?}");
+        assert!(converted.diagnostics.iter().any(|note| note.contains("cpu1")), "{kind}: {converted:?}");
         assert_eq!(converted.events + converted.lost, broken.read, "{kind}");
         assert!(broken.trace().damaged, "{kind}");
         assert!(broken.place.path().join("kernel/damaged/cpu0").exists(), "{kind}");
@@ -270,12 +270,12 @@ fn descriptions_that_are_pipes_or_too_large_are_left_out_and_told() {
         pipe(&broken.raw().join(name));
         let converted = broken.convert().unwrap();
         assert_eq!(converted.events, broken.read);
-        assert!(!converted.oddities.is_empty());
+        assert!(!converted.diagnostics.is_empty());
     }
     let broken = Broken::new();
     broken.edit(|source| source["filler"] = json!(vec![0; 4 << 20]));
     let converted = broken.convert().unwrap();
-    assert!(converted.oddities.iter().any(|note| note.contains("more than")), "{converted:?}");
+    assert!(converted.diagnostics.iter().any(|note| note.contains("more than")), "{converted:?}");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_loss_that_nobody_counted_is_told_as_one() {
     let converted = broken.convert().unwrap();
     let told = broken.trace();
     assert_eq!((converted.events, told.gaps, told.damaged), (broken.read, 2, false));
-    assert!(converted.oddities.iter().any(|note| note.contains("how many events are missing is not known")), "{converted:?}");
+    assert!(converted.diagnostics.iter().any(|note| note.contains("how many events are missing is not known")), "{converted:?}");
 }
 
 #[test]

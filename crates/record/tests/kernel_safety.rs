@@ -53,7 +53,7 @@ fn links_where_the_conversion_writes_are_replaced_and_not_followed() {
 }
 
 #[test]
-fn pages_beside_metadata_that_no_conversion_wrote_stay() {
+fn pages_next_to_metadata_that_no_conversion_wrote_stay() {
     let place = tempfile::tempdir().unwrap();
     let (recording, outside) = recording(place.path());
     symlink(outside.join("metadata"), recording.join("kernel/metadata")).unwrap();

@@ -36,7 +36,7 @@ fn lanes_of(recording: &Path, label: &str) -> tempfile::TempDir {
 }
 
 /// Whoever behaves, beside what `meanwhile` does; returns what the recorder said. `known`: files that `meanwhile` makes.
-fn behaves_beside(what: &str, place: &Place, known: &[&str], meanwhile: impl FnOnce()) -> Vec<String> {
+fn behaves_next_to(what: &str, place: &Place, known: &[&str], meanwhile: impl FnOnce()) -> Vec<String> {
     // The streams of those who behave are compared here, without the others.
     place.damages();
     let mut recorder = place.recorder("0", None);
@@ -56,7 +56,7 @@ fn behaves_beside(what: &str, place: &Place, known: &[&str], meanwhile: impl FnO
     all.add(late);
     // Without a session file it may be recorded a moment after its birth.
     let came = place.met("late", 0) + place.met("late", 1);
-    assert_eq!(late.recorded + late.lost, came, "{what}: {:?}", ended.oddities);
+    assert_eq!(late.recorded + late.lost, came, "{what}: {:?}", ended.diagnostics);
     assert!(came > 0, "{what}: it was never recorded");
     let mut tried = place.met("early", 0) + place.met("early", 1);
     // Each of the killed one's threads may have completed one event more.
@@ -65,12 +65,12 @@ fn behaves_beside(what: &str, place: &Place, known: &[&str], meanwhile: impl FnO
         tried = found;
     }
     figures(what, tried + came, all, faults, place.outside(&[&["early", "late"], known].concat()));
-    support::alike_beside_damage(clean.path());
-    ended.oddities
+    support::alike_except_damage(clean.path());
+    ended.diagnostics
 }
 
-fn said(oddities: &[String], what: &str) {
-    assert!(oddities.iter().any(|oddity| oddity.contains(what)), "{what}: {oddities:?}");
+fn said(diagnostics: &[String], what: &str) {
+    assert!(diagnostics.iter().any(|diagnostic| diagnostic.contains(what)), "{what}: {diagnostics:?}");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_program_that_scribbles_into_its_files_while_they_are_read_harms_only_itself
     for seed in 0..if soak() { 10 } else { 2 } {
         let place = Place::new();
         let millis = if soak() { "3000" } else { "300" };
-        behaves_beside("a program that scribbles into its control file and rings", &place, &[], || {
+        behaves_next_to("a program that scribbles into its control file and rings", &place, &[], || {
             let mut scribbler = place.program("scribbler", &[millis, &seed.to_string()]);
             // It may fall over its own rings.
             let _ = scribbler.status().unwrap();
@@ -89,7 +89,7 @@ fn a_program_that_scribbles_into_its_files_while_they_are_read_harms_only_itself
 #[test]
 fn a_site_table_that_is_cut_off_costs_only_the_classes_that_nobody_has_learnt() {
     let place = Place::new();
-    let oddities = behaves_beside("a site table that is cut off and put back", &place, &[], || {
+    let diagnostics = behaves_next_to("a site table that is cut off and put back", &place, &[], || {
         let path = place.runtime().join("sites");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
@@ -102,18 +102,18 @@ fn a_site_table_that_is_cut_off_costs_only_the_classes_that_nobody_has_learnt() 
         file.set_permissions(fs::Permissions::from_mode(0o400)).unwrap();
         assert!(place.program("packets", &["3"]).status().unwrap().success());
     });
-    said(&oddities, "the site table was cut off");
+    said(&diagnostics, "the site table was cut off");
 }
 
 #[test]
 fn a_site_table_that_is_replaced_has_its_events_told_apart_or_left_out() {
     let place = Place::new();
-    let oddities = behaves_beside("a site table that is replaced", &place, &[], || {
+    let diagnostics = behaves_next_to("a site table that is replaced", &place, &[], || {
         fs::remove_file(place.runtime().join("sites")).unwrap();
         // It makes a table of its own, in which there are classes that the first one does not have.
         assert!(place.program("packets", &["3"]).status().unwrap().success());
     });
-    said(&oddities, "site table was replaced");
+    said(&diagnostics, "site table was replaced");
 }
 
 #[test]
@@ -130,11 +130,11 @@ fn a_recorder_that_finds_no_site_table_leaves_out_what_it_cannot_name() {
     early.kill();
     let ended = second.finish();
     // It can be read, whatever is missing.
-    assert!(ended.lost > 0 && ended.recorded == 0, "{:?}", ended.oddities);
+    assert!(ended.lost > 0 && ended.recorded == 0, "{:?}", ended.diagnostics);
     if let Some((read, said)) = support::tool("babeltrace2", &[Path::new("-o"), Path::new("dummy"), &ended.path.join("user")]) {
         assert!(read, "{said}");
     }
-    said(&ended.oddities, "cannot be understood");
+    said(&ended.diagnostics, "cannot be understood");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_session_file_that_is_cut_off_or_removed_leaves_the_recording_what_it_is() {
     for remove in [false, true] {
         let place = Place::new();
         let path = place.runtime().join("session");
-        behaves_beside("a session file that is cut off or removed", &place, &[], || {
+        behaves_next_to("a session file that is cut off or removed", &place, &[], || {
             if remove {
                 fs::remove_file(&path).unwrap();
             } else {
@@ -167,7 +167,7 @@ fn whatever_kind_of_file_has_a_name_of_the_layout_it_is_left_as_it_is() {
     fs::set_permissions(&precious, fs::Permissions::from_mode(0o640)).unwrap();
     let name = |number: u32, kind: &str| runtime.join(format!("{own}-0000000{number}.{kind}"));
     let listener = std::cell::RefCell::new(None);
-    let oddities = behaves_beside("sockets, devices, pipes, folders, links of both kinds", &place, &["precious"], || {
+    let diagnostics = behaves_next_to("sockets, devices, pipes, folders, links of both kinds", &place, &["precious"], || {
         // A second name of somebody's file: as a control file, as a ring, as what a thread is making.
         for path in [name(1, "control"), name(1, "0.ring"), runtime.join(".new-1-abc")] {
             fs::hard_link(&precious, path).unwrap();
@@ -187,8 +187,8 @@ fn whatever_kind_of_file_has_a_name_of_the_layout_it_is_left_as_it_is() {
         std::thread::sleep(std::time::Duration::from_millis(250));
     });
     assert_eq!(fs::read_to_string(&precious).unwrap(), "do not touch");
-    assert_eq!(fs::metadata(&precious).unwrap().mode() & 0o777, 0o640, "{oddities:?}");
-    said(&oddities, "was ignored");
+    assert_eq!(fs::metadata(&precious).unwrap().mode() & 0o777, 0o640, "{diagnostics:?}");
+    said(&diagnostics, "was ignored");
     for path in [name(1, "control"), name(2, "control"), name(4, "control"), name(6, "control")] {
         assert!(fs::symlink_metadata(&path).is_ok(), "{} is gone", path.display());
     }
@@ -197,7 +197,7 @@ fn whatever_kind_of_file_has_a_name_of_the_layout_it_is_left_as_it_is() {
 #[test]
 fn files_that_grow_or_are_replaced_while_they_are_mapped_change_nothing_for_others() {
     let place = Place::new();
-    behaves_beside("rings and control files that grow, are replaced, or removed", &place, &["victim"], || {
+    behaves_next_to("rings and control files that grow, are replaced, or removed", &place, &["victim"], || {
         let victim = Running::start(&mut place.numbered(3, 0, 100, 1000, "victim"));
         until(|| place.begun("victim", 3));
         let stem = format!("{}-", victim.pid());

@@ -4,7 +4,7 @@
 //! could tell (who has a CPU, timers, other hosts) is not there, and a system that needs it is refused. Readers order
 //! events of several lanes by time alone, so no two get the same: what happens at one instant is a nanosecond apart.
 
-use crate::sink::{Deed, Sink, Wait};
+use crate::sink::{Effect, Sink, Wait};
 use crate::system::{each_step, Id, Step, System};
 use longpole_ctf::types::{
     ArrayType, ByteOrder, Encoding, EnvValue, EventClass, IntType, Length, Member, Schema, StreamClass, StructType, TraceClass, Type,
@@ -184,24 +184,26 @@ impl Sink for Ctf {
         }
     }
 
-    fn deed(&mut self, t: u64, machine: Id, deed: Deed) {
-        if matches!(deed, Deed::Here | Deed::End | Deed::Stop | Deed::Fork(_) | Deed::Runnable | Deed::Timer(_)) && self.last >= t {
+    fn effect(&mut self, t: u64, machine: Id, effect: Effect) {
+        if matches!(effect, Effect::Here | Effect::End | Effect::Stop | Effect::Fork(_) | Effect::Runnable | Effect::Timer(_))
+            && self.last >= t
+        {
             return;
         }
         self.last = t.max(self.last + 1);
         // What is put or signalled at the end of a state belongs to it, as where a probe surrounds both.
-        if !matches!(deed, Deed::Put(queue, _) if !self.queues[queue as usize].is_call) {
+        if !matches!(effect, Effect::Put(queue, _) if !self.queues[queue as usize].is_call) {
             if let Some(open) = self.lanes[machine as usize].span.take() {
                 self.span(machine, "end", open);
                 self.last += 1;
             }
         }
-        match deed {
-            Deed::State(state) => {
+        match effect {
+            Effect::State(state) => {
                 self.lanes[machine as usize].span = Some(state);
                 self.span(machine, "begin", state);
             }
-            Deed::Blocked(Wait::Tokens(queue) | Wait::Poll(queue)) => {
+            Effect::Blocked(Wait::Tokens(queue) | Wait::Poll(queue)) => {
                 let Queue { is_call, is_signal, .. } = self.queues[queue as usize];
                 if is_signal {
                     self.named(machine, queue, "signal_wait", None);
@@ -209,8 +211,8 @@ impl Sink for Ctf {
                     self.queue(machine, queue, "wait_empty", None);
                 }
             }
-            Deed::Blocked(Wait::Space(queue)) => self.queue(machine, queue, "wait_full", None),
-            Deed::Put(queue, n) if self.queues[queue as usize].is_call => {
+            Effect::Blocked(Wait::Space(queue)) => self.queue(machine, queue, "wait_full", None),
+            Effect::Put(queue, n) if self.queues[queue as usize].is_call => {
                 let lane = &mut self.lanes[machine as usize];
                 lane.calls += 1;
                 let id = (machine as u64) << 40 | lane.calls;
@@ -219,29 +221,31 @@ impl Sink for Ctf {
                 calls.open.insert(machine, id);
                 self.named(machine, queue, "rpc_call", Some(("id", id)));
             }
-            Deed::Get(queue, _) if self.queues[queue as usize].is_call => {
+            Effect::Get(queue, _) if self.queues[queue as usize].is_call => {
                 let id = self.queues[queue as usize].calls.pop_front().unwrap_or(0);
                 self.named(machine, queue, "rpc_dispatch", Some(("id", id)));
             }
-            Deed::Reply(queue, caller) => {
+            Effect::Reply(queue, caller) => {
                 let id = self.queues[queue as usize].open.get(&caller).copied().unwrap_or(0);
                 self.named(machine, queue, "rpc_reply", Some(("id", id)));
             }
-            Deed::Replied(queue) => {
+            Effect::Replied(queue) => {
                 let id = self.queues[queue as usize].open.remove(&machine).unwrap_or(0);
                 self.named(machine, queue, "rpc_returned", Some(("id", id)));
             }
-            Deed::Put(queue, n) if self.queues[queue as usize].is_signal => self.named(machine, queue, "signal_submit", Some(("count", n))),
-            Deed::Get(queue, n) if self.queues[queue as usize].is_signal => {
+            Effect::Put(queue, n) if self.queues[queue as usize].is_signal => {
+                self.named(machine, queue, "signal_submit", Some(("count", n)))
+            }
+            Effect::Get(queue, n) if self.queues[queue as usize].is_signal => {
                 self.named(machine, queue, "signal_receive", Some(("count", n)))
             }
-            Deed::Put(queue, n) => self.queue(machine, queue, "put", Some(n)),
-            Deed::Get(queue, n) => self.queue(machine, queue, "get", Some(n)),
-            Deed::Peek(queue, n) => self.queue(machine, queue, "peek", Some(n)),
-            Deed::Reserve(queue, n) => self.queue(machine, queue, "reserve", Some(n)),
+            Effect::Put(queue, n) => self.queue(machine, queue, "put", Some(n)),
+            Effect::Get(queue, n) => self.queue(machine, queue, "get", Some(n)),
+            Effect::Peek(queue, n) => self.queue(machine, queue, "peek", Some(n)),
+            Effect::Reserve(queue, n) => self.queue(machine, queue, "reserve", Some(n)),
             // The caller's call says that it waits; the others are the kernel's to tell.
-            Deed::Blocked(Wait::Reply(_) | Wait::Sleep) => {}
-            Deed::Here | Deed::End | Deed::Stop | Deed::Fork(_) | Deed::Runnable | Deed::Timer(_) => {}
+            Effect::Blocked(Wait::Reply(_) | Wait::Sleep) => {}
+            Effect::Here | Effect::End | Effect::Stop | Effect::Fork(_) | Effect::Runnable | Effect::Timer(_) => {}
         }
     }
 

@@ -9,7 +9,7 @@ mod waits;
 
 use crate::draw::{mix, word};
 use crate::queue::{Running, Token, Want};
-use crate::sink::{Deed, Sink, Wait};
+use crate::sink::{Effect, Sink, Wait};
 use crate::system::{Id, System, Time};
 use cpus::Cpus;
 use program::{compile, Instr};
@@ -24,7 +24,7 @@ pub struct Outcome {
     pub profile: Vec<(Id, Id, u64)>,
     /// The units that each queue still holds, and all puts and gets: for tests of conservation.
     pub queues: Vec<Flow>,
-    pub deeds: u64,
+    pub effects: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ struct Engine<'a, S> {
     cpus: Vec<Cpus>,
     ready: VecDeque<Id>,
     profile: Vec<Vec<u64>>,
-    deeds: u64,
+    effects: u64,
     at_once: u64,
     ended: bool,
 }
@@ -155,7 +155,7 @@ impl<'a, S: Sink> Engine<'a, S> {
             ready: VecDeque::new(),
             profile: vec![vec![0; system.states.len()]; runners.len()],
             runners,
-            deeds: 0,
+            effects: 0,
             at_once: 0,
             ended: false,
             system,
@@ -167,7 +167,7 @@ impl<'a, S: Sink> Engine<'a, S> {
         self.sink.begin(self.system);
         for machine in 0..self.runners.len() as Id {
             if !self.runner(machine).over {
-                self.tell(machine, Deed::Here);
+                self.tell(machine, Effect::Here);
             }
         }
         for machine in 0..self.runners.len() as Id {
@@ -200,7 +200,7 @@ impl<'a, S: Sink> Engine<'a, S> {
             match event {
                 Event::Worked(machine) => self.worked(machine),
                 Event::Timer(machine, at) => {
-                    self.tell(machine, Deed::Timer(at));
+                    self.tell(machine, Effect::Timer(at));
                     self.runner(machine).shown = Shown::Runnable;
                     self.wake(machine);
                 }
@@ -237,7 +237,7 @@ impl<'a, S: Sink> Engine<'a, S> {
             held: queue.units,
             arriving: queue.arriving.iter().map(|arriving| arriving.1.n).sum(),
         };
-        Outcome { end_ns: self.now, profile, queues: self.queues.iter().map(flow).collect(), deeds: self.deeds }
+        Outcome { end_ns: self.now, profile, queues: self.queues.iter().map(flow).collect(), effects: self.effects }
     }
 
     fn runner(&mut self, machine: Id) -> &mut Runner {
@@ -248,10 +248,10 @@ impl<'a, S: Sink> Engine<'a, S> {
         &mut self.queues[queue as usize]
     }
 
-    fn tell(&mut self, machine: Id, deed: Deed) {
-        self.deeds += 1;
+    fn tell(&mut self, machine: Id, effect: Effect) {
+        self.effects += 1;
         self.at_once += 1;
-        self.sink.deed(self.now, machine, deed);
+        self.sink.effect(self.now, machine, effect);
     }
 
     fn later(&mut self, ns: u64, event: Event) {
@@ -262,7 +262,7 @@ impl<'a, S: Sink> Engine<'a, S> {
     fn show(&mut self, machine: Id, state: Id) {
         if self.runner(machine).shown != Shown::State(state) || self.sink.wants_all_work() {
             self.runner(machine).shown = Shown::State(state);
-            self.tell(machine, Deed::State(state));
+            self.tell(machine, Effect::State(state));
         }
     }
 
@@ -284,10 +284,10 @@ impl<'a, S: Sink> Engine<'a, S> {
             let Some(&instr) = runner.code.get(runner.pc) else {
                 runner.over = true;
                 if machine == self.system.end {
-                    self.tell(machine, Deed::End);
+                    self.tell(machine, Effect::End);
                     self.ended = true;
                 } else {
-                    self.tell(machine, Deed::Stop);
+                    self.tell(machine, Effect::Stop);
                     self.leave_cpu(machine);
                 }
                 return Ok(());
@@ -333,7 +333,7 @@ impl<'a, S: Sink> Engine<'a, S> {
                 }
                 Instr::Fork { machine: child } => {
                     self.runner(child).over = false;
-                    self.tell(child, Deed::Fork(machine));
+                    self.tell(child, Effect::Fork(machine));
                     self.wake(child);
                     true
                 }

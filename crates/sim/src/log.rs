@@ -2,7 +2,7 @@
 //!
 //! All text but the times and sizes is put together once, before the first event: a billion lines go through here.
 
-use crate::sink::{Deed, Sink, Wait};
+use crate::sink::{Effect, Sink, Wait};
 use crate::system::{Id, System};
 use std::io::{self, Write};
 
@@ -151,11 +151,11 @@ impl<W: Write> Sink for Log<W> {
         }
     }
 
-    fn deed(&mut self, t: u64, machine: Id, deed: Deed) {
+    fn effect(&mut self, t: u64, machine: Id, effect: Effect) {
         push!(self, "{\"t\":");
         self.number(t);
         let of = machine as usize;
-        if deed == Deed::End {
+        if effect == Effect::End {
             push!(self, self.machines[of].host);
             push!(self, ",\"end\":");
             push!(self, self.machines[of].name);
@@ -163,50 +163,50 @@ impl<W: Write> Sink for Log<W> {
             return;
         }
         push!(self, self.machines[of].whose);
-        match deed {
-            Deed::End => {}
-            Deed::Here => push!(self, self.machines[of].class),
-            Deed::State(state) => push!(self, self.states[state as usize]),
-            Deed::Runnable => push!(self, ",\"state\":\"runnable\""),
-            Deed::Blocked(wait) => match wait {
+        match effect {
+            Effect::End => {}
+            Effect::Here => push!(self, self.machines[of].class),
+            Effect::State(state) => push!(self, self.states[state as usize]),
+            Effect::Runnable => push!(self, ",\"state\":\"runnable\""),
+            Effect::Blocked(wait) => match wait {
                 Wait::Tokens(queue) => push!(self, self.queues[queue as usize].tokens),
                 Wait::Space(queue) => push!(self, self.queues[queue as usize].space),
                 Wait::Poll(queue) => push!(self, self.queues[queue as usize].poll),
                 Wait::Reply(queue) => push!(self, self.queues[queue as usize].replies[of][2]),
                 Wait::Sleep => push!(self, ",\"blocked\":\"sleep\""),
             },
-            Deed::Put(queue, n) => {
+            Effect::Put(queue, n) => {
                 push!(self, self.queues[queue as usize].put);
                 self.amount(n);
                 push!(self, self.queues[queue as usize].link);
             }
-            Deed::Get(queue, n) => {
+            Effect::Get(queue, n) => {
                 push!(self, self.queues[queue as usize].get);
                 self.amount(n);
             }
-            Deed::Peek(queue, n) => {
+            Effect::Peek(queue, n) => {
                 push!(self, self.queues[queue as usize].peek);
                 self.amount(n);
             }
-            Deed::Reserve(queue, n) => {
+            Effect::Reserve(queue, n) => {
                 push!(self, self.queues[queue as usize].reserve);
                 self.amount(n);
             }
-            Deed::Reply(queue, caller) => push!(self, self.queues[queue as usize].replies[caller as usize][0]),
-            Deed::Replied(queue) => push!(self, self.queues[queue as usize].replies[of][1]),
-            Deed::Timer(at) => {
+            Effect::Reply(queue, caller) => push!(self, self.queues[queue as usize].replies[caller as usize][0]),
+            Effect::Replied(queue) => push!(self, self.queues[queue as usize].replies[of][1]),
+            Effect::Timer(at) => {
                 push!(self, ",\"woken_by\":");
                 push!(self, self.machines[of].name);
                 push!(self, ",\"at\":");
                 self.number(at);
                 push!(self, ",\"link\":\"timer\"");
             }
-            Deed::Fork(by) => {
+            Effect::Fork(by) => {
                 push!(self, self.machines[of].class);
                 push!(self, ",\"forked_by\":");
                 push!(self, self.machines[by as usize].name);
             }
-            Deed::Stop => push!(self, ",\"stop\":true"),
+            Effect::Stop => push!(self, ",\"stop\":true"),
         }
         push!(self, "}\n");
         if self.buffer.len() >= FULL {

@@ -4,7 +4,7 @@ use crate::system::{Id, System};
 
 /// One deed of a machine, in the terms of the machine log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Effect {
     Here,
     State(Id),
     /// It has no CPU, though it would use one.
@@ -36,7 +36,7 @@ pub enum Wait {
 pub trait Sink {
     /// Before anything happens.
     fn begin(&mut self, system: &System);
-    fn deed(&mut self, t: u64, machine: Id, deed: Deed);
+    fn effect(&mut self, t: u64, machine: Id, effect: Effect);
     /// Whether each piece of work is told, also where the state was the same before.
     fn wants_all_work(&self) -> bool {
         false
@@ -50,7 +50,7 @@ pub struct Nobody;
 
 impl Sink for Nobody {
     fn begin(&mut self, _: &System) {}
-    fn deed(&mut self, _: u64, _: Id, _: Deed) {}
+    fn effect(&mut self, _: u64, _: Id, _: Effect) {}
     fn is_over(&self) -> bool {
         false
     }

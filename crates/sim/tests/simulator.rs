@@ -5,7 +5,7 @@ use longpole_sim::draw::Dist;
 use longpole_sim::engine::{run, Failed, Outcome};
 use longpole_sim::log::Log;
 use longpole_sim::scenarios;
-use longpole_sim::sink::{Deed, Nobody, Sink};
+use longpole_sim::sink::{Effect, Nobody, Sink};
 use longpole_sim::sketch::{forever, get, put, repeat, work, Sketch};
 use longpole_sim::system::{Id, Step, System};
 use std::collections::{HashMap, VecDeque};
@@ -33,10 +33,10 @@ struct Waits {
 
 impl Sink for Waits {
     fn begin(&mut self, _: &System) {}
-    fn deed(&mut self, t: u64, _: Id, deed: Deed) {
-        match deed {
-            Deed::Put(queue, 1) => self.there.entry(queue).or_default().push_back(t),
-            Deed::Get(queue, 1) => {
+    fn effect(&mut self, t: u64, _: Id, effect: Effect) {
+        match effect {
+            Effect::Put(queue, 1) => self.there.entry(queue).or_default().push_back(t),
+            Effect::Get(queue, 1) => {
                 let put = self.there.get_mut(&queue).and_then(VecDeque::pop_front).unwrap();
                 self.waited.entry(queue).or_default().push(t - put);
             }
@@ -156,11 +156,11 @@ fn a_lock_is_held_by_one_at_a_time() {
     }
     impl Sink for Holders {
         fn begin(&mut self, _: &System) {}
-        fn deed(&mut self, _: u64, machine: Id, deed: Deed) {
-            if deed == Deed::Get(self.lock, 1) {
+        fn effect(&mut self, _: u64, machine: Id, effect: Effect) {
+            if effect == Effect::Get(self.lock, 1) {
                 assert_eq!(self.holder.replace(machine), None);
                 self.times += 1;
-            } else if deed == Deed::Put(self.lock, 1) {
+            } else if effect == Effect::Put(self.lock, 1) {
                 assert_eq!(self.holder.take(), Some(machine));
             }
         }
@@ -216,11 +216,11 @@ fn the_same_items_cost_the_same_after_a_change() {
     struct Work(HashMap<(Id, Id), Vec<u64>>, HashMap<Id, (Id, u64)>);
     impl Sink for Work {
         fn begin(&mut self, _: &System) {}
-        fn deed(&mut self, t: u64, machine: Id, deed: Deed) {
+        fn effect(&mut self, t: u64, machine: Id, effect: Effect) {
             if let Some((state, since)) = self.1.remove(&machine) {
                 self.0.entry((machine, state)).or_default().push(t - since);
             }
-            if let Deed::State(state) = deed {
+            if let Effect::State(state) = effect {
                 self.1.insert(machine, (state, t));
             }
         }

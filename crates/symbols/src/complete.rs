@@ -49,7 +49,7 @@ pub struct Completed {
     /// Different places that the samples have, and those that were too many.
     pub places: usize,
     pub left_out: u64,
-    pub oddities: Vec<String>,
+    pub diagnostics: Vec<String>,
 }
 
 /// Whether a recording has samples whose functions nobody has looked up, and this is the machine where that can be done.
@@ -81,17 +81,17 @@ pub fn complete(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Complete
     let hidden = folder.join(".functions.jsonl");
     let _ = fs::remove_file(&hidden);
     let file = OpenOptions::new().append(true).create_new(true).mode(0o644).open(&hidden).map_err(CompleteError::io("make", &hidden))?;
-    let mut done = Completed { places: places.count, left_out: places.left_out, oddities: Vec::new() };
+    let mut done = Completed { places: places.count, left_out: places.left_out, diagnostics: Vec::new() };
     if places.spaces.left_out() > 0 {
-        done.oddities.push(format!("{} mappings of processes were too many: code in them has no name", places.spaces.left_out()));
+        done.diagnostics.push(format!("{} mappings of processes were too many: code in them has no name", places.spaces.left_out()));
     }
     if places.left_out > 0 {
-        done.oddities.push(format!("addresses of stacks beyond {} different ones are shown without their functions", places.count));
+        done.diagnostics.push(format!("addresses of stacks beyond {} different ones are shown without their functions", places.count));
     }
     let mut first = Vec::new();
     let begun = write(&mut first, &Line { version: Some(VERSION), ..Line::default() }).and_then(|()| (&file).write_all(&first));
     let told = begun.and_then(|()| look_up(&places, &file, stopped)).map_err(CompleteError::io("write", &hidden))?;
-    done.oddities.extend(told);
+    done.diagnostics.extend(told);
     let end = Line { looked_up: Some(places.count as u64), left_out: Some(places.left_out), ..Line::default() };
     // After a process that was ended in the middle of a line.
     let mut last = b"\n".to_vec();

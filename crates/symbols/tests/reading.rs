@@ -168,7 +168,7 @@ fn files_that_are_gone_leave_a_completed_recording_without_their_names() {
     let names = place.path().join("symbols/functions.jsonl");
     fs::remove_file(&names).unwrap();
     let done = longpole_symbols::complete(place.path(), &|| false).unwrap();
-    assert!(done.oddities.is_empty(), "{:?}", done.oddities);
+    assert!(done.diagnostics.is_empty(), "{:?}", done.diagnostics);
     assert!(done.places > 0 && fs::read_to_string(&names).unwrap().contains("\"trouble\""));
     assert_eq!(stacks(place.path())[0], "first: one+0x10@one one+0x20@one");
     // Done once.

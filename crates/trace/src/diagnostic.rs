@@ -9,7 +9,7 @@ pub(crate) const MOST_ERRORS: u32 = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Oddity {
+pub enum Diagnostic {
     /// The file ends inside its last packet: it is still being written, or its writer was killed.
     Truncated { path: PathBuf, place: String, at: Option<Place> },
     /// The metadata end inside a block, which begins in this line.
@@ -33,7 +33,7 @@ pub enum Oddity {
     /// It begins so many days before or after another input.
     ClocksApart { path: PathBuf, other: PathBuf, days: u64, later: bool },
     /// Files beside those of the trace that are none of it, with what some of them are.
-    Beside { path: PathBuf, files: u64, examples: String },
+    Context { path: PathBuf, files: u64, examples: String },
     /// Links, devices and the like in an archive; they are not unpacked.
     NotUnpacked { path: PathBuf, entries: u64, example: String },
     /// Events that lay before their predecessor in the file and were sorted.
@@ -100,7 +100,7 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// See [`Oddity::Contradiction`].
+/// See [`Diagnostic::Contradiction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
     /// A packet ends before it begins.
@@ -162,16 +162,16 @@ impl fmt::Display for Place {
     }
 }
 
-impl Oddity {
+impl Diagnostic {
     /// What ended the decoding of a packet, and where the next one begins in the file, if it is known.
-    pub(crate) fn of_packet(path: &Path, error: &longpole_ctf::DecodeError, next: Option<u64>) -> Oddity {
+    pub(crate) fn of_packet(path: &Path, error: &longpole_ctf::DecodeError, next: Option<u64>) -> Diagnostic {
         let (path, at) = (path.to_owned(), Place::of(error));
         match (&error.kind, next) {
-            (DecodeErrorKind::Truncated { .. }, None) => Oddity::Truncated { path, place: error.to_string(), at: Some(at) },
+            (DecodeErrorKind::Truncated { .. }, None) => Diagnostic::Truncated { path, place: error.to_string(), at: Some(at) },
             (kind, next) => {
                 let damaged = error.packet_offset + error.bit_offset / 8;
                 let left_out = next.map_or(LeftOut::File, |next| LeftOut::Bytes(next.saturating_sub(damaged)));
-                Oddity::Undecodable { path, at, reason: kind.to_string(), left_out }
+                Diagnostic::Undecodable { path, at, reason: kind.to_string(), left_out }
             }
         }
     }
@@ -180,61 +180,61 @@ impl Oddity {
     pub fn is_damage(&self) -> bool {
         matches!(
             self,
-            Oddity::Damaged { .. }
-                | Oddity::BeyondTime { .. }
-                | Oddity::Wrong { .. }
-                | Oddity::Closed { .. }
-                | Oddity::Undecodable { .. }
-                | Oddity::Altered { .. }
-                | Oddity::Shortened { .. }
-                | Oddity::DamagedPages { .. }
-                | Oddity::Unconverted { .. }
-                | Oddity::BeyondCap { .. }
-                | Oddity::NoEntry { .. }
+            Diagnostic::Damaged { .. }
+                | Diagnostic::BeyondTime { .. }
+                | Diagnostic::Wrong { .. }
+                | Diagnostic::Closed { .. }
+                | Diagnostic::Undecodable { .. }
+                | Diagnostic::Altered { .. }
+                | Diagnostic::Shortened { .. }
+                | Diagnostic::DamagedPages { .. }
+                | Diagnostic::Unconverted { .. }
+                | Diagnostic::BeyondCap { .. }
+                | Diagnostic::NoEntry { .. }
         )
     }
 }
 
-impl Oddity {
+impl Diagnostic {
     /// Whether a file ends before it should.
     pub fn is_cut(&self) -> bool {
-        matches!(self, Oddity::Truncated { .. } | Oddity::CutMetadata { .. })
+        matches!(self, Diagnostic::Truncated { .. } | Diagnostic::CutMetadata { .. })
     }
 
     /// The file, and the place in it, if it is one.
     pub fn place(&self) -> Option<(&Path, Option<Place>)> {
         Some(match self {
-            Oddity::Truncated { path, at, .. } | Oddity::BeyondTime { path, at, .. } => (path, *at),
-            Oddity::Undecodable { path, at, .. } | Oddity::Contradiction { path, at, .. } => (path, Some(*at)),
-            Oddity::Damaged { path, .. }
-            | Oddity::CutMetadata { path, .. }
-            | Oddity::Altered { path, .. }
-            | Oddity::Shortened { path, .. }
-            | Oddity::Removed { path, .. }
-            | Oddity::Unconverted { path }
-            | Oddity::DamagedPages { path, .. }
-            | Oddity::BeyondCap { path, .. }
-            | Oddity::Unfinished { path }
-            | Oddity::Uncounted { path }
-            | Oddity::Saturated { path, .. }
-            | Oddity::Untimed { path }
-            | Oddity::Nobody { path }
-            | Oddity::Cycles { path }
-            | Oddity::Overlapping { path, .. }
-            | Oddity::Unnamed { path, .. }
-            | Oddity::Ticks { path, .. }
-            | Oddity::WithoutTime { path, .. }
-            | Oddity::NoEvents { path, .. }
-            | Oddity::Numbers { path, .. }
-            | Oddity::NoEntry { path, .. }
-            | Oddity::CommonClock { path, .. }
-            | Oddity::ClocksApart { path, .. }
-            | Oddity::Wrong { path, .. }
-            | Oddity::Closed { path, .. }
-            | Oddity::Beside { path, .. }
-            | Oddity::Empty { path, .. }
-            | Oddity::NotUnpacked { path, .. } => (path, None),
-            Oddity::Sorted { .. } | Oddity::Late { .. } | Oddity::PacketsLost { .. } => return None,
+            Diagnostic::Truncated { path, at, .. } | Diagnostic::BeyondTime { path, at, .. } => (path, *at),
+            Diagnostic::Undecodable { path, at, .. } | Diagnostic::Contradiction { path, at, .. } => (path, Some(*at)),
+            Diagnostic::Damaged { path, .. }
+            | Diagnostic::CutMetadata { path, .. }
+            | Diagnostic::Altered { path, .. }
+            | Diagnostic::Shortened { path, .. }
+            | Diagnostic::Removed { path, .. }
+            | Diagnostic::Unconverted { path }
+            | Diagnostic::DamagedPages { path, .. }
+            | Diagnostic::BeyondCap { path, .. }
+            | Diagnostic::Unfinished { path }
+            | Diagnostic::Uncounted { path }
+            | Diagnostic::Saturated { path, .. }
+            | Diagnostic::Untimed { path }
+            | Diagnostic::Nobody { path }
+            | Diagnostic::Cycles { path }
+            | Diagnostic::Overlapping { path, .. }
+            | Diagnostic::Unnamed { path, .. }
+            | Diagnostic::Ticks { path, .. }
+            | Diagnostic::WithoutTime { path, .. }
+            | Diagnostic::NoEvents { path, .. }
+            | Diagnostic::Numbers { path, .. }
+            | Diagnostic::NoEntry { path, .. }
+            | Diagnostic::CommonClock { path, .. }
+            | Diagnostic::ClocksApart { path, .. }
+            | Diagnostic::Wrong { path, .. }
+            | Diagnostic::Closed { path, .. }
+            | Diagnostic::Context { path, .. }
+            | Diagnostic::Empty { path, .. }
+            | Diagnostic::NotUnpacked { path, .. } => (path, None),
+            Diagnostic::Sorted { .. } | Diagnostic::Late { .. } | Diagnostic::PacketsLost { .. } => return None,
         })
     }
 }
@@ -252,36 +252,36 @@ fn are(count: u64) -> &'static str {
     }
 }
 
-impl fmt::Display for Oddity {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Oddity::Truncated { path, place, at } => {
+            Diagnostic::Truncated { path, place, at } => {
                 let within = if at.is_some() { "a packet" } else { "an entry" };
                 write!(f, "{} ends inside {within} (still being written, or its writer was killed): {place}", path.display())
             }
-            Oddity::CutMetadata { path, line, bytes } => write!(
+            Diagnostic::CutMetadata { path, line, bytes } => write!(
                 f,
                 "{}:{line}: the metadata end inside this block (still being written, or their writer was killed); {} {} not read",
                 path.display(),
                 some(*bytes, "byte", "bytes"),
                 are(*bytes)
             ),
-            Oddity::Undecodable { path, at, reason, left_out } => write!(f, "{}: {at}: {reason}; {left_out}", path.display()),
-            Oddity::Contradiction { path, what, times: 1, at } => write!(f, "{}: {at}: {what}", path.display()),
-            Oddity::Contradiction { path, what, times, at } => write!(f, "{}: {at}: {what}; {times} times in this file", path.display()),
-            Oddity::Empty { path, files, examples } => {
+            Diagnostic::Undecodable { path, at, reason, left_out } => write!(f, "{}: {at}: {reason}; {left_out}", path.display()),
+            Diagnostic::Contradiction { path, what, times: 1, at } => write!(f, "{}: {at}: {what}", path.display()),
+            Diagnostic::Contradiction { path, what, times, at } => write!(f, "{}: {at}: {what}; {times} times in this file", path.display()),
+            Diagnostic::Empty { path, files, examples } => {
                 write!(f, "{}: {} {} empty: {examples}", path.display(), some(*files, "stream file", "stream files"), are(*files))
             }
-            Oddity::Damaged { path, error } => write!(f, "{}: {error}; the rest of this packet is not read", path.display()),
-            Oddity::BeyondTime { path, place, .. } => write!(
+            Diagnostic::Damaged { path, error } => write!(f, "{}: {error}; the rest of this packet is not read", path.display()),
+            Diagnostic::BeyondTime { path, place, .. } => write!(
                 f,
                 "{}: {place}: 64 bits of ns do not hold this time; it, and others like it in this file, are told as the nearest that they hold",
                 path.display()
             ),
-            Oddity::CommonClock { path, by_ns } => {
+            Diagnostic::CommonClock { path, by_ns } => {
                 write!(f, "{}: its clock is that of another input; {by_ns:+} ns bring its times to what that says of it", path.display())
             }
-            Oddity::ClocksApart { path, other, days, later } => write!(
+            Diagnostic::ClocksApart { path, other, days, later } => write!(
                 f,
                 "{}: it begins {} {} {}; if both are of one run, their clocks have different origins: --offset PATH=TIME brings them together",
                 path.display(),
@@ -289,47 +289,47 @@ impl fmt::Display for Oddity {
                 if *later { "after" } else { "before" },
                 other.display()
             ),
-            Oddity::Wrong { path, error } => write!(f, "{}: {error}", path.display()),
+            Diagnostic::Wrong { path, error } => write!(f, "{}: {error}", path.display()),
             // Usually the error names what could not be opened.
-            Oddity::Closed { path, error } if error.contains(&path.display().to_string()) => write!(f, "not in what follows: {error}"),
-            Oddity::Closed { path, error } => write!(f, "{} is not in what follows: {error}", path.display()),
-            Oddity::Beside { path, files, examples } => {
+            Diagnostic::Closed { path, error } if error.contains(&path.display().to_string()) => write!(f, "not in what follows: {error}"),
+            Diagnostic::Closed { path, error } => write!(f, "{} is not in what follows: {error}", path.display()),
+            Diagnostic::Context { path, files, examples } => {
                 write!(f, "{}: {} {} of no trace and not read: {examples}", path.display(), some(*files, "file", "files"), are(*files))
             }
-            Oddity::NotUnpacked { path, entries, example } => {
+            Diagnostic::NotUnpacked { path, entries, example } => {
                 let (entries, are) = (some(*entries, "entry", "entries"), are(*entries));
                 write!(f, "{}: {entries} {are} neither file nor folder and {are} not unpacked, the first {example}", path.display())
             }
-            Oddity::Sorted { stream, events } => {
+            Diagnostic::Sorted { stream, events } => {
                 let were = if *events == 1 { "was" } else { "were" };
                 write!(f, "{stream}: {} {were} not in the order of time; sorted", some(*events, "event", "events"))
             }
-            Oddity::Late { stream, events } => {
+            Diagnostic::Late { stream, events } => {
                 write!(f, "{stream}: {} came too late to be put into the order of time", some(*events, "event", "events"))
             }
-            Oddity::PacketsLost { stream, packets } => {
+            Diagnostic::PacketsLost { stream, packets } => {
                 write!(f, "{stream}: {} {} missing", some(*packets, "packet", "packets"), are(*packets))
             }
-            Oddity::Altered { path, found: None, .. } => write!(f, "{} is missing: its recorder left it there", path.display()),
-            Oddity::Altered { path, left, found: Some(found) } => {
+            Diagnostic::Altered { path, found: None, .. } => write!(f, "{} is missing: its recorder left it there", path.display()),
+            Diagnostic::Altered { path, left, found: Some(found) } => {
                 write!(f, "{} has {found} bytes: its recorder left {left}", path.display())
             }
-            Oddity::Shortened { path, from, to } => write!(
+            Diagnostic::Shortened { path, from, to } => write!(
                 f,
                 "{} was made shorter while it was read: it had {from} bytes and has {to}; what is written to it from here on is not read",
                 path.display()
             ),
-            Oddity::Removed { path, seen } => {
+            Diagnostic::Removed { path, seen } => {
                 write!(f, "{} was removed or replaced while it was read; it had {seen} bytes at the last look", path.display())
             }
-            Oddity::Unconverted { path } => {
+            Diagnostic::Unconverted { path } => {
                 write!(f, "{}: the kernel's events are not converted yet, and not in what follows", path.display())
             }
-            Oddity::DamagedPages { path, pages } => {
+            Diagnostic::DamagedPages { path, pages } => {
                 let (pages, were) = (some(*pages, "page", "pages"), if *pages == 1 { "was" } else { "were" });
                 write!(f, "{}: {pages} of the kernel {were} damaged; events are missing", path.display())
             }
-            Oddity::BeyondCap { path, interface, cap, packets } => {
+            Diagnostic::BeyondCap { path, interface, cap, packets } => {
                 let cap = if *cap == 0 { "none".to_owned() } else { format!("{cap} bytes") };
                 write!(
                     f,
@@ -340,63 +340,63 @@ impl fmt::Display for Oddity {
                     if *packets == 1 { "its" } else { "their" }
                 )
             }
-            Oddity::Unfinished { path } => {
+            Diagnostic::Unfinished { path } => {
                 write!(f, "{}: the recording goes on, or its recorder was killed", path.display())
             }
-            Oddity::Saturated { path, entries, lost } => {
+            Diagnostic::Saturated { path, entries, lost } => {
                 let lost = match lost {
                     Some(lost) => format!("{lost} more were not logged"),
                     None => "what came later was not logged, and not counted".to_owned(),
                 };
                 write!(f, "{}: the log is saturated: it was full after {}; {lost}", path.display(), some(*entries, "entry", "entries"))
             }
-            Oddity::Untimed { path } => write!(
+            Diagnostic::Untimed { path } => write!(
                 f,
                 "{}: the log says how long tracepoints took, not when; they are told one after the other, in the order in which they ended, also where one \
                  lay within another",
                 path.display()
             ),
-            Oddity::Uncounted { path } => {
+            Diagnostic::Uncounted { path } => {
                 write!(f, "{}: its packets count neither events nor packets, so nothing tells whether any were lost", path.display())
             }
-            Oddity::Nobody { path } => write!(
+            Diagnostic::Nobody { path } => write!(
                 f,
                 "{}: the log names no thread and no wake-up: between its entries a program ran or nothing did, and who waited for whom is not known; this is \
                  told of the processor alone, of several cores as if they were one",
                 path.display()
             ),
-            Oddity::Cycles { path } => write!(f, "{}: times are cycles of its counter, told as ns (--frequency HZ makes them time)", path.display()),
-            Oddity::Overlapping { path, entries } => {
+            Diagnostic::Cycles { path } => write!(f, "{}: times are cycles of its counter, told as ns (--frequency HZ makes them time)", path.display()),
+            Diagnostic::Overlapping { path, entries } => {
                 let entries = some(*entries, "entry begins", "entries begin");
                 write!(f, "{}: {entries} before the one before has ended (several cores); that one is told up to there", path.display())
             }
-            Oddity::Unnamed { path, entries } => write!(
+            Diagnostic::Unnamed { path, entries } => write!(
                 f,
                 "{}: {} that this kernel does not have; is it of the other configuration (--mcs)?",
                 path.display(),
                 some(*entries, "system call has a number", "system calls have numbers")
             ),
-            Oddity::Ticks { path, clock } => {
+            Diagnostic::Ticks { path, clock } => {
                 write!(f, "{}: times are counts of its clock ({clock}), which are told as ns", path.display())
             }
-            Oddity::WithoutTime { path, lines } => write!(
+            Diagnostic::WithoutTime { path, lines } => write!(
                 f,
                 "{}: {} how long a call took and not when, and {} left out (the tracer's option funcgraph-abstime adds the time)",
                 path.display(),
                 some(*lines, "line says", "lines say"),
                 are(*lines)
             ),
-            Oddity::NoEvents { path, lines } => {
+            Diagnostic::NoEvents { path, lines } => {
                 let (some, are) = (some(*lines, "line is no event", "lines are no events"), are(*lines));
                 write!(f, "{}: {some} of the kernel's tracer, and {are} left out", path.display())
             }
-            Oddity::Numbers { path, numbers: 1 } => {
+            Diagnostic::Numbers { path, numbers: 1 } => {
                 write!(f, "{}: a number fits neither 64 bits nor a floating point number; it is told as its text", path.display())
             }
-            Oddity::Numbers { path, numbers } => {
+            Diagnostic::Numbers { path, numbers } => {
                 write!(f, "{}: {numbers} numbers fit neither 64 bits nor a floating point number; they are told as their text", path.display())
             }
-            Oddity::NoEntry { path, error } => write!(f, "{}: {error}; what follows is not read", path.display()),
+            Diagnostic::NoEntry { path, error } => write!(f, "{}: {error}; what follows is not read", path.display()),
         }
     }
 }

@@ -8,7 +8,7 @@
 
 pub(crate) mod ctf_live;
 
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::event::{Catalogue, Item, StreamId, StreamKind};
 use crate::formats::ctf::{decoder, read_metadata, CtfSource, Plan};
@@ -16,7 +16,7 @@ use crate::merge::{Heap, Key};
 use crate::open::file::StreamFile;
 use crate::open::recognise::stream_files;
 use crate::trace::Shared;
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use longpole_ctf::{Metadata, OwnedValue, Packet, Step};
 use std::collections::HashSet;
 use std::fs;
@@ -30,7 +30,7 @@ const NOWHERE: OwnedValue = OwnedValue::U64(u64::MAX);
 /// A folder that was changed so short a time ago may have been changed again within the same tick of the file system's clock.
 const TICK: Duration = Duration::from_secs(1);
 /// Things that were wrong, of which each is told once.
-const MOST_ODDITIES: usize = 100;
+const MOST_DIAGNOSTICS: usize = 100;
 
 /// See the module.
 pub struct Follower {
@@ -51,7 +51,7 @@ pub struct Follower {
     closed: Vec<usize>,
     heap: Heap,
     current: Option<usize>,
-    shelf: Shelf,
+    value_buffer: ValueBuffer,
 }
 
 /// A stream file, and how far it was read.
@@ -89,7 +89,7 @@ impl Follower {
             closed: Vec::new(),
             heap: Heap::default(),
             current: None,
-            shelf: Shelf::default(),
+            value_buffer: ValueBuffer::default(),
         })
     }
 
@@ -110,7 +110,7 @@ impl Follower {
         for index in std::mem::take(&mut self.idle) {
             self.decode(index)?;
         }
-        self.shared.oddities.truncate(MOST_ODDITIES);
+        self.shared.diagnostics.truncate(MOST_DIAGNOSTICS);
         Ok(())
     }
 
@@ -125,14 +125,14 @@ impl Follower {
         let index = key.stream as usize;
         self.current = Some(index);
         match &self.tails[index].source {
-            Some(source) => Ok(Some((source.item(&mut self.shelf), &self.shared.catalogue))),
+            Some(source) => Ok(Some((source.item(&mut self.value_buffer), &self.shared.catalogue))),
             None => Ok(None),
         }
     }
 
     /// What was wrong.
-    pub fn oddities(&self) -> &[Oddity] {
-        &self.shared.oddities
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.shared.diagnostics
     }
 
     /// Decodes the next item of a stream, of what was written until now.

@@ -5,7 +5,7 @@
 //! streams; memory does not grow with the length of the trace.
 //!
 //! Damage is data: a stream that ends inside a packet, runs backwards in time or cannot be decoded further does not hide the other
-//! streams. What was wrong is told by [`Trace::oddities`]. This crate interprets no event; that is the model's work.
+//! streams. What was wrong is told by [`Trace::diagnostics`]. This crate interprets no event; that is the model's work.
 
 mod diagnostic;
 mod error;
@@ -21,7 +21,7 @@ mod trace;
 mod value;
 mod value_buffer;
 
-pub use diagnostic::{Contradiction, LeftOut, Oddity, Place};
+pub use diagnostic::{Contradiction, Diagnostic, LeftOut, Place};
 pub use error::Error;
 pub use event::{
     Catalogue, Class, ClassId, Event, Item, Loss, Nested, PacketValues, Stream, StreamId, StreamKind, Subject, SubjectId, Value,

@@ -1,6 +1,6 @@
 //! The reader of a whole trace: its streams, merged.
 
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::event::{Catalogue, Class, ClassId, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId};
 use crate::formats::archive::{self, Unpacked};
@@ -22,7 +22,7 @@ use crate::open::no_event::NoEvent;
 use crate::open::part::{Packets, Part};
 use crate::open::recognise::{recognise, Found};
 use crate::open::recording::{Clock, Recording};
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ pub struct Trace {
     heap: Heap,
     /// The stream whose item was yielded last; it is advanced when the next one is asked for.
     current: Option<usize>,
-    shelf: Shelf,
+    value_buffer: ValueBuffer,
     begin_ns: i64,
     end_ns: i64,
     start_ns: Option<i64>,
@@ -101,7 +101,7 @@ pub struct Trace {
 #[derive(Default)]
 pub(crate) struct Shared {
     pub catalogue: Catalogue,
-    pub oddities: Vec<Oddity>,
+    pub diagnostics: Vec<Diagnostic>,
     /// A stream ends at its first damage.
     pub strict: bool,
     /// See [`Options::parts`].
@@ -187,16 +187,16 @@ impl Source {
 
     /// The item that was decoded last.
     #[inline]
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         match self {
-            Source::Ctf(source) => source.item(shelf),
-            Source::Capture(source) => source.item(shelf),
-            Source::Perf(source) => source.item(shelf),
-            Source::Dump(source) => source.item(shelf),
-            Source::Chrome(source) => source.item(shelf),
-            Source::Log(source) => source.item(shelf),
-            Source::Pages(source) => source.item(shelf),
-            Source::Text(source) => source.item(shelf),
+            Source::Ctf(source) => source.item(value_buffer),
+            Source::Capture(source) => source.item(value_buffer),
+            Source::Perf(source) => source.item(value_buffer),
+            Source::Dump(source) => source.item(value_buffer),
+            Source::Chrome(source) => source.item(value_buffer),
+            Source::Log(source) => source.item(value_buffer),
+            Source::Pages(source) => source.item(value_buffer),
+            Source::Text(source) => source.item(value_buffer),
             Source::Missing { loss, .. } => Item::Loss(*loss),
         }
     }
@@ -241,10 +241,10 @@ pub(crate) struct Slot {
 
 impl Slot {
     #[inline]
-    pub fn advance(&mut self, shared: &mut Shared, shelf: &mut Shelf) -> Result<Option<i64>, Error> {
+    pub fn advance(&mut self, shared: &mut Shared, value_buffer: &mut ValueBuffer) -> Result<Option<i64>, Error> {
         let advanced = match &mut self.window {
             None => self.source.advance(shared),
-            Some(window) => window.advance(&mut self.source, shared, shelf),
+            Some(window) => window.advance(&mut self.source, shared, value_buffer),
         };
         if shared.strict && matches!(advanced, Ok(None)) {
             shared.broken |= self.source.is_broken();
@@ -264,18 +264,18 @@ impl Slot {
     }
 
     #[inline]
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         match self.shift.is_none() {
-            true => self.unshifted(shelf),
-            false => self.shift.item(self.unshifted(shelf)),
+            true => self.unshifted(value_buffer),
+            false => self.shift.item(self.unshifted(value_buffer)),
         }
     }
 
     #[inline(always)]
-    fn unshifted<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+    fn unshifted<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         match &self.window {
-            None => self.source.item(shelf),
-            Some(window) => window.item(&self.source, shelf),
+            None => self.source.item(value_buffer),
+            Some(window) => window.item(&self.source, value_buffer),
         }
     }
 }
@@ -288,7 +288,7 @@ impl Trace {
             slots: Vec::new(),
             heap: Heap::default(),
             current: None,
-            shelf: Shelf::default(),
+            value_buffer: ValueBuffer::default(),
             begin_ns: i64::MIN,
             end_ns: i64::MAX,
             start_ns: None,
@@ -322,14 +322,14 @@ impl Trace {
             ends.push(trace.slots.len());
         }
         trace.prime(&options)?;
-        trace.shared.oddities.extend(apart(paths, &ends, trace.heap.keys()));
+        trace.shared.diagnostics.extend(apart(paths, &ends, trace.heap.keys()));
         Ok(trace)
     }
 
     fn add_path(&mut self, path: &Path, several: bool) -> Result<(), Error> {
         let Some(mut unpacked) = archive::unpack(path)? else { return self.add(path, path, recognise(path)?, several) };
         let content = unpacked.content().to_owned();
-        self.shared.oddities.append(&mut unpacked.oddities);
+        self.shared.diagnostics.append(&mut unpacked.diagnostics);
         self.unpacked.push(unpacked);
         self.add(path, &content, recognise(&content)?, several)
     }
@@ -346,16 +346,16 @@ impl Trace {
             let shift = self.shifts.of(&directory);
             recording.start_ns = recording.start_ns.map(|t_ns| shift.apply(t_ns));
             recording.end_ns = recording.end_ns.map(|t_ns| shift.apply(t_ns));
-            self.shared.oddities.extend(recording.altered(&directory));
+            self.shared.diagnostics.extend(recording.altered(&directory));
             if recording.end_ns.is_none() {
-                self.shared.oddities.push(Oddity::Unfinished { path: directory });
+                self.shared.diagnostics.push(Diagnostic::Unfinished { path: directory });
             }
             self.clock = recording.clock.clone();
             self.shared.catalogue.foreign_pids |= recording.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids);
             self.probe_cost_ns = self.probe_cost_ns.or(recording.probe_cost_ns);
             self.recordings.push(recording);
         }
-        self.shared.oddities.extend(found.beside);
+        self.shared.diagnostics.extend(found.context);
         // Beside other parts one that cannot be opened hides none of them; alone it is why there is no trace.
         let only = found.ctf.len() + found.files.len() == 1;
         for directory in found.ctf {
@@ -371,7 +371,7 @@ impl Trace {
                 // Its times are those of the recording, which are corrected already.
                 self.slots.push(Slot { source: Source::Missing { loss, told: false }, window: None, shift: Shift::default() });
             }
-            self.shared.oddities.push(Oddity::Unconverted { path });
+            self.shared.diagnostics.push(Diagnostic::Unconverted { path });
         }
         if let Some(folder) = found.pages {
             let opened = trace_dat::open_raw(&folder, &name(&folder), &mut self.shared)?;
@@ -382,7 +382,7 @@ impl Trace {
             let done = match self.add_file(format, &path, name(&path), in_recording) {
                 // It only began like one.
                 Err(Error::NotATrace { path, tried }) if !only => {
-                    self.shared.oddities.push(Oddity::Beside { path, files: 1, examples: tried });
+                    self.shared.diagnostics.push(Diagnostic::Context { path, files: 1, examples: tried });
                     Ok(())
                 }
                 done => done,
@@ -395,7 +395,7 @@ impl Trace {
     fn or_closed(&mut self, done: Result<(), Error>, path: PathBuf, only: bool) -> Result<(), Error> {
         match done {
             Err(error) if !only => {
-                self.shared.oddities.push(Oddity::Closed { path, error: error.to_string() });
+                self.shared.diagnostics.push(Diagnostic::Closed { path, error: error.to_string() });
                 Ok(())
             }
             done => done,
@@ -409,14 +409,14 @@ impl Trace {
         self.clock.offset_ns = self.clock.offset_ns.or(opened.clock.offset_ns);
         self.probe_cost_ns = self.probe_cost_ns.or(opened.probe_cost_ns);
         self.add_source(opened.tracer);
-        let common_ns = self.clocks.shift(self.root, &opened.part, &mut self.shared.oddities);
+        let common_ns = self.clocks.shift(self.root, &opened.part, &mut self.shared.diagnostics);
         self.parts.push(opened.part);
         for mut source in opened.streams {
             let mut shift = self.shifts.of(source.path());
             if shift.is_none() {
                 shift = Shift::by(common_ns);
             }
-            let window = (!opened.trusted).then(|| Window::new(source.scout.take()));
+            let window = (!opened.trusted).then(|| Window::new(source.lookahead.take()));
             self.slots.push(Slot { source: Source::Ctf(Box::new(source)), window, shift });
         }
         Ok(())
@@ -498,7 +498,7 @@ impl Trace {
     /// Decodes the first item of every stream; then the trace's begin is known.
     fn prime(&mut self, options: &Options) -> Result<(), Error> {
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            if let Some(t_ns) = slot.advance(&mut self.shared, &mut self.shelf)? {
+            if let Some(t_ns) = slot.advance(&mut self.shared, &mut self.value_buffer)? {
                 self.heap.push(Key { t_ns, stream: index as u32 });
             }
         }
@@ -542,7 +542,7 @@ impl Trace {
             return Ok(None);
         }
         match self.current {
-            Some(index) => Ok(Some((self.slots[index].item(&mut self.shelf), &self.shared.catalogue))),
+            Some(index) => Ok(Some((self.slots[index].item(&mut self.value_buffer), &self.shared.catalogue))),
             None => Ok(None),
         }
     }
@@ -554,7 +554,7 @@ impl Trace {
             return Ok(None);
         }
         let Some(index) = self.current else { return Ok(None) };
-        let item = self.slots[index].item(&mut self.shelf);
+        let item = self.slots[index].item(&mut self.value_buffer);
         Ok(Some(see(&item, &self.shared.catalogue)))
     }
 
@@ -572,7 +572,7 @@ impl Trace {
         loop {
             let next = match self.current.take() {
                 None => self.heap.pop(),
-                Some(index) => match self.slots[index].advance(&mut self.shared, &mut self.shelf)? {
+                Some(index) => match self.slots[index].advance(&mut self.shared, &mut self.value_buffer)? {
                     Some(t_ns) => Some(self.heap.exchange(Key { t_ns, stream: index as u32 })),
                     None => self.heap.pop(),
                 },
@@ -590,7 +590,7 @@ impl Trace {
             self.current = Some(index);
             if key.t_ns > self.end_ns {
                 // A loss counts if any of its time lies in the range. All that follows in this stream is later still.
-                if matches!(self.slots[index].item(&mut self.shelf), Item::Loss(loss) if loss.begin_ns <= self.end_ns)
+                if matches!(self.slots[index].item(&mut self.value_buffer), Item::Loss(loss) if loss.begin_ns <= self.end_ns)
                     || self.slots[index].leave(self.end_ns)
                 {
                     return Ok(true);
@@ -636,8 +636,8 @@ impl Trace {
     }
 
     /// What was wrong with the trace as far as it was read.
-    pub fn oddities(&self) -> &[Oddity] {
-        &self.shared.oddities
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.shared.diagnostics
     }
 
     /// Why nothing came; none where something did, before the end, or where damage is why.
@@ -646,19 +646,19 @@ impl Trace {
     }
 
     /// Adds what the caller knows to be odd about what was opened.
-    pub fn note(&mut self, oddities: impl IntoIterator<Item = Oddity>) {
-        self.shared.oddities.extend(oddities);
+    pub fn note(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
+        self.shared.diagnostics.extend(diagnostics);
     }
 
     /// Whether something could not be decoded.
     pub fn is_damaged(&self) -> bool {
-        self.shared.oddities.iter().any(Oddity::is_damage)
+        self.shared.diagnostics.iter().any(Diagnostic::is_damage)
     }
 
     /// Whether it is, or a file ends before it should: a recording may be read while it goes on, all others are whole or they are not.
     pub fn is_damaged_strictly(&self) -> bool {
         let lenient = !self.recordings.is_empty();
-        self.shared.oddities.iter().any(|oddity| oddity.is_damage() || !lenient && oddity.is_cut())
+        self.shared.diagnostics.iter().any(|diagnostic| diagnostic.is_damage() || !lenient && diagnostic.is_cut())
     }
 
     /// Time of the trace's first item, whatever part was asked for; none if it has no item.

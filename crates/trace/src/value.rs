@@ -130,7 +130,7 @@ impl<'a> From<&'a OwnedValue> for Value<'a> {
             OwnedValue::Nothing => Value::Nothing,
             OwnedValue::Str(text) => Value::Str(text),
             OwnedValue::Bytes(bytes) => Value::Bytes(bytes),
-            nested => Value::Nested(Nested(Place::Kept(nested, None))),
+            nested => Value::Nested(Nested(Place::Spool(nested, None))),
         }
     }
 }
@@ -166,7 +166,7 @@ impl<'a> Value<'a> {
             // One that is there is its content.
             (Type::Optional(optional), _) => self.named(optional.ty()),
             (_, Value::Nested(Nested(Place::Stored(stored, _)))) => Value::Nested(Nested(Place::Stored(stored, Some(ty)))),
-            (_, Value::Nested(Nested(Place::Kept(kept, _)))) => Value::Nested(Nested(Place::Kept(kept, Some(ty)))),
+            (_, Value::Nested(Nested(Place::Spool(kept, _)))) => Value::Nested(Nested(Place::Spool(kept, Some(ty)))),
             _ => self,
         }
     }
@@ -203,7 +203,7 @@ pub struct Nested<'a>(Place<'a>);
 enum Place<'a> {
     /// With its type, if its parts have names.
     Stored(longpole_ctf::Value<'a>, Option<&'a Type>),
-    Kept(&'a OwnedValue, Option<&'a Type>),
+    Spool(&'a OwnedValue, Option<&'a Type>),
 }
 
 impl<'a> Nested<'a> {
@@ -211,7 +211,7 @@ impl<'a> Nested<'a> {
     pub fn is_named(&self) -> bool {
         match self.0 {
             Place::Stored(longpole_ctf::Value::Compound(compound), _) => compound.kind() != CompoundKind::Array,
-            Place::Kept(OwnedValue::Fields(_), _) => true,
+            Place::Spool(OwnedValue::Fields(_), _) => true,
             _ => false,
         }
     }
@@ -236,11 +236,11 @@ impl<'a> Nested<'a> {
                     visit(name.map(|name| &**name), value(part, ty))
                 })
             }
-            Place::Kept(OwnedValue::List(parts), ty) => {
+            Place::Spool(OwnedValue::List(parts), ty) => {
                 let ty = ty.and_then(|ty| part_of(ty, 0, None));
                 parts.iter().try_for_each(|part| visit(None, Value::kept(part, ty)))
             }
-            Place::Kept(OwnedValue::Fields(parts), ty) => parts.iter().enumerate().try_for_each(|(index, (name, part))| {
+            Place::Spool(OwnedValue::Fields(parts), ty) => parts.iter().enumerate().try_for_each(|(index, (name, part))| {
                 let chosen = match ty {
                     Some(Type::Variant(variant)) => {
                         let is = |shown: fn(&str) -> &str| variant.options().iter().position(|option| shown(&option.name) == &**name);
@@ -250,20 +250,20 @@ impl<'a> Nested<'a> {
                 };
                 visit(Some(name), Value::kept(part, ty.and_then(|ty| part_of(ty, index, chosen))))
             }),
-            Place::Stored(..) | Place::Kept(..) => Ok(()),
+            Place::Stored(..) | Place::Spool(..) => Ok(()),
         }
     }
 
     fn ty(&self) -> Option<&'a Type> {
         match self.0 {
-            Place::Stored(_, ty) | Place::Kept(_, ty) => ty,
+            Place::Stored(_, ty) | Place::Spool(_, ty) => ty,
         }
     }
 
     fn to_owned(self) -> OwnedValue {
         match self.0 {
             Place::Stored(value, _) => value.to_owned(),
-            Place::Kept(value, _) => value.clone(),
+            Place::Spool(value, _) => value.clone(),
         }
     }
 }

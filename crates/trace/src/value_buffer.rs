@@ -1,17 +1,17 @@
 //! Where the values of an item lie while the caller looks at them, if they are not at rest in a decoder already.
 //!
 //! One vector serves all items of a trace, so that yielding allocates nothing. What it holds is only valid during one loan, which
-//! the type of [`Shelf::lend`] enforces; in between its content is dead and never looked at.
+//! the type of [`ValueBuffer::lend`] enforces; in between its content is dead and never looked at.
 
 use crate::value::Value;
 
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct ValueBuffer {
     /// Dead between loans, whatever the lifetime says.
     values: Vec<Value<'static>>,
 }
 
-impl Shelf {
+impl ValueBuffer {
     /// Empty, for as long as this loan.
     #[inline]
     pub fn lend<'a>(&'a mut self) -> &'a mut Vec<Value<'a>> {
@@ -24,9 +24,9 @@ impl Shelf {
     }
 
     pub fn put<'a>(&'a mut self, values: impl IntoIterator<Item = Value<'a>>) -> &'a [Value<'a>] {
-        let shelf = self.lend();
-        shelf.extend(values);
-        shelf
+        let value_buffer = self.lend();
+        value_buffer.extend(values);
+        value_buffer
     }
 }
 

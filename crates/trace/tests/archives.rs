@@ -7,9 +7,9 @@ mod tar_entry;
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use longpole_trace::unpack;
+use longpole_trace::Diagnostic;
 use longpole_trace::Error;
 use longpole_trace::Item;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::Trace;
 use std::fs;
@@ -80,7 +80,7 @@ fn packed(place: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-fn told(path: &Path) -> Result<(Vec<String>, Vec<Oddity>), Error> {
+fn told(path: &Path) -> Result<(Vec<String>, Vec<Diagnostic>), Error> {
     let mut trace = Trace::open(&[path], Options::default())?;
     let mut lines = Vec::new();
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
@@ -89,7 +89,7 @@ fn told(path: &Path) -> Result<(Vec<String>, Vec<Oddity>), Error> {
             Item::Loss(loss) => format!("{loss:?}"),
         });
     }
-    Ok((lines, trace.oddities().to_vec()))
+    Ok((lines, trace.diagnostics().to_vec()))
 }
 
 #[test]
@@ -102,9 +102,9 @@ fn an_archive_of_any_kind_opens_like_what_is_in_it() {
     let tar = tar(&files);
     let all = [("x.tar", tar.clone()), ("x.tar.gz", gzip(&tar)), ("tar.zst", zstd(&tar)), ("x", zip(&files)), ("y.zip", zip(&files))];
     for (name, bytes) in all {
-        let (lines, oddities) = told(&packed(place.path(), name, &bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (lines, diagnostics) = told(&packed(place.path(), name, &bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(lines == expected, "{name}: {} events", lines.len());
-        assert!(!oddities.iter().any(Oddity::is_damage), "{name}: {oddities:?}");
+        assert!(!diagnostics.iter().any(Diagnostic::is_damage), "{name}: {diagnostics:?}");
     }
 }
 
@@ -152,11 +152,11 @@ fn no_entry_leads_out_of_the_folder() {
         vec![0; 1024],
     ]
     .concat();
-    let (lines, oddities) = told(&packed(place.path(), "x.tar", &bytes)).unwrap();
+    let (lines, diagnostics) = told(&packed(place.path(), "x.tar", &bytes)).unwrap();
     assert_eq!(lines.len(), 1);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    assert!(oddities.iter().any(|odd| matches!(odd, Oddity::NotUnpacked { entries: 3, .. })), "{oddities:?}");
-    assert!(oddities.iter().any(|odd| odd.to_string().contains("leads out of the archive")), "{oddities:?}");
+    assert!(diagnostics.iter().any(|odd| matches!(odd, Diagnostic::NotUnpacked { entries: 3, .. })), "{diagnostics:?}");
+    assert!(diagnostics.iter().any(|odd| odd.to_string().contains("leads out of the archive")), "{diagnostics:?}");
 }
 
 #[test]
@@ -173,17 +173,17 @@ fn a_link_to_a_file_of_the_archive_is_that_file() {
         vec![0; 1024],
     ]
     .concat();
-    let (lines, oddities) = told(&packed(place.path(), "x.tar", &bytes)).unwrap();
+    let (lines, diagnostics) = told(&packed(place.path(), "x.tar", &bytes)).unwrap();
     assert_eq!(lines.len(), 4);
-    assert!(matches!(oddities.as_slice(), [Oddity::NotUnpacked { entries: 1, .. }]), "{oddities:?}");
+    assert!(matches!(diagnostics.as_slice(), [Diagnostic::NotUnpacked { entries: 1, .. }]), "{diagnostics:?}");
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     zip.add_symlink("link.json", "in/real.json", SimpleFileOptions::default()).unwrap();
     zip.add_symlink("out.json", "../../etc/passwd", SimpleFileOptions::default()).unwrap();
     zip.start_file("in/real.json", SimpleFileOptions::default()).unwrap();
     zip.write_all(&json(2)).unwrap();
-    let (lines, oddities) = told(&packed(place.path(), "x.zip", &zip.finish().unwrap().into_inner())).unwrap();
+    let (lines, diagnostics) = told(&packed(place.path(), "x.zip", &zip.finish().unwrap().into_inner())).unwrap();
     assert_eq!(lines.len(), 2);
-    assert!(matches!(oddities.as_slice(), [Oddity::NotUnpacked { entries: 1, .. }]), "{oddities:?}");
+    assert!(matches!(diagnostics.as_slice(), [Diagnostic::NotUnpacked { entries: 1, .. }]), "{diagnostics:?}");
 }
 
 /// A record of a pax header.
@@ -200,7 +200,7 @@ fn a_sparse_file_has_its_holes_in_each_way_to_say_them() {
     let (first, second) = text.split_at(30);
     let content = |name: &str, bytes: &[u8]| {
         let unpacked = unpack(&packed(place.path(), "x.tar", bytes)).unwrap().unwrap();
-        (fs::read(unpacked.content().join(name)).unwrap(), unpacked.oddities.clone())
+        (fs::read(unpacked.content().join(name)).unwrap(), unpacked.diagnostics.clone())
     };
     let mut expected = first.to_vec();
     expected.resize(5000, 0);
@@ -223,9 +223,9 @@ fn a_sparse_file_has_its_holes_in_each_way_to_say_them() {
     for (header, stored) in ways {
         let bytes =
             [tar_entry("h", b'x', "", header.as_bytes()), tar_entry("GNUSparseFile.0/x", b'0', "", &stored), vec![0; 1024]].concat();
-        let (found, oddities) = content("d/x", &bytes);
+        let (found, diagnostics) = content("d/x", &bytes);
         assert!(found == expected, "{header}");
-        assert_eq!(oddities, []);
+        assert_eq!(diagnostics, []);
     }
     // What it says of its parts may be wrong.
     let header = said(&[("major", "1"), ("minor", "0"), ("name", "x"), ("realsize", "9000")]);
@@ -233,7 +233,7 @@ fn a_sparse_file_has_its_holes_in_each_way_to_say_them() {
         let stored = [wrong.as_bytes(), &vec![b'\n'; 1024 - wrong.len()]].concat();
         let bytes = [tar_entry("h", b'x', "", header.as_bytes()), tar_entry("x", b'0', "", &stored), vec![0; 1024]].concat();
         match unpack(&packed(place.path(), "x.tar", &bytes)) {
-            Ok(unpacked) => assert!(unpacked.unwrap().oddities.iter().any(Oddity::is_damage), "{wrong:?}"),
+            Ok(unpacked) => assert!(unpacked.unwrap().diagnostics.iter().any(Diagnostic::is_damage), "{wrong:?}"),
             Err(error) => assert!(error.to_string().contains("x.tar"), "{error}"),
         }
     }
@@ -274,11 +274,11 @@ fn of_an_archive_that_ends_too_soon_everything_before_is_read_and_its_end_is_tol
             (1..whole.len().min(needed)).step_by(whole.len() / 20 + 1).chain(whole.len().min(needed).saturating_sub(10)..whole.len());
         for cut in steps.filter(|cut| *cut < whole.len().min(needed)) {
             match told(&packed(place.path(), name, &whole[..cut])) {
-                Ok((lines, oddities)) => {
+                Ok((lines, diagnostics)) => {
                     read += lines.len();
                     assert!(lines.len() <= 20_000);
-                    let told = oddities.iter().find(|odd| odd.is_damage() && odd.to_string().contains(name));
-                    let told = told.unwrap_or_else(|| panic!("{name} cut at {cut}: {oddities:?}")).to_string();
+                    let told = diagnostics.iter().find(|odd| odd.is_damage() && odd.to_string().contains(name));
+                    let told = told.unwrap_or_else(|| panic!("{name} cut at {cut}: {diagnostics:?}")).to_string();
                     assert!(told.contains(&format!("it ends at byte {cut}")), "{name} {cut}: {told}");
                 }
                 Err(error) => {
@@ -324,7 +324,7 @@ fn where_an_archive_is_cut_it_is_said_in_words() {
         let mut cut = 0;
         for length in (5..whole.len() - 4).step_by(whole.len() / 40) {
             let said = match told(&packed(place.path(), "x", &whole[..length])) {
-                Ok((_, oddities)) => oddities.iter().map(Oddity::to_string).collect::<Vec<_>>().join("\n"),
+                Ok((_, diagnostics)) => diagnostics.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\n"),
                 Err(error) => error.to_string(),
             };
             // What came out of it may be wrong before that, for being short.

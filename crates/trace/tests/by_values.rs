@@ -93,7 +93,7 @@ fn read(path: &Path) -> Vec<String> {
     while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
         lines.push(line(&item, catalogue));
     }
-    assert!(!trace.is_damaged(), "{:?}", trace.oddities());
+    assert!(!trace.is_damaged(), "{:?}", trace.diagnostics());
     lines
 }
 

@@ -5,8 +5,8 @@ mod common;
 
 use common::everything;
 use longpole_trace::Damage;
+use longpole_trace::Diagnostic;
 use longpole_trace::Item;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::Trace;
 use proptest::prelude::*;
@@ -93,9 +93,9 @@ fn packets_whose_time_64_bits_of_ns_do_not_hold_are_damage_told_once_with_its_pl
                 times.push(event.t_ns);
             }
         }
-        let told: Vec<String> = trace.oddities().iter().map(ToString::to_string).collect();
+        let told: Vec<String> = trace.diagnostics().iter().map(ToString::to_string).collect();
         let capture = &trace.captures()[0];
-        let is_beyond = |odd: &Oddity| matches!(odd, Oddity::BeyondTime { .. });
+        let is_beyond = |odd: &Diagnostic| matches!(odd, Diagnostic::BeyondTime { .. });
         for odd in [capture.check().unwrap(), capture.count(i64::MIN, i64::MAX).unwrap().1] {
             assert_eq!(odd.iter().any(is_beyond), told.iter().any(|text| text.contains("64 bits of ns")), "{odd:?}");
         }

@@ -2,11 +2,11 @@
 
 use longpole_trace::Contradiction;
 use longpole_trace::Damage;
+use longpole_trace::Diagnostic;
 use longpole_trace::Item;
 use longpole_trace::LeftOut;
 use longpole_trace::Moment;
 use longpole_trace::NoEvent;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::Place;
 use longpole_trace::Trace;
@@ -64,7 +64,7 @@ fn trace(files: &[(&str, Vec<u8>)]) -> TempDir {
 }
 
 /// The times of the events, and what was odd but for what is sorted.
-fn read(trace: &Path, damage: Damage) -> (Vec<i64>, Vec<Oddity>, bool) {
+fn read(trace: &Path, damage: Damage) -> (Vec<i64>, Vec<Diagnostic>, bool) {
     let mut trace = Trace::open(&[trace], Options { damage, ..Options::default() }).unwrap();
     let mut times = Vec::new();
     while let Some(item) = trace.next_item().unwrap() {
@@ -72,7 +72,8 @@ fn read(trace: &Path, damage: Damage) -> (Vec<i64>, Vec<Oddity>, bool) {
             times.push(event.t_ns);
         }
     }
-    let odd = trace.oddities().iter().filter(|odd| !matches!(odd, Oddity::Sorted { .. } | Oddity::Late { .. })).cloned().collect();
+    let odd =
+        trace.diagnostics().iter().filter(|odd| !matches!(odd, Diagnostic::Sorted { .. } | Diagnostic::Late { .. })).cloned().collect();
     (times, odd, trace.is_damaged_strictly())
 }
 
@@ -84,7 +85,7 @@ fn found(packets: &[Packet]) -> Vec<(Contradiction, u64, u64, Option<u64>)> {
     expected.sort();
     assert_eq!(times, expected);
     let told = odd.iter().map(|odd| match odd {
-        Oddity::Contradiction { path, what, times, at } => {
+        Diagnostic::Contradiction { path, what, times, at } => {
             assert_eq!(*path, place.path().join("s"));
             let before: usize = packets.iter().take(at.packet as usize).map(|packet| packet.bytes().len()).sum();
             assert_eq!((at.packet_offset, at.bit), (before as u64, None));
@@ -164,7 +165,7 @@ fn stream_files_without_anything_in_them_are_named() {
     let place = trace(&[("a", vec![]), ("b", full), ("c", vec![]), ("d", vec![]), ("e", vec![])]);
     let (times, odd, damaged) = read(place.path(), Damage::EndsStream);
     assert_eq!((times, damaged), (vec![12], false));
-    assert_eq!(odd, [Oddity::Empty { path: place.path().to_owned(), files: 4, examples: "a, c, d, …".to_owned() }]);
+    assert_eq!(odd, [Diagnostic::Empty { path: place.path().to_owned(), files: 4, examples: "a, c, d, …".to_owned() }]);
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn behind_a_packet_whose_header_is_damaged_reading_goes_on_and_says_how_much_is_
     let second = packets[0].bytes().len();
     bytes[second] = 0;
     let place = trace(&[("s", bytes)]);
-    let damage = |left_out| Oddity::Undecodable {
+    let damage = |left_out| Diagnostic::Undecodable {
         path: place.path().join("s"),
         at: Place { packet: 1, packet_offset: second as u64, bit: Some(0), event: None },
         reason: "wrong magic number 0xc1fc1f00".to_owned(),
@@ -184,7 +185,7 @@ fn behind_a_packet_whose_header_is_damaged_reading_goes_on_and_says_how_much_is_
     assert_eq!((times, damaged), (vec![12, 52], true));
     let left_out = LeftOut::Bytes(packets[1].bytes().len() as u64);
     assert!(odd.contains(&damage(left_out)), "{odd:?}");
-    assert!(odd.iter().any(|odd| matches!(odd, Oddity::PacketsLost { packets: 1, .. })), "{odd:?}");
+    assert!(odd.iter().any(|odd| matches!(odd, Diagnostic::PacketsLost { packets: 1, .. })), "{odd:?}");
     assert!(damage(left_out).to_string().ends_with("; 52 bytes up to the next packet are not read"), "{}", damage(left_out));
     let (times, odd, _) = read(place.path(), Damage::EndsStream);
     assert_eq!((times, odd), (vec![12], vec![damage(LeftOut::File)]));
@@ -198,8 +199,8 @@ fn events_whose_time_64_bits_of_ns_do_not_hold_are_damage_told_once_with_its_pla
     let place = trace(&[("s", packets.iter().flat_map(Packet::bytes).collect())]);
     let path = place.path().join("s");
     let at = |event| Place { packet: 1, packet_offset: packets[0].bytes().len() as u64, bit: None, event };
-    let of_event = Oddity::BeyondTime { path: path.clone(), place: at(Some(1)).to_string(), at: Some(at(Some(1))) };
-    let of_packet = Oddity::Contradiction { path: path.clone(), what: Contradiction::BeyondTime, times: 1, at: at(None) };
+    let of_event = Diagnostic::BeyondTime { path: path.clone(), place: at(Some(1)).to_string(), at: Some(at(Some(1))) };
+    let of_packet = Diagnostic::Contradiction { path: path.clone(), what: Contradiction::BeyondTime, times: 1, at: at(None) };
     let (times, odd, damaged) = read(place.path(), Damage::Pass);
     assert_eq!((times, damaged), (vec![12, 32, i64::MAX, i64::MAX], true));
     assert_eq!(odd, [of_event.clone(), of_packet.clone()]);

@@ -3,8 +3,8 @@
 mod support;
 
 use longpole_pcapng::{Direction, Interface, Packet, Section, Writer};
+use longpole_trace::Diagnostic;
 use longpole_trace::Item;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::StreamKind;
 use longpole_trace::Trace;
@@ -50,7 +50,7 @@ fn every_accepted_trace_of_the_corpora_has_the_expected_number_of_events() {
             Ok(mut trace) => {
                 let (events, ..) = count(&mut trace);
                 if events != expected || trace.is_damaged() {
-                    wrong.push(format!("{folder}: {events} instead of {expected} {:?}", trace.oddities()));
+                    wrong.push(format!("{folder}: {events} instead of {expected} {:?}", trace.diagnostics()));
                 }
                 Some(events)
             }
@@ -85,7 +85,7 @@ fn packets_of_two_threads_in_one_file_are_put_into_the_order_of_time() {
     let (events, _, backwards) = count(&mut trace);
     assert!(events > 6);
     assert!(!backwards);
-    assert!(matches!(trace.oddities(), [Oddity::Uncounted { .. }]), "{:?}", trace.oddities());
+    assert!(matches!(trace.diagnostics(), [Diagnostic::Uncounted { .. }]), "{:?}", trace.diagnostics());
 }
 
 #[test]
@@ -128,11 +128,11 @@ fn a_capture_is_a_stream_of_packets_in_the_order_of_time() {
         });
     }
     assert_eq!(seen, ["2000 down [2, 60, 60]", "3000 up [1, 1400, 60]", "4000 lost Some(5)", "4000 up [0, 60, 60]"]);
-    assert!(matches!(trace.oddities(), [Oddity::Sorted { events: 1, .. }]), "{:?}", trace.oddities());
+    assert!(matches!(trace.diagnostics(), [Diagnostic::Sorted { events: 1, .. }]), "{:?}", trace.diagnostics());
 }
 
 #[test]
-fn packets_of_a_recording_are_counted_beside_its_events_and_not_among_them() {
+fn packets_of_a_recording_are_counted_next_to_its_events_and_not_among_them() {
     let directory = TempDir::new().unwrap();
     let mut fake = support::Fake::new(directory.path());
     let mark = fake.class("mark:m", &[]);
@@ -144,8 +144,8 @@ fn packets_of_a_recording_are_counted_beside_its_events_and_not_among_them() {
     capture(&directory.path().join("packets/a.pcapng"));
     let mut trace = open(directory.path());
     assert_eq!(count(&mut trace).0, 1);
-    let (interfaces, oddities) = trace.captures()[0].count(i64::MIN, i64::MAX).unwrap();
-    assert_eq!(oddities, []);
+    let (interfaces, diagnostics) = trace.captures()[0].count(i64::MIN, i64::MAX).unwrap();
+    assert_eq!(diagnostics, []);
     let up = interfaces.iter().find(|interface| interface.name == "up").unwrap();
     assert_eq!((up.directions[1].packets, up.directions[1].bytes, up.directions[1].captured), (1, 1400, 60));
     assert_eq!(up.directions[0].packets, 1);
@@ -181,8 +181,8 @@ fn a_trace_that_counts_no_losses_says_so() {
         fs::write(directory.path().join("stream"), [24, 0, 7]).unwrap();
         let mut trace = open(directory.path());
         count(&mut trace);
-        let says = trace.oddities().iter().any(|odd| matches!(odd, Oddity::Uncounted { .. }));
-        assert_eq!(says, !counted, "{context}: {:?}", trace.oddities());
+        let says = trace.diagnostics().iter().any(|odd| matches!(odd, Diagnostic::Uncounted { .. }));
+        assert_eq!(says, !counted, "{context}: {:?}", trace.diagnostics());
         assert!(!trace.is_damaged());
     }
 }
@@ -229,7 +229,8 @@ fn a_folder_of_many_things_is_one_trace_and_says_what_is_none_of_it() {
     fs::write(root.join("c/damaged/metadata"), "/* CTF 1.8 */ trace { nonsense").unwrap();
     let mut trace = open(&root);
     assert_eq!(count(&mut trace), (8 + 3 + 1, 5, false));
-    let odd: Vec<String> = trace.oddities().iter().filter(|odd| !matches!(odd, Oddity::Sorted { .. })).map(ToString::to_string).collect();
+    let odd: Vec<String> =
+        trace.diagnostics().iter().filter(|odd| !matches!(odd, Diagnostic::Sorted { .. })).map(ToString::to_string).collect();
     assert_eq!(odd.len(), 3, "{odd:?}");
     assert!(odd.iter().any(|odd| odd.contains("large.json: 1 file is of no trace") && odd.contains("traceEvents")), "{odd:?}");
     assert!(odd.iter().any(|odd| odd.contains("1 file is of no trace") && odd.contains("notes.txt (begins with \"hello\")")), "{odd:?}");

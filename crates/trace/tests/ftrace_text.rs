@@ -44,7 +44,7 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), String> {
             }
         });
     }
-    Ok((lines, trace.oddities().iter().map(ToString::to_string).collect()))
+    Ok((lines, trace.diagnostics().iter().map(ToString::to_string).collect()))
 }
 
 fn of(text: &str) -> (Vec<String>, Vec<String>) {
@@ -55,8 +55,8 @@ fn of(text: &str) -> (Vec<String>, Vec<String>) {
 }
 
 fn lines(text: &str) -> Vec<String> {
-    let (lines, oddities) = of(text);
-    assert_eq!(oddities, [""; 0]);
+    let (lines, diagnostics) = of(text);
+    assert_eq!(diagnostics, [""; 0]);
     lines
 }
 
@@ -159,9 +159,9 @@ fn calls_stacks_and_messages_of_several_lines_are_events() {
 fn function_graph_needs_its_times() {
     let text = "# tracer: function_graph\n#\n# CPU  DURATION                  FUNCTION CALLS\n 0)               |  sys_open() {\n 0)   1.234 us    |    foo();\n\
          ------------------------------------------\n 0)  bash-1  =>  ls-2\n ------------------------------------------\n\n";
-    let (lines, oddities) = of(text);
+    let (lines, diagnostics) = of(text);
     assert_eq!(lines, [""; 0]);
-    assert!(oddities.len() == 1 && oddities[0].contains("2 lines say how long a call took and not when"), "{oddities:?}");
+    assert!(diagnostics.len() == 1 && diagnostics[0].contains("2 lines say how long a call took and not when"), "{diagnostics:?}");
     let timed = "# tracer: function_graph\n  12.000010 |   0)    bash-77   |   1.234 us    |  foo();\n  12.000012 |   1)               |  bar() {\n";
     assert_eq!(
         self::lines(timed),
@@ -181,9 +181,9 @@ fn latency_tracers_and_counting_clocks_are_read() {
             "17000 3 my task-31 function {dNs3} ip=trace_hardirqs_on parent_ip=run_timer",
         ]
     );
-    let (lines, oddities) = of("  a-1 [000] .... 5678901: x: a=1\n");
+    let (lines, diagnostics) = of("  a-1 [000] .... 5678901: x: a=1\n");
     assert_eq!(lines, ["5678901 0 a-1 x {....} a=1"]);
-    assert!(oddities.len() == 1 && oddities[0].contains("times are counts"), "{oddities:?}");
+    assert!(diagnostics.len() == 1 && diagnostics[0].contains("times are counts"), "{diagnostics:?}");
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn what_is_no_line_of_a_tracer_is_counted_and_a_file_without_one_is_refused() {
     let path = folder.path().join("notes");
     std::fs::write(&path, "some notes\n[   12.345] kernel: usb 1-1\nJan 01 00:00:00 host sshd[12]: a b\n").unwrap();
     assert!(read(&path).unwrap_err().contains("is no trace"));
-    let (lines, oddities) = of("a line\nanother\n  a-1 [000] .... 1.000000: x: a=1\n");
+    let (lines, diagnostics) = of("a line\nanother\n  a-1 [000] .... 1.000000: x: a=1\n");
     assert_eq!(lines.len(), 1);
-    assert!(oddities.len() == 1 && oddities[0].contains("2 lines are no events"), "{oddities:?}");
+    assert!(diagnostics.len() == 1 && diagnostics[0].contains("2 lines are no events"), "{diagnostics:?}");
 }
 
 #[test]
@@ -303,8 +303,8 @@ fn a_report_of_a_file_is_the_file() {
         assert!(compared >= named, "{compared}");
     }
     for (name, events) in [("raw_trace.txt", 3), ("trace_sched.txt", 11)] {
-        let (lines, oddities) = read_heads(&folder.join(name));
-        assert_eq!((lines.len(), oddities.len()), (events, 0));
+        let (lines, diagnostics) = read_heads(&folder.join(name));
+        assert_eq!((lines.len(), diagnostics.len()), (events, 0));
     }
 }
 
@@ -334,7 +334,7 @@ fn read_heads(path: &Path) -> (Vec<String>, Vec<String>) {
         let (who, class) = (&catalogue.subjects[event.subject.0 as usize], &catalogue.classes[event.class.0 as usize]);
         lines.push(format!("{} {:?} {}-{:?} {}", event.t_ns, event.cpu, who.label.replace(' ', ""), who.tid, class.event_name));
     }
-    (lines, trace.oddities().iter().map(ToString::to_string).collect())
+    (lines, trace.diagnostics().iter().map(ToString::to_string).collect())
 }
 
 /// A folder in memory, where the machine has one: writing a file anew thousands of times takes seconds on some disks.
@@ -388,20 +388,24 @@ fn what_is_longer_than_a_line_may_be_is_told_with_its_place() {
     // As long as it may be, with and without its end, and a byte more.
     for (extra, told) in [(0, false), (1, false), (2, true), (1 << 20, true)] {
         let text = [first, &"y".repeat((64 << 10) - first.len() - 1 + extra), last].concat();
-        let (lines, oddities) = of(&format!("# tracer: nop\n{text}"));
+        let (lines, diagnostics) = of(&format!("# tracer: nop\n{text}"));
         assert_eq!(lines.len(), 2, "{extra}");
         let expected =
             format!("line 2 at byte 14: the line has {} bytes; what is behind the first 65536 is left out", text.len() - last.len() + 1);
         assert_eq!(
-            oddities.iter().map(|oddity| oddity.ends_with(&expected)).collect::<Vec<_>>(),
+            diagnostics.iter().map(|diagnostic| diagnostic.ends_with(&expected)).collect::<Vec<_>>(),
             vec![true; usize::from(told)],
-            "{oddities:?}"
+            "{diagnostics:?}"
         );
     }
     // Lines of one event that are too long together, of which some are told one by one.
-    let (lines, oddities) = of(&[first, &"\nmore".repeat(20_000), last].concat());
+    let (lines, diagnostics) = of(&[first, &"\nmore".repeat(20_000), last].concat());
     assert_eq!(lines.len(), 2);
-    assert_eq!(oddities.len(), 9);
-    assert!(oddities[0].contains("line 13102 at byte 65533: the event that goes on here is longer than 65536 bytes"), "{}", oddities[0]);
-    assert!(oddities[8].ends_with("6892 more lines are not read whole"), "{}", oddities[8]);
+    assert_eq!(diagnostics.len(), 9);
+    assert!(
+        diagnostics[0].contains("line 13102 at byte 65533: the event that goes on here is longer than 65536 bytes"),
+        "{}",
+        diagnostics[0]
+    );
+    assert!(diagnostics[8].ends_with("6892 more lines are not read whole"), "{}", diagnostics[8]);
 }

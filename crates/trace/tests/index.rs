@@ -50,7 +50,7 @@ fn read(trace: &Path, begin_ns: Option<i64>) -> (Vec<(i64, String)>, Vec<String>
             Item::Loss(loss) => (loss.end_ns, format!("{} {:?}", loss.begin_ns, loss.events)),
         });
     }
-    (items, trace.oddities().iter().map(ToString::to_string).collect())
+    (items, trace.diagnostics().iter().map(ToString::to_string).collect())
 }
 
 /// Overwrites bytes so that neither the size nor the time of change tells of it.
@@ -91,9 +91,9 @@ fn what_is_late_in_a_long_stream_is_found_by_an_index_and_is_the_same() {
     // A packet that need not be passed is not looked at.
     let good = packet(100);
     overwrite(&stream, 100 * PACKET as u64, &[0xff; 200]);
-    let (items, oddities) = read(&trace, Some(moments[0]));
+    let (items, diagnostics) = read(&trace, Some(moments[0]));
     assert!(items == from(moments[0]));
-    assert!(oddities.is_empty(), "{oddities:?}");
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
     assert!(!read(&trace, None).1.is_empty());
 
     // An index that is damaged, or of other headers, is made anew; here up to where the stream is damaged, so that this is met.

@@ -1,7 +1,7 @@
 //! Chrome's JSON and machine logs as traces.
 
+use longpole_trace::Diagnostic;
 use longpole_trace::Item;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::Trace;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn open(text: &[u8]) -> Result<Trace, String> {
 }
 
 /// `time who name {fields}` of each event, and what was odd.
-fn told(text: impl AsRef<[u8]>) -> (Vec<String>, Vec<Oddity>) {
+fn told(text: impl AsRef<[u8]>) -> (Vec<String>, Vec<Diagnostic>) {
     let mut trace = open(text.as_ref()).unwrap_or_else(|error| panic!("{error}"));
     let mut lines = Vec::new();
     while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
@@ -34,13 +34,13 @@ fn told(text: impl AsRef<[u8]>) -> (Vec<String>, Vec<Oddity>) {
         let fields: Vec<String> = class.fields.iter().zip(event.fields).map(|(name, field)| format!("{name}={}", value(field))).collect();
         lines.push(format!("{} {}:{} {} {}", event.t_ns, who.label, who.thread, class.event_name, fields.join(" ")));
     }
-    let oddities = trace.oddities().to_vec();
-    (lines, oddities)
+    let diagnostics = trace.diagnostics().to_vec();
+    (lines, diagnostics)
 }
 
 #[test]
 fn events_come_in_the_order_of_time_with_the_names_that_stand_behind_them() {
-    let (lines, oddities) = told(
+    let (lines, diagnostics) = told(
         r#"{ "metadata": {"clock": "x"}, "traceEvents" : [
         {"ph":"X","name":"work","cat":"c","ts":10.5,"dur":3.25,"pid":7,"tid":8,"args":{"n":-1,"s":"t"}},
         {"ph":"B","name":"b","ts":2,"pid":7,"tid":9},
@@ -59,35 +59,35 @@ fn events_come_in_the_order_of_time_with_the_names_that_stand_behind_them() {
             r#"1763679845000000123 prog: ctr ph="C" args.a=1 args.b=2.5"#,
         ]
     );
-    assert_eq!(oddities, []);
+    assert_eq!(diagnostics, []);
 }
 
 #[test]
 fn a_list_need_not_be_closed_but_may_not_end_in_an_event() {
     let whole = r#"[{"name":"a","ph":"i","ts":1},{"name":"b","ph":"i","ts":2}"#;
     for end in ["]", "", ",", ",\n", " ] \n"] {
-        let (lines, oddities) = told(format!("\u{feff}{whole}{end}"));
-        assert_eq!((lines.len(), oddities.len()), (2, 0), "{end:?}");
+        let (lines, diagnostics) = told(format!("\u{feff}{whole}{end}"));
+        assert_eq!((lines.len(), diagnostics.len()), (2, 0), "{end:?}");
     }
-    let (lines, oddities) = told(&whole[..whole.len() - 3]);
+    let (lines, diagnostics) = told(&whole[..whole.len() - 3]);
     assert_eq!(lines.len(), 1);
-    assert!(matches!(oddities.as_slice(), [Oddity::Truncated { .. }]), "{oddities:?}");
+    assert!(matches!(diagnostics.as_slice(), [Diagnostic::Truncated { .. }]), "{diagnostics:?}");
     // An object says where its list ends.
-    let (lines, oddities) = told(format!("{{\"traceEvents\":{whole}"));
+    let (lines, diagnostics) = told(format!("{{\"traceEvents\":{whole}"));
     assert_eq!(lines.len(), 2);
-    assert!(matches!(oddities.as_slice(), [Oddity::Truncated { .. }]), "{oddities:?}");
+    assert!(matches!(diagnostics.as_slice(), [Diagnostic::Truncated { .. }]), "{diagnostics:?}");
     assert_eq!(told("[]").0.len() + told("[").0.len() + told(r#"{"traceEvents":[]}"#).0.len(), 0);
 }
 
 #[test]
 fn what_is_no_event_is_told_with_its_place_and_hides_no_other() {
-    let (lines, oddities) =
+    let (lines, diagnostics) =
         told(r#"[{"name":"a","ph":"i","ts":1},{"name":"b","ph":"i","ts":"soon"},{"ph" "i"},7,{"name":"c","ph":"i","ts":3}]"#);
     assert_eq!(lines.len(), 2);
-    let places: Vec<String> = oddities.iter().map(ToString::to_string).collect();
+    let places: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
     assert_eq!(places.len(), 3, "{places:?}");
     assert!(places[0].contains("at byte 30: `ts` is no time: \"soon\""), "{places:?}");
-    assert!(oddities.iter().all(Oddity::is_damage));
+    assert!(diagnostics.iter().all(Diagnostic::is_damage));
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn numbers_keep_their_digits_and_none_hides_its_event() {
         ("-1e999", 1),
     ];
     let events: Vec<String> = (1..).zip(args).map(|(t, (args, _))| format!(r#"{{"ph":"i","name":"n","ts":{t},"args":{args}}}"#)).collect();
-    let (lines, oddities) = told(format!("[{}]", events.join(",")));
-    assert_eq!(lines.len(), 4, "{oddities:?}");
+    let (lines, diagnostics) = told(format!("[{}]", events.join(",")));
+    assert_eq!(lines.len(), 4, "{diagnostics:?}");
     assert!(lines[0].ends_with("args.id=9007199254740993 args.most=18446744073709551615 args.least=-9223372036854775808"), "{lines:?}");
     assert!(lines[1].ends_with(r#"args.v="1e400" args.w="-18446744073709551616" args.x=5"#), "{lines:?}");
     for text in ["1e999", "12345678901234567890123"] {
@@ -108,11 +108,11 @@ fn numbers_keep_their_digits_and_none_hides_its_event() {
     }
     assert!(lines[3].ends_with(r#"args="-1e999""#), "{lines:?}");
     let numbers: u64 = args.iter().map(|(_, numbers)| numbers).sum();
-    assert!(matches!(oddities.as_slice(), [Oddity::Numbers { numbers: found, .. }] if *found == numbers), "{oddities:?}");
-    assert!(!oddities[0].is_damage());
+    assert!(matches!(diagnostics.as_slice(), [Diagnostic::Numbers { numbers: found, .. }] if *found == numbers), "{diagnostics:?}");
+    assert!(!diagnostics[0].is_damage());
     // Where numbers are looked at as they stand, values may not be nested deeper than elsewhere.
     let deep = format!(r#"[{{"ph":"i","name":"n","ts":1,"args":{{"v":1e400,"d":{}1{}}}}}]"#, "[".repeat(100_000), "]".repeat(100_000));
-    assert!(matches!(told(deep).1.as_slice(), [Oddity::Wrong { .. }]));
+    assert!(matches!(told(deep).1.as_slice(), [Diagnostic::Wrong { .. }]));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn json_of_other_kinds_is_refused_with_the_reason() {
 
 #[test]
 fn a_machine_log_is_events_named_by_what_machines_do() {
-    let (lines, oddities) = told(
+    let (lines, diagnostics) = told(
         "{\"queue\":\"q\",\"capacity\":2}\n\n{\"t\":3,\"host\":\"h\",\"machine\":\"A\",\"state\":\"run\"}\n{\"t\":4,\"machine\":\"A\",\"put\":\"q\",\"n\":2}\n{\"t\":9,\"end\":\"A\"}",
     );
     assert_eq!(
@@ -139,33 +139,33 @@ fn a_machine_log_is_events_named_by_what_machines_do() {
             r#"9 A: end end="A""#,
         ]
     );
-    assert_eq!(oddities, []);
+    assert_eq!(diagnostics, []);
 }
 
 #[test]
 fn a_machine_log_ends_at_the_line_that_is_wrong() {
-    let (lines, oddities) = told("{\"t\":3,\"machine\":\"A\"}\n{\"t\":2,\"machine\":\"A\"}\n{\"t\":4,\"machine\":\"A\"}\n");
+    let (lines, diagnostics) = told("{\"t\":3,\"machine\":\"A\"}\n{\"t\":2,\"machine\":\"A\"}\n{\"t\":4,\"machine\":\"A\"}\n");
     assert_eq!(lines.len(), 1);
-    assert!(oddities[0].to_string().contains("line 2: `t` is 2 after 3") && oddities[0].is_damage(), "{oddities:?}");
-    let (lines, oddities) = told("{\"t\":3,\"machine\":\"A\"}\nnonsense\n");
+    assert!(diagnostics[0].to_string().contains("line 2: `t` is 2 after 3") && diagnostics[0].is_damage(), "{diagnostics:?}");
+    let (lines, diagnostics) = told("{\"t\":3,\"machine\":\"A\"}\nnonsense\n");
     assert_eq!(lines.len(), 1);
-    assert!(oddities[0].to_string().contains("line 2"), "{oddities:?}");
+    assert!(diagnostics[0].to_string().contains("line 2"), "{diagnostics:?}");
     for (key, shown) in [("foo", "foo"), ("stateful", "stateful"), ("X_own", "X_own"), ("s\u{7}", "s\\u{7}")] {
-        let (lines, oddities) = told(&format!(
+        let (lines, diagnostics) = told(&format!(
             "{{\"t\":3,\"machine\":\"A\",\"x_own\":{{\"foo\":1}}}}\n{{\"t\":4,\"machine\":\"A\",{}:1}}\n",
             serde_json::to_string(key).unwrap()
         ));
         assert_eq!(lines.len(), 1, "{lines:?}");
         let unknown = format!("line 2: unknown key `{shown}` (own keys begin with x_)");
-        assert!(oddities[0].to_string().contains(&unknown) && oddities[0].is_damage(), "{oddities:?}");
+        assert!(diagnostics[0].to_string().contains(&unknown) && diagnostics[0].is_damage(), "{diagnostics:?}");
     }
 }
 
 #[test]
 fn a_cut_list_of_events_has_no_packets() {
-    let (lines, oddities) = told("{\"traceEvents\":[{\"ph\":\"i\",\"ts\":1,\"name\":\"a\",\"pid\":1,\"tid\":1},{\"ph\":\"i\",\"ts");
+    let (lines, diagnostics) = told("{\"traceEvents\":[{\"ph\":\"i\",\"ts\":1,\"name\":\"a\",\"pid\":1,\"tid\":1},{\"ph\":\"i\",\"ts");
     assert_eq!(lines.len(), 1);
-    assert!(oddities[0].to_string().contains("ends inside an entry (still being written"), "{oddities:?}");
+    assert!(diagnostics[0].to_string().contains("ends inside an entry (still being written"), "{diagnostics:?}");
 }
 
 #[test]
@@ -229,19 +229,19 @@ proptest! {
                     let _ = format!("{:?}", event.fields);
                 }
             }
-            trace.oddities().iter().for_each(|oddity| drop(oddity.to_string()));
+            trace.diagnostics().iter().for_each(|diagnostic| drop(diagnostic.to_string()));
         }
     }
 
     #[test]
     fn every_event_comes_out_once_and_in_order_whatever_its_place_in_the_file(times in prop::collection::vec(-1000i64..1000, 0..60)) {
         let events: Vec<String> = times.iter().map(|t| format!(r#"{{"ph":"i","name":"n","ts":{t},"args":{{"t":{t}}}}}"#)).collect();
-        let (lines, oddities) = told(format!("[{}]", events.join(",\n")));
+        let (lines, diagnostics) = told(format!("[{}]", events.join(",\n")));
         let mut sorted = times.clone();
         sorted.sort_unstable();
         let expected: Vec<String> = sorted.iter().map(|t| format!("{} : n ph=\"i\" args.t={t}", t * 1000)).collect();
         prop_assert_eq!(lines, expected);
-        prop_assert_eq!(oddities, []);
+        prop_assert_eq!(diagnostics, []);
     }
 }
 

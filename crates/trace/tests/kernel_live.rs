@@ -45,7 +45,7 @@ fn read(path: &Path) -> (Vec<String>, usize) {
         let fields: String = places.map(|(name, at)| format!(" {name}={}", told(&event.fields[at]))).collect();
         events.push(format!("{micros} cpu{} {:?} {}{fields}", event.cpu.unwrap(), who.tid, class.event_name));
     }
-    assert_eq!(trace.oddities(), []);
+    assert_eq!(trace.diagnostics(), []);
     // Of one microsecond the order is not said.
     events.sort();
     (events, losses)

@@ -66,7 +66,7 @@ fn drain(live: &mut Live, lines: &mut Vec<(i64, String)>) {
 fn followed(mut live: Live, mut lines: Vec<(i64, String)>) -> (Vec<(i64, String)>, Vec<String>) {
     live.refresh_all().unwrap();
     drain(&mut live, &mut lines);
-    (sorted(lines), said(live.oddities()))
+    (sorted(lines), said(live.diagnostics()))
 }
 
 fn read(path: &Path) -> (Vec<(i64, String)>, Vec<String>) {
@@ -75,7 +75,7 @@ fn read(path: &Path) -> (Vec<(i64, String)>, Vec<String>) {
     while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
         lines.push(line(&item, catalogue));
     }
-    (sorted(lines), said(trace.oddities()))
+    (sorted(lines), said(trace.diagnostics()))
 }
 
 fn sorted(mut lines: Vec<(i64, String)>) -> Vec<(i64, String)> {
@@ -83,8 +83,8 @@ fn sorted(mut lines: Vec<(i64, String)>) -> Vec<(i64, String)> {
     lines
 }
 
-fn said<T: ToString>(oddities: &[T]) -> Vec<String> {
-    let mut said: Vec<String> = oddities.iter().map(ToString::to_string).collect();
+fn said<T: ToString>(diagnostics: &[T]) -> Vec<String> {
+    let mut said: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
     said.sort();
     said
 }
@@ -97,7 +97,7 @@ fn open(path: &Path) -> Live {
 fn until(live: &mut Live, lines: &mut Vec<(i64, String)>, what: impl Fn(&Live, &[(i64, String)]) -> bool) {
     let begun = Instant::now();
     while !what(live, lines) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{lines:?} {:?}", live.oddities());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{lines:?} {:?}", live.diagnostics());
         std::thread::sleep(Duration::from_millis(20));
         live.refresh().unwrap();
         drain(live, lines);
@@ -180,12 +180,12 @@ fn behind_a_broken_header_reading_goes_on_at_the_next_packet_and_says_so_then() 
     append(&file, &[0xee; 100]);
     live.refresh().unwrap();
     drain(&mut live, &mut lines);
-    assert!(lines.len() == 1 && live.oddities().is_empty(), "{:?}", live.oddities());
+    assert!(lines.len() == 1 && live.diagnostics().is_empty(), "{:?}", live.diagnostics());
     append(&file, &packet(300, 390, 4, 2, &[(0, 310)]));
     live.refresh().unwrap();
     drain(&mut live, &mut lines);
     assert!(lines.iter().any(|(t_ns, _)| *t_ns == 310), "{lines:?}");
-    assert!(said(live.oddities())[0].contains("wrong magic number 0xeeeeeeee; 100 bytes up to the next packet are not read"));
+    assert!(said(live.diagnostics())[0].contains("wrong magic number 0xeeeeeeee; 100 bytes up to the next packet are not read"));
     assert_eq!(followed(live, lines), read(directory.path()));
 }
 
@@ -199,7 +199,7 @@ fn an_event_waits_for_the_metadata_that_knows_it() {
     let mut live = open(directory.path());
     let mut lines = Vec::new();
     drain(&mut live, &mut lines);
-    assert!(lines.len() == 1 && live.oddities().is_empty(), "{lines:?} {:?}", live.oddities());
+    assert!(lines.len() == 1 && live.diagnostics().is_empty(), "{lines:?} {:?}", live.diagnostics());
     append(&metadata, LATE.as_bytes());
     live.refresh().unwrap();
     drain(&mut live, &mut lines);
@@ -266,9 +266,9 @@ fn what_is_made_shorter_or_removed_or_replaced_is_said_once() {
     fs::copy(place("metadata"), archive.join("metadata")).unwrap();
     fs::rename(place("moved"), archive.join("moved")).unwrap();
     append(&archive.join("moved"), &packet(330, 390, 2, 0, &[(0, 331)]));
-    until(&mut live, &mut lines, |live, lines| lines.len() == 15 && live.oddities().len() == 4);
+    until(&mut live, &mut lines, |live, lines| lines.len() == 15 && live.diagnostics().len() == 4);
     lines.sort();
-    let said = said(live.oddities());
+    let said = said(live.diagnostics());
     assert_eq!(lines[10..].iter().map(|(t_ns, _)| *t_ns).collect::<Vec<_>>(), [311, 321, 322, 323, 331]);
     assert_eq!(said.len(), 4, "{said:?}");
     for (name, words) in [("cut", "was made shorter"), ("gone", "was removed"), ("over", "was removed or replaced"), ("new", "replaced")] {

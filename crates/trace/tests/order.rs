@@ -1,8 +1,8 @@
 //! Streams that are not in the order of time come out as a window of 1024 items sorts them, whether it looks ahead or holds back.
 
+use longpole_trace::Diagnostic;
 use longpole_trace::Item;
 use longpole_trace::Moment;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::Trace;
 use proptest::prelude::*;
@@ -95,10 +95,10 @@ fn read(bytes: &[u8], timed: bool, begin: Option<i64>) -> Read {
             Item::Loss(loss) => read.losses.push((read.events.len(), loss.events)),
         }
     }
-    for oddity in trace.oddities() {
-        match oddity {
-            Oddity::Sorted { events, .. } => read.sorted = *events,
-            Oddity::Late { events, .. } => read.late = *events,
+    for diagnostic in trace.diagnostics() {
+        match diagnostic {
+            Diagnostic::Sorted { events, .. } => read.sorted = *events,
+            Diagnostic::Late { events, .. } => read.late = *events,
             other => panic!("{other}"),
         }
     }
@@ -197,5 +197,5 @@ fn a_stream_is_sorted_whoever_wrote_it() {
         times.push(event.t_ns);
     }
     assert_eq!(times, [10, 20, 30, 40, 50, 60, 70]);
-    assert!(matches!(trace.oddities(), [Oddity::Sorted { events: 2, .. }]), "{:?}", trace.oddities());
+    assert!(matches!(trace.diagnostics(), [Diagnostic::Sorted { events: 2, .. }]), "{:?}", trace.diagnostics());
 }

@@ -1,7 +1,7 @@
 //! perf.data: beside perf's own reading, and damaged in every place.
 
+use longpole_trace::Diagnostic;
 use longpole_trace::Item;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::Trace;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ fn counts(path: &Path) -> Result<(BTreeMap<String, u64>, u64), String> {
             Item::Loss(loss) => lost += loss.events.unwrap_or(0),
         }
     }
-    assert!(is_ordered || trace.oddities().iter().any(|oddity| matches!(oddity, Oddity::Late { .. })));
+    assert!(is_ordered || trace.diagnostics().iter().any(|diagnostic| matches!(diagnostic, Diagnostic::Late { .. })));
     Ok((counts, lost))
 }
 

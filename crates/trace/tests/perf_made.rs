@@ -194,7 +194,7 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), String> {
             Item::Loss(loss) => format!("{} lost {:?} since {}", loss.end_ns % 1_000_000, loss.events, loss.begin_ns % 1_000_000),
         });
     }
-    Ok((lines, trace.oddities().iter().map(ToString::to_string).collect()))
+    Ok((lines, trace.diagnostics().iter().map(ToString::to_string).collect()))
 }
 
 fn written(folder: &Path, bytes: &[u8]) -> PathBuf {
@@ -209,7 +209,7 @@ fn every_part_of_a_sample_is_read_in_both_byte_orders_from_files_and_pipes() {
     for big in [false, true] {
         let machine = Machine { big };
         for (bytes, name) in [(machine.file(), "cpu-clock"), (machine.pipe(), "my clock")] {
-            let (lines, oddities) = read(&written(folder.path(), &bytes)).unwrap();
+            let (lines, diagnostics) = read(&written(folder.path(), &bytes)).unwrap();
             let stack = if big { "01020304" } else { "08070605" };
             let aux = if big { "0000000000000908" } else { "0809000000000000" };
             let parts = format!(
@@ -228,7 +228,7 @@ fn every_part_of_a_sample_is_read_in_both_byte_orders_from_files_and_pipes() {
                 format!("4000 3 a thread-40/41 {name}: {parts}"),
             ];
             assert_eq!(lines, expected, "big: {big}");
-            assert_eq!(oddities, [""; 0]);
+            assert_eq!(diagnostics, [""; 0]);
             let trace = Trace::open(&[folder.path().join("perf.data")], Options::default()).unwrap();
             assert_eq!(trace.start_ns(), Some(1_700_000_000_000_001_000));
             assert!(trace.clock().source.as_deref().is_none_or(|clock| clock == "CLOCK_MONOTONIC"));
@@ -251,7 +251,7 @@ fn a_record_whose_time_64_bits_of_ns_do_not_hold_is_told_and_never_has_another_t
             }
         }
         assert_eq!(times, [1_700_000_000_000_003_000, i64::MAX, i64::MAX]);
-        let odd: Vec<String> = trace.oddities().iter().map(ToString::to_string).collect();
+        let odd: Vec<String> = trace.diagnostics().iter().map(ToString::to_string).collect();
         assert!(odd.len() == 1 && odd[0].contains("a record of the time 9223372036854775807: 64 bits of ns"), "{odd:?}");
         assert!(trace.is_damaged());
     }
@@ -265,9 +265,9 @@ fn what_a_killed_perf_left_is_read_to_its_end() {
     let data = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
     bytes.truncate(data + Machine { big: false }.data().len() - 5);
     bytes[48..56].fill(0);
-    let (lines, oddities) = read(&written(folder.path(), &bytes)).unwrap();
+    let (lines, diagnostics) = read(&written(folder.path(), &bytes)).unwrap();
     assert_eq!(lines.len(), 6, "{lines:?}");
-    assert!(oddities.iter().all(|oddity| oddity.contains("perf.data ends inside")) && oddities.len() == 2, "{oddities:?}");
+    assert!(diagnostics.iter().all(|diagnostic| diagnostic.contains("perf.data ends inside")) && diagnostics.len() == 2, "{diagnostics:?}");
 }
 
 /// As `perf record --threads` makes it.
@@ -285,14 +285,14 @@ fn the_files_of_a_folder_are_one_recording() {
     put("data.10", &machine.full_sample(3500));
     put("data.old", b"something else");
     let times = |path: &Path| {
-        let (lines, oddities) = read(path).unwrap();
+        let (lines, diagnostics) = read(path).unwrap();
         let times: Vec<String> = lines.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
-        (times, lines[0].clone(), oddities)
+        (times, lines[0].clone(), diagnostics)
     };
-    let (all, first, oddities) = times(&place);
+    let (all, first, diagnostics) = times(&place);
     assert_eq!(all, ["500", "500", "1000", "2500", "3000", "3500", "3500", "3500", "3600", "4000", "5000"]);
     assert!(first.contains("PERF_RECORD_COMM"), "{first}");
-    assert_eq!(oddities, [""; 0]);
+    assert_eq!(diagnostics, [""; 0]);
     // What perf itself made has the time of what comes first, also where nothing else is beside it.
     put(
         "data",
@@ -304,11 +304,11 @@ fn the_files_of_a_folder_are_one_recording() {
     assert_eq!(times(folder.path()).0, all);
     put("data.2", &machine.full_sample(500)[..100]);
     put("data.10", &[9, 0, 0, 0, 0, 0, 1, 0]);
-    let (less, _, oddities) = times(&place);
+    let (less, _, diagnostics) = times(&place);
     assert_eq!(less, ["1000", "1000", "2500", "3000", "3500", "3500", "3600", "4000", "5000"]);
     assert!(
-        oddities.len() == 2 && oddities[0].contains("data.2 ends inside") && oddities[1].contains("data.10: at byte 0"),
-        "{oddities:?}"
+        diagnostics.len() == 2 && diagnostics[0].contains("data.2 ends inside") && diagnostics[1].contains("data.10: at byte 0"),
+        "{diagnostics:?}"
     );
 }
 

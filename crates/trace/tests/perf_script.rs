@@ -47,7 +47,7 @@ fn samples<T>(data: &Path, mut each: impl FnMut(&Event<'_>, &Catalogue) -> T) ->
             }
         }
     }
-    assert_eq!(trace.oddities(), []);
+    assert_eq!(trace.diagnostics(), []);
     out
 }
 
@@ -212,7 +212,7 @@ fn registers_stacks_and_counters_are_as_long_as_the_event_says() {
 }
 
 #[test]
-fn what_threads_do_stands_beside_the_samples() {
+fn what_threads_do_stands_next_to_the_samples() {
     let folder = tempfile::tempdir().unwrap();
     let Some(data) = recorded(folder.path(), "-e cpu-clock -F 1000 --switch-events", false) else { return };
     let mut trace = Trace::open(&[&data], Options::default()).unwrap();

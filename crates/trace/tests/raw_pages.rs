@@ -23,7 +23,7 @@ fn read(path: &Path) -> Result<Vec<String>, String> {
             Item::Loss(loss) => format!("{} lost {:?}", loss.end_ns, loss.events),
         });
     }
-    lines.extend(trace.oddities().iter().map(ToString::to_string));
+    lines.extend(trace.diagnostics().iter().map(ToString::to_string));
     Ok(lines)
 }
 

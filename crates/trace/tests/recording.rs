@@ -2,10 +2,10 @@
 
 mod support;
 
+use longpole_trace::Diagnostic;
 use longpole_trace::Error;
 use longpole_trace::Item;
 use longpole_trace::Moment;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::StreamKind;
 use longpole_trace::Trace;
@@ -215,7 +215,7 @@ fn a_file_that_ends_inside_a_packet_is_read_up_to_there_and_said() {
     let mut trace = open(directory.path());
     assert_eq!(lines(&mut trace).len(), 13);
     assert!(!trace.is_damaged());
-    assert!(trace.oddities().iter().any(|oddity| matches!(oddity, Oddity::Truncated { .. })), "{:?}", trace.oddities());
+    assert!(trace.diagnostics().iter().any(|diagnostic| matches!(diagnostic, Diagnostic::Truncated { .. })), "{:?}", trace.diagnostics());
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn the_room_that_a_live_recorder_reserves_is_no_packet_with_events() {
     fake.finish();
     let mut trace = open(directory.path());
     assert_eq!(lines(&mut trace), ["+1000 queue_put:q t count=0"]);
-    assert!(matches!(trace.oddities(), [Oddity::Unfinished { .. }]), "{:?}", trace.oddities());
+    assert!(matches!(trace.diagnostics(), [Diagnostic::Unfinished { .. }]), "{:?}", trace.diagnostics());
 }
 
 #[test]
@@ -250,8 +250,8 @@ fn metadata_whose_last_block_is_unfinished_is_read_up_to_there() {
         assert_eq!(lines(&mut trace).len(), 6, "{}", &block[..end]);
         // Without its last line break it is whole.
         let line = 1 + fake.metadata().lines().count();
-        let cut = (end < block.len() - 1).then(|| Oddity::CutMetadata { path: path.clone(), line, bytes: end as u64 });
-        let told = trace.oddities().iter().find(|oddity| matches!(oddity, Oddity::CutMetadata { .. }));
+        let cut = (end < block.len() - 1).then(|| Diagnostic::CutMetadata { path: path.clone(), line, bytes: end as u64 });
+        let told = trace.diagnostics().iter().find(|diagnostic| matches!(diagnostic, Diagnostic::CutMetadata { .. }));
         assert_eq!(told, cut.as_ref(), "{}", &block[..end]);
     }
     let refused = |metadata: &str| {
@@ -283,7 +283,7 @@ fn packets_that_are_missing_are_a_loss_that_nobody_counted() {
     fake.finish();
     let mut trace = open(directory.path());
     assert_eq!(lines(&mut trace), ["+10 mark:m t", "+30 lost None since +10", "+30 mark:m t"]);
-    assert!(trace.oddities().iter().any(|oddity| matches!(oddity, Oddity::PacketsLost { packets: 1, .. })));
+    assert!(trace.diagnostics().iter().any(|diagnostic| matches!(diagnostic, Diagnostic::PacketsLost { packets: 1, .. })));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_damaged_packet_hides_neither_the_next_one_nor_the_other_streams() {
     let mut trace = open(directory.path());
     assert_eq!(lines(&mut trace), ["+1 queue_put:q a count=1", "+3 queue_put:q b count=3", "+5 queue_put:q a count=5"]);
     assert!(trace.is_damaged());
-    let told = trace.oddities().iter().map(ToString::to_string).collect::<String>();
+    let told = trace.diagnostics().iter().map(ToString::to_string).collect::<String>();
     assert!(told.contains("broken-0") && told.contains("77") && told.contains("bit"), "{told}");
 }
 
@@ -335,7 +335,7 @@ fn the_description_of_a_recording_tells_clock_cost_and_end() {
             "clock":{"source":"tsc","frequency_hz":2500000000,"offset_ns":3,"residual_ns":40}}"#,
     );
     let trace = open(directory.path());
-    assert_eq!(trace.oddities(), []);
+    assert_eq!(trace.diagnostics(), []);
     assert_eq!(trace.clock().source.as_deref(), Some("tsc"));
     assert_eq!(trace.clock().residual_ns, Some(40.0));
     assert_eq!(trace.probe_cost_ns(), Some(11.5));
@@ -418,7 +418,7 @@ fn the_kernels_events_stand_between_those_of_programs() {
     assert!(lines[at - 1].starts_with("+300 ") && at + 1 < lines.len(), "{lines:#?}");
     let kinds: Vec<StreamKind> = trace.catalogue().streams.iter().map(|stream| stream.kind).collect();
     assert!(kinds.contains(&StreamKind::Kernel) && kinds.contains(&StreamKind::User));
-    assert!(!trace.oddities().iter().any(|oddity| matches!(oddity, Oddity::Unconverted { .. })));
+    assert!(!trace.diagnostics().iter().any(|diagnostic| matches!(diagnostic, Diagnostic::Unconverted { .. })));
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn pages_that_are_not_converted_are_told_and_the_rest_is_read() {
     std::fs::write(directory.path().join("kernel/.converting/metadata"), b"half of it").unwrap();
     let mut trace = open(directory.path());
     assert_eq!(lines(&mut trace), before);
-    assert!(trace.oddities().contains(&Oddity::Unconverted { path: raw }));
+    assert!(trace.diagnostics().contains(&Diagnostic::Unconverted { path: raw }));
     // An answer without them is none.
     assert!(trace.is_damaged());
 }

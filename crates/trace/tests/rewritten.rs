@@ -49,8 +49,8 @@ fn a_packet_that_ends_after_the_next_begins_is_told_to_end_before_it() {
     let source = trace(place.path(), &[(10, 30, &[11, 12]), (20, 22, &[21, 25]), (26, 40, &[])]);
     for (version, name) in [(Version::One, "1"), (Version::Two, "2")] {
         let out = place.path().join(name);
-        let Rewritten::Done(written, oddities) = rewrite(&source, &out, version).unwrap() else { panic!("it is not written") };
-        assert_eq!((written.events, oddities.len()), (4, 0));
+        let Rewritten::Done(written, diagnostics) = rewrite(&source, &out, version).unwrap() else { panic!("it is not written") };
+        assert_eq!((written.events, diagnostics.len()), (4, 0));
         let read = fs::read(out.join("stream")).unwrap();
         // Nothing else has changed.
         let before = fs::read(source.join("stream")).unwrap();
@@ -165,8 +165,8 @@ fn packets_of_several_classes_and_names_that_are_words_are_written_as_others_rea
     let expected = shown(&source);
     assert_eq!(expected.len(), 5);
     let out = place.path().join("out");
-    let Rewritten::Done(written, oddities) = rewrite(&source, &out, Version::One).unwrap() else { panic!("it is not written") };
-    assert_eq!((written.events, oddities.len()), (5, 0));
+    let Rewritten::Done(written, diagnostics) = rewrite(&source, &out, Version::One).unwrap() else { panic!("it is not written") };
+    assert_eq!((written.events, diagnostics.len()), (5, 0));
     assert_eq!(shown(&out), expected);
     assert_eq!(fs::read(out.join("stream")).unwrap(), [packets[0], packets[2]].concat());
     assert_eq!(fs::read(out.join("stream.3")).unwrap(), [packets[1], packets[3]].concat());

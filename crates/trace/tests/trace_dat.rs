@@ -31,7 +31,7 @@ struct Row {
 struct Read {
     rows: Vec<Row>,
     losses: Vec<(String, i64, i64, Option<u64>)>,
-    oddities: Vec<String>,
+    diagnostics: Vec<String>,
 }
 
 /// A number in decimal, a text as it is, a list in brackets, bytes in hexadecimal.
@@ -80,7 +80,7 @@ fn read(path: &Path) -> Result<Read, String> {
             }
         }
     }
-    out.oddities = trace.oddities().iter().map(ToString::to_string).collect();
+    out.diagnostics = trace.diagnostics().iter().map(ToString::to_string).collect();
     Ok(out)
 }
 
@@ -374,7 +374,7 @@ fn each_kind_of_field_of_each_machine_is_read_from_both_versions() {
         let stream = "trace.dat/cpu0".to_owned();
         let losses = [(stream.clone(), late, late + 10, Some(7)), (stream, late + 50, late + 70, None)];
         assert_eq!(old.losses, losses);
-        assert_eq!(old.oddities, [""; 0]);
+        assert_eq!(old.diagnostics, [""; 0]);
         for compression in [Compression::NONE, ZLIB, ZSTD] {
             let new = read(&written(folder.path(), &file.version_7(compression))).unwrap();
             assert_eq!(new, old, "{machine:?} {compression:?}");
@@ -478,7 +478,7 @@ fn buffer(machine: Machine, name: &'static str, clock: &'static str, times: &[(u
 }
 
 #[test]
-fn instances_are_streams_beside_the_top_buffer_and_may_have_more_cpus() {
+fn instances_are_streams_next_to_the_top_buffer_and_may_have_more_cpus() {
     let folder = tempfile::tempdir().unwrap();
     for machine in Machine::ALL {
         let mut file = example(machine);
@@ -596,7 +596,7 @@ fn stamps_that_64_bits_of_ns_do_not_hold_are_told_once_and_times_before_0_are_ti
             file.options = options;
             file.buffers = vec![buffer(machine, "", "local", &[(0, stamp), (1, stamp)])];
             let read = read(&written(folder.path(), &file.version_7(Compression::NONE))).unwrap();
-            (read.rows.iter().map(|row| row.t_ns).collect::<Vec<_>>(), read.oddities)
+            (read.rows.iter().map(|row| row.t_ns).collect::<Vec<_>>(), read.diagnostics)
         };
         assert_eq!(with(vec![(7, b"-4000\0".to_vec())], 1_000), (vec![-3_000; 2], vec![]));
         let cycles = [machine.number(u32::MAX.into(), 4), machine.number(0, 4), machine.number(0, 8)].concat();
@@ -628,7 +628,7 @@ fn a_clock_that_counts_no_time_is_said_and_so_is_what_only_the_final_count_has()
     file.options = vec![stats(0, 10), stats(2, 0)];
     for bytes in [file.version_6(), file.version_7(Compression::NONE)] {
         let read = read(&written(folder.path(), &bytes)).unwrap();
-        assert!(read.oddities.len() == 1 && read.oddities[0].contains("counts of its clock (counter)"), "{:?}", read.oddities);
+        assert!(read.diagnostics.len() == 1 && read.diagnostics[0].contains("counts of its clock (counter)"), "{:?}", read.diagnostics);
         let counted: Vec<(&str, Option<u64>)> = read.losses.iter().map(|loss| (loss.0.as_str(), loss.3)).collect();
         // The pages tell of 7 of the 12, and of some that nobody counted.
         let expected = [("trace.dat/cpu2", Some(2)), ("trace.dat/cpu0", Some(7)), ("trace.dat/cpu0", None), ("trace.dat/cpu0", Some(5))];

@@ -7,10 +7,10 @@ use longpole_trace::Catalogue;
 use longpole_trace::Class;
 use longpole_trace::ClassId;
 use longpole_trace::CtfWriter;
+use longpole_trace::Diagnostic;
 use longpole_trace::Event;
 use longpole_trace::Item;
 use longpole_trace::Loss;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::PacketValues;
 use longpole_trace::Stream;
@@ -240,7 +240,7 @@ fn checked(all: &[Happened], version: Version) -> Result<(), TestCaseError> {
             }
         }
     }
-    prop_assert!(!trace.oddities().iter().any(|oddity| oddity.is_damage() || oddity.is_cut()), "{:?}", trace.oddities());
+    prop_assert!(!trace.diagnostics().iter().any(|diagnostic| diagnostic.is_damage() || diagnostic.is_cut()), "{:?}", trace.diagnostics());
     prop_assert_eq!((found_lost, found_gaps), (lost, gaps));
     // What is no identifier, or is one twice in CTF 1.8, may have another name: then values are compared alone.
     for (found, expected) in found.iter().zip(&expected) {
@@ -286,7 +286,7 @@ fn a_folder_that_is_not_empty_is_refused() {
 type Told = (i64, String, Vec<String>);
 
 /// All that is read, and what was odd about it.
-fn read(path: &Path) -> (Vec<Told>, Vec<Oddity>) {
+fn read(path: &Path) -> (Vec<Told>, Vec<Diagnostic>) {
     let mut trace = Trace::open(&[path], Options::default()).unwrap();
     let mut found = Vec::new();
     while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
@@ -296,7 +296,7 @@ fn read(path: &Path) -> (Vec<Told>, Vec<Oddity>) {
             found.push((event.t_ns, name, fields.collect()));
         }
     }
-    (found, trace.oddities().to_vec())
+    (found, trace.diagnostics().to_vec())
 }
 
 /// Events of the catalogue's first class.
@@ -319,11 +319,11 @@ fn what_is_not_in_the_order_of_time_is_in_several_files_of_which_each_is() {
     let values = |t_ns: i64| [OwnedValue::I64(t_ns)].into_iter().collect::<Vec<_>>();
     let written = write(&path, Version::One, &catalogue(), times.iter().map(|&t_ns| (t_ns, values(t_ns))));
     assert_eq!((written.events, written.late), (10, 0));
-    let (found, oddities) = read(&path);
+    let (found, diagnostics) = read(&path);
     let mut expected = times.to_vec();
     expected.sort_unstable();
     assert_eq!(found.iter().map(|(t_ns, ..)| *t_ns).collect::<Vec<_>>(), expected);
-    assert!(oddities.is_empty(), "{oddities:?}");
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
     if let Some((events, lost)) = support::babeltrace2(&path) {
         assert_eq!((events, lost), (10, 0));
     }
@@ -350,8 +350,8 @@ fn of_events_that_all_look_different_most_have_text_and_none_is_lost() {
         let metadata = std::fs::read(path.join("metadata")).unwrap();
         let schema = longpole_ctf::Metadata::parse(&metadata).unwrap();
         assert_eq!(schema.streams[0].events.len(), 1025);
-        let (found, oddities) = read(&path);
-        assert!(oddities.is_empty(), "{oddities:?}");
+        let (found, diagnostics) = read(&path);
+        assert!(diagnostics.is_empty(), "{diagnostics:?}");
         assert_eq!(found.len(), 4096);
         for (n, (t_ns, name, fields)) in (0..).zip(found) {
             assert_eq!((t_ns, name.as_str()), (n, "e"));

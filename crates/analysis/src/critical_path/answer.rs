@@ -2,12 +2,12 @@
 
 use super::key::{Key, Keys, Kind, State};
 use super::path::{Path, Way};
-use super::path_store::Loom;
+use super::path_store::PathStore;
 use super::tree::Tree;
 use super::words::{Dictionary, Name};
-use super::{Lineage, Mode, Slack};
+use super::{CriticalPath, Mode, Slack};
 use crate::critical_path::samples::Top;
-use crate::scheduling::occupancy::Keeper;
+use crate::scheduling::occupancy::SpoolWriter;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, QueueKind, SegmentKind, StateKind};
 use serde::Serialize;
@@ -39,7 +39,7 @@ pub struct Row {
     /// Of the time between two takings without waiting, the share of those where what was taken had been there for at most a twentieth of it.
     pub near_critical_share: Option<f64>,
     /// Of a wait for a CPU: who had it meanwhile. None: it is no such wait, or nobody asked ([`crate::scheduling::cpu_holders`]).
-    pub kept_by: Option<Vec<Keeper>>,
+    pub kept_by: Option<Vec<SpoolWriter>>,
     /// Where most samples of it on the path were taken. None: there are none, or nobody asked ([`crate::critical_path::samples`]).
     pub function: Option<Box<Top>>,
     /// The class; of a link, its queue's.
@@ -127,7 +127,7 @@ pub enum NoAnswer {
     NotConserved { length: u64, counted: u64 },
 }
 
-impl Lineage {
+impl CriticalPath {
     /// The path to the end that counts.
     pub fn answer(mut self, vocabulary: &Vocabulary) -> Result<Answer, NoAnswer> {
         let asked = self.options.machine.clone();
@@ -158,11 +158,11 @@ impl Lineage {
         let names: Vec<Name> = self.keys.iter().map(|key| dictionary.name(vocabulary, key)).collect();
         let kinds: Vec<SegmentKind> = self.keys.iter().map(|key| self.kind(vocabulary, key)).collect();
         let is_active = self.options.mode == Mode::Active;
-        let loom = std::mem::replace(&mut self.loom, Loom::Now(Tree::default()));
+        let store = std::mem::replace(&mut self.store, PathStore::Now(Tree::default()));
         let (profile, path) = match self.active.take() {
             Some(active) => active.finish(),
             None => {
-                let (tree, tip, segments) = loom.finish(tip);
+                let (tree, tip, segments) = store.finish(tip);
                 let mut profile: HashMap<u32, u64> = HashMap::new();
                 for (key, ns) in tree.profile(tip.node) {
                     *profile.entry(key).or_default() += ns;

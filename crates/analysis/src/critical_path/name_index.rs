@@ -3,7 +3,7 @@
 use crate::critical_path::steps::machine_of;
 use crate::stats::text::place;
 use longpole_model::hash::IdMap;
-use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::interaction::{Effect, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::{LinkKind, StateKind, BLOCKED, LINK};
 use longpole_model::names::NameId;
 use std::collections::BTreeSet;
@@ -33,28 +33,28 @@ pub struct Seen {
 
 impl Seen {
     pub fn interaction(&mut self, _vocabulary: &Vocabulary, interaction: &Interaction) {
-        let deed = interaction.deed;
-        match deed {
-            Deed::Declare { queue, .. } => return self.mark(Mark::Queue(queue)),
-            Deed::Class { machine, class } => drop(self.classes.insert(machine, class)),
-            Deed::Now | Deed::End { .. } => return,
-            Deed::State { machine, state } => self.mark(Mark::State(machine, state)),
-            Deed::Block { machine, why, .. } => self.mark(Mark::Blocked(machine, why)),
-            Deed::Put { queue, link: Some(link), .. } => {
+        let effect = interaction.effect;
+        match effect {
+            Effect::Declare { queue, .. } => return self.mark(Mark::Queue(queue)),
+            Effect::Class { machine, class } => drop(self.classes.insert(machine, class)),
+            Effect::Now | Effect::End { .. } => return,
+            Effect::State { machine, state } => self.mark(Mark::State(machine, state)),
+            Effect::Block { machine, why, .. } => self.mark(Mark::Blocked(machine, why)),
+            Effect::Put { queue, link: Some(link), .. } => {
                 self.mark(Mark::Queue(queue));
                 self.mark(Mark::Link(Some(queue), link));
             }
-            Deed::Put { queue, .. } | Deed::Get { queue, .. } | Deed::Peek { queue, .. } | Deed::Reserve { queue, .. } => {
+            Effect::Put { queue, .. } | Effect::Get { queue, .. } | Effect::Peek { queue, .. } | Effect::Reserve { queue, .. } => {
                 self.mark(Mark::Queue(queue));
             }
-            Deed::Wake { cause: Some(cause), .. } | Deed::Fork { cause, .. } => {
+            Effect::Wake { cause: Some(cause), .. } | Effect::Fork { cause, .. } => {
                 if let Some(link) = cause.link {
                     self.mark(Mark::Link(None, link));
                 }
             }
             _ => {}
         }
-        self.mark(Mark::Machine(machine_of(deed)));
+        self.mark(Mark::Machine(machine_of(effect)));
     }
 
     fn mark(&mut self, mark: Mark) {

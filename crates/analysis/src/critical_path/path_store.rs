@@ -7,17 +7,17 @@ use crate::critical_path::window::{Charge, Op, Ops, Slot, Summary};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::thread::{Builder, JoinHandle};
 
-pub enum Loom {
+pub enum PathStore {
     Now(Tree),
     Later(Box<Windows>),
 }
 
-impl Loom {
+impl PathStore {
     /// A lineage of which nothing is known before; held once.
     pub fn root(&mut self) -> Tip {
         match self {
-            Loom::Now(tree) => Tip { node: tree.root(), segment: NONE },
-            Loom::Later(windows) => {
+            PathStore::Now(tree) => Tip { node: tree.root(), segment: NONE },
+            PathStore::Later(windows) => {
                 let to = windows.slot();
                 windows.ops.list.push(Op::Root { to });
                 Tip { node: to, segment: NONE }
@@ -27,28 +27,28 @@ impl Loom {
 
     pub fn hold(&mut self, tip: Tip) {
         match self {
-            Loom::Now(tree) => tree.hold(tip.node),
-            Loom::Later(windows) => windows.holds[tip.node as usize] += 1,
+            PathStore::Now(tree) => tree.hold(tip.node),
+            PathStore::Later(windows) => windows.holds[tip.node as usize] += 1,
         }
     }
 
     pub fn release(&mut self, tip: Tip) {
         match self {
-            Loom::Now(tree) => tree.release(tip.node),
-            Loom::Later(windows) => windows.release(tip.node),
+            PathStore::Now(tree) => tree.release(tip.node),
+            PathStore::Later(windows) => windows.release(tip.node),
         }
     }
 
     /// The lineage of a held tip, longer by a stretch that is not empty.
     pub fn extend(&mut self, tip: Tip, from: u64, until: u64, key: u32, segments: Option<&mut Segments>) -> Tip {
         match self {
-            Loom::Now(tree) => {
+            PathStore::Now(tree) => {
                 let node = tree.own(tip.node, from);
                 tree.charge(node, key, until - from);
                 let segment = segments.map_or(NONE, |segments| segments.add(key, from, until, tip.segment));
                 Tip { node, segment }
             }
-            Loom::Later(windows) => {
+            PathStore::Later(windows) => {
                 let of = tip.node;
                 let holds = &mut windows.holds[of as usize];
                 let to = if *holds == 1 {
@@ -66,12 +66,12 @@ impl Loom {
     /// The lineage of `tip`, which ended at `end`, as it was at `at`; held.
     pub fn past(&mut self, tip: Tip, end: u64, at: u64, charges: impl Iterator<Item = Charge>, segments: Option<&mut Segments>) -> Tip {
         match self {
-            Loom::Now(tree) => {
+            PathStore::Now(tree) => {
                 let node = tree.past(tip.node, end, at, charges);
                 let segment = segments.map_or(NONE, |segments| segments.past(tip.segment, at));
                 Tip { node, segment }
             }
-            Loom::Later(windows) => {
+            PathStore::Later(windows) => {
                 let (to, before) = (windows.slot(), windows.ops.charges.len());
                 windows.ops.charges.extend(charges.filter(|charge| charge.1 < end && charge.2 > at));
                 let charges = (windows.ops.charges.len() - before) as u32;
@@ -83,7 +83,7 @@ impl Loom {
 
     /// An interaction is over; a window may be.
     pub fn step(&mut self) {
-        if let Loom::Later(windows) = self {
+        if let PathStore::Later(windows) = self {
             windows.count += 1;
             if windows.count >= windows.length {
                 windows.close();
@@ -94,16 +94,16 @@ impl Loom {
     /// Nodes, tips and segments.
     pub fn sizes(&self) -> (usize, usize, usize) {
         match self {
-            Loom::Now(tree) => (tree.len(), tree.holds(), 0),
-            Loom::Later(windows) => windows.composed.sizes(),
+            PathStore::Now(tree) => (tree.len(), tree.holds(), 0),
+            PathStore::Later(windows) => windows.composed.sizes(),
         }
     }
 
     /// The tree, where the tip stands in it, and the segments where they were kept here.
     pub fn finish(self, tip: Tip) -> (Tree, Tip, Option<Segments>) {
         match self {
-            Loom::Now(tree) => (tree, tip, None),
-            Loom::Later(windows) => {
+            PathStore::Now(tree) => (tree, tip, None),
+            PathStore::Later(windows) => {
                 let composed = windows.finish();
                 let tip = composed.tip(tip.node).unwrap_or(Tip { node: u32::MAX, segment: NONE });
                 let (tree, segments) = composed.into_parts();

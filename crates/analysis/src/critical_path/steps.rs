@@ -2,9 +2,9 @@
 
 use super::key::State;
 use super::life::{Block, Context, Tip};
-use super::{segments, EndMark, From, Lineage, Maybe, Total};
+use super::{segments, CriticalPath, EndMark, From, Maybe, Total};
 use crate::stats::nearest::ends_nowhere;
-use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
+use longpole_model::interaction::{Cause, Effect, MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::LinkKind;
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
@@ -17,16 +17,16 @@ enum Looked {
     Space,
 }
 
-impl Lineage {
-    pub(super) fn step(&mut self, vocabulary: &Vocabulary, line: u64, deed: Deed) {
-        if !matches!(deed, Deed::Declare { .. } | Deed::Now | Deed::End { .. }) && !self.life(machine_of(deed)).seen {
-            self.meet(vocabulary, machine_of(deed));
+impl CriticalPath {
+    pub(super) fn step(&mut self, vocabulary: &Vocabulary, line: u64, effect: Effect) {
+        if !matches!(effect, Effect::Declare { .. } | Effect::Now | Effect::End { .. }) && !self.life(machine_of(effect)).seen {
+            self.meet(vocabulary, machine_of(effect));
         }
-        match deed {
-            Deed::Declare { .. } | Deed::Now => return,
+        match effect {
+            Effect::Declare { .. } | Effect::Now => return,
             // What ended before the begin is not what is asked for.
-            Deed::End { .. } if self.now < self.begin.unwrap_or(0) => return,
-            Deed::End { machine } => {
+            Effect::End { .. } if self.now < self.begin.unwrap_or(0) => return,
+            Effect::End { machine } => {
                 if self.options.machine.is_none() && !self.life(machine).seen {
                     let seen = |id: &MachineId| self.lives.get(id.0 as usize).is_some_and(|life| life.seen);
                     let what = ends_nowhere(vocabulary, machine, seen);
@@ -34,28 +34,28 @@ impl Lineage {
                 }
                 return self.mark_end(machine);
             }
-            Deed::Fork { machine, cause } => self.fork(vocabulary, line, machine, cause),
-            Deed::Class { machine, class } => self.class(machine, class),
-            Deed::Push { machine, below, cause } => self.push(vocabulary, line, machine, below, cause),
-            Deed::Pop { machine } => self.pop(vocabulary, line, machine),
-            Deed::Stop { machine } => self.stop(vocabulary, line, machine),
-            deed => {
-                let machine = machine_of(deed);
+            Effect::Fork { machine, cause } => self.fork(vocabulary, line, machine, cause),
+            Effect::Class { machine, class } => self.class(machine, class),
+            Effect::Push { machine, below, cause } => self.push(vocabulary, line, machine, below, cause),
+            Effect::Pop { machine } => self.pop(vocabulary, line, machine),
+            Effect::Stop { machine } => self.stop(vocabulary, line, machine),
+            effect => {
+                let machine = machine_of(effect);
                 self.appear(machine);
                 self.charge(machine);
-                self.act(vocabulary, line, machine, deed);
+                self.act(vocabulary, line, machine, effect);
             }
         }
-        if !matches!(deed, Deed::Stop { .. }) {
-            self.last = Some(machine_of(deed));
+        if !matches!(effect, Effect::Stop { .. }) {
+            self.last = Some(machine_of(effect));
         }
-        debug_assert!(matches!(self.loom.sizes(), (nodes, tips, _) if nodes <= 2 * tips), "the tree coalesces");
+        debug_assert!(matches!(self.store.sizes(), (nodes, tips, _) if nodes <= 2 * tips), "the tree coalesces");
     }
 
-    fn act(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, deed: Deed) {
-        match deed {
-            Deed::Here { .. } => self.mark(machine),
-            Deed::State { state, .. } => {
+    fn act(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, effect: Effect) {
+        match effect {
+            Effect::Here { .. } => self.mark(machine),
+            Effect::State { state, .. } => {
                 let state = State::of(vocabulary, state);
                 self.life(machine).state = state;
                 match self.life(machine).block {
@@ -63,7 +63,7 @@ impl Lineage {
                     None => self.look(machine),
                 }
             }
-            Deed::Block { why, .. } => {
+            Effect::Block { why, .. } => {
                 if let Some(active) = &mut self.active {
                     active.blocked(machine, self.now);
                 }
@@ -76,8 +76,8 @@ impl Lineage {
                 });
                 self.look(machine);
             }
-            Deed::Put { queue, n, flow, link, .. } => self.put(vocabulary, line, machine, (queue, n), flow, link),
-            Deed::Get { queue, amount, flow, .. } => {
+            Effect::Put { queue, n, flow, link, .. } => self.put(vocabulary, line, machine, (queue, n), flow, link),
+            Effect::Get { queue, amount, flow, .. } => {
                 let taken = self.queues.get(queue, amount, flow);
                 self.found(vocabulary, line, machine, queue, &taken, Looked::Took);
                 if taken.units > 0 && self.queues.is_bounded(queue) {
@@ -88,19 +88,19 @@ impl Lineage {
                 }
                 self.settle();
             }
-            Deed::Peek { queue, amount, flow, .. } => {
+            Effect::Peek { queue, amount, flow, .. } => {
                 let taken = self.queues.peek(queue, amount, flow);
                 self.found(vocabulary, line, machine, queue, &taken, Looked::Peeked);
             }
-            Deed::Reserve { queue, n, .. } => {
+            Effect::Reserve { queue, n, .. } => {
                 let taken = self.queues.reserve(queue, machine, n);
                 self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
                 self.settle();
             }
-            Deed::Wake { cause, .. } => self.wake(vocabulary, line, machine, cause),
+            Effect::Wake { cause, .. } => self.wake(vocabulary, line, machine, cause),
             // These are done before.
-            Deed::Declare { .. } | Deed::Now | Deed::End { .. } | Deed::Class { .. } => {}
-            Deed::Fork { .. } | Deed::Push { .. } | Deed::Pop { .. } | Deed::Stop { .. } => {}
+            Effect::Declare { .. } | Effect::Now | Effect::End { .. } | Effect::Class { .. } => {}
+            Effect::Fork { .. } | Effect::Push { .. } | Effect::Pop { .. } | Effect::Stop { .. } => {}
         }
     }
 
@@ -289,7 +289,7 @@ impl Lineage {
         let mut past = std::mem::take(&mut life.past);
         life.past.born = past.born;
         for tip in past.tips().map(|tip| *tip).chain(tip) {
-            self.loom.release(tip);
+            self.store.release(tip);
         }
     }
 
@@ -401,7 +401,7 @@ impl Lineage {
             None => Some(machine),
         };
         if let Some(tip) = self.end.take().and_then(|old| old.tip) {
-            self.loom.release(tip);
+            self.store.release(tip);
         }
         let mut tip = None;
         if let Some(machine) = machine {
@@ -441,22 +441,22 @@ impl Lineage {
 }
 
 #[inline]
-pub(crate) fn machine_of(deed: Deed) -> MachineId {
-    match deed {
-        Deed::Here { machine }
-        | Deed::Class { machine, .. }
-        | Deed::Fork { machine, .. }
-        | Deed::State { machine, .. }
-        | Deed::Block { machine, .. }
-        | Deed::Put { machine, .. }
-        | Deed::Get { machine, .. }
-        | Deed::Peek { machine, .. }
-        | Deed::Reserve { machine, .. }
-        | Deed::Wake { machine, .. }
-        | Deed::Push { machine, .. }
-        | Deed::Pop { machine }
-        | Deed::Stop { machine }
-        | Deed::End { machine } => machine,
-        Deed::Declare { .. } | Deed::Now => MachineId(0),
+pub(crate) fn machine_of(effect: Effect) -> MachineId {
+    match effect {
+        Effect::Here { machine }
+        | Effect::Class { machine, .. }
+        | Effect::Fork { machine, .. }
+        | Effect::State { machine, .. }
+        | Effect::Block { machine, .. }
+        | Effect::Put { machine, .. }
+        | Effect::Get { machine, .. }
+        | Effect::Peek { machine, .. }
+        | Effect::Reserve { machine, .. }
+        | Effect::Wake { machine, .. }
+        | Effect::Push { machine, .. }
+        | Effect::Pop { machine }
+        | Effect::Stop { machine }
+        | Effect::End { machine } => machine,
+        Effect::Declare { .. } | Effect::Now => MachineId(0),
     }
 }

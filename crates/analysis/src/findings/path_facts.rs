@@ -69,21 +69,21 @@ pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Fac
             evidence: Evidence { start_ns: lock.longest.0 as i64, end_ns: lock.longest.1 as i64 },
         });
     }
-    for knot in waits.knots.iter().take(MOST) {
-        let Some(first) = knot.machines.first() else { continue };
-        let mut machines: Vec<String> = knot.machines.iter().take(MOST_NAMED).map(|member| member.who.to_string()).collect();
-        if let Some(more @ 1..) = knot.machines.len().checked_sub(MOST_NAMED) {
+    for mutual_wait in waits.mutual_waits.iter().take(MOST) {
+        let Some(first) = mutual_wait.machines.first() else { continue };
+        let mut machines: Vec<String> = mutual_wait.machines.iter().take(MOST_NAMED).map(|member| member.who.to_string()).collect();
+        if let Some(more @ 1..) = mutual_wait.machines.len().checked_sub(MOST_NAMED) {
             machines.push(format!("{more} more"));
         }
         let last = machines.pop().unwrap_or_default();
         let named = if machines.is_empty() { last } else { format!("{} and {last}", machines.join(", ")) };
         out.push(Facts {
-            scope: Scope::Knot,
+            scope: Scope::MutualWait,
             texts: vec![("machines", named), ("foremost", first.who.to_string())],
             numbers: vec![
-                ("share", knot.share),
-                ("count", knot.machines.len() as f64),
-                ("foremost_share", first.waited_ns as f64 / knot.waited_ns.max(1) as f64),
+                ("share", mutual_wait.share),
+                ("count", mutual_wait.machines.len() as f64),
+                ("foremost_share", first.waited_ns as f64 / mutual_wait.waited_ns.max(1) as f64),
             ],
             error: None,
             process: None,

@@ -9,7 +9,7 @@
 use super::{CallTimes, Latency, Measured, Net, MOST_IN_FLIGHT};
 use crate::stats::text::machine_place;
 use longpole_model::hash::IdMap;
-use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::interaction::{Effect, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::{QueueKind, StateKind};
 use longpole_model::names::NameId;
 use std::collections::{HashMap, VecDeque};
@@ -79,43 +79,48 @@ impl LatenciesOfMachines {
     }
 
     pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
-        if matches!(interaction.deed, Deed::Declare { .. }) {
+        if matches!(interaction.effect, Effect::Declare { .. }) {
             return;
         }
         self.now = self.now.max(interaction.t);
-        match interaction.deed {
-            Deed::State { machine, state } => self.state(vocabulary, machine, state),
-            Deed::Block { machine, .. } => {
+        match interaction.effect {
+            Effect::State { machine, state } => self.state(vocabulary, machine, state),
+            Effect::Block { machine, .. } => {
                 self.turns(machine, Mode::Blocked);
                 if let Some(awake) = self.machine(machine).awake.take().filter(|&awake| awake >= self.begin) {
                     self.measured.activities.entry(machine).or_default().record(self.now - awake);
                 }
             }
-            Deed::Wake { machine, .. } => {
+            Effect::Wake { machine, .. } => {
                 if self.machine(machine).mode == Mode::Blocked {
                     self.goes_on(machine, Mode::Runnable);
                 }
             }
-            Deed::Put { machine, queue, n, .. } => {
+            Effect::Put { machine, queue, n, .. } => {
                 self.goes_on(machine, Mode::Runs);
                 self.put(vocabulary, machine, queue, n);
             }
-            Deed::Get { machine, queue, .. } => {
+            Effect::Get { machine, queue, .. } => {
                 self.goes_on(machine, Mode::Runs);
                 self.get(vocabulary, machine, queue);
             }
-            Deed::Peek { machine, .. } | Deed::Reserve { machine, .. } => self.goes_on(machine, Mode::Runs),
-            Deed::Push { machine, below, .. } => {
+            Effect::Peek { machine, .. } | Effect::Reserve { machine, .. } => self.goes_on(machine, Mode::Runs),
+            Effect::Push { machine, below, .. } => {
                 self.machine(machine).below = below;
                 self.lies_on(below, 1);
             }
-            Deed::Pop { machine } | Deed::Stop { machine } => {
+            Effect::Pop { machine } | Effect::Stop { machine } => {
                 self.leaves(machine);
                 let below = self.machine(machine).below;
                 *self.machine(machine) = Machine::default();
                 self.lies_on(below, -1);
             }
-            Deed::Now | Deed::Declare { .. } | Deed::Class { .. } | Deed::Here { .. } | Deed::Fork { .. } | Deed::End { .. } => {}
+            Effect::Now
+            | Effect::Declare { .. }
+            | Effect::Class { .. }
+            | Effect::Here { .. }
+            | Effect::Fork { .. }
+            | Effect::End { .. } => {}
         }
     }
 

@@ -5,7 +5,7 @@ use super::NUMBERED;
 use longpole_machine_log::{self as log, Action, Content, Line, Next, Repeats};
 use longpole_model::causes::is_named_as_recorder;
 use longpole_model::interaction::ahead::Ahead;
-use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
+use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, QueueId, Vocabulary, Wants};
 use longpole_model::kinds::{LinkKind, NameKind, StateKind};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Amount, Order, Shape, Unit};
@@ -35,23 +35,23 @@ pub enum LogError {
 /// Reads a machine log from its begin to its end.
 pub struct Reader<R> {
     lines: log::Reader<R>,
-    repeats: Repeats<Kept>,
+    repeats: Repeats<Spool>,
     known: Known,
     ahead: Ahead,
 }
 
 /// What a line does, for those that repeat it.
-struct Kept {
+struct Spool {
     count: u8,
-    deeds: [Deed; MOST_KEPT],
+    effects: [Effect; MOST_KEPT],
 }
 
 /// Lines that do more are interpreted each time.
 const MOST_KEPT: usize = 2;
 
-impl Default for Kept {
-    fn default() -> Kept {
-        Kept { count: 0, deeds: [Deed::Now; MOST_KEPT] }
+impl Default for Spool {
+    fn default() -> Spool {
+        Spool { count: 0, effects: [Effect::Now; MOST_KEPT] }
     }
 }
 
@@ -114,7 +114,7 @@ impl<R: Read> Reader<R> {
             Ok(None) => return Ok(false),
             Ok(Some(Next::Repeat { number: line, t, value })) => {
                 self.known.t = t;
-                interactions.extend(value.deeds[..value.count.into()].iter().map(|&deed| Interaction { t, line, deed }));
+                interactions.extend(value.effects[..value.count.into()].iter().map(|&effect| Interaction { t, line, effect }));
             }
             Ok(Some(Next::Line { number, line, slot })) => {
                 let before = interactions.len();
@@ -124,8 +124,8 @@ impl<R: Read> Reader<R> {
                 }
                 let new = &interactions[before..];
                 if new.len() <= MOST_KEPT && has_lasting_meaning(&line) {
-                    let mut kept = Kept { count: new.len() as u8, ..Kept::default() };
-                    kept.deeds.iter_mut().zip(new).for_each(|(deed, interaction)| *deed = interaction.deed);
+                    let mut kept = Spool { count: new.len() as u8, ..Spool::default() };
+                    kept.effects.iter_mut().zip(new).for_each(|(effect, interaction)| *effect = interaction.effect);
                     slot.keep(kept);
                 }
             }
@@ -157,40 +157,40 @@ impl Known {
         }
         self.t = line.t.unwrap_or(self.t);
         let t = self.t;
-        let mut give = |deed| interactions.push(Interaction { t, line: number, deed });
+        let mut give = |effect| interactions.push(Interaction { t, line: number, effect });
         let host = &*line.host;
         match &line.content {
             Content::Declaration(declaration) => {
                 if line.t.is_some() {
-                    give(Deed::Now);
+                    give(Effect::Now);
                 }
                 give(self.declaration(declaration)?);
             }
-            Content::End(machine) => give(Deed::End { machine: self.vocabulary.machine_of_text(host, machine) }),
+            Content::End(machine) => give(Effect::End { machine: self.vocabulary.machine_of_text(host, machine) }),
             Content::Machine(machine) => self.machine(host, machine, give)?,
         }
         Ok(())
     }
 
-    fn machine(&mut self, host: &str, line: &log::Machine<'_>, mut give: impl FnMut(Deed)) -> Result<(), String> {
+    fn machine(&mut self, host: &str, line: &log::Machine<'_>, mut give: impl FnMut(Effect)) -> Result<(), String> {
         let machine = self.vocabulary.machine_of_text(host, &line.machine);
         self.vocabulary.mark_recorder(machine, is_named_as_recorder(&line.machine));
         if line.is_kernel_thread {
             self.vocabulary.mark_of_kernel(machine);
         }
         if let Some(class) = &line.class {
-            give(Deed::Class { machine, class: self.vocabulary.names.intern(class) });
+            give(Effect::Class { machine, class: self.vocabulary.names.intern(class) });
         }
         let fork = line.forked_by.as_ref().map(|cause| self.cause(host, cause.as_ref()));
         match (&line.on_top_of, fork) {
             (Some(below), cause) => {
                 let below = below.as_deref().map(|below| self.vocabulary.machine_of_text(host, below));
-                give(Deed::Push { machine, below, cause });
+                give(Effect::Push { machine, below, cause });
             }
-            (None, Some(Some(cause))) => give(Deed::Fork { machine, cause }),
+            (None, Some(Some(cause))) => give(Effect::Fork { machine, cause }),
             // A machine whose origin is not known just begins.
-            (None, Some(None)) => give(Deed::Here { machine }),
-            (None, None) if line.action.is_none() && line.state.is_none() => give(Deed::Here { machine }),
+            (None, Some(None)) => give(Effect::Here { machine }),
+            (None, None) if line.action.is_none() && line.state.is_none() => give(Effect::Here { machine }),
             (None, None) => {}
         }
         if let Some(action) = &line.action {
@@ -200,7 +200,7 @@ impl Known {
             // A kind that the name tells is not said.
             let said = line.kind.as_deref().and_then(StateKind::of_word).filter(|kind| kind.is_of_any_name());
             let kind = said.unwrap_or_else(|| StateKind::of_text(state));
-            give(Deed::State { machine, state: self.vocabulary.names.intern_as(state, NameKind::State(kind)) });
+            give(Effect::State { machine, state: self.vocabulary.names.intern_as(state, NameKind::State(kind)) });
         }
         Ok(())
     }
@@ -216,22 +216,22 @@ impl Known {
         Some(self.vocabulary.names.intern_as(link, NameKind::Link(LinkKind::of_text(link))))
     }
 
-    fn action(&mut self, host: &str, machine: MachineId, action: &Action<'_>) -> Result<Deed, String> {
+    fn action(&mut self, host: &str, machine: MachineId, action: &Action<'_>) -> Result<Effect, String> {
         Ok(match action {
             Action::Put { queue, n, flow, link } => {
                 let flow = self.flow(flow.as_ref());
                 let queue = self.used(queue, Use::Put(*n, flow))?;
-                Deed::Put { machine, queue, n: *n, flow, link: self.link(link.as_deref()) }
+                Effect::Put { machine, queue, n: *n, flow, link: self.link(link.as_deref()) }
             }
             Action::Get { queue, amount, flow } => {
                 let (amount, flow) = (units(*amount), self.flow(flow.as_ref()));
-                Deed::Get { machine, queue: self.used(queue, Use::Got(amount, flow))?, amount, flow }
+                Effect::Get { machine, queue: self.used(queue, Use::Got(amount, flow))?, amount, flow }
             }
             Action::Peek { queue, amount, flow } => {
                 let flow = self.flow(flow.as_ref());
-                Deed::Peek { machine, queue: self.used(queue, Use::Named)?, amount: units(*amount), flow }
+                Effect::Peek { machine, queue: self.used(queue, Use::Named)?, amount: units(*amount), flow }
             }
-            Action::Reserve { queue, n } => Deed::Reserve { machine, queue: self.used(queue, Use::Named)?, n: *n },
+            Action::Reserve { queue, n } => Effect::Reserve { machine, queue: self.used(queue, Use::Named)?, n: *n },
             Action::Blocked { why, on, wants } => {
                 let why = self.vocabulary.names.intern_as(why, NameKind::State(StateKind::Waits));
                 let on = on.as_deref().map(|queue| self.replies.queue(&mut self.vocabulary, queue, Use::Named)).transpose()?;
@@ -239,11 +239,11 @@ impl Known {
                     log::Wants::Tokens => Wants::Tokens,
                     log::Wants::Space => Wants::Space,
                 });
-                Deed::Block { machine, why, on, wants }
+                Effect::Block { machine, why, on, wants }
             }
-            Action::WokenBy(cause) => Deed::Wake { machine, cause: self.cause(host, cause.as_ref()) },
-            Action::Pop => Deed::Pop { machine },
-            Action::Stop => Deed::Stop { machine },
+            Action::WokenBy(cause) => Effect::Wake { machine, cause: self.cause(host, cause.as_ref()) },
+            Action::Pop => Effect::Pop { machine },
+            Action::Stop => Effect::Stop { machine },
         })
     }
 
@@ -270,7 +270,7 @@ impl Known {
         Ok(queue)
     }
 
-    fn declaration(&mut self, declaration: &log::Declaration<'_>) -> Result<Deed, String> {
+    fn declaration(&mut self, declaration: &log::Declaration<'_>) -> Result<Effect, String> {
         let queue = self.vocabulary.queue_of_text(&declaration.queue);
         if mark(&mut self.seen, queue) {
             return Err(format!(
@@ -287,7 +287,7 @@ impl Known {
             log::Unit::Bytes => Unit::Bytes,
         };
         let shape = Shape { capacity: declaration.capacity, order, unit, initial: declaration.initial, merge: declaration.merge };
-        Ok(Deed::Declare { queue, shape })
+        Ok(Effect::Declare { queue, shape })
     }
 }
 

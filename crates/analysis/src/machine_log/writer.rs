@@ -2,14 +2,14 @@
 
 use super::NUMBERED;
 use longpole_machine_log::{self as log, Action, Content, Declaration, Line, Machine};
-use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
+use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, QueueId, Vocabulary, Wants};
 use longpole_model::kinds::StateKind;
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Amount, Order, Unit};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Writes what a [`super::Reader`] reads; a line for each interaction. [`Deed::Now`] becomes the
+/// Writes what a [`super::Reader`] reads; a line for each interaction. [`Effect::Now`] becomes the
 /// time of a declaration that follows.
 pub struct Writer<W> {
     lines: log::Writer<W>,
@@ -29,27 +29,27 @@ impl<W: Write> Writer<W> {
 
     /// Writes an interaction, whose names are in the vocabulary.
     pub fn write(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) -> io::Result<()> {
-        let now = match interaction.deed {
-            Deed::Class { machine, class } => {
+        let now = match interaction.effect {
+            Effect::Class { machine, class } => {
                 self.class = Some((machine, class));
                 return Ok(());
             }
-            deed => std::mem::replace(&mut self.now, deed == Deed::Now),
+            effect => std::mem::replace(&mut self.now, effect == Effect::Now),
         };
         let names = Names { vocabulary, class: self.class };
         let Some(mut line) = names.line(interaction) else { return Ok(()) };
         self.class = None;
         match &mut line.content {
             Content::Declaration(_) if !now => line.t = None,
-            Content::Machine(machine) => machine.is_kernel_thread = self.is_news_of_kernel(vocabulary, interaction.deed),
+            Content::Machine(machine) => machine.is_kernel_thread = self.is_news_of_kernel(vocabulary, interaction.effect),
             _ => {}
         }
         self.lines.write(&line)
     }
 
     /// The line of its first state says that a machine is a thread of the kernel.
-    fn is_news_of_kernel(&mut self, vocabulary: &Vocabulary, deed: Deed) -> bool {
-        let Deed::State { machine, .. } = deed else { return false };
+    fn is_news_of_kernel(&mut self, vocabulary: &Vocabulary, effect: Effect) -> bool {
+        let Effect::State { machine, .. } = effect else { return false };
         if !vocabulary.is_of_kernel(machine) {
             return false;
         }
@@ -76,8 +76,8 @@ impl<'a> Names<'a> {
     /// `None`: it becomes a part of a later line.
     fn line(&self, interaction: &Interaction) -> Option<Line<'a>> {
         let of = |machine, action| self.machine(machine, |line| line.action = Some(action));
-        let (host, content) = match interaction.deed {
-            Deed::Declare { queue, shape } => {
+        let (host, content) = match interaction.effect {
+            Effect::Declare { queue, shape } => {
                 let declaration = Declaration {
                     queue: self.vocabulary.queue_name(queue).into(),
                     capacity: shape.capacity,
@@ -94,42 +94,42 @@ impl<'a> Names<'a> {
                 };
                 (Cow::Borrowed(""), Content::Declaration(declaration))
             }
-            Deed::End { machine } => (self.vocabulary.host(machine).into(), Content::End(self.vocabulary.machine_name(machine).into())),
-            Deed::Class { .. } | Deed::Now => return None,
-            Deed::Here { machine } => self.machine(machine, |_| {}),
-            Deed::Fork { machine, cause } => self.machine(machine, |line| line.forked_by = Some(Some(self.cause(cause)))),
-            Deed::State { machine, state } => self.machine(machine, |line| {
+            Effect::End { machine } => (self.vocabulary.host(machine).into(), Content::End(self.vocabulary.machine_name(machine).into())),
+            Effect::Class { .. } | Effect::Now => return None,
+            Effect::Here { machine } => self.machine(machine, |_| {}),
+            Effect::Fork { machine, cause } => self.machine(machine, |line| line.forked_by = Some(Some(self.cause(cause)))),
+            Effect::State { machine, state } => self.machine(machine, |line| {
                 let (text, kind) = (self.name(state), self.vocabulary.names.state_kind(state));
                 line.kind = (kind != StateKind::of_text(&text)).then(|| kind.word().into());
                 line.state = Some(text);
             }),
-            Deed::Block { machine, why, on, wants } => {
+            Effect::Block { machine, why, on, wants } => {
                 let wants = wants.map(|wants| match wants {
                     Wants::Tokens => log::Wants::Tokens,
                     Wants::Space => log::Wants::Space,
                 });
                 of(machine, Action::Blocked { why: self.name(why), on: on.map(|queue| self.queue(queue)), wants })
             }
-            Deed::Put { machine, queue, n, flow, link } => {
+            Effect::Put { machine, queue, n, flow, link } => {
                 let (flow, link) = (flow.map(|flow| self.flow(flow)), link.map(|link| self.name(link)));
                 of(machine, Action::Put { queue: self.queue(queue), n, flow, link })
             }
-            Deed::Get { machine, queue, amount, flow } => {
+            Effect::Get { machine, queue, amount, flow } => {
                 let flow = flow.map(|flow| self.flow(flow));
                 of(machine, Action::Get { queue: self.queue(queue), amount: units(amount), flow })
             }
-            Deed::Peek { machine, queue, amount, flow } => {
+            Effect::Peek { machine, queue, amount, flow } => {
                 let flow = flow.map(|flow| self.flow(flow));
                 of(machine, Action::Peek { queue: self.queue(queue), amount: units(amount), flow })
             }
-            Deed::Reserve { machine, queue, n } => of(machine, Action::Reserve { queue: self.queue(queue), n }),
-            Deed::Wake { machine, cause } => of(machine, Action::WokenBy(cause.map(|cause| self.cause(cause)))),
-            Deed::Push { machine, below, cause } => self.machine(machine, |line| {
+            Effect::Reserve { machine, queue, n } => of(machine, Action::Reserve { queue: self.queue(queue), n }),
+            Effect::Wake { machine, cause } => of(machine, Action::WokenBy(cause.map(|cause| self.cause(cause)))),
+            Effect::Push { machine, below, cause } => self.machine(machine, |line| {
                 line.on_top_of = Some(below.map(|below| self.vocabulary.machine_name(below).into()));
                 line.forked_by = cause.map(|cause| cause.map(|cause| self.cause(cause)));
             }),
-            Deed::Pop { machine } => of(machine, Action::Pop),
-            Deed::Stop { machine } => of(machine, Action::Stop),
+            Effect::Pop { machine } => of(machine, Action::Pop),
+            Effect::Stop { machine } => of(machine, Action::Stop),
         };
         Some(Line { t: Some(interaction.t), host, content })
     }

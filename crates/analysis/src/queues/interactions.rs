@@ -5,7 +5,7 @@
 
 use super::{Batches, Counted, QueueAnswer};
 use crate::stats::text::machine_place;
-use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
+use longpole_model::interaction::{Effect, Interaction, MachineId, QueueId, Vocabulary, Wants};
 use longpole_model::kinds::QueueKind;
 use longpole_model::tokens::{Amount, Queues, Shape, Unit};
 
@@ -58,30 +58,30 @@ impl QueuesOfMachines {
     }
 
     pub fn interaction(&mut self, interaction: &Interaction) {
-        if !matches!(interaction.deed, Deed::Declare { .. }) {
+        if !matches!(interaction.effect, Effect::Declare { .. }) {
             self.now = self.now.max(interaction.t);
         }
-        match interaction.deed {
-            Deed::Declare { queue, shape } => {
+        match interaction.effect {
+            Effect::Declare { queue, shape } => {
                 // Space is not followed: a put beyond the capacity is one like any other.
                 self.tokens.declare(queue, Shape { capacity: None, ..shape });
                 *self.slot(queue) = Some(State { shape, level: shape.initial, ..State::default() });
             }
-            Deed::Block { machine, on, wants, .. } => {
+            Effect::Block { machine, on, wants, .. } => {
                 self.end_batch(machine);
                 let now = self.now;
                 self.blocked(machine).get_or_insert((now, on.zip(wants)));
             }
-            Deed::Put { machine, queue, n, .. } => self.put(machine, queue, n, interaction),
-            Deed::Get { machine, queue, amount, .. } => self.get(machine, queue, amount, interaction),
-            Deed::Peek { machine, queue, .. } => self.unblock(machine, Some((queue, Wants::Tokens))),
-            Deed::Reserve { machine, queue, .. } => self.unblock(machine, Some((queue, Wants::Space))),
-            Deed::State { machine, .. } | Deed::Wake { machine, .. } => self.unblock(machine, None),
-            Deed::Stop { machine } | Deed::Pop { machine } => {
+            Effect::Put { machine, queue, n, .. } => self.put(machine, queue, n, interaction),
+            Effect::Get { machine, queue, amount, .. } => self.get(machine, queue, amount, interaction),
+            Effect::Peek { machine, queue, .. } => self.unblock(machine, Some((queue, Wants::Tokens))),
+            Effect::Reserve { machine, queue, .. } => self.unblock(machine, Some((queue, Wants::Space))),
+            Effect::State { machine, .. } | Effect::Wake { machine, .. } => self.unblock(machine, None),
+            Effect::Stop { machine } | Effect::Pop { machine } => {
                 self.end_batch(machine);
                 *self.blocked(machine) = None;
             }
-            Deed::Now | Deed::Class { .. } | Deed::Here { .. } | Deed::Fork { .. } | Deed::Push { .. } | Deed::End { .. } => {}
+            Effect::Now | Effect::Class { .. } | Effect::Here { .. } | Effect::Fork { .. } | Effect::Push { .. } | Effect::End { .. } => {}
         }
     }
 
@@ -117,7 +117,7 @@ impl QueuesOfMachines {
 
     fn put(&mut self, machine: MachineId, queue: QueueId, n: u64, interaction: &Interaction) {
         self.unblock(machine, Some((queue, Wants::Space)));
-        let Deed::Put { flow, .. } = interaction.deed else { return };
+        let Effect::Put { flow, .. } = interaction.effect else { return };
         self.tokens.put(queue, n, flow, self.now);
         self.tokens.copied.clear();
         self.tokens.spent.clear();
@@ -132,7 +132,7 @@ impl QueuesOfMachines {
 
     fn get(&mut self, machine: MachineId, queue: QueueId, amount: Amount, interaction: &Interaction) {
         self.unblock(machine, Some((queue, Wants::Tokens)));
-        let Deed::Get { flow, .. } = interaction.deed else { return };
+        let Effect::Get { flow, .. } = interaction.effect else { return };
         let units = self.tokens.get(queue, amount, flow).units;
         self.tokens.copied.clear();
         let spent = std::mem::take(&mut self.tokens.spent);

@@ -9,7 +9,7 @@ mod turns;
 pub use turns::Turns;
 
 use crate::critical_path::{Answer, Kind, Path, Row};
-use crate::scheduling::occupancy::{Kept, Stays};
+use crate::scheduling::occupancy::{Occupancy, Spool};
 use longpole_model::causes::Seat;
 use longpole_model::hash::IdMap;
 use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
@@ -23,14 +23,14 @@ const LEAST_SHARE: f64 = 0.01;
 type Piece = (i64, i64, u32);
 
 #[derive(Debug, Default)]
-pub struct Keepers {
+pub struct CpuHolders {
     pieces: Vec<Piece>,
     /// The first that the last wait did not lie behind: waits come nearly in the order of time.
     at: usize,
     /// Threads of each number of the path's.
     threads: IdMap<u32, Vec<i32>>,
-    stays: Stays,
-    kept: IdMap<u32, Kept>,
+    stays: Occupancy,
+    kept: IdMap<u32, Spool>,
 }
 
 /// Whether that is a part of the path worth to be asked for.
@@ -39,22 +39,22 @@ pub fn matter(answer: &Answer) -> bool {
     waits.map(|row| row.share).sum::<f64>() >= LEAST_SHARE
 }
 
-impl Keepers {
+impl CpuHolders {
     /// `seats` are those of the machines by name.
-    pub fn new(path: &Path, seats: &HashMap<&str, Vec<Seat>>) -> Keepers {
-        let mut keepers = Keepers::default();
+    pub fn new(path: &Path, seats: &HashMap<&str, Vec<Seat>>) -> CpuHolders {
+        let mut cpu_holders = CpuHolders::default();
         let tid = |seat: &Seat| if let Seat::Thread(tid) = seat { Some(*tid) } else { None };
         let known: Vec<bool> = (0..path.kinds() as u32)
             .map(|of| {
                 let seats = seats.get(path.machine(of)).filter(|_| path.kind(of) == Kind::Runnable);
-                seats.map(|seats| keepers.threads.insert(of, seats.iter().filter_map(tid).collect())).is_some()
+                seats.map(|seats| cpu_holders.threads.insert(of, seats.iter().filter_map(tid).collect())).is_some()
             })
             .collect();
         for stretch in path.stretches().filter(|stretch| known[stretch.of as usize]) {
             let at = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
-            keepers.pieces.push((at(stretch.start), at(stretch.end), stretch.of));
+            cpu_holders.pieces.push((at(stretch.start), at(stretch.end), stretch.of));
         }
-        keepers
+        cpu_holders
     }
 
     /// Tells it in the rows of the path.
@@ -69,7 +69,7 @@ impl Keepers {
     }
 }
 
-impl Keepers {
+impl CpuHolders {
     fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64) {
         self.stays.occupied(cpu, by, begin_ns, end_ns);
     }

@@ -139,7 +139,7 @@ fn reason(why: Untold) -> &'static str {
         Untold::Changing => "it was being changed again when the thread was asked",
         Untold::Damaged => "the answer of the thread is damaged",
         Untold::AtEnd => "at the end of the recording it was another, and no call told of that: a cpuset, or a CPU that went",
-        Untold::Elsewhere => "in another pid namespace a thread's mask was changed later, and nothing tells which thread's",
+        Untold::ForeignRuntime => "in another pid namespace a thread's mask was changed later, and nothing tells which thread's",
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// Who had a CPU that another one waited for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Keeper {
+pub struct SpoolWriter {
     pub kind: &'static str,
     pub name: String,
     pub tid: Option<i32>,
@@ -25,7 +25,7 @@ struct Stay {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Stays {
+pub(crate) struct Occupancy {
     cpus: Vec<VecDeque<Stay>>,
 }
 
@@ -38,7 +38,7 @@ enum Keeping {
 
 /// Who kept somebody from a CPU, and for how long.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct Spool {
     by: IdMap<Keeping, u64>,
     others_ns: u64,
 }
@@ -46,11 +46,11 @@ pub(crate) struct Kept {
 /// Stays of a CPU that are remembered for those who wait for it.
 const REMEMBERED: usize = 1 << 15;
 /// Keepers of one thread by name; the rest is one sum.
-const MOST_KEEPERS: usize = 256;
+const MOST_CPU_HOLDERS: usize = 256;
 /// Keepers that are told.
 const TOLD: usize = 8;
 
-impl Stays {
+impl Occupancy {
     fn of(&mut self, cpu: CpuId) -> &mut VecDeque<Stay> {
         let at = cpu.0 as usize;
         if self.cpus.len() <= at {
@@ -87,7 +87,7 @@ impl Stays {
     }
 
     /// Adds who had the CPU during this part of a wait.
-    pub fn add(&mut self, wait: &Wait, begin_ns: i64, end_ns: i64, kept: &mut Kept) {
+    pub fn add(&mut self, wait: &Wait, begin_ns: i64, end_ns: i64, kept: &mut Spool) {
         let mut left = (end_ns - begin_ns).max(0) as u64;
         let mut add = |by: Occupant, from: i64, to: i64| {
             let ns = to.min(end_ns).saturating_sub(from.max(begin_ns)).max(0) as u64;
@@ -102,10 +102,10 @@ impl Stays {
     }
 }
 
-impl Kept {
+impl Spool {
     fn add(&mut self, keeping: Keeping, ns: u64) {
         if ns == 0 {
-        } else if self.by.len() < MOST_KEEPERS || self.by.contains_key(&keeping) {
+        } else if self.by.len() < MOST_CPU_HOLDERS || self.by.contains_key(&keeping) {
             *self.by.entry(keeping).or_default() += ns;
         } else {
             self.others_ns += ns;
@@ -113,17 +113,17 @@ impl Kept {
     }
 
     /// So long it was in all; who had it in the rest is not known.
-    pub fn whole(mut self, ns: u64) -> Kept {
+    pub fn whole(mut self, ns: u64) -> Spool {
         let known = self.by.values().sum::<u64>() + self.others_ns;
         self.add(Keeping::Forgotten, ns.saturating_sub(known));
         self
     }
 
     /// The largest first; the shares are of all that was kept.
-    pub fn answer(&self, linux: &Linux) -> Vec<Keeper> {
+    pub fn answer(&self, linux: &Linux) -> Vec<SpoolWriter> {
         let total = self.by.values().sum::<u64>() + self.others_ns;
         let share = |ns: u64| if total > 0 { ns as f64 / total as f64 } else { 0.0 };
-        let mut kept_by: Vec<Keeper> = self
+        let mut kept_by: Vec<SpoolWriter> = self
             .by
             .iter()
             .map(|(keeping, &ns)| {
@@ -139,14 +139,14 @@ impl Kept {
                     Keeping::By(Occupant::Idle) => ("idle", "idle".to_owned(), None),
                     Keeping::By(Occupant::Unclaimed | Occupant::Lost) | Keeping::Forgotten => ("unknown", "unknown".to_owned(), None),
                 };
-                Keeper { kind, name, tid, ns, share: share(ns) }
+                SpoolWriter { kind, name, tid, ns, share: share(ns) }
             })
             .collect();
         kept_by.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.kind, &a.name, a.tid).cmp(&(b.kind, &b.name, b.tid))));
         let rest = kept_by.iter().skip(TOLD).map(|keeper| keeper.ns).sum::<u64>() + self.others_ns;
         kept_by.truncate(TOLD);
         if rest > 0 {
-            kept_by.push(Keeper { kind: "others", name: "others".to_owned(), tid: None, ns: rest, share: share(rest) });
+            kept_by.push(SpoolWriter { kind: "others", name: "others".to_owned(), tid: None, ns: rest, share: share(rest) });
         }
         kept_by
     }

@@ -1,7 +1,7 @@
 //! From the wake-up of a thread to its start: how long, and who kept the CPU meanwhile.
 
 use crate::scheduling::blocked::{Blocked, Blocks};
-use crate::scheduling::occupancy::{Keeper, Kept, Stays};
+use crate::scheduling::occupancy::{Occupancy, Spool, SpoolWriter};
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
 use longpole_model::linux::watch::{Base, CpuId, Mode, Occupant, Start, ThreadId, Wait, Watch, Why};
@@ -20,7 +20,7 @@ pub struct SchedLine {
     /// How long it was off its CPU after it had been put off.
     pub preempted: Times,
     /// Who ran on the CPU while it waited for it after wake-ups; the shares are of the time of all its delays.
-    pub kept_by: Vec<Keeper>,
+    pub kept_by: Vec<SpoolWriter>,
     /// What it was blocked on before its wake-ups.
     pub blocked: Vec<Blocked>,
 }
@@ -36,7 +36,7 @@ pub struct Worst {
 #[derive(Debug, Default)]
 pub struct Delays {
     threads: Vec<ThreadDelays>,
-    stays: Stays,
+    stays: Occupancy,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ struct ThreadDelays {
     woken: Samples,
     preempted: Samples,
     worst: Option<(i64, u64, CpuId)>,
-    kept: Kept,
+    kept: Spool,
     blocks: Blocks,
 }
 

@@ -74,14 +74,14 @@ pub enum Heard<'a> {
 
 /// What is counted of a trace's items beside the steps.
 #[derive(Default)]
-pub struct Beside {
+pub struct KnownState {
     pub kernel_events: u64,
     pub kernel_lost: u64,
     pub uncounted_kernel_losses: u64,
     left_out: Gathered,
 }
 
-impl Beside {
+impl KnownState {
     /// Whether the item is one of the probes. Events of the kernel and samples of stacks are no
     /// steps of a program.
     #[inline]

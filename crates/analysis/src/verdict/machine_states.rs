@@ -285,7 +285,7 @@ pub fn decides(verdict: &Verdict, thresholds: &PathThresholds) -> bool {
 }
 
 /// What is known beside the path.
-pub struct Beside<'a> {
+pub struct Surroundings<'a> {
     /// The machines that have recorded.
     pub is_recorder: &'a dyn Fn(&str) -> bool,
     /// Classes of threads that wait although a CPU is idle, and for which share of the path: another
@@ -306,13 +306,13 @@ pub fn judge(
     candidates: &[Candidate],
     fix: Option<&Prediction>,
     lost: u64,
-    beside: &Beside<'_>,
+    context: &Surroundings<'_>,
     thresholds: &PathThresholds,
 ) -> Verdict {
     let unknown = answer.unknown_ns as f64 / answer.length_ns.max(1) as f64;
     let is_torn = too_many_lost(lost, answer.interactions);
     let is_unknown = unknown > thresholds.max_unknown;
-    let lost_events = || Caveat::LostEvents { count: lost, remedy: beside.again.to_owned() };
+    let lost_events = || Caveat::LostEvents { count: lost, remedy: context.again.to_owned() };
     let verdict = Verdict {
         unknown_share: Some(unknown),
         lost,
@@ -329,14 +329,14 @@ pub fn judge(
         Verdict { outcome, because, caveats: caveat.into_iter().collect(), ..verdict.clone() }
     };
     let Some(first) = candidates.first() else { return nothing(vec![Because::NothingHappens]) };
-    if let Some(why) = why_not(answer, path, candidates, first, fix, beside, thresholds) {
+    if let Some(why) = why_not(answer, path, candidates, first, fix, context, thresholds) {
         return nothing(vec![Because::Largest { part: first.measured(), whole: spread(candidates, first) }, why]);
     }
     let timer = timer(answer, &first.class);
     let timer = timer.map(|(machine, call)| Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() });
-    let is_open = first.kind == Kind::Running && !beside.tells_running;
+    let is_open = first.kind == Kind::Running && !context.tells_running;
     let caveats = is_torn.then(lost_events).into_iter().chain(timer).chain(is_open.then_some(Caveat::RunningNotTold));
-    let idle = beside.mostly_idle(first).then(|| Because::CpuIdle { share: beside.idle(first) });
+    let idle = context.mostly_idle(first).then(|| Because::CpuIdle { share: context.idle(first) });
     Verdict {
         outcome: Outcome::Bottleneck,
         because: idle.into_iter().collect(),
@@ -374,7 +374,7 @@ fn why_not(
     candidates: &[Candidate],
     first: &Candidate,
     fix: Option<&Prediction>,
-    beside: &Beside<'_>,
+    context: &Surroundings<'_>,
     thresholds: &PathThresholds,
 ) -> Option<Because> {
     if matches!(first.kind, Kind::Unknown | Kind::Blocked) || first.segment == SegmentKind::Link(LinkKind::Unknown) {
@@ -402,10 +402,10 @@ fn why_not(
         return Some(Because::TooSmall { enough: enough.collect() });
     }
     // A machine that waits for a CPU waits for those that have it.
-    if first.kind != Kind::Runnable && !anybody_waits(path, first, beside.is_recorder) {
+    if first.kind != Kind::Runnable && !anybody_waits(path, first, context.is_recorder) {
         return Some(Because::NobodyWaits);
     }
-    if beside.mostly_idle(first) {
+    if context.mostly_idle(first) {
         return None;
     }
     // A machine that calls once for more items than were tried loses by that change; nothing
@@ -422,11 +422,11 @@ fn why_not(
     if let Some(rival) = second.filter(|second| first.is_rival(second) && gain < thresholds.min_of_promise * first.promise()) {
         return Some(little(Some(RunnerUp { subject: rival.subject(), state: rival.state(), share: rival.share }), None));
     }
-    let (change, more) = beside.best_of_others(candidates, first)?;
+    let (change, more) = context.best_of_others(candidates, first)?;
     (more > thresholds.max_of_others * gain).then(|| little(None, Some(Change { change, gain: more })))
 }
 
-impl Beside<'_> {
+impl Surroundings<'_> {
     /// Share of the path in which a CPU is idle while this one waits for it.
     fn idle(&self, first: &Candidate) -> f64 {
         self.idle.iter().filter(|(class, _)| *class == first.class).map(|(_, share)| share).sum()

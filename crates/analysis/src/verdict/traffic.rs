@@ -8,7 +8,7 @@
 //! softirq, and what woke its receiver is the thread that sent it.
 
 use longpole_model::hash::IdMap;
-use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, Vocabulary};
+use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, StateKind};
 use longpole_model::names::NameId;
 
@@ -115,14 +115,14 @@ impl Traffic {
     }
 
     pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
-        let Interaction { t, deed, .. } = *interaction;
-        if matches!(deed, Deed::Declare { .. }) {
+        let Interaction { t, effect, .. } = *interaction;
+        if matches!(effect, Effect::Declare { .. }) {
             return;
         }
         self.begin.get_or_insert(t.max(self.asked_begin));
         self.end = self.end.max(t);
-        match deed {
-            Deed::State { machine, state } => {
+        match effect {
+            Effect::State { machine, state } => {
                 let doing = match vocabulary.names.state_kind(state) {
                     StateKind::Asleep => Doing::Sleeps,
                     StateKind::Throttled => Doing::Held,
@@ -132,24 +132,24 @@ impl Traffic {
                 };
                 self.turn(machine, t, doing, None);
             }
-            Deed::Block { machine, why, .. } => self.turn(machine, t, Doing::Blocked, Some(why)),
-            Deed::Wake { machine, cause } => self.woken(vocabulary, machine, t, cause),
-            Deed::Fork { machine, cause } => {
+            Effect::Block { machine, why, .. } => self.turn(machine, t, Doing::Blocked, Some(why)),
+            Effect::Wake { machine, cause } => self.woken(vocabulary, machine, t, cause),
+            Effect::Fork { machine, cause } => {
                 self.of(machine);
                 self.of(cause.by);
                 self.own[cause.by.0 as usize].forks += 1;
                 self.count(cause.by, machine, 0, None);
             }
-            Deed::Push { machine, cause, .. } => {
+            Effect::Push { machine, cause, .. } => {
                 let origin = cause.flatten().map(|cause| self.origin(cause.by));
                 let now = self.of(machine);
                 (now.is_context, now.origin) = (true, origin);
             }
-            Deed::Pop { machine } => self.of(machine).origin = None,
-            Deed::Get { machine, .. } | Deed::Put { machine, .. } if self.of(machine).doing == Doing::Blocked => {
+            Effect::Pop { machine } => self.of(machine).origin = None,
+            Effect::Get { machine, .. } | Effect::Put { machine, .. } if self.of(machine).doing == Doing::Blocked => {
                 self.turn(machine, t, Doing::Runs, None);
             }
-            Deed::Stop { machine } => self.turn(machine, t, Doing::Nothing, None),
+            Effect::Stop { machine } => self.turn(machine, t, Doing::Nothing, None),
             _ => {}
         }
     }

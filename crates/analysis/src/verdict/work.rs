@@ -63,13 +63,13 @@ impl Case<'_> {
             verdict.because.push(Because::Affinity { allowed, cpus: self.cpus.count, idle });
             return Some(verdict);
         }
-        let waits_beside_idle: f64 = self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
+        let waits_next_to_idle: f64 = self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
         let all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
         let users = self.cpu_users();
         let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &all);
         let waits = self.name_of(waiting);
         verdict.role = None;
-        if let Some(&(most, _)) = users.first().filter(|_| waits_beside_idle < self.limits.most * share) {
+        if let Some(&(most, _)) = users.first().filter(|_| waits_next_to_idle < self.limits.most * share) {
             verdict.mechanism = Some(Mechanism::CpuContention);
             verdict.subject = Some(self.name(most, None));
             verdict.role = (self.subjects.get(most).role == Role::Client).then_some("load generator");
@@ -312,7 +312,7 @@ impl Case<'_> {
         let parts_of = |is_meant: &dyn Fn(f64) -> bool| -> Vec<(u64, u64)> {
             within.iter().filter(|(_, running)| is_meant(*running)).map(|(part, _)| *part).collect()
         };
-        let (parts, beside) = (parts_of(&is_serial), parts_of(&|running| running >= 1.0 + self.limits.most));
+        let (parts, context) = (parts_of(&is_serial), parts_of(&|running| running >= 1.0 + self.limits.most));
         let all: u64 = parts.iter().map(|(from, to)| to - from).sum();
         // The process whose life is most like that part of the run.
         let likeness = |machine: MachineId| {
@@ -321,8 +321,8 @@ impl Case<'_> {
             let within =
                 |parts: &[(u64, u64)]| -> u64 { parts.iter().map(|(from, to)| last.min(*to).saturating_sub(first.max(*from))).sum() };
             // One that lives while several run is no step that they wait for.
-            let length: u64 = beside.iter().map(|(from, to)| to - from).sum();
-            if within(&beside) as f64 > self.limits.considerable * length as f64 {
+            let length: u64 = context.iter().map(|(from, to)| to - from).sum();
+            if within(&context) as f64 > self.limits.considerable * length as f64 {
                 return None;
             }
             let both = within(&parts);

@@ -68,7 +68,7 @@ pub struct Edge {
 
 /// Machines of which each waits for each, over others or not, and for nobody else; or one that waits for nobody.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Knot {
+pub struct MutualWait {
     /// Whoever is waited for most stands first.
     pub machines: Vec<Member>,
     /// Waiting of all machines that ends here, and its share of all waiting that ends with a machine.
@@ -110,7 +110,7 @@ pub struct Answer {
     pub length_ns: u64,
     pub waiters: Vec<Waiter>,
     pub edges: Vec<Edge>,
-    pub knots: Vec<Knot>,
+    pub mutual_waits: Vec<MutualWait>,
     /// Chains that were followed no further, or lead back beyond what is remembered.
     pub cut: u64,
     /// Waiting whose ends, and whose last edges, are not told apart because there are too many.
@@ -136,15 +136,15 @@ impl Waits {
             }
         }
         let who = |machine| told(vocabulary, machine);
-        let knots = self.knots(end - start).into_iter().map(|(members, waited_ns, share)| {
+        let mutual_waits = self.mutual_waits(end - start).into_iter().map(|(members, waited_ns, share)| {
             let mut machines: Vec<Member> =
                 members.into_iter().map(|(machine, waited_ns)| Member { who: who(machine), waited_ns }).collect();
             machines.sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| a.who.cmp(&b.who)));
-            Knot { machines, waited_ns, share }
+            MutualWait { machines, waited_ns, share }
         });
-        let mut knots: Vec<Knot> = knots.collect();
-        let first = |knot: &Knot| knot.machines.first().map(|member| member.who.clone());
-        knots.sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| first(a).cmp(&first(b))));
+        let mut mutual_waits: Vec<MutualWait> = mutual_waits.collect();
+        let first = |mutual_wait: &MutualWait| mutual_wait.machines.first().map(|member| member.who.clone());
+        mutual_waits.sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| first(a).cmp(&first(b))));
         let mut edges: Vec<Edge> = self
             .last
             .keys()
@@ -163,7 +163,7 @@ impl Waits {
             length_ns: end - start,
             waiters: self.waiters(vocabulary),
             edges,
-            knots,
+            mutual_waits,
             cut: self.cut,
             untold_ns: self.lives.iter().map(|life| life.untold_ns).sum(),
             untold_edges_ns: self.untold_edges_ns,
@@ -248,7 +248,7 @@ impl Waits {
     }
 
     /// Components that nobody leaves by waiting, with the waiting that ends in them.
-    fn knots(&self, length: u64) -> Vec<(Vec<(MachineId, u64)>, u64, f64)> {
+    fn mutual_waits(&self, length: u64) -> Vec<(Vec<(MachineId, u64)>, u64, f64)> {
         let least = (length as f64 * LEAST_EDGE) as u64;
         let mut heavy: Vec<(u32, u32)> =
             self.direct.iter().filter(|&(&(from, to), &ns)| from != to && ns > least).map(|(&(from, to), _)| (from.0, to.0)).collect();

@@ -8,7 +8,7 @@ use super::what::{How, Passed, What};
 use super::{From, WhatIf};
 use crate::critical_path::key::{Key, Link, State};
 use crate::critical_path::steps::machine_of;
-use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
+use longpole_model::interaction::{Cause, Effect, MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::StateKind;
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
@@ -22,43 +22,43 @@ enum Looked {
 }
 
 impl WhatIf {
-    pub(super) fn step(&mut self, vocabulary: &Vocabulary, deed: Deed) {
-        match deed {
-            Deed::Declare { .. } | Deed::Now => return,
-            Deed::End { machine } => return self.mark_end(vocabulary, machine),
+    pub(super) fn step(&mut self, vocabulary: &Vocabulary, effect: Effect) {
+        match effect {
+            Effect::Declare { .. } | Effect::Now => return,
+            Effect::End { machine } => return self.mark_end(vocabulary, machine),
             _ => {}
         }
-        let machine = machine_of(deed);
+        let machine = machine_of(effect);
         if !self.life(machine).seen {
             self.meet_first(vocabulary, machine);
         }
         self.look_who_records(vocabulary, machine);
-        match deed {
-            Deed::Class { class, .. } => {
+        match effect {
+            Effect::Class { class, .. } => {
                 self.charge(vocabulary, machine);
                 self.life(machine).class = Some(class);
                 self.look(vocabulary, machine);
             }
-            Deed::Fork { cause, .. } => self.fork(vocabulary, machine, cause),
-            Deed::Push { below, cause, .. } => self.push(vocabulary, machine, below, cause),
-            Deed::Pop { .. } => self.pop(vocabulary, machine),
-            Deed::Stop { .. } => self.stop(vocabulary, machine),
-            deed => {
+            Effect::Fork { cause, .. } => self.fork(vocabulary, machine, cause),
+            Effect::Push { below, cause, .. } => self.push(vocabulary, machine, below, cause),
+            Effect::Pop { .. } => self.pop(vocabulary, machine),
+            Effect::Stop { .. } => self.stop(vocabulary, machine),
+            effect => {
                 self.appear(vocabulary, machine);
                 self.charge(vocabulary, machine);
                 self.disturb(vocabulary, machine);
-                self.act(vocabulary, machine, deed);
+                self.act(vocabulary, machine, effect);
             }
         }
-        if !matches!(deed, Deed::Stop { .. }) {
+        if !matches!(effect, Effect::Stop { .. }) {
             self.last = Some(machine);
         }
     }
 
-    fn act(&mut self, vocabulary: &Vocabulary, machine: MachineId, deed: Deed) {
-        match deed {
-            Deed::State { state, .. } => self.state(vocabulary, machine, state),
-            Deed::Block { why, .. } => {
+    fn act(&mut self, vocabulary: &Vocabulary, machine: MachineId, effect: Effect) {
+        match effect {
+            Effect::State { state, .. } => self.state(vocabulary, machine, state),
+            Effect::Block { why, .. } => {
                 self.run(vocabulary, machine);
                 if self.life(machine).on_cpu {
                     self.leave_cpu(vocabulary, machine, Leaving::Done);
@@ -74,7 +74,7 @@ impl WhatIf {
                     self.waits(machine);
                 }
             }
-            Deed::Put { queue, n, flow, link, .. } => {
+            Effect::Put { queue, n, flow, link, .. } => {
                 self.run(vocabulary, machine);
                 self.room(vocabulary, machine, queue, n, false);
                 let paid = self.pay(machine, queue, n);
@@ -87,7 +87,7 @@ impl WhatIf {
                 self.has_put(machine);
                 self.settle();
             }
-            Deed::Get { queue, amount, flow, .. } => {
+            Effect::Get { queue, amount, flow, .. } => {
                 self.run(vocabulary, machine);
                 self.used(vocabulary, queue);
                 let taken = self.queues.get(queue, amount, flow);
@@ -108,18 +108,18 @@ impl WhatIf {
                 }
                 self.settle();
             }
-            Deed::Peek { queue, amount, flow, .. } => {
+            Effect::Peek { queue, amount, flow, .. } => {
                 self.run(vocabulary, machine);
                 self.used(vocabulary, queue);
                 let taken = self.queues.peek(queue, amount, flow);
                 self.found(vocabulary, machine, queue, &taken, Looked::Peeked);
             }
-            Deed::Reserve { queue, n, .. } => {
+            Effect::Reserve { queue, n, .. } => {
                 self.run(vocabulary, machine);
                 self.room(vocabulary, machine, queue, n, true);
             }
-            Deed::Wake { cause, .. } => self.wake(vocabulary, machine, cause),
-            Deed::Here { .. } => self.op(machine, What::Remember),
+            Effect::Wake { cause, .. } => self.wake(vocabulary, machine, cause),
+            Effect::Here { .. } => self.op(machine, What::Remember),
             _ => {}
         }
     }

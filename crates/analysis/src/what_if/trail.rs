@@ -51,13 +51,13 @@ pub struct Trail {
 /// So many nodes, and a bit for each of their worlds.
 #[derive(Debug)]
 struct Piece {
-    nodes: Vec<Kept>,
+    nodes: Vec<Spool>,
     bits: Vec<u64>,
 }
 
 /// A node in less room: there are a million of them.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct Spool {
     ns: f64,
     /// How many nodes back they are; 0: nowhere.
     before: u32,
@@ -109,7 +109,7 @@ impl Trail {
         // What is further back was forgotten long ago.
         let back = |other: u64| if other == NONE { 0 } else { u32::try_from(number - other).unwrap_or(0) };
         let Node { before, other, ns, key, kind } = node;
-        let kept = Kept { ns, before: back(before), other: back(other), key, kind };
+        let kept = Spool { ns, before: back(before), other: back(other), key, kind };
         let piece = match self.pieces.back_mut() {
             Some(piece) if piece.nodes.len() < PIECE => piece,
             _ => self.begin_piece(),
@@ -154,7 +154,7 @@ impl Trail {
     fn node(&self, at: u64, word: usize) -> Option<(Node, u64)> {
         let index = at.checked_sub(self.first)? as usize;
         let (piece, index) = (self.pieces.get(index / PIECE)?, index % PIECE);
-        let &Kept { ns, before, other, key, kind } = piece.nodes.get(index)?;
+        let &Spool { ns, before, other, key, kind } = piece.nodes.get(index)?;
         let number = |back: u32| if back == 0 { NONE } else { at - u64::from(back) };
         Some((Node { before: number(before), other: number(other), ns, key, kind }, piece.bits[index * self.words + word]))
     }

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use super::linux_support::{each_interaction, Kernel};
-use longpole_analysis::critical_path::{Answer, Lineage, Options};
+use longpole_analysis::critical_path::{Answer, CriticalPath, Options};
 use longpole_analysis::machine_log::Writer;
 use longpole_model::causes::{About, Composer, Told};
 
@@ -20,14 +20,14 @@ pub fn options() -> Options {
 
 pub fn compose(kernel: &Kernel, about: About) -> Composed {
     let mut composer = Composer::built_in(about).unwrap();
-    let mut lineage = Lineage::new(options());
+    let mut critical_path = CriticalPath::new(options());
     let mut log = Vec::new();
     let mut writer = Writer::new(&mut log);
     each_interaction(kernel, &mut composer, |vocabulary, interaction| {
-        lineage.interaction(vocabulary, interaction);
+        critical_path.interaction(vocabulary, interaction);
         writer.write(vocabulary, interaction).unwrap();
     });
-    let answer = lineage.answer(composer.vocabulary()).unwrap();
+    let answer = critical_path.answer(composer.vocabulary()).unwrap();
     Composed { log: String::from_utf8(log).unwrap(), told: composer.told().clone(), answer }
 }
 

@@ -358,7 +358,7 @@ pub fn log(kinds: &[Kind], lines: &[Line]) -> String {
     let mut t = 0;
     for (dt, machine, op) in lines {
         t += u64::from(*dt);
-        let deed = match op {
+        let effect = match op {
             Op::State(state) => format!("\"state\":\"s{state}\""),
             Op::Block(why) => format!("\"blocked\":\"w{why}\""),
             Op::Put { queue, n, flow: of, link } => format!("\"put\":\"q{queue}\",\"n\":{n}{}{}", flow(of), label(*link)),
@@ -372,7 +372,7 @@ pub fn log(kinds: &[Kind], lines: &[Line]) -> String {
             Op::Fork { by, back } => format!("\"forked_by\":\"m{by}\",\"at\":{}", t.saturating_sub(u64::from(*back))),
             Op::Stop => "\"stop\":true".to_owned(),
         };
-        log += &format!("{{\"t\":{t},\"machine\":\"m{machine}\",{deed}}}\n");
+        log += &format!("{{\"t\":{t},\"machine\":\"m{machine}\",{effect}}}\n");
     }
     log
 }

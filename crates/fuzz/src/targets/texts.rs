@@ -10,7 +10,7 @@ use longpole_model::rules::predicate::{Datum, Predicate};
 use longpole_model::rules::Rules;
 use longpole_record::file_name;
 use longpole_record::interfaces::Pattern;
-use longpole_record::kernel::{Context, EventWish, Group};
+use longpole_record::kernel::{Context, EventRequest, Group};
 use longpole_record::parse_duration;
 use longpole_record::parse_size;
 use longpole_record::ring_size;
@@ -131,7 +131,8 @@ pub const CONDITIONS: Target = Target {
             let told = condition.to_string();
             assert_eq!(told.parse::<Condition>().as_ref().map(ToString::to_string), Ok(told.clone()), "{told}");
         }
-        let _ = (text.parse::<EventWish>(), text.parse::<Pattern>(), text.parse::<Group>(), text.parse::<Context>(), text.parse::<Mode>());
+        let _ =
+            (text.parse::<EventRequest>(), text.parse::<Pattern>(), text.parse::<Group>(), text.parse::<Context>(), text.parse::<Mode>());
         let _ = (parse_size(&text).map(ring_size), parse_duration(&text));
         let _ = Moment::parse(&text).map(|moment| moment.resolve(1_795_215_845_123_456_789));
         let name = file_name(&text);

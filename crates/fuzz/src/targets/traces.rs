@@ -31,7 +31,7 @@ pub fn read(path: &Path, options: Options) {
             }
         }
     }
-    trace.oddities().iter().for_each(|oddity| drop(oddity.to_string()));
+    trace.diagnostics().iter().for_each(|diagnostic| drop(diagnostic.to_string()));
 }
 
 fn touch(value: &Value<'_>) {

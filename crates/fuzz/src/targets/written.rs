@@ -25,7 +25,7 @@ pub const REWRITTEN: Target = Target {
         for version in [Version::One, Version::Two] {
             let to = empty(folder);
             match rewrite(&from, &to, version) {
-                Ok(Rewritten::Done(written, oddities)) if oddities.is_empty() => {
+                Ok(Rewritten::Done(written, diagnostics)) if diagnostics.is_empty() => {
                     let is_ours = |name: &str| name.starts_with("tag_of_") || name.starts_with("length_of_");
                     let again = content(&to, is_ours);
                     assert_eq!(again.as_ref().map(|content| content.events), Ok(written.events), "{version:?}");

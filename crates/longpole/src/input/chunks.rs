@@ -4,10 +4,10 @@
 //! that a chunk goes before it was read goes on with the next one, and says so.
 
 use longpole_trace::Catalogue;
+use longpole_trace::Diagnostic;
 use longpole_trace::Error;
 use longpole_trace::Follower;
 use longpole_trace::Item;
-use longpole_trace::Oddity;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -64,8 +64,8 @@ impl Chain {
         Ok(false)
     }
 
-    pub fn oddities(&self) -> &[Oddity] {
-        self.follower.oddities()
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        self.follower.diagnostics()
     }
 
     /// It was removed, and there are later ones.

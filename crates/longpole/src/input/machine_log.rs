@@ -5,7 +5,7 @@ use crate::interactions::{self, Interactions};
 use crate::render::answer;
 use crate::render::table::counted;
 use longpole_analysis::machine_log::{is_machine_log, Reader};
-use longpole_model::interaction::{Deed, Interaction, Vocabulary};
+use longpole_model::interaction::{Effect, Interaction, Vocabulary};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, StdoutLock, Write};
@@ -52,7 +52,7 @@ pub fn each(log: &mut Interactions, mut to: impl FnMut(&Vocabulary, &Interaction
     while let Some(interaction) = log.next()? {
         let begin = log.range().begin.unwrap_or(0);
         // A queue is declared without a time.
-        count += u64::from(interaction.t >= begin && !matches!(interaction.deed, Deed::Declare { .. }));
+        count += u64::from(interaction.t >= begin && !matches!(interaction.effect, Effect::Declare { .. }));
         to(log.vocabulary(), &interaction, begin);
     }
     match count {

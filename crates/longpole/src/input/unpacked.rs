@@ -6,7 +6,7 @@
 use crate::render::table::bytes;
 use longpole_trace::remove_if_left;
 use longpole_trace::unpack;
-use longpole_trace::Oddity;
+use longpole_trace::Diagnostic;
 use longpole_trace::Unpacked;
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::process::CommandExt;
@@ -45,9 +45,9 @@ pub fn content(path: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// What was odd about the archive whose content this is.
-pub fn oddities(content: &Path) -> Vec<Oddity> {
+pub fn diagnostics(content: &Path) -> Vec<Diagnostic> {
     let all = ALL.lock().unwrap_or_else(|broken| broken.into_inner());
-    all.iter().find(|(_, unpacked, _)| unpacked.content() == content).map_or(Vec::new(), |(_, unpacked, _)| unpacked.oddities.clone())
+    all.iter().find(|(_, unpacked, _)| unpacked.content() == content).map_or(Vec::new(), |(_, unpacked, _)| unpacked.diagnostics.clone())
 }
 
 /// Removes everything now.

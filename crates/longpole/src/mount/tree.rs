@@ -116,8 +116,8 @@ impl Tree {
             }
             Kind::BufferSize => {
                 let largest = self.threads(part).map(|thread| thread.buffer).max();
-                let wished = self.selection.buffer(part).filter(|_| part.tid.is_none());
-                format!("{}\n", wished.or(largest).unwrap_or(FIRST_RING)).into_bytes()
+                let requested = self.selection.buffer(part).filter(|_| part.tid.is_none());
+                format!("{}\n", requested.or(largest).unwrap_or(FIRST_RING)).into_bytes()
             }
             Kind::Name => {
                 let name = self.threads(part).next().map(|thread| thread.thread.clone());

@@ -25,22 +25,22 @@ pub fn count(trace: &mut Trace) -> anyhow::Result<(Vec<Group>, bool)> {
     if trace.captures().is_empty() {
         groups.push(Group { capture: None, interfaces: from_events(trace)? });
         damaged |= trace.is_damaged();
-        say(&trace.oddities().iter().map(ToString::to_string).collect::<Vec<_>>());
+        say(&trace.diagnostics().iter().map(ToString::to_string).collect::<Vec<_>>());
     } else {
         let (begin_ns, end_ns) = trace.range();
         for capture in trace.captures() {
-            let (interfaces, oddities) = capture.count(begin_ns, end_ns)?;
-            damaged |= oddities.iter().any(longpole_trace::Oddity::is_damage);
-            say(&oddities.iter().map(ToString::to_string).collect::<Vec<_>>());
+            let (interfaces, diagnostics) = capture.count(begin_ns, end_ns)?;
+            damaged |= diagnostics.iter().any(longpole_trace::Diagnostic::is_damage);
+            say(&diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>());
             groups.push(Group { capture: Some(capture.name.clone()), interfaces });
         }
     }
     Ok((groups, damaged))
 }
 
-fn say(oddities: &[String]) {
-    for oddity in oddities {
-        eprintln!("longpole: {}", plain_lines(oddity.to_string()));
+fn say(diagnostics: &[String]) {
+    for diagnostic in diagnostics {
+        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
     }
 }
 

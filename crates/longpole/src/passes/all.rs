@@ -22,8 +22,8 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
     let mut trace = input.open()?;
     feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
     crate::verbs::convert::tell_no_event(&trace);
-    for oddity in trace.oddities() {
-        eprintln!("longpole: {}", plain_lines(oddity.to_string()));
+    for diagnostic in trace.diagnostics() {
+        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
     }
     if let Some(pairs) = pairs {
         pairs.check(trace.catalogue())?;
@@ -54,7 +54,7 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
     }
     let mut pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
     let mut accounts = Accounts::default();
-    let reading = kernel::read_beside(input, &mut accounts, |linux, accounts, catalogue, item, in_part| {
+    let reading = kernel::read_with(input, &mut accounts, |linux, accounts, catalogue, item, in_part| {
         if !in_part {
             return;
         }

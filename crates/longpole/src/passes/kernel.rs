@@ -32,7 +32,7 @@ pub struct Reading {
 
 /// `other` gets every item of the part that was asked for, too.
 pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Reading> {
-    read_beside(input, watch, |_, _, catalogue, item, in_part| {
+    read_with(input, watch, |_, _, catalogue, item, in_part| {
         if in_part {
             other(catalogue, item);
         }
@@ -40,7 +40,7 @@ pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catal
 }
 
 /// As [`read`]; `other` may look at the model as it is after the item, gets those before the part that was asked for, too, and is told which are in it.
-pub fn read_beside<W: Watch>(
+pub fn read_with<W: Watch>(
     input: &Input,
     watch: &mut W,
     mut other: impl FnMut(&mut Linux, &mut W, &Catalogue, &Item<'_>, bool),
@@ -57,8 +57,8 @@ pub fn read_beside<W: Watch>(
     }
     model.linux.finish(watch);
     crate::verbs::convert::tell_no_event(&trace);
-    for oddity in trace.oddities() {
-        eprintln!("longpole: {}", plain_lines(oddity.to_string()));
+    for diagnostic in trace.diagnostics() {
+        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
     }
     Ok(Reading { linux: model.linux, trace })
 }

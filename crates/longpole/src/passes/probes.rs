@@ -4,7 +4,7 @@
 
 use anyhow::{anyhow, Context};
 use longpole_analysis::report::Pass;
-use longpole_analysis::stages::steps::{Beside, Steps};
+use longpole_analysis::stages::steps::{KnownState, Steps};
 use longpole_model::causes::Composer;
 use longpole_model::interaction::block::Told;
 use longpole_model::interaction::Vocabulary;
@@ -23,14 +23,14 @@ pub struct Probes {
     used: Receiver<Steps>,
     steps: Steps,
     told: Told,
-    beside: Beside,
+    context: KnownState,
 }
 
 impl Probes {
     /// The item that the composer had last.
     #[inline]
     pub fn item(&mut self, composer: &Composer, catalogue: &Catalogue, item: &Item<'_>) {
-        if !self.beside.item(catalogue, item) {
+        if !self.context.item(catalogue, item) {
             return;
         }
         match item {
@@ -53,7 +53,7 @@ impl Probes {
 }
 
 /// What `read` returns, and the analyses of what it has passed on.
-pub fn beside<T>(read: impl FnOnce(&mut Probes) -> anyhow::Result<T>) -> anyhow::Result<(T, Pass)> {
+pub fn context<T>(read: impl FnOnce(&mut Probes) -> anyhow::Result<T>) -> anyhow::Result<(T, Pass)> {
     let mut pass = Pass::of_steps().context("a built-in rule file is wrong")?;
     thread::scope(|scope| {
         let (to, from) = sync_channel::<Steps>(UNDER_WAY);
@@ -66,12 +66,12 @@ pub fn beside<T>(read: impl FnOnce(&mut Probes) -> anyhow::Result<T>) -> anyhow:
             }
             pass
         });
-        let mut probes = Probes { to, used, steps: Steps::with_room(), told: Told::default(), beside: Beside::default() };
+        let mut probes = Probes { to, used, steps: Steps::with_room(), told: Told::default(), context: KnownState::default() };
         let done = read(&mut probes);
-        let Probes { to, beside, .. } = probes;
+        let Probes { to, context, .. } = probes;
         drop(to);
         let mut pass = analyses.join().map_err(|_| anyhow!("internal error: an analysis of the trace panicked"))?;
-        pass.beside = beside;
+        pass.context = context;
         Ok((done?, pass))
     })
 }

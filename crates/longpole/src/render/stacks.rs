@@ -142,8 +142,8 @@ pub fn are_in(trace: &Trace) -> bool {
 /// Reads the samples only, for who asks for nothing else.
 pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<Trace> {
     let trace = gather(input, gathered)?;
-    for oddity in trace.oddities() {
-        eprintln!("longpole: {}", plain_lines(oddity.to_string()));
+    for diagnostic in trace.diagnostics() {
+        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
     }
     if !are_in(&trace) {
         bail!("the trace holds no samples of stacks; record them as root with `longpole record --stacks 99`");

@@ -3,7 +3,7 @@
 use crate::interactions::Interactions;
 use crate::render::table::{duration, number, percent, plain, Table};
 use crate::render::wait_graph_svg::MOST_DRAWN;
-use longpole_analysis::wait_graph::{Answer, End, EndKind, Knot, Waiter, Waits};
+use longpole_analysis::wait_graph::{Answer, End, EndKind, MutualWait, Waiter, Waits};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -42,15 +42,15 @@ pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
         duration(answer.length_ns),
         number(answer.interactions)
     )?;
-    match answer.knots.is_empty() {
+    match answer.mutual_waits.is_empty() {
         true => writeln!(out, "  none: nobody is waited for")?,
         false => {
             let mut table = Table::new(&["machines", ">waited for", ">share"]);
-            for knot in answer.knots.iter().take(MOST_ROWS) {
-                table.row([members(knot), duration(knot.waited_ns), percent(knot.share)]);
+            for mutual_wait in answer.mutual_waits.iter().take(MOST_ROWS) {
+                table.row([members(mutual_wait), duration(mutual_wait.waited_ns), percent(mutual_wait.share)]);
             }
             table.print(out)?;
-            more(out, answer.knots.len(), "knots")?;
+            more(out, answer.mutual_waits.len(), "mutual_waits")?;
         }
     }
     writeln!(out, "\nWAITS (each to the end of its chain)")?;
@@ -105,10 +105,10 @@ pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
 }
 
 /// The machines of a knot, as far as they fit a line.
-fn members(knot: &Knot) -> String {
-    let share = |ns: u64| percent(ns as f64 / knot.waited_ns.max(1) as f64);
-    let named: Vec<String> = knot.machines.iter().take(MOST_NAMED).map(|it| format!("{} {}", it.who, share(it.waited_ns))).collect();
-    match knot.machines.len().checked_sub(MOST_NAMED) {
+fn members(mutual_wait: &MutualWait) -> String {
+    let share = |ns: u64| percent(ns as f64 / mutual_wait.waited_ns.max(1) as f64);
+    let named: Vec<String> = mutual_wait.machines.iter().take(MOST_NAMED).map(|it| format!("{} {}", it.who, share(it.waited_ns))).collect();
+    match mutual_wait.machines.len().checked_sub(MOST_NAMED) {
         Some(more @ 1..) => format!("{} and {more} more", named.join(", ")),
         _ => named.join(", "),
     }
@@ -146,7 +146,7 @@ pub fn dot(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
         if nodes.contains_key(&name) {
             continue;
         }
-        let knotted = answer.knots.iter().any(|knot| knot.machines.iter().any(|member| member.who == *who));
+        let knotted = answer.mutual_waits.iter().any(|mutual_wait| mutual_wait.machines.iter().any(|member| member.who == *who));
         let style = if knotted { ", fillcolor=\"#fcdedb\", color=\"#cc3d31\"" } else { "" };
         writeln!(out, "  n{next} [label=\"{}\"{style}];", text(name.clone()))?;
         nodes.insert(name, next);

@@ -12,7 +12,7 @@ pub const MOST_DRAWN: usize = 150;
 const ENOUGH: usize = 40;
 const HARDLY: f64 = 0.001;
 
-const IN_KNOT: Colours = ("#fcdedb", "#cc3d31");
+const IN_MUTUAL_WAIT: Colours = ("#fcdedb", "#cc3d31");
 const OUTSIDE: Colours = ("#ffffff", "#8a929b");
 
 pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
@@ -31,7 +31,7 @@ pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
         });
     }
     let at = |who: &Who| places.get(who).copied().unwrap_or(0);
-    let knotted: Vec<&Who> = answer.knots.iter().flat_map(|knot| &knot.machines).map(|member| &member.who).collect();
+    let knotted: Vec<&Who> = answer.mutual_waits.iter().flat_map(|mutual_wait| &mutual_wait.machines).map(|member| &member.who).collect();
     let mut waited_for: HashMap<&Who, u64> = HashMap::new();
     for edge in &answer.edges {
         *waited_for.entry(&edge.to).or_default() += edge.redistributed_ns;
@@ -48,7 +48,7 @@ pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
                 percent(share(others))
             ),
             lines: [name, format!("waits {} · waited for {}", duration(own), duration(others))],
-            colours: if knotted.contains(&who) { IN_KNOT } else { OUTSIDE },
+            colours: if knotted.contains(&who) { IN_MUTUAL_WAIT } else { OUTSIDE },
             dashed: false,
             share: share(others).min(1.0),
         }
@@ -72,7 +72,7 @@ pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
         boxes: people.iter().map(shape).collect(),
         arrows: drawn.iter().map(arrow).collect(),
         first: 0,
-        legend: vec![(IN_KNOT, "in a knot: waits for nobody but each other"), (OUTSIDE, "outside")],
+        legend: vec![(IN_MUTUAL_WAIT, "in a knot: waits for nobody but each other"), (OUTSIDE, "outside")],
         foot: answer.edges.len().checked_sub(drawn.len()).filter(|&more| more > 0).map(|more| {
             let left_out: u64 = all - drawn.iter().map(|edge| edge.redistributed_ns).sum::<u64>();
             format!("not drawn: {} edges with {} of all waiting", number(more as u64), percent(share(left_out)))

@@ -10,10 +10,10 @@ use crate::WrongUsage;
 use anyhow::bail;
 use longpole_trace::rewrite;
 use longpole_trace::CtfWriter;
+use longpole_trace::Diagnostic;
 use longpole_trace::EnvValue;
 use longpole_trace::Item;
 use longpole_trace::NoEvent;
-use longpole_trace::Oddity;
 use longpole_trace::Rewritten;
 use longpole_trace::Trace;
 use longpole_trace::Version;
@@ -84,14 +84,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if let ([path], Some(output), true) = (&paths[..], &output, args.to != Form::Json && sieve.passes_all() && options.is_all()) {
         match rewrite(path, output, args.to.version())? {
-            Rewritten::Done(written, oddities) => {
+            Rewritten::Done(written, diagnostics) => {
                 say(told(output, &written))?;
                 if (written.events, written.lost, written.uncounted) == (0, 0, 0) {
                     eprintln!("longpole: note: {}", NoEvent::Anywhere);
                 }
-                let packed = unpacked::oddities(path);
-                let damaged = !oddities.is_empty() || packed.iter().any(Oddity::is_damage);
-                packed.iter().chain(&oddities).for_each(|oddity| eprintln!("longpole: {}", plain_lines(renamed(oddity.to_string()))));
+                let packed = unpacked::diagnostics(path);
+                let damaged = !diagnostics.is_empty() || packed.iter().any(Diagnostic::is_damage);
+                packed
+                    .iter()
+                    .chain(&diagnostics)
+                    .for_each(|diagnostic| eprintln!("longpole: {}", plain_lines(renamed(diagnostic.to_string()))));
                 return Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS });
             }
             Rewritten::Disordered(stream) => eprintln!(
@@ -117,7 +120,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     sieve.notes().iter().for_each(|note| eprintln!("longpole: note: {note}"));
-    tell_oddities(&trace);
+    tell_diagnostics(&trace);
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -190,7 +193,7 @@ pub fn tell_no_event(trace: &Trace) {
     trace.no_event().iter().for_each(|why| eprintln!("longpole: note: {why}"));
 }
 
-pub fn tell_oddities(trace: &Trace) {
+pub fn tell_diagnostics(trace: &Trace) {
     tell_no_event(trace);
-    trace.oddities().iter().for_each(|oddity| eprintln!("longpole: {}", plain_lines(oddity.to_string())));
+    trace.diagnostics().iter().for_each(|diagnostic| eprintln!("longpole: {}", plain_lines(diagnostic.to_string())));
 }

@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut pass = Pass::with_rules(args.input.rules()?).context("a built-in rule file is wrong")?;
     let mut times = CpuTimes::default();
     let mut samples = Gathered::new(&args.input, args.pid, false)?;
-    let reading = kernel::read_beside(&args.input, &mut times, |_, _, catalogue, item, in_part| {
+    let reading = kernel::read_with(&args.input, &mut times, |_, _, catalogue, item, in_part| {
         samples.item(catalogue, item, in_part);
         if in_part {
             pass.item(catalogue, item);

@@ -18,7 +18,7 @@ use anyhow::{anyhow, bail, Context};
 use longpole_analysis::compare::change::Change;
 use longpole_analysis::compare::diff::{can_be_asked, diff, Diff, Side, VerdictKind, WINDOWS};
 use longpole_analysis::critical_path::name_index::Seen;
-use longpole_analysis::critical_path::{self, Answer, Lineage};
+use longpole_analysis::critical_path::{self, Answer, CriticalPath};
 use longpole_analysis::findings::Rules as Thresholds;
 use longpole_analysis::report::Pass;
 use longpole_model::causes::Composer;
@@ -109,7 +109,7 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     let part = command::part(path, part);
     let mut side = Side::default();
     let mut pass = pass_with(rules)?;
-    match path_beside(path, part.clone(), rules, &mut pass) {
+    match path_with(path, part.clone(), rules, &mut pass) {
         Ok((answer, seen)) => {
             side.path(&answer);
             side.seen(seen);
@@ -152,27 +152,27 @@ struct NoPath {
 const OF_THREADS: [StateKind; 1] = [StateKind::Preempted];
 
 /// The critical path and the names of all states, and beside it all analyses of the same part, in one pass.
-fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Result<(Answer, BTreeSet<String>), NoPath> {
+fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Result<(Answer, BTreeSet<String>), NoPath> {
     let unread = |error| NoPath { error, unread: true };
     let mut interactions = interactions::of(path, part.clone(), rules.clone()).map_err(unread)?;
     let begin_ns = interactions.trace().map_or(i64::MIN, |trace| kernel::begin_of(part.begin, trace));
-    let mut lineage =
-        Lineage::new(critical_path::Options { segments: true, spill: Some(interactions::SPILL), ..critical_path::Options::default() });
+    let mut critical_path =
+        CriticalPath::new(critical_path::Options { segments: true, spill: Some(interactions::SPILL), ..critical_path::Options::default() });
     let mut seen = Seen::default();
-    let read = probes::beside(|probes| {
+    let read = probes::context(|probes| {
         let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
             composer.item(catalogue, item);
             if item.t_ns() >= begin_ns {
                 probes.item(composer, catalogue, item);
             }
         };
-        let mut followers: [&mut dyn Follower; 2] = [&mut lineage, &mut seen];
+        let mut followers: [&mut dyn Follower; 2] = [&mut critical_path, &mut seen];
         following::follow_fed(&mut interactions, feed, followers.iter_mut().map(std::slice::from_mut))?;
         probes.send(interactions.vocabulary());
         Ok(())
     });
     ((), *pass) = read.map_err(unread)?;
-    let answer = interactions.path(lineage).map_err(|error| NoPath { error, unread: false })?;
+    let answer = interactions.path(critical_path).map_err(|error| NoPath { error, unread: false })?;
     let of_threads = if interactions.trace().is_some() { &OF_THREADS[..] } else { &[] };
     Ok((answer, seen.names(interactions.vocabulary(), of_threads)))
 }

@@ -117,7 +117,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let options = Options { mode, machine: args.machine, segments: true, spill: Some(interactions::SPILL), ..Options::default() };
     let mut interactions = interactions::open(&args.input.of_command()?)?;
-    let mut answer = interactions.lineage(options)?;
+    let mut answer = interactions.critical_path(options)?;
     answer.lost = interactions.told().map_or(0, |told| told.lost);
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
     // A picture of more is no longer looked at, but searched.

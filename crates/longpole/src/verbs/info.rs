@@ -63,7 +63,7 @@ struct Counts {
     classes: Vec<u64>,
     streams: Vec<StreamCount>,
     histogram: Histogram,
-    oddities: Vec<String>,
+    diagnostics: Vec<String>,
     /// What captures say of themselves, by the names of their streams.
     described: Vec<(String, Description)>,
 }
@@ -111,8 +111,8 @@ impl Counts {
             count.kind = Some(stream.kind);
             count.packets = Some(trace.packets(StreamId(index as u32))).filter(|packets| packets.bytes > 0);
         }
-        counts.oddities = trace.oddities().iter().map(ToString::to_string).collect();
-        counts.oddities.extend(trace.no_event().map(|why| why.to_string()));
+        counts.diagnostics = trace.diagnostics().iter().map(ToString::to_string).collect();
+        counts.diagnostics.extend(trace.no_event().map(|why| why.to_string()));
         Ok(counts)
     }
 
@@ -127,12 +127,12 @@ impl Counts {
             if self.streams.iter().any(|stream| stream.name == capture.name) {
                 continue;
             }
-            let (interfaces, oddities) = capture.count(i64::MIN, i64::MAX)?;
+            let (interfaces, diagnostics) = capture.count(i64::MIN, i64::MAX)?;
             let packets = interfaces.iter().flat_map(|interface| interface.directions).map(|traffic| traffic.packets).sum();
             let lost = interfaces.iter().filter_map(|interface| interface.dropped).fold(0, u64::saturating_add);
             let name = capture.name.clone();
             self.streams.push(StreamCount { name, kind: Some(StreamKind::Packets), events: packets, lost, ..StreamCount::default() });
-            self.oddities.extend(oddities.iter().map(ToString::to_string));
+            self.diagnostics.extend(diagnostics.iter().map(ToString::to_string));
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Counts {
                 "residual_ns": clock.residual_ns,
             },
             "probe_cost_ns": trace.probe_cost_ns(),
-            "oddities": self.oddities.iter().cloned().map(unpacked::renamed).collect::<Vec<_>>(),
+            "diagnostics": self.diagnostics.iter().cloned().map(unpacked::renamed).collect::<Vec<_>>(),
             "without_fields": self.without_fields(trace),
         });
         if !self.described.is_empty() {
@@ -358,10 +358,10 @@ impl Counts {
             writeln!(out, "\nOver time (a row is {})", duration(self.histogram.width_ns()))?;
             self.histogram.print(out)?;
         }
-        if !self.oddities.is_empty() {
+        if !self.diagnostics.is_empty() {
             writeln!(out, "\nOddities")?;
-            for oddity in &self.oddities {
-                writeln!(out, "  {}", plain_lines(oddity.to_string()))?;
+            for diagnostic in &self.diagnostics {
+                writeln!(out, "  {}", plain_lines(diagnostic.to_string()))?;
             }
         }
         Ok(())

@@ -82,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mut trace = input::open_whole(&args.traces, Options { shifts, ..Options::default() })?;
         let form = if args.to == To::Ctf { Form::Ctf } else { Form::Ctf2 };
         let written = convert::write(&mut trace, output, form, &mut Sieve::new(None, None))?;
-        convert::tell_oddities(&trace);
+        convert::tell_diagnostics(&trace);
         merged = Some((output, written, trace.is_damaged()));
     }
     match args.json {

@@ -4,9 +4,9 @@ use crate::critical;
 use crate::input::subject::Whom;
 use crate::input::Input;
 use crate::interactions::{self, Interactions};
-use crate::keepers;
 use crate::passes::samples::{self, Sampled};
 use crate::render::answer;
+use crate::render::cpu_holders;
 use crate::render::flame_graph;
 use crate::render::stacks::{self, Gathered};
 use crate::render::table::{counted, duration, number, percent, plain, Table};
@@ -115,9 +115,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         spill: Some(interactions::SPILL),
         ..Options::default()
     };
-    let mut turns = keepers::turns();
+    let mut turns = cpu_holders::turns();
     let mut answer = match args.whom.is_given() {
-        false => interactions.lineage_beside(options, &mut turns)?,
+        false => interactions.critical_path_with(options, &mut turns)?,
         true if mode == Mode::Active || options.machine.is_some() => {
             bail!(WrongUsage("--process, --thread and --port lead to replies; --machine leads to one machine's end".to_owned()))
         }
@@ -127,7 +127,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     if !sampled {
-        keepers::tell(&interactions, &turns, &mut answer)?;
+        cpu_holders::tell(&interactions, &turns, &mut answer)?;
     }
     if sampled {
         return sampled_stacks(&input, args.folded, args.flame.as_deref(), &interactions, &answer);
@@ -252,7 +252,7 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
     if let Some(more) = answer.criticality.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
         writeln!(out, "  … and {} more states (--json has them)", number(more as u64))?;
     }
-    keepers::lines(&answer.criticality).try_for_each(|line| writeln!(out, "{line}"))?;
+    cpu_holders::lines(&answer.criticality).try_for_each(|line| writeln!(out, "{line}"))?;
     if let (Some(segments), true) = (&answer.segments, with_segments) {
         writeln!(out, "\nSEGMENTS")?;
         for segment in segments.segments() {

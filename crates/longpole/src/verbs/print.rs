@@ -72,8 +72,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     lines.end()?;
     told?;
     convert::tell_no_event(&trace);
-    for oddity in trace.oddities() {
-        eprintln!("longpole: {}", plain_lines(oddity.to_string()));
+    for diagnostic in trace.diagnostics() {
+        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
     }
     let damaged = if args.strict { trace.is_damaged_strictly() } else { trace.is_damaged() };
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -5,7 +5,7 @@ use crate::output_tee::Prepared;
 use anyhow::{bail, Context};
 use longpole_record::control::steady::Steady;
 use longpole_record::interfaces::Pattern;
-use longpole_record::kernel::{Context as EventContext, EventWish, Group, Wish, WishError};
+use longpole_record::kernel::{Context as EventContext, EventRequest, Group, Request, RequestError};
 use longpole_record::parse_duration;
 use longpole_record::parse_size;
 use longpole_record::InterfacesOutcome;
@@ -105,7 +105,7 @@ pub struct Kernel {
     kernel: Option<Groups>,
     /// Further kernel events; * and ? stand for any text and any letter; `all` for all events
     #[arg(long = "event", value_name = "SUBSYSTEM:NAME[:FILTER]")]
-    events: Vec<EventWish>,
+    events: Vec<EventRequest>,
     /// Give up no kind of kernel event where more come than can be stored: lose what does not fit,
     /// of all kinds alike
     #[arg(long)]
@@ -141,7 +141,7 @@ fn stacks(text: &str) -> Result<Stacks, String> {
 #[derive(Clone)]
 struct Groups(Vec<Group>);
 
-fn groups(text: &str) -> Result<Groups, WishError> {
+fn groups(text: &str) -> Result<Groups, RequestError> {
     match text {
         "none" => Ok(Groups(Vec::new())),
         text => text.split(',').map(|name| name.trim().parse()).collect::<Result<_, _>>().map(Groups),
@@ -149,7 +149,7 @@ fn groups(text: &str) -> Result<Groups, WishError> {
 }
 
 impl Kernel {
-    fn wish(&self) -> Option<Wish> {
+    fn request(&self) -> Option<Request> {
         let groups = match &self.kernel {
             Some(groups) => groups.0.clone(),
             None if rustix::process::geteuid().is_root() || longpole_record::kernel::available().is_ok() => Group::DEFAULT.to_vec(),
@@ -158,13 +158,13 @@ impl Kernel {
         let nothing = groups.is_empty() && self.events.is_empty();
         let light = self.kernel.is_none();
         let (events, context, keep_all) = (self.events.clone(), self.context.clone(), self.keep_all);
-        (!nothing).then(|| Wish { groups, light, events, context, keep_all, ..Wish::default() })
+        (!nothing).then(|| Request { groups, light, events, context, keep_all, ..Request::default() })
     }
 
     /// What is to be said where nobody spoke of the kernel and it cannot be recorded.
     fn note(&self) -> Option<String> {
         let silent = self.kernel.is_none() && self.events.is_empty();
-        (silent && self.wish().is_none())
+        (silent && self.request().is_none())
             .then(|| "the kernel is not recorded: needs root (longpole check tells more); --kernel none silences this".to_owned())
     }
 
@@ -184,7 +184,7 @@ impl Kernel {
 
     fn stacks(&self) -> Option<u32> {
         match (self.stacks, &self.kernel) {
-            (Some(Stacks(wished)), _) => wished,
+            (Some(Stacks(requested)), _) => requested,
             // Who leaves the kernel out wants his programs' own probes.
             (None, Some(Groups(groups))) if groups.is_empty() => None,
             (None, _) => rustix::process::geteuid().is_root().then_some(DEFAULT_STACKS),
@@ -315,7 +315,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         max_age: args.max_age,
         command: words(&args.command),
         probe_cost_ns: crate::overhead::probe_cost(),
-        kernel: args.kernel.wish(),
+        kernel: args.kernel.request(),
         stacks: args.kernel.stacks(),
         packets: args.packets.interfaces.map(|Interfaces(patterns)| patterns),
         snaplen: args.packets.snaplen,
@@ -509,8 +509,8 @@ pub fn progress(stop: Option<Stop>) -> impl FnMut(u64, u64) -> bool {
 
 /// What was said at the start is not said again.
 pub fn tell(outcome: &Outcome, said: &[String]) {
-    for oddity in outcome.oddities.iter().filter(|oddity| !said.contains(oddity)) {
-        eprintln!("longpole: note: {oddity}");
+    for diagnostic in outcome.diagnostics.iter().filter(|diagnostic| !said.contains(diagnostic)) {
+        eprintln!("longpole: note: {diagnostic}");
     }
     let lost = if outcome.lost > 0 { format!(", {} events lost", crate::render::table::number(outcome.lost)) } else { String::new() };
     match &outcome.empty {

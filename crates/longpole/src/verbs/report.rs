@@ -5,7 +5,6 @@ use crate::input::progress::Progressed;
 use crate::input::subject::Whom;
 use crate::input::Input;
 use crate::interactions;
-use crate::keepers;
 use crate::packets::kernel::Kernel;
 use crate::passes::all;
 use crate::passes::kernel::{self, Model, Reading};
@@ -13,6 +12,7 @@ use crate::passes::probes;
 use crate::passes::samples;
 use crate::profiler;
 use crate::render::answer;
+use crate::render::cpu_holders;
 use crate::render::repeated;
 use crate::render::stacks;
 use crate::render::strip;
@@ -123,7 +123,7 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Re
                 kernel: None,
                 exchanges: Exchanges::default(),
                 progressed: whom.progress.as_ref().map(Progressed::new),
-                turns: &keepers::turns(),
+                turns: &cpu_holders::turns(),
                 as_asked: true,
                 vary,
                 whom,
@@ -138,15 +138,15 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Re
     let of_command = !ranged && input.begin.is_some();
     // The composer's own model of the kernel knows no range. What the kernel says of the recorder's start is hardly worth a second one.
     let mut model = (has_kernel && ranged).then(|| Model::of(input, trace)).transpose()?;
-    let (mut journeys, mut facts, mut turns) = (Journeys::new(None), KernelFacts::default(), keepers::turns());
+    let (mut journeys, mut facts, mut turns) = (Journeys::new(None), KernelFacts::default(), cpu_holders::turns());
     let mut exchanges = Exchanges::default();
     let mut progressed = whom.progress.as_ref().map(Progressed::new);
     journeys.since_ns = of_command.then_some(begin_ns);
-    let (passed, mut pass) = probes::beside(|probes| {
+    let (passed, mut pass) = probes::context(|probes| {
         let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
             match &mut model {
                 None => {
-                    composer.item_beside(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut (&mut facts, &mut exchanges))));
+                    composer.item_with(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut (&mut facts, &mut exchanges))));
                     if has_kernel {
                         facts.after(composer.linux());
                         exchanges.after(composer.linux());
@@ -154,7 +154,7 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Re
                     journeys.over = of_command && composer.command_is_over();
                 }
                 Some(model) => {
-                    composer.item_beside(catalogue, item, &mut turns);
+                    composer.item_with(catalogue, item, &mut turns);
                     model.item(catalogue, item, &mut (&mut journeys, &mut (&mut facts, &mut exchanges)));
                     facts.after(&model.linux);
                     exchanges.after(&model.linux);
@@ -303,7 +303,7 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     if let Some(more) = rows.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
         writeln!(out, "  … and {} more (longpole path has them)", number(more as u64))?;
     }
-    keepers::lines(rows).try_for_each(|line| writeln!(out, "{line}"))?;
+    cpu_holders::lines(rows).try_for_each(|line| writeln!(out, "{line}"))?;
     let inputs = &report.inputs;
     if inputs.contradictions > 0 {
         let count = counted(inputs.contradictions, "contradiction");

@@ -7,7 +7,7 @@ use crate::input::Input;
 use crate::interactions;
 use crate::render::answer;
 use crate::render::table::{number, plain};
-use longpole_analysis::critical_path::{Lineage, Options};
+use longpole_analysis::critical_path::{CriticalPath, Options};
 use longpole_model::rules::Rules;
 use longpole_model::system::Never;
 use serde::Serialize;
@@ -105,12 +105,12 @@ fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::
     let input = Input { traces, begin: None, end: None, json: false, rules, offsets: Vec::new(), raw };
     let mut interactions = interactions::open(&input)?;
     let answer = {
-        let mut lineage = Lineage::new(Options::default());
+        let mut critical_path = CriticalPath::new(Options::default());
         while let Some(interaction) = interactions.next()? {
-            lineage.interaction(interactions.vocabulary(), &interaction);
+            critical_path.interaction(interactions.vocabulary(), &interaction);
         }
         // A trace in which nothing happens contradicts nothing.
-        lineage.answer(interactions.vocabulary()).ok()
+        critical_path.answer(interactions.vocabulary()).ok()
     };
     let told = interactions.told().cloned().unwrap_or_default();
     let composer = interactions.composer();

@@ -55,7 +55,7 @@ fn told(running: &Running) -> Value {
         "recorded_bytes": recorded,
         "lost": description["loss"]["events"].as_u64(),
         "kernel_bytes": description["kernel_events"]["recorded_bytes"].as_u64(),
-        "oddities": description["oddities"],
+        "diagnostics": description["diagnostics"],
     })
 }
 
@@ -76,8 +76,8 @@ fn show(running: &Running) -> anyhow::Result<()> {
     if let Some(kernel) = told["kernel_bytes"].as_u64() {
         say(format_args!("kernel     {}", bytes(kernel)))?;
     }
-    for oddity in told["oddities"].as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str) {
-        say(format_args!("note       {oddity}"))?;
+    for diagnostic in told["diagnostics"].as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str) {
+        say(format_args!("note       {diagnostic}"))?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use longpole_analysis::scheduling::cpus::CpuTimes;
 use longpole_analysis::scheduling::family::Family;
 use longpole_analysis::scheduling::probed::CpuTime;
 use longpole_record::counter_is_a_clock;
-use longpole_record::kernel::{self, Group, Wish};
+use longpole_record::kernel::{self, Group, Request};
 use longpole_record::output::scratch::Scratch;
 use longpole_record::runtime_dir::family;
 use longpole_record::Error;
@@ -163,7 +163,7 @@ fn start(args: &Args, root: PathBuf) -> Result<Recorder, Error> {
         max_age: None,
         command: record::words(&args.command),
         probe_cost_ns: None,
-        kernel: Some(Wish { groups: vec![Group::Sched, Group::Irq, Group::Softirq], ..Wish::default() }),
+        kernel: Some(Request { groups: vec![Group::Sched, Group::Irq, Group::Softirq], ..Request::default() }),
         stacks: None,
         packets: Some(Vec::new()),
         snaplen: None,
@@ -201,7 +201,7 @@ fn recorded(args: &Args, mut recorder: Recorder, limit: Rlimit) -> anyhow::Resul
     let status = record::run_until_the_end(&mut recorder, &stop, None, None, Some(&mut child));
     let rate = rate(begin);
     let outcome = recorder.finish_with(&mut record::progress(Some(stop)), &mut |_| Vec::new());
-    outcome.oddities.iter().chain(&troubles).for_each(|note| eprintln!("longpole: note: {note}"));
+    outcome.diagnostics.iter().chain(&troubles).for_each(|note| eprintln!("longpole: note: {note}"));
     let (status, failure) = match status {
         Ok(status) => (status, None),
         Err(error) => (None, Some(error)),

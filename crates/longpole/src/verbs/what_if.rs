@@ -6,9 +6,9 @@ use crate::input::offset::Offset;
 use crate::input::subject::Whom;
 use crate::input::Input;
 use crate::interactions::{self, Interactions};
-use crate::kept::Kept;
 use crate::render::answer;
 use crate::render::table::{counted, duration, number, percent, plain, Table};
+use crate::spool::Spool;
 use crate::WrongUsage;
 use longpole_analysis::verdict::lost_events::{self, too_many_lost};
 use longpole_analysis::what_if::predicted::Predicted;
@@ -173,7 +173,7 @@ fn propose(interactions: &mut Interactions, options: impl Fn(Vec<Scenario>) -> O
 fn proposed(
     interactions: &Interactions,
     mut plain: Answer,
-    kept: &Kept,
+    kept: &Spool,
     options: impl Fn(Vec<Scenario>) -> Options,
 ) -> anyhow::Result<(Answer, Vec<Prediction>)> {
     let is_recorder = interactions.knows_recorder();

@@ -110,7 +110,7 @@ pub fn numbers(recording: &Path) -> Vec<u64> {
             }
         }
     }
-    assert!(!trace.is_damaged(), "{:?}", trace.oddities());
+    assert!(!trace.is_damaged(), "{:?}", trace.diagnostics());
     numbers
 }
 

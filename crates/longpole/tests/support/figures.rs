@@ -49,7 +49,7 @@ impl Figures {
                 Item::Loss(loss) => figures.lost += loss.events.expect("a lane counts its losses"),
             }
         }
-        assert!(!trace.is_damaged(), "{:?}", trace.oddities());
+        assert!(!trace.is_damaged(), "{:?}", trace.diagnostics());
         figures
     }
 

@@ -87,7 +87,7 @@ impl Held {
                 Item::Loss(loss) => held.lost += loss.events.expect("a lane counts its losses"),
             }
         }
-        assert!(!trace.is_damaged(), "{:?}", trace.oddities());
+        assert!(!trace.is_damaged(), "{:?}", trace.diagnostics());
         for (class, events) in names {
             let name = &trace.catalogue().classes[class as usize].event_name;
             held.events.entry(name.strip_prefix("mark:").unwrap_or(name).to_owned()).or_default().add(events);

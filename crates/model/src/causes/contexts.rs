@@ -5,7 +5,7 @@
 
 use super::timers::Due;
 use super::{Composer, Seat};
-use crate::interaction::{Cause, Deed, MachineId};
+use crate::interaction::{Cause, Effect, MachineId};
 use crate::kinds::{NameKind, StateKind};
 use crate::linux::kernel_rules::Key;
 use crate::linux::watch::{Base, ContextId, CpuId, Waker};
@@ -99,7 +99,7 @@ impl Composer {
         let same = known.open.iter().zip(open).take_while(|(known, open)| known.id == open.id).count();
         while self.contexts.cpu(cpu).open.len() > same {
             if let Some(open) = self.contexts.cpu(cpu).open.pop() {
-                self.emit(Deed::Pop { machine: open.machine });
+                self.emit(Effect::Pop { machine: open.machine });
             }
         }
         self.undecided_timer_ends(cpu);
@@ -130,7 +130,7 @@ impl Composer {
         let cause = said.map(|raise| Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.links.raise) }));
         let over = self.contexts.cpu(cpu).open.len();
         let below = self.below(cpu, over);
-        self.emit(Deed::Push { machine, below, cause });
+        self.emit(Effect::Push { machine, below, cause });
         self.is_in(machine, state, true);
         let raise = raise.filter(|raise| !raise.caused);
         let timer = said.is_none() && raise.map_or_else(|| self.is_timer(id), |raise| raise.timer);
@@ -214,8 +214,8 @@ impl Composer {
         let id = open.id;
         let Known { machine, state } = self.context(cpu, id);
         let below = self.below(cpu, place);
-        self.emit(Deed::Pop { machine });
-        self.emit(Deed::Push { machine, below, cause: None });
+        self.emit(Effect::Pop { machine });
+        self.emit(Effect::Push { machine, below, cause: None });
         self.is_in(machine, state, true);
     }
 
@@ -262,7 +262,7 @@ impl Composer {
         let machine = self.system.vocabulary.machine("", &format!("device {name}"));
         self.contexts.devices[at] = Some(machine);
         self.class(machine, "device");
-        self.emit(Deed::State { machine, state: self.words.outside });
+        self.emit(Effect::State { machine, state: self.words.outside });
         machine
     }
 
@@ -319,7 +319,7 @@ impl Composer {
         self.contexts.cpu(cpu).open[at].caused = true;
         // Who gives the context its lineage is told to whoever waits for it; without a cause it begins where the context does.
         if cause.is_some() {
-            self.emit(Deed::Wake { machine, cause });
+            self.emit(Effect::Wake { machine, cause });
             let state = self.context(cpu, id).state;
             self.is_in(machine, state, false);
         }

@@ -2,7 +2,7 @@
 
 use super::{Composer, Slots};
 use crate::hash::IdMap;
-use crate::interaction::{Cause, Deed, MachineId, QueueId};
+use crate::interaction::{Cause, Effect, MachineId, QueueId};
 use crate::kinds::OUTSIDE;
 use crate::linux::net::{Hop, Step};
 use crate::linux::watch::{ContextId, CpuId, Waker};
@@ -116,7 +116,7 @@ impl Composer {
     /// All of it, or what is left.
     fn take(&mut self, machine: MachineId, token: Token) {
         let flow = Some(self.devices.flows[token.slot as usize]);
-        self.emit(Deed::Get { machine, queue: token.queue, amount: Amount::All, flow });
+        self.emit(Effect::Get { machine, queue: token.queue, amount: Amount::All, flow });
         self.devices.slots.give(token.slot);
     }
 
@@ -139,7 +139,7 @@ impl Composer {
         };
         let (slot, flow) = self.flow();
         self.devices.requests.insert((device, sector), Request { token: Token { queue, slot }, by: machine, t: self.now });
-        self.emit(Deed::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.links.disk) });
+        self.emit(Effect::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.links.disk) });
     }
 
     pub(super) fn completed(&mut self, catalogue: &Catalogue, cpu: CpuId, device: i64, sector: i64, by: Waker) {
@@ -173,7 +173,7 @@ impl Composer {
         let machine = self.system.vocabulary.lost_events();
         if self.devices.nobody.is_none() {
             self.devices.nobody = Some(machine);
-            self.emit(Deed::State { machine, state: self.words.unknown });
+            self.emit(Effect::State { machine, state: self.words.unknown });
         }
         machine
     }
@@ -183,7 +183,7 @@ impl Composer {
         let machine = self.system.vocabulary.machine("", OUTSIDE);
         if self.devices.outside.is_none() {
             self.devices.outside = Some(machine);
-            self.emit(Deed::State { machine, state: self.words.outside });
+            self.emit(Effect::State { machine, state: self.words.outside });
         }
         machine
     }
@@ -218,7 +218,7 @@ impl Composer {
         }
         if let Some(token) = piece {
             let flow = Some(self.devices.flows[token.slot as usize]);
-            self.emit(Deed::Get { machine, queue: token.queue, amount: Amount::Units(1), flow });
+            self.emit(Effect::Get { machine, queue: token.queue, amount: Amount::Units(1), flow });
             self.has_taken(Some(hop.cpu), hop.by);
         }
         for token in done {
@@ -279,7 +279,7 @@ impl Composer {
                     .packets
                     .insert(hop.packet, Packet { token: Token { queue, slot }, id, by: machine, t: self.now, length: hop.length });
                 self.devices.order.push_back((hop.packet, id));
-                self.emit(Deed::Put { machine, queue, n, flow: Some(flow), link: Some(self.words.links.wire) });
+                self.emit(Effect::Put { machine, queue, n, flow: Some(flow), link: Some(self.words.links.wire) });
                 while self.devices.order.len() > MOST_UNDER_WAY {
                     let Some((old, id)) = self.devices.order.pop_front() else { break };
                     if self.devices.packets.get(&old).is_some_and(|packet| packet.id == id) {

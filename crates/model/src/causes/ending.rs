@@ -7,7 +7,7 @@
 //! that is a large part of it, it is what the trace tells of.
 
 use super::Composer;
-use crate::interaction::Deed;
+use crate::interaction::Effect;
 use crate::linux::watch::Base;
 use longpole_trace::event::Catalogue;
 
@@ -138,7 +138,7 @@ impl Composer {
         self.ending.main_ended |= is_main;
         if first || self.ending.outlived {
             let machine = self.machine(catalogue, at);
-            self.emit(Deed::End { machine });
+            self.emit(Effect::End { machine });
         }
     }
 
@@ -155,7 +155,7 @@ impl Composer {
         }
         if self.linux.cpus.iter().filter_map(|cpu| self.program_on(cpu.base)).all(|other| other == at) {
             let machine = self.machine(catalogue, at);
-            self.emit(Deed::End { machine });
+            self.emit(Effect::End { machine });
             self.ending.rests = Some(self.now);
         }
     }
@@ -184,7 +184,7 @@ impl Composer {
             || [anybody.probed, anybody.ran].into_iter().flatten().chain(on_cpu.clone()).filter(|_| !self.ending.main_ended).filter(lives);
         let last = last.or_else(|| any().find(|&at| !self.waits_long(at))).or_else(|| any().next());
         if let Some(machine) = last.and_then(|at| self.threads[at as usize].machine) {
-            self.emit(Deed::End { machine });
+            self.emit(Effect::End { machine });
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::threads::Kernel;
 use super::Composer;
-use crate::interaction::Deed;
+use crate::interaction::Effect;
 use crate::linux::watch::ThreadId;
 use longpole_trace::event::Catalogue;
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ impl Composer {
             return;
         };
         let state = self.words.page_fault;
-        self.emit(Deed::State { machine, state });
+        self.emit(Effect::State { machine, state });
         self.threads[at as usize].state = Some(state);
         self.faults.open.push_back((self.now.saturating_add(least), at));
     }
@@ -55,7 +55,7 @@ impl Composer {
             thread.state = None;
             let state = self.works_in(at);
             self.threads[at as usize].state = Some(state);
-            self.emit(Deed::State { machine, state });
+            self.emit(Effect::State { machine, state });
         }
     }
 }

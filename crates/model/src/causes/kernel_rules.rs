@@ -6,7 +6,7 @@
 use super::contexts::Known;
 use super::threads::{Kernel, Thread};
 use super::Composer;
-use crate::interaction::{Deed, MachineId};
+use crate::interaction::{Effect, MachineId};
 use crate::linux::watch::{CpuId, ThreadId, Waker};
 use crate::names::NameId;
 use crate::step::{Op, Step};
@@ -93,8 +93,8 @@ impl Composer {
         let at = self.thread_of_context(machine, state);
         let before = self.ahead.interactions.len();
         self.does(catalogue, at, op);
-        let took = |deed: &Deed| matches!(deed, Deed::Get { machine: by, .. } if *by == machine);
-        if takes && self.ahead.interactions[before..].iter().any(|interaction| took(&interaction.deed)) {
+        let took = |effect: &Effect| matches!(effect, Effect::Get { machine: by, .. } if *by == machine);
+        if takes && self.ahead.interactions[before..].iter().any(|interaction| took(&interaction.effect)) {
             self.has_taken(Some(cpu), by);
         }
     }
@@ -114,13 +114,13 @@ impl Composer {
     /// Tells the state in which a context begins, or goes on once its cause is known.
     pub(super) fn is_in(&mut self, machine: MachineId, state: NameId, begins: bool) {
         let known = if self.of_context.is_empty() { None } else { self.of_context.get(&machine).copied() };
-        let Some(at) = known else { return self.emit(Deed::State { machine, state }) };
+        let Some(at) = known else { return self.emit(Effect::State { machine, state }) };
         let thread = &mut self.threads[at as usize];
         if begins {
             (thread.frames, thread.too_deep, thread.declared) = (Vec::new(), 0, Some(state));
         }
         let state = thread.frames.last().or(thread.declared.as_ref()).copied().unwrap_or(state);
         thread.state = Some(state);
-        self.emit(Deed::State { machine, state });
+        self.emit(Effect::State { machine, state });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ending::Kin;
 use super::{Composer, Machines, Seat};
-use crate::interaction::{Deed, MachineId};
+use crate::interaction::{Effect, MachineId};
 use crate::kinds::machine_label;
 use crate::linux::Linux;
 use longpole_trace::event::Catalogue;
@@ -129,7 +129,7 @@ impl Composer {
             Some(machine) => machine,
             None => {
                 let machine = self.named(catalogue, at);
-                self.emit(Deed::Here { machine });
+                self.emit(Effect::Here { machine });
                 machine
             }
         }
@@ -236,7 +236,7 @@ impl Composer {
         }
         if !std::mem::replace(&mut self.naming.classed[at], true) && self.system.vocabulary.machine_name(machine) != class {
             let class = self.system.vocabulary.names.intern(class);
-            self.emit(Deed::Class { machine, class });
+            self.emit(Effect::Class { machine, class });
         }
     }
 

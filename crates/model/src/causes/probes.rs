@@ -54,7 +54,7 @@ impl Composer {
                 self.gives(catalogue, at, For::Space(queue));
                 let machine = self.machine(catalogue, at);
                 self.threads[at as usize].blocked = false;
-                self.emit(crate::interaction::Deed::Reserve { machine, queue, n: count });
+                self.emit(crate::interaction::Effect::Reserve { machine, queue, n: count });
             }
             Op::Get { queue, count } if count > 0 => {
                 self.meets(queue);

@@ -3,7 +3,7 @@
 use super::ending::Kin;
 use super::waits::Wait;
 use super::Composer;
-use crate::interaction::{Cause, Deed, MachineId};
+use crate::interaction::{Cause, Effect, MachineId};
 use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux::watch::{Cause as Why, Mode, Moment, Reason, ThreadId, ThreadState, Wake, Waker, Why as Whole};
 use crate::names::NameId;
@@ -61,7 +61,7 @@ pub(super) struct Thread {
     pub declared: Option<NameId>,
     pub wait: Option<Wait>,
     /// What it did last to queues.
-    pub deeds: [Option<super::waits::Done>; 4],
+    pub effects: [Option<super::waits::Done>; 4],
     /// Who has ended its last block, and when, if it has done nothing for others since then.
     pub woken: Option<(MachineId, u64)>,
     /// Who has woken it so that it does something for that one, where others wake it, too; and when.
@@ -208,7 +208,7 @@ impl Composer {
         if !thread.blocked {
             (thread.blocked, thread.since, thread.gap) = (true, now, false);
         }
-        self.emit(Deed::Block { machine, why, on: None, wants: None });
+        self.emit(Effect::Block { machine, why, on: None, wants: None });
     }
 
     fn reason(&mut self, why: Whole) -> NameId {
@@ -247,9 +247,9 @@ impl Composer {
         let machine = self.machine(catalogue, at);
         let state = self.words.runnable;
         match cause {
-            Some(_) => self.emit(Deed::Wake { machine, cause }),
+            Some(_) => self.emit(Effect::Wake { machine, cause }),
             // The time of the block is unknown, and the machine goes on with its own lineage.
-            None => self.emit(Deed::State { machine, state }),
+            None => self.emit(Effect::State { machine, state }),
         }
         let now = self.now;
         let thread = &mut self.threads[at as usize];
@@ -385,8 +385,8 @@ impl Composer {
         let (Some(machine), Some(by), false) = (thread.machine, killer, thread.blocked || thread.wait.is_some()) else { return };
         let (why, link) = (self.words.signal, Some(self.words.links.signal));
         let when = u64::try_from(t_ns).unwrap_or(0).min(self.now);
-        self.emit(Deed::Block { machine, why, on: None, wants: None });
-        self.emit(Deed::Wake { machine, cause: Some(Cause { by, at: Some(when), link }) });
+        self.emit(Effect::Block { machine, why, on: None, wants: None });
+        self.emit(Effect::Wake { machine, cause: Some(Cause { by, at: Some(when), link }) });
         self.threads[at as usize].state = None;
         self.look(catalogue, at);
     }
@@ -396,7 +396,7 @@ impl Composer {
             return;
         };
         self.may_be_the_end(catalogue, at);
-        self.emit(Deed::Stop { machine });
+        self.emit(Effect::Stop { machine });
         self.gone(machine);
         self.forget_waits(at);
         let thread = &mut self.threads[at as usize];
@@ -417,8 +417,8 @@ impl Composer {
             self.about.recorder.is_some() && parent.is_some_and(|parent| self.threads[parent as usize].recorder);
         let machine = self.named(catalogue, at);
         match by {
-            Some(by) => self.emit(Deed::Fork { machine, cause: Cause { by, at: None, link: None } }),
-            None => self.emit(Deed::Here { machine }),
+            Some(by) => self.emit(Effect::Fork { machine, cause: Cause { by, at: None, link: None } }),
+            None => self.emit(Effect::Here { machine }),
         }
         self.threads[at as usize].kernel = Kernel::Ready;
         self.look(catalogue, at);
@@ -444,8 +444,8 @@ impl Composer {
         if machine == by {
             return;
         }
-        self.emit(Deed::Fork { machine, cause: Cause { by, at: None, link: None } });
-        self.emit(Deed::Stop { machine: by });
+        self.emit(Effect::Fork { machine, cause: Cause { by, at: None, link: None } });
+        self.emit(Effect::Stop { machine: by });
         self.look(catalogue, at);
     }
 
@@ -471,8 +471,8 @@ impl Composer {
         let machine = self.machine(catalogue, at);
         if begin < self.now {
             let (why, link) = (self.words.lost, Some(self.words.links.unknown));
-            self.emit(Deed::Block { machine, why, on: None, wants: None });
-            self.emit(Deed::Wake { machine, cause: Some(Cause { by: machine, at: Some(begin), link }) });
+            self.emit(Effect::Block { machine, why, on: None, wants: None });
+            self.emit(Effect::Wake { machine, cause: Some(Cause { by: machine, at: Some(begin), link }) });
             self.threads[at as usize].state = Some(self.words.runnable);
         }
     }
@@ -506,7 +506,7 @@ impl Composer {
         if state == self.words.kernel {
             self.system.vocabulary.mark_of_kernel(machine);
         }
-        self.emit(Deed::State { machine, state });
+        self.emit(Effect::State { machine, state });
         self.threads[at as usize].state = Some(state);
     }
 

@@ -5,7 +5,7 @@
 
 use super::Composer;
 use crate::hash::IdMap;
-use crate::interaction::{Cause, Deed, Interaction, MachineId};
+use crate::interaction::{Cause, Effect, Interaction, MachineId};
 use crate::linux::watch::{ContextId, CpuId, TimerKind, Waker};
 use crate::names::NameId;
 use longpole_trace::event::Catalogue;
@@ -55,7 +55,7 @@ impl Composer {
             return;
         };
         // It turns out to be the cause only when the timer goes off.
-        self.emit(Deed::Here { machine: by });
+        self.emit(Effect::Here { machine: by });
         self.timers.set.insert(timer, Set { by, t: self.now });
     }
 
@@ -127,7 +127,7 @@ impl Composer {
     fn decide(&mut self, link: NameId) {
         let Some(Undecided { mut held, .. }) = self.timers.undecided.take() else { return };
         for interaction in &mut held {
-            if let Deed::Wake { cause: Some(Cause { link: named, .. }), .. } = &mut interaction.deed {
+            if let Effect::Wake { cause: Some(Cause { link: named, .. }), .. } = &mut interaction.effect {
                 if *named == Some(self.words.links.transmission) {
                     *named = Some(link);
                 }

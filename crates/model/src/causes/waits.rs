@@ -2,7 +2,7 @@
 
 use super::threads::Kernel;
 use super::{Composer, Slots};
-use crate::interaction::{Cause, Deed, MachineId, QueueId, Wants};
+use crate::interaction::{Cause, Effect, MachineId, QueueId, Wants};
 use crate::kinds::{call_label, NameKind, QueueKind, StateKind};
 use crate::linux::watch::{Wake, Waker};
 use crate::names::NameId;
@@ -168,7 +168,7 @@ impl Composer {
     fn declare(&mut self, queue: QueueId, shape: Shape) {
         *self.waits.levels.place(queue.0) = Some(Level { capacity: shape.capacity, ..Level::default() });
         if shape != Shape::default() {
-            self.emit(Deed::Declare { queue, shape });
+            self.emit(Effect::Declare { queue, shape });
         }
     }
 
@@ -201,11 +201,11 @@ impl Composer {
             // Whoever took so many did it where events are missing: the only one who ever takes from it, if there is one.
             let machine = self.nobody();
             if let Taker::One(by) = level.taker {
-                self.emit(Deed::Block { machine, why: self.words.lost, on: None, wants: None });
-                self.emit(Deed::Wake { machine, cause: Some(Cause { by, at: None, link: None }) });
-                self.emit(Deed::State { machine, state: self.words.unknown });
+                self.emit(Effect::Block { machine, why: self.words.lost, on: None, wants: None });
+                self.emit(Effect::Wake { machine, cause: Some(Cause { by, at: None, link: None }) });
+                self.emit(Effect::State { machine, state: self.words.unknown });
             }
-            self.emit(Deed::Get { machine, queue, amount: Amount::Units(above), flow: None });
+            self.emit(Effect::Get { machine, queue, amount: Amount::Units(above), flow: None });
             self.level(queue).units -= above;
         }
         let level = self.level(queue);
@@ -215,7 +215,7 @@ impl Composer {
         level.units = level.units.saturating_add(n);
         level.put = Some(InHand { at, n, t: now });
         self.did(at, queue, true);
-        self.emit(Deed::Put { machine, queue, n, flow: None, link: None });
+        self.emit(Effect::Put { machine, queue, n, flow: None, link: None });
     }
 
     /// Takes as many units as there are. What was put before the trace began nobody knows the cause of.
@@ -237,8 +237,8 @@ impl Composer {
         }
         let amount = Amount::Units(units);
         self.emit(match looks {
-            true => Deed::Peek { machine, queue, amount, flow: None },
-            false => Deed::Get { machine, queue, amount, flow: None },
+            true => Effect::Peek { machine, queue, amount, flow: None },
+            false => Effect::Get { machine, queue, amount, flow: None },
         });
         self.threads[at as usize].blocked = false;
         if !looks {
@@ -248,11 +248,11 @@ impl Composer {
 
     fn did(&mut self, at: u32, queue: QueueId, gave: bool) {
         let t = self.now;
-        let deeds = &mut self.threads[at as usize].deeds;
-        let same = deeds.iter().position(|done| done.is_some_and(|done| done.queue == queue && done.gave == gave));
-        let place = same.unwrap_or(deeds.len() - 1);
-        deeds[place] = Some(Done { queue, gave, t });
-        deeds[..=place].rotate_right(1);
+        let effects = &mut self.threads[at as usize].effects;
+        let same = effects.iter().position(|done| done.is_some_and(|done| done.queue == queue && done.gave == gave));
+        let place = same.unwrap_or(effects.len() - 1);
+        effects[place] = Some(Done { queue, gave, t });
+        effects[..=place].rotate_right(1);
     }
 
     /// The thread says that it waits.
@@ -306,7 +306,7 @@ impl Composer {
             For::Signal | For::Work | For::Event(_) => (None, None),
         };
         let machine = self.machine(catalogue, at);
-        self.emit(Deed::Block { machine, why, on, wants });
+        self.emit(Effect::Block { machine, why, on, wants });
     }
 
     /// Who polled has waited as well, if what it takes now has come since.
@@ -369,7 +369,7 @@ impl Composer {
         if let Waker::Thread(id) = wake.waker {
             let by = self.thread_of_linux(id);
             let machine = self.machine(catalogue, by);
-            self.emit(Deed::Here { machine });
+            self.emit(Effect::Here { machine });
         }
     }
 
@@ -390,8 +390,8 @@ impl Composer {
 
     /// Whether the thread has done what ends such a wait since it began.
     fn has_done(&self, by: u32, what: For, since: u64) -> bool {
-        let deeds = &self.threads[by as usize].deeds;
-        let did = |wanted: &dyn Fn(&Done) -> bool| deeds.iter().flatten().any(|done| done.t >= since && wanted(done));
+        let effects = &self.threads[by as usize].effects;
+        let did = |wanted: &dyn Fn(&Done) -> bool| effects.iter().flatten().any(|done| done.t >= since && wanted(done));
         match what {
             For::Tokens(queue) => did(&|done| done.queue == queue && done.gave),
             For::Space(queue) => did(&|done| done.queue == queue && !done.gave),
@@ -507,7 +507,7 @@ impl Composer {
         let machine = self.machine(catalogue, at);
         self.did(at, request, true);
         let flow = Some(self.call_flow(slot));
-        self.emit(Deed::Put { machine, queue: request, n: 1, flow, link: None });
+        self.emit(Effect::Put { machine, queue: request, n: 1, flow, link: None });
         self.begins_to_wait(catalogue, at, For::Reply(slot));
     }
 
@@ -533,7 +533,7 @@ impl Composer {
         let request = call.request;
         let machine = self.machine(catalogue, at);
         let flow = Some(self.call_flow(slot));
-        self.emit(Deed::Get { machine, queue: request, amount: Amount::Units(1), flow });
+        self.emit(Effect::Get { machine, queue: request, amount: Amount::Units(1), flow });
         self.threads[at as usize].blocked = false;
         Some(slot)
     }
@@ -545,7 +545,7 @@ impl Composer {
         let reply = call.reply;
         let machine = self.machine(catalogue, at);
         self.did(at, reply, true);
-        self.emit(Deed::Put { machine, queue: reply, n: 1, flow: None, link: None });
+        self.emit(Effect::Put { machine, queue: reply, n: 1, flow: None, link: None });
         let caller = call.caller;
         let waits = self.threads[caller as usize].wait.is_some_and(|wait| wait.what == For::Reply(slot));
         if waits && matches!(self.threads[caller as usize].kernel, Kernel::Ready | Kernel::Preempted | Kernel::Runs) {
@@ -572,7 +572,7 @@ impl Composer {
         if call.replied {
             self.polled(catalogue, at, For::Reply(slot), u64::MAX);
             let machine = self.machine(catalogue, at);
-            self.emit(Deed::Get { machine, queue: call.reply, amount: Amount::Units(1), flow: None });
+            self.emit(Effect::Get { machine, queue: call.reply, amount: Amount::Units(1), flow: None });
             self.threads[at as usize].blocked = false;
             if let Some(call) = self.waits.under_way.get_mut(&slot) {
                 call.replied = false;
@@ -593,7 +593,7 @@ impl Composer {
             if left {
                 let machine = self.outside();
                 let flow = (queue == call.request).then(|| self.call_flow(slot));
-                self.emit(Deed::Get { machine, queue, amount: Amount::Units(1), flow });
+                self.emit(Effect::Get { machine, queue, amount: Amount::Units(1), flow });
             }
         }
         self.waits.slots.give(slot);

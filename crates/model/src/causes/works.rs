@@ -3,7 +3,7 @@
 
 use super::Composer;
 use crate::hash::IdMap;
-use crate::interaction::{Cause, Deed, MachineId};
+use crate::interaction::{Cause, Effect, MachineId};
 use crate::linux::watch::{CpuId, ThreadId, Waker};
 use longpole_trace::event::Catalogue;
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ impl Composer {
         let by = self.actor(catalogue, cpu, by);
         // It may turn out to be the cause only when the work begins.
         if let Some(machine) = by {
-            self.emit(Deed::Here { machine });
+            self.emit(Effect::Here { machine });
         }
         let t = self.now;
         self.works.queued.insert(work, Queued { by, t });
@@ -62,8 +62,8 @@ impl Composer {
             return;
         }
         let link = Some(self.words.links.workqueue);
-        self.emit(Deed::Block { machine, why: self.words.workqueue, on: None, wants: None });
-        self.emit(Deed::Wake { machine, cause: Some(Cause { by, at: Some(t), link }) });
+        self.emit(Effect::Block { machine, why: self.words.workqueue, on: None, wants: None });
+        self.emit(Effect::Wake { machine, cause: Some(Cause { by, at: Some(t), link }) });
         self.threads[at as usize].state = None;
         self.look(catalogue, at);
     }

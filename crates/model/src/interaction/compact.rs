@@ -4,7 +4,7 @@
 //! parts, all as numbers of variable size. The names behind the ids are the vocabulary's, which only what passing queues are called has to be told of.
 
 use crate::interaction::block::Block;
-use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
+use crate::interaction::{Cause, Effect, Interaction, MachineId, QueueId, Vocabulary, Wants};
 use crate::names::NameId;
 use crate::tokens::{Amount, Order, Shape, Unit};
 use std::sync::Arc;
@@ -91,10 +91,10 @@ impl Pack<'_> {
 
     #[inline]
     fn interaction(&mut self, interaction: &Interaction) {
-        let Interaction { t, line, deed } = *interaction;
+        let Interaction { t, line, effect } = *interaction;
         let (steps, lines) = (t.wrapping_sub(self.t), line.wrapping_sub(self.line));
         (self.t, self.line) = (t, line);
-        let (kind, machine) = kind(&deed);
+        let (kind, machine) = kind(&effect);
         let lines_known = [SAME_LINE, NEXT_LINE].get(lines as usize).copied().unwrap_or(0);
         self.out.push(kind | lines_known);
         self.number(steps);
@@ -104,9 +104,9 @@ impl Pack<'_> {
         if let Some(machine) = machine {
             self.number(machine.0.into());
         }
-        match deed {
-            Deed::Now | Deed::Here { .. } | Deed::Pop { .. } | Deed::Stop { .. } | Deed::End { .. } => {}
-            Deed::Declare { queue, shape } => {
+        match effect {
+            Effect::Now | Effect::Here { .. } | Effect::Pop { .. } | Effect::Stop { .. } | Effect::End { .. } => {}
+            Effect::Declare { queue, shape } => {
                 self.number(queue.0.into());
                 self.number(shape.capacity.is_some().into());
                 self.number(shape.capacity.unwrap_or(0));
@@ -115,30 +115,30 @@ impl Pack<'_> {
                 );
                 self.number(shape.initial);
             }
-            Deed::Class { class: name, .. } | Deed::State { state: name, .. } => self.number(name.0.into()),
-            Deed::Fork { cause, .. } | Deed::Wake { cause: Some(cause), .. } => self.cause(cause),
-            Deed::Wake { cause: None, .. } => {}
-            Deed::Block { why, on, wants, .. } => {
+            Effect::Class { class: name, .. } | Effect::State { state: name, .. } => self.number(name.0.into()),
+            Effect::Fork { cause, .. } | Effect::Wake { cause: Some(cause), .. } => self.cause(cause),
+            Effect::Wake { cause: None, .. } => {}
+            Effect::Block { why, on, wants, .. } => {
                 self.number(why.0.into());
                 self.maybe(on.map(|on| on.0));
                 self.maybe(wants.map(|wants| u32::from(wants == Wants::Space)));
             }
-            Deed::Put { queue, n, flow, link, .. } => {
+            Effect::Put { queue, n, flow, link, .. } => {
                 self.number(queue.0.into());
                 self.number(n);
                 self.name(flow);
                 self.name(link);
             }
-            Deed::Get { queue, amount, flow, .. } | Deed::Peek { queue, amount, flow, .. } => {
+            Effect::Get { queue, amount, flow, .. } | Effect::Peek { queue, amount, flow, .. } => {
                 self.number(queue.0.into());
                 self.amount(amount);
                 self.name(flow);
             }
-            Deed::Reserve { queue, n, .. } => {
+            Effect::Reserve { queue, n, .. } => {
                 self.number(queue.0.into());
                 self.number(n);
             }
-            Deed::Push { below, cause, .. } => {
+            Effect::Push { below, cause, .. } => {
                 self.maybe(below.map(|below| below.0));
                 if let Some(Some(cause)) = cause {
                     self.cause(cause);
@@ -150,29 +150,29 @@ impl Pack<'_> {
 
 /// The byte that says what it is, and whose it is.
 #[inline]
-fn kind(deed: &Deed) -> (u8, Option<MachineId>) {
-    match *deed {
-        Deed::Now => (0, None),
-        Deed::Declare { .. } => (1, None),
-        Deed::Class { machine, .. } => (2, Some(machine)),
-        Deed::Here { machine } => (3, Some(machine)),
-        Deed::Fork { machine, .. } => (4, Some(machine)),
-        Deed::State { machine, .. } => (5, Some(machine)),
-        Deed::Block { machine, .. } => (6, Some(machine)),
-        Deed::Put { machine, .. } => (7, Some(machine)),
-        Deed::Get { machine, .. } => (8, Some(machine)),
-        Deed::Peek { machine, .. } => (9, Some(machine)),
-        Deed::Reserve { machine, .. } => (10, Some(machine)),
-        Deed::Wake { machine, cause } => (if cause.is_some() { 11 | FIRST } else { 11 }, Some(machine)),
-        Deed::Push { machine, cause, .. } => {
+fn kind(effect: &Effect) -> (u8, Option<MachineId>) {
+    match *effect {
+        Effect::Now => (0, None),
+        Effect::Declare { .. } => (1, None),
+        Effect::Class { machine, .. } => (2, Some(machine)),
+        Effect::Here { machine } => (3, Some(machine)),
+        Effect::Fork { machine, .. } => (4, Some(machine)),
+        Effect::State { machine, .. } => (5, Some(machine)),
+        Effect::Block { machine, .. } => (6, Some(machine)),
+        Effect::Put { machine, .. } => (7, Some(machine)),
+        Effect::Get { machine, .. } => (8, Some(machine)),
+        Effect::Peek { machine, .. } => (9, Some(machine)),
+        Effect::Reserve { machine, .. } => (10, Some(machine)),
+        Effect::Wake { machine, cause } => (if cause.is_some() { 11 | FIRST } else { 11 }, Some(machine)),
+        Effect::Push { machine, cause, .. } => {
             let said = if cause.is_some() { FIRST } else { 0 };
             let known = if cause.flatten().is_some() { SECOND } else { 0 };
             (12 | said | known, Some(machine))
         }
-        Deed::Pop { machine } => (13, Some(machine)),
+        Effect::Pop { machine } => (13, Some(machine)),
         // The last number that four bits have beside that of a new name is shared.
-        Deed::Stop { machine } => (14, Some(machine)),
-        Deed::End { machine } => (14 | FIRST, Some(machine)),
+        Effect::Stop { machine } => (14, Some(machine)),
+        Effect::End { machine } => (14 | FIRST, Some(machine)),
     }
 }
 
@@ -275,44 +275,44 @@ impl Unpack {
         });
         let kind = head & 0xf;
         let machine = MachineId(if kind < 2 { 0 } else { self.small()? });
-        let deed = match kind {
-            0 => Deed::Now,
+        let effect = match kind {
+            0 => Effect::Now,
             1 => {
                 let queue = QueueId(self.small()?);
                 let (bounded, capacity, bits) = (self.number()?, self.number()?, self.number()?);
                 let order = if bits & 1 != 0 { Order::Lifo } else { Order::Fifo };
                 let unit = if bits & 2 != 0 { Unit::Bytes } else { Unit::Items };
                 let capacity = (bounded != 0).then_some(capacity);
-                Deed::Declare { queue, shape: Shape { capacity, order, unit, initial: self.number()?, merge: bits & 4 != 0 } }
+                Effect::Declare { queue, shape: Shape { capacity, order, unit, initial: self.number()?, merge: bits & 4 != 0 } }
             }
-            2 => Deed::Class { machine, class: NameId(self.small()?) },
-            3 => Deed::Here { machine },
-            4 => Deed::Fork { machine, cause: self.cause()? },
-            5 => Deed::State { machine, state: NameId(self.small()?) },
+            2 => Effect::Class { machine, class: NameId(self.small()?) },
+            3 => Effect::Here { machine },
+            4 => Effect::Fork { machine, cause: self.cause()? },
+            5 => Effect::State { machine, state: NameId(self.small()?) },
             6 => {
                 let (why, on) = (NameId(self.small()?), self.maybe()?.map(QueueId));
                 let wants = self.maybe()?.map(|wants| if wants == 0 { Wants::Tokens } else { Wants::Space });
-                Deed::Block { machine, why, on, wants }
+                Effect::Block { machine, why, on, wants }
             }
-            7 => Deed::Put { machine, queue: QueueId(self.small()?), n: self.number()?, flow: self.name()?, link: self.name()? },
-            8 => Deed::Get { machine, queue: QueueId(self.small()?), amount: self.amount()?, flow: self.name()? },
-            9 => Deed::Peek { machine, queue: QueueId(self.small()?), amount: self.amount()?, flow: self.name()? },
-            10 => Deed::Reserve { machine, queue: QueueId(self.small()?), n: self.number()? },
-            11 if head & FIRST != 0 => Deed::Wake { machine, cause: Some(self.cause()?) },
-            11 => Deed::Wake { machine, cause: None },
+            7 => Effect::Put { machine, queue: QueueId(self.small()?), n: self.number()?, flow: self.name()?, link: self.name()? },
+            8 => Effect::Get { machine, queue: QueueId(self.small()?), amount: self.amount()?, flow: self.name()? },
+            9 => Effect::Peek { machine, queue: QueueId(self.small()?), amount: self.amount()?, flow: self.name()? },
+            10 => Effect::Reserve { machine, queue: QueueId(self.small()?), n: self.number()? },
+            11 if head & FIRST != 0 => Effect::Wake { machine, cause: Some(self.cause()?) },
+            11 => Effect::Wake { machine, cause: None },
             12 => {
                 let below = self.maybe()?.map(MachineId);
                 let cause = match (head & FIRST != 0, head & SECOND != 0) {
                     (true, true) => Some(Some(self.cause()?)),
                     (said, _) => said.then_some(None),
                 };
-                Deed::Push { machine, below, cause }
+                Effect::Push { machine, below, cause }
             }
-            13 => Deed::Pop { machine },
-            _ if head & FIRST != 0 => Deed::End { machine },
-            _ => Deed::Stop { machine },
+            13 => Effect::Pop { machine },
+            _ if head & FIRST != 0 => Effect::End { machine },
+            _ => Effect::Stop { machine },
         };
-        Some(Interaction { t: self.t, line: self.line, deed })
+        Some(Interaction { t: self.t, line: self.line, effect })
     }
 }
 
@@ -330,7 +330,7 @@ mod tests {
         })
     }
 
-    fn deed() -> impl Strategy<Value = Deed> {
+    fn effect() -> impl Strategy<Value = Effect> {
         let (small, wide) = (0u32..200, 0u32..u32::MAX);
         let parts = (small, wide, any::<u64>(), prop::option::of(0u32..u32::MAX), prop::option::of(0u32..500), cause());
         (0..20, parts).prop_map(|(which, (machine, wide, n, flow, link, cause))| {
@@ -340,48 +340,48 @@ mod tests {
             let (order, unit) = if n % 2 == 0 { (Order::Lifo, Unit::Items) } else { (Order::Fifo, Unit::Bytes) };
             let shape = Shape { capacity: link.map(|_| n), order, unit, initial: n / 3, merge: n % 3 == 0 };
             match which {
-                0 => Deed::Now,
-                1 => Deed::Declare { queue, shape },
-                2 => Deed::Class { machine, class: name },
-                3 => Deed::Here { machine },
-                4 => Deed::Fork { machine, cause },
-                5 => Deed::State { machine, state: name },
-                6 => Deed::Block { machine, why: name, on: None, wants: None },
-                7 => Deed::Block { machine, why: name, on: Some(queue), wants: Some(Wants::Space) },
-                8 => Deed::Block { machine, why: name, on: Some(queue), wants: Some(Wants::Tokens) },
-                9 => Deed::Put { machine, queue, n, flow, link },
-                10 => Deed::Get { machine, queue, amount, flow },
-                11 => Deed::Peek { machine, queue, amount, flow },
-                12 => Deed::Reserve { machine, queue, n },
-                13 => Deed::Wake { machine, cause: None },
-                14 => Deed::Wake { machine, cause: Some(cause) },
-                15 => Deed::Push { machine, below: flow.map(|flow| MachineId(flow.0)), cause: link.map(|_| Some(cause)) },
-                16 => Deed::Push { machine, below: None, cause: Some(None) },
-                17 => Deed::Pop { machine },
-                18 => Deed::Stop { machine },
-                _ => Deed::End { machine },
+                0 => Effect::Now,
+                1 => Effect::Declare { queue, shape },
+                2 => Effect::Class { machine, class: name },
+                3 => Effect::Here { machine },
+                4 => Effect::Fork { machine, cause },
+                5 => Effect::State { machine, state: name },
+                6 => Effect::Block { machine, why: name, on: None, wants: None },
+                7 => Effect::Block { machine, why: name, on: Some(queue), wants: Some(Wants::Space) },
+                8 => Effect::Block { machine, why: name, on: Some(queue), wants: Some(Wants::Tokens) },
+                9 => Effect::Put { machine, queue, n, flow, link },
+                10 => Effect::Get { machine, queue, amount, flow },
+                11 => Effect::Peek { machine, queue, amount, flow },
+                12 => Effect::Reserve { machine, queue, n },
+                13 => Effect::Wake { machine, cause: None },
+                14 => Effect::Wake { machine, cause: Some(cause) },
+                15 => Effect::Push { machine, below: flow.map(|flow| MachineId(flow.0)), cause: link.map(|_| Some(cause)) },
+                16 => Effect::Push { machine, below: None, cause: Some(None) },
+                17 => Effect::Pop { machine },
+                18 => Effect::Stop { machine },
+                _ => Effect::End { machine },
             }
         })
     }
 
     proptest! {
         #[test]
-        fn what_was_packed_comes_back(deeds in prop::collection::vec((0u64..1 << 40, 0u64..4, deed(), prop::option::of("[a-z:*]{0,9}")), 0..200)) {
+        fn what_was_packed_comes_back(effects in prop::collection::vec((0u64..1 << 40, 0u64..4, effect(), prop::option::of("[a-z:*]{0,9}")), 0..200)) {
             let mut told_by = Vocabulary::default();
             told_by.note_renames();
             let shared = told_by.names.intern("shared");
             let passing = [told_by.passing_queue("one", shared, None), told_by.passing_queue("other", shared, None)];
             let (mut block, mut t, mut line) = (Block::default(), 0u64, 0);
             let (mut expected, mut called) = (Vec::new(), Vec::new());
-            for (at, (steps, lines, deed, name)) in deeds.into_iter().enumerate() {
+            for (at, (steps, lines, effect, name)) in effects.into_iter().enumerate() {
                 (t, line) = (t + steps, line + lines);
                 if let Some(name) = name {
                     told_by.passing_queue(&name, shared, Some(passing[at % 2]));
                 }
                 called.push(passing.map(|queue| told_by.queue_name(queue).to_owned()));
-                expected.push(Interaction { t, line, deed });
+                expected.push(Interaction { t, line, effect });
                 block.note_renames(&mut told_by, at);
-                block.interactions.push(Interaction { t, line, deed });
+                block.interactions.push(Interaction { t, line, effect });
             }
             block.close(&told_by, &mut Told::default());
             let mut bytes = Vec::new();

@@ -43,7 +43,7 @@ struct Last {
 enum Place {
     /// It lies before the range.
     Begin,
-    Kept(usize),
+    Spool(usize),
     /// Too many were kept, or it lies behind the range.
     Nowhere,
 }
@@ -100,7 +100,7 @@ impl Mask {
             match self.changes.len() {
                 kept if kept < MOST_CHANGES => {
                     self.changes.push(Allowing { t_ns, cpus: None, why: None, by });
-                    Place::Kept(kept)
+                    Place::Spool(kept)
                 }
                 _ => Place::Nowhere,
             }
@@ -112,7 +112,7 @@ impl Mask {
     /// The last change, where it is kept and has no answer.
     fn unanswered(&mut self) -> Option<&mut Allowing> {
         match self.last {
-            Some(Last { place: Place::Kept(at), answered: false, .. }) => self.changes.get_mut(at),
+            Some(Last { place: Place::Spool(at), answered: false, .. }) => self.changes.get_mut(at),
             _ => None,
         }
     }
@@ -120,7 +120,7 @@ impl Mask {
     /// The last change was another thread's, if `by` made it and it is not answered. Returns when it was.
     fn retract(&mut self, by: ThreadId) -> Option<i64> {
         let at = match self.last? {
-            Last { place: Place::Kept(at), answered: false, .. } => at,
+            Last { place: Place::Spool(at), answered: false, .. } => at,
             _ => return None,
         };
         let change = self.changes.get(at).filter(|change| change.by == Some(by) && at + 1 == self.changes.len())?;
@@ -130,7 +130,7 @@ impl Mask {
         // What it was before, the next answer tells.
         self.now = self.changes.last().map_or(self.begin.clone(), |change| change.cpus.clone());
         self.last =
-            self.changes.last().map(|change| Last { t_ns: change.t_ns, place: Place::Kept(at - 1), answered: change.cpus.is_some() });
+            self.changes.last().map(|change| Last { t_ns: change.t_ns, place: Place::Spool(at - 1), answered: change.cpus.is_some() });
         Some(t_ns)
     }
 
@@ -140,7 +140,7 @@ impl Mask {
         match &mut self.last {
             None => (self.begin, self.why) = (None, self.begin.take().map(|_| why)),
             Some(Last { place: Place::Begin, answered, .. }) => (self.begin, self.why, *answered) = (None, Some(why), true),
-            Some(Last { place: Place::Kept(at), answered, .. }) => {
+            Some(Last { place: Place::Spool(at), answered, .. }) => {
                 if let Some(change) = self.changes.get_mut(*at).filter(|change| change.cpus.is_some()) {
                     (change.cpus, change.why, *answered) = (None, Some(why), true);
                 }
@@ -171,7 +171,7 @@ impl Mask {
         self.now = told.clone();
         match last.place {
             Place::Begin => self.begin = told,
-            Place::Kept(at) => {
+            Place::Spool(at) => {
                 let why = match (&told, list) {
                     (Some(_), _) => None,
                     (None, []) => Some(Untold::Gone),
@@ -252,7 +252,7 @@ impl Linux {
     /// Any thread of another pid namespace may have another mask now.
     pub(super) fn doubt_elsewhere(&mut self) {
         let alive = |thread: &&mut Thread| thread.numbers.elsewhere && thread.state != ThreadState::Dead;
-        self.threads.iter_mut().filter(alive).for_each(|thread| thread.mask.doubt(Untold::Elsewhere));
+        self.threads.iter_mut().filter(alive).for_each(|thread| thread.mask.doubt(Untold::ForeignRuntime));
     }
 
     /// Cpusets change masks, and so does the kernel where CPUs go: what is known of a thread whose mask is another one by then is nothing.
@@ -309,7 +309,7 @@ impl Linux {
         let mask = &mut self.threads[target.0 as usize].mask;
         let place = mask.change(t_ns, by, self.asked);
         // The first one that is not kept ends the last one that is.
-        if matches!(place, Place::Kept(_)) || mask.count == MOST_CHANGES as u64 + 1 {
+        if matches!(place, Place::Spool(_)) || mask.count == MOST_CHANGES as u64 + 1 {
             watch.allowed(target, t_ns);
         }
     }

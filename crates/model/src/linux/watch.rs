@@ -122,7 +122,7 @@ pub enum Untold {
     /// At the end it was another one, and no call told.
     AtEnd,
     /// Somebody in another pid namespace has changed the mask of one of its threads, and nothing tells which.
-    Elsewhere,
+    ForeignRuntime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,7 +44,7 @@ pub struct Config {
     #[serde(deserialize_with = "optional_size")]
     pub kernel_buffer: Option<u64>,
     /// What is captured of network interfaces.
-    pub packets: interfaces::Wish,
+    pub packets: interfaces::Request,
     /// Patterns of labels that are never recorded.
     pub exclude: Vec<String>,
     pub policy: Vec<Policy>,
@@ -61,7 +61,7 @@ impl Default for Config {
             max_size: None,
             max_age: None,
             kernel_buffer: None,
-            packets: interfaces::Wish::default(),
+            packets: interfaces::Request::default(),
             exclude: Vec::new(),
             policy: Vec::new(),
         }

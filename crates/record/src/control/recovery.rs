@@ -117,10 +117,10 @@ impl Predecessor {
         all.insert("lanes".into(), Value::Array(lanes));
         all.insert("loss".into(), json!({ "events": lost }));
         let note = json!("the recorder ended before its recording; what it had not taken is in the next one");
-        match all.get_mut("oddities").and_then(Value::as_array_mut) {
-            Some(oddities) => oddities.push(note),
+        match all.get_mut("diagnostics").and_then(Value::as_array_mut) {
+            Some(diagnostics) => diagnostics.push(note),
             None => {
-                all.insert("oddities".into(), json!([note]));
+                all.insert("diagnostics".into(), json!([note]));
             }
         }
         crate::output::recording::describe(&self.path, &description).ok()

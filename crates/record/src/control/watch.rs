@@ -185,7 +185,7 @@ impl Recorder {
             let Watch { name, request, fired, .. } = self.watches.all.remove(index);
             let Some((Fired { event, told }, seen)) = fired else { continue };
             if self.watches.unseen > 0 {
-                self.oddity(format!("{} events were overwritten before a trigger saw them", self.watches.unseen));
+                self.diagnostic(format!("{} events were overwritten before a trigger saw them", self.watches.unseen));
                 self.watches.unseen = 0;
             }
             let answer = self.snapshot(&request, Some(Cause { event, seen, told })).map_err(|error| error.to_string());

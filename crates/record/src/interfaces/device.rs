@@ -145,7 +145,7 @@ pub fn matching(pattern: &Pattern) -> Result<Vec<Device>, InterfaceError> {
     let found: Vec<Device> = all.iter().filter(|device| glob::matches(&pattern.device, &device.name)).cloned().collect();
     if found.is_empty() {
         let known: Vec<String> = all.iter().map(|device| pattern.namespace.full(&device.name)).collect();
-        return Err(InterfaceError::Unknown { wish: pattern.to_string(), known: known.join(", ") });
+        return Err(InterfaceError::Unknown { request: pattern.to_string(), known: known.join(", ") });
     }
     Ok(found)
 }

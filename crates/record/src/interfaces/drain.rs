@@ -100,11 +100,11 @@ impl Drain {
         if jump != 0 {
             let ms = jump as f64 / -1e6;
             self.shared
-                .oddity(format!("the system's clock was set by {ms:+.0} ms meanwhile; times of packets follow the recording's clock"));
+                .diagnostic(format!("the system's clock was set by {ms:+.0} ms meanwhile; times of packets follow the recording's clock"));
         }
         let result = self.capture.finish(unix_now());
         if let Err(error) = result {
-            self.shared.oddity(error.to_string());
+            self.shared.diagnostic(error.to_string());
         }
         self.tell();
     }
@@ -185,9 +185,9 @@ impl Drain {
         lane.gone = lane.down && lane.ring.is_orphaned();
         if lane.gone {
             self.shared.told().interfaces[at].vanished = true;
-            self.shared.oddity(format!("the network device {} vanished; what it had shown is kept", lane.name));
+            self.shared.diagnostic(format!("the network device {} vanished; what it had shown is kept", lane.name));
         } else if let Some(error) = down {
-            self.shared.oddity(format!("the network device {}: {error}; its packets are captured again when it is up", lane.name));
+            self.shared.diagnostic(format!("the network device {}: {error}; its packets are captured again when it is up", lane.name));
         }
     }
 
@@ -202,7 +202,7 @@ impl Drain {
             let data = &self.bytes[packet.at..packet.at + packet.captured as usize];
             let taken = Taken { direction: packet.direction, length: packet.length, bytes: data };
             if let Err(error) = self.capture.add(lane.index, &taken, packet.time.max(0) as u64, true) {
-                self.shared.oddity(error.to_string());
+                self.shared.diagnostic(error.to_string());
             }
             if self.capture.is_full() {
                 flush(&mut self.capture, &self.shared);
@@ -232,7 +232,7 @@ impl Drain {
 /// Packets that the disk does not take are dropped and counted.
 fn flush(capture: &mut Capture, shared: &Shared) {
     if let Err(error) = capture.flush() {
-        shared.oddity(format!("packets of interfaces could not be written and count as dropped: {error}"));
+        shared.diagnostic(format!("packets of interfaces could not be written and count as dropped: {error}"));
     }
 }
 

@@ -99,13 +99,13 @@ pub struct Converted {
     pub short: u64,
     /// Events that lay before their predecessor in time, and were moved to it.
     pub moved: u64,
-    pub oddities: Vec<String>,
+    pub diagnostics: Vec<String>,
 }
 
 impl Converted {
     fn note(&mut self, text: String) {
-        if self.oddities.len() < MOST_MESSAGES {
-            self.oddities.push(text);
+        if self.diagnostics.len() < MOST_MESSAGES {
+            self.diagnostics.push(text);
         }
     }
 }
@@ -161,7 +161,7 @@ pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> boo
             publish(&building, &kernel)?;
             if done.damaged_pages > 0 {
                 let damaged = kernel.join("damaged");
-                done.oddities.push(format!("{} damaged pages of the kernel stay in {}", done.damaged_pages, damaged.display()));
+                done.diagnostics.push(format!("{} damaged pages of the kernel stay in {}", done.damaged_pages, damaged.display()));
             }
             done
         }

@@ -234,36 +234,36 @@ impl fmt::Display for Group {
 }
 
 impl FromStr for Group {
-    type Err = WishError;
+    type Err = RequestError;
 
-    fn from_str(text: &str) -> Result<Group, WishError> {
-        Group::ALL.into_iter().find(|group| group.name() == text).ok_or_else(|| WishError::Group(text.to_owned()))
+    fn from_str(text: &str) -> Result<Group, RequestError> {
+        Group::ALL.into_iter().find(|group| group.name() == text).ok_or_else(|| RequestError::Group(text.to_owned()))
     }
 }
 
 /// `SUBSYSTEM:NAME[:FILTER]`, or `all`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventWish {
+pub struct EventRequest {
     /// With `*` and `?`.
     pub pattern: String,
     /// In the kernel's language.
     pub filter: Option<String>,
 }
 
-impl EventWish {
+impl EventRequest {
     /// Whether it can mean several events.
     pub fn is_pattern(&self) -> bool {
         self.pattern == "all" || self.pattern.contains(['*', '?'])
     }
 }
 
-impl FromStr for EventWish {
-    type Err = WishError;
+impl FromStr for EventRequest {
+    type Err = RequestError;
 
-    fn from_str(text: &str) -> Result<EventWish, WishError> {
-        let wrong = || WishError::Event(text.to_owned());
+    fn from_str(text: &str) -> Result<EventRequest, RequestError> {
+        let wrong = || RequestError::Event(text.to_owned());
         if text == "all" {
-            return Ok(EventWish { pattern: "all".to_owned(), filter: None });
+            return Ok(EventRequest { pattern: "all".to_owned(), filter: None });
         }
         let mut parts = text.splitn(3, ':');
         let (Some(system), Some(name)) = (parts.next(), parts.next()) else { return Err(wrong()) };
@@ -276,11 +276,11 @@ impl FromStr for EventWish {
         if filter == Some("") {
             return Err(wrong());
         }
-        Ok(EventWish { pattern: format!("{system}:{name}"), filter: filter.map(str::to_owned) })
+        Ok(EventRequest { pattern: format!("{system}:{name}"), filter: filter.map(str::to_owned) })
     }
 }
 
-impl fmt::Display for EventWish {
+impl fmt::Display for EventRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.filter {
             Some(filter) => write!(f, "{}:{filter}", self.pattern),
@@ -312,16 +312,16 @@ impl Context {
 }
 
 impl FromStr for Context {
-    type Err = WishError;
+    type Err = RequestError;
 
-    fn from_str(text: &str) -> Result<Context, WishError> {
-        Context::ALL.into_iter().find(|context| context.name() == text).ok_or_else(|| WishError::Context(text.to_owned()))
+    fn from_str(text: &str) -> Result<Context, RequestError> {
+        Context::ALL.into_iter().find(|context| context.name() == text).ok_or_else(|| RequestError::Context(text.to_owned()))
     }
 }
 
 /// A wish that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WishError {
+pub enum RequestError {
     #[error("{0:?} is no group of kernel events; there are {list}, and none", list = names(&Group::ALL.map(Group::name)))]
     Group(String),
     #[error("{0:?} is no event; write SUBSYSTEM:NAME or SUBSYSTEM:NAME:FILTER (* and ? stand for any text and any letter), or all")]
@@ -350,13 +350,13 @@ mod tests {
 
     #[test]
     fn an_event_has_a_subsystem_a_name_and_perhaps_a_filter_with_colons() {
-        let wish = |text: &str| text.parse::<EventWish>();
-        assert_eq!(wish("sched:sched_w*"), Ok(EventWish { pattern: "sched:sched_w*".into(), filter: None }));
-        let filtered = wish("sched:sched_switch:prev_comm ~ \"a:b\"").unwrap();
+        let request = |text: &str| text.parse::<EventRequest>();
+        assert_eq!(request("sched:sched_w*"), Ok(EventRequest { pattern: "sched:sched_w*".into(), filter: None }));
+        let filtered = request("sched:sched_switch:prev_comm ~ \"a:b\"").unwrap();
         assert_eq!((filtered.pattern.as_str(), filtered.filter.as_deref()), ("sched:sched_switch", Some("prev_comm ~ \"a:b\"")));
-        assert_eq!(wish("all").unwrap().pattern, "all");
+        assert_eq!(request("all").unwrap().pattern, "all");
         for wrong in ["", "sched", "sched:", ":x", "a/..:b", "a:b:", "a:b: ", "../x:y"] {
-            assert!(wish(wrong).is_err(), "{wrong:?}");
+            assert!(request(wrong).is_err(), "{wrong:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! From wishes to the events of this kernel: which are there, which of them with what filter, and on which clock.
 
-use super::groups::{Context, EventWish, Group, ALWAYS};
+use super::groups::{Context, EventRequest, Group, ALWAYS};
 use super::light;
 use crate::clock::Source as ClockSource;
 use crate::control::glob;
@@ -11,11 +11,11 @@ use std::path::PathBuf;
 
 /// What is wanted of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct Request {
     pub groups: Vec<Group>,
     /// Of each group what the critical path needs, not all of it.
     pub light: bool,
-    pub events: Vec<EventWish>,
+    pub events: Vec<EventRequest>,
     pub context: Vec<Context>,
     /// Bytes of each CPU's buffer.
     pub buffer: Option<u64>,
@@ -35,8 +35,8 @@ pub enum KernelError {
     #[error("cannot {what} {}: {source}", path.display())]
     Io { what: &'static str, path: PathBuf, source: io::Error },
     /// The user asked for it by name, so this is for the user to mend.
-    #[error("--event {wish}: {source}")]
-    Event { wish: String, source: TraceFsError },
+    #[error("--event {request}: {source}")]
+    Event { request: String, source: TraceFsError },
 }
 
 impl KernelError {
@@ -46,7 +46,7 @@ impl KernelError {
     }
 
     /// Whether another command would be better, or the rest can be recorded without the kernel.
-    pub(crate) fn is_wrong_wish(&self) -> bool {
+    pub(crate) fn is_wrong_request(&self) -> bool {
         matches!(self, KernelError::Event { .. })
     }
 }
@@ -57,13 +57,13 @@ pub struct Wanted {
     pub event: EventName,
     pub filter: Option<String>,
     /// None if only a group wants it.
-    pub asked: Option<EventWish>,
+    pub asked: Option<EventRequest>,
 }
 
 #[derive(Debug)]
 pub struct Plan {
     pub tracefs: TraceFs,
-    pub wish: Wish,
+    pub request: Request,
     pub wanted: Vec<Wanted>,
     /// Patterns that fit no event of this kernel.
     pub missing: Vec<String>,
@@ -76,23 +76,23 @@ pub struct Plan {
 struct Filters {
     all: bool,
     some: Vec<String>,
-    asked: Option<EventWish>,
+    asked: Option<EventRequest>,
 }
 
 impl Plan {
-    pub fn make(wish: &Wish, preferred: ClockSource) -> Result<Plan, KernelError> {
+    pub fn make(request: &Request, preferred: ClockSource) -> Result<Plan, KernelError> {
         let tracefs = super::available()?;
         let clock = clock(&tracefs.read("trace_clock")?, preferred)?;
         let events = tracefs.events()?;
-        let (wanted, missing) = choose(wish, &events);
-        Ok(Plan { tracefs, wish: wish.clone(), wanted, missing, clock })
+        let (wanted, missing) = choose(request, &events);
+        Ok(Plan { tracefs, request: request.clone(), wanted, missing, clock })
     }
 }
 
-pub(super) fn choose(wish: &Wish, events: &[EventName]) -> (Vec<Wanted>, Vec<String>) {
+pub(super) fn choose(request: &Request, events: &[EventName]) -> (Vec<Wanted>, Vec<String>) {
     let mut chosen: BTreeMap<EventName, Filters> = BTreeMap::new();
     let mut missing = Vec::new();
-    let mut take = |pattern: &str, filter: Option<&str>, asked: Option<&EventWish>| {
+    let mut take = |pattern: &str, filter: Option<&str>, asked: Option<&EventRequest>| {
         let mut found = false;
         for event in events.iter().filter(|event| fits(pattern, event)) {
             found = true;
@@ -115,14 +115,14 @@ pub(super) fn choose(wish: &Wish, events: &[EventName]) -> (Vec<Wanted>, Vec<Str
             missing.push(pattern.to_owned());
         }
     };
-    for event in &wish.events {
+    for event in &request.events {
         take(&event.pattern, event.filter.as_deref(), Some(event));
     }
     for pattern in ALWAYS {
         take(pattern, None, None);
     }
-    for group in &wish.groups {
-        let parts = if wish.light { light::parts(*group) } else { group.parts() };
+    for group in &request.groups {
+        let parts = if request.light { light::parts(*group) } else { group.parts() };
         for part in &parts {
             for pattern in part.patterns {
                 take(pattern, part.filter.as_deref(), None);
@@ -177,9 +177,9 @@ mod tests {
         names.map(|(system, name)| EventName::new(system, name)).to_vec()
     }
 
-    fn wish(groups: &[Group], events: &[&str]) -> Wish {
+    fn request(groups: &[Group], events: &[&str]) -> Request {
         let events = events.iter().map(|event| event.parse().unwrap()).collect();
-        Wish { groups: groups.to_vec(), events, ..Wish::default() }
+        Request { groups: groups.to_vec(), events, ..Request::default() }
     }
 
     fn filters(wanted: &[Wanted]) -> Vec<(String, Option<&str>)> {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_this_kernel_has_not_is_named_and_left_out() {
-        let (wanted, missing) = choose(&wish(&[Group::Sched], &["foo:b*r"]), &events());
+        let (wanted, missing) = choose(&request(&[Group::Sched], &["foo:b*r"]), &events());
         let names: Vec<String> = wanted.iter().map(|wanted| wanted.event.to_string()).collect();
         assert_eq!(names, ["sched:sched_process_exec", "sched:sched_switch", "sched:sched_waking"]);
         assert!(missing.contains(&"sched:sched_wakeup".to_owned()) && missing.contains(&"foo:b*r".to_owned()), "{missing:?}");
@@ -196,16 +196,16 @@ mod tests {
 
     #[test]
     fn a_group_that_wants_all_of_an_event_outweighs_one_that_filters() {
-        let (wanted, _) = choose(&wish(&[Group::Futex], &[]), &events());
+        let (wanted, _) = choose(&request(&[Group::Futex], &[]), &events());
         assert!(filters(&wanted).iter().any(|(name, filter)| name == "raw_syscalls:sys_enter" && filter.is_some_and(|f| f.contains("||"))));
-        let (wanted, _) = choose(&wish(&[Group::Futex, Group::Syscall], &[]), &events());
+        let (wanted, _) = choose(&request(&[Group::Futex, Group::Syscall], &[]), &events());
         assert!(filters(&wanted).contains(&("raw_syscalls:sys_enter".to_owned(), None)));
     }
 
     #[test]
     fn the_default_chooses_among_the_calls_and_a_group_that_is_asked_for_does_not() {
-        let groups = wish(&[Group::Syscall], &[]);
-        let (wanted, _) = choose(&Wish { light: true, ..groups.clone() }, &events());
+        let groups = request(&[Group::Syscall], &[]);
+        let (wanted, _) = choose(&Request { light: true, ..groups.clone() }, &events());
         assert!(filters(&wanted).iter().any(|(name, filter)| name == "raw_syscalls:sys_enter" && filter.is_some_and(|f| f.contains("!="))));
         let (wanted, _) = choose(&groups, &events());
         assert!(filters(&wanted).contains(&("raw_syscalls:sys_enter".to_owned(), None)));
@@ -213,23 +213,23 @@ mod tests {
 
     #[test]
     fn a_filter_of_the_user_holds_for_an_event_of_a_group_too() {
-        let (wanted, _) = choose(&wish(&[Group::Sched], &["sched:sched_switch:prev_pid == 1"]), &events());
+        let (wanted, _) = choose(&request(&[Group::Sched], &["sched:sched_switch:prev_pid == 1"]), &events());
         assert!(filters(&wanted).contains(&("sched:sched_switch".to_owned(), Some("prev_pid == 1"))), "{wanted:?}");
         assert!(filters(&wanted).contains(&("sched:sched_waking".to_owned(), None)), "{wanted:?}");
     }
 
     #[test]
     fn filters_of_one_event_are_alternatives() {
-        let (wanted, _) = choose(&wish(&[], &["sched:sched_switch:prev_pid == 1", "sched:sched_sw*:next_pid == 1"]), &events());
+        let (wanted, _) = choose(&request(&[], &["sched:sched_switch:prev_pid == 1", "sched:sched_sw*:next_pid == 1"]), &events());
         let expected = ("sched:sched_switch".to_owned(), Some("(prev_pid == 1) || (next_pid == 1)"));
         assert!(filters(&wanted).contains(&expected), "{wanted:?}");
     }
 
     #[test]
     fn all_are_all_but_the_single_system_calls() {
-        let (wanted, _) = choose(&wish(&[], &["all"]), &events());
+        let (wanted, _) = choose(&request(&[], &["all"]), &events());
         assert_eq!(wanted.len(), 5);
-        let (wanted, _) = choose(&wish(&[], &["syscalls:*"]), &events());
+        let (wanted, _) = choose(&request(&[], &["syscalls:*"]), &events());
         assert!(wanted.iter().any(|wanted| wanted.event.system == "syscalls"));
     }
 

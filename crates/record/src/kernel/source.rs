@@ -8,13 +8,13 @@ use super::counters::{Counters, Grown};
 use super::dump;
 use super::exclude_self::{Quiet, CALLS};
 use super::faults;
-use super::groups::EventWish;
+use super::groups::EventRequest;
 use super::importance::{self, Step};
 use super::masks::{self, Masks};
 use super::names::Names;
 use super::overload::{narrowed, Buffer, Relief, SwitchedOff, Work};
 use super::pause::{self, Moved, Order, What};
-use super::plan::{KernelError, Plan, Wish};
+use super::plan::{KernelError, Plan, Request};
 use super::reap;
 use crate::clock::{Clock, Source as ClockSource};
 use crate::output::folder::Folder;
@@ -88,7 +88,7 @@ pub struct Drained {
     pub bytes: u64,
     /// What the kernel counted of packets meanwhile.
     pub grown: Option<Grown>,
-    pub oddities: Vec<String>,
+    pub diagnostics: Vec<String>,
 }
 
 impl Drained {
@@ -171,13 +171,13 @@ pub struct Source {
     buffers: BTreeMap<u32, (u64, Arc<AtomicU64>)>,
     /// Tells others that this process lives.
     pub(super) lock: Option<reap::Lock>,
-    pub oddities: Vec<String>,
+    pub diagnostics: Vec<String>,
 }
 
 impl Source {
     /// Makes the instance and saves what explains its pages. Nothing is recorded yet.
     pub fn prepare(plan: Plan, recording: &Path) -> Result<Source, KernelError> {
-        let Plan { tracefs, wish, wanted, missing, clock } = plan;
+        let Plan { tracefs, request, wanted, missing, clock } = plan;
         let raw = recording.join(super::RAW);
         fs::create_dir_all(&raw).map_err(KernelError::io("make", &raw))?;
         let raw = reap::own_raw(recording).map_err(KernelError::io("open", &raw))?;
@@ -185,15 +185,15 @@ impl Source {
         let instance = Instance::create(&tracefs, super::PREFIX)?;
         // From here on, whoever finds the instance finds the recording.
         reap::announce(&instance.name(), recording);
-        let mut oddities = Vec::new();
+        let mut diagnostics = Vec::new();
         instance.set_clock(&[clock.0])?;
         // The newest is kept, since only then the pages tell where something is missing. Names come with the events.
         instance.set_option("overwrite", true)?;
         let _ = instance.set_option("record-cmd", false);
         let _ = instance.set("buffer_percent", WAKE_AT);
         let cpus = present(instance.cpus()?);
-        let (size, note) = size_buffers(&instance, &wish, cpus.len() as u64)?;
-        oddities.extend(note);
+        let (size, note) = size_buffers(&instance, &request, cpus.len() as u64)?;
+        diagnostics.extend(note);
         // Before the tracer makes faults slower.
         let faults = wanted.iter().any(|wanted| wanted.event.to_string() == USER_FAULT);
         let page_fault_ns = faults.then(faults::least_ns).flatten();
@@ -207,8 +207,8 @@ impl Source {
             let done = instance.enable(&wanted.event, wanted.filter.as_deref());
             match (done, &wanted.asked) {
                 (Ok(()), _) => {}
-                (Err(source), Some(wish)) if !wish.is_pattern() => {
-                    return Err(KernelError::Event { wish: wish.to_string(), source });
+                (Err(source), Some(request)) if !request.is_pattern() => {
+                    return Err(KernelError::Event { request: request.to_string(), source });
                 }
                 // A pattern means those of its events that can be recorded so.
                 (Err(error), _) => {
@@ -226,16 +226,16 @@ impl Source {
                 filters.insert(name.clone(), json!(filter));
             }
             // Who writes an event's whole name wants that one, whatever else is missing.
-            if wanted.asked.as_ref().is_none_or(EventWish::is_pattern) {
+            if wanted.asked.as_ref().is_none_or(EventRequest::is_pattern) {
                 may_go.push(name.clone());
             }
             enabled.push(name);
         }
         if !missing.is_empty() {
-            oddities.push(format!("this kernel has no event {}", missing.join(", ")));
+            diagnostics.push(format!("this kernel has no event {}", missing.join(", ")));
         }
         for (why, names) in refused {
-            oddities.push(format!("the kernel does not let these events be recorded: {} ({why})", names.join(", ")));
+            diagnostics.push(format!("the kernel does not let these events be recorded: {} ({why})", names.join(", ")));
         }
         for name in ["header_page", "header_event"] {
             let path = format!("events/{name}");
@@ -261,15 +261,15 @@ impl Source {
             lanes.push(Lane { reader: instance.reader(cpu)?, file, path, most, taken });
         }
         let page_size = instance.layout()?.page_size();
-        let groups: Vec<&'static str> = wish.groups.iter().map(|group| group.name()).collect();
-        let context: Vec<&str> = wish.context.iter().map(|context| context.name()).collect();
+        let groups: Vec<&'static str> = request.groups.iter().map(|group| group.name()).collect();
+        let context: Vec<&str> = request.context.iter().map(|context| context.name()).collect();
         let description = json!({
             "version": 1,
             "arch": std::env::consts::ARCH,
             "clock": clock.0,
             "page_size": page_size,
             "groups": groups,
-            "left_out": if wish.light { super::light::left_out(&wish.groups) } else { Value::Null },
+            "left_out": if request.light { super::light::left_out(&request.groups) } else { Value::Null },
             "page_fault_ns": page_fault_ns,
             "events": enabled,
             "filters": filters,
@@ -291,7 +291,7 @@ impl Source {
             instance: Some(instance),
             raw,
             cpus,
-            overwrites: wish.overwrite,
+            overwrites: request.overwrite,
             told_cpus: BTreeMap::new(),
             lanes,
             thread: None,
@@ -303,11 +303,11 @@ impl Source {
             counters: None,
             masks: None,
             names: None,
-            steps: if wish.keep_all || wish.overwrite { Vec::new() } else { importance::steps(may_go.iter().map(String::as_str)) },
+            steps: if request.keep_all || request.overwrite { Vec::new() } else { importance::steps(may_go.iter().map(String::as_str)) },
             relief: None,
             buffers,
             lock,
-            oddities,
+            diagnostics,
         };
         source.describe()?;
         // On a disk that is nearly full they would take the room of the events; then they come last, if at all.
@@ -362,7 +362,7 @@ impl Source {
             let begun = TraceFs::find().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance, clock));
             match begun {
                 Ok(masks) => self.masks = Some(masks),
-                Err(error) => self.oddities.push(format!("where threads may run is not known after it is changed: {error}")),
+                Err(error) => self.diagnostics.push(format!("where threads may run is not known after it is changed: {error}")),
             }
         }
         // After the tracer: what is born meanwhile is in one of the two at least.
@@ -374,7 +374,7 @@ impl Source {
             let begun = self.raw.create("names.jsonl").and_then(Names::begin);
             match begun {
                 Ok(names) => self.names = Some(names),
-                Err(error) => self.oddities.push(format!("titles and scripts of processes are not known: {error}")),
+                Err(error) => self.diagnostics.push(format!("titles and scripts of processes are not known: {error}")),
             }
         }
         self.counters = Some(Counters::read(&|| clock.now()));
@@ -383,7 +383,7 @@ impl Source {
         if !self.steps.is_empty() {
             match self.relieve(instance, clock) {
                 Ok(relief) => self.relief = Some(relief),
-                Err(error) => self.oddities.push(format!("nobody watches whether the kernel's events can be stored: {error}")),
+                Err(error) => self.diagnostics.push(format!("nobody watches whether the kernel's events can be stored: {error}")),
             }
         }
         self.describe()
@@ -456,7 +456,7 @@ impl Source {
     }
 
     fn end(&mut self) -> Drained {
-        let mut drained = Drained { oddities: std::mem::take(&mut self.oddities), ..Drained::default() };
+        let mut drained = Drained { diagnostics: std::mem::take(&mut self.diagnostics), ..Drained::default() };
         let Some(instance) = self.instance.take() else { return drained };
         self.calm();
         self.note_switched_off();
@@ -464,12 +464,12 @@ impl Source {
             // Until the instance is gone.
             let _quiet = self.quiet(&instance);
             if let Some(masks) = &mut self.masks {
-                drained.oddities.extend(masks.end(&instance, clock));
+                drained.diagnostics.extend(masks.end(&instance, clock));
             }
             drained.grown = self.counters.take().map(|begin| begin.grown(&Counters::read(&|| clock.now())));
         }
         if let Err(error) = instance.stop() {
-            drained.oddities.push(error.to_string());
+            drained.diagnostics.push(error.to_string());
         }
         self.description["end"] = json!(self.clock.map(|clock| clock.now()));
         self.masks = None;
@@ -477,7 +477,7 @@ impl Source {
         self.shared.stop.store(true, Ordering::Release);
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            drained.oddities.push("the thread that moves the kernel's pages ended early".to_owned());
+            drained.diagnostics.push("the thread that moves the kernel's pages ended early".to_owned());
         }
         self.lanes.clear();
         for &cpu in &self.cpus {
@@ -486,13 +486,13 @@ impl Source {
                     let stats = pause::since(stats, self.before(cpu));
                     drained.cpus.push(CpuLoss { cpu, stats });
                 }
-                Err(error) => drained.oddities.push(error.to_string()),
+                Err(error) => drained.diagnostics.push(error.to_string()),
             }
         }
         let name = instance.name();
         match instance.remove() {
             Ok(()) => reap::forget(&name),
-            Err(error) => drained.oddities.push(format!("the tracer's instance stays: {error}")),
+            Err(error) => drained.diagnostics.push(format!("the tracer's instance stays: {error}")),
         }
         if let Some(recording) = self.raw.path().parent().and_then(Path::parent) {
             if !recording.join("symbols/kallsyms").exists() && room(self.raw.path()).is_none_or(|room| room >= ENOUGH) {
@@ -500,7 +500,7 @@ impl Source {
             }
         }
         let troubles = std::mem::take(&mut *self.shared.troubles.lock().unwrap_or_else(PoisonError::into_inner));
-        drained.oddities.extend(troubles.into_iter().map(|(text, count)| match count {
+        drained.diagnostics.extend(troubles.into_iter().map(|(text, count)| match count {
             1 => text,
             count => format!("{text} ({count} times)"),
         }));
@@ -508,7 +508,7 @@ impl Source {
         self.description["cpus"] = drained.cpus_json();
         self.reserve.remove();
         if let Err(error) = self.describe() {
-            drained.oddities.push(error.to_string());
+            drained.diagnostics.push(error.to_string());
         }
         self.lock = None;
         drained
@@ -640,9 +640,9 @@ fn room(path: &Path) -> Option<u64> {
 }
 
 /// Returns the size, and a note if it is less than it should be.
-fn size_buffers(instance: &Instance, wish: &Wish, cpus: u64) -> Result<(u64, Option<String>), KernelError> {
-    let wanted = wish.buffer.unwrap_or(BUFFER);
-    let most = match wish.buffer {
+fn size_buffers(instance: &Instance, request: &Request, cpus: u64) -> Result<(u64, Option<String>), KernelError> {
+    let wanted = request.buffer.unwrap_or(BUFFER);
+    let most = match request.buffer {
         Some(_) => u64::MAX,
         None => available_memory().map_or(u64::MAX, |free| (free / SHARE / cpus.max(1)).max(SMALLEST_BUFFER)),
     };
@@ -728,8 +728,8 @@ mod tests {
         // A buffer that holds everything, and one that loses.
         for (buffer, rounds) in [(4 << 20, 20), (64 << 10, 60)] {
             let recording = tempfile::tempdir().unwrap();
-            let wish = Wish { groups: vec![Group::Sched, Group::Syscall], buffer: Some(buffer), ..Wish::default() };
-            let plan = Plan::make(&wish, ClockSource::choose()).unwrap();
+            let request = Request { groups: vec![Group::Sched, Group::Syscall], buffer: Some(buffer), ..Request::default() };
+            let plan = Plan::make(&request, ClockSource::choose()).unwrap();
             let clock = plan.clock.1;
             let mut source = Source::prepare(plan, recording.path()).unwrap();
             let instance = source.instance.as_ref().unwrap().path().to_owned();
@@ -739,7 +739,7 @@ mod tests {
             let drained = source.stop();
             assert!(!instance.exists());
             assert!(!reap::is_going_on(recording.path()));
-            assert!(drained.oddities.iter().all(|note| note.starts_with("this kernel has no event")), "{:?}", drained.oddities);
+            assert!(drained.diagnostics.iter().all(|note| note.starts_with("this kernel has no event")), "{:?}", drained.diagnostics);
             let raw = recording.path().join(crate::kernel::RAW);
             let description: Value = serde_json::from_slice(&fs::read(raw.join("source.json")).unwrap()).unwrap();
             let page_size = description["page_size"].as_u64().unwrap() as usize;
@@ -760,8 +760,8 @@ mod tests {
             return;
         }
         let recording = tempfile::tempdir().unwrap();
-        let wish = Wish { groups: Group::DEFAULT.to_vec(), light: true, buffer: Some(1 << 20), ..Wish::default() };
-        let plan = Plan::make(&wish, ClockSource::choose()).unwrap();
+        let request = Request { groups: Group::DEFAULT.to_vec(), light: true, buffer: Some(1 << 20), ..Request::default() };
+        let plan = Plan::make(&request, ClockSource::choose()).unwrap();
         let clock = plan.clock.1;
         let mut source = Source::prepare(plan, recording.path()).unwrap();
         let instance = source.instance.as_ref().unwrap().path().to_owned();
@@ -815,8 +815,9 @@ mod tests {
             return;
         }
         let recording = tempfile::tempdir().unwrap();
-        let wish = Wish { groups: Group::DEFAULT.to_vec(), light: true, buffer: Some(64 << 10), keep_all: true, ..Wish::default() };
-        let plan = Plan::make(&wish, ClockSource::choose()).unwrap();
+        let request =
+            Request { groups: Group::DEFAULT.to_vec(), light: true, buffer: Some(64 << 10), keep_all: true, ..Request::default() };
+        let plan = Plan::make(&request, ClockSource::choose()).unwrap();
         let clock = plan.clock.1;
         let mut source = Source::prepare(plan, recording.path()).unwrap();
         source.begin(clock).unwrap();
@@ -832,7 +833,7 @@ mod tests {
         }
         let recording = tempfile::tempdir().unwrap();
         let events = vec!["raw_syscalls:sys_exit:id != 9999".parse().unwrap(), "raw_syscalls:sys_enter".parse().unwrap()];
-        let plan = Plan::make(&Wish { events, ..Wish::default() }, ClockSource::choose()).unwrap();
+        let plan = Plan::make(&Request { events, ..Request::default() }, ClockSource::choose()).unwrap();
         let clock = plan.clock.1;
         let mut source = Source::prepare(plan, recording.path()).unwrap();
         let filter = |source: &Source, name: &str| {
@@ -865,9 +866,9 @@ mod tests {
         }
         let recording = tempfile::tempdir().unwrap();
         let events = vec!["sched:sched_switch:no_such_field == 1".parse().unwrap()];
-        let plan = Plan::make(&Wish { events, ..Wish::default() }, ClockSource::choose()).unwrap();
+        let plan = Plan::make(&Request { events, ..Request::default() }, ClockSource::choose()).unwrap();
         let error = Source::prepare(plan, recording.path()).unwrap_err();
-        assert!(error.is_wrong_wish());
+        assert!(error.is_wrong_request());
         assert!(error.to_string().contains("Field not found"), "{error}");
     }
 
@@ -877,8 +878,8 @@ mod tests {
             return;
         }
         let recording = tempfile::tempdir().unwrap();
-        let wish = Wish { groups: vec![Group::Sched, Group::Syscall], ..Wish::default() };
-        let plan = Plan::make(&wish, ClockSource::choose()).unwrap();
+        let request = Request { groups: vec![Group::Sched, Group::Syscall], ..Request::default() };
+        let plan = Plan::make(&request, ClockSource::choose()).unwrap();
         let clock = plan.clock.1;
         let mut source = Source::prepare(plan, recording.path()).unwrap();
         let page = source.lanes[0].reader.page_size();
@@ -895,7 +896,11 @@ mod tests {
         rustix::thread::sched_setaffinity(None, &there).unwrap();
         work(20);
         let drained = source.stop();
-        assert!(drained.oddities.iter().any(|note| note.starts_with("cannot write") && note.contains("cpu0")), "{:?}", drained.oddities);
+        assert!(
+            drained.diagnostics.iter().any(|note| note.starts_with("cannot write") && note.contains("cpu0")),
+            "{:?}",
+            drained.diagnostics
+        );
         let mut times = [0; 3];
         for (index, time) in times.iter_mut().enumerate() {
             let mut bytes = [0; 8];

@@ -1,7 +1,7 @@
 //! What could be recorded of this kernel, for those who only ask.
 
 use super::groups::Group;
-use super::plan::{choose, clock, Wish};
+use super::plan::{choose, clock, Request};
 use crate::clock::Source as ClockSource;
 use longpole_ftrace::TraceFsError;
 use std::path::PathBuf;
@@ -30,9 +30,9 @@ pub fn survey() -> Result<Survey, Trouble> {
         .map_err(|error| Trouble { what: error.to_string(), remedy: "run a kernel from 3.17 on".to_owned() })?;
     let events = tracefs.events().map_err(trouble)?;
     let has = |group: &Group| {
-        let wish = Wish { groups: vec![*group], ..Wish::default() };
-        let without = choose(&Wish::default(), &events).0.len();
-        choose(&wish, &events).0.len() > without
+        let request = Request { groups: vec![*group], ..Request::default() };
+        let without = choose(&Request::default(), &events).0.len();
+        choose(&request, &events).0.len() > without
     };
     let (groups, absent) = Group::ALL.into_iter().partition(has);
     Ok(Survey { path: tracefs.path().to_owned(), clock: clock.0, groups, absent })

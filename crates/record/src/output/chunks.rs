@@ -84,7 +84,7 @@ pub(crate) struct Chunks {
     /// Bytes of the kernel's pages that are in the chunks before.
     kernel_before: u64,
     /// Bytes of stacks and of packets of network devices in this one, as of the newest look.
-    beside: u64,
+    context: u64,
     looked: Instant,
     done: VecDeque<Done>,
     removed: Removed,
@@ -103,7 +103,7 @@ impl Chunks {
             begun: Instant::now(),
             before: Totals::default(),
             kernel_before: 0,
-            beside: 0,
+            context: 0,
             looked: Instant::now(),
             done: VecDeque::new(),
             removed: Removed::default(),
@@ -175,10 +175,10 @@ impl Recorder {
         if chunks.looked.elapsed() >= SHORTEST {
             // They are written by threads of their own.
             chunks.looked = Instant::now();
-            chunks.beside = count::beside(&self.path);
+            chunks.context = count::context(&self.path);
         }
         let captures: u64 = self.captures.values().map(|capture| capture.length()).sum();
-        let bytes = self.total.written - chunks.before.written + kernel.saturating_sub(chunks.kernel_before) + captures + chunks.beside;
+        let bytes = self.total.written - chunks.before.written + kernel.saturating_sub(chunks.kernel_before) + captures + chunks.context;
         let large = chunks.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(SMALLEST));
         let old = chunks.max_age.is_some_and(|most| chunks.begun.elapsed() >= (most / PARTS).max(SHORTEST));
         if !(large || old) {
@@ -188,7 +188,7 @@ impl Recorder {
             // An empty chunk tells nothing.
             chunks.begun = Instant::now();
         } else if let Err(error) = self.rotate() {
-            self.oddity(format!("no new chunk could be begun: {error}"));
+            self.diagnostic(format!("no new chunk could be begun: {error}"));
             self.chunks.begun = Instant::now();
             self.chunks.before.written = self.total.written;
         }
@@ -217,7 +217,7 @@ impl Recorder {
             let work = move || count::remove(&oldest.path, oldest.end_ns, &classes);
             match std::thread::Builder::new().name("longpole-chunks".to_owned()).spawn(work) {
                 Ok(thread) => self.chunks.removing.push(thread),
-                Err(error) => self.oddity(format!("an old chunk could not be removed: {error}")),
+                Err(error) => self.diagnostic(format!("an old chunk could not be removed: {error}")),
             }
         }
     }
@@ -255,14 +255,14 @@ impl Recorder {
             self.capture_written(&mut capture, result);
             self.total.packets += capture.packets();
         }
-        let beside = self.rotate_sources(&path, &uuid);
+        let context = self.rotate_sources(&path, &uuid);
         self.reserve.remove();
         if let Err(error) = self.describe(Some(now)) {
-            self.oddity(error.to_string());
+            self.diagnostic(error.to_string());
         }
         let old = std::mem::replace(&mut self.path, path);
         self.home = home;
-        self.begin_beside(beside);
+        self.begin_with(context);
         (self.uuid, self.metadata, self.reserve) = (uuid, metadata, Reserve::make(&self.home.path()));
         self.move_mailbox(&old);
         self.lanes.clear();
@@ -286,7 +286,7 @@ impl Recorder {
         let begin_ns = self.start_ns();
         let chunks = &mut self.chunks;
         chunks.done.push_back(Done { bytes: count::size(&old), path: old, begin_ns, end_ns: now });
-        (chunks.before, chunks.begun, chunks.beside) = (self.total, Instant::now(), 0);
+        (chunks.before, chunks.begun, chunks.context) = (self.total, Instant::now(), 0);
         chunks.number += 1;
         self.chunks.kernel_before = self.kernel_bytes();
         self.begins(now);

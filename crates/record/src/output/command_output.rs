@@ -158,7 +158,7 @@ impl Recorder {
                 let lost = gathered.count + gathered.lost;
                 self.total.lost = self.total.lost.saturating_add(lost);
                 output.discarded += lost;
-                self.oddity(format!("lines of the command's {} could not be written and count as lost: {error}", output.name));
+                self.diagnostic(format!("lines of the command's {} could not be written and count as lost: {error}", output.name));
             }
         }
         self.outputs = outputs;

@@ -14,7 +14,7 @@ impl Recorder {
     /// before others are told that it is done; it returns what should be said of that.
     pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64) -> bool, complete: &mut dyn FnMut(&Path) -> Vec<String>) -> Outcome {
         if let Err(error) = self.stay_at_home() {
-            self.oddity(error.to_string());
+            self.diagnostic(error.to_string());
         }
         let _ = self.in_each_place(|recorder| {
             recorder.quiet();
@@ -28,7 +28,7 @@ impl Recorder {
         let mut kernel = self.end_kernel();
         let samples = self.end_stacks();
         let _ = self.in_each_place(|recorder| {
-            recorder.bury();
+            recorder.reap();
             recorder.last_losses();
             let stems: Vec<String> = recorder.place.subjects.keys().cloned().collect();
             for stem in stems {
@@ -52,11 +52,11 @@ impl Recorder {
         }
         self.end_chunks();
         if self.total.waited > 0 {
-            self.oddity(format!("threads waited {:.1} ms in all for room in their rings", self.total.waited as f64 / 1e6));
+            self.diagnostic(format!("threads waited {:.1} ms in all for room in their rings", self.total.waited as f64 / 1e6));
         }
         self.reserve.remove();
         if let Err(error) = self.describe(Some(end)) {
-            self.oddity(error.to_string());
+            self.diagnostic(error.to_string());
         }
         let (mut notes, mut changed) = (Vec::new(), false);
         if let Some(outcome) = &mut kernel {
@@ -69,14 +69,14 @@ impl Recorder {
                         told["damaged_pages"] = done.damaged_pages.into();
                     }
                     changed = true;
-                    notes.extend(done.oddities);
+                    notes.extend(done.diagnostics);
                 }
                 Err(error) => notes.push(format!("the kernel's events are not converted yet: {error}")),
             }
         }
         notes.extend(complete(&self.path));
         if changed || !notes.is_empty() {
-            notes.into_iter().for_each(|note| self.oddity(note));
+            notes.into_iter().for_each(|note| self.diagnostic(note));
             let _ = self.describe(Some(end));
         }
         self.finished();
@@ -91,7 +91,7 @@ impl Recorder {
             samples,
             interfaces,
             packets: self.total.packets,
-            oddities: self.oddities(),
+            diagnostics: self.diagnostics(),
             path: self.path,
         }
     }
@@ -223,7 +223,7 @@ impl Recorder {
             "chunk": self.chunks.to_json(),
             "probe_cost_ns": self.options.probe_cost_ns,
             "lanes": lanes.into_values().collect::<Vec<_>>(),
-            "oddities": self.oddities(),
+            "diagnostics": self.diagnostics(),
         })
     }
 }

@@ -48,7 +48,7 @@ impl Recorder {
     /// Follows a folder that was moved.
     pub(crate) fn stay_at_home(&mut self) -> Result<(), Error> {
         let Some(path) = self.home.moved(&self.path).map_err(Error::io("write", &self.path))? else { return Ok(()) };
-        self.oddity(format!("the recording's folder {} is {} now", self.path.display(), path.display()));
+        self.diagnostic(format!("the recording's folder {} is {} now", self.path.display(), path.display()));
         self.path = path.clone();
         self.in_each_place(|recorder| {
             recorder.place.held.moves(&path);

@@ -6,7 +6,7 @@ use super::*;
 const FOREIGN_PIDS: &str = "this recorder is in a pid namespace of its own, and the kernel's events name threads by the numbers of the whole machine: who was there at the start is not recorded, and probes and kernel events are not joined by threads (record outside, or in a container with the host's pids: `docker run --pid=host`)";
 
 /// What begins anew with each chunk.
-pub(crate) struct Beside {
+pub(crate) struct Context {
     uuid: Uuid,
     stacks: bool,
     interfaces: bool,
@@ -25,7 +25,7 @@ impl Recorder {
             self.kernel_trouble = Some(FOREIGN_PIDS.to_owned());
         }
         if let Some(trouble) = self.kernel_trouble.clone() {
-            self.oddity(trouble);
+            self.diagnostic(trouble);
         }
     }
 
@@ -38,7 +38,7 @@ impl Recorder {
         let Some(kernel) = &mut self.kernel else { return serde_json::Value::Null };
         kernel.thaw(frozen, snapshot).unwrap_or_else(|error| {
             notes.push(error.clone());
-            self.oddity(error);
+            self.diagnostic(error);
             serde_json::Value::Null
         })
     }
@@ -54,7 +54,7 @@ impl Recorder {
                 let _ = epoll::add(&self.epoll, &mailbox.watch, epoll::EventData::new_u64(TOKEN_REQUEST), epoll::EventFlags::IN);
                 self.mailbox = Some(mailbox);
             }
-            Err(error) => self.oddity(format!("no snapshot can be asked for: {error}")),
+            Err(error) => self.diagnostic(format!("no snapshot can be asked for: {error}")),
         }
     }
 
@@ -63,29 +63,29 @@ impl Recorder {
     }
 
     /// What is recorded beside the rings goes to the recording at `path` from here on. Says what has to begin there anew.
-    pub(crate) fn rotate_sources(&mut self, path: &Path, uuid: &Uuid) -> Beside {
+    pub(crate) fn rotate_sources(&mut self, path: &Path, uuid: &Uuid) -> Context {
         if let Some(kernel) = &mut self.kernel {
             self.kernel_told = Some(kernel.told(&self.clock));
             if let Err(error) = kernel.rotate(path) {
-                self.oddity(format!("the kernel's events stay in the chunk before: {error}"));
+                self.diagnostic(format!("the kernel's events stay in the chunk before: {error}"));
             }
         }
-        let beside = Beside { uuid: *uuid, stacks: self.stacks.is_some(), interfaces: self.interfaces.is_some() };
+        let context = Context { uuid: *uuid, stacks: self.stacks.is_some(), interfaces: self.interfaces.is_some() };
         self.end_stacks();
         self.end_interfaces();
-        beside
+        context
     }
 
     /// In the new recording.
-    pub(crate) fn begin_beside(&mut self, beside: Beside) {
+    pub(crate) fn begin_with(&mut self, context: Context) {
         (self.kernel_told, self.stacks_told, self.interfaces_told) = (None, None, None);
-        if beside.stacks {
-            let uuid = std::mem::replace(&mut self.uuid, beside.uuid);
+        if context.stacks {
+            let uuid = std::mem::replace(&mut self.uuid, context.uuid);
             self.begin_stacks();
             self.uuid = uuid;
         }
-        if let (true, Some(wish)) = (beside.interfaces, packets_wish(&self.options, &self.config)) {
-            self.interfaces = interfaces::Source::prepare(&wish).ok();
+        if let (true, Some(request)) = (context.interfaces, packets_request(&self.options, &self.config)) {
+            self.interfaces = interfaces::Source::prepare(&request).ok();
             self.begin_interfaces();
         }
     }
@@ -93,7 +93,7 @@ impl Recorder {
     pub(crate) fn move_mailbox(&mut self, old: &Path) {
         if let Some(mailbox) = &self.mailbox {
             if let Err(error) = mailbox.move_to(old, &self.path) {
-                self.oddity(format!("no snapshot can be asked for any more: {error}"));
+                self.diagnostic(format!("no snapshot can be asked for any more: {error}"));
             }
         }
     }
@@ -117,7 +117,7 @@ impl Recorder {
             Ok(stacks) => self.stacks = Some(stacks),
             Err(error) => {
                 let trouble = no_stacks(&error);
-                self.oddity(trouble.clone());
+                self.diagnostic(trouble.clone());
                 self.stacks_trouble = Some(trouble);
                 let _ = std::fs::remove_dir_all(self.path.join(stacks::FOLDER));
             }
@@ -125,20 +125,20 @@ impl Recorder {
     }
 
     pub(super) fn end_stacks(&mut self) -> Option<SampleOutcome> {
-        let (outcome, told, oddities) = self.stacks.take()?.stop();
-        oddities.into_iter().for_each(|oddity| self.oddity(oddity));
+        let (outcome, told, diagnostics) = self.stacks.take()?.stop();
+        diagnostics.into_iter().for_each(|diagnostic| self.diagnostic(diagnostic));
         self.stacks_told = Some(told);
         Some(outcome)
     }
 
     /// Says in one sentence what was given up.
-    fn oddities_of(&mut self, switched_off: &[kernel::SwitchedOff]) {
+    fn diagnostics_of(&mut self, switched_off: &[kernel::SwitchedOff]) {
         let since = |ticks: u64| self.clock.unix_ns(ticks).saturating_sub(self.start as i64).max(0) as f64 / 1e9;
         let parts: Vec<String> = switched_off.iter().map(|off| format!("{} (from +{:.3} s on)", off.step.what, since(off.begin))).collect();
         if let Some((last, others)) = parts.split_last() {
             let named = if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) };
             let why = "the kernel emitted more events than could be stored; --keep-all gives up no kind, and loses of all alike";
-            self.oddity(format!("{named} were not recorded: {why}"));
+            self.diagnostic(format!("{named} were not recorded: {why}"));
         }
     }
 
@@ -158,10 +158,10 @@ impl Recorder {
         let mut told = kernel.told(&self.clock);
         let switched_off = kernel.switched_off();
         let drained = kernel.stop();
-        for oddity in &drained.oddities {
-            self.oddity(oddity.clone());
+        for diagnostic in &drained.diagnostics {
+            self.diagnostic(diagnostic.clone());
         }
-        self.oddities_of(&switched_off);
+        self.diagnostics_of(&switched_off);
         let outcome = KernelOutcome { events: drained.events(), lost: drained.lost(), cpus: drained.cpus.len() };
         told["recorded_bytes"] = drained.bytes.into();
         told["events"] = outcome.events.into();
@@ -180,14 +180,14 @@ impl Recorder {
             }
         }
         if let Some(trouble) = self.interfaces_trouble.clone() {
-            self.oddity(trouble);
+            self.diagnostic(trouble);
         }
     }
 
     pub(super) fn end_interfaces(&mut self) -> Option<InterfacesOutcome> {
         let captured = self.interfaces.take()?.stop();
-        for oddity in &captured.oddities {
-            self.oddity(oddity.clone());
+        for diagnostic in &captured.diagnostics {
+            self.diagnostic(diagnostic.clone());
         }
         self.interfaces_told = Some(captured.to_json());
         self.total.packets += captured.packets;
@@ -200,7 +200,7 @@ impl Recorder {
 pub(super) fn without_kernel<T>(result: Result<T, kernel::KernelError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(error) if error.is_wrong_wish() => Err(error.into()),
+        Err(error) if error.is_wrong_request() => Err(error.into()),
         Err(error) => {
             *trouble = Some(no_kernel(&error));
             Ok(None)
@@ -213,13 +213,13 @@ pub(super) fn no_stacks(error: &StacksError) -> String {
 }
 
 /// What is to be captured of interfaces, if anything.
-pub(super) fn packets_wish(options: &Options, config: &Config) -> Option<interfaces::Wish> {
-    let mut wish = config.packets.clone();
+pub(super) fn packets_request(options: &Options, config: &Config) -> Option<interfaces::Request> {
+    let mut request = config.packets.clone();
     if let Some(patterns) = &options.packets {
-        wish.interfaces.clone_from(patterns);
+        request.interfaces.clone_from(patterns);
     }
-    wish.snaplen = options.snaplen.unwrap_or(wish.snaplen);
-    (!wish.interfaces.is_empty()).then_some(wish)
+    request.snaplen = options.snaplen.unwrap_or(request.snaplen);
+    (!request.interfaces.is_empty()).then_some(request)
 }
 
 pub(super) fn without_interfaces<T>(
@@ -228,7 +228,7 @@ pub(super) fn without_interfaces<T>(
 ) -> Result<Option<T>, Error> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(error) if error.is_wrong_wish() => Err(error.into()),
+        Err(error) if error.is_wrong_request() => Err(error.into()),
         Err(error) => {
             *trouble = Some(no_packets(&error));
             Ok(None)

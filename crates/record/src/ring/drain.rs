@@ -54,14 +54,14 @@ impl Recorder {
     }
 
     fn packets_refused(&mut self, name: &str, error: &str) {
-        self.oddity(format!("packets/{name}: captured packets could not be written and count as dropped: {error}"));
+        self.diagnostic(format!("packets/{name}: captured packets could not be written and count as dropped: {error}"));
     }
 
     fn drain_all(&mut self, subjects: &mut HashMap<String, Subject>, last: bool) -> f64 {
         let mut any = false;
         for subject in subjects.values_mut() {
             if subject.process.poisoned() {
-                self.oddity(format!("{}: its control file was cut off", subject.process.stem));
+                self.diagnostic(format!("{}: its control file was cut off", subject.process.stem));
                 subject.ended = true;
             }
             for source in subject.sources.iter_mut().filter(|source| !source.broken) {
@@ -108,7 +108,7 @@ impl Recorder {
         if self.place.sites.is_none() {
             match Sites::open(&self.place.runtime) {
                 Ok(sites) => self.place.sites = sites,
-                Err(error) => self.oddity(format!("the site table cannot be read: {error}")),
+                Err(error) => self.diagnostic(format!("the site table cannot be read: {error}")),
             }
         }
         let Some(sites) = &mut self.place.sites else { return };
@@ -116,11 +116,11 @@ impl Recorder {
         let mut complaints = Vec::new();
         sites.update(self.place.stream, &mut self.place.classes, &mut text, &mut complaints);
         for complaint in complaints {
-            self.oddity(complaint);
+            self.diagnostic(complaint);
         }
         if !text.is_empty() || self.metadata.is_behind() {
             if let Err(error) = self.metadata.append(&text) {
-                self.oddity(format!("the metadata cannot be extended: {error}"));
+                self.diagnostic(format!("the metadata cannot be extended: {error}"));
             }
         }
     }
@@ -128,7 +128,7 @@ impl Recorder {
     pub(crate) fn give_up(&mut self, source: &mut Source, why: &str) {
         source.broken = true;
         source.look = None;
-        self.oddity(format!("{} is not read any further: {why}", source.ring.name));
+        self.diagnostic(format!("{} is not read any further: {why}", source.ring.name));
     }
 
     fn drain_source(&mut self, subject: &mut Subject, at: usize, last: bool) -> f64 {
@@ -304,7 +304,7 @@ impl Recorder {
                 unreadable = 1;
                 chunk.to = chunk.from + understood as u64;
                 chunk.end = end.clamp(chunk.begin, chunk.end);
-                self.oddity(format!(
+                self.diagnostic(format!(
                     "{}: an event of a class that cannot be understood, and what its sub-buffer held behind it, was left out: at least as many \
                      events as are counted for it, one each time",
                     source.ring.name
@@ -371,7 +371,7 @@ impl Recorder {
         source.extra_lost = source.extra_lost.saturating_add(lost);
         source.captured = if walked { source.extra_lost - unreadable } else { source.captured };
         source.ring.release(chunk.tail, reported);
-        self.oddity(format!("events could not be written and count as lost{least}: {error}"));
+        self.diagnostic(format!("events could not be written and count as lost{least}: {error}"));
     }
 
     /// Looks at each event: captured packets go to their file. Returns how many bytes are events of known form, and the time of the last.
@@ -515,7 +515,7 @@ impl Recorder {
             written = self.write_losses(process, source, more, reported, delta);
         }
         if let Err(error) = written {
-            self.oddity(format!("losses could not be written to their stream at their time: {error}"));
+            self.diagnostic(format!("losses could not be written to their stream at their time: {error}"));
             if more {
                 // The thread goes on: they come with what it writes next.
                 return;
@@ -574,14 +574,14 @@ impl Recorder {
     }
 
     /// Marks the processes that have ended. Comes before their rings are sought and looked at: then what is found is all.
-    pub(crate) fn mourn(&mut self) {
+    pub(crate) fn mark_dead(&mut self) {
         for subject in self.place.subjects.values_mut() {
             subject.ended |= !subject.process.handle_lives();
         }
     }
 
     /// Processes that have ended, and of which everything was taken.
-    pub(crate) fn bury(&mut self) {
+    pub(crate) fn reap(&mut self) {
         let ended: Vec<String> = self.place.subjects.iter().filter(|(_, subject)| subject.ended).map(|(stem, _)| stem.clone()).collect();
         for stem in ended {
             let Some(subject) = self.place.subjects.get_mut(&stem) else { continue };
@@ -595,7 +595,7 @@ impl Recorder {
                 continue;
             }
             if more {
-                self.oddity(format!("{stem}: its rings change though it has ended; what is in them was left"));
+                self.diagnostic(format!("{stem}: its rings change though it has ended; what is in them was left"));
             }
             for source in sources.iter_mut().filter(|source| !source.broken && source.verdict != Verdict::Unwanted) {
                 // Its interrupted probe will not come to merge them.
@@ -656,7 +656,7 @@ impl Recorder {
         let path = lane.path.clone();
         let named = lane.settle_names();
         if let Err(error) = lane.close().and(named) {
-            self.oddity(format!("cannot close {}: {error}", path.display()));
+            self.diagnostic(format!("cannot close {}: {error}", path.display()));
         }
     }
 }

@@ -70,7 +70,7 @@ impl Recorder {
 
     /// A ring that should be larger gets a successor.
     pub(crate) fn consider_successor(&mut self, subject: &mut Subject, at: usize, larger: Option<u64>) {
-        let wished = subject.buffer;
+        let requested = subject.buffer;
         let source = &mut subject.sources[at];
         if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
             // The thread has looked at it. Either it is about to go over, and writes no more here; or it could not, writes on, and will not
@@ -86,7 +86,7 @@ impl Recorder {
                         self.place.runtime.remove(&untaken.name);
                         let (label, size) = (&subject.process.label, source.ring.size >> 10);
                         let text = format!("{label}: a thread could not go over to a larger ring, and stays in one of {size} KiB; --buffer gives it a larger one from the begin");
-                        self.oddity(text);
+                        self.diagnostic(text);
                     }
                 }
                 Some(Some(_)) => {}
@@ -97,8 +97,8 @@ impl Recorder {
         if source.successor.is_some() || source.settled || source.verdict == Verdict::Unwanted {
             return;
         }
-        let size = match wished {
-            Some(wished) => wished,
+        let size = match requested {
+            Some(requested) => requested,
             None if other => source.ring.size,
             None => match larger {
                 Some(size) => size,
@@ -109,10 +109,10 @@ impl Recorder {
             return;
         }
         let size = size.max(source.ring.size);
-        if wished.is_none() && self.larger_rings() + size > SESSION {
+        if requested.is_none() && self.larger_rings() + size > SESSION {
             // Others may give theirs back.
             if !std::mem::replace(&mut source.denied, true) {
-                self.oddity("a ring was too small, and the session's memory for larger ones was used up".to_owned());
+                self.diagnostic("a ring was too small, and the session's memory for larger ones was used up".to_owned());
             }
             return;
         }
@@ -131,7 +131,7 @@ impl Recorder {
             }
             Err(error) => {
                 source.settled = true;
-                self.oddity(format!("{}: no larger ring: {error}", source.ring.name));
+                self.diagnostic(format!("{}: no larger ring: {error}", source.ring.name));
             }
         }
     }

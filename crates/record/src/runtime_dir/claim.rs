@@ -55,7 +55,7 @@ impl Recorder {
                 None => "somebody else".to_owned(),
             };
             let (pid, label) = (subject.process.pid, &subject.process.label);
-            self.oddity(format!("process {pid} ({label}) is recorded by {holder}, and not here while that goes on"));
+            self.diagnostic(format!("process {pid} ({label}) is recorded by {holder}, and not here while that goes on"));
         }
         if subject.claimed
             && subject.order.mask != 0
@@ -64,7 +64,7 @@ impl Recorder {
         {
             let told = "programs of the command without its LONGPOLE_SESSION in their environment are recorded from when they were found, since another \
                         recorder has those that come";
-            self.oddity(told.to_owned());
+            self.diagnostic(told.to_owned());
         }
         subject.claimed
     }
@@ -78,7 +78,7 @@ impl Recorder {
         let running = holder(&self.place.runtime, subject.process.scope());
         let whose =
             running.map_or_else(|| "another one".to_owned(), |running| format!("process {} to {}", running.pid, running.path.display()));
-        self.oddity(format!("what a command starts is recorded by {whose}, and not here while that goes on"));
+        self.diagnostic(format!("what a command starts is recorded by {whose}, and not here while that goes on"));
     }
 
     /// A process that is to say nothing and is silent may be another recorder's.
@@ -116,7 +116,7 @@ impl Recorder {
         subject.process.refused_before = subject.process.refused_before.wrapping_add(refused as u32);
         self.total.refused += refused;
         self.why_refused = why_refused(subject.process.control().refused_errno.load(Ordering::Relaxed));
-        self.oddity(format!("{}: {refused} events {}; they are in no stream", subject.process.label, self.why_refused));
+        self.diagnostic(format!("{}: {refused} events {}; they are in no stream", subject.process.label, self.why_refused));
     }
 }
 

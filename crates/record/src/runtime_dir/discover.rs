@@ -46,7 +46,7 @@ impl Recorder {
         let quiet = if own { self.place.runtime.without_births(|| self.place.runtime.entries()) } else { None };
         let done = quiet.is_some();
         if !done && own {
-            self.oddity("the runtime directory was locked all the time; stale files were not removed".to_owned());
+            self.diagnostic("the runtime directory was locked all the time; stale files were not removed".to_owned());
         }
         let entries = quiet.unwrap_or_else(|| self.place.runtime.entries()).map_err(Error::io("list", self.place.runtime.path()))?;
         if own {
@@ -124,7 +124,7 @@ impl Recorder {
             }
         }
         if foreign > 0 {
-            self.oddity(format!("{foreign} files in the runtime directory are none of its layout and were left alone"));
+            self.diagnostic(format!("{foreign} files in the runtime directory are none of its layout and were left alone"));
         }
         Ok(())
     }
@@ -168,7 +168,9 @@ impl Recorder {
     fn look_at_sites(&mut self) {
         if self.place.sites.as_ref().is_some_and(|sites| sites.is_replaced(&self.place.runtime)) {
             self.learn_sites();
-            self.oddity("the site table was replaced while programs used it; events of sites that they met since are left out".to_owned());
+            self.diagnostic(
+                "the site table was replaced while programs used it; events of sites that they met since are left out".to_owned(),
+            );
             // What the programs before write of sites that they meet from now on is in no table any more.
             self.place.classes.invalid = true;
             self.place.sites = Sites::open(&self.place.runtime).ok().flatten();
@@ -185,7 +187,7 @@ impl Recorder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.is_being_named(name, stem) => return true,
             Err(error) => {
-                self.oddity(format!("{name} was ignored: {error}"));
+                self.diagnostic(format!("{name} was ignored: {error}"));
                 return false;
             }
         };
@@ -277,14 +279,14 @@ impl Recorder {
     fn take_ring(&mut self, subject: &mut Subject, number: u32, own: bool, before: bool, continued: bool) -> bool {
         let name = ring_name(&subject.process.stem, number, own);
         if subject.sources.len() >= MOST_RINGS {
-            self.oddity(format!("{}: more than {MOST_RINGS} rings; the others are not read", subject.process.stem));
+            self.diagnostic(format!("{}: more than {MOST_RINGS} rings; the others are not read", subject.process.stem));
             return true;
         }
         let mut ring = match Ring::open(&self.place.runtime, &name, number, own, Access::Write) {
             Ok(ring) => ring,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ResourceBusy) => return false,
             Err(error) => {
-                self.oddity(format!("{name} was ignored: {error}"));
+                self.diagnostic(format!("{name} was ignored: {error}"));
                 if subject.ignored.len() < MOST_RINGS {
                     subject.ignored.push(name);
                 }
@@ -302,7 +304,7 @@ impl Recorder {
         }
         if source.ring.clock != self.clock.source.number() && !source.broken {
             source.broken = true;
-            self.oddity(format!("{name} was ignored: its times are of another clock than this recording's"));
+            self.diagnostic(format!("{name} was ignored: its times are of another clock than this recording's"));
         }
         source.ring.layout().session.store(self.session, Ordering::Relaxed);
         source.ring.layout().lane.store(0, Ordering::Relaxed);
@@ -329,7 +331,7 @@ impl Recorder {
             self.scratch = bytes;
             events += counted.unwrap_or_else(|least| least);
             if counted.is_err() {
-                self.oddity(format!("{}: more events were left from an earlier recording than are counted as lost", source.ring.name));
+                self.diagnostic(format!("{}: more events were left from an earlier recording than are counted as lost", source.ring.name));
             }
             source.ring.tail = chunk.tail;
         }
@@ -415,7 +417,7 @@ impl Recorder {
                         break;
                     }
                     // One text for all of them: there is room for a hundred, and others have something to say, too.
-                    self.oddity(format!("{}: a ring that it announced is not there", subject.process.stem));
+                    self.diagnostic(format!("{}: a ring that it announced is not there", subject.process.stem));
                     // What else this process announces is not waited for as long.
                     subject.process.missing = PATIENCE - 1;
                 } else {
@@ -444,13 +446,13 @@ impl Recorder {
         // Whoever is being born has read the old orders, but then has its control file before this lock is ours.
         let settled = self.place.runtime.without_births(|| ()).is_some();
         if !settled || self.scan_for(usize::MAX).is_err() {
-            self.oddity("a process may have been born too late to be told that the recording ended".to_owned());
+            self.diagnostic("a process may have been born too late to be told that the recording ended".to_owned());
         }
         for subject in self.place.subjects.values_mut().filter(|subject| subject.claimed) {
             subject.order.mask = 0;
             subject.order.apply(&subject.process.control().orders);
         }
-        self.mourn();
+        self.mark_dead();
         barrier();
         let deadline = Instant::now() + Duration::from_millis(50);
         let busy = |subject: &Subject| {

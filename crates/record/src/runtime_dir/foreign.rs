@@ -203,7 +203,7 @@ impl Recorder {
                 };
                 if !told {
                     let until = if again { " while that goes on" } else { "" };
-                    self.oddity(format!(
+                    self.diagnostic(format!(
                         "programs of user {owner} (as process {pid} sees them) are not recorded{until}: {}: {error}",
                         path.display()
                     ));
@@ -233,7 +233,7 @@ impl Recorder {
         metadata::place(&mut text, self.streams);
         // Should the disk not take it now, it waits, and packets wait for it.
         if let Err(error) = self.metadata.append(&text) {
-            self.oddity(format!("the metadata cannot be extended: {error}"));
+            self.diagnostic(format!("the metadata cannot be extended: {error}"));
         }
         self.others.push(Place::new(runtime, held, self.streams, Some(found.identity), &self.epoll));
         let last = self.others.len() - 1;

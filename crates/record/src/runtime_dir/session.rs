@@ -324,7 +324,7 @@ mod tests {
         assert!(Held::take(&runtime, Whose::All).unwrap().1.is_none());
     }
     #[test]
-    fn recorders_of_single_processes_and_of_commands_stand_beside_one_of_all_and_leave_no_file() {
+    fn recorders_of_single_processes_and_of_commands_stand_next_to_one_of_all_and_leave_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime_dir::private(directory.path());
         let order = |session| Order { session, ..Order::default() };

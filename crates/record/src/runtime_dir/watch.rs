@@ -16,7 +16,7 @@ const SHARE: u32 = 20;
 const MOST: usize = 1024;
 
 #[derive(Debug)]
-pub(crate) struct Neighbours {
+pub(crate) struct RuntimeWatch {
     watch: OwnedFd,
     /// By what the kernel calls their watches; that of the folder itself is none of them.
     directories: HashMap<i32, PathBuf>,
@@ -25,9 +25,9 @@ pub(crate) struct Neighbours {
     next: Instant,
 }
 
-impl Neighbours {
+impl RuntimeWatch {
     /// None for who may not look into them, and where the directory was named.
-    pub fn new(epoll: &OwnedFd) -> Option<Neighbours> {
+    pub fn new(epoll: &OwnedFd) -> Option<RuntimeWatch> {
         let named = std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty());
         if named || !rustix::process::geteuid().is_root() {
             return None;
@@ -36,7 +36,7 @@ impl Neighbours {
         let flags = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::ONLYDIR;
         inotify::add_watch(&watch, USERS, flags).ok()?;
         epoll::add(epoll, &watch, epoll::EventData::new_u64(TOKEN_NEIGHBOURS), epoll::EventFlags::IN).ok()?;
-        let mut neighbours = Neighbours { watch, directories: HashMap::new(), due: false, next: Instant::now() };
+        let mut neighbours = RuntimeWatch { watch, directories: HashMap::new(), due: false, next: Instant::now() };
         neighbours.list();
         Some(neighbours)
     }

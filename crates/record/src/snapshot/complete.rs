@@ -88,8 +88,8 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
         snapshot.remove("pending");
         snapshot.remove("earlier");
     }
-    if let Some(oddities) = told["oddities"].as_array_mut() {
-        oddities.extend(done.notes.iter().map(|note| json!(note)));
+    if let Some(diagnostics) = told["diagnostics"].as_array_mut() {
+        diagnostics.extend(done.notes.iter().map(|note| json!(note)));
     }
     recording::describe(path, &told).map_err(Error::io("write", description))?;
     Ok(done)

@@ -214,7 +214,7 @@ pub struct Ended {
     pub recorded: u64,
     pub lost: u64,
     pub empty: String,
-    pub oddities: Vec<String>,
+    pub diagnostics: Vec<String>,
 }
 
 impl Recorder {
@@ -233,7 +233,7 @@ impl Recorder {
             recorded,
             lost,
             empty: words.next().unwrap().to_owned(),
-            oddities: lines.map(str::to_owned).collect(),
+            diagnostics: lines.map(str::to_owned).collect(),
             path: self.path.clone(),
         }
     }
@@ -279,7 +279,7 @@ fn compiled(name: &str) -> PathBuf {
 }
 
 /// A copy without what is damaged is read by babeltrace2 as by `longpole info`, as [`Place`] has it of recordings without damage.
-pub fn alike_beside_damage(copy: &Path) {
+pub fn alike_except_damage(copy: &Path) {
     let longpole = built().join("longpole");
     if !longpole.exists() {
         println!("skipped: comparing recordings with babeltrace2 (cargo build --release -p longpole)");

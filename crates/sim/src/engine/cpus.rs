@@ -1,7 +1,7 @@
 //! CPUs: who has one, who waits for one, and when it must give it back.
 
 use super::{Engine, Event, Instr, Shown};
-use crate::sink::{Deed, Sink};
+use crate::sink::{Effect, Sink};
 use crate::system::{Id, Pool};
 use std::collections::VecDeque;
 
@@ -56,7 +56,7 @@ impl<S: Sink> Engine<'_, S> {
     fn wait_for_cpu(&mut self, pool: Id, machine: Id) {
         if self.runner(machine).shown != Shown::Runnable {
             self.runner(machine).shown = Shown::Runnable;
-            self.tell(machine, Deed::Runnable);
+            self.tell(machine, Effect::Runnable);
         }
         self.cpus[pool as usize].waiting.push_back(machine);
     }

@@ -3,7 +3,7 @@
 use super::{Engine, Event};
 use crate::draw::{mix, word};
 use crate::queue::{Token, Want};
-use crate::sink::{Deed, Sink, Wait};
+use crate::sink::{Effect, Sink, Wait};
 use crate::system::Id;
 
 impl<S: Sink> Engine<'_, S> {
@@ -23,10 +23,10 @@ impl<S: Sink> Engine<'_, S> {
     fn puts(&mut self, machine: Id, queue: Id, token: Token, reserve: bool) {
         self.queue(queue).take_space(machine, token.n, reserve);
         if reserve {
-            self.tell(machine, Deed::Reserve(queue, token.n));
+            self.tell(machine, Effect::Reserve(queue, token.n));
             return;
         }
-        self.tell(machine, Deed::Put(queue, token.n));
+        self.tell(machine, Effect::Put(queue, token.n));
         let running = self.queue(queue);
         let count = running.puts;
         running.puts += token.n;
@@ -64,9 +64,9 @@ impl<S: Sink> Engine<'_, S> {
     fn gets(&mut self, machine: Id, queue: Id, want: Want) {
         let n = self.queue(queue).get(want);
         if matches!(want, Want::Look(_)) {
-            return self.tell(machine, Deed::Peek(queue, n));
+            return self.tell(machine, Effect::Peek(queue, n));
         }
-        self.tell(machine, Deed::Get(queue, n));
+        self.tell(machine, Effect::Get(queue, n));
         let latency = self.system.queues[queue as usize].space_latency;
         let running = self.queue(queue);
         let count = running.gets;
@@ -116,7 +116,7 @@ impl<S: Sink> Engine<'_, S> {
     }
 
     fn block(&mut self, machine: Id, wait: Wait) {
-        self.tell(machine, Deed::Blocked(wait));
+        self.tell(machine, Effect::Blocked(wait));
         self.leave_cpu(machine);
     }
 
@@ -140,7 +140,7 @@ impl<S: Sink> Engine<'_, S> {
     pub(super) fn returned(&mut self, machine: Id, queue: Id) -> bool {
         if *self.reply_of(queue, machine) == 1 {
             *self.reply_of(queue, machine) = 0;
-            self.tell(machine, Deed::Replied(queue));
+            self.tell(machine, Effect::Replied(queue));
             return true;
         }
         *self.reply_of(queue, machine) = 2;
@@ -151,10 +151,10 @@ impl<S: Sink> Engine<'_, S> {
     pub(super) fn reply(&mut self, machine: Id, queue: Id) -> bool {
         // A program that replies to nobody is a mistake of its author, and does nothing.
         let Some(caller) = self.runner(machine).callers.pop() else { return true };
-        self.tell(machine, Deed::Reply(queue, caller));
+        self.tell(machine, Effect::Reply(queue, caller));
         if std::mem::replace(self.reply_of(queue, caller), 1) == 2 {
             *self.reply_of(queue, caller) = 0;
-            self.tell(caller, Deed::Replied(queue));
+            self.tell(caller, Effect::Replied(queue));
             self.go_on(caller);
         }
         true

@@ -1,7 +1,7 @@
 //! CTF traces in another version of the format, with everything that their metadata says: types, contexts, packets and their counters. What
 //! comes from other formats, or is chosen from, [`CtfWriter`](crate::CtfWriter) writes, which knows values only.
 
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::export::{empty_folder, Version, Written};
 use crate::formats::ctf::{decoder, read_metadata};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// What became of a trace.
 #[derive(Debug)]
 pub enum Rewritten {
-    Done(Written, Vec<Oddity>),
+    Done(Written, Vec<Diagnostic>),
     /// Something else than CTF traces is there, and nothing is written.
     Other,
     /// The events of this stream are not in the order of time, which is what other readers want. Nothing is written.
@@ -33,15 +33,15 @@ pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Rewrit
         return Ok(Rewritten::Other);
     }
     empty_folder(directory)?;
-    let (mut written, mut oddities) = (Written::default(), Vec::new());
+    let (mut written, mut diagnostics) = (Written::default(), Vec::new());
     for trace in &found.ctf {
         let place = trace.strip_prefix(path).map_or(directory.to_owned(), |below| directory.join(below));
         fs::create_dir_all(&place).map_err(Error::io(&place))?;
-        match one(trace, &place, version, &mut written, &mut oddities) {
+        match one(trace, &place, version, &mut written, &mut diagnostics) {
             // Beside others one that cannot be read hides none of them; alone it is why nothing is written.
             Err(error @ (Error::Metadata { .. } | Error::NotATrace { .. })) if found.ctf.len() > 1 => {
                 let _ = fs::remove_dir(&place);
-                oddities.push(Oddity::Closed { path: trace.clone(), error: error.to_string() });
+                diagnostics.push(Diagnostic::Closed { path: trace.clone(), error: error.to_string() });
             }
             done => {
                 if let Some(stream) = done? {
@@ -51,7 +51,7 @@ pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Rewrit
             }
         }
     }
-    Ok(Rewritten::Done(written, oddities))
+    Ok(Rewritten::Done(written, diagnostics))
 }
 
 /// Removes what is in a folder that was empty.
@@ -65,7 +65,13 @@ fn empty(directory: &Path) -> Result<(), Error> {
 }
 
 /// The stream that is not in the order of time, if there is one; then there is no metadata.
-fn one(trace: &Path, place: &Path, version: Version, written: &mut Written, oddities: &mut Vec<Oddity>) -> Result<Option<PathBuf>, Error> {
+fn one(
+    trace: &Path,
+    place: &Path,
+    version: Version,
+    written: &mut Written,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<Option<PathBuf>, Error> {
     let metadata = Arc::new(read_metadata(&trace.join("metadata"))?);
     let layout = match version {
         Version::One => Layout::to_ctf1(&metadata),
@@ -74,7 +80,7 @@ fn one(trace: &Path, place: &Path, version: Version, written: &mut Written, oddi
     let layout = Arc::new(layout.map_err(|source| Error::Metadata { path: trace.join("metadata"), source })?);
     for path in stream_files(trace)? {
         let to = place.join(path.file_name().unwrap_or_default());
-        if !stream(&metadata, &layout, &path, &to, written, oddities)? {
+        if !stream(&metadata, &layout, &path, &to, written, diagnostics)? {
             return Ok(Some(path));
         }
     }
@@ -116,7 +122,7 @@ fn stream(
     path: &Path,
     to: &Path,
     written: &mut Written,
-    oddities: &mut Vec<Oddity>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<bool, Error> {
     let unwritable = |source: Box<WriteError>| Error::Unwritable { path: path.to_owned(), source };
     let mut decoder = decoder(metadata, &StreamFile::look(path).map_err(Error::io(path))?, 1)?;
@@ -169,7 +175,7 @@ fn stream(
             },
             Ok(Some(Step::DiscardedPackets(_))) => written.uncounted += 1,
             Err(error) => {
-                oddities.push(Oddity::of_packet(path, &error, decoder.next_packet()));
+                diagnostics.push(Diagnostic::of_packet(path, &error, decoder.next_packet()));
                 // The packet ends with the last event that could be read.
                 if error.event.is_some() {
                     let bytes = part.end(None).map_err(unwritable)?;

@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use super::packets::{PacketKind, PacketKinds};
-use super::shape::{Length as Kept, Shape};
+use super::shape::{Length as Spool, Shape};
 use longpole_ctf::types::*;
 use longpole_ctf::{Clock, EnvValue, Origin, Span};
 use std::collections::HashSet;
@@ -129,15 +129,15 @@ pub fn scope(scope: Scope, taken: HashSet<String>, fields: &[Field], shapes: &[S
         }
         let name = level.free(inner);
         let length = match shape {
-            Shape::Bytes(Kept::Own) | Shape::List(Kept::Own, _) => {
+            Shape::Bytes(Spool::Own) | Shape::List(Spool::Own, _) => {
                 let length = level.free(&format!("{name}_length"));
                 level.push(&length, integer(32, Roles::NONE));
                 Length::Field(FieldPath { up: Some(0), names: vec![length], ..FieldPath::default() })
             }
-            Shape::Bytes(Kept::Before) | Shape::List(Kept::Before, _) => {
+            Shape::Bytes(Spool::Before) | Shape::List(Spool::Before, _) => {
                 Length::Field(FieldPath { scope: Some(scope), names: before, ..FieldPath::default() })
             }
-            Shape::Bytes(Kept::Fixed(length)) | Shape::List(Kept::Fixed(length), _) => Length::Fixed(*length),
+            Shape::Bytes(Spool::Fixed(length)) | Shape::List(Spool::Fixed(length), _) => Length::Fixed(*length),
             _ => Length::Fixed(0),
         };
         level.push(&name, ty(shape, length, field.base, Some(&field.names)));
@@ -235,7 +235,7 @@ fn ty(shape: &Shape, length: Length, base: u8, names: Option<&Names>) -> Type {
 /// Of a part of a field: its length is always the same.
 fn inner(shape: &Shape, base: u8, names: Option<&Names>) -> Type {
     let length = match shape {
-        Shape::Bytes(Kept::Fixed(length)) | Shape::List(Kept::Fixed(length), _) => *length,
+        Shape::Bytes(Spool::Fixed(length)) | Shape::List(Spool::Fixed(length), _) => *length,
         _ => 0,
     };
     ty(shape, Length::Fixed(length), base, names)

@@ -7,7 +7,7 @@
 
 mod tail;
 
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::event::{Catalogue, Item};
 use crate::formats::ctf::{self, decoder, metadata_and_cut, CtfSource, Plan};
@@ -18,7 +18,7 @@ use crate::merge::{Heap, Key};
 use crate::open::file::StreamFile;
 use crate::open::recognise::{recognise, stream_files};
 use crate::trace::{stream_name, Shared, Slot, Source};
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use longpole_ctf::Metadata;
 use std::collections::HashMap;
 use std::fs;
@@ -33,7 +33,7 @@ const SEARCH: Duration = Duration::from_millis(500);
 /// After so long what is not there, or does not fit, is not just being moved or written.
 const SETTLED: Duration = Duration::from_secs(2);
 /// Things that were wrong, of which each is told once.
-const MOST_ODDITIES: usize = 1000;
+const MOST_DIAGNOSTICS: usize = 1000;
 
 /// See the module.
 pub struct Live {
@@ -43,7 +43,7 @@ pub struct Live {
     shared: Shared,
     searched: Option<Instant>,
     /// By path, what else lies there.
-    beside: Vec<Option<Oddity>>,
+    context: Vec<Option<Diagnostic>>,
     traces: Vec<Growing>,
     tails: Vec<Tail>,
     /// A file stays the same one where its tracer moves it (as LTTng does with what it has rotated).
@@ -51,7 +51,7 @@ pub struct Live {
     idle: Vec<usize>,
     heap: Heap,
     current: Option<usize>,
-    shelf: Shelf,
+    value_buffer: ValueBuffer,
     /// Nobody will look again.
     last: bool,
     told: bool,
@@ -67,7 +67,7 @@ struct Growing {
     /// None: nothing of it can be read yet.
     read: Option<(Arc<Metadata>, Rc<Plan>)>,
     /// What of it is not, so far.
-    cut: Option<Oddity>,
+    cut: Option<Diagnostic>,
     common: Shift,
     /// The metadata that is there now is not what it was with more behind it: so it is just being written, or is another trace's.
     unsettled: bool,
@@ -80,7 +80,7 @@ impl Live {
     pub fn open<P: AsRef<Path>>(paths: &[P], shifts: Shifts) -> Result<Live, Error> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         let mut live = Live {
-            beside: vec![None; paths.len()],
+            context: vec![None; paths.len()],
             paths,
             shifts,
             clocks: CommonClocks::default(),
@@ -92,7 +92,7 @@ impl Live {
             idle: Vec::new(),
             heap: Heap::default(),
             current: None,
-            shelf: Shelf::default(),
+            value_buffer: ValueBuffer::default(),
             last: false,
             told: false,
         };
@@ -121,7 +121,7 @@ impl Live {
         for index in std::mem::take(&mut self.idle) {
             self.decode(index)?;
         }
-        self.shared.oddities.truncate(MOST_ODDITIES);
+        self.shared.diagnostics.truncate(MOST_DIAGNOSTICS);
         Ok(())
     }
 
@@ -144,12 +144,12 @@ impl Live {
         };
         let index = key.stream as usize;
         self.current = Some(index);
-        Ok(Some((self.tails[index].slot.item(&mut self.shelf), &self.shared.catalogue)))
+        Ok(Some((self.tails[index].slot.item(&mut self.value_buffer), &self.shared.catalogue)))
     }
 
     /// What was wrong.
-    pub fn oddities(&self) -> &[Oddity] {
-        &self.shared.oddities
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.shared.diagnostics
     }
 
     /// What is known at the end.
@@ -157,12 +157,12 @@ impl Live {
         if !self.last || std::mem::replace(&mut self.told, true) {
             return;
         }
-        self.shared.oddities.extend(self.beside.iter().flatten().cloned());
+        self.shared.diagnostics.extend(self.context.iter().flatten().cloned());
         for (index, trace) in self.traces.iter().enumerate() {
             let file = |tail: &Tail| StreamFile { path: tail.path.clone(), length: tail.seen };
             let files: Vec<_> = self.tails.iter().filter(|tail| tail.trace == index).map(file).collect();
-            self.shared.oddities.extend(ctf::empty(&trace.directory, &files));
-            self.shared.oddities.extend(trace.cut.clone());
+            self.shared.diagnostics.extend(ctf::empty(&trace.directory, &files));
+            self.shared.diagnostics.extend(trace.cut.clone());
         }
         for tail in &mut self.tails {
             tail.tell(&mut self.shared);
@@ -173,7 +173,7 @@ impl Live {
     fn search(&mut self) {
         for root in 0..self.paths.len() {
             let Ok(found) = recognise(&self.paths[root]) else { continue };
-            self.beside[root] = found.beside;
+            self.context[root] = found.context;
             for directory in found.ctf {
                 if !self.traces.iter().any(|trace| trace.directory == directory) {
                     self.add(directory, root);
@@ -199,9 +199,9 @@ impl Live {
         let Ok((metadata, cut)) = metadata_and_cut(&path) else { return };
         match &trace.read {
             None => {
-                self.shared.oddities.extend(ctf::oddities(&trace.directory, &metadata));
+                self.shared.diagnostics.extend(ctf::diagnostics(&trace.directory, &metadata));
                 let part = ctf::part(&trace.directory, &metadata);
-                trace.common = Shift::by(self.clocks.shift(trace.root, &part, &mut self.shared.oddities));
+                trace.common = Shift::by(self.clocks.shift(trace.root, &part, &mut self.shared.diagnostics));
             }
             Some((before, _)) if grew(before, &metadata) => {}
             Some(_) => {
@@ -252,7 +252,7 @@ impl Live {
         let streams = self.tails.len();
         let tail = &mut self.tails[index];
         loop {
-            if let Some(t_ns) = tail.slot.advance(&mut self.shared, &mut self.shelf)? {
+            if let Some(t_ns) = tail.slot.advance(&mut self.shared, &mut self.value_buffer)? {
                 self.heap.push(Key { t_ns, stream: index as u32 });
                 return Ok(());
             }

@@ -6,7 +6,7 @@ mod source;
 pub use describe::{CaptureInterface, Counted, Description};
 pub(crate) use source::CaptureSource;
 
-use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;
 use crate::merge::clock_shift::Shift;
 use crate::merge::out_of_range::{nearest, Beyond};
@@ -199,14 +199,19 @@ impl Capture {
     }
 
     /// Reads all of it. Returns what is odd: what is truncated or damaged, and packets that contradict the cap of their interface or their own length.
-    pub fn check(&self) -> Result<Vec<Oddity>, Error> {
+    pub fn check(&self) -> Result<Vec<Diagnostic>, Error> {
         let mut reader = open(&self.path)?;
-        let mut oddities = Vec::new();
+        let mut diagnostics = Vec::new();
         let (mut beyond, mut times) = (Vec::new(), Beyond::default());
         let mut settle = |caps: BTreeMap<u32, (String, u32, u64)>| {
             let room = (MOST_ERRORS as usize).saturating_sub(beyond.len());
             let found = caps.into_values().filter(|(_, _, packets)| *packets > 0).take(room);
-            beyond.extend(found.map(|(interface, cap, packets)| Oddity::BeyondCap { path: self.path.clone(), interface, cap, packets }));
+            beyond.extend(found.map(|(interface, cap, packets)| Diagnostic::BeyondCap {
+                path: self.path.clone(),
+                interface,
+                cap,
+                packets,
+            }));
         };
         let mut caps: Interfaces<(String, u32, u64)> = Interfaces::default();
         loop {
@@ -216,7 +221,7 @@ impl Capture {
                 }
                 Ok(Some(Block::Packet(packet))) => {
                     if let Some(ns) = packet.time_ns() {
-                        times.ns(ns, &self.path, || at_byte(packet.offset), &mut oddities);
+                        times.ns(ns, &self.path, || at_byte(packet.offset), &mut diagnostics);
                     }
                     let Some((_, cap, beyond)) = caps.get_mut(packet.section, packet.interface) else { continue };
                     // 0 is no cap.
@@ -226,8 +231,8 @@ impl Capture {
                 Ok(Some(_)) => {}
                 Ok(None) => break,
                 Err(error) => {
-                    if oddities.len() < MOST_ERRORS as usize {
-                        oddities.push(oddity(&self.path, &error));
+                    if diagnostics.len() < MOST_ERRORS as usize {
+                        diagnostics.push(diagnostic(&self.path, &error));
                     }
                     if !error.is_recoverable() {
                         break;
@@ -236,18 +241,18 @@ impl Capture {
             }
         }
         settle(caps.known);
-        oddities.extend(beyond);
-        Ok(oddities)
+        diagnostics.extend(beyond);
+        Ok(diagnostics)
     }
 
     /// Counts the packets between two times, both included. Interfaces of equal name are one, since a file of several sections
     /// numbers them anew. What is truncated or damaged is counted up to there, and said.
-    pub fn count(&self, begin_ns: i64, end_ns: i64) -> Result<(Vec<InterfaceCount>, Vec<Oddity>), Error> {
+    pub fn count(&self, begin_ns: i64, end_ns: i64) -> Result<(Vec<InterfaceCount>, Vec<Diagnostic>), Error> {
         let mut reader = open(&self.path)?;
         let mut counts: Vec<InterfaceCount> = Vec::new();
         let mut dropped: Interfaces<(usize, Dropped)> = Interfaces::default();
         let mut by_name: HashMap<String, usize> = HashMap::new();
-        let (mut oddities, mut times) = (Vec::new(), Beyond::default());
+        let (mut diagnostics, mut times) = (Vec::new(), Beyond::default());
         loop {
             match reader.next_block() {
                 Ok(None) => break,
@@ -260,8 +265,9 @@ impl Capture {
                     settle(&mut counts, dropped.insert(block.section, block.id, (index, Dropped::default())));
                 }
                 Ok(Some(Block::Packet(packet))) => {
-                    let t_ns =
-                        packet.time_ns().map(|t_ns| self.shift.apply(times.ns(t_ns, &self.path, || at_byte(packet.offset), &mut oddities)));
+                    let t_ns = packet
+                        .time_ns()
+                        .map(|t_ns| self.shift.apply(times.ns(t_ns, &self.path, || at_byte(packet.offset), &mut diagnostics)));
                     let Some((index, lost)) = dropped.get_mut(packet.section, packet.interface) else { continue };
                     if let Some(count) = packet.drop_count {
                         lost.more(count);
@@ -280,8 +286,8 @@ impl Capture {
                 Ok(Some(_)) => {}
                 Err(error) => {
                     let again = error.is_recoverable();
-                    if oddities.len() < MOST_ERRORS as usize {
-                        oddities.push(oddity(&self.path, &error));
+                    if diagnostics.len() < MOST_ERRORS as usize {
+                        diagnostics.push(diagnostic(&self.path, &error));
                     }
                     if !again {
                         break;
@@ -290,7 +296,7 @@ impl Capture {
             }
         }
         settle(&mut counts, dropped.known);
-        Ok((counts, oddities))
+        Ok((counts, diagnostics))
     }
 }
 
@@ -302,12 +308,12 @@ fn settle(counts: &mut [InterfaceCount], ended: BTreeMap<u32, (usize, Dropped)>)
     }
 }
 
-fn oddity(path: &Path, error: &longpole_pcapng::Error) -> Oddity {
+fn diagnostic(path: &Path, error: &longpole_pcapng::Error) -> Diagnostic {
     let path = path.to_owned();
     match (error.is_truncation(), error.is_recoverable()) {
-        (true, _) => Oddity::Truncated { path, place: error.to_string(), at: None },
-        (_, true) => Oddity::Wrong { path, error: format!("{error}; this block is left out") },
-        _ => Oddity::Wrong { path, error: format!("{error}; what is behind it cannot be found") },
+        (true, _) => Diagnostic::Truncated { path, place: error.to_string(), at: None },
+        (_, true) => Diagnostic::Wrong { path, error: format!("{error}; this block is left out") },
+        _ => Diagnostic::Wrong { path, error: format!("{error}; what is behind it cannot be found") },
     }
 }
 

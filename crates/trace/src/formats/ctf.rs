@@ -3,16 +3,16 @@
 mod about;
 mod growth;
 
-pub(crate) use about::{is_trusted, kind, oddities, part};
+pub(crate) use about::{diagnostics, is_trusted, kind, part};
 pub(crate) use growth::Growth;
 
-use crate::diagnostic::{Oddity, Place, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, Place, MOST_ERRORS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::formats::site;
 use crate::formats::subject::{names_subject, subject_of_packet, EventSubjects};
 use crate::index::{self, FileIndex, LEAST_FILE};
-use crate::merge::lookahead::Scout;
+use crate::merge::lookahead::Lookahead;
 use crate::merge::out_of_range::{is_saturated, Beyond};
 use crate::merge::packet_chains::{Chains, Listed, Share, Way};
 use crate::merge::packet_claims::Claims;
@@ -23,7 +23,7 @@ use crate::open::recognise::stream_files;
 use crate::open::recording::Clock;
 use crate::trace::Shared;
 use crate::value::{has_names, Owned, PacketValues, SharedValues, Value};
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use about::env_number;
 use longpole_ctf::types::Scope;
 use longpole_ctf::{EnvValue, Field, Metadata, Source, Step, StreamDecoder};
@@ -78,17 +78,17 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     let path = directory.join("metadata");
     let (metadata, cut) = metadata_and_cut(&path)?;
     let metadata = Arc::new(metadata);
-    shared.oddities.extend(cut);
+    shared.diagnostics.extend(cut);
     let text = match files.iter().any(|file| file.length >= LEAST_FILE) {
         true => index::hash(&fs::read(&path).map_err(Error::io(&path))?),
         false => 0,
     };
     let env = |key: &str| metadata.trace.env_text(key).filter(|text| !text.is_empty());
     if env("tracer_name") != Some("longpole") {
-        shared.oddities.extend(empty(directory, &files));
+        shared.diagnostics.extend(empty(directory, &files));
     }
     let kind = kind(&metadata);
-    shared.oddities.extend(oddities(directory, &metadata));
+    shared.diagnostics.extend(diagnostics(directory, &metadata));
     let plan = Rc::new(Plan::grown(&metadata, shared, None));
     // Its packets follow one another in each file; that its events do within them, nobody's name proves but our own.
     let ordered = matches!(env("tracer_name"), Some("longpole" | "longpole-convert" | "lttng-ust" | "lttng-modules"));
@@ -104,9 +104,9 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         for share in if ordered { vec![Share::All] } else { shares(&metadata, file, index.as_ref(), shared.late, count)? } {
             let mut window = file.window(count).map_err(Error::io(&file.path))?;
             let decoder = |window| StreamDecoder::new(metadata.clone(), window);
-            let scout = (!trusted && matches!(share, Share::All)).then(|| Box::new(Scout::new(decoder(window.twin()))));
+            let lookahead = (!trusted && matches!(share, Share::All)).then(|| Box::new(Lookahead::new(decoder(window.twin()))));
             let source = CtfSource::new(decoder(window), plan.clone(), id, file.path.clone());
-            let mut source = CtfSource { own: ours, ordered, trusted, share, index: index.clone(), scout, ..source };
+            let mut source = CtfSource { own: ours, ordered, trusted, share, index: index.clone(), lookahead, ..source };
             source.leave_out(None);
             streams.push(source);
         }
@@ -152,7 +152,7 @@ fn shares(
 }
 
 /// Says which of the files hold nothing. Our own recorder makes them before it writes.
-pub(crate) fn empty(directory: &Path, files: &[StreamFile]) -> Option<Oddity> {
+pub(crate) fn empty(directory: &Path, files: &[StreamFile]) -> Option<Diagnostic> {
     let mut names = files.iter().filter(|file| file.length == 0).filter_map(|file| Some(file.path.file_name()?.to_string_lossy()));
     let mut examples: Vec<_> = names.by_ref().take(MOST_EXAMPLES).collect();
     let more = names.count();
@@ -160,7 +160,7 @@ pub(crate) fn empty(directory: &Path, files: &[StreamFile]) -> Option<Oddity> {
         examples.push("…".into());
     }
     let files = (examples.len().min(MOST_EXAMPLES) + more) as u64;
-    (files > 0).then(|| Oddity::Empty { path: directory.to_owned(), files, examples: examples.join(", ") })
+    (files > 0).then(|| Diagnostic::Empty { path: directory.to_owned(), files, examples: examples.join(", ") })
 }
 
 pub(crate) fn decoder(metadata: &Arc<Metadata>, file: &StreamFile, streams: usize) -> Result<StreamDecoder<FileWindow>, Error> {
@@ -192,7 +192,7 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Metadata, Error> {
 }
 
 /// Also what is not read of it.
-pub(crate) fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Oddity>), Error> {
+pub(crate) fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Diagnostic>), Error> {
     let length = fs::metadata(path).map_err(Error::io(path))?.len();
     if length > MOST_METADATA {
         let tried = format!("{length} bytes are too many for metadata");
@@ -205,7 +205,7 @@ pub(crate) fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Oddity>)
         match Metadata::parse(&bytes[..whole]) {
             Ok(metadata) if source.cut && whole > 0 => {
                 let line = 1 + bytes[..whole].iter().filter(|&&byte| byte == b'\n').count();
-                Ok((metadata, Some(Oddity::CutMetadata { path: path.to_owned(), line, bytes: (bytes.len() - whole) as u64 })))
+                Ok((metadata, Some(Diagnostic::CutMetadata { path: path.to_owned(), line, bytes: (bytes.len() - whole) as u64 })))
             }
             _ => Err(Error::Metadata { path: path.to_owned(), source }),
         }
@@ -294,7 +294,7 @@ pub(crate) struct CtfSource {
     /// Written by one that keeps the order of time, so that nobody sorts.
     trusted: bool,
     /// For who sorts.
-    pub scout: Option<Box<Scout>>,
+    pub lookahead: Option<Box<Lookahead>>,
     /// Events that came after a later one.
     backwards: u64,
     /// The item is what is there of the event in which decoding failed.
@@ -330,7 +330,7 @@ impl CtfSource {
             broken: false,
             ordered: false,
             trusted: false,
-            scout: None,
+            lookahead: None,
             backwards: 0,
             part: false,
             growth: Growth::None,
@@ -554,7 +554,7 @@ impl CtfSource {
     pub fn tell(&self, shared: &mut Shared) {
         if self.trusted && self.backwards > 0 {
             let stream = shared.stream_name(self.stream);
-            shared.oddities.push(Oddity::Late { stream, events: self.backwards });
+            shared.diagnostics.push(Diagnostic::Late { stream, events: self.backwards });
         }
         self.claims.tell(&self.path, shared);
         let packets = shared.packets(self.stream);
@@ -562,7 +562,7 @@ impl CtfSource {
         packets.lost = packets.lost.saturating_add(self.packets_lost);
         if self.packets_lost > 0 {
             let stream = shared.stream_name(self.stream);
-            shared.oddities.push(Oddity::PacketsLost { stream, packets: self.packets_lost });
+            shared.diagnostics.push(Diagnostic::PacketsLost { stream, packets: self.packets_lost });
         }
     }
 
@@ -585,7 +585,7 @@ impl CtfSource {
             self.claims.outside(place);
             return false;
         }
-        self.beyond.tell(&self.path, || place, Some(place), &mut shared.oddities);
+        self.beyond.tell(&self.path, || place, Some(place), &mut shared.diagnostics);
         if shared.strict {
             self.broken = true;
             self.decoder.seek(self.decoder.source().len(), self.decoder.packet().index);
@@ -607,9 +607,9 @@ impl CtfSource {
         let packet = self.decoder.packet();
         let end = packet.offset.saturating_add(packet.packet_bits / 8);
         let next = next.or((self.growth != Growth::None && error.event.is_some() && packet.sized).then_some(end));
-        let oddity = Oddity::of_packet(&self.path, error, next);
-        if oddity.is_cut() || self.errors <= MOST_ERRORS {
-            shared.oddities.push(oddity);
+        let diagnostic = Diagnostic::of_packet(&self.path, error, next);
+        if diagnostic.is_cut() || self.errors <= MOST_ERRORS {
+            shared.diagnostics.push(diagnostic);
         }
     }
 
@@ -626,13 +626,13 @@ impl CtfSource {
     }
 
     #[inline]
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         if let Some(loss) = self.loss {
             return Item::Loss(loss);
         }
         let event = if self.part { self.decoder.partial() } else { None }.unwrap_or_else(|| self.decoder.event());
         let class = &self.plan.classes[event.stream_index()][event.class_index()];
-        let values = shelf.lend();
+        let values = value_buffer.lend();
         if class.named {
             event.each(|field, value| values.push(Value::of(value, &field.ty)));
         } else {

@@ -4,13 +4,13 @@
 //! the event before it (messages of several lines, stacks). An event's class is its name and the names of its fields, which the line itself tells; so one name may have
 //! several classes. What a line says of lost events is a loss on its CPU, up to the next event.
 
-use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::merge::out_of_range::Beyond;
 use crate::trace::Shared;
 use crate::value::Value;
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use longpole_ftrace::text::{self, Found, Kind, Line, Name, Time};
 use std::collections::HashMap;
 use std::fs::File;
@@ -261,7 +261,7 @@ impl TextSource {
     fn event(&mut self, head: text::Head, shared: &mut Shared) -> Head {
         let name = text::fields(&self.line, head.rest.clone(), &mut self.fields);
         let ns = head.time.number();
-        let t_ns = self.beyond.ns(ns.into(), &self.path, || format!("an event of the time {ns}"), &mut shared.oddities);
+        let t_ns = self.beyond.ns(ns.into(), &self.path, || format!("an event of the time {ns}"), &mut shared.diagnostics);
         self.ticks |= matches!(head.time, Time::Ticks(_));
         let class = self.class(&name, !head.flags.is_empty(), shared);
         let subject = self.subject(&head, shared);
@@ -333,7 +333,7 @@ impl TextSource {
             .or_insert_with(|| Lane { stream: shared.stream(format!("{name}/cpu{cpu}"), StreamKind::Kernel), last_ns: None })
     }
 
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         match self.head {
             Some(Head::Loss(loss)) => Item::Loss(loss),
             Some(Head::Event { t_ns, stream, cpu, subject, class, is_whole }) => {
@@ -342,7 +342,7 @@ impl TextSource {
                 let whole = (!is_whole).then(|| [&self.line[self.rest.clone()]]);
                 let values = found.iter().map(|field| value(field, &self.line));
                 let texts = whole.into_iter().flatten().chain(flags).map(Value::Str);
-                let values = shelf.put(values.chain(texts));
+                let values = value_buffer.put(values.chain(texts));
                 let (fields, context) = values.split_at(values.len() - usize::from(flags.is_some()));
                 Item::Event(Event { t_ns, stream, subject, class, cpu: Some(cpu), fields, context, packet: PacketValues::default() })
             }
@@ -355,15 +355,15 @@ impl TextSource {
     pub fn tell(&self, shared: &mut Shared) {
         let path = || self.path.clone();
         let others = (self.cut.others > 0).then(|| format!("{} more lines are not read whole", self.cut.others));
-        shared.oddities.extend(self.cut.told.iter().cloned().chain(others).map(|error| Oddity::Wrong { path: path(), error }));
+        shared.diagnostics.extend(self.cut.told.iter().cloned().chain(others).map(|error| Diagnostic::Wrong { path: path(), error }));
         if self.ticks {
-            shared.oddities.push(Oddity::Ticks { path: path(), clock: "not named there".to_owned() });
+            shared.diagnostics.push(Diagnostic::Ticks { path: path(), clock: "not named there".to_owned() });
         }
         if self.untimed > 0 {
-            shared.oddities.push(Oddity::WithoutTime { path: path(), lines: self.untimed });
+            shared.diagnostics.push(Diagnostic::WithoutTime { path: path(), lines: self.untimed });
         }
         if self.strange > 0 {
-            shared.oddities.push(Oddity::NoEvents { path: path(), lines: self.strange });
+            shared.diagnostics.push(Diagnostic::NoEvents { path: path(), lines: self.strange });
         }
     }
 }

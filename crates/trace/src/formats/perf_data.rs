@@ -15,14 +15,14 @@ pub(crate) use self::folder::is_folder;
 use self::folder::Files;
 use self::others::{Layout, Shape, COMM, FORK, LAYOUTS, LOST, LOST_SAMPLES};
 use self::records::{Record, Trouble, SAMPLE};
-use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::formats::tracepoint::{Machine, Made, Plans};
 use crate::merge::out_of_range::Beyond;
 use crate::trace::Shared;
 use crate::value::Value;
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use longpole_ctf::OwnedValue;
 use longpole_ftrace::format::Shape as FieldShape;
 use longpole_ftrace::printk::Printk;
@@ -92,7 +92,7 @@ impl PerfSource {
         let (about, files) = Files::open(path)?;
         if about.end.is_none() && !about.is_pipe {
             let place = "its head does not say where its records end".to_owned();
-            shared.oddities.push(Oddity::Truncated { path: path.to_owned(), place, at: None });
+            shared.diagnostics.push(Diagnostic::Truncated { path: path.to_owned(), place, at: None });
         }
         let mut source = PerfSource {
             path: path.to_owned(),
@@ -143,7 +143,7 @@ impl PerfSource {
                 }
                 Err((path, Trouble::Io(source))) => return Err(Error::Io { path, source }),
                 Err((path, Trouble::Truncated { at })) => {
-                    shared.oddities.push(Oddity::Truncated { path, place: format!("at byte {at}"), at: None });
+                    shared.diagnostics.push(Diagnostic::Truncated { path, place: format!("at byte {at}"), at: None });
                     continue;
                 }
                 Err((path, Trouble::Damaged { at, what })) => {
@@ -168,7 +168,7 @@ impl PerfSource {
     fn damaged(&mut self, path: PathBuf, error: String, shared: &mut Shared) {
         self.errors = self.errors.saturating_add(1);
         if self.errors <= MOST_ERRORS {
-            shared.oddities.push(Oddity::Damaged { path, error });
+            shared.diagnostics.push(Diagnostic::Damaged { path, error });
         }
     }
 
@@ -177,7 +177,7 @@ impl PerfSource {
         let Record { kind, misc, attribute, place, time, .. } = self.record;
         let order = self.about.order;
         let ns = i128::from(time) + self.about.offset_ns;
-        let t_ns = self.beyond.ns(ns, &self.path, || format!("a record of the time {time}"), &mut shared.oddities);
+        let t_ns = self.beyond.ns(ns, &self.path, || format!("a record of the time {time}"), &mut shared.diagnostics);
         let lost = match kind {
             LOST => Some(file::word(&self.record.body, 8, order)?),
             LOST_SAMPLES => Some(file::word(&self.record.body, 0, order)?),
@@ -215,7 +215,7 @@ impl PerfSource {
             self.errors = self.errors.saturating_add(1);
             if self.errors <= MOST_ERRORS {
                 let error = format!("a sample of {} bytes is shorter than what it has to hold", self.record.body.len());
-                shared.oddities.push(Oddity::Wrong { path: self.path.clone(), error });
+                shared.diagnostics.push(Diagnostic::Wrong { path: self.path.clone(), error });
             }
             return None;
         };
@@ -321,7 +321,7 @@ impl PerfSource {
         })
     }
 
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         let event = |at: &At, fields, context| {
             let At { t_ns, stream, cpu, subject, class } = *at;
             Item::Event(Event { t_ns, stream, subject, class, cpu, fields, context, packet: PacketValues::default() })
@@ -330,14 +330,14 @@ impl PerfSource {
         match (&self.head, &self.plans) {
             (Some(Head::Tracepoint { at, id, raw }), Some((_, plans))) => {
                 let (values, _) = plans.values(*id, &self.record.body[raw.clone()], &self.made);
-                let values = shelf.put(values.chain(parts));
+                let values = value_buffer.put(values.chain(parts));
                 let (fields, context) = values.split_at(values.len() - self.parts.len());
                 event(at, fields, context)
             }
-            (Some(Head::Sample { at }), _) => event(at, shelf.put(parts), &[]),
+            (Some(Head::Sample { at }), _) => event(at, value_buffer.put(parts), &[]),
             (Some(Head::Other { at, layout, length }), _) => {
                 let values = layout.values(&self.record.body[..*length], self.record.misc, self.about.order);
-                event(at, shelf.put(values), &[])
+                event(at, value_buffer.put(values), &[])
             }
             (Some(Head::Loss(loss)), _) => Item::Loss(*loss),
             // The trace asks only for what `advance` has found.

@@ -10,12 +10,12 @@
 mod layout;
 
 use self::layout::{Entry, Extent, Layout, What, SYSCALL};
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::trace::Shared;
 use crate::value::Value;
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use longpole_ftrace::ByteOrder;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -169,16 +169,16 @@ impl DumpSource {
     fn introduce(&self, shared: &mut Shared) {
         let path = self.path.clone();
         if self.dump.log == Log::Tracepoints {
-            shared.oddities.push(Oddity::Untimed { path: path.clone() });
+            shared.diagnostics.push(Diagnostic::Untimed { path: path.clone() });
         } else if self.dump.ends {
-            shared.oddities.push(Oddity::Nobody { path: path.clone() });
+            shared.diagnostics.push(Diagnostic::Nobody { path: path.clone() });
         }
         if self.dump.frequency_hz.is_none() {
-            shared.oddities.push(Oddity::Cycles { path: path.clone() });
+            shared.diagnostics.push(Diagnostic::Cycles { path: path.clone() });
         }
         if self.is_saturated() {
             let lost = self.lost();
-            shared.oddities.push(Oddity::Saturated { path, entries: self.extent.used(self.layout), lost });
+            shared.diagnostics.push(Diagnostic::Saturated { path, entries: self.extent.used(self.layout), lost });
         }
     }
 
@@ -306,7 +306,7 @@ impl DumpSource {
         t_ns
     }
 
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         let event = |t_ns, class, fields| {
             Item::Event(Event {
                 t_ns,
@@ -321,8 +321,8 @@ impl DumpSource {
         };
         match self.head {
             Head::Begin(t_ns) => event(t_ns, self.classes.begin, &[]),
-            Head::Entry(t_ns, entry) => event(t_ns, self.classes.entry[entry.what.class()], self.fields(&entry, shelf)),
-            Head::End(t_ns, entry) => event(t_ns, self.classes.end[entry.what.class()], self.fields(&entry, shelf)),
+            Head::Entry(t_ns, entry) => event(t_ns, self.classes.entry[entry.what.class()], self.fields(&entry, value_buffer)),
+            Head::End(t_ns, entry) => event(t_ns, self.classes.end[entry.what.class()], self.fields(&entry, value_buffer)),
             Head::Loss(loss) => Item::Loss(loss),
         }
     }
@@ -333,31 +333,31 @@ impl DumpSource {
         all.get((number as usize).checked_sub(1)?).copied()
     }
 
-    fn fields<'a>(&self, entry: &Entry, shelf: &'a mut Shelf) -> &'a [Value<'a>] {
+    fn fields<'a>(&self, entry: &Entry, value_buffer: &'a mut ValueBuffer) -> &'a [Value<'a>] {
         let path = |path: u8| Value::Enum { value: path.into(), label: PATHS[usize::from(path & 7)] };
         let (start, duration) = (Value::U64(entry.start), Value::U64(entry.duration));
         match entry.what {
             What::Syscall { number, cap_type, is_fastpath, tag } => {
                 let name = self.name(number).unwrap_or(UNNAMED[number as usize & 15]);
                 let numbers = [number, cap_type, is_fastpath, tag].map(Value::U64);
-                shelf.put([path(SYSCALL), Value::Str(name.as_bytes())].into_iter().chain(numbers).chain([start, duration]))
+                value_buffer.put([path(SYSCALL), Value::Str(name.as_bytes())].into_iter().chain(numbers).chain([start, duration]))
             }
-            What::Interrupt { core, word } => shelf.put([path(0), Value::U64(core), Value::U64(word), start, duration]),
-            What::Other { path: number, word } => shelf.put([path(number), Value::U64(word), start, duration]),
-            What::Tracepoint { id } => shelf.put([Value::U64(id), duration]),
+            What::Interrupt { core, word } => value_buffer.put([path(0), Value::U64(core), Value::U64(word), start, duration]),
+            What::Other { path: number, word } => value_buffer.put([path(number), Value::U64(word), start, duration]),
+            What::Tracepoint { id } => value_buffer.put([Value::U64(id), duration]),
         }
     }
 
     /// Says at the end what was found on the way.
     pub fn tell(&self, shared: &mut Shared) {
         if self.overlaps > 0 {
-            shared.oddities.push(Oddity::Overlapping { path: self.path.clone(), entries: self.overlaps });
+            shared.diagnostics.push(Diagnostic::Overlapping { path: self.path.clone(), entries: self.overlaps });
         }
         if self.unnamed > 0 {
-            shared.oddities.push(Oddity::Unnamed { path: self.path.clone(), entries: self.unnamed });
+            shared.diagnostics.push(Diagnostic::Unnamed { path: self.path.clone(), entries: self.unnamed });
         }
         if let Some(error) = &self.broken {
-            shared.oddities.push(Oddity::NoEntry { path: self.path.clone(), error: error.clone() });
+            shared.diagnostics.push(Diagnostic::NoEntry { path: self.path.clone(), error: error.clone() });
         }
     }
 }

@@ -6,14 +6,14 @@
 //!
 //! Times are those of the recording's clock, which is not Unix time unless the file says what makes it so.
 
-use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;
 use crate::event::{Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::formats::ftrace_text::TextSource;
 use crate::formats::tracepoint::{Machine, Made, Plans};
 use crate::merge::out_of_range::Beyond;
 use crate::trace::{Shared, Source};
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use longpole_ftrace::dat::Clock;
 use longpole_ftrace::printk::Printk;
 use longpole_ftrace::{ByteOrder, Dat, EventFormat, Field, Formats, Item as Stored, PageLayout, PageStream};
@@ -58,7 +58,7 @@ pub(crate) fn open(path: &Path, name: &str, shared: &mut Shared) -> Result<Opene
     let clock = dat.clock().or_else(|| dat.buffers().first()?.clock.clone());
     let times = dat.times();
     if let (Some(clock), None) = (clock.as_deref().filter(|clock| counts_no_ns(clock)), times.cycles) {
-        shared.oddities.push(Oddity::Ticks { path: path.to_owned(), clock: clock.to_owned() });
+        shared.diagnostics.push(Diagnostic::Ticks { path: path.to_owned(), clock: clock.to_owned() });
     }
     let machine = Machine { order: dat.order(), long: dat.layout().long_size() as u32 };
     let names = dat.cmdlines().map(|(pid, name)| (pid, name.to_owned())).collect();
@@ -122,7 +122,7 @@ pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result
     let names = names.lines().filter_map(|line| line.split_once(' ')).filter_map(|(pid, name)| Some((pid.parse().ok()?, name.to_owned())));
     let clock = text("trace_clock").ok().and_then(|all| Some(all.split_once('[')?.1.split_once(']')?.0.to_owned()));
     if let Some(clock) = clock.as_deref().filter(|clock| counts_no_ns(clock)) {
-        shared.oddities.push(Oddity::Ticks { path: folder.to_owned(), clock: clock.to_owned() });
+        shared.diagnostics.push(Diagnostic::Ticks { path: folder.to_owned(), clock: clock.to_owned() });
     }
     let times = Times { clock: Clock::default(), names: names.collect(), host: String::new() };
     let kernel = Arc::new(Kernel::new(folder, &formats, printk, machine, times, shared));
@@ -257,7 +257,7 @@ impl PageSource {
                     self.errors = self.errors.saturating_add(1);
                     if self.errors <= MOST_ERRORS {
                         let error = format!("cpu {}: {error}", self.cpu);
-                        shared.oddities.push(Oddity::Damaged { path: self.kernel.path.clone(), error });
+                        shared.diagnostics.push(Diagnostic::Damaged { path: self.kernel.path.clone(), error });
                     }
                     continue;
                 }
@@ -279,7 +279,7 @@ impl PageSource {
     #[inline]
     fn time(&mut self, stamp: u64, shared: &mut Shared) -> i64 {
         let ns = self.kernel.clock.time(self.cpu, stamp);
-        self.beyond.ns(ns, &self.kernel.path, || format!("cpu {}, stamp {stamp}", self.cpu), &mut shared.oddities)
+        self.beyond.ns(ns, &self.kernel.path, || format!("cpu {}, stamp {stamp}", self.cpu), &mut shared.diagnostics)
     }
 
     fn turn_to_loss(&mut self, end_ns: i64, events: Option<u64>) -> i64 {
@@ -323,14 +323,14 @@ impl PageSource {
         subject
     }
 
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         match self.head {
             Head::Loss(loss) => Item::Loss(loss),
             Head::Event { t_ns, subject } => {
                 let record = self.pages.event();
-                let (values, beside) = self.kernel.plans.values(record.id, record.data, &self.made);
-                let values = shelf.put(values);
-                let (fields, context) = values.split_at(values.len() - beside);
+                let (values, context) = self.kernel.plans.values(record.id, record.data, &self.made);
+                let values = value_buffer.put(values);
+                let (fields, context) = values.split_at(values.len() - context);
                 let class = self.kernel.plans.class(record.id);
                 Item::Event(Event {
                     t_ns,
@@ -350,7 +350,7 @@ impl PageSource {
     pub fn tell(&self, shared: &mut Shared) {
         if self.late > 0 {
             let stream = shared.stream_name(self.stream);
-            shared.oddities.push(Oddity::Late { stream, events: self.late });
+            shared.diagnostics.push(Diagnostic::Late { stream, events: self.late });
         }
     }
 }

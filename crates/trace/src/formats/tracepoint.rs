@@ -98,8 +98,8 @@ impl Plans {
         let mut made = made.0.iter();
         let order = self.machine.order;
         let values = fields.iter().map(move |planned| planned.value(record, order, &mut made));
-        let beside = common.iter().map(move |field| number(field, record, order));
-        (unknown.into_iter().flatten().chain(values).chain(beside), common.len())
+        let context = common.iter().map(move |field| number(field, record, order));
+        (unknown.into_iter().flatten().chain(values).chain(context), common.len())
     }
 
     /// Makes what [`Plans::values`] needs of this record.

@@ -5,7 +5,7 @@
 use crate::open::file::FileWindow;
 use longpole_ctf::{Step, StreamDecoder, Times};
 
-pub(crate) struct Scout {
+pub(crate) struct Lookahead {
     decoder: StreamDecoder<FileWindow>,
     times: Times,
     /// Events that it has passed.
@@ -22,9 +22,9 @@ pub(crate) struct Scout {
     skips_after: u64,
 }
 
-impl Scout {
-    pub fn new(decoder: StreamDecoder<FileWindow>) -> Scout {
-        Scout {
+impl Lookahead {
+    pub fn new(decoder: StreamDecoder<FileWindow>) -> Lookahead {
+        Lookahead {
             decoder,
             times: Times::new(),
             seen: 0,

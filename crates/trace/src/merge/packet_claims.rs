@@ -1,7 +1,7 @@
 //! What packets say of themselves, and of those before them in their file, that does not fit together. Their events are all there, so it is no
 //! damage; but who reasons about times or losses must know. It is counted by kind and told once for each file, with the first place.
 
-use crate::diagnostic::{Contradiction, Oddity, Place};
+use crate::diagnostic::{Contradiction, Diagnostic, Place};
 use crate::event::Subject;
 use crate::merge::out_of_range::is_saturated;
 use crate::trace::Shared;
@@ -122,8 +122,8 @@ impl Claims {
     /// Says what was found; several sources of one file are told as one.
     pub fn tell(&self, file: &Path, shared: &mut Shared) {
         for &(what, times, at) in &self.found {
-            let known = shared.oddities.iter_mut().find_map(|oddity| match oddity {
-                Oddity::Contradiction { path, what: known, times, at } if path == file && *known == what => Some((times, at)),
+            let known = shared.diagnostics.iter_mut().find_map(|diagnostic| match diagnostic {
+                Diagnostic::Contradiction { path, what: known, times, at } if path == file && *known == what => Some((times, at)),
                 _ => None,
             });
             match known {
@@ -133,7 +133,7 @@ impl Claims {
                         *first = at;
                     }
                 }
-                None => shared.oddities.push(Oddity::Contradiction { path: file.to_owned(), what, times, at }),
+                None => shared.diagnostics.push(Diagnostic::Contradiction { path: file.to_owned(), what, times, at }),
             }
         }
     }

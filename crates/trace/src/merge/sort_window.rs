@@ -1,18 +1,18 @@
 //! Sorts a stream whose events are not in the order of time, within a bounded look-ahead.
 //!
 //! What our own recorder writes is in order and needs no sorting, and a decoder's borrowed values need no copy; nor do they where a
-//! [`Scout`] sees that as many events as the window holds are in order. For all others the last items are kept as copies, and the
+//! [`Lookahead`] sees that as many events as the window holds are in order. For all others the last items are kept as copies, and the
 //! earliest of them comes out next. What comes later than the window is long comes out late, with its own time, and is counted:
 //! moving it would be a lie, and holding everything back would need memory without end.
 
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::event::{Event, Item, Loss, StreamId};
 use crate::index::Position;
-use crate::merge::lookahead::Scout;
+use crate::merge::lookahead::Lookahead;
 use crate::trace::{Shared, Source};
 use crate::value::{Owned, PacketValues, SharedValues};
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -24,7 +24,7 @@ const BYTES: usize = 64 << 20;
 #[derive(Default)]
 pub(crate) struct Window {
     /// None: the order is not to be trusted anywhere.
-    scout: Option<Box<Scout>>,
+    lookahead: Option<Box<Lookahead>>,
     /// Events that were taken from the source, as the scout counts them.
     taken: u64,
     /// (time, sequence, place) of what is held.
@@ -62,21 +62,21 @@ enum HeldHead {
 }
 
 impl Window {
-    pub fn new(scout: Option<Box<Scout>>) -> Window {
-        Window { scout, ..Window::default() }
+    pub fn new(lookahead: Option<Box<Lookahead>>) -> Window {
+        Window { lookahead, ..Window::default() }
     }
 
     #[inline]
-    pub fn advance(&mut self, source: &mut Source, shared: &mut Shared, shelf: &mut Shelf) -> Result<Option<i64>, Error> {
+    pub fn advance(&mut self, source: &mut Source, shared: &mut Shared, value_buffer: &mut ValueBuffer) -> Result<Option<i64>, Error> {
         if let Some(place) = self.current.take() {
             self.let_go(place);
         }
         if !self.order.is_empty() || self.is_mixed() {
-            return self.sort(source, shared, shelf);
+            return self.sort(source, shared, value_buffer);
         }
         let advanced = source.advance(shared)?;
         if let Some(t_ns) = advanced {
-            self.comes_in(t_ns, source, shelf);
+            self.comes_in(t_ns, source, value_buffer);
             self.goes_out(t_ns);
         }
         Ok(advanced)
@@ -85,22 +85,22 @@ impl Window {
     /// Whether what comes next may belong behind what follows it.
     #[inline]
     fn is_mixed(&mut self) -> bool {
-        match &mut self.scout {
-            Some(scout) => scout.mixed(self.taken + ITEMS as u64) > self.taken,
+        match &mut self.lookahead {
+            Some(lookahead) => lookahead.mixed(self.taken + ITEMS as u64) > self.taken,
             None => true,
         }
     }
 
     #[inline(never)]
-    fn sort(&mut self, source: &mut Source, shared: &mut Shared, shelf: &mut Shelf) -> Result<Option<i64>, Error> {
+    fn sort(&mut self, source: &mut Source, shared: &mut Shared, value_buffer: &mut ValueBuffer) -> Result<Option<i64>, Error> {
         while !self.ended && self.order.len() < ITEMS && self.bytes < BYTES && self.is_mixed() {
             match source.advance(shared)? {
                 None => self.ended = true,
                 Some(t_ns) => {
-                    let place = self.keep(&source.item(shelf));
+                    let place = self.keep(&source.item(value_buffer));
                     self.order.push(Reverse((t_ns, self.sequence, place)));
                     self.sequence += 1;
-                    self.comes_in(t_ns, source, shelf);
+                    self.comes_in(t_ns, source, value_buffer);
                 }
             }
         }
@@ -111,11 +111,11 @@ impl Window {
     }
 
     #[inline]
-    fn comes_in(&mut self, t_ns: i64, source: &Source, shelf: &mut Shelf) {
+    fn comes_in(&mut self, t_ns: i64, source: &Source, value_buffer: &mut ValueBuffer) {
         self.taken += u64::from(source.has_event());
         if self.last_in.is_some_and(|last| t_ns < last) {
             self.sorted += 1;
-            self.stream = Some(source.item(shelf).stream());
+            self.stream = Some(source.item(value_buffer).stream());
         } else {
             self.last_in = Some(t_ns);
         }
@@ -138,15 +138,15 @@ impl Window {
 
     /// The source passes over packets behind the one with this index that end before `begin_ns`.
     pub fn skip(&mut self, begin_ns: i64, behind: u64) {
-        if let Some(scout) = &mut self.scout {
-            scout.skip(begin_ns, behind);
+        if let Some(lookahead) = &mut self.lookahead {
+            lookahead.skip(begin_ns, behind);
         }
     }
 
     /// The source has gone to this packet.
     pub fn restart_at(&mut self, to: Position) {
-        if let Some(scout) = &mut self.scout {
-            scout.restart_at(to.offset, to.packet, to.clock);
+        if let Some(lookahead) = &mut self.lookahead {
+            lookahead.restart_at(to.offset, to.packet, to.clock);
             self.taken = 0;
         }
     }
@@ -186,12 +186,12 @@ impl Window {
 
     /// The item that is out.
     #[inline]
-    pub fn item<'a>(&'a self, source: &'a Source, shelf: &'a mut Shelf) -> Item<'a> {
-        let Some(held) = self.current.and_then(|place| self.held.get(place)) else { return source.item(shelf) };
+    pub fn item<'a>(&'a self, source: &'a Source, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
+        let Some(held) = self.current.and_then(|place| self.held.get(place)) else { return source.item(value_buffer) };
         match held.head {
             HeldHead::Loss(loss) => Item::Loss(loss),
             HeldHead::Event(event) => {
-                let values = shelf.put(held.fields.iter().chain(&held.context).map(Owned::value));
+                let values = value_buffer.put(held.fields.iter().chain(&held.context).map(Owned::value));
                 let (fields, context) = values.split_at(held.fields.len());
                 Item::Event(Event { fields, context, packet: PacketValues::of(&held.packet), ..event })
             }
@@ -203,10 +203,10 @@ impl Window {
         let Some(stream) = self.stream else { return };
         let stream = shared.stream_name(stream);
         if self.sorted > 0 {
-            shared.oddities.push(Oddity::Sorted { stream: stream.clone(), events: self.sorted });
+            shared.diagnostics.push(Diagnostic::Sorted { stream: stream.clone(), events: self.sorted });
         }
         if self.late > 0 {
-            shared.oddities.push(Oddity::Late { stream, events: self.late });
+            shared.diagnostics.push(Diagnostic::Late { stream, events: self.late });
         }
     }
 }

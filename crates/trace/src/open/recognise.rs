@@ -4,7 +4,7 @@
 //! walked to a fixed depth and a fixed number of entries, and links are not followed into directories, so that a wrong path
 //! (say, `/`) is refused soon instead of searched for long.
 
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::formats::archive;
 use crate::formats::perf_data;
@@ -33,7 +33,7 @@ pub(crate) struct Found {
     /// Pages of the kernel that are no trace yet.
     pub raw: Option<PathBuf>,
     /// What else lies there.
-    pub beside: Option<Oddity>,
+    pub context: Option<Diagnostic>,
 }
 
 impl Found {
@@ -86,7 +86,7 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     if walk.others > 0 {
         let more = if walk.others > walk.examples.len() as u64 { ", …" } else { "" };
         let examples = walk.examples.join(", ") + more;
-        walk.found.beside = Some(Oddity::Beside { path: path.to_owned(), files: walk.others, examples });
+        walk.found.context = Some(Diagnostic::Context { path: path.to_owned(), files: walk.others, examples });
     }
     Ok(walk.found)
 }

@@ -3,7 +3,7 @@
 //! Everything in it is optional. A recording whose recorder was killed has an early version of the file or none, and must still
 //! be readable; a later recorder may say more. So nothing here decides how streams are read: that the streams say themselves.
 
-use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -158,7 +158,7 @@ impl Recording {
     }
 
     /// Files of an ended recording that are not as their recorder left them.
-    pub fn altered(&self, directory: &Path) -> Vec<Oddity> {
+    pub fn altered(&self, directory: &Path) -> Vec<Diagnostic> {
         if self.end_ns.is_none() {
             return Vec::new();
         }
@@ -173,12 +173,12 @@ impl Recording {
             match (found, lane.bytes) {
                 (Some(found), Some(left)) if found == left => {}
                 (Some(_), None) => {}
-                (_, left) => out.push(Oddity::Altered { path, left: left.unwrap_or(0), found }),
+                (_, left) => out.push(Diagnostic::Altered { path, left: left.unwrap_or(0), found }),
             }
         }
         let metadata = user.join("metadata");
         if !self.lanes.is_empty() && !metadata.exists() {
-            out.push(Oddity::Altered { path: metadata, left: 0, found: None });
+            out.push(Diagnostic::Altered { path: metadata, left: 0, found: None });
         }
         out.truncate(MOST_ERRORS as usize);
         out

@@ -237,8 +237,8 @@ fn place(items: &mut [Item], row: &[usize], wanted: &[f64], sizes: Sizes) {
     }
     // Sum of wishes, and number of items.
     let mut blocks: Vec<(f64, usize)> = Vec::new();
-    for (&wish, &offset) in wanted.iter().zip(&offset) {
-        blocks.push((wish - offset, 1));
+    for (&request, &offset) in wanted.iter().zip(&offset) {
+        blocks.push((request - offset, 1));
         while let [.., (a, n), (b, m)] = blocks[..] {
             if a / n as f64 <= b / m as f64 {
                 break;

@@ -74,17 +74,17 @@ impl Futex {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+enum Effect {
     Waits,
     Wakes,
 }
 
-fn deed(call: &Call) -> Option<Deed> {
+fn effect(call: &Call) -> Option<Effect> {
     let result = call.result?;
     match call.arguments.second? & OPERATION {
-        WAIT | WAIT_BITSET | LOCK_PI | LOCK_PI2 if result == 0 => Some(Deed::Waits),
-        WAKE | WAKE_BITSET if result == 1 && call.arguments.third == Some(1) => Some(Deed::Wakes),
-        UNLOCK_PI if result == 0 => Some(Deed::Wakes),
+        WAIT | WAIT_BITSET | LOCK_PI | LOCK_PI2 if result == 0 => Some(Effect::Waits),
+        WAKE | WAKE_BITSET if result == 1 && call.arguments.third == Some(1) => Some(Effect::Wakes),
+        UNLOCK_PI if result == 0 => Some(Effect::Wakes),
         _ => None,
     }
 }
@@ -114,7 +114,7 @@ impl Futexes {
     }
 
     fn count(&mut self, linux: &Linux, call: &Call) {
-        let (Some(deed), Some(id), Some(address), Some(begin)) = (deed(call), call.thread, call.arguments.about, call.begin_ns) else {
+        let (Some(effect), Some(id), Some(address), Some(begin)) = (effect(call), call.thread, call.arguments.about, call.begin_ns) else {
             return;
         };
         let thread = &linux.threads[id.0 as usize];
@@ -124,15 +124,15 @@ impl Futexes {
         }
         let futex = self.locks.entry(key).or_default();
         futex.is_private |= call.arguments.second.is_some_and(|operation| operation & PRIVATE != 0);
-        if deed == Deed::Waits {
+        if effect == Effect::Waits {
             let at = |t_ns: i64| u64::try_from(t_ns).unwrap_or(0);
             futex.waits.waited(at(begin), at(call.end_ns), MOST_APART);
         }
         if futex.threads.len() < MOST_THREADS || futex.threads.contains_key(&id) {
             let (waits, wakes) = futex.threads.entry(id).or_default();
-            match deed {
-                Deed::Waits => *waits += 1,
-                Deed::Wakes => *wakes += 1,
+            match effect {
+                Effect::Waits => *waits += 1,
+                Effect::Wakes => *wakes += 1,
             }
         }
     }

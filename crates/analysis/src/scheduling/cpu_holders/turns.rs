@@ -2,7 +2,7 @@
 //!
 //! A few bytes for each, in memory while they are few, else in a file without a name: so the trace need not be read again, and memory does not grow with it.
 
-use super::Keepers;
+use super::CpuHolders;
 use crate::critical_path::Spill;
 use longpole_model::linux::watch::{Base, ContextId, CpuId, Mode, Occupant, ThreadId, Wait, Watch};
 use longpole_model::linux::Linux;
@@ -87,16 +87,16 @@ impl Turns {
     }
 
     /// All of it, in its order, to who asks.
-    pub fn tell(&self, linux: &Linux, keepers: &mut Keepers) -> io::Result<()> {
+    pub fn tell(&self, linux: &Linux, cpu_holders: &mut CpuHolders) -> io::Result<()> {
         let (mut from, mut last_ns, mut piece) = (0, 0, Vec::new());
         for &end in &self.ends {
             let Some(file) = &self.file else { break };
             piece.resize((end - from) as usize, 0);
             file.read_exact_at(&mut piece, from)?;
             from = end;
-            Told { bytes: &piece, last_ns: &mut last_ns }.tell(linux, keepers);
+            Told { bytes: &piece, last_ns: &mut last_ns }.tell(linux, cpu_holders);
         }
-        Told { bytes: &self.held, last_ns: &mut last_ns }.tell(linux, keepers);
+        Told { bytes: &self.held, last_ns: &mut last_ns }.tell(linux, cpu_holders);
         Ok(())
     }
 }
@@ -132,11 +132,11 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    fn tell(&mut self, linux: &Linux, keepers: &mut Keepers) {
-        while self.one(linux, keepers).is_some() {}
+    fn tell(&mut self, linux: &Linux, cpu_holders: &mut CpuHolders) {
+        while self.one(linux, cpu_holders).is_some() {}
     }
 
-    fn one(&mut self, linux: &Linux, keepers: &mut Keepers) -> Option<()> {
+    fn one(&mut self, linux: &Linux, cpu_holders: &mut CpuHolders) -> Option<()> {
         let (&head, rest) = self.bytes.split_first()?;
         self.bytes = rest;
         let cpu = CpuId(self.id()?);
@@ -150,15 +150,15 @@ impl Told<'_> {
         match (head & ((1 << KINDS) - 1), by) {
             (OCCUPIED, by) => {
                 let (begin_ns, end_ns) = (self.time()?, self.time()?);
-                keepers.occupied(cpu, by, begin_ns, end_ns);
+                cpu_holders.occupied(cpu, by, begin_ns, end_ns);
             }
-            (CLAIMED, Occupant::Thread(id)) => keepers.claimed(cpu, Base::Thread(id)),
-            (CLAIMED, _) => keepers.claimed(cpu, Base::Idle),
+            (CLAIMED, Occupant::Thread(id)) => cpu_holders.claimed(cpu, Base::Thread(id)),
+            (CLAIMED, _) => cpu_holders.claimed(cpu, Base::Idle),
             (kind, now) => {
                 let thread = ThreadId(self.id()?);
                 let (now_since_ns, begin_ns, end_ns) = (self.time()?, self.time()?, self.time()?);
                 let tid = linux.threads.get(thread.0 as usize)?.tid;
-                keepers.waited(&Wait { thread, tid, cpu, preempted: kind == PREEMPTED, begin_ns, end_ns, now, now_since_ns });
+                cpu_holders.waited(&Wait { thread, tid, cpu, preempted: kind == PREEMPTED, begin_ns, end_ns, now, now_since_ns });
             }
         }
         Some(())
@@ -215,9 +215,9 @@ mod tests {
         }
         // The path stands still while the second one waits.
         let pieces = (0..count).map(|turn| (turn * 100, turn * 100 + 100, 7)).collect();
-        let mut keepers = Keepers { pieces, threads: [(7, vec![2])].into_iter().collect(), ..Keepers::default() };
-        turns.tell(&linux, &mut keepers).unwrap();
-        let kept = keepers.kept.into_iter().flat_map(|(_, kept)| kept.answer(&linux));
+        let mut cpu_holders = CpuHolders { pieces, threads: [(7, vec![2])].into_iter().collect(), ..CpuHolders::default() };
+        turns.tell(&linux, &mut cpu_holders).unwrap();
+        let kept = cpu_holders.kept.into_iter().flat_map(|(_, kept)| kept.answer(&linux));
         kept.map(|kept| (kept.tid.unwrap() as u32, kept.ns)).collect()
     }
 

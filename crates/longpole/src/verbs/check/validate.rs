@@ -8,9 +8,9 @@ use crate::input::unpacked::renamed;
 use crate::render::table::{number, plain, plain_lines};
 use crate::say;
 use longpole_trace::Damage;
+use longpole_trace::Diagnostic;
 use longpole_trace::Error;
 use longpole_trace::Item;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::Trace;
 use serde_json::{json, Value};
@@ -49,19 +49,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match crate::input::open_stored(&args.traces, options) {
         Ok(mut trace) => {
             failure = counts.read(&mut trace).err();
-            odd.extend_from_slice(trace.oddities());
+            odd.extend_from_slice(trace.diagnostics());
             // What programs captured is told by their events, so nobody has looked into those files yet.
             for capture in trace.captures() {
                 let found = capture.check()?;
-                odd.extend(found.into_iter().filter(|found| !trace.oddities().contains(found)));
+                odd.extend(found.into_iter().filter(|found| !trace.diagnostics().contains(found)));
             }
-            damaged = trace.is_damaged_strictly() || odd.iter().any(Oddity::is_damage);
+            damaged = trace.is_damaged_strictly() || odd.iter().any(Diagnostic::is_damage);
             // A line that can be shown may mean nothing.
             for path in args.traces.iter().filter(|path| !damaged && args.raw.dump().is_none() && machine_log::is_one(path)) {
                 let trouble = machine_log::trouble(path)?;
-                odd.extend(trouble.map(|error| Oddity::Wrong { path: path.clone(), error }));
+                odd.extend(trouble.map(|error| Diagnostic::Wrong { path: path.clone(), error }));
             }
-            damaged |= odd.iter().any(Oddity::is_damage);
+            damaged |= odd.iter().any(Diagnostic::is_damage);
         }
         // Metadata that cannot be understood is damage of a trace, and not the lack of one.
         Err(error) => match error.downcast::<Error>() {
@@ -78,8 +78,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn as_text(counts: &Counts, odd: &[Oddity], failure: Option<&Error>, damaged: bool) -> anyhow::Result<()> {
-    odd.iter().try_for_each(|oddity| say(plain_lines(oddity.to_string())))?;
+fn as_text(counts: &Counts, odd: &[Diagnostic], failure: Option<&Error>, damaged: bool) -> anyhow::Result<()> {
+    odd.iter().try_for_each(|diagnostic| say(plain_lines(diagnostic.to_string())))?;
     if let Some(failure) = failure {
         // Metadata is drawn on several lines.
         failure.to_string().lines().try_for_each(|line| say(plain(line.to_owned())))?;
@@ -95,9 +95,9 @@ fn as_text(counts: &Counts, odd: &[Oddity], failure: Option<&Error>, damaged: bo
     Ok(())
 }
 
-fn as_json(counts: &Counts, odd: &[Oddity], failure: Option<&Error>, damaged: bool) -> Value {
-    let mut oddities: Vec<String> = odd.iter().map(|oddity| renamed(oddity.to_string())).collect();
-    oddities.extend(failure.map(|error| renamed(error.to_string())));
+fn as_json(counts: &Counts, odd: &[Diagnostic], failure: Option<&Error>, damaged: bool) -> Value {
+    let mut diagnostics: Vec<String> = odd.iter().map(|diagnostic| renamed(diagnostic.to_string())).collect();
+    diagnostics.extend(failure.map(|error| renamed(error.to_string())));
     let mut places: Vec<Value> = odd.iter().map(place).collect();
     places.extend(failure.map(failed_at));
     json!({
@@ -105,20 +105,20 @@ fn as_json(counts: &Counts, odd: &[Oddity], failure: Option<&Error>, damaged: bo
         "events": counts.events,
         "lost": counts.lost,
         "uncounted_losses": counts.gaps,
-        "oddities": oddities,
+        "diagnostics": diagnostics,
         "places": places,
     })
 }
 
 /// Where an oddity is; in the same order as the texts.
-fn place(oddity: &Oddity) -> Value {
-    if let Oddity::CutMetadata { path, line, .. } = oddity {
+fn place(diagnostic: &Diagnostic) -> Value {
+    if let Diagnostic::CutMetadata { path, line, .. } = diagnostic {
         return json!({ "damage": true, "path": renamed(path.display().to_string()), "line": line });
     }
-    let found = oddity.place();
+    let found = diagnostic.place();
     let at = found.and_then(|(_, at)| at);
     json!({
-        "damage": oddity.is_damage() || oddity.is_cut(),
+        "damage": diagnostic.is_damage() || diagnostic.is_cut(),
         "path": found.map(|(path, _)| renamed(path.display().to_string())),
         "packet": at.map(|at| at.packet),
         "packet_offset": at.map(|at| at.packet_offset),

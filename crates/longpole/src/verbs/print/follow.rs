@@ -5,12 +5,12 @@ use crate::render::table::plain_lines;
 use crate::WrongUsage;
 use longpole_record::Stop;
 use longpole_trace::Catalogue;
+use longpole_trace::Diagnostic;
 use longpole_trace::Error;
 use longpole_trace::Follower;
 use longpole_trace::Item;
 use longpole_trace::Live;
 use longpole_trace::Moment;
-use longpole_trace::Oddity;
 use longpole_trace::Options;
 use longpole_trace::Recording;
 use std::io::Write;
@@ -51,10 +51,10 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
             }
         }
         lines.so_far()?;
-        let odd = growing.oddities();
+        let odd = growing.diagnostics();
         odd[told.min(odd.len())..].iter().for_each(say);
         told = odd.len();
-        let damaged = odd.iter().any(Oddity::is_damage);
+        let damaged = odd.iter().any(Diagnostic::is_damage);
         if last || strict && damaged {
             lines.end()?;
             return Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS });
@@ -63,8 +63,8 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
     }
 }
 
-fn say(oddity: &Oddity) {
-    eprintln!("longpole: {}", plain_lines(oddity.to_string()));
+fn say(diagnostic: &Diagnostic) {
+    eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
 }
 
 impl Growing {
@@ -109,10 +109,10 @@ impl Growing {
         }
     }
 
-    fn oddities(&self) -> &[Oddity] {
+    fn diagnostics(&self) -> &[Diagnostic] {
         match self {
-            Growing::Recording(follower, _) => follower.oddities(),
-            Growing::Foreign(live) => live.oddities(),
+            Growing::Recording(follower, _) => follower.diagnostics(),
+            Growing::Foreign(live) => live.diagnostics(),
         }
     }
 }

@@ -24,7 +24,7 @@ pub fn size(path: &Path) -> u64 {
 }
 
 /// Bytes of what is recorded beside programs and the kernel.
-pub fn beside(path: &Path) -> u64 {
+pub fn context(path: &Path) -> u64 {
     let samples = fs::read_dir(path.join(crate::stacks::FOLDER)).into_iter().flatten().flatten();
     let samples: u64 = samples.map(|entry| entry.metadata().map_or(0, |found| found.len())).sum();
     samples + fs::metadata(path.join("packets/interfaces.pcapng")).map_or(0, |found| found.len())

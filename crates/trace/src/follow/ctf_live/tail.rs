@@ -1,7 +1,7 @@
 //! A stream file that grows, and how far it was read.
 
 use super::SETTLED;
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::formats::ctf::{decoder, CtfSource, Growth, Plan};
 use crate::open::file::StreamFile;
@@ -208,7 +208,7 @@ impl Tail {
         }
         if length < self.shown {
             self.state = State::Ended;
-            shared.oddities.push(Oddity::Shortened { path: self.path.clone(), from: self.seen, to: length });
+            shared.diagnostics.push(Diagnostic::Shortened { path: self.path.clone(), from: self.seen, to: length });
             return None;
         }
         Some(StreamFile { path: self.path.clone(), length })
@@ -221,7 +221,7 @@ impl Tail {
 
     fn removed(&mut self, state: State, shared: &mut Shared) {
         self.state = state;
-        shared.oddities.push(Oddity::Removed { path: self.path.clone(), seen: self.seen });
+        shared.diagnostics.push(Diagnostic::Removed { path: self.path.clone(), seen: self.seen });
     }
 
     /// Finds how far whole packets reach; only headers are looked at. One that cannot be understood is passed over once another packet is found behind it.

@@ -1,7 +1,7 @@
 //! Writes what comes out of an archive, as long as that is in proportion.
 
 use super::place::Unpacked;
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -102,11 +102,11 @@ impl Fill {
         self.length == 0
     }
 
-    pub fn oddities(&self, archive: &Path) -> Vec<Oddity> {
-        let mut out: Vec<Oddity> =
-            self.refused.iter().map(|error| Oddity::Wrong { path: archive.to_owned(), error: error.clone() }).collect();
+    pub fn diagnostics(&self, archive: &Path) -> Vec<Diagnostic> {
+        let mut out: Vec<Diagnostic> =
+            self.refused.iter().map(|error| Diagnostic::Wrong { path: archive.to_owned(), error: error.clone() }).collect();
         if self.others > 0 {
-            out.push(Oddity::NotUnpacked { path: archive.to_owned(), entries: self.others, example: self.other.clone() });
+            out.push(Diagnostic::NotUnpacked { path: archive.to_owned(), entries: self.others, example: self.other.clone() });
         }
         out
     }

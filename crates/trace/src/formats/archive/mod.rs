@@ -11,7 +11,7 @@ mod zstd;
 
 pub use place::{remove_if_left, Unpacked};
 
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::open::format::Head;
 use fill::{Fill, Stop};
@@ -111,12 +111,12 @@ fn unpacked(path: &Path, packing: Packing) -> Result<Unpacked, Error> {
         return Err(refused(failed.unwrap_or_else(|| "it holds no file".to_owned()), fill.entry()));
     }
     unpacked.alone = fill.alone.take();
-    let oddities = fill.oddities(path);
-    unpacked.oddities.extend(oddities);
+    let diagnostics = fill.diagnostics(path);
+    unpacked.diagnostics.extend(diagnostics);
     if let Some(what) = failed {
         let entry = fill.entry().map_or(String::new(), |entry| format!(" (in {entry})"));
         let error = format!("{what}{entry}; what follows there is not unpacked");
-        unpacked.oddities.push(Oddity::Wrong { path: path.to_owned(), error });
+        unpacked.diagnostics.push(Diagnostic::Wrong { path: path.to_owned(), error });
     }
     Ok(unpacked)
 }

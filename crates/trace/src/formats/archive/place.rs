@@ -3,7 +3,7 @@
 //! It goes when its [`Unpacked`] is dropped. A process that is killed drops nothing; so each folder holds a lock, which the kernel takes away
 //! with its holder, and whoever unpacks next removes what nobody holds. Until it is locked a folder has another name.
 
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::open::scratch;
 use rustix::fs::{flock, FlockOperation};
@@ -24,7 +24,7 @@ pub struct Unpacked {
     pub(super) alone: Option<PathBuf>,
     archive: PathBuf,
     /// What is odd about the archive.
-    pub oddities: Vec<Oddity>,
+    pub diagnostics: Vec<Diagnostic>,
     /// Held, not read.
     _lock: File,
 }
@@ -55,7 +55,7 @@ impl Unpacked {
         let _ = own.keep();
         let name = archive.file_name().map_or_else(|| "archive".into(), PathBuf::from);
         let content = root.join(name);
-        let unpacked = Unpacked { root, content, alone: None, archive: archive.to_owned(), oddities: Vec::new(), _lock: lock };
+        let unpacked = Unpacked { root, content, alone: None, archive: archive.to_owned(), diagnostics: Vec::new(), _lock: lock };
         fs::DirBuilder::new().mode(0o700).create(&unpacked.content).map_err(failed("cannot make a folder"))?;
         Ok(unpacked)
     }

@@ -1,7 +1,7 @@
 //! What a capture says of itself beside its packets: who took it, on which interfaces, what was counted, named and added.
 
-use super::{interface_name, oddity, open, Capture};
-use crate::diagnostic::{Oddity, MOST_ERRORS};
+use super::{diagnostic, interface_name, open, Capture};
+use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;
 use crate::merge::out_of_range::nearest;
 use longpole_pcapng::{Block, Options, PacketForm, Resolution};
@@ -112,10 +112,10 @@ fn unit(resolution: Resolution) -> String {
 
 impl Capture {
     /// Reads all of it. What is truncated or damaged is described up to there, and said.
-    pub fn describe(&self) -> Result<(Description, Vec<Oddity>), Error> {
+    pub fn describe(&self) -> Result<(Description, Vec<Diagnostic>), Error> {
         let mut reader = open(&self.path)?;
         let mut all = Description { format: "pcap", ..Description::default() };
-        let mut oddities = Vec::new();
+        let mut diagnostics = Vec::new();
         // Where the interfaces of the current section begin in the list, and how many of them are kept there.
         let (mut first, mut section) = (0, 0);
         loop {
@@ -189,8 +189,8 @@ impl Capture {
                 Ok(Some(Block::Raw(block))) => all.count(|all| &mut all.unknown, block.block_type),
                 Ok(Some(_)) => {}
                 Err(error) => {
-                    if oddities.len() < MOST_ERRORS as usize {
-                        oddities.push(oddity(&self.path, &error));
+                    if diagnostics.len() < MOST_ERRORS as usize {
+                        diagnostics.push(diagnostic(&self.path, &error));
                     }
                     if !error.is_recoverable() {
                         break;
@@ -198,7 +198,7 @@ impl Capture {
                 }
             }
         }
-        Ok((all, oddities))
+        Ok((all, diagnostics))
     }
 }
 

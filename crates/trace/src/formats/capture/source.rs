@@ -1,13 +1,13 @@
 //! A capture as a stream: packets, entries of the journal, and what was lost between them.
 
-use super::{at_byte, direction_index, interface_name, lost, oddity, open, Capture, Dropped, Interfaces};
+use super::{at_byte, diagnostic, direction_index, interface_name, lost, open, Capture, Dropped, Interfaces};
 use crate::diagnostic::MOST_ERRORS;
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::merge::out_of_range::{nearest, Beyond};
 use crate::trace::Shared;
 use crate::value::Value;
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use longpole_ctf::OwnedValue;
 use longpole_pcapng::{Block, JournalBlock, PacketBlock, Reader};
 use std::collections::HashMap;
@@ -136,7 +136,7 @@ impl CaptureSource {
                     let told = packet.drop_count.filter(|&count| count > 0);
                     let told = told.map(|count| self.dropped.entry(packet.section, packet.interface).more(count));
                     let ns = packet.time_ns().unwrap_or(self.last_ns.into());
-                    let t_ns = self.beyond.ns(ns, &self.path, || at_byte(packet.offset), &mut shared.oddities);
+                    let t_ns = self.beyond.ns(ns, &self.path, || at_byte(packet.offset), &mut shared.diagnostics);
                     let head = packet_head(&packet, t_ns, &mut self.classes, shared);
                     let begin_ns = self.last_ns;
                     self.last_ns = head.t_ns();
@@ -152,7 +152,7 @@ impl CaptureSource {
                 }
                 Ok(Some(Block::Journal(journal))) => {
                     let ns = journal.time_ns().unwrap_or(self.last_ns.into());
-                    let t_ns = self.beyond.ns(ns, &self.path, || "an entry of the journal", &mut shared.oddities);
+                    let t_ns = self.beyond.ns(ns, &self.path, || "an entry of the journal", &mut shared.diagnostics);
                     self.head = Some(entry_head(&journal, t_ns, &mut self.classes, shared));
                 }
                 Ok(Some(Block::Statistics(block))) => {
@@ -160,7 +160,7 @@ impl CaptureSource {
                     let news = self.dropped.entry(block.section, block.interface).sum(sum);
                     if news > 0 {
                         // A writer that leaves the time out leaves zeros.
-                        let mut time = |ns| self.beyond.ns(ns, &self.path, || at_byte(block.offset), &mut shared.oddities);
+                        let mut time = |ns| self.beyond.ns(ns, &self.path, || at_byte(block.offset), &mut shared.diagnostics);
                         let end_ns = if block.ticks == 0 { self.last_ns } else { time(block.time_ns()) };
                         let begin_ns = block.start_ns().map_or(self.last_ns, time).min(end_ns);
                         self.head = Some(Head::Loss(Loss { stream: self.stream, begin_ns, end_ns, events: Some(news) }));
@@ -170,7 +170,7 @@ impl CaptureSource {
                 Err(error) => {
                     self.errors += 1;
                     if self.errors <= MOST_ERRORS {
-                        shared.oddities.push(oddity(&self.path, &error));
+                        shared.diagnostics.push(diagnostic(&self.path, &error));
                     }
                     self.broken = shared.strict;
                     if !error.is_recoverable() || shared.strict {
@@ -186,7 +186,7 @@ impl CaptureSource {
         Ok(self.head.as_ref().map(Head::t_ns))
     }
 
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         let Self { stream, subject, .. } = *self;
         let event = |t_ns, class, fields| {
             Item::Event(Event { t_ns, stream, subject, class, cpu: None, fields, context: &[], packet: PacketValues::default() })
@@ -195,9 +195,9 @@ impl CaptureSource {
             Some(Head::Packet { t_ns, section, interface, numbers, class, more }) => {
                 let name = self.names.get(*section, *interface).map_or("", String::as_str);
                 let first = std::iter::once(Value::Str(name.as_bytes())).chain(numbers.map(Value::U64));
-                event(*t_ns, *class, shelf.put(first.chain(more.iter().map(Value::from))))
+                event(*t_ns, *class, value_buffer.put(first.chain(more.iter().map(Value::from))))
             }
-            Some(Head::Entry { t_ns, class, values }) => event(*t_ns, *class, shelf.put(values.iter().map(Value::from))),
+            Some(Head::Entry { t_ns, class, values }) => event(*t_ns, *class, value_buffer.put(values.iter().map(Value::from))),
             Some(Head::Loss(loss)) => Item::Loss(*loss),
             // The trace asks only for what `advance` has found.
             None => Item::Loss(Loss { stream, begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),

@@ -1,6 +1,6 @@
 //! What the metadata of a CTF trace says of it as a whole.
 
-use crate::diagnostic::Oddity;
+use crate::diagnostic::Diagnostic;
 use crate::event::StreamKind;
 use crate::open::part::{self, Part, PartClock};
 use longpole_ctf::types::{Roles, StructType, Type};
@@ -22,16 +22,16 @@ pub(crate) fn is_trusted(metadata: &Metadata) -> bool {
 }
 
 /// What is odd about a trace by its metadata alone.
-pub(crate) fn oddities(directory: &Path, metadata: &Metadata) -> Vec<Oddity> {
-    let mut oddities = Vec::new();
+pub(crate) fn diagnostics(directory: &Path, metadata: &Metadata) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
     if let Some(pages) = env_number(metadata, "damaged_pages").and_then(|pages| u64::try_from(pages).ok()).filter(|pages| *pages > 0) {
-        oddities.push(Oddity::DamagedPages { path: directory.to_owned(), pages });
+        diagnostics.push(Diagnostic::DamagedPages { path: directory.to_owned(), pages });
     }
     let contexts: Vec<&StructType> = metadata.streams.iter().filter_map(|stream| stream.packet_context.as_deref()).collect();
     if !contexts.is_empty() && !contexts.iter().any(|context| counts_losses(context)) {
-        oddities.push(Oddity::Uncounted { path: directory.to_owned() });
+        diagnostics.push(Diagnostic::Uncounted { path: directory.to_owned() });
     }
-    oddities
+    diagnostics
 }
 
 pub(super) fn env_number(metadata: &Metadata, key: &str) -> Option<i64> {

@@ -15,7 +15,7 @@ use crate::diagnostic::MOST_ERRORS;
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
 use crate::trace::Shared;
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use longpole_ctf::OwnedValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -433,8 +433,8 @@ impl ChromeSource {
         Ok(Some(t_ns))
     }
 
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
-        super::item(&self.event, self.stream, shelf, &self.object.values)
+    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
+        super::item(&self.event, self.stream, value_buffer, &self.object.values)
     }
 }
 

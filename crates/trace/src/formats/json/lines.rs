@@ -10,14 +10,14 @@ use super::{tell, tell_texts};
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
 use crate::trace::Shared;
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use longpole_machine_log::{KEYS, LONGEST_LINE};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 const WANTED: Wanted = Wanted { raw: &["t"], flat: "", first: "" };
 /// What a line does, of which a line has mostly one; the first that it has names the event.
-const DEEDS: [&str; 14] =
+const EFFECTS: [&str; 14] =
     ["queue", "end", "blocked", "put", "get", "peek", "reserve", "woken_by", "on_top_of", "pop", "stop", "forked_by", "state", "class"];
 
 pub(crate) struct LogSource {
@@ -111,7 +111,7 @@ impl LogSource {
             let at = names().position(|name| name == wanted.as_bytes())?;
             self.object.values.get(at)?.text().map(|text| text.into_owned())
         };
-        let name = DEEDS.into_iter().find(|deed| names().any(|name| name == deed.as_bytes())).unwrap_or("machine");
+        let name = EFFECTS.into_iter().find(|effect| names().any(|name| name == effect.as_bytes())).unwrap_or("machine");
         let (host, label) = (text("host").unwrap_or_default(), text("machine").or_else(|| text("end")).unwrap_or_default());
         let subject =
             self.subjects.of([&host, &label], shared, || Subject { host: host.clone(), label: label.clone(), ..Subject::default() });
@@ -122,8 +122,8 @@ impl LogSource {
         Ok(true)
     }
 
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
-        super::item(&self.event, self.stream, shelf, &self.object.values)
+    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
+        super::item(&self.event, self.stream, value_buffer, &self.object.values)
     }
 }
 

@@ -7,11 +7,11 @@ mod object;
 mod order;
 mod scan;
 
-use crate::diagnostic::{Oddity, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::event::{Event, Item, Loss, StreamId};
 use crate::open::format::Head;
 use crate::trace::Shared;
-use crate::value_buffer::Shelf;
+use crate::value_buffer::ValueBuffer;
 use longpole_ctf::OwnedValue;
 use scan::{Fault, Keys};
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 }
 
 /// Keys that stand beside `traceEvents`, and nowhere else.
-const BESIDE: [&str; 6] =
+const CONTEXT: [&str; 6] =
     ["displayTimeUnit", "systemTraceEvents", "otherData", "stackFrames", "controllerTraceDataKey", "powerTraceAsString"];
 
 /// Of JSON that is neither, why.
@@ -62,7 +62,7 @@ fn object(text: &[u8], whole: bool) -> Result<Kind, String> {
         Keys::Wrong => return Ok(Kind::No),
     };
     let has = |names: &[&str]| keys.iter().any(|key| names.contains(&key.as_str()));
-    if has(&["traceEvents"]) || has(&BESIDE) {
+    if has(&["traceEvents"]) || has(&CONTEXT) {
         return Ok(Kind::Chrome);
     }
     // A line is an object, and an object a line.
@@ -93,23 +93,23 @@ fn tell(shared: &mut Shared, path: &Path, errors: &mut u32, fault: &Fault) {
     if *errors > MOST_ERRORS {
         return;
     }
-    shared.oddities.push(match fault {
-        Fault::Ends { .. } => Oddity::Truncated { path: path.to_owned(), place: fault.to_string(), at: None },
-        fault => Oddity::Wrong { path: path.to_owned(), error: fault.to_string() },
+    shared.diagnostics.push(match fault {
+        Fault::Ends { .. } => Diagnostic::Truncated { path: path.to_owned(), place: fault.to_string(), at: None },
+        fault => Diagnostic::Wrong { path: path.to_owned(), error: fault.to_string() },
     });
 }
 
 /// Says at the end how many numbers became text.
 fn tell_texts(shared: &mut Shared, path: &Path, texts: &mut u64) {
     if let numbers @ 1.. = std::mem::take(texts) {
-        shared.oddities.push(Oddity::Numbers { path: path.to_owned(), numbers });
+        shared.diagnostics.push(Diagnostic::Numbers { path: path.to_owned(), numbers });
     }
 }
 
 /// The event that was read last, with its values.
-fn item<'a>(event: &Option<Event<'static>>, stream: StreamId, shelf: &'a mut Shelf, values: &'a [OwnedValue]) -> Item<'a> {
+fn item<'a>(event: &Option<Event<'static>>, stream: StreamId, value_buffer: &'a mut ValueBuffer, values: &'a [OwnedValue]) -> Item<'a> {
     match event {
-        Some(event) => Item::Event(Event { fields: shelf.put(values.iter().map(Into::into)), ..*event }),
+        Some(event) => Item::Event(Event { fields: value_buffer.put(values.iter().map(Into::into)), ..*event }),
         // The trace asks only for what `advance` has found.
         None => Item::Loss(Loss { stream, begin_ns: 0, end_ns: 0, events: Some(0) }),
     }

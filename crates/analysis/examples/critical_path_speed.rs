@@ -1,7 +1,7 @@
-//! How fast the critical path is, without the reading of its input: `lineage_speed LOG [--segments]` reads a machine log into memory, then
+//! How fast the critical path is, without the reading of its input: `critical_path_speed LOG [--segments]` reads a machine log into memory, then
 //! times the pass alone, three times.
 
-use longpole_analysis::critical_path::{Lineage, Options};
+use longpole_analysis::critical_path::{CriticalPath, Options};
 use longpole_analysis::machine_log::Reader;
 use std::error::Error;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let path = arguments.first().ok_or("usage: lineage_speed LOG [--segments]")?;
+    let path = arguments.first().ok_or("usage: critical_path_speed LOG [--segments]")?;
     let segments = arguments.iter().any(|argument| argument == "--segments");
     let begin = Instant::now();
     let mut reader = Reader::new(File::open(path)?);
@@ -21,14 +21,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("reading: {:.2} M interactions/s", rate(begin.elapsed().as_secs_f64()));
     for _ in 0..3 {
         let begin = Instant::now();
-        let mut lineage = Lineage::new(Options { segments, ..Options::default() });
+        let mut critical_path = CriticalPath::new(Options { segments, ..Options::default() });
         for interaction in &all {
-            lineage.interaction(reader.vocabulary(), interaction);
+            critical_path.interaction(reader.vocabulary(), interaction);
         }
-        let inner = lineage.inner();
+        let inner = critical_path.inner();
         let seconds = begin.elapsed().as_secs_f64();
         println!("pass: {:.2} M interactions/s; {} nodes for {} tips, {} segments", rate(seconds), inner.nodes, inner.tips, inner.segments);
-        lineage.answer(reader.vocabulary())?;
+        critical_path.answer(reader.vocabulary())?;
     }
     Ok(())
 }

@@ -3,20 +3,20 @@
 #[path = "support/walk.rs"]
 mod walk;
 
-use longpole_analysis::critical_path::{Answer, Lineage, Mode, Options, Spill};
+use longpole_analysis::critical_path::{Answer, CriticalPath, Mode, Options, Spill};
 use longpole_analysis::machine_log::Reader;
 use proptest::prelude::*;
 use walk::{system, History, Kind, Line, Piece};
 
 fn with(options: Options, log: &str) -> Answer {
     let mut reader = Reader::new(log.as_bytes());
-    let mut lineage = Lineage::new(options);
+    let mut critical_path = CriticalPath::new(options);
     while let Some(interaction) = reader.next_interaction().unwrap() {
-        lineage.interaction(reader.vocabulary(), &interaction);
-        let inner = lineage.inner();
+        critical_path.interaction(reader.vocabulary(), &interaction);
+        let inner = critical_path.inner();
         assert!(inner.nodes <= 2 * inner.tips, "{inner:?}");
     }
-    lineage.answer(reader.vocabulary()).unwrap()
+    critical_path.answer(reader.vocabulary()).unwrap()
 }
 
 fn options(mode: Mode, machine: Option<&str>) -> Options {
@@ -153,7 +153,7 @@ fn a_timer_leads_back_to_who_armed_it() {
 }
 
 #[test]
-fn the_lineage_at_a_moment_is_that_of_then_even_if_it_was_dropped_since() {
+fn the_critical_path_at_a_moment_is_that_of_then_even_if_it_was_dropped_since() {
     // At 4, B was blocked; that C wakes it at 6 is later.
     let text =
         "0 A state=a\n0 B state=b\n0 C state=c\n1 A blocked=x\n3 B blocked=y\n6 B woken_by=C\n7 B state=b\n8 A woken_by=B at=4\n9 - end=A";
@@ -244,7 +244,7 @@ fn between_hosts_a_link_is_a_wire() {
 }
 
 #[test]
-fn a_context_interrupts_what_is_below_and_takes_the_lineage_of_its_first_token() {
+fn a_context_interrupts_what_is_below_and_takes_the_critical_path_of_its_first_token() {
     let text = "0 A state=a\n0 D state=d\n1 A blocked=x\n2 D put=nic\n3 B state=b\n4 irq on_top_of=B\n5 irq get=nic\n6 A woken_by=irq\n7 irq pop=true\n8 A state=a\n9 - end=A";
     assert_eq!(global(text), "0-2 D::d, 2-5 nic::queued, 5-6 irq::run, 6-8 A::runnable, 8-9 A::a");
     assert_eq!(active("B", text), "0-3 B::UNKNOWN, 3-4 B::b, 4-7 B::interrupted, 7-9 B::b");
@@ -307,11 +307,11 @@ fn the_end_line_cuts_and_a_named_machine_is_asked_for_there() {
 #[test]
 fn a_machine_that_is_not_there_is_said() {
     let mut reader = Reader::new(&b"{\"t\":0,\"machine\":\"A\"}"[..]);
-    let mut lineage = Lineage::new(options(Mode::Global, Some("Z")));
+    let mut critical_path = CriticalPath::new(options(Mode::Global, Some("Z")));
     while let Some(interaction) = reader.next_interaction().unwrap() {
-        lineage.interaction(reader.vocabulary(), &interaction);
+        critical_path.interaction(reader.vocabulary(), &interaction);
     }
-    assert_eq!(lineage.answer(reader.vocabulary()).unwrap_err().to_string(), "there is no machine \"Z\" in it");
+    assert_eq!(critical_path.answer(reader.vocabulary()).unwrap_err().to_string(), "there is no machine \"Z\" in it");
 }
 
 /// However long the trace, the tree only grows with the machines and what is in flight.
@@ -325,10 +325,10 @@ fn the_tree_and_the_log_stay_small() {
         text += &format!("{{\"t\":{},\"machine\":\"A\",\"get\":\"ack\"}}\n", t + 9);
     }
     let mut reader = Reader::new(text.as_bytes());
-    let mut lineage = Lineage::new(Options { most_past: 64, ..Options::default() });
+    let mut critical_path = CriticalPath::new(Options { most_past: 64, ..Options::default() });
     while let Some(interaction) = reader.next_interaction().unwrap() {
-        lineage.interaction(reader.vocabulary(), &interaction);
-        let inner = lineage.inner();
+        critical_path.interaction(reader.vocabulary(), &interaction);
+        let inner = critical_path.inner();
         assert!(inner.nodes <= 2 * inner.tips && inner.tips < 64, "{inner:?}");
     }
 }
@@ -367,7 +367,7 @@ fn long_log((kinds, some): &(Vec<Kind>, Vec<Line>)) -> String {
 }
 
 #[test]
-fn what_ends_a_context_s_block_settles_its_lineage_and_not_the_get_that_follows() {
+fn what_ends_a_context_s_block_settles_its_critical_path_and_not_the_get_that_follows() {
     let until = "0 A state=run\n0 B state=run\n0 T state=run\n1 A put=seen\n2 T blocked=recv\n3 B put=rx\n4 irq on_top_of=null\n5 irq blocked=look\n";
     let after = "7 irq get=rx\n8 irq put=done\n8 irq pop=true\n9 T get=done\n10 - end=T\n";
     for by in ["6 irq peek=seen", "6 irq get=seen", "6 irq woken_by=A at=1 link=queued"] {
@@ -425,13 +425,14 @@ fn a_long_path_takes_little_memory_where_it_goes_to_a_file() {
     for (mode, machine) in [(Mode::Global, None), (Mode::Active, Some("A"))] {
         let whole = with(options(mode, machine), &log);
         let mut reader = Reader::new(log.as_bytes());
-        let mut lineage = Lineage::new(Options { spill: Some(Spill { make: tempfile::tempfile, from: 1_000 }), ..options(mode, machine) });
+        let mut critical_path =
+            CriticalPath::new(Options { spill: Some(Spill { make: tempfile::tempfile, from: 1_000 }), ..options(mode, machine) });
         let mut most = 0;
         while let Some(interaction) = reader.next_interaction().unwrap() {
-            lineage.interaction(reader.vocabulary(), &interaction);
-            most = most.max(lineage.inner().segments);
+            critical_path.interaction(reader.vocabulary(), &interaction);
+            most = most.max(critical_path.inner().segments);
         }
-        let spilled = lineage.answer(reader.vocabulary()).unwrap();
+        let spilled = critical_path.answer(reader.vocabulary()).unwrap();
         assert!(
             pieces(&whole).len() > 60_000 && most < if mode == Mode::Global { 20_000 } else { 70_000 },
             "{} {most}",

@@ -14,7 +14,7 @@ const HELD: usize = 4 << 20;
 
 /// Keeps what it is told.
 #[derive(Default)]
-pub struct Keeper {
+pub struct SpoolWriter {
     held: Vec<u8>,
     file: Option<File>,
     written: u64,
@@ -25,8 +25,8 @@ pub struct Keeper {
 }
 
 /// All of it, to be gone through as often as somebody asks.
-pub struct Kept {
-    from: Keeper,
+pub struct Spool {
+    from: SpoolWriter,
     vocabulary: Arc<Vocabulary>,
     /// The machine whose end counts, if it is not the one that the trace names.
     machine: Option<String>,
@@ -35,7 +35,7 @@ pub struct Kept {
 /// Where a piece's length stands before it.
 const LENGTH: usize = size_of::<u32>();
 
-impl Follower for Keeper {
+impl Follower for SpoolWriter {
     fn begin_at(&mut self, t: u64) {
         self.begin = Some(t);
     }
@@ -58,7 +58,7 @@ impl Follower for Keeper {
     }
 }
 
-impl Keeper {
+impl SpoolWriter {
     fn write(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -71,8 +71,8 @@ impl Keeper {
     }
 
     /// Nothing more is told. The vocabulary is that of who told.
-    pub fn kept(self, vocabulary: &Vocabulary) -> Kept {
-        Kept { from: self, vocabulary: Arc::new(vocabulary.clone()), machine: None }
+    pub fn kept(self, vocabulary: &Vocabulary) -> Spool {
+        Spool { from: self, vocabulary: Arc::new(vocabulary.clone()), machine: None }
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
@@ -88,7 +88,7 @@ impl Keeper {
     }
 }
 
-impl Kept {
+impl Spool {
     /// Goes through all of it, with the names as they are at each.
     pub fn each(&self, mut visit: impl FnMut(&Vocabulary, &Interaction)) -> io::Result<()> {
         let (from, mut vocabulary) = (&self.from, self.vocabulary.clone());
@@ -134,18 +134,18 @@ mod tests {
     use super::*;
     use longpole_model::interaction::ahead::Ahead;
     use longpole_model::interaction::block::Told;
-    use longpole_model::interaction::Deed;
+    use longpole_model::interaction::Effect;
 
     #[test]
     fn what_is_kept_is_read_again_from_memory_and_from_the_file() {
         for count in [0, 1, 5000, 2_000_000u64] {
-            let (mut keeper, mut vocabulary, mut told) = (Keeper::default(), Vocabulary::default(), Told::default());
+            let (mut keeper, mut vocabulary, mut told) = (SpoolWriter::default(), Vocabulary::default(), Told::default());
             let machines = ["A", "B", "C"].map(|name| vocabulary.machine("", name));
             let state = vocabulary.names.intern("run");
             let at = |number: u64| Interaction {
                 t: 1_000_000_000_000 + number * 70,
                 line: number,
-                deed: Deed::State { machine: machines[number as usize % 3], state },
+                effect: Effect::State { machine: machines[number as usize % 3], state },
             };
             for from in (0..count).step_by(Block::MOST) {
                 let (mut block, mut ahead) = (Block::default(), Ahead::default());

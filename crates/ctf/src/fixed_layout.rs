@@ -6,23 +6,23 @@ use crate::types::ByteOrder;
 
 /// The layout of such a type, seen from a begin that is aligned to it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rigid {
+pub(crate) struct FixedLayout {
     pub align: u32,
     pub bits: u64,
     /// That of all its bits. None: it changes, but only between whole bytes, if it begins with one.
     pub order: Option<ByteOrder>,
 }
 
-impl Rigid {
+impl FixedLayout {
     /// Distance of the elements of an array, in bits.
     pub fn stride(&self) -> u64 {
         align_up(self.bits, self.align)
     }
 
-    pub fn of_structure(align: u32, children: &[Child]) -> Option<Rigid> {
-        let (mut whole, mut bytewise) = (Rigid { align, bits: 0, order: None }, true);
+    pub fn of_structure(align: u32, children: &[Child]) -> Option<FixedLayout> {
+        let (mut whole, mut bytewise) = (FixedLayout { align, bits: 0, order: None }, true);
         for child in children {
-            let part = child.node.rigid().filter(|part| part.align <= align)?;
+            let part = child.node.fixed_layout().filter(|part| part.align <= align)?;
             let at = align_up(whole.bits, part.align);
             let order = match whole.bits {
                 0 => part.order,
@@ -32,28 +32,30 @@ impl Rigid {
             if order.is_none() && !bytewise {
                 return None;
             }
-            whole = Rigid { align, bits: at.checked_add(part.bits).filter(|bits| *bits < 1 << 48)?, order };
+            whole = FixedLayout { align, bits: at.checked_add(part.bits).filter(|bits| *bits < 1 << 48)?, order };
         }
         (whole.bits > 0).then_some(whole)
     }
 
-    fn of_array(align: u32, count: u64, element: Rigid) -> Option<Rigid> {
+    fn of_array(align: u32, count: u64, element: FixedLayout) -> Option<FixedLayout> {
         let bits = element.stride().checked_mul(count.checked_sub(1)?)?.checked_add(element.bits)?;
         // A change of order is at a byte's begin in all elements, or it is not known where.
         let sound = element.order.is_some() || element.stride() % 8 == 0;
-        (sound && bits < 1 << 48).then_some(Rigid { align: align.max(element.align), bits, ..element })
+        (sound && bits < 1 << 48).then_some(FixedLayout { align: align.max(element.align), bits, ..element })
     }
 }
 
 impl Node {
-    pub(crate) fn rigid(&self) -> Option<Rigid> {
+    pub(crate) fn fixed_layout(&self) -> Option<FixedLayout> {
         match self {
             Node::Number { leaf, .. } => {
                 let (leaf, align) = self.plain_leaf().filter(|_| leaf.bits > 0)?;
-                Some(Rigid { align, bits: u64::from(leaf.bits), order: Some(leaf.order) })
+                Some(FixedLayout { align, bits: u64::from(leaf.bits), order: Some(leaf.order) })
             }
-            Node::Struct { rigid, .. } => *rigid,
-            Node::Array { align, count: Count::Fixed(count), element, .. } => Rigid::of_array(*align, *count, element.rigid()?),
+            Node::Struct { fixed_layout, .. } => *fixed_layout,
+            Node::Array { align, count: Count::Fixed(count), element, .. } => {
+                FixedLayout::of_array(*align, *count, element.fixed_layout()?)
+            }
             Node::Array { .. } | Node::VarInt(_) | Node::Text(_) | Node::Variant { .. } | Node::Optional { .. } => None,
         }
     }

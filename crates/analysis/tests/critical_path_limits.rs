@@ -1,16 +1,16 @@
 //! The critical path at its limits: what is forgotten is counted, and many machines, queues and ends cost no more than few.
 
-use longpole_analysis::critical_path::{Answer, Lineage, Options};
+use longpole_analysis::critical_path::{Answer, CriticalPath, Options};
 use longpole_analysis::machine_log::Reader;
 use std::fmt::Write as _;
 
 fn with(options: Options, log: &str) -> Answer {
     let mut reader = Reader::new(log.as_bytes());
-    let mut lineage = Lineage::new(options);
+    let mut critical_path = CriticalPath::new(options);
     while let Some(interaction) = reader.next_interaction().unwrap() {
-        lineage.interaction(reader.vocabulary(), &interaction);
+        critical_path.interaction(reader.vocabulary(), &interaction);
     }
-    lineage.answer(reader.vocabulary()).unwrap()
+    critical_path.answer(reader.vocabulary()).unwrap()
 }
 
 #[test]
@@ -157,9 +157,9 @@ fn a_machine_that_stopped_long_ago_is_an_unknown_cause_and_counted() {
 }
 
 #[test]
-fn machines_that_have_stopped_hold_no_lineages_for_ever() {
+fn machines_that_have_stopped_hold_no_critical_paths_for_ever() {
     let tips = |machines: u64| {
-        let mut lineage = Lineage::new(Options { most_stopped: 100, ..Options::default() });
+        let mut critical_path = CriticalPath::new(Options { most_stopped: 100, ..Options::default() });
         let mut log = String::from("{\"t\":0,\"machine\":\"A\"}\n");
         for at in 0..machines {
             let t = 10 * at;
@@ -171,9 +171,9 @@ fn machines_that_have_stopped_hold_no_lineages_for_ever() {
         }
         let mut reader = Reader::new(log.as_bytes());
         while let Some(interaction) = reader.next_interaction().unwrap() {
-            lineage.interaction(reader.vocabulary(), &interaction);
+            critical_path.interaction(reader.vocabulary(), &interaction);
         }
-        lineage.inner().tips
+        critical_path.inner().tips
     };
     assert!(tips(5000) < tips(1000) + 10, "{} {}", tips(1000), tips(5000));
 }

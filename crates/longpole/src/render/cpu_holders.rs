@@ -4,7 +4,7 @@ use crate::interactions::{self, Interactions};
 use crate::render::table::{percent, plain};
 use anyhow::Context;
 use longpole_analysis::critical_path::{Answer, Path as Segments, Row};
-use longpole_analysis::scheduling::cpu_holders::{self, Keepers, Turns};
+use longpole_analysis::scheduling::cpu_holders::{self, CpuHolders, Turns};
 
 /// To be told of the trace while it is read.
 pub fn turns() -> Turns {
@@ -12,9 +12,9 @@ pub fn turns() -> Turns {
 }
 
 /// Who it was; none: it would tell nothing that matters.
-fn find(interactions: &Interactions, turns: &Turns, answer: &Answer, segments: &Segments) -> anyhow::Result<Option<Keepers>> {
+fn find(interactions: &Interactions, turns: &Turns, answer: &Answer, segments: &Segments) -> anyhow::Result<Option<CpuHolders>> {
     let Some(composer) = interactions.composer().filter(|_| cpu_holders::matter(answer)) else { return Ok(None) };
-    let mut found = Keepers::new(segments, &interactions.seats());
+    let mut found = CpuHolders::new(segments, &interactions.seats());
     turns.tell(composer.linux(), &mut found).context("who had the CPUs cannot be read again")?;
     Ok(Some(found))
 }
@@ -32,13 +32,13 @@ pub fn tell(interactions: &Interactions, turns: &Turns, answer: &mut Answer) -> 
 
 /// Waits with less of the path are not explained to people.
 const LEAST_SHARE: f64 = 0.05;
-const MOST_KEEPERS: usize = 4;
+const MOST_CPU_HOLDERS: usize = 4;
 
 /// A line for each wait for a CPU that matters.
 pub fn lines(rows: &[Row]) -> impl Iterator<Item = String> + '_ {
     rows.iter().filter(|row| row.share >= LEAST_SHARE).filter_map(|row| {
         let kept = row.kept_by.as_ref().filter(|kept| !kept.is_empty())?;
-        let by: Vec<String> = kept.iter().take(MOST_KEEPERS).map(|it| format!("{} {}", it.name, percent(it.share))).collect();
+        let by: Vec<String> = kept.iter().take(MOST_CPU_HOLDERS).map(|it| format!("{} {}", it.name, percent(it.share))).collect();
         Some(plain(format!("during {}::{} the CPU had: {}", row.machine, row.state, by.join(", "))))
     })
 }
