@@ -1,13 +1,28 @@
-//! The critical path, in one pass over interactions.
+//! The critical path, computed in one pass over the interactions.
 //!
-//! Each machine and each token in flight has a *lineage*: the chain of states and links that nothing else could have hidden, back to the
-//! begin. Time is charged to the lineage's tip. A put lets the token share the machine's lineage; a get that ends a block
-//! gives the machine the lineage of the token that came last and drops what the machine had. So the lineage of whatever
-//! machine is asked for at the end *is* the global critical path, and nothing has to be walked back. The tree of lineages coalesces
-//! ([`tree`]), and its profile is exact in ns: its sum is the length of the path, or the answer is refused.
+//! Each machine and each token in flight has a *path*: the chain of states and links that no other
+//! activity could have hidden, back to the begin of the range. A *tip* ([`life::Tip`]) is the
+//! newest end of a path. The time that a machine spends in a state, and the time of a link, is
+//! charged to a tip.
 //!
-//! The path's segments are kept only if asked for ([`segments`]). The *active* path of one machine ([`active`]) is its own time, with each
-//! block replaced by what its lineage says of that time.
+//! - A put gives the token a share of the putting machine's path.
+//! - A get that ends a block replaces the machine's path by the path of the token that arrived
+//!   last, followed by the link from the put to the get. The machine's own path during the block is
+//!   dropped.
+//!
+//! Example: a server is blocked on its queue from 0 to 10 ms. A client runs until 7 ms and then
+//! puts a request; the server gets it at 10 ms. From then on the server's path is the client's
+//! running time until 7 ms, followed by 3 ms of the link `queued`.
+//!
+//! The path of the machine whose end counts is therefore the global critical path; no backward walk
+//! is needed. The tree of paths merges nodes that nothing needs any more ([`tree`]), so memory
+//! depends on the number of tips, not on the length of the trace. The profile is exact in ns: the
+//! sum of its entries must equal the length of the path, or the answer is refused
+//! ([`NoAnswer::NotConserved`]).
+//!
+//! The segments of the path are stored only if [`Options::segments`] is set ([`segments`]). The
+//! *active* path of one machine ([`active`]) is the machine's own time, in which each block is
+//! replaced by the part of the waker's path that lies within the block.
 
 mod active;
 mod answer;
@@ -45,26 +60,29 @@ use segments::Segments;
 use std::collections::VecDeque;
 use tree::Tree;
 
-/// What is asked for, and what memory it may take.
+/// Settings of an analysis: the question, and limits of memory.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub mode: Mode,
-    /// Whose end counts, or whose active path it is: MACHINE, or HOST/MACHINE. None (global): the one that the trace names, or else the last
-    /// one that did something.
+    /// Name of the machine whose end counts, or whose active path is computed: MACHINE or
+    /// HOST/MACHINE. With `None`, the global mode uses the machine of the last end that the trace
+    /// marks (`Effect::End`) or, without one, the last machine that did something.
     pub machine: Option<String>,
-    /// Keep the segments of the path, not only its profile.
+    /// Stores the segments of the path, not only its profile.
     pub segments: bool,
-    /// Tokens whose origin is kept.
+    /// Largest number of tokens whose origin is remembered.
     pub most_tokens: usize,
-    /// Changes of machines that are kept for causes that lie before now, all machines together.
+    /// Largest number of state changes that are remembered, over all machines, for causes that
+    /// happened earlier than the interaction that names them.
     pub most_past: usize,
-    /// Machines that have stopped and may still be causes.
+    /// Largest number of stopped machines that may still be causes.
     pub most_stopped: usize,
-    /// Interactions that are one window, charged apart from the others; none: all is charged as it comes. Active paths have none.
+    /// Interactions per window; windows are charged independently of each other. With `None`, each
+    /// interaction is charged at once. Ignored for active paths, which have no windows.
     pub window: Option<usize>,
-    /// Threads that charge windows.
+    /// Number of threads that charge windows.
     pub jobs: usize,
-    /// Where the segments of a long path go; none: into memory.
+    /// Destination of the segments of a long path; with `None` they stay in memory.
     pub spill: Option<Spill>,
 }
 
@@ -86,13 +104,14 @@ impl Default for Options {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Back from the end, to the cause of each block, and never back.
+    /// The path from the end back to the cause of each block, never returning to the blocked
+    /// machine.
     Global,
-    /// One machine's own time, and what its blocks waited for.
+    /// One machine's own time, with each block replaced by the activity that it waited for.
     Active,
 }
 
-/// What a token or a unit of space is from.
+/// Origin of a token or of a unit of free space in a queue.
 #[derive(Clone, Copy, Debug)]
 struct From {
     tip: Tip,
@@ -101,7 +120,8 @@ struct From {
     link: Maybe,
 }
 
-/// A name or none in the room of a name: there are many of them, and they are moved as plain numbers.
+/// An optional name in the size of a name. There are many of them and they are copied often, so
+/// `u32::MAX` is `None` instead of a separate tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Maybe(u32);
 
@@ -117,16 +137,17 @@ impl Maybe {
     }
 }
 
-/// What was there early, of what a machine took in a state without waiting.
+/// Slack of what a machine took without waiting in one state: the time between the put and the get.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slack {
     least: Option<u64>,
-    /// Time between two takings of the machine; and of that, where what was taken had hardly been there.
+    /// Time between two successive gets of the machine in ns; and the part of it in which the item
+    /// was nearly late ([`NEARLY`]).
     cycles: u128,
     near: u128,
 }
 
-/// What was there for less than this part of a cycle came nearly too late.
+/// An item that arrived less than one `NEARLY`th (5 %) of a cycle before its get was nearly late.
 const NEARLY: u64 = 20;
 
 impl Slack {
@@ -152,16 +173,17 @@ impl Slack {
     }
 }
 
-/// Whose end counts, so far.
+/// The end that counts, as of the last end mark.
 #[derive(Clone, Debug)]
 struct EndMark {
     t: u64,
-    /// None: it was asked for one that had not come by then.
+    /// `None` if [`Options::machine`] names a machine that had not appeared by then.
     machine: Option<MachineId>,
     tip: Option<Tip>,
 }
 
-/// Time of a key; that behind the end mark of this number is not asked for.
+/// Time of a key in ns. `behind` is the part after the end mark number `mark`, and does not belong
+/// to the answer if that mark is the last one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
     ns: u64,
@@ -169,7 +191,7 @@ struct Total {
     behind: u64,
 }
 
-/// Numbers of what did not fit together.
+/// Numbers of contradictory or incomplete inputs.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     contradictions: u64,
@@ -179,41 +201,44 @@ struct Counts {
     too_old: u64,
 }
 
-/// In the place of a slack: nothing was taken.
+/// Placeholder for the index of a slack: this key took nothing.
 const NO_SLACK: u32 = u32::MAX;
-/// In the place of a key: the time of a machine that is not there is unknown, and hardly ever asked for.
+/// Placeholder for the key of a machine that does not exist. Its time is unknown and rarely needed,
+/// so the key is made only when the time is charged.
 const NOT_THERE: u32 = u32::MAX;
 
-/// Contradictions that are told one by one.
+/// Largest number of contradictions that are reported one by one; the others are only counted.
 const MOST_TOLD: usize = 20;
 
 pub struct CriticalPath {
     options: Options,
     store: PathStore,
-    /// Of lineages that are charged as they come.
+    /// Segments of paths that are charged at once.
     segments: Option<Segments>,
     keys: Keys,
     lives: Vec<Life>,
-    /// How much of a machine's past is kept.
+    /// Largest number of spans, jumps and marks that each machine's [`life::Past`] remembers.
     most_past: usize,
     queues: Queues<From>,
     active: Option<Active>,
-    /// The machine that is asked for, once it has come, and another one of the same name.
+    /// The machine that [`Options::machine`] names, once it has appeared; and another one of the
+    /// same name, which makes the question ambiguous.
     subject: Option<MachineId>,
     namesake: Option<MachineId>,
-    /// The begin of the range, once it is known.
+    /// Begin of the range in ns, once it is known.
     begin: Option<u64>,
     asked_begin: u64,
     now: u64,
     last: Option<MachineId>,
     end: Option<EndMark>,
-    /// Each key's time over all machines.
+    /// Time of each key over all machines.
     totals: Vec<Total>,
     marks: u64,
-    /// Of keys that took something: where in `slack` theirs is.
+    /// Index into `slack` of each key, or [`NO_SLACK`].
     slack_at: Vec<u32>,
     slack: Vec<Slack>,
-    /// Machines that have stopped, in this order, each with the number of its life.
+    /// Machines that have stopped, oldest first, each with the number of its stops at that moment.
+    /// If the machine has stopped again since, the number is outdated and the entry is skipped.
     stopped: VecDeque<(MachineId, u32)>,
     counts: Counts,
     interactions: u64,
@@ -260,7 +285,7 @@ impl CriticalPath {
         }
     }
 
-    /// The next interaction in the order of time.
+    /// Processes the next interaction; interactions must be in the order of time.
     pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
         let Interaction { t, line, effect } = *interaction;
         self.interactions += 1;
@@ -278,7 +303,8 @@ impl CriticalPath {
         self.store.step();
     }
 
-    /// What is before is left out of the path, though not of what it leads to; to be said before anything has happened.
+    /// Sets the begin of the range to `t` ns. Earlier time is left out of the path, but the effects
+    /// of earlier interactions are not. Must be called before the first interaction.
     pub fn begin_at(&mut self, t: u64) {
         self.asked_begin = t;
     }
@@ -290,12 +316,12 @@ impl CriticalPath {
         }
     }
 
-    /// Time goes on to `t` without anything happening.
+    /// Advances the clock to `t` ns without an interaction.
     pub fn until(&mut self, t: u64) {
         self.now = self.now.max(t);
     }
 
-    /// The length of the tree and the number of tips it is made for.
+    /// Current sizes of the tree, its tips and the log of segments.
     pub fn inner(&self) -> Inner {
         let (nodes, tips, segments) = self.store.sizes();
         let track = self.active.as_ref().map_or(0, Active::track);
@@ -339,12 +365,11 @@ impl CriticalPath {
         &mut self.slack[*at as usize]
     }
 
-    /// How much of a machine's past is kept.
     fn most_past(&self) -> usize {
         self.most_past
     }
 
-    /// Charges the machine's time until now.
+    /// Charges the machine's time from its last charge until now to its path.
     fn charge(&mut self, machine: MachineId) {
         let (now, begin, most) = (self.now, self.begin.unwrap_or(0), self.most_past());
         let life = self.life(machine);
@@ -370,7 +395,9 @@ impl CriticalPath {
         }
     }
 
-    /// The key's time over all machines. What lies behind the end that counts so far is told apart: so an end costs as little with many machines as with few.
+    /// Adds a stretch to the time of a key over all machines. The part after the current end mark
+    /// is counted separately, so a new end mark need not visit all keys or machines: it only
+    /// changes the number of the mark.
     fn count(&mut self, key: u32, from: u64, to: u64) {
         let total = &mut self.totals[key as usize];
         total.ns += to - from;
@@ -383,7 +410,7 @@ impl CriticalPath {
         }
     }
 
-    /// The opposite.
+    /// Reverses [`CriticalPath::count`].
     fn uncount(&mut self, key: u32, from: u64, to: u64) {
         let behind = self.end.as_ref().map_or(0, |end| to.saturating_sub(end.t.max(from)));
         let Some(total) = self.totals.get_mut(key as usize) else { return };
@@ -393,7 +420,8 @@ impl CriticalPath {
         }
     }
 
-    /// After something about the machine changed: which key its time goes to from now on.
+    /// Recomputes the key that the machine's time goes to. Must be called after each change of its
+    /// state.
     fn look(&mut self, machine: MachineId) {
         let life = self.life(machine);
         let state = life.visible();
@@ -401,7 +429,8 @@ impl CriticalPath {
         self.life(machine).key = key;
     }
 
-    /// The lineage of a held tip, longer by this stretch.
+    /// Returns the tip of a held path extended by the stretch from `from` to `to`. Consumes the
+    /// hold of `tip`; the returned tip is held.
     fn extend(&mut self, tip: Tip, from: u64, to: u64, key: u32) -> Tip {
         let from = from.max(self.begin.unwrap_or(0));
         if from >= to {
@@ -410,7 +439,7 @@ impl CriticalPath {
         self.store.extend(tip, from, to, key, self.segments.as_mut())
     }
 
-    /// A lineage that begins at `t`: what lies before is unknown.
+    /// Returns the held tip of a new path that is in the state unknown until `t`.
     fn unknown(&mut self, machine: MachineId, t: u64) -> Tip {
         let tip = self.store.root();
         let key = self.state_key(machine, State::Unknown);
@@ -422,7 +451,7 @@ impl CriticalPath {
         tip
     }
 
-    /// Keeps its lineage of now for whoever comes back to it.
+    /// Remembers the machine's current path for later causes that name this moment.
     fn mark(&mut self, machine: MachineId) {
         let (now, most) = (self.now, self.most_past());
         let life = self.life(machine);
@@ -434,21 +463,22 @@ impl CriticalPath {
         }
     }
 
-    /// The machine's lineage is another one from now on.
+    /// Replaces the machine's path from now on.
     fn jump(&mut self, machine: MachineId, tip: Tip) {
         let (now, most) = (self.now, self.most_past());
         let life = self.life(machine);
         let before = life.tip.replace(tip);
         life.since = now;
         let forgotten = life.past.jump(now, before, most);
-        // What was marked at this moment is another one at its end.
+        // A mark made at this moment holds the path before the jump.
         let unmarked = life.past.unmark(now);
         for tip in [forgotten, unmarked].into_iter().flatten() {
             self.store.release(tip);
         }
     }
 
-    /// The lineage of a machine at a moment, held, followed by the link from there to now. None if there has been no such machine yet.
+    /// Returns a held tip: the path of the cause at the moment of the cause, followed by the link
+    /// from there to now. `None` if the causing machine has not appeared yet.
     fn caused(&mut self, cause: Cause) -> Option<Tip> {
         self.life(cause.by).past.born?;
         let at = cause.at.unwrap_or(self.now);
@@ -494,7 +524,8 @@ impl CriticalPath {
         self.store.past(tip, end, at, past.charges(at, end), self.segments.as_mut())
     }
 
-    /// The lineage of a token's maker, held, followed by the link from there to now.
+    /// Returns a held tip: the path of the token's origin, followed by the link from the put to
+    /// now.
     fn handed(&mut self, from: From, queue: QueueId, host: Option<NameId>) -> Tip {
         let tip = self.share(from.tip);
         if from.t >= self.now {
@@ -509,7 +540,7 @@ impl CriticalPath {
         self.extend(tip, from.t, self.now, key)
     }
 
-    /// The block of a machine ends with this cause.
+    /// Ends the block of a machine with this cause.
     fn unblock(&mut self, machine: MachineId, cause: Origin<Tip>) {
         let (now, unknown) = (self.now, self.state_key(machine, State::Unknown));
         let Some(block) = self.life(machine).block.take() else { return };
@@ -538,7 +569,7 @@ impl CriticalPath {
         self.look(machine);
     }
 
-    /// Takes the holds of tokens that are gone, and adds those of tokens that were split.
+    /// Releases the holds of tokens that are gone, and adds a hold for each token that was split.
     fn settle(&mut self) {
         while let Some(from) = self.queues.copied.pop() {
             self.store.hold(from.tip);
@@ -559,7 +590,8 @@ impl CriticalPath {
     fn clear_segments(&mut self) {
         let Some(mut segments) = self.segments.take() else { return };
         let (lives, queues, end) = (&mut self.lives, &mut self.queues, &mut self.end);
-        // In active form only the time of the machine's open block can still be asked for.
+        // In active mode only the segments since the begin of the machine's open block are still
+        // needed.
         let horizon = self.active.as_ref().map_or(0, |active| active.settled(self.now));
         segments.clear(horizon, |visit| {
             for life in lives.iter_mut() {

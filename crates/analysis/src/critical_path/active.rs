@@ -1,38 +1,43 @@
-//! The active path of one machine: its own time as it is, each of its blocks replaced by what its lineage says of that time.
+//! The active path of one machine: its own time, with each block replaced by what it waited for.
 //!
-//! What lies within the block of the lineage of its cause explains the block; blocks of others in there are splices, explained alike
-//! ([`super::segments`]). The time before the machine's first line, and between two lives, is explained by what gave it life.
-//! What has been explained is final, so only the time of the machine's open block is ever looked back at, and the path itself can go to a file.
+//! A block is replaced by the part of the path of its cause that lies within the block. Blocks of
+//! other machines within that part are splices and are replaced in the same way
+//! ([`super::segments`]). The time before the machine's first interaction, and between two lives,
+//! is replaced by the path of what started the life.
+//!
+//! What has been replaced is final. Therefore only the time of the machine's open block is looked
+//! up again, and the path itself can be written to a file.
 
 use super::runs::Runs;
 use super::segments::{Forward, Part, Spill};
 use longpole_model::interaction::MachineId;
 use std::collections::HashMap;
 
-/// Key, start and end.
+/// Key, start and end in ns.
 pub type Piece = (u32, u64, u64);
 
 #[derive(Clone, Debug)]
 pub struct Active {
-    /// None before it has come.
+    /// `None` until the machine appears.
     machine: Option<MachineId>,
-    /// The path so far, without gaps; only if the segments are asked for.
+    /// The path up to now, without gaps; `None` unless the segments were requested.
     path: Option<Track>,
     profile: HashMap<u32, u64>,
-    /// Where the path begins.
+    /// Begin of the path in ns.
     begin: u64,
-    /// Since when it is blocked or does not exist, from the begin on.
+    /// Start of the current block, or of the time in which the machine does not exist; `None` if it
+    /// works. Not before `begin`.
     since: Option<u64>,
-    /// What it was in the meantime, in case that no cause is found.
+    /// The machine's own states since `since`, used if no cause is found.
     meanwhile: Vec<Piece>,
     mark: Option<Mark>,
 }
 
-/// The newest pieces, and the others in a file.
+/// The newest pieces in memory, and the older ones in a file.
 #[derive(Clone, Debug)]
 struct Track {
     pieces: Vec<Piece>,
-    /// Stretches that have been written, with the number of their pieces.
+    /// Stretches in the file, each with its number of pieces.
     written: Vec<(Part, usize)>,
     before: usize,
     runs: Runs,
@@ -50,7 +55,7 @@ impl Track {
         }
     }
 
-    /// All but the last one, which may still grow.
+    /// Writes all pieces but the last one, which may still grow.
     fn write(&mut self, spill: Spill) -> Option<()> {
         let last = self.pieces.pop()?;
         let number = match (self.pieces.first(), self.pieces.last()) {
@@ -75,7 +80,8 @@ impl Track {
         self.before + self.pieces.len()
     }
 
-    /// As it was when it had so many pieces, of which the last one was this; then others.
+    /// Returns the path as it was when it had `length` pieces and ended with `last`, followed by
+    /// `then`.
     fn finish(mut self, length: usize, last: Option<Piece>, then: &[Piece]) -> Forward {
         let (mut parts, mut count) = (Vec::new(), 0);
         for (part, pieces) in self.written {
@@ -83,7 +89,7 @@ impl Track {
                 break;
             }
             count += pieces;
-            // What lies behind the last one is later than its end.
+            // Pieces behind the last one are later than its end, so the end cuts them off.
             parts.push(match (part, last) {
                 (Part::Run { number, start, end }, Some(last)) if count >= length => Part::Run { number, start, end: end.min(last.2) },
                 (part, _) => part,
@@ -99,7 +105,7 @@ impl Track {
     }
 }
 
-/// The path as it was at the end that counts so far.
+/// The path at the current end mark.
 #[derive(Clone, Debug)]
 struct Mark {
     length: usize,
@@ -122,7 +128,7 @@ impl Active {
         }
     }
 
-    /// Pieces of the path in memory.
+    /// Number of pieces of the path in memory.
     pub fn track(&self) -> usize {
         self.path.as_ref().map_or(0, |path| path.pieces.len())
     }
@@ -136,12 +142,12 @@ impl Active {
         self.since = Some(t);
     }
 
-    /// Until when everything is explained.
+    /// Time until which the path is final, in ns.
     pub fn settled(&self, now: u64) -> u64 {
         self.since.unwrap_or(now)
     }
 
-    /// The machine was in one state for this time.
+    /// Adds time that the machine spent in one state.
     pub fn own(&mut self, machine: MachineId, piece: Piece) {
         if Some(machine) != self.machine {
             return;
@@ -158,7 +164,7 @@ impl Active {
         }
     }
 
-    /// The block ended without a cause: it stays.
+    /// Ends a block without a cause: the block itself stays on the path.
     pub fn ended(&mut self, machine: MachineId) {
         if Some(machine) == self.machine {
             self.keep();
@@ -172,7 +178,8 @@ impl Active {
         }
     }
 
-    /// The block ended, or a life began; `happened` says what happened since then, in its order.
+    /// Ends a block, or begins a life. `happened` returns the pieces that replace the time since
+    /// then, in their order.
     pub fn explained<P: IntoIterator<Item = Piece>>(&mut self, machine: MachineId, happened: impl FnOnce(u64) -> P) {
         if Some(machine) != self.machine {
             return;
@@ -198,7 +205,8 @@ impl Active {
         }
     }
 
-    /// The end is here, as long as no later one comes. Where the machine never was, its time is of this key.
+    /// Marks the end here; a later mark replaces this one. If the machine never appeared, its time
+    /// is charged to the key `unknown`.
     pub fn mark(&mut self, now: u64, unknown: u32) {
         let mut meanwhile = self.meanwhile.clone();
         if let (Some(since), true) = (self.since, meanwhile.is_empty()) {
@@ -212,13 +220,13 @@ impl Active {
         self.mark = Some(Mark { length, last, profile, meanwhile });
     }
 
-    /// There was no such machine from begin to end.
+    /// Marks an end for a machine that did not exist from begin to end.
     pub fn never(&mut self, begin: u64, end: u64, unknown: u32) {
         let profile = HashMap::from([(unknown, end - begin)]);
         self.mark = Some(Mark { length: 0, last: None, profile, meanwhile: vec![(unknown, begin, end)] });
     }
 
-    /// Profile and path to the end that was marked.
+    /// Returns the profile and the path to the end mark.
     pub fn finish(self) -> (HashMap<u32, u64>, Option<Forward>) {
         let Active { path, profile, mark, .. } = self;
         let mark = mark.unwrap_or_else(|| {

@@ -1,4 +1,9 @@
-//! The path as it is told: segments, and the time of each state on it beside what a profiler would say.
+//! The answer: the path's segments, and the time of each state on it next to its rank in a profile.
+//!
+//! A profiler shows where CPUs spend their time; the critical path shows which of that time decides
+//! when the end comes. Each [`Row`] has both, so that a busy state that is off the path, and a rare
+//! one that is on it, can be seen at once. All sums are checked against the length of the path
+//! ([`NoAnswer::NotConserved`]); nothing here estimates.
 
 use super::key::{Key, Keys, Kind, State};
 use super::path::{Path, Way};
@@ -20,7 +25,7 @@ pub struct Contradiction {
     pub what: String,
 }
 
-/// A state on the path.
+/// A state or link on the path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub host: String,
@@ -28,48 +33,55 @@ pub struct Row {
     pub class: String,
     pub state: String,
     pub kind: SegmentKind,
-    /// Its time on the path, and the share of it.
+    /// Time on the path in ns, and its share of the path's length, 0 to 1.
     pub ns: u64,
     pub share: f64,
-    /// Where a profiler puts the state by its running time over all machines ([`SegmentKind::is_symbol`]); 1, 2, 2, 4. None for what is no code.
+    /// Rank of the state in a profile by its running time over all machines
+    /// ([`SegmentKind::is_symbol`]); ties share a rank: 1, 2, 2, 4. `None` if the state is not
+    /// code.
     pub profile_rank: Option<u64>,
     pub profile_share: Option<f64>,
-    /// How much earlier than needed what this state took was there, at least. None where it took nothing without waiting.
+    /// Least slack in ns of all items that this state took without waiting: the time between the
+    /// item's arrival and its get. `None` if it took nothing without waiting.
     pub slack_ns: Option<u64>,
-    /// Of the time between two takings without waiting, the share of those where what was taken had been there for at most a twentieth of it.
+    /// Share of the time between two gets without waiting in which the item had arrived at most a
+    /// twentieth of that time before its get. `None` if there were no such gets.
     pub near_critical_share: Option<f64>,
-    /// Of a wait for a CPU: who had it meanwhile. None: it is no such wait, or nobody asked ([`crate::scheduling::cpu_holders`]).
+    /// CPU holders during a wait for a CPU. `None` if this is no such wait, or if CPU holders were
+    /// not requested ([`crate::scheduling::cpu_holders`]).
     pub kept_by: Option<Vec<SpoolWriter>>,
-    /// Where most samples of it on the path were taken. None: there are none, or nobody asked ([`crate::critical_path::samples`]).
+    /// The function in which most samples of this state on the path were taken. `None` without such
+    /// samples, or if samples were not requested ([`crate::critical_path::samples`]).
     pub function: Option<Box<Top>>,
-    /// The class; of a link, its queue's.
+    /// Class of the machine; for a link, the class of its queue.
     #[serde(skip)]
     pub owner: String,
-    /// The same, where the way of a call there and back is one.
+    /// Like `owner`, except that the links of a call and of its reply have the same value.
     #[serde(skip)]
     pub pool: String,
-    /// A profiler adds up what bears the state's name in all programs ([`StateKind::is_symbol`]).
+    /// A profiler adds up this state under its name over all programs ([`StateKind::is_symbol`]).
     #[serde(skip)]
     pub is_symbol: bool,
 }
 
-/// A state as a profiler sees it, and what it is on the path.
+/// A state as a profiler shows it, with its share of the path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profiled {
-    /// None: of several.
+    /// `None` if several classes have this state.
     pub class: Option<String>,
     pub state: String,
     pub profile_share: f64,
     pub path_share: f64,
 }
 
-/// Running time of a state, of all machines of its class: as a profiler that tells programs and functions apart shows it.
+/// Running time of a state over all machines of its class, as a profiler shows it that separates
+/// programs and functions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Busy {
     pub class: String,
     pub state: String,
     pub ns: u64,
-    /// Of all running time.
+    /// Share of all running time, 0 to 1.
     pub share: f64,
 }
 
@@ -81,38 +93,39 @@ pub struct Answer {
     pub start_ns: u64,
     pub end_ns: u64,
     pub length_ns: u64,
-    /// Time on the path of which nobody knows what it waited for.
+    /// Time on the path in which the cause of a wait, or the state, is unknown, in ns.
     pub unknown_ns: u64,
     pub lost: u64,
-    /// None where they were not asked for.
+    /// `None` if segments were not requested ([`super::Options::segments`]).
     pub segments: Option<Path>,
     pub criticality: Vec<Row>,
-    /// Where a profiler would look: states by their running time over all machines, the largest first.
+    /// Busiest states in a profile: by running time over all machines, descending, at most 20 rows.
     #[serde(skip)]
     pub profile: Vec<Profiled>,
-    /// The same told apart by class.
+    /// The same, separated by class.
     #[serde(rename = "profile")]
     pub busy: Vec<Busy>,
     pub contradictions: u64,
-    /// The first of them.
+    /// The first contradictions, at most 20.
     pub contradiction_list: Vec<Contradiction>,
     pub negative_links: u64,
     pub ignored_wakeups: u64,
-    /// Causes that are unknown because they lie further back than is remembered.
+    /// Number of causes that are unknown because they lie further back than the machine's
+    /// remembered past.
     pub forgotten_causes: u64,
     pub interactions: u64,
 }
 
-/// How large the pass is inside.
+/// Sizes of the internal data of the pass, for tests of its memory bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inner {
     pub nodes: usize,
-    /// Machines, tokens, and remembered pasts that hold a lineage.
+    /// Machines, tokens and remembered pasts that hold a path.
     pub tips: usize,
     pub segments: usize,
 }
 
-/// Why there is no answer.
+/// Reasons why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
     #[error("no machine does anything in it")]
@@ -128,7 +141,12 @@ pub enum NoAnswer {
 }
 
 impl CriticalPath {
-    /// The path to the end that counts.
+    /// Returns the path to the end that counts.
+    ///
+    /// # Errors
+    ///
+    /// [`NoAnswer`] if the machine or the range is empty, unknown or ambiguous, or if the sums do
+    /// not equal the length of the path.
     pub fn answer(mut self, vocabulary: &Vocabulary) -> Result<Answer, NoAnswer> {
         let asked = self.options.machine.clone();
         let named = |machine| full_name(vocabulary, machine);
@@ -140,7 +158,7 @@ impl CriticalPath {
         let Some(machine) = end.machine.or(self.subject) else { return Err(NoAnswer::NoSuchMachine(asked.unwrap_or_default())) };
         let tip = match end.tip {
             Some(tip) => tip,
-            // It came only after the end.
+            // The machine appeared only after the end.
             None => {
                 let unknown = self.state_key(machine, State::Unknown);
                 if let Some(active) = &mut self.active {
@@ -214,7 +232,8 @@ impl CriticalPath {
         key.kind(vocabulary, context)
     }
 
-    /// Rows of the path by time, those of the same words as one; and where a profiler would look.
+    /// Returns the rows of the path by time, keys of the same names and kind as one row; and the
+    /// busiest states in a profile.
     fn rows(&self, profile: &HashMap<u32, u64>, called: &Called<'_>, code: &Code, length: u64) -> (Vec<Row>, Vec<Profiled>) {
         let mut sorted: Vec<u128> = code.symbols.values().copied().collect();
         sorted.sort_unstable();
@@ -265,7 +284,7 @@ impl CriticalPath {
             }
         };
         let texts = |name: &Name| name.map(|word| called.dictionary.text(word));
-        // There may be millions: they get their texts when they are in their order.
+        // There may be millions of rows, so only the sorted ones are given owned texts.
         let mut on: Vec<((Name, Kind), Sum)> = on.into_iter().collect();
         on.sort_unstable_by(|((a, one), x), ((b, other), y)| {
             y.ns.cmp(&x.ns).then_with(|| texts(a).cmp(&texts(b))).then_with(|| one.cmp(other))
@@ -281,12 +300,12 @@ impl CriticalPath {
     }
 }
 
-/// Keys of the path that are one row.
+/// Sum of the path's keys that form one row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     ns: u64,
     runs: bool,
-    /// The key with the most time, and that time.
+    /// Largest time of a single key, and that key.
     largest: (u64, Reverse<u32>),
     slack: Slack,
 }
@@ -297,7 +316,7 @@ impl Sum {
     }
 }
 
-/// What the machine of a key is the name of.
+/// What a key's machine name names: a machine, a wake-up or a queue.
 fn way(vocabulary: &Vocabulary, key: &Key) -> Way {
     match *key {
         Key::State { .. } => Way::State,
@@ -310,18 +329,18 @@ fn way(vocabulary: &Vocabulary, key: &Key) -> Way {
     }
 }
 
-/// Class and state.
+/// Class and state, as words of the dictionary.
 type Of = (u32, u32);
 
-/// Of every class.
+/// Placeholder for the class of a symbol: a profiler adds these up over all classes.
 const ANY: u32 = u32::MAX;
 
-/// Under which it stands in a profile.
+/// Class and state under which a profiler lists the state.
 fn symbol(is_symbol: bool, class: u32, state: u32) -> Of {
     (if is_symbol { ANY } else { class }, state)
 }
 
-/// Running time over all machines. The times of all of them together are no time on any clock.
+/// Running time over all machines. The sum exceeds elapsed time if several machines run at once.
 struct Code {
     of: HashMap<Of, u128>,
     symbols: HashMap<Of, u128>,
@@ -340,7 +359,7 @@ impl Code {
         Code { all: of.values().sum(), of, symbols }
     }
 
-    /// The only one that has it.
+    /// The class of a symbol, if exactly one class has it.
     fn class(&self, (class, state): Of) -> Option<u32> {
         let mut classes = self.of.keys().filter(|of| of.1 == state && (class == ANY || class == of.0));
         classes.next().filter(|_| classes.next().is_none()).map(|of| of.0)
@@ -357,7 +376,7 @@ impl Code {
     }
 }
 
-/// The most time first.
+/// The entries with the most time, descending, at most [`MOST_PROFILED`].
 fn first(times: &HashMap<Of, u128>, dictionary: &Dictionary) -> Vec<(Of, u128)> {
     let mut first: Vec<_> = times.iter().map(|(&of, &ns)| (of, ns)).collect();
     let name = |(class, state): Of| (if class == ANY { "" } else { dictionary.text(class) }, dictionary.text(state));
@@ -366,7 +385,7 @@ fn first(times: &HashMap<Of, u128>, dictionary: &Dictionary) -> Vec<(Of, u128)> 
     first
 }
 
-/// Keys by their names and kinds, with their time over all machines.
+/// Keys with their names, kinds and time over all machines; the slices have the same order.
 struct Called<'a> {
     vocabulary: &'a Vocabulary,
     dictionary: &'a Dictionary,
@@ -381,7 +400,7 @@ impl Called<'_> {
     }
 }
 
-/// States of which a profiler's user would look at.
+/// Number of states in a profile that its user is assumed to look at.
 const MOST_PROFILED: usize = 20;
 
 fn full_name(vocabulary: &Vocabulary, machine: MachineId) -> String {

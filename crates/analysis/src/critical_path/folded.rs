@@ -1,10 +1,13 @@
-//! The path folded: every pair of class and state is one node, whatever the length of the path, and every pair of neighbours one edge.
+//! The folded path: each pair of class and state is one node, and each pair of successive nodes one
+//! edge, whatever the length of the path.
 //!
-//! The path is walked along three times instead of being kept: for the time of each node; for the edges between those that are kept; for the
-//! distributions of those edges that are. So memory is that of the states that there are and of the graph that is asked for. What is rare is
-//! gathered: nodes in one other node, edges as a count.
+//! The path is walked three times instead of being held in memory: for the time of each node, for
+//! the edges between the largest nodes, and for the distributions of the edges that are shown.
+//! Memory therefore depends on the number of states and on the size of the graph. Rare nodes are
+//! gathered in one other node; rare edges are only counted.
 //!
-//! An edge's times are those of the segments of its first node that went on to the second: which successor goes with the long ones shows there.
+//! The times of an edge are those of the segments of its first node that were followed by its
+//! second node. This shows which successor the long segments have.
 
 mod layout;
 mod loops;
@@ -19,16 +22,16 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// How much of the graph is wanted.
+/// Largest size of the graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Nodes and edges together.
+    /// Largest number of nodes and edges together.
     pub most: usize,
-    /// Distinct loops.
+    /// Largest number of distinct loops.
     pub loops: usize,
 }
 
-/// The figure of the experiment of 2008.
+/// Default number of nodes and edges; that of the figure in the experiment of 2008.
 pub const MOST: usize = 545;
 
 impl Default for Limits {
@@ -39,11 +42,11 @@ impl Default for Limits {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Node {
-    /// None: it gathers the rare ones.
+    /// `None` for the node that gathers the rare ones.
     pub class: Option<String>,
     pub state: Option<String>,
     pub kind: Option<Kind>,
-    /// Different machines (or links) in this state.
+    /// Number of different machines (or links) in this state.
     pub machines: u64,
     pub share: f64,
     #[serde(flatten)]
@@ -52,14 +55,14 @@ pub struct Node {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Edge {
-    /// Places among the nodes.
+    /// Indices of the nodes.
     pub from: u32,
     pub to: u32,
     #[serde(flatten)]
     pub times: Times,
 }
 
-/// What is in no edge of its own.
+/// Successions that are no edge of the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RareEdges {
     pub distinct: u64,
@@ -69,24 +72,25 @@ pub struct RareEdges {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Graph {
-    /// Segments of the path.
+    /// Number of segments of the path.
     pub segments: u64,
-    /// By their time; the one that gathers the others is the last.
+    /// Nodes by their time, descending; the last one gathers the rare ones, if there are any.
     pub nodes: Vec<Node>,
     pub edges: Vec<Edge>,
-    /// Where the path begins and ends, as places among the nodes.
+    /// Indices of the nodes with which the path begins and ends.
     pub first: Option<u32>,
     pub last: Option<u32>,
-    /// Nodes that are in the other one.
+    /// Number of nodes that the last one gathers.
     pub rare_nodes: u64,
     pub rare_edges: RareEdges,
     pub loops: Vec<Loop>,
-    /// Distinct loops, and passages through loops beyond those that are told apart.
+    /// Number of distinct loops; and passages through loops beyond the largest number that is
+    /// separated.
     pub distinct_loops: u64,
     pub rare_loops: u64,
 }
 
-/// A node before it is known whether it is kept.
+/// A node before it is decided whether it is shown.
 struct Candidate<'a> {
     class: &'a str,
     state: &'a str,
@@ -99,13 +103,13 @@ struct Candidate<'a> {
 pub fn fold(path: &Path, limits: Limits) -> Graph {
     let most = limits.most.max(6);
     let (candidates, mut node_of) = candidates(path);
-    // Those that cannot be kept are one from here on, so that there are few edges.
+    // Candidates that cannot be shown are one node from here on, so that there are few edges.
     let widest = candidates.len().min(most);
     cap(&mut node_of, widest);
     let edges = edges(path, &node_of);
     let (kept, edges) = within(most, candidates.len(), edges);
     cap(&mut node_of, kept);
-    // Told by their time.
+    // Nodes are listed by their time.
     let mut order: Vec<usize> = (0..kept).collect();
     order.sort_by_key(|&at| (Reverse(candidates[at].total), candidates[at].class, candidates[at].state));
     renumber(&mut node_of, &order);
@@ -168,8 +172,9 @@ pub fn fold(path: &Path, limits: Limits) -> Graph {
     }
 }
 
-/// Nodes, those that are kept first first, and the place of each kind of stretch among them. What is on the path often is kept for that, too:
-/// links may be short, and without them nothing hangs together.
+/// Returns the candidates, most important first, and the index of each stretch's candidate. The
+/// weight counts visits too, at half the weight of time: links may be short, and without them the
+/// graph would fall apart.
 fn candidates(path: &Path) -> (Vec<Candidate<'_>>, Vec<u32>) {
     let mut sums = vec![(0u64, 0u64); path.kinds()];
     for stretch in path.stretches() {
@@ -198,7 +203,7 @@ fn candidates(path: &Path) -> (Vec<Candidate<'_>>, Vec<u32>) {
     (found, node_of)
 }
 
-/// The nodes stand in this order now.
+/// Renumbers the nodes to this order.
 fn renumber(node_of: &mut [u32], order: &[usize]) {
     let mut place: Vec<u32> = (0..order.len() as u32).collect();
     for (to, &from) in order.iter().enumerate() {
@@ -209,12 +214,12 @@ fn renumber(node_of: &mut [u32], order: &[usize]) {
     }
 }
 
-/// From the `kept`-th on all nodes are one.
+/// Makes all nodes from the `kept`-th on one node.
 fn cap(node_of: &mut [u32], kept: usize) {
     node_of.iter_mut().for_each(|node| *node = (*node).min(kept as u32));
 }
 
-/// Time and count of each edge.
+/// Time in ns and count of each edge.
 fn edges(path: &Path, node_of: &[u32]) -> HashMap<(u32, u32), (u64, u64)> {
     let mut edges: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
     let mut last = None::<(u32, u64)>;
@@ -231,12 +236,13 @@ fn edges(path: &Path, node_of: &[u32]) -> HashMap<(u32, u32), (u64, u64)> {
 
 type EdgeTimes = HashMap<(u32, u32), (u64, u64)>;
 
-/// How many nodes are kept, and which edges: nodes as long as all their edges fit; but not fewer than a third of what is wanted, rather are edges left out.
+/// Returns the number of nodes and the edges to show. As many nodes as possible are taken whose
+/// edges all fit, but at least a third of `most`; in that case edges are left out.
 fn within(most: usize, nodes: usize, edges: EdgeTimes) -> (usize, Vec<(u32, u32)>) {
     let fewest = nodes.min(most / 3);
     let size = |kept: usize, edges: &EdgeTimes| kept + usize::from(kept < nodes) + edges.len();
     let (mut low, mut high) = (fewest, nodes.min(most));
-    // `low` is kept in any case; the largest that fits is looked for above it.
+    // `low` nodes are taken in any case; the search finds the largest number that fits.
     while low < high {
         let middle = (low + high).div_ceil(2);
         match size(middle, &merged(&edges, middle)) <= most {

@@ -1,4 +1,4 @@
-//! What time is charged to: a machine's state, or a link between two machines.
+//! Keys of a profile: what time is charged to, a machine's state or a link between two machines.
 
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, QueueId, Vocabulary};
@@ -7,9 +7,9 @@ use longpole_model::names::NameId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
-    /// No class: the machine's name.
+    /// `class` is `None` if the class is the machine's name.
     State { machine: MachineId, class: Option<NameId>, state: State },
-    /// Without a queue: a wake-up or a fork.
+    /// `queue` is `None` for a wake-up or a fork.
     Link { queue: Option<QueueId>, kind: Link },
 }
 
@@ -24,7 +24,7 @@ pub enum State {
 }
 
 impl State {
-    /// The state of this name.
+    /// Returns the state with this name.
     #[inline]
     pub fn of(vocabulary: &Vocabulary, name: NameId) -> State {
         match vocabulary.names.state_kind(name) {
@@ -67,16 +67,16 @@ impl Link {
     }
 }
 
-/// What a path segment is like: kinds that pictures and findings treat alike.
+/// Category of a path segment: pictures and findings treat segments of one category alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     Running,
     Runnable,
     Blocked,
-    /// In the kernel for a thread.
+    /// A thread in the kernel.
     SystemCall,
-    /// Of a context on top of others, or what is below it meanwhile.
+    /// A context on top of other machines, or a machine below a context.
     Interrupt,
     Link,
     Unknown,
@@ -101,10 +101,10 @@ impl From<SegmentKind> for Kind {
     }
 }
 
-/// Host, machine, class and state, as the answer says them.
+/// Host, machine, class and state, as text.
 pub type Words = [String; 4];
 
-/// One of these words.
+/// One of these texts, before it is formatted.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
     Named(NameId),
@@ -123,7 +123,8 @@ impl Part {
 }
 
 impl Key {
-    /// `context`: its machine is one that stands on top of others.
+    /// `context` is true if the machine is a context, which runs on top of others. Its code counts
+    /// as an interrupt.
     pub fn kind(&self, vocabulary: &Vocabulary, context: bool) -> SegmentKind {
         match *self {
             Key::Link { kind, .. } => SegmentKind::Link(kind.kind(vocabulary)),
@@ -162,18 +163,20 @@ impl Key {
     }
 }
 
-/// Keys and their numbers.
+/// Table of the keys and their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     keys: Vec<Key>,
     ids: IdMap<Key, u32>,
-    /// The last key of each quick hash: a glance before the table.
+    /// The last key of each value of [`quick_hash`], a cache in front of the table. Empty until its
+    /// first use.
     recent: Vec<u32>,
 }
 
 const RECENT: usize = 1 << 10;
 
-/// Of a few multiplications less than the table's.
+/// Hash that needs fewer multiplications than that of the table; collisions only cost a look-up
+/// there.
 fn quick_hash(key: &Key) -> usize {
     let (one, other) = match *key {
         Key::State { machine, state, .. } => {

@@ -1,4 +1,5 @@
-//! What is known of one machine: its state, where its lineage stands, and its recent past.
+//! The state of one machine during the pass: its current state, the tip of its path, its recent
+//! past.
 
 use super::key::State;
 use super::tree::NodeId;
@@ -6,7 +7,7 @@ use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
 use std::collections::VecDeque;
 
-/// The end of a lineage: a hold on a node of the tree, and a place in the log of segments.
+/// The newest end of a path: a hold on a node of the tree, and an index into the log of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tip {
     pub node: NodeId,
@@ -15,30 +16,30 @@ pub struct Tip {
 
 #[derive(Clone, Debug)]
 pub struct Life {
-    /// None before its first line, and when it is forgotten.
+    /// `None` before the machine's first interaction, and after the machine was forgotten.
     pub tip: Option<Tip>,
-    /// Between its first line and its stop.
+    /// True between the machine's first interaction and its stop.
     pub exists: bool,
-    /// It had a line of its own.
+    /// The machine has had an interaction of its own.
     pub seen: bool,
     pub class: Option<NameId>,
-    /// What it does when it is neither blocked nor interrupted.
+    /// State when the machine is neither blocked nor interrupted.
     pub state: State,
     pub block: Option<Block>,
-    /// Contexts that are on top of it.
+    /// Number of contexts on top of this machine.
     pub above: u32,
     pub context: Option<Context>,
-    /// It has been a context.
+    /// The machine has been a context at least once.
     pub was_context: bool,
-    /// How often it has stopped.
+    /// Number of times that the machine has stopped.
     pub lives: u32,
-    /// Until when its time is charged, and to which key the time after that goes.
+    /// End of the time that is already charged, in ns; and the key for the time after it.
     pub since: u64,
     pub key: u32,
     pub past: Past,
-    /// When it took something last.
+    /// Time of the last successful get in ns.
     pub took: Option<u64>,
-    /// Until when it is settled that what it did is not known after all.
+    /// End of the latest loss whose time was taken back from the totals, in ns.
     pub unsaid: u64,
 }
 
@@ -47,14 +48,14 @@ pub struct Life {
 pub struct Block {
     pub why: NameId,
     pub start: u64,
-    /// Where the machine's segments stood when it began.
+    /// The machine's last segment when the block began.
     pub segment: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     pub below: Option<MachineId>,
-    /// Its lineage has a cause, or will have none.
+    /// The path already has a cause, or is known to have none.
     pub caused: bool,
 }
 
@@ -91,16 +92,19 @@ impl Life {
     }
 }
 
-/// The recent past of a machine: a cause may lie before now. What is older than its bound is forgotten.
+/// The recent past of a machine. It is needed because a cause may have happened before the
+/// interaction that names it. Entries beyond the bound are forgotten, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
-    /// Begin and key of the machine's own time; each lasts until the next.
+    /// Begin and key of the machine's own spans of time; each lasts until the next one.
     pub spans: VecDeque<(u64, u32)>,
-    /// When its lineage became another one, and what it was until then; none: it was not.
+    /// Times at which the machine's path was replaced, each with the tip until then. The tip is
+    /// `None` if there was no path.
     pub jumps: VecDeque<(u64, Option<Tip>)>,
-    /// Moments at which it said no more than that it is there, and its lineage then: somebody may come back to them however much it does afterwards.
+    /// Moments at which the machine only stated that it exists (`Effect::Here`), each with its tip
+    /// then. They answer causes at these moments however much the machine does afterwards.
     pub marks: VecDeque<(u64, Tip)>,
-    /// Its first line. What lies behind that and is not known was forgotten.
+    /// Time of the first interaction. A later moment that is not known has been forgotten.
     pub born: Option<u64>,
 }
 
@@ -115,7 +119,7 @@ impl Past {
         self.spans.push_back((start, key));
     }
 
-    /// Gives back the tip that is forgotten for it.
+    /// Returns the oldest tip if it was dropped to make space.
     pub fn jump(&mut self, t: u64, before: Option<Tip>, most: usize) -> Option<Tip> {
         self.born.get_or_insert(t);
         self.jumps.push_back((t, before));
@@ -125,35 +129,36 @@ impl Past {
         None
     }
 
-    /// Gives back the tip that is forgotten for it.
+    /// Returns the oldest tip if it was dropped to make space.
     pub fn mark(&mut self, t: u64, tip: Tip, most: usize) -> Option<Tip> {
         let forgotten = if self.marks.len() >= most { self.marks.pop_front() } else { None };
         self.marks.push_back((t, tip));
         forgotten.map(|mark| mark.1)
     }
 
-    /// Gives back the tip that was marked at this moment.
+    /// Removes the mark made at this moment, and returns its tip.
     pub fn unmark(&mut self, t: u64) -> Option<Tip> {
         let marked = self.marks.back().is_some_and(|last| last.0 == t);
         marked.then(|| self.marks.pop_back()).flatten().map(|mark| mark.1)
     }
 
-    /// The lineage at a moment that was marked.
+    /// Returns the tip of a marked moment.
     pub fn marked(&self, at: u64) -> Option<Tip> {
         let found = self.marks.binary_search_by_key(&at, |mark| mark.0).ok()?;
         Some(self.marks[found].1)
     }
 
-    /// All that hold a lineage.
+    /// All tips that hold a path.
     pub fn tips(&mut self) -> impl Iterator<Item = &mut Tip> {
         let jumps = self.jumps.iter_mut().filter_map(|jump| jump.1.as_mut());
         jumps.chain(self.marks.iter_mut().map(|mark| &mut mark.1))
     }
 
-    /// The lineage that the machine had at `at`: its tip (none: the one of now) and until when it grew.
+    /// Returns the tip of the path that the machine had at `at`, `None` for the current path, and
+    /// the time until which that path grew.
     pub fn epoch(&self, at: u64, now: u64) -> Option<(Option<Tip>, u64)> {
         let later = self.jumps.partition_point(|jump| jump.0 <= at);
-        // Before the first jump that is remembered nothing is known.
+        // Nothing is known before the first remembered jump.
         if later == 0 {
             return None;
         }
@@ -163,12 +168,12 @@ impl Past {
         }
     }
 
-    /// Whether its own time from `at` on is remembered.
+    /// Returns true if the machine's own time from `at` on is remembered.
     pub fn reaches(&self, at: u64) -> bool {
         self.spans.front().is_some_and(|first| first.0 <= at)
     }
 
-    /// Its own time from `at` to `end` as (key, from, to), newest first.
+    /// Returns the machine's own time from `at` to `end` as (key, from, to), newest first.
     pub fn charges(&self, at: u64, end: u64) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
         let mut until = end;
         let spans = self.spans.iter().rev().map(move |&(start, key)| {

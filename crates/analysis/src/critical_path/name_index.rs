@@ -1,4 +1,6 @@
-//! Which states and links occur at all, on the critical path or not: a condition may ask for one that never decides anything.
+//! The names of all states and links that occur, on the critical path or not. A condition may name
+//! one that is never on the path; it is valid, whereas a name that does not occur at all is an
+//! error.
 
 use crate::critical_path::steps::machine_of;
 use crate::stats::text::place;
@@ -8,9 +10,9 @@ use longpole_model::kinds::{LinkKind, StateKind, BLOCKED, LINK};
 use longpole_model::names::NameId;
 use std::collections::BTreeSet;
 
-/// What every machine may be in, whether it ever is or not.
+/// States that every machine may be in, so that their names are always valid.
 const OF_ALL: [StateKind; 4] = [StateKind::Run, StateKind::Runnable, StateKind::Interrupted, StateKind::Unknown];
-/// So are the links of every queue.
+/// Links that every queue may have, so that their names are always valid.
 const OF_QUEUES: [LinkKind; 2] = [LinkKind::Queued, LinkKind::Wire];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,15 +21,15 @@ enum Mark {
     State(MachineId, NameId),
     Blocked(MachineId, NameId),
     Queue(QueueId),
-    /// None: a wake-up or a fork.
+    /// `None` as the queue: a wake-up or a fork.
     Link(Option<QueueId>, NameId),
 }
 
-/// The observer.
+/// Collector of the names; it sees each interaction.
 #[derive(Debug, Default)]
 pub struct Seen {
     marks: IdMap<Mark, ()>,
-    /// Of those that are not named like themselves.
+    /// Classes of the machines whose class is not their name.
     classes: IdMap<MachineId, NameId>,
 }
 
@@ -61,7 +63,8 @@ impl Seen {
         self.marks.insert(mark, ());
     }
 
-    /// As `MACHINE::STATE`, with the host before it where there is one, and as `CLASS::STATE`. `more`: what every machine may be in beside that.
+    /// Returns the names as `MACHINE::STATE`, with the host before the machine if there is one, and
+    /// as `CLASS::STATE`. `more` are further states that every machine may be in.
     pub fn names(&self, vocabulary: &Vocabulary, more: &[StateKind]) -> BTreeSet<String> {
         let machine = |machine| place(vocabulary.host(machine), vocabulary.machine_name(machine));
         let text = |name| vocabulary.names.text(name);

@@ -1,6 +1,9 @@
-//! Which state has the critical path at which time: its share of each of equal windows, and whether what is first stays first when one looks elsewhere.
+//! Participation: each state's share of the critical path in windows of equal width.
 //!
-//! A whole run has one path; what it goes through changes as the load does. Links are states of their queue here, machines of one class are one.
+//! A whole run has one path, but the states on it change as the load does. Participation shows when
+//! a state is on the path, and whether the first state stays the first in other parts of the path
+//! ([`Participation::stability`]). A link is a state of its queue here; machines of one class are
+//! one.
 
 use crate::critical_path::path_windows::Cut;
 use crate::critical_path::Numbered;
@@ -8,22 +11,22 @@ use crate::critical_path::{Answer, Kind, Path};
 use crate::findings::Evidence;
 use serde::Serialize;
 
-/// Windows of a path: a line on any terminal.
+/// Number of windows; their bars fit into one line of any terminal.
 pub const WINDOWS: usize = 60;
-/// States that are told apart; the others are one.
+/// Largest number of states in rows of their own; the others are summed up.
 const MOST_ROWS: usize = 8;
-/// Windows of a shifted part of the path: a quarter of it.
+/// Width of a part of the path for [`Participation::stability`], in windows: a quarter of the path.
 const PART: usize = WINDOWS / 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Participation {
     pub start_ns: u64,
     pub end_ns: u64,
-    /// Windows of equal width.
+    /// Number of windows, all of equal width.
     pub windows: usize,
-    /// The states with the most of the path, the largest first.
+    /// States with the most time on the path, descending, at most 8.
     pub rows: Vec<Row>,
-    /// All other states together, so that the shares of each window sum to 1.
+    /// Shares of all other states together, so that the shares of each window sum to 1.
     pub others: Vec<f64>,
     #[serde(skip)]
     all: Vec<State>,
@@ -33,11 +36,11 @@ pub struct Participation {
 pub struct Row {
     pub machine: String,
     pub state: String,
-    /// Of each window.
+    /// Share of each window, 0 to 1.
     pub shares: Vec<f64>,
 }
 
-/// A state on the path, with what findings ask for.
+/// A state on the path, with the values that findings use.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct State {
     pub class: String,
@@ -45,7 +48,7 @@ pub(crate) struct State {
     pub kind: Kind,
     pub ns: u64,
     pub share: f64,
-    /// How often the path comes to it.
+    /// Number of visits of the path to this state.
     pub count: u64,
     pub evidence: Evidence,
     windows: Vec<u64>,
@@ -97,8 +100,9 @@ impl Participation {
         &self.all
     }
 
-    /// Of all parts of the path that are a quarter of it long, each a window later than the one before, the share of those in which this state has the most.
-    /// None: it is not on the path.
+    /// Returns the share of all quarters of the path in which this state has the most time. The
+    /// quarters overlap: each begins one window after the previous one. `None` if the state is not
+    /// on the path.
     pub fn stability(&self, machine: &str, state: &str) -> Option<f64> {
         let of = self.all.iter().position(|it| it.class == machine && it.state == state)?;
         let parts = 0..=WINDOWS - PART;

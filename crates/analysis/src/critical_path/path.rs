@@ -1,4 +1,5 @@
-//! The path from its begin to its end, as often as somebody wants to walk along it.
+//! The path from its begin to its end. It can be walked any number of times, in memory or in a
+//! file.
 
 use super::key::Kind;
 use super::segments::Forward;
@@ -19,32 +20,33 @@ pub struct Segment<'a> {
     pub state: &'a str,
     #[serde(skip)]
     pub kind: SegmentKind,
-    /// The class; of a link, its queue's.
+    /// Class of the machine; for a link, the class of its queue.
     #[serde(skip)]
     pub owner: &'a str,
 }
 
-/// The way of a call, there or back.
+/// The link of a call, from the caller to the callee or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
     pub name: &'a str,
-    /// The queue of calls, also for the way back.
+    /// Queue of the calls, also for the link of a reply.
     pub queue: &'a str,
     pub is_reply: bool,
 }
 
-/// What a key's machine is the name of.
+/// What the machine name of a key names.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     /// A machine.
     State,
-    /// No queue.
+    /// A wake-up or a fork, which has no queue.
     Wakeup,
-    /// A queue: how much of its name is its class, and the queue of its calls, whose name is this word.
+    /// A queue. `class` is the length of the class within the queue's name; `calls` the length of
+    /// the name of the queue of calls, and the word of the call's name.
     Queue { class: usize, calls: Option<(usize, u32)> },
 }
 
-/// Segments without gaps, neighbours of the same machine and state as one.
+/// Segments without gaps; adjacent segments of the same machine and state are joined.
 #[derive(Clone, Debug)]
 pub struct Path {
     pieces: Forward,
@@ -52,13 +54,14 @@ pub struct Path {
     names: Vec<Name>,
     kinds: Vec<SegmentKind>,
     ways: Vec<Way>,
-    /// Of keys with the same words that are of one [`Kind`] the first one.
+    /// For each key, the first key with the same words and the same [`Kind`].
     same: Vec<u32>,
-    /// The time of each number of stretches.
+    /// Time in ns of each number of stretches.
     times: Vec<u64>,
 }
 
-/// A stretch of the path; [`Path::class_and_state`] and [`Path::kind`] say of what.
+/// A stretch of the path. `of` is its number, a key: see [`Path::class_and_state`] and
+/// [`Path::kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub of: u32,
@@ -78,7 +81,8 @@ impl Path {
         Path { pieces, same, dictionary, times: vec![0; names.len()], names, kinds, ways }
     }
 
-    /// Sums up what it is made of, from `start` on. Returns how far it reaches without a gap.
+    /// Sums up the times of all stretches. Returns the time up to which they follow each other
+    /// without a gap, beginning at `start`.
     pub(super) fn sum(&mut self, start: u64) -> u64 {
         let mut times = std::mem::take(&mut self.times);
         let mut reached = Ok(start);
@@ -93,7 +97,7 @@ impl Path {
         reached
     }
 
-    /// Of each number of stretches, their time.
+    /// Time in ns of each number of stretches.
     pub fn times(&self) -> &[u64] {
         &self.times
     }
@@ -121,7 +125,7 @@ impl Path {
         })
     }
 
-    /// The states of all links that are of no queue, whether the path goes through them or not.
+    /// States of all links without a queue, whether they are on the path or not.
     pub fn wakeups(&self) -> impl Iterator<Item = &str> + '_ {
         let links = self.names.iter().zip(&self.ways).filter(|(_, way)| matches!(way, Way::Wakeup));
         links.map(|(&[.., state], _)| self.dictionary.text(state))
@@ -132,13 +136,14 @@ impl Path {
         self.same.get(key as usize).copied().unwrap_or(key)
     }
 
-    /// Stretches are of numbers below this.
+    /// Number of keys; the numbers of stretches are below this.
     pub fn kinds(&self) -> usize {
         self.names.len()
     }
 
-    /// Class and state. A link's class is its queue here, and the replies of a call are of one queue, or the path would look like a star around
-    /// one node for all links.
+    /// Returns class and state. The class of a link is its queue, and all replies of a call have
+    /// one queue. Otherwise all links would be one node, and a picture of the path would be a star
+    /// around it.
     pub fn class_and_state(&self, of: u32) -> (&str, &str) {
         let Some(name) = self.names.get(of as usize) else { return ("", "") };
         let [_, machine, class, state] = name.map(|word| self.dictionary.text(word));
@@ -149,7 +154,8 @@ impl Path {
         }
     }
 
-    /// The call through whose queues this link leads; none: it is a state, or a link of another queue.
+    /// Returns the call whose queues this link leads through; `None` for a state, or a link of
+    /// another queue.
     pub fn call(&self, of: u32) -> Option<Call<'_>> {
         let Some(&Way::Queue { calls: Some((calls, name)), class }) = self.ways.get(of as usize) else { return None };
         Some(Call { name: self.dictionary.text(name), queue: self.machine(of).get(..calls)?, is_reply: class > calls })
@@ -184,19 +190,20 @@ impl Serialize for Path {
     }
 }
 
-/// Numbers for what stretches are asked for by a name, each name looked up once for each kind of stretch.
+/// Numbers for names of stretches; each name is looked up once for each key.
 pub(crate) struct Numbered<N> {
     numbers: HashMap<N, usize>,
     of: Vec<usize>,
 }
 
 impl<N: Eq + Hash> Numbered<N> {
-    /// For the stretches of a path with so many kinds.
+    /// Makes a table for a path with this number of keys ([`Path::kinds`]).
     pub fn new(kinds: usize) -> Numbered<N> {
         Numbered { numbers: HashMap::new(), of: vec![usize::MAX; kinds] }
     }
 
-    /// Numbers are given in the order in which the names come.
+    /// Returns the number of the stretch's name. Numbers are assigned in the order in which names
+    /// come.
     #[inline]
     pub fn number(&mut self, of: u32, name: impl FnOnce() -> N) -> usize {
         let Some(known) = self.of.get_mut(of as usize) else { return 0 };

@@ -1,4 +1,5 @@
-//! Where lineages are kept: in the tree at once, or as a list of what becomes of them that others work off, window by window.
+//! Storage of the paths: either the tree itself, charged at once, or a list of operations that
+//! worker threads charge window by window ([`super::window`]). Both yield the same result.
 
 use crate::critical_path::life::Tip;
 use crate::critical_path::segments::{Segments, Spill, NONE};
@@ -13,7 +14,7 @@ pub enum PathStore {
 }
 
 impl PathStore {
-    /// A lineage of which nothing is known before; held once.
+    /// Adds a path about whose past nothing is known, held once.
     pub fn root(&mut self) -> Tip {
         match self {
             PathStore::Now(tree) => Tip { node: tree.root(), segment: NONE },
@@ -39,7 +40,8 @@ impl PathStore {
         }
     }
 
-    /// The lineage of a held tip, longer by a stretch that is not empty.
+    /// Returns the tip of a held path extended by a stretch that must not be empty. The hold moves
+    /// to it.
     pub fn extend(&mut self, tip: Tip, from: u64, until: u64, key: u32, segments: Option<&mut Segments>) -> Tip {
         match self {
             PathStore::Now(tree) => {
@@ -63,7 +65,7 @@ impl PathStore {
         }
     }
 
-    /// The lineage of `tip`, which ended at `end`, as it was at `at`; held.
+    /// Returns a held tip: the path of `tip`, which ended at `end`, as it was at `at`.
     pub fn past(&mut self, tip: Tip, end: u64, at: u64, charges: impl Iterator<Item = Charge>, segments: Option<&mut Segments>) -> Tip {
         match self {
             PathStore::Now(tree) => {
@@ -81,7 +83,7 @@ impl PathStore {
         }
     }
 
-    /// An interaction is over; a window may be.
+    /// Counts an interaction; closes the window if it is full.
     pub fn step(&mut self) {
         if let PathStore::Later(windows) = self {
             windows.count += 1;
@@ -91,7 +93,7 @@ impl PathStore {
         }
     }
 
-    /// Nodes, tips and segments.
+    /// Numbers of nodes, tips and segments.
     pub fn sizes(&self) -> (usize, usize, usize) {
         match self {
             PathStore::Now(tree) => (tree.len(), tree.holds(), 0),
@@ -99,7 +101,7 @@ impl PathStore {
         }
     }
 
-    /// The tree, where the tip stands in it, and the segments where they were kept here.
+    /// Returns the tree, the tip within that tree, and the segments if they were stored here.
     pub fn finish(self, tip: Tip) -> (Tree, Tip, Option<Segments>) {
         match self {
             PathStore::Now(tree) => (tree, tip, None),
@@ -113,7 +115,7 @@ impl PathStore {
     }
 }
 
-/// The numbers of lineages, and the windows so far.
+/// Numbers of the paths that exist, and the open window.
 pub struct Windows {
     holds: Vec<u32>,
     free: Vec<Slot>,
@@ -122,7 +124,7 @@ pub struct Windows {
     length: usize,
     keep_segments: bool,
     workers: Vec<Worker>,
-    /// Windows given to workers, and windows that are composed.
+    /// Numbers of windows sent to workers, and of windows composed.
     given: usize,
     taken: usize,
     composed: Summary,
@@ -131,19 +133,20 @@ pub struct Windows {
 struct Worker {
     work: SyncSender<Ops>,
     done: Receiver<Summary>,
-    /// It ends when its work does.
+    /// The thread ends when `work` is dropped.
     _thread: JoinHandle<()>,
 }
 
-/// Windows that may wait for a worker, or for their turn to be composed.
+/// Number of windows per worker that may wait for it or for their composition.
 const AHEAD: usize = 2;
 
 impl Windows {
-    /// Windows of so many interactions, worked off by so many threads; with one it is this one.
+    /// Makes windows of `length` interactions for this number of threads. With one thread, or none,
+    /// the calling thread charges them.
     pub fn new(length: usize, threads: usize, keep_segments: bool, spill: Option<Spill>) -> Windows {
         let workers = match threads {
             0 | 1 => Vec::new(),
-            // A thread that cannot be had is done without.
+            // If a thread cannot be started, the others do its work.
             threads => (0..threads).map_while(|_| Worker::new(keep_segments)).collect(),
         };
         let mut composed = Summary::new(keep_segments);
@@ -186,7 +189,7 @@ impl Windows {
         }
     }
 
-    /// The window is over.
+    /// Closes the window and has it charged.
     fn close(&mut self) {
         self.count = 0;
         let ops = std::mem::take(&mut self.ops);
@@ -194,18 +197,18 @@ impl Windows {
             let summary = Summary::of(&ops, self.keep_segments);
             return self.compose(summary);
         }
-        // What a window of this size may need again.
+        // A window of this size probably needs as much memory again.
         self.ops.list.reserve(ops.list.len());
         while self.given - self.taken >= self.workers.len() * AHEAD {
             self.take();
         }
         let worker = self.given % self.workers.len();
         self.given += 1;
-        // A worker that is gone shows in the sum, which is checked.
+        // If a worker has died, time is missing from the sum, which is checked later.
         let _ = self.workers[worker].work.send(ops);
     }
 
-    /// The next window in order, of the worker whose turn it was.
+    /// Receives the next window in order from the worker that has it.
     fn take(&mut self) {
         let worker = self.taken % self.workers.len();
         self.taken += 1;

@@ -1,10 +1,11 @@
-//! A sparse profile: how many ns of each key. Few entries in most nodes, hundreds in some.
+//! A sparse profile: the time in ns of each key. Most nodes have few entries, some have hundreds.
 
-/// In the order of keys.
+/// Entries are in the order of keys.
 #[derive(Clone, Debug)]
 pub struct Profile(Entries);
 
-/// Few stand in the node itself: what lies elsewhere has left the processor's caches by the time at which a node is given up.
+/// Few entries are stored in the node itself. Memory elsewhere would have left the CPU's caches by
+/// the time that the node is freed.
 #[derive(Clone, Debug)]
 enum Entries {
     Few { count: u8, keys: [u32; WITHIN], ns: [u64; WITHIN] },
@@ -13,7 +14,7 @@ enum Entries {
 
 const WITHIN: usize = 3;
 
-/// Entries that are sought one by one.
+/// Largest number of entries that [`Profile::absorb`] adds one by one instead of merging.
 const FEW: usize = 4;
 
 impl Default for Profile {
@@ -48,7 +49,7 @@ impl Profile {
         }
     }
 
-    /// Says whether there was as much.
+    /// Subtracts time of a key, not below 0. Returns whether there was enough.
     pub fn subtract(&mut self, key: u32, ns: u64) -> bool {
         match &mut self.0 {
             Entries::Few { count, keys, ns: times } => {
@@ -82,7 +83,7 @@ impl Profile {
         }
     }
 
-    /// Takes over all of the other one, the smaller into the larger.
+    /// Moves all entries of the other profile into this one, the smaller into the larger.
     pub fn absorb(&mut self, other: &mut Profile) {
         if self.len() < other.len() {
             std::mem::swap(self, other);
@@ -102,7 +103,7 @@ impl Profile {
         few.map(|(&key, &ns)| (key, ns)).chain(many.iter().copied())
     }
 
-    /// Empties it and keeps its memory.
+    /// Removes all entries; the memory stays allocated.
     pub fn clear(&mut self) {
         match &mut self.0 {
             Entries::Few { count, .. } => *count = 0,
@@ -119,7 +120,7 @@ fn find(many: &[(u32, u64)], key: u32) -> Result<usize, usize> {
     many.binary_search_by_key(&key, |entry| entry.0)
 }
 
-/// Both are in the order of keys: from the back, so that each entry is moved once.
+/// Merges two lists in the order of keys, from the back, so that each entry is moved once.
 fn merge(into: &mut Vec<(u32, u64)>, other: &[(u32, u64)]) {
     let mut from = into.len();
     let own = into.as_slice();
@@ -144,7 +145,7 @@ fn merge(into: &mut Vec<(u32, u64)>, other: &[(u32, u64)]) {
             from -= 1;
             sum += into[from].1;
         }
-        // Its place may be the one that was just read.
+        // This place may be the one that was just read, so it is written last.
         into[to] = (key, sum);
     }
 }
@@ -157,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_profile_in_another_is_the_sum_of_both(
+        fn absorbing_a_profile_yields_the_sum_of_both(
             one in prop::collection::vec((0..40u32, 1..9u64), 0..40),
             other in prop::collection::vec((0..40u32, 1..9u64), 0..40),
         ) {

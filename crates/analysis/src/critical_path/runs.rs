@@ -1,7 +1,10 @@
-//! Stretches of the path that have been written to a file: what is old, and what nothing branches off.
+//! Runs: stretches of the path that have been written to a file because they are old and have no
+//! branches.
 //!
-//! A run is a list of (key, length), each as a number of variable size; its begin is known to whoever points to it, and where it is cut off, too.
-//! The file is the caller's, who makes it so that it vanishes with the process.
+//! A run is a list of (key, length in ns), both as numbers of variable size: seven bits per byte,
+//! lowest first, with the top bit set in all but the last byte. The start of a run, and its end if
+//! it is cut off, are stored by the caller. The file belongs to the caller too, which makes it so
+//! that it vanishes with the process.
 
 use super::active::Piece;
 use std::fs::File;
@@ -12,13 +15,13 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     file: Option<Arc<File>>,
-    /// Where each begins.
+    /// Offset of each run in the file, in bytes.
     offsets: Vec<u64>,
     end: u64,
 }
 
 impl Runs {
-    /// Appends pieces that follow each other without gaps; gives its number.
+    /// Appends a run of pieces without gaps. Returns its number.
     pub fn write(&mut self, make: fn() -> io::Result<File>, pieces: impl Iterator<Item = Piece>) -> io::Result<u32> {
         let file = match &self.file {
             Some(file) => file.clone(),
@@ -61,7 +64,8 @@ impl Runs {
         Ok(())
     }
 
-    /// The pieces of a run from `start` to `end`. Less than that if the file cannot be read. `buffer` is memory that is no longer used.
+    /// Returns the pieces of a run from `start` to `end`; fewer if the file cannot be read.
+    /// `buffer` is memory that may be reused.
     pub fn read(&self, run: u32, start: u64, end: u64, mut buffer: Vec<u8>) -> Reading {
         buffer.clear();
         let offset = self.offsets.get(run as usize).copied().unwrap_or(self.end);
@@ -72,7 +76,7 @@ impl Runs {
 
 const CHUNK: usize = 1 << 16;
 
-/// Bytes that a number takes at most.
+/// Largest size of a number in bytes.
 const LONGEST: usize = 10;
 
 fn put(buffer: &mut Vec<u8>, mut number: u64) {
@@ -83,7 +87,7 @@ fn put(buffer: &mut Vec<u8>, mut number: u64) {
     buffer.push(number as u8);
 }
 
-/// A number, and how many bytes it takes.
+/// Returns a number and its size in bytes; `None` if it is not complete.
 #[inline]
 fn number_in(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0;
@@ -96,12 +100,12 @@ fn number_in(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// A walk along a run.
+/// Iterator over the pieces of a run.
 #[derive(Debug)]
 pub struct Reading {
     file: Option<Arc<File>>,
     offset: u64,
-    /// Where the run ends in the file.
+    /// Offset at which the run ends in the file.
     until: u64,
     buffer: Vec<u8>,
     at: usize,
@@ -114,7 +118,7 @@ impl Reading {
         self.buffer
     }
 
-    /// Key and length of a piece, where they lie in the buffer as a whole.
+    /// Reads the key and the length of a piece that lies in the buffer as a whole.
     #[inline]
     fn whole(&mut self) -> Option<(u64, u64)> {
         let rest = self.buffer.get(self.at..self.at + 2 * LONGEST)?;

@@ -1,8 +1,11 @@
-//! Which samples of stacks lie on the critical path: those of the thread, or the interrupt's CPU, that the path goes through at that moment.
+//! Samples of stacks on the critical path: those of the thread, or of the interrupt's CPU, that the
+//! path goes through at that moment.
 //!
-//! Samples are too few to say when a path was where, and the path does not say which function it was; together they are a flame graph of nothing
-//! but what holds the system back, and each function's share of it beside its rank in the ordinary profile. Path and samples are walked side by side, once.
-//! Which function has the most samples of a state on the path tells where a profiler puts that state ([`Tops`]).
+//! Samples are too rare to say when the path was where, and the path does not know functions.
+//! Together they yield a flame graph of only what limits the system, and the share of each function
+//! on the path next to its rank in the ordinary profile. Path and samples are walked in parallel,
+//! once. The function with the most samples of a state on the path is where a profiler shows that
+//! state ([`Tops`]).
 
 use crate::critical_path::{Kind, Path, Row, Stretch};
 use crate::scheduling::stacks::{interval, FunctionShare};
@@ -13,21 +16,21 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// Samples must come in the order of time.
+/// Matcher of samples to the path. Samples must come in the order of time.
 pub struct OnPath<'a> {
     stretches: Box<dyn Iterator<Item = Stretch> + 'a>,
     at: Option<Stretch>,
     path: &'a Path,
-    /// The last stretch in which its machine ran without being interrupted.
+    /// Number of the last stretch in which the machine on the path ran without being interrupted.
     own: Option<u32>,
-    /// Of each number of the path's; empty where nothing runs that a sample could find.
+    /// Seats for each number of stretches; empty if no sample could be taken of that stretch.
     seats: Vec<&'a [Seat]>,
-    /// Time on the path that a sample could find.
+    /// Time on the path in which samples can be taken, in ns.
     pub running_ns: u64,
 }
 
 impl<'a> OnPath<'a> {
-    /// `seats` are those of the machines by name.
+    /// `seats` maps the names of machines to their threads and CPUs.
     pub fn new(path: &'a Path, seats: &'a HashMap<&str, Vec<Seat>>) -> OnPath<'a> {
         let known = |of: u32| match path.kind(of) {
             Kind::Running | Kind::SystemCall | Kind::Interrupt => seats.get(path.machine(of)).map_or(&[][..], Vec::as_slice),
@@ -50,7 +53,9 @@ impl<'a> OnPath<'a> {
         self.path.segment_kind(of) == SegmentKind::State(StateKind::Interrupted)
     }
 
-    /// The stretch of the path (its number) that goes through what was sampled. Samples are taken in an interrupt: what it interrupted is what they show.
+    /// Returns the number of the stretch that goes through the sampled thread or CPU. Samples are
+    /// taken in an interrupt but show the interrupted code, so the stretch before the interrupt is
+    /// returned if it is of the same machine.
     pub fn holds(&mut self, t_ns: i64, tid: i32, cpu: Option<u32>) -> Option<u32> {
         let t = u64::try_from(t_ns).ok()?;
         while self.at.as_ref().is_some_and(|stretch| stretch.end <= t) {
@@ -67,33 +72,34 @@ impl<'a> OnPath<'a> {
     }
 }
 
-/// The function in which most samples of a state on the path were taken: where a profiler shows that state.
+/// The function in which most samples of a state on the path were taken: a profiler shows the state
+/// there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Top {
     pub process: String,
     pub function: String,
     pub module: String,
-    /// Of the state on the path: in this function, and in all.
+    /// Samples of the state on the path: in this function, and in all functions.
     pub samples: u64,
     pub state_samples: u64,
-    /// Of the function among all functions of the system.
+    /// Rank of the function among all functions of the system.
     pub profile_rank: u64,
     pub profile_share: f64,
 }
 
-/// How often each function was on top of the stack in each state on the path.
+/// Samples of each function on top of the stack, for each state on the path.
 #[derive(Debug, Default)]
 pub struct Tops(HashMap<(u32, Rc<str>, FrameId), u64>);
 
 impl Tops {
-    /// `of`: the stretch that it lies in.
+    /// Counts a sample. `of` is the number of its stretch.
     pub fn sample(&mut self, of: u32, stack: &Stack<'_>) {
         if let Some(&top) = stack.frames.first() {
             *self.0.entry((of, Rc::clone(&stack.process), top)).or_default() += 1;
         }
     }
 
-    /// Says in each row of the path which function that is. `functions` are all of the system.
+    /// Sets [`Row::function`] of each row of the path. `functions` are all functions of the system.
     pub fn tell(&self, path: &Path, stacks: &Stacks, functions: &[CriticalFunction], rows: &mut [Row]) {
         let mut counts: HashMap<([&str; 3], Kind), BTreeMap<[&str; 3], u64>> = HashMap::new();
         for ((of, process, frame), count) in &self.0 {
@@ -116,25 +122,26 @@ impl Tops {
     }
 }
 
-/// A function in all processes of a name.
+/// A function, summed up over all processes of one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CriticalFunction {
     pub process: String,
     pub function: String,
     pub module: String,
-    /// Of the path, by the samples with the function on top of the stack.
+    /// Estimated share of the path, by the samples with the function on top of the stack.
     pub share: f64,
-    /// Where it is with 95 % certainty.
+    /// Bounds of the share with 95 % confidence.
     pub low: f64,
     pub high: f64,
     pub path_samples: u64,
-    /// Among all functions of the system, by samples of busy CPUs.
+    /// Rank among all functions of the system, by samples of busy CPUs.
     pub profile_rank: u64,
     pub profile_share: f64,
     pub profile_samples: u64,
 }
 
-/// What is critical first. `running` is the share of the path in which something runs that a sample could find.
+/// Returns the functions by their samples on the path, descending. `running` is the share of the
+/// path in which samples can be taken.
 pub fn functions(on_path: &[FunctionShare], all: &[FunctionShare], running: f64) -> Vec<CriticalFunction> {
     let mut counts: HashMap<[&str; 3], (u64, u64)> = HashMap::new();
     for row in on_path {
@@ -173,7 +180,7 @@ pub fn functions(on_path: &[FunctionShare], all: &[FunctionShare], running: f64)
     rows
 }
 
-/// A file without symbols is one function.
+/// All addresses of a file without symbols are one function.
 fn name<'a>(function: &'a str, module: &str) -> &'a str {
     match function.strip_prefix(module) {
         Some(address) if address.starts_with("+0x") => "(no symbols)",
@@ -202,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_a_name_are_one_and_what_is_busy_may_be_off_the_path() {
+    fn functions_are_summed_by_process_name_and_a_busy_function_may_be_off_the_path() {
         let all = [
             share("p", "hot", 1, 60),
             share("p", "slow", 1, 10),
@@ -214,7 +221,8 @@ mod tests {
         let rows = functions(&on_path, &all, 0.5);
         let told: Vec<_> = rows.iter().map(|row| (row.process.as_str(), row.function.as_str(), row.share, row.profile_rank)).collect();
         assert_eq!(told, [("p", "slow", 0.5, 2), ("p", "hot", 0.0, 1), ("q", "slow", 0.0, 2)]);
-        // 10 of 10, and of none: the same interval from above and from below, of half of the path.
+        // Hits of 10 in 10 and of 0 in 10: the same interval from above and from below, times half of
+        // the path.
         assert!((rows[0].low - 0.5 * 0.7225).abs() < 1e-4 && rows[0].high == 0.5 && (rows[1].high - 0.5 * 0.2775).abs() < 1e-4);
     }
 }

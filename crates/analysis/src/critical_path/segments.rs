@@ -1,11 +1,16 @@
-//! The path itself: an append-only log of segments, each with the place of the one before it on its lineage.
+//! The path itself: an append-only log of segments, each with the index of its predecessor.
 //!
-//! Branches that no tip leads back to are dead. When the log has doubled since it was last cleared of them, it is cleared again: marked
-//! from the end to the begin, since what comes before stands before, then closed up. So clearing costs a constant per segment.
+//! Tips share the log: each path is a chain of records that is followed backwards from its tip.
+//! Records that no tip leads to are dead. When the log has doubled since its last clearing, it is
+//! cleared again: records are marked from the end to the begin, which suffices because a
+//! predecessor always has a smaller index, and the live ones are moved together. Clearing therefore
+//! costs an amortized constant per segment.
 //!
-//! What is live, long, and branches nowhere can be written to a file ([`super::runs`]), and is one record from then on.
+//! A long stretch of live records without branches can be written to a file ([`super::runs`]); it
+//! is a single record in the log afterwards.
 //!
-//! In active form a block is a *splice*: within it the lineage of its cause counts, before it that of the machine again.
+//! In active mode a block is a *splice*: a record whose time is filled by the path of the block's
+//! cause. Before the splice the machine's own path continues.
 
 use super::active::Piece;
 use super::runs::{Reading, Runs};
@@ -18,23 +23,26 @@ pub struct Record {
     pub end: u64,
     pub key: u32,
     pub parent: u32,
-    /// Of a splice: what fills it; its key says nothing.
+    /// Last record of the path that fills a splice; unused otherwise. A splice has the key
+    /// [`NONE`].
     pub filling: u32,
 }
 
-/// The place of nothing: before the first segment.
+/// No record: the predecessor of a path's first segment.
 pub const NONE: u32 = u32::MAX;
 
-/// The key of a record that stands for what comes from before, with its number as filling.
+/// Key of a record that is a placeholder for a path from before the window; `filling` is the number
+/// of the symbol ([`super::window`]).
 const SYMBOL: u32 = u32::MAX - 1;
 
-/// The key of a record that stands for a run, with its number as filling.
+/// Key of a record that replaces a run in the file; `filling` is the number of the run.
 const RUN: u32 = u32::MAX - 2;
 
-/// Shorter stretches are not written to the file.
+/// Shortest stretch, in records, that is written to the file.
 const SHORTEST_RUN: usize = 256;
 
-/// How a file for runs is made, and from how many records on.
+/// The function that makes the file for runs, and the number of live records from which on runs are
+/// written.
 #[derive(Clone, Copy, Debug)]
 pub struct Spill {
     pub make: fn() -> io::Result<File>,
@@ -42,7 +50,7 @@ pub struct Spill {
 }
 
 impl Record {
-    /// Which symbol it stands for.
+    /// Returns the number of the symbol if the record is a placeholder for one.
     pub fn symbol(&self) -> Option<u32> {
         (self.key == SYMBOL).then_some(self.filling)
     }
@@ -50,7 +58,7 @@ impl Record {
 
 const FIRST_CLEARING: usize = 1 << 16;
 
-/// For segments of the interaction with which it is to be cleared.
+/// Reserve for the segments of the interaction during which clearing becomes due.
 const ROOM: usize = 1 << 8;
 
 #[derive(Clone, Debug)]
@@ -68,18 +76,19 @@ impl Default for Segments {
 }
 
 impl Segments {
-    /// Long stretches go to a file. There must be no splices and no symbols.
+    /// Writes long stretches to a file from now on. The log must have neither splices nor symbols.
     pub fn spill(&mut self, spill: Spill) {
         self.clear_at = FIRST_CLEARING.min(spill.from.max(1));
         self.spill = Some(spill);
     }
 
-    /// A plain segment after `parent`.
+    /// Appends a plain segment after `parent`. Returns its index.
     pub fn add(&mut self, key: u32, start: u64, end: u64, parent: u32) -> u32 {
         self.push(Record { start, end, key, parent, filling: NONE })
     }
 
-    /// What `filling` says of this time, after `parent`.
+    /// Appends a segment after `parent` whose time is filled by the path that ends at `filling`.
+    /// Returns its index.
     pub fn splice(&mut self, filling: u32, start: u64, end: u64, parent: u32) -> u32 {
         self.push(Record { start, end, key: NONE, parent, filling })
     }
@@ -92,7 +101,7 @@ impl Segments {
         self.records.len() as u32 - 1
     }
 
-    /// The place of what comes from before.
+    /// Appends a placeholder for a path from before the window. Returns its index.
     pub fn symbol(&mut self, number: u32) -> u32 {
         self.records.push(Record { start: 0, end: 0, key: SYMBOL, parent: NONE, filling: number });
         self.records.len() as u32 - 1
@@ -102,7 +111,7 @@ impl Segments {
         self.records.iter()
     }
 
-    /// Which ones these tips lead back to; there are no splices.
+    /// Returns for each record whether one of these tips leads to it. The log must have no splices.
     pub fn live(&self, tips: impl Iterator<Item = u32>) -> Vec<bool> {
         let mut live = vec![false; self.records.len()];
         for mut at in tips {
@@ -118,7 +127,8 @@ impl Segments {
         self.records.len()
     }
 
-    /// From the end of a lineage to its begin, but no further back than `from`: key, start and end of each segment.
+    /// Returns the segments of a path as (key, start, end), newest first, not further back than
+    /// `from`.
     pub fn back(&self, tip: u32, from: u64) -> Vec<(u32, u64, u64)> {
         let mut found = Vec::new();
         let mut open = vec![(tip, from)];
@@ -134,7 +144,7 @@ impl Segments {
         found
     }
 
-    /// The whole lineage from its begin to its end, to be walked along. There must be no splices.
+    /// Returns the whole path from its begin to its end. The log must have no splices.
     pub fn from_begin(self, tip: u32) -> Forward {
         let mut parts = Vec::new();
         let mut place = tip;
@@ -149,7 +159,7 @@ impl Segments {
         Forward { parts, runs: self.runs }
     }
 
-    /// The lineage that ends at `tip` as it was at `at`.
+    /// Returns the tip of the path as it was at `at`; a segment that contains `at` is cut there.
     pub fn past(&mut self, tip: u32, at: u64) -> u32 {
         let mut place = tip;
         while let Some(&record) = self.records.get(place as usize) {
@@ -168,7 +178,8 @@ impl Segments {
         self.records.len() >= self.clear_at
     }
 
-    /// Drops what none of the tips leads back to, or what ended before `horizon`, and renumbers them. `tips` visits each of them, as often as it is called.
+    /// Drops the records that no tip leads to, or that ended before `horizon`, and renumbers the
+    /// rest. `tips` calls its argument for each tip, and is called several times.
     pub fn clear(&mut self, horizon: u64, mut tips: impl FnMut(&mut dyn FnMut(&mut u32))) {
         let mut live = vec![0u64; self.records.len().div_ceil(64)];
         let mark = |live: &mut [u64], records: &[Record], place: &mut u32| match records.get(*place as usize) {
@@ -223,7 +234,8 @@ impl Segments {
         let least = self.spill.map_or(FIRST_CLEARING, |spill| FIRST_CLEARING.min(spill.from.max(1)));
         self.clear_at = least.max(kept * 2);
         let room = self.clear_at + ROOM;
-        // Memory that is given back and comes again is cleared by the kernel each time.
+        // Memory that is returned to the kernel is zeroed when it is allocated again, so the log
+        // shrinks only if it is far too large.
         if self.records.capacity() > 2 * room {
             self.records.shrink_to(room);
         }
@@ -232,9 +244,11 @@ impl Segments {
 }
 
 impl Segments {
-    /// Writes what is live, held by nobody and branches nowhere; each run is one record, the last of those that it stands for.
+    /// Writes stretches of records that are live, held by no tip and have no branches. The last
+    /// record of each stretch replaces the whole stretch.
     fn write_runs(&mut self, make: fn() -> io::Result<File>, live: &mut [u64], joints: &mut [u64]) -> io::Result<()> {
-        // A joint is held, or has several children. Others with a child are of the same run as it, if that follows at once.
+        // A joint is held by a tip or has several successors. Another record belongs to the run of
+        // its successor if it ends where the successor starts.
         let (mut parents, mut inner) = (vec![0u64; live.len()], vec![0u64; live.len()]);
         for at in (0..self.records.len()).filter(|&at| is_live(live, at)) {
             let Record { parent, key, start, .. } = self.records[at];
@@ -283,7 +297,7 @@ pub enum Part {
     Run { number: u32, start: u64, end: u64 },
 }
 
-/// A lineage from its begin to its end.
+/// A path from its begin to its end.
 #[derive(Clone, Debug, Default)]
 pub struct Forward {
     parts: Vec<Part>,
@@ -300,13 +314,13 @@ impl Forward {
     }
 }
 
-/// A walk along it.
+/// Iterator over the segments of a [`Forward`].
 #[derive(Debug)]
 pub struct Pieces<'a> {
     parts: std::slice::Iter<'a, Part>,
     runs: &'a Runs,
     run: Option<Reading>,
-    /// Memory for the next run.
+    /// Buffer that the next run reuses.
     buffer: Vec<u8>,
 }
 

@@ -1,4 +1,9 @@
-//! What each deed does to the lineages.
+//! The effect of each interaction on the paths of the machines and tokens.
+//!
+//! Each interaction is handled by one function: it charges the machine's time until now, updates
+//! the machine's state and, if the interaction ends a block or begins a life, replaces the
+//! machine's path. Interactions that contradict the known state are reported and have no other
+//! effect.
 
 use super::key::State;
 use super::life::{Block, Context, Tip};
@@ -9,9 +14,9 @@ use longpole_model::kinds::LinkKind;
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
 
-/// What a deed looked for in a queue.
+/// What an interaction did with a queue.
 enum Looked {
-    /// Tokens; a context takes the lineage of the first that it takes.
+    /// Took tokens; a context without a cause takes the path of the first tokens that it takes.
     Took,
     Peeked,
     Space,
@@ -24,7 +29,7 @@ impl CriticalPath {
         }
         match effect {
             Effect::Declare { .. } | Effect::Now => return,
-            // What ended before the begin is not what is asked for.
+            // An end before the begin of the range does not count.
             Effect::End { .. } if self.now < self.begin.unwrap_or(0) => return,
             Effect::End { machine } => {
                 if self.options.machine.is_none() && !self.life(machine).seen {
@@ -98,13 +103,13 @@ impl CriticalPath {
                 self.settle();
             }
             Effect::Wake { cause, .. } => self.wake(vocabulary, line, machine, cause),
-            // These are done before.
+            // `step` handles these.
             Effect::Declare { .. } | Effect::Now | Effect::End { .. } | Effect::Class { .. } => {}
             Effect::Fork { .. } | Effect::Push { .. } | Effect::Pop { .. } | Effect::Stop { .. } => {}
         }
     }
 
-    /// A machine exists from its first line; without a cause its lineage begins there.
+    /// A machine exists from its first interaction. If that has no cause, its path begins there.
     fn appear(&mut self, machine: MachineId) {
         if !self.life(machine).exists {
             self.charge(machine);
@@ -113,7 +118,7 @@ impl CriticalPath {
         }
     }
 
-    /// A new life, whose lineage is this.
+    /// Begins a new life with the path that ends at `tip`.
     fn begin_life(&mut self, machine: MachineId, tip: Tip, context: Option<Context>) {
         self.jump(machine, tip);
         let life = self.life(machine);
@@ -144,7 +149,7 @@ impl CriticalPath {
         self.contradiction(line, format!("\"{name}\" was forked although it exists already"));
     }
 
-    /// The lineage of a machine that begins with this cause.
+    /// Returns the tip of the path of a machine that begins with this cause.
     fn born(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) -> Tip {
         if let Some(cause) = cause {
             if let Some(tip) = self.caused(cause) {
@@ -166,7 +171,7 @@ impl CriticalPath {
         self.look(machine);
     }
 
-    /// A context takes the lineage of its cause; what it did before is off the path.
+    /// Gives a context the path of its cause; its own time before that is not on the path.
     fn adopt(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) {
         let tip = self.born(vocabulary, line, machine, cause);
         self.jump(machine, tip);
@@ -201,13 +206,16 @@ impl CriticalPath {
         }
     }
 
-    /// Since when it is not known what the machine did, if that is what the wake-up tells.
+    /// Returns the begin of the loss in ns if the wake-up reports lost events of the machine
+    /// itself.
     fn is_loss(&self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> Option<u64> {
         let is_unknown = cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Unknown);
         cause.at.filter(|_| is_unknown && cause.by == machine)
     }
 
-    /// A loss is told when it is over: until then its time was counted as that of the state that was seen last, which may have ended long before.
+    /// Takes back time that was counted over all machines before a loss was known. A loss is
+    /// reported only when it is over; until then its time was charged to the last state that was
+    /// seen, which may have ended long before.
     fn unsay(&mut self, machine: MachineId, from: u64, to: u64) {
         let begin = self.begin.unwrap_or(0);
         let life = self.life(machine);
@@ -275,7 +283,8 @@ impl CriticalPath {
         }
     }
 
-    /// The machine that stopped first is no cause any more, unless it lives again or its end may be asked for.
+    /// Forgets the path of the machine that stopped first, so that it can no longer be a cause; not
+    /// if it lives again, or if its end may be the one that counts.
     fn forget_one(&mut self) {
         let Some((machine, number)) = self.stopped.pop_front() else { return };
         if self.subject == Some(machine) || self.last == Some(machine) {
@@ -293,7 +302,7 @@ impl CriticalPath {
         }
     }
 
-    /// What is below a context goes on.
+    /// Resumes the machine below a context.
     fn leave(&mut self, machine: MachineId) {
         let below = self.life(machine).context.and_then(|context| context.below);
         if let Some(below) = below {
@@ -322,7 +331,7 @@ impl CriticalPath {
         }
     }
 
-    /// What the machine makes now, with a hold on its lineage.
+    /// Origin of what the machine produces now, with a hold on the machine's path.
     #[inline(always)]
     fn origin(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> Option<From> {
         let tip = self.life(machine).tip?;
@@ -330,7 +339,8 @@ impl CriticalPath {
         Some(From { tip, t: self.now, host: Maybe::of(vocabulary.host_id(machine)), link: Maybe::of(link) })
     }
 
-    /// What was found in a queue ends a block, or gives slack, or gives a context its lineage.
+    /// Uses what was found in a queue: it ends a block, or counts as slack, or gives a context its
+    /// path.
     fn found(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, queue: QueueId, taken: &Taken<From>, looked: Looked) {
         if taken.missing > 0 {
             let (machine, queue, missing) = (vocabulary.machine_name(machine), vocabulary.queue_name(queue), taken.missing);
@@ -343,7 +353,8 @@ impl CriticalPath {
         }
         let host = vocabulary.host_id(machine);
         let first = matches!(looked, Looked::Took) && taken.units > 0 && self.life(machine).context.is_some_and(|context| !context.caused);
-        // Whatever a context was waiting for is where its lineage comes from, as with a wake-up: what it takes later is not its first.
+        // A context takes its path from what it waited for, as with a wake-up; tokens that it takes
+        // afterwards are not its first ones.
         let mut settled = first;
         if self.life(machine).block.is_some() {
             settled |= !matches!(taken.cause, Origin::None);
@@ -354,7 +365,7 @@ impl CriticalPath {
             };
             self.unblock(machine, cause);
         } else if let Origin::From(from) = taken.cause {
-            // What gives a context its lineage was not there early: the context is there because of it.
+            // The token that gives a context its path has no slack: the context runs because of it.
             if first {
                 let tip = self.handed(from, queue, host);
                 self.jump(machine, tip);
@@ -375,7 +386,7 @@ impl CriticalPath {
         }
     }
 
-    /// A machine's first line: it may be the one that is asked for.
+    /// Compares a machine's name with [`super::Options::machine`] at its first interaction.
     fn meet(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         self.life(machine).seen = true;
         let Some(wanted) = &self.options.machine else { return };
@@ -419,7 +430,7 @@ impl CriticalPath {
         self.end = Some(EndMark { t: self.now, machine, tip });
     }
 
-    /// Of each key, its time over all machines until the end that counts.
+    /// Returns each key's time over all machines until the end that counts, in ns.
     pub(super) fn totals_to_end(&self) -> Vec<u64> {
         let known = |total: &Total| total.ns - if total.mark == self.marks { total.behind } else { 0 };
         let mut totals: Vec<u64> = self.totals.iter().map(known).collect();
@@ -432,7 +443,7 @@ impl CriticalPath {
         totals
     }
 
-    /// The end that counts: the last one that was marked, or else here.
+    /// Marks the end at the last machine's last interaction if no end was marked.
     pub(super) fn finish(&mut self) {
         if let (None, Some(last)) = (&self.end, self.last.or(self.subject)) {
             self.mark_end(last);

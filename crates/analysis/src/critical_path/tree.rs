@@ -1,8 +1,14 @@
-//! The coalescing lineage tree: one leaf per tip, and no more inner nodes than are needed to tell the tips apart.
+//! The tree of paths: one leaf per tip, and no more inner nodes than are needed to separate the
+//! tips.
 //!
-//! A node is a stretch of somebody's past with the profile of that stretch; its parent is what was before. A node is held by tips that end
-//! there. One that nobody holds and that has no child goes; with a single child it becomes one with it. So there are at most twice
-//! as many nodes as holds, whatever the length of the trace.
+//! A node is a stretch of a path with the profile of that stretch; its parent is the stretch
+//! before. Tips hold the nodes at which they end. A node that no tip holds is removed if it has no
+//! child, and merged with its child if it has exactly one. There are therefore at most twice as
+//! many nodes as holds, however long the trace is.
+//!
+//! Example: a thread puts a token and continues to run. The token's tip still holds the node that
+//! ends at the put; the thread's later time goes to a child of it. When the token is dropped, the
+//! node has no hold and one child, and is merged with that child.
 
 use super::profile::Profile;
 
@@ -13,7 +19,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 struct Node {
     parent: u32,
-    /// All children's ids, exclusive-ored: with one child, its id.
+    /// Exclusive or of the ids of all children; with one child, its id.
     kin: u32,
     children: u32,
     holds: u32,
@@ -29,7 +35,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A lineage of which nothing is known before; held once. It counts as begun at the beginning of time.
+    /// Adds a path about whose past nothing is known, held once. It begins at time 0.
     pub fn root(&mut self) -> NodeId {
         self.holds += 1;
         self.add(NONE, 0)
@@ -80,7 +86,7 @@ impl Tree {
         }
     }
 
-    /// The only child takes over its parent's stretch.
+    /// Gives a parent's stretch to its only child.
     fn merge(&mut self, at: u32, child: u32) {
         let mut profile = std::mem::take(&mut self.node(at).profile);
         let Node { parent, start, .. } = self.nodes[at as usize];
@@ -88,7 +94,7 @@ impl Tree {
         below.profile.absorb(&mut profile);
         below.parent = parent;
         below.start = start;
-        // The emptied one keeps its memory for the next node.
+        // The freed node gets the emptied profile, so that the next node can reuse its memory.
         self.node(at).profile = profile;
         if parent != NONE {
             self.node(parent).kin ^= at ^ child;
@@ -96,7 +102,8 @@ impl Tree {
         self.free.push(at);
     }
 
-    /// A node that only the caller, who holds `at`, may charge, from `start` onwards.
+    /// Returns a node that only the holder of `at` may charge, from `start` on. The hold moves to
+    /// it.
     pub fn own(&mut self, at: NodeId, start: u64) -> NodeId {
         let node = self.node(at);
         if node.holds == 1 && node.children == 0 {
@@ -114,7 +121,8 @@ impl Tree {
         self.node(at).profile.add(key, ns);
     }
 
-    /// The node on the way from `tip`, whose stretch ends at `end`, that had begun by `at`, and the end of its stretch.
+    /// Returns the node that contains the moment `at` on the path that ends at `tip` (whose stretch
+    /// ends at `end`), and the end of its stretch.
     pub fn reach(&self, tip: NodeId, end: u64, at: u64) -> (NodeId, u64) {
         let (mut node, mut end) = (tip, end);
         while self.nodes[node as usize].start > at {
@@ -132,13 +140,14 @@ impl Tree {
         self.nodes[at as usize].start
     }
 
-    /// The profile of one node's stretch.
+    /// Returns the profile of one node's stretch.
     pub fn stretch(&self, at: NodeId) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.nodes[at as usize].profile.iter()
     }
 
-    /// The lineage of `tip`, whose stretch ends at `end`, as it was at `at`; held. What was charged between is in `charges`, any part of
-    /// which may lie outside.
+    /// Returns a held node: the path of `tip`, whose stretch ends at `end`, as it was at `at`.
+    /// `charges` has what was charged between `at` and `end`; parts of it may lie outside, and are
+    /// ignored.
     pub fn past(&mut self, tip: NodeId, end: u64, at: u64, charges: impl Iterator<Item = (u32, u64, u64)>) -> NodeId {
         let (node, end) = self.reach(tip, end, at);
         let Node { parent, start, .. } = self.nodes[node as usize];
@@ -171,7 +180,8 @@ impl Tree {
         before
     }
 
-    /// All that lies on the way from this tip to its root.
+    /// Returns the profile of the whole path from this tip to its root; a key may occur several
+    /// times.
     pub fn profile(&self, tip: NodeId) -> impl Iterator<Item = (u32, u64)> + '_ {
         let at = |id: u32| self.nodes.get(id as usize);
         std::iter::successors(at(tip), move |node| at(node.parent)).flat_map(|node| node.profile.iter())
@@ -181,7 +191,7 @@ impl Tree {
         self.nodes.len() - self.free.len()
     }
 
-    /// Tips that end somewhere in the tree.
+    /// Number of holds of tips.
     pub fn holds(&self) -> usize {
         self.holds
     }

@@ -1,16 +1,22 @@
-//! Windows: what a stretch of the trace does to lineages, without knowing what they were before.
+//! Windows: the effect of a part of the trace on the paths, computed without knowing them.
 //!
-//! Who waits for whom is told in order, by the pass over the interactions; it numbers the lineages and writes down what becomes of them
-//! ([`Op`]). To charge the time is the rest of the work, and that needs no order among windows: a window's [`Summary`] says of each lineage that is
-//! alive at its end which one it continues that was there at its begin (a *symbol*) and what was added since, as a tree like any
-//! other ([`super::tree`]). Summaries compose, associatively and in integers: so whatever the windows, the result is the same to the last ns.
+//! The pass over the interactions must follow their order, since it decides which machine waits for
+//! which. It numbers the paths and writes down the operations on them ([`Op`]). Charging the time is
+//! most of the work and needs no order among windows. The [`Summary`] of a window has, for each path
+//! that exists at the end of the window, the path from before the window that it continues (a
+//! *symbol*), and what was added since, as a tree like any other ([`super::tree`]). Summaries
+//! compose associatively and count in integers, so the result does not depend on the windows, to
+//! the last ns.
+//!
+//! Example: at the begin of a window slot 3 is some unknown path. In the window its machine runs
+//! for 5 ms. The summary says: slot 3 is symbol `Entry(3)` followed by 5 ms of `run`.
 
 use super::life::Tip;
 use super::segments::{Record, Segments, Spill, NONE};
 use super::tree::{NodeId, Tree};
 use longpole_model::hash::IdMap;
 
-/// The number of a lineage among those that live; given to another one when it has ended.
+/// Number of a path that exists; reused after the path has ended.
 pub type Slot = u32;
 
 /// Key, from, to.
@@ -18,11 +24,11 @@ pub type Charge = (u32, u64, u64);
 
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
-    /// A lineage of which nothing is known before.
+    /// Begins a path about whose past nothing is known.
     Root {
         to: Slot,
     },
-    /// Another one (or the same) that is longer by this.
+    /// Extends the path `of`; the result is the path `to`, which may be the same.
     Extend {
         of: Slot,
         to: Slot,
@@ -30,7 +36,8 @@ pub enum Op {
         from: u64,
         until: u64,
     },
-    /// As it was at `at`; it had ended at `end`, and so many of the charges of the window's list may lie between.
+    /// Makes `to` the path `of` as it was at `at`; `of` had ended at `end`. The next `charges`
+    /// entries of the window's list are what may have been charged in between.
     Past {
         of: Slot,
         to: Slot,
@@ -43,14 +50,14 @@ pub enum Op {
     },
 }
 
-/// What happens to lineages in a window.
+/// The operations on paths in one window.
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
     pub list: Vec<Op>,
     pub charges: Vec<Charge>,
 }
 
-/// A lineage that comes from before the window.
+/// A path from before the window.
 #[derive(Clone, Debug)]
 enum Symbol {
     Entry(Slot),
@@ -69,7 +76,7 @@ pub struct Summary {
     segments: Option<Segments>,
     symbols: Vec<(Symbol, Tip)>,
     symbol_of: IdMap<NodeId, usize>,
-    /// What each lineage is at the end; none: it has ended.
+    /// The tip of each path at the end of the window; `None` if the path has ended.
     slots: IdMap<Slot, Option<Tip>>,
 }
 
@@ -84,7 +91,7 @@ impl Summary {
         }
     }
 
-    /// Long stretches of the path go to a file; only for a summary from the very begin.
+    /// Writes long stretches of the path to a file. Only for a summary that begins with the trace.
     pub fn spill(&mut self, spill: Spill) {
         if let Some(segments) = &mut self.segments {
             segments.spill(spill);
@@ -127,7 +134,7 @@ impl Summary {
         summary
     }
 
-    /// Where a lineage stands; one that is not known here comes from before.
+    /// Returns the tip of a path; a path that is not known in this window comes from before it.
     fn at(&mut self, slot: Slot) -> Tip {
         if let Some(&Some(tip)) = self.slots.get(&slot) {
             return tip;
@@ -137,7 +144,8 @@ impl Summary {
         tip
     }
 
-    /// A tip, held, of something from before. It is held once more as long as this summary lives, so that it stays what it is.
+    /// Returns the held tip of a new symbol. The summary holds it once more, so that its node is
+    /// neither merged nor removed.
     fn symbol(&mut self, symbol: Symbol) -> Tip {
         let node = self.tree.root();
         self.tree.hold(node);
@@ -149,7 +157,7 @@ impl Summary {
         tip
     }
 
-    /// A lineage as it was at `at`, held.
+    /// Returns the held tip of a path as it was at `at`.
     fn past(&mut self, tip: Tip, end: u64, at: u64, charges: &[Charge]) -> Tip {
         let (node, end_there) = self.tree.reach(tip.node, end, at);
         if let Some(&of) = self.symbol_of.get(&node).filter(|_| at < end_there) {
@@ -162,7 +170,7 @@ impl Summary {
         Tip { node, segment }
     }
 
-    /// What follows right after this.
+    /// Appends the summary of the window that follows directly.
     pub fn then(&mut self, later: Summary) {
         let mut symbols: Vec<Tip> = Vec::with_capacity(later.symbols.len());
         for (symbol, _) in &later.symbols {
@@ -191,11 +199,12 @@ impl Summary {
                 self.tree.release(before.node);
             }
         }
-        // Each was held as long as it was copied from.
+        // Each node was held while others were made from it.
         nodes.values().for_each(|&node| self.tree.release(node));
     }
 
-    /// The later one's nodes as nodes of this one, each held; by their number there.
+    /// Copies the later summary's nodes into this tree, each held. Returns them by their old
+    /// number.
     fn take_nodes(&mut self, later: &Summary, symbols: &[Tip]) -> IdMap<NodeId, NodeId> {
         let mut nodes: IdMap<NodeId, NodeId> = IdMap::default();
         for (&node, &symbol) in &later.symbol_of {
@@ -230,7 +239,7 @@ impl Summary {
         nodes
     }
 
-    /// The later one's segments that count as segments of this one, by their number there.
+    /// Copies the later summary's live segments. Returns their indices by their old index.
     fn take_segments(&mut self, later: &Summary, symbols: &[Tip]) -> Vec<u32> {
         let (Some(mine), Some(theirs)) = (&mut self.segments, &later.segments) else { return Vec::new() };
         let live = theirs.live(later.slots.values().flatten().map(|tip| tip.segment));
@@ -245,7 +254,7 @@ impl Summary {
         places
     }
 
-    /// Drops the segments that no lineage leads back to; only for a summary from the very begin.
+    /// Drops the segments that no path leads to. Only for a summary that begins with the trace.
     pub fn clear_segments(&mut self) {
         let slots = &mut self.slots;
         if let Some(segments) = self.segments.as_mut().filter(|segments| segments.is_due()) {

@@ -1,4 +1,5 @@
-//! What keys are called. Of many machines there are many keys and few words, so a name is four numbers here, and each word stands once.
+//! Names of keys in compact form. Many keys share few words, so a name is four numbers, and each
+//! word is stored once.
 
 use super::key::{Key, Part};
 use longpole_model::interaction::Vocabulary;
@@ -6,12 +7,13 @@ use longpole_model::names::NameId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Host, machine, class and state; equal numbers are equal words.
+/// Host, machine, class and state, as words; equal numbers are equal texts.
 pub type Name = [u32; 4];
 
 #[derive(Clone, Debug)]
 pub struct Dictionary {
-    /// Those of the vocabulary, by its numbers, then ours. Of a text that several names have, the number of the first counts.
+    /// The words of the vocabulary at their own numbers, then those that are only used here. If
+    /// several names have the same text, the number of the first one is used.
     words: Vec<Arc<str>>,
     ours: HashMap<Arc<str>, u32>,
     blocked: HashMap<NameId, u32>,

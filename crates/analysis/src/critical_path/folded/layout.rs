@@ -1,23 +1,25 @@
-//! Where to draw nodes and edges of a graph: in layers from top to bottom.
+//! The layout of a graph: positions of nodes and edges, in layers from top to bottom.
 //!
-//! Edges that lead back are turned round; each node stands one layer below the lowest that leads to it, as long as there is room; within layers
-//! nodes are ordered by the mean of their neighbours, then moved as near to it as they can be without touching each other. Long
-//! edges have a bend of their own in each layer that they pass, so that they run between the nodes.
+//! Edges that lead back are reversed. Each node is placed one layer below the lowest node that
+//! leads to it, if that layer has space. Within a layer the nodes are ordered by the mean position
+//! of their neighbours, then moved as close to that mean as possible without touching each other. A
+//! long edge gets a bend in each layer that it passes, so that it runs between the nodes. The
+//! module draws nothing; it only computes coordinates.
 
 use std::cmp::{Ordering, Reverse};
 
-/// What the drawing gives its parts, in its own unit.
+/// Sizes of the parts of the drawing, in the drawing's own unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     pub height: f64,
-    /// Between nodes of a layer, and between layers.
+    /// Distance between nodes of a layer, and between layers.
     pub gap: f64,
     pub layer_gap: f64,
-    /// Of a layer's nodes together, as long as there is another place for them.
+    /// Largest total width of a layer's nodes; wider layers occur only if a single node is wider.
     pub widest: f64,
 }
 
-/// Left, top and width of a node.
+/// Left edge, top edge and width of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Place {
     pub x: f64,
@@ -25,13 +27,14 @@ pub struct Place {
     pub width: f64,
 }
 
-/// A point that an edge passes upright.
+/// A point that an edge passes vertically.
 pub type Bend = (f64, f64);
 
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     pub places: Vec<Place>,
-    /// Of each edge from its first to its second node; none for an edge from a node to itself.
+    /// Bends of each edge from its first to its second node; empty for an edge from a node to
+    /// itself.
     pub bends: Vec<Vec<Bend>>,
     pub width: f64,
     pub height: f64,
@@ -46,19 +49,20 @@ struct Item {
     width: f64,
     layer: usize,
     is_bend: bool,
-    /// Its middle.
+    /// Horizontal position of the centre.
     x: f64,
 }
 
 struct Chain {
     edge: usize,
-    /// From the upper to the lower end.
+    /// Items from the upper to the lower end.
     items: Vec<usize>,
     turned: bool,
 }
 
 impl Layout {
-    /// `edges` from and to, those that matter most first; `first` is the node to begin at.
+    /// Computes a layout. `edges` are (from, to), the most important first; `first` is the node at
+    /// the top.
     pub fn new(widths: &[f64], edges: &[(u32, u32)], first: u32, sizes: Sizes) -> Layout {
         let edges: Vec<(usize, usize)> = edges.iter().map(|&(from, to)| (from as usize, to as usize)).collect();
         let downwards = downwards(widths.len(), &edges, first as usize);
@@ -112,7 +116,7 @@ impl Layout {
     }
 }
 
-/// Each edge as upper and lower node, and whether it had to be turned round for that.
+/// Returns each edge as upper node, lower node, and whether it had to be reversed.
 fn downwards(nodes: usize, edges: &[(usize, usize)], first: usize) -> Vec<(usize, usize, bool)> {
     let mut next: Vec<Vec<(usize, usize)>> = vec![Vec::new(); nodes];
     for (edge, &(from, to)) in edges.iter().enumerate() {
@@ -149,7 +153,8 @@ fn downwards(nodes: usize, edges: &[(usize, usize)], first: usize) -> Vec<(usize
     made
 }
 
-/// The layer of each node: below all that lead to it, and not in one that is full.
+/// Returns the layer of each node: below all nodes that lead to it, and not in a layer that is
+/// full.
 fn layers(widths: &[f64], edges: &[(usize, usize, bool)], sizes: Sizes) -> Vec<usize> {
     let mut before = vec![0usize; widths.len()];
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); widths.len()];
@@ -180,7 +185,7 @@ fn layers(widths: &[f64], edges: &[(usize, usize, bool)], sizes: Sizes) -> Vec<u
     layer
 }
 
-/// Gives each item its x, and says how many layers there are.
+/// Sets the x of each item. Returns the number of layers.
 fn order(items: &mut [Item], chains: &[Chain], sizes: Sizes) -> usize {
     let mut above: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
     let mut below = above.clone();
@@ -200,7 +205,7 @@ fn order(items: &mut [Item], chains: &[Chain], sizes: Sizes) -> usize {
         place(items, row, &wanted, sizes);
     }
     for sweep in 0..SWEEPS {
-        // The last sweeps only move, so that the order comes to rest.
+        // The last third of the sweeps only moves items, so that their order settles.
         let sorts = sweep < SWEEPS * 2 / 3;
         let down = sweep % 2 == 0;
         for step in 0..count {
@@ -222,8 +227,8 @@ fn order(items: &mut [Item], chains: &[Chain], sizes: Sizes) -> usize {
     count
 }
 
-/// Items in this order, none touching the next, as near to where they want to be as that allows: neighbours that would touch become a block
-/// around the mean of their wishes.
+/// Places items in this order, none touching the next, as close as possible to their wanted
+/// positions: neighbours that would touch become a block around the mean of their positions.
 fn place(items: &mut [Item], row: &[usize], wanted: &[f64], sizes: Sizes) {
     let mut offset = Vec::with_capacity(row.len());
     let mut sum = 0.0;
@@ -235,7 +240,7 @@ fn place(items: &mut [Item], row: &[usize], wanted: &[f64], sizes: Sizes) {
         }
         offset.push(sum);
     }
-    // Sum of wishes, and number of items.
+    // Sum of wanted positions, and number of items, of each block.
     let mut blocks: Vec<(f64, usize)> = Vec::new();
     for (&request, &offset) in wanted.iter().zip(&offset) {
         blocks.push((request - offset, 1));
@@ -257,7 +262,8 @@ fn place(items: &mut [Item], row: &[usize], wanted: &[f64], sizes: Sizes) {
     }
 }
 
-/// Where each edge leaves its upper and enters its lower node: side by side in the order of where they go.
+/// Returns the x at which each edge leaves its upper node and enters its lower node: next to each
+/// other, in the order of the edges' other ends.
 fn ports(items: &[Item], chains: &[Chain]) -> Vec<(f64, f64)> {
     let mut ports = vec![(0.0, 0.0); chains.len()];
     let mut ends: Vec<[Vec<(f64, usize)>; 2]> = vec![[Vec::new(), Vec::new()]; items.len()];
@@ -296,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_node_touches_another_one_and_every_edge_joins_its_nodes(
+        fn nodes_do_not_touch_and_every_edge_joins_its_nodes(
             widths in proptest::collection::vec(30.0..200.0f64, 1..40), ends in proptest::collection::vec((0u32..40, 0u32..40), 0..120), first in 0u32..40
         ) {
             let nodes = widths.len() as u32;

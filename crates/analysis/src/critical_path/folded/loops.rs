@@ -1,13 +1,17 @@
-//! The loops of the steady state: what the path goes through between two visits of the same node.
+//! Loops of the steady state: what the path goes through between two visits of the same node.
 //!
-//! Of the way so far only the part without repetition is kept. When the path comes to a node that is on it, what lies between is a loop,
-//! which is counted and taken out. So every segment is in exactly one loop or on the way that is left at the end.
+//! Only the part of the path without repetition is held in memory. When the path reaches a node
+//! that is already on that part, the nodes in between are a loop, which is counted and removed.
+//! Every segment is therefore in exactly one loop, or in the part that remains at the end.
+//!
+//! Example: in the path A B C B A, the loop B C is counted at the second B, then the loop A B at
+//! the second A; A remains.
 
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// A loop of the path as nodes, from the one with the most time on the path.
+/// A loop of the path as nodes, beginning with the node that has the most time on the path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loop {
     pub nodes: Vec<u32>,
@@ -18,7 +22,7 @@ pub struct Loop {
     pub max_ns: u64,
 }
 
-/// Distinct loops beyond this are only counted.
+/// Largest number of distinct loops; passages through others are only counted.
 const MOST_LOOPS: usize = 1 << 16;
 
 const NOWHERE: u32 = u32::MAX;
@@ -32,9 +36,9 @@ struct Sum {
 }
 
 pub struct Loops {
-    /// Node and time.
+    /// Node and time in ns.
     way: Vec<(u32, u64)>,
-    /// Where each node stands on the way.
+    /// Index of each node in `way`, or [`NOWHERE`].
     place: Vec<u32>,
     found: HashMap<Box<[u32]>, Sum>,
     spare: Vec<u32>,
@@ -62,7 +66,7 @@ impl Loops {
     fn count(&mut self, from: usize) {
         let part = &self.way[from..];
         let ns = part.iter().map(|step| step.1).sum();
-        // Nodes are numbered by their time, and each is in it once.
+        // Nodes are numbered by their time, and each occurs once in the loop.
         let begin = part.iter().enumerate().min_by_key(|(_, step)| step.0).map_or(0, |(at, _)| at);
         self.spare.clear();
         self.spare.extend(part[begin..].iter().chain(&part[..begin]).map(|step| step.0));
@@ -76,7 +80,8 @@ impl Loops {
         }
     }
 
-    /// Those with the most time; how many distinct ones there are; passages through others.
+    /// Returns the loops with the most time, the number of distinct loops, and the number of
+    /// passages through loops that are not separated.
     pub fn most(self, top: usize, share: impl Fn(u64) -> f64) -> (Vec<Loop>, u64, u64) {
         let distinct = self.found.len() as u64;
         let mut found: Vec<(Box<[u32]>, Sum)> = self.found.into_iter().collect();
