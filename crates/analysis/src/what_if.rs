@@ -1,18 +1,32 @@
-//! What a change would bring: the trace is replayed in many worlds at once.
+//! Predictions of changes: the trace is replayed in many worlds at the same time.
 //!
-//! Each machine has a simulated time in each world. A state adds its time (or a part of it); whoever takes something from a queue goes on when both
-//! it and what it takes are there, also where in the trace one of them need not have waited; a put goes on when the queue has room in *that*
-//! world; so does a lock, a reply, a wake-up, a CPU that was handed on. Blocked time is never kept, it follows. So a change moves the bottleneck as
-//! it would in the system, which subtracting its share from the path does not.
+//! A *world* is one variant of the run: the unchanged trace, or the trace after one scenario's
+//! changes. Each machine has a simulated time in each world ([`lanes`]). A state adds its duration,
+//! times the factor that the world gives it. A get completes when both the machine and the token
+//! are there, even if one of them did not have to wait in the trace. A put completes when the queue
+//! has room *in that world*. The same rule holds for locks, replies, wake-ups and CPUs that are
+//! handed over. Blocked time is never copied from the trace; it follows. A change therefore moves
+//! the bottleneck as it would in the real system; subtracting a share from the critical path would
+//! not.
 //!
-//! Who shares a server, a lock, the room of a queue or the only CPU with others has it in the order in which they come in that world ([`line`]), which is the trace's as long as nothing changes it.
+//! Example: a client and a server alternate, 1 ms each. In the world `client x0.5` the client's
+//! states add 0.5 ms; the server receives each request 0.5 ms earlier, still needs 1 ms, and the
+//! run takes three quarters of the time.
 //!
-//! What cannot follow is what the trace does not say. Who of several takes which token, or has which of several CPUs, stays as observed. A wait without a known cause
-//! takes no time in one replay of the unchanged trace (the gate): if that one's end differs by more than 5 % from the observed end, nothing is
-//! predicted. In the predictions such waits stay as they were, and the interval says what they are worth.
+//! Machines that share a server, a lock, the room of a queue or a host's only CPU get it in the
+//! order of their arrival in that world ([`line`]); as long as nothing changes, that is the order
+//! of the trace.
 //!
-//! Deeds come in the order of the trace ([`steps`]) and become operations of machines ([`ops`]). An operation that needs what some other machine has not done yet in
-//! this replay (a queue that is smaller than it was) waits, with all that its machine does afterwards.
+//! What the trace does not say cannot follow from it. Which of several machines takes which token,
+//! or has which of several CPUs, stays as observed. A wait without a known cause takes no time in
+//! one replay of the unchanged trace, the gate. If the end of the gate differs by more than 5 %
+//! from the observed end, nothing is predicted. In the predictions such waits keep their observed
+//! duration, and the interval of a prediction covers the case that they take no time.
+//!
+//! Interactions come in the order of the trace ([`steps`]) and become operations of machines
+//! ([`ops`]). An operation may need something that another machine has not done yet in this replay,
+//! for example room in a queue that is smaller than it was. It then waits, together with all later
+//! operations of its machine.
 
 mod answer;
 mod at_once;
@@ -69,19 +83,23 @@ use std::collections::HashMap;
 use stopped::Stopped;
 use trail::Trail;
 
-/// What is asked for, and what memory it may take.
+/// Settings of a replay: the question, and limits of memory.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub scenarios: Vec<Scenario>,
-    /// Whose last deed counts: MACHINE, or HOST/MACHINE. None: the one that the trace names, or else the last one that did something.
+    /// Name of the machine whose last interaction is the end: MACHINE or HOST/MACHINE. With `None`,
+    /// the machine of the last end that the trace marks or, without one, the last machine that did
+    /// something.
     pub machine: Option<String>,
-    /// Bytes that tokens in flight may take, and the recent pasts of machines.
+    /// Limit of memory in bytes for tokens in flight and for the recent pasts of machines.
     pub most_bytes: usize,
-    /// The scenarios are guesses: those whose names do not occur are left out, and are no reason to answer nothing.
+    /// The scenarios are guesses: those whose names do not occur are left out instead of being an
+    /// error.
     pub guessed: bool,
-    /// What it cost to record one event of a probe, in ns: it is no part of the system, and of no world but the observed one and the gate.
+    /// Cost of recording one event of a probe, in ns. It is not part of the system, so it is left
+    /// out of all worlds but the observed one, the gate and the whole one.
     pub probe_ns: f64,
-    /// CPUs of each host; 0: not known, or of a simulated system.
+    /// CPUs of each host; 0 if unknown, or if the system is simulated.
     pub cpus: u32,
 }
 
@@ -91,10 +109,10 @@ impl Default for Options {
     }
 }
 
-/// Bytes of a token in flight beside the times that it bears, about.
+/// Approximate size in bytes of a token in flight, without its vector of times.
 const TOKEN: usize = 128;
 
-/// What a token or a unit of room is from.
+/// Origin of a token or of a unit of room in a queue.
 #[derive(Clone, Copy, Debug)]
 struct From {
     slot: u32,
@@ -102,44 +120,45 @@ struct From {
     t: u64,
     host: Option<NameId>,
     link: Option<NameId>,
-    /// Of a call or signal: what it costs.
+    /// Cost of the call or signal, for tokens of calls and signals.
     paid: Option<Paid>,
 }
 
-/// What a queue is for.
+/// Purpose of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Items,
-    /// A put is a call, or a signal that nobody answers.
+    /// A put is a call, or a signal that gets no reply.
     Calls,
     Signals,
     Replies,
 }
 
-/// A queue.
+/// What is known of a queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// None: it was not met yet.
+    /// `None` before the queue's first use.
     kind: Option<Kind>,
     is_lock: bool,
-    /// Of a queue with room for so many, of which one is put and taken at a time.
+    /// Capacity, if the queue is bounded and each put and get up to now was of a single unit.
     room: Option<u64>,
-    /// How often something was put, and taken; what is there from the begin was put.
+    /// Number of puts and of gets; tokens that are there from the begin count as put.
     puts: u64,
     takes: u64,
-    /// Who takes from it, if it is only one.
+    /// The only machine that takes from the queue; the latest one if there are several, in which
+    /// case `room` is `None`.
     taker: Option<MachineId>,
     is_lifo: bool,
-    /// Its room is another one in some world.
+    /// Some world gives the queue another capacity.
     has_room: bool,
-    /// Who put what was first taken from it; and another one has, too.
+    /// The machine whose token was taken first; `is_shared` is true if other machines put too.
     by: Option<MachineId>,
     is_shared: bool,
-    /// The key of what is queued in it.
+    /// Key of the link `queued` of this queue.
     queued: Option<u32>,
 }
 
-/// Whose end counts, so far.
+/// The current end: the machine, its times, and the end of its trail.
 #[derive(Debug)]
 struct EndMark {
     machine: MachineId,
@@ -147,7 +166,7 @@ struct EndMark {
     node: u64,
 }
 
-/// What was met and has no place in the replay.
+/// Numbers of what was met in the trace and has no place in the replay.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     contradictions: u64,
@@ -155,7 +174,7 @@ struct Counts {
     too_old: u64,
 }
 
-/// How long tokens of one kind were on their way when somebody waited for them.
+/// Delays of one kind of token between put and get, if a machine was waiting for the token.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delay {
     count: f64,
@@ -164,56 +183,59 @@ struct Delay {
 
 pub struct WhatIf {
     options: Options,
-    /// Of each scenario that is asked for: the one without its CPUs, which comes behind those.
+    /// For each requested scenario that adds CPUs and makes other changes: the index of the same
+    /// scenario without the CPUs. Those scenarios follow the requested ones.
     alone: Vec<Option<usize>>,
     layout: Layout,
     scale: Scale,
-    /// In each world, the largest factor of a state.
+    /// Largest factor of any state in each world.
     most: Vec<f64>,
     keys: Keys,
     rows: Vec<Row>,
-    /// Of each link's key.
+    /// Delays by the key of the link.
     delays: Vec<Delay>,
-    /// Of each key, the first line with a wait of which no cause is known.
+    /// For each key, the first line of the trace with a wait whose cause is unknown.
     first_unexplained: IdMap<u32, u64>,
     lives: Vec<Life>,
     stopped: Stopped,
     slots: Slots,
     queues: Queues<From>,
-    /// How much of a machine's past is kept.
+    /// Largest number of past changes that each machine remembers.
     most_past: usize,
-    /// Queues that were declared or used, and what they are for.
+    /// Queues that were declared or used.
     known: Vec<Known>,
     /// In some world a machine calls less often.
     is_batched: bool,
     locks: IdMap<QueueId, Lock>,
-    /// Machines that do several pieces of work at once in some scenarios.
+    /// Machines that do several pieces of work at once in some scenarios: the scenario, the number
+    /// of its change, and the number of pieces (`None`: any).
     at_once: IdMap<MachineId, Vec<(usize, usize, Option<u64>)>>,
     rooms: IdMap<QueueId, Room>,
     asked_room: IdMap<QueueId, Asked>,
     lines_made: usize,
-    /// How many takings each line remembers.
+    /// Largest number of gets that each line remembers.
     most_in_line: usize,
-    /// Of each host.
+    /// For each host, the CPUs that were left and are free, with the time at which they were left.
     cpus: Few<Option<NameId>, Vec<(Left, u64)>>,
     used: Few<Option<NameId>, Used>,
     one_cpus: Few<Option<NameId>, OneCpu>,
     together: Together,
     demand: Demand,
     gone: HashMap<(Option<NameId>, u32), Gone>,
-    /// Numbers of CPUs so far.
+    /// Number of CPU chains up to now.
     chains: u32,
-    /// Of each host, the CPUs that a scenario adds, by when they are free.
+    /// For each host and scenario, the CPUs that the scenario adds: the times at which they become
+    /// free.
     extra: Few<(Option<NameId>, usize), Vec<f64>>,
     full: Full,
     trail: Trail,
-    /// Machines whose operations wait, and how many operations.
+    /// Number of operations that wait.
     held: usize,
-    /// Why a scenario cannot be followed.
+    /// The reason why a scenario cannot be replayed any further.
     still: Vec<Option<&'static str>>,
-    /// Scenarios in which something is paid for more items at once.
+    /// Scenarios in which some call's cost is spread over more items.
     is_paid: Vec<bool>,
-    /// What is wrong with the end that was told last.
+    /// Defect of the last end that the trace marked.
     no_end: Option<String>,
     begin: Option<u64>,
     asked_begin: u64,
@@ -233,7 +255,8 @@ pub struct WhatIf {
 impl WhatIf {
     pub fn new(mut options: Options) -> WhatIf {
         let asked = options.scenarios.len();
-        // What the other changes bring without more CPUs, they bring with them, too.
+        // A scenario with more CPUs is at least as good as its other changes alone, so these are
+        // replayed too.
         let alone: Vec<Option<Scenario>> = options.scenarios.iter().map(Scenario::without_cpus).collect();
         let mut alone_at = Vec::with_capacity(asked);
         for scenario in alone {
@@ -296,12 +319,13 @@ impl WhatIf {
         }
     }
 
-    /// What is before only leads to how things stand then; to be said before anything has happened.
+    /// Sets the begin of the range to `t` ns. What is before only establishes the state at that
+    /// time. Must be called before the first interaction.
     pub fn begin_at(&mut self, t: u64) {
         self.asked_begin = t;
     }
 
-    /// The next interaction in the order of time.
+    /// Processes the next interaction; interactions must be in the order of time.
     pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
         let Interaction { t, line, effect } = *interaction;
         self.interactions += 1;
@@ -323,12 +347,12 @@ impl WhatIf {
         }
     }
 
-    /// Time goes on to `t` without anything happening.
+    /// Advances the clock to `t` ns without an interaction.
     pub fn until(&mut self, t: u64) {
         self.now = self.now.max(t.saturating_sub(self.begin.unwrap_or(t)));
     }
 
-    /// Vectors that are held: of machines, tokens, room and free CPUs.
+    /// Number of vectors that are held, of machines, tokens, room and free CPUs.
     pub fn held(&self) -> usize {
         self.slots.live() + self.lives.iter().filter(|life| !life.is_forgotten).count()
     }

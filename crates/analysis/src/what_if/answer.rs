@@ -1,4 +1,8 @@
-//! What is predicted, or why nothing is.
+//! The predictions, or the reason why there are none.
+//!
+//! A prediction compares the end of the changed world with that of the unchanged one, and widens
+//! the result to an interval by what the trace does not determine: waits of unknown cause, the
+//! order of service, work that could run in parallel, the noise of a real system.
 
 use super::demand::{Bound, Bounds};
 use super::lanes::{Layout, GATE, KEPT, OBSERVED, WHOLE};
@@ -13,67 +17,72 @@ use serde::Serialize;
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;
 
-/// The replays of the unchanged trace, both the one where only what is explained takes time and the one that predictions begin from, may differ from what was observed
-/// by so much of it.
+/// Largest difference between the observed end and each of two replays of the unchanged trace, as a
+/// share of the observed end: the gate, where only what is explained takes time, and the replay
+/// that predictions start from. Beyond it nothing is predicted.
 pub const GATE_SHARE: f64 = 0.05;
 
-/// By so much of its time a run of a real system can be shorter than one that was recorded: the
-/// recorder has its cost, and two runs are never equal. Of 79 systems of bench/truth/wild with half
+/// A run of a real system can be shorter than a recorded one by this share of its time, because the
+/// recorder has its cost and two runs are never equal. Of 79 systems of bench/truth/wild with half
 /// of their fault, 77 differ by less.
 const OTHER_RUN: f64 = 0.03;
 
-/// By so much it can be longer: a change also saves less than the time of what it changes, since
-/// CPUs sleep in between and others come to wait. Of the same systems 73 differ by less.
+/// A run can be longer than predicted by this share, because a change saves less than the time of
+/// what it changes: CPUs sleep in between, and other threads start to wait. Of the same systems, 73
+/// differ by less.
 const SAVED_LESS: f64 = 0.08;
 
-/// What is left for each item may cost so many times less where a state is left out altogether:
-/// polls and retries go with the wait, CPUs do not sleep in between, caches stay warm, runtimes
-/// compile the code, one wake-up serves several items. It costs at most as many times less as it is
-/// done more often. With five, 51 of 59 measured removals of bench/truth/wild lay below.
+/// Largest factor by which the remaining cost of each item may fall if a state is removed entirely:
+/// polls and retries disappear with the wait, CPUs do not sleep in between, caches stay warm,
+/// runtimes compile the code, one wake-up serves several items. The cost falls at most by the
+/// factor by which the rate grows. With a factor of five, 51 of 59 measured removals of
+/// bench/truth/wild were below the upper end.
 const CHEAPER: f64 = 25.0;
 
-/// Another run of what a change leaves takes at least this part of the predicted time, however short
-/// that is beside [`OTHER_RUN`].
+/// A run after a change takes at least this part of the predicted time, even if that is short
+/// compared with [`OTHER_RUN`].
 const LEAST_LEFT: f64 = 1.0 / 3.0;
 
-/// An interval whose ends differ by a larger factor does not tell the order of magnitude of the rate
-/// after the change. It says nothing if its lower end does not even tell that the change is worth
-/// [`WORTH_IT`].
+/// An interval whose ends differ by a larger factor does not say the order of magnitude of the rate
+/// after the change. It is refused if its lower end is also below [`WORTH_IT`].
 const FAR: f64 = 20.0;
 
-/// A change that multiplies the rate by at least this factor is worth making, however much more it
-/// brings.
+/// A change that multiplies the rate by at least this factor is worth making, even if it may bring
+/// much more.
 const WORTH_IT: f64 = 2.0;
 
-/// An end that is no later than this times that at which the CPUs can have done the work is one that they decide.
+/// The CPUs decide the end if it is at most this factor later than the earliest end that the CPUs
+/// allow.
 const ALL_BUSY: f64 = 1.01;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     pub machine: String,
     pub state: String,
-    /// None: it is no state, but that all CPUs are busy.
+    /// `None` for the place "all CPUs are busy", which is not a state.
     pub kind: Option<SegmentKind>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     pub change: String,
-    /// From the begin to the last deed of the machine whose end counts, as observed.
+    /// Observed time from the begin to the last interaction of the machine whose end counts, in ns.
     pub baseline_ns: u64,
-    /// How much the replay of the unchanged trace differs from that, as a share of it; negative: it is shorter.
+    /// Relative difference of the gate replay from that time; negative if the replay is shorter.
     pub baseline_error: f64,
-    /// The replay of the unchanged trace where waits of unknown cause stay as they were, without what probes cost: from it predictions are made.
+    /// Duration in ns of the unchanged replay that predictions start from: waits of unknown cause
+    /// keep their duration, and the cost of probes is left out.
     pub replayed_ns: u64,
-    /// The same time after the change.
+    /// Duration after the change, in ns.
     pub predicted_ns: Option<u64>,
-    /// Throughput after the change by that before it, less 1: baseline_ns / predicted_ns − 1. None: refused, or nothing would be left.
+    /// Throughput after the change relative to before, less 1: baseline_ns / predicted_ns − 1.
+    /// `None` if refused, or if no time would be left.
     pub gain: Option<f64>,
     pub gain_low: Option<f64>,
     pub gain_high: Option<f64>,
-    /// What decides after the change.
+    /// The state that limits the system after the change.
     pub next: Option<Place>,
-    /// Why nothing is predicted.
+    /// The reason why nothing is predicted.
     pub refused: Option<String>,
 }
 
@@ -96,8 +105,8 @@ impl Prediction {
         Prediction { predicted_ns, gain, gain_low, gain_high, next, refused: Some(refused), ..self }
     }
 
-    /// A change that is added to another one takes nothing away of what that one is certain to
-    /// bring.
+    /// Raises the prediction to that of a subset of its changes, since an added change takes away
+    /// nothing of what the others are certain to bring.
     fn at_least(mut self, alone: &Prediction) -> Prediction {
         if self.refused.is_some() || alone.refused.is_some() {
             return self;
@@ -113,7 +122,7 @@ impl Prediction {
     }
 }
 
-/// A state on the way to the end, in the replay of the unchanged trace.
+/// A state on the path to the end in the replay of the unchanged trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
     pub host: String,
@@ -122,12 +131,12 @@ pub struct Share {
     pub state: String,
     pub kind: SegmentKind,
     pub share: f64,
-    /// It may be changed: it is no wait.
+    /// The state may be scaled: it is not a wait.
     pub scales: bool,
 }
 
 impl Share {
-    /// Under which name all of its kind are changed.
+    /// Name under which all states of this kind are changed.
     pub fn class_or_link(&self) -> &str {
         if self.kind.is_link() {
             &self.machine
@@ -137,7 +146,7 @@ impl Share {
     }
 }
 
-/// A bounded queue in which somebody waited for room: name, capacity, how often.
+/// A bounded queue in which machines waited for room: name, capacity, number of waits.
 pub type FullQueue = (String, u64, u64);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -145,25 +154,25 @@ pub struct Answer {
     pub end_host: String,
     pub end_machine: String,
     pub baseline_ns: u64,
-    /// Of the unchanged trace, with waits of unknown cause kept.
+    /// Duration in ns of the unchanged replay in which waits of unknown cause keep their duration.
     pub replayed_ns: u64,
     pub baseline_error: f64,
     pub predictions: Vec<Prediction>,
-    /// Of the unchanged trace, the largest first.
+    /// States of the unchanged replay, the largest first.
     pub shares: Vec<Share>,
     pub full: Vec<FullQueue>,
     pub contradictions: u64,
-    /// Events that are missing in the trace, if its reader says so.
+    /// Number of events missing in the trace, if its reader reports them.
     pub lost: u64,
     pub forgotten_causes: u64,
     pub interactions: u64,
-    /// What bounds the rate whatever is done in another order.
+    /// Upper bounds of the rate in any order of execution.
     pub bounds: Bounds,
 }
 
 impl Answer {
-    /// A prediction of a change that no replay makes: the rate is so many times as high after it,
-    /// or why that cannot be known. Both ends of the interval come first and last.
+    /// Makes a prediction of a change that no replay computes. `rate` is the factor of the rate as
+    /// [lower end, estimate, upper end], or the reason why it cannot be known.
     pub fn predict(&self, change: String, rate: Result<[f64; 3], String>) -> Prediction {
         let (rates, refused) = match rate {
             Ok(rates) => (rates.map(Some), None),
@@ -185,7 +194,7 @@ impl Answer {
     }
 }
 
-/// Why there is no answer.
+/// Reasons why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
     #[error("no machine does anything in it")]
@@ -201,7 +210,12 @@ pub enum NoAnswer {
 }
 
 impl WhatIf {
-    /// What each scenario brings.
+    /// Returns the prediction of each scenario.
+    ///
+    /// # Errors
+    ///
+    /// [`NoAnswer`] if the machine or the range is empty, unknown or ambiguous, or if a name of a
+    /// scenario does not occur.
     pub fn answer(mut self, vocabulary: &Vocabulary) -> Result<Answer, NoAnswer> {
         let asked = self.options.machine.clone().unwrap_or_default();
         if self.namesake.is_some() {
@@ -268,7 +282,8 @@ impl WhatIf {
         })
     }
 
-    /// The end that counts: the last one that was marked, or else here.
+    /// Marks the end at the last machine's last interaction if no end was marked, and ends all
+    /// waits.
     fn finish(&mut self, vocabulary: &Vocabulary) {
         if let (None, Some(last)) = (&self.end, self.last.or(self.asked)) {
             self.mark_end(vocabulary, last);
@@ -286,7 +301,8 @@ impl WhatIf {
         self.keys.iter().nth(key as usize).is_some_and(what)
     }
 
-    /// The keys on the way to the end in a world; a machine's states of one name that are work of one kind are one.
+    /// Returns the keys on the path to the end in a world, the largest first. A machine's states of
+    /// one name and kind of work are one entry.
     fn largest_first(&self, vocabulary: &Vocabulary, profile: Vec<f64>) -> Vec<(u32, f64)> {
         let mut named: HashMap<(MachineId, NameId, Kind), usize> = HashMap::new();
         let mut largest: Vec<(u32, f64)> = Vec::new();
@@ -329,7 +345,7 @@ impl WhatIf {
         profile.iter().map(share).collect()
     }
 
-    /// Why nothing can be predicted from this trace.
+    /// Returns the reason why nothing can be predicted from this trace.
     fn refused(&self, vocabulary: &Vocabulary, observed: f64, (error, begins): (f64, f64), baseline: &[(u32, f64)]) -> Option<String> {
         if observed <= 0.0 {
             return Some(self.no_end.clone().unwrap_or_else(|| "no time passes until the end".to_owned()));
@@ -353,7 +369,7 @@ impl WhatIf {
         Some(said)
     }
 
-    /// The path is to lead to the end of this machine: one that has done nothing is a contradiction.
+    /// Notes a contradiction if the machine whose end counts has done nothing.
     pub(super) fn doubt_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let seen = |id: &MachineId| self.lives.get(id.0 as usize).is_some_and(|life| life.seen);
         let doubted = self.options.machine.is_none() && !seen(&machine);
@@ -361,7 +377,7 @@ impl WhatIf {
         self.counts.contradictions += u64::from(doubted);
     }
 
-    /// Where a change is to batch what the machine does not do.
+    /// Returns the reason if a change batches a machine that makes no calls.
     fn nothing_to_batch(&self, at: usize) -> Option<String> {
         let batched = self.options.scenarios[at].changes.iter().find_map(|change| match change {
             Change::Batch { target, .. } => Some(target),
@@ -404,7 +420,8 @@ impl WhatIf {
         let point = gain(kept, KEPT);
         let mut range: Vec<f64> = point.into_iter().chain(gain(bare, layout.bare().start)).collect();
         if self.scale.cpus(at) > 0 {
-            // How the kernel would use them is not known: between nobody having one in time and everybody.
+            // How the kernel would use more CPUs is unknown: anything between no thread getting one
+            // in time and all threads getting one.
             range.push(0.0);
         }
         if let (Some(gain), true) = (point, hangs > 0.0) {
@@ -412,7 +429,7 @@ impl WhatIf {
             range.extend([until - hangs, until + hangs].map(|other| (1.0 + gain) * until / other - 1.0));
         }
         let replayed = range.iter().copied().reduce(f64::max).unwrap_or(0.0);
-        // Faster than by the trace's order, as far as what must be done allows it.
+        // Faster than in the order of the trace, as far as the remaining demand allows.
         range.extend(most.zip(point).map(|((most, _), gain)| (most - 1.0).max(gain)));
         let low = range.iter().copied().reduce(f64::min);
         let high = range.iter().copied().reduce(f64::max);
@@ -422,7 +439,7 @@ impl WhatIf {
         prediction.gain_low = low.map(|low| low - slack(low));
         prediction.gain_high = high.map(|high| high + slack(high));
         if self.options.cpus > 0 {
-            // A real system, which does not do the same twice.
+            // A real system does not do the same twice.
             prediction.gain_low = prediction.gain_low.map(lower_in_another_run);
             prediction.gain_high = prediction.gain_high.map(higher_in_another_run);
             if self.options.scenarios[at].leaves_out() {

@@ -1,21 +1,24 @@
-//! Places at which work is done, in the worlds where something does several pieces of it at once.
+//! Places of work, in the worlds where a lock or server does several pieces of work at once.
 //!
 //! A lock has one place, and so has a server that takes one request after the other. In a world
-//! where it has N of them, whoever comes takes the place that was free for the shortest time, or
-//! waits for the first one to become free. With places for everybody nobody waits.
+//! where it has N places, an arriving machine takes the place that became free last before its
+//! arrival, or waits for the first one to become free. With unlimited places, no machine waits.
 //!
-//! The order in which work is placed is that of the trace. It is told when each piece ended in
-//! every world before the next one begins, so all places but those in use are known.
+//! Example: a server with 1 ms per request gets three requests at 0 ms. With two places, they end
+//! at 1, 1 and 2 ms.
+//!
+//! Work is placed in the order of the trace. Each piece's end is known in every world before the
+//! next piece begins, so all places except those in use are known.
 
 use super::lanes::Layout;
 
-/// When each place is free, in one lane. None: there is always one.
+/// Times at which the places become free, in one lane; `None`: any number of places.
 #[derive(Clone, Debug)]
 struct Places(Option<Vec<f64>>);
 
 impl Places {
-    /// Takes a place for work that comes then; returns when it begins. `turn`: when it would in the
-    /// trace's order, for work whose place was never taken.
+    /// Takes a place for work that comes at `came`. Returns when the work begins. `turn` is the
+    /// begin in the order of the trace, used if all places are taken.
     fn take(&mut self, came: f64, turn: f64) -> f64 {
         let Some(free) = &mut self.0 else { return came };
         let latest = |a: &(usize, f64), b: &(usize, f64)| a.1.total_cmp(&b.1);
@@ -39,20 +42,20 @@ impl Places {
 struct InLane {
     lane: usize,
     places: Places,
-    /// When the work before came, and when it was done.
+    /// Latest arrival of the work up to now, and the end of the last work.
     came: f64,
     done: f64,
-    /// How long those waited that came before others in front of them: so much depends on the
+    /// Time that work waited which came before the work in front of it. This much depends on the
     /// order.
     hangs: f64,
 }
 
-/// The places of one lock or server, in the lanes of the scenarios that change how many there are.
+/// The places of one lock or server, in the lanes of the scenarios that change their number.
 #[derive(Debug, Default)]
 pub struct AtOnce(Vec<InLane>);
 
 impl AtOnce {
-    /// `asked`: as [`super::scale::Scale::at_once`] returns it.
+    /// `asked` are the changes that [`super::scale::Scale::at_once`] returns.
     pub fn new(layout: Layout, asked: &[(usize, usize, Option<u64>)]) -> AtOnce {
         let places = |count: Option<u64>| Places(count.map(|count| vec![f64::MIN; count as usize]));
         let of = |lane, count| InLane { lane, places: places(count), came: f64::MIN, done: f64::MIN, hangs: 0.0 };
@@ -67,9 +70,9 @@ impl AtOnce {
         self.0.is_empty()
     }
 
-    /// Work comes at `came` and begins in its turn at `turn`, in each lane; returns the lanes and
-    /// when it begins there. What it takes to begin behind the one before, it takes where it waits,
-    /// too.
+    /// Work comes at `came` and begins in the order of the trace at `turn`, in each lane. Returns
+    /// the lanes with the begin there. The time that the work needs to begin after the one before
+    /// is also added if it waits for a place.
     pub fn begins(&mut self, came: impl Fn(usize) -> f64, turn: impl Fn(usize) -> f64) -> Vec<(usize, f64)> {
         let begins = |of: &mut InLane| {
             let (came, turn) = (came(of.lane), turn(of.lane));
@@ -85,7 +88,7 @@ impl AtOnce {
         self.0.iter_mut().map(begins).collect()
     }
 
-    /// It is done.
+    /// Frees the place of the last work.
     pub fn ends(&mut self, v: &[f64]) {
         for of in &mut self.0 {
             of.places.give(v[of.lane]);
@@ -93,7 +96,7 @@ impl AtOnce {
         }
     }
 
-    /// How much depends on the order in which work came, by lane.
+    /// Returns how much depends on the order in which work came, by lane.
     pub fn hangs(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
         self.0.iter().map(|of| (of.lane, of.hangs))
     }

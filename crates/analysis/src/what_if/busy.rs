@@ -1,9 +1,14 @@
-//! How much the CPUs of a host must do before the end.
+//! The work that the CPUs of a host must do before the end.
 //!
-//! Where a machine waits less for a CPU than in the trace, the replay lets it go on beside the others: their order stays as observed, which may put more work into a time than there are
-//! CPUs for it. Nothing that the end depends on is done sooner than all CPUs together can do it: in each world the end is not before that. What counts is work on a CPU that
-//! somebody is known to have had, of machines that have to do with the one whose end counts, and as much of it as cannot have come after the end.
-//! How many CPUs there are is how many were had at once, where others waited until one of them was left.
+//! A machine that waits less for a CPU than in the trace runs next to others in the replay: their
+//! order stays as observed. This may put more work into an interval than its CPUs can do. Nothing
+//! that the end depends on is done earlier than all CPUs together can do it, so in each world the
+//! end is not before that time.
+//!
+//! What counts is work on a CPU that a machine is known to have had, of machines that are connected
+//! with the one whose end counts, and only the part that cannot have come after the end. The number
+//! of CPUs is the largest number that was in use at once while other machines waited until one of
+//! them was left.
 
 use super::lanes::{KEPT, OBSERVED};
 use super::life::Replay;
@@ -18,15 +23,17 @@ pub struct Used {
     had: u32,
     since: u64,
     most: u32,
-    /// For how long somebody waited until one of that many was left.
+    /// Total time that machines waited until one of `most` CPUs in use was left.
     awaited: u64,
 }
 
-/// Those who waited for a CPU less than this share of the time did not wait because all were taken, as far as is known.
+/// If machines waited for less than this share of the time, they did not wait because all CPUs were
+/// in use, as far as is known.
 const LEAST_WAITS: f64 = 0.01;
 
 impl Used {
-    /// One is had from now on, for which somebody waited so long until it was left.
+    /// Notes that a CPU is in use from now on. `awaited` is the time that its new owner waited
+    /// until it was left.
     pub fn takes(&mut self, now: u64, awaited: u64) {
         self.go_to(now);
         self.had += 1;
@@ -51,20 +58,22 @@ impl Used {
         self.most > 1
     }
 
-    /// How many there are, if it is known.
+    /// Returns the number of CPUs, if it is known.
     fn count(&self, until: f64) -> Option<u32> {
         (self.most > 0 && self.awaited as f64 >= LEAST_WAITS * until).then_some(self.most)
     }
 }
 
-/// Machines that have stopped and are forgotten: what they did on CPUs, and when the last of them had done it.
+/// Machines that have stopped and are forgotten: their work on CPUs, and the time at which the last
+/// of it was done.
 #[derive(Debug)]
 pub struct Gone {
     pub(super) worked: Box<[f64]>,
     until: Box<[f64]>,
 }
 
-/// Machines that have to do with each other, each with one that stands for all of them.
+/// Groups of connected machines, as a union-find structure: each machine refers to another one of
+/// its group, the group's root to itself.
 #[derive(Debug, Default)]
 pub struct Together(Vec<u32>);
 
@@ -92,13 +101,14 @@ impl Together {
 }
 
 impl Replay {
-    /// For how long it has worked on CPUs in a world, by now.
+    /// Returns the time in ns that the machine has worked on CPUs in a world until now.
     pub fn worked(&self, lane: usize) -> f64 {
         let unfinished = if self.has_cpu { self.v[lane] - self.works_since[lane] } else { 0.0 };
         self.worked.get(lane).map_or(0.0, |worked| worked + unfinished)
     }
 
-    /// It has a CPU, and works there from now on; what was between is the kernel's.
+    /// Notes that the machine has a CPU and works from now on; the time since it got the CPU was
+    /// the kernel's.
     pub fn works_from_here(&mut self) {
         self.worked.resize(self.v.len(), 0.0);
         for ((worked, since), v) in self.worked.iter_mut().zip(&self.works_since).zip(&self.v) {
@@ -108,14 +118,15 @@ impl Replay {
 }
 
 impl WhatIf {
-    /// One waits for the other. A thread of the kernel, which serves anyone, ties nobody to others.
+    /// Connects two machines, since one waits for the other. A thread of the kernel that works for
+    /// any machine connects none.
     pub(super) fn have_to_do(&mut self, machine: MachineId, by: MachineId) {
         if !self.life(machine).serves_anyone && !self.life(by).serves_anyone {
             self.together.join(machine, by);
         }
     }
 
-    /// It is forgotten now.
+    /// Adds the machine's work to that of forgotten machines.
     pub(super) fn work_is_done(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let (root, lanes) = (self.together.find(machine.0), self.layout.len());
         let replay = &self.lives[machine.0 as usize].replay;
@@ -128,7 +139,8 @@ impl WhatIf {
         super::lanes::later(&mut gone.until, &replay.v, 0.0);
     }
 
-    /// Of each lane, when the end is at the soonest, as far as the CPUs decide that.
+    /// Returns the earliest possible end of each lane as far as the CPUs decide it; 0 if they do
+    /// not.
     pub(super) fn soonest(&mut self, vocabulary: &Vocabulary, end: &EndMark) -> Vec<f64> {
         let mut soonest = vec![0.0; self.layout.len()];
         let known: Vec<(Option<NameId>, u32)> =
@@ -161,7 +173,7 @@ impl WhatIf {
             let Some(work) = work.get(&host) else { continue };
             let unchanged = |lane: usize| if bare.contains(&lane) { bare.start } else { KEPT };
             let mut take = |lane: usize, more: u32| {
-                // As much as the unchanged replay has room for.
+                // Scaled so that the unchanged replay just fits.
                 let too_much = (work[unchanged(lane)] / (f64::from(cpus) * end.v[unchanged(lane)])).max(1.0);
                 soonest[lane] = f64::max(soonest[lane], work[lane] / too_much / f64::from(cpus + more));
             };

@@ -1,9 +1,14 @@
-//! Which work belongs to a call or a signal, in the worlds where a machine makes fewer of them.
+//! Assignment of work to calls and signals, for the worlds in which a machine makes fewer of them.
 //!
-//! Where only probes tell of a call, the caller waits for the reply itself: its wait, and what the callee does until it replies, are paid in parts. Where the kernel tells
-//! of the way, too (a call is a write, a wake-up and a read), all that the caller does from the put to the reply is one stretch, and all that the callee does since it was
-//! woken for it is another; each is paid as a whole when it is over, and at its full length until then, so that neither is made shorter twice. So is a state that is a call,
-//! and what a callee does for a call that is made in it; and the way of a machine that signals itself, from there to where it takes that signal.
+//! - If only probes report a call, the caller itself waits for the reply. Its wait, and the
+//!   callee's work until the reply, are reduced piece by piece.
+//! - If the kernel's events report the way too (a call is a write, a wake-up and a read), all that
+//!   the caller does from the put to the reply is one stretch, and all that the callee does since
+//!   it was woken is another. Each stretch is reduced as a whole when it is over and has its full
+//!   length until then; otherwise it would be reduced twice.
+//!
+//! Stretches are also a state that is a call, the callee's work for a call made in such a state,
+//! and the time of a machine that signals itself, from the signal to the get of that signal.
 
 use super::batch::{Paid, Round};
 use super::lanes::KEPT;
@@ -16,7 +21,7 @@ use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
 
 impl WhatIf {
-    /// A put: what a call costs, if it is one.
+    /// Returns the call that a put belongs to, and counts what it moves.
     pub(super) fn pay(&mut self, machine: MachineId, queue: QueueId, n: u64) -> Option<Paid> {
         let kind = self.kind(queue);
         let life = self.life(machine);
@@ -34,7 +39,7 @@ impl WhatIf {
             },
             (Kind::Replies, _) => life.serving.take(),
             (Kind::Items, caller) => {
-                // What a call moves itself is none of the items that it is for.
+                // What a call itself moves is not among the items that the call is for.
                 if let Some(caller) = caller.as_mut().filter(|_| life.inside.is_none()) {
                     caller.moved(queue, n);
                 }
@@ -44,7 +49,7 @@ impl WhatIf {
         }
     }
 
-    /// After a put.
+    /// Begins a call, if the put is one. Called after the put.
     pub(super) fn begin_call(&mut self, machine: MachineId, queue: QueueId, paid: Option<Paid>) {
         if !self.is_batched {
             return;
@@ -63,12 +68,13 @@ impl WhatIf {
             }
             (Kind::Replies, Run::Serves(paid)) => life.run = Run::Served(paid),
             (Kind::Replies, _) => {}
-            // Who does something else while it waits for a reply does not wait for it.
+            // A machine that does something else before the reply does not wait for the reply.
             _ => life.asynchronous |= life.calling.take().is_some(),
         }
     }
 
-    /// Before a get. Says whether it ends a call whose whole way is told: the machine has waited for its end already.
+    /// Ends a call, if the get does. Called before the get. Returns true if the trace reported the
+    /// whole way of the call, so that the machine has already waited for its end.
     pub(super) fn end_call(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) -> bool {
         if !self.is_batched || taken.units == 0 || self.life(machine).inside.is_some() {
             return false;
@@ -110,7 +116,7 @@ impl WhatIf {
         false
     }
 
-    /// After a get: whether what is done from now on belongs to a call.
+    /// Decides whether the machine's work from now on belongs to a call. Called after a get.
     pub(super) fn serve(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
         let kind = self.kind(queue);
         let life = self.life(machine);
@@ -119,7 +125,8 @@ impl WhatIf {
             Kind::Calls | Kind::Signals => {
                 let paid = paid.filter(|_| !matches!(life.run, Run::Serves(_) | Run::Served(_)));
                 life.serving = paid.filter(|paid| paid.state.is_none());
-                // Whoever called waits in a state that is paid as a whole: what it waits for takes its full time until it is over, too.
+                // The caller waits in a state that is reduced as a whole, so what it waits for has
+                // its full length until then, too.
                 if let Some(paid) = paid.filter(|paid| paid.state.is_some()) {
                     life.run = if kind == Kind::Calls { Run::Serves(paid) } else { Run::Served(paid) };
                     self.op(machine, What::Mark(Mark::Woken));
@@ -136,7 +143,7 @@ impl WhatIf {
         }
     }
 
-    /// It was woken, and what it does from now on may be for a call.
+    /// Notes that the machine was woken; its work from now on may be for a call.
     pub(super) fn is_woken(&mut self, machine: MachineId) {
         if self.is_batched && matches!(self.life(machine).run, Run::Unknown | Run::Woken) {
             self.life(machine).run = Run::Woken;
@@ -144,7 +151,7 @@ impl WhatIf {
         }
     }
 
-    /// It begins to wait.
+    /// Notes that the machine begins to wait.
     pub(super) fn waits(&mut self, machine: MachineId) {
         if self.is_batched {
             self.life(machine).round = None;
@@ -152,7 +159,7 @@ impl WhatIf {
         }
     }
 
-    /// What it does next is for somebody else, unless it has not replied yet.
+    /// Ends the work for a call; not if the machine has not replied yet.
     fn run_ends(&mut self, machine: MachineId) {
         let life = self.life(machine);
         match life.run {
@@ -165,7 +172,8 @@ impl WhatIf {
         }
     }
 
-    /// It is in a state of its own: what was a call is over, and this may be one.
+    /// Notes that the machine enters a state of its own. This ends a call that was a state, and may
+    /// begin another one.
     pub(super) fn enters(&mut self, machine: MachineId, name: NameId, text: &str) {
         let life = self.life(machine);
         let Some(caller) = &mut life.caller else { return };
@@ -188,7 +196,8 @@ impl WhatIf {
         self.op(machine, What::Less { since, paid, key });
     }
 
-    /// Lanes of the worlds in which less is paid, and which part of it; a bit for each of the others.
+    /// Returns the lanes of the worlds in which less is paid, with the part that is paid there;
+    /// `bits` gets a bit for each of the other worlds.
     pub(super) fn part(&mut self, paid: Paid, bits: &mut Vec<u64>) -> Vec<(usize, f64)> {
         bits.resize(self.layout.words(), u64::MAX);
         let caller = self.lives.get(paid.by.0 as usize).and_then(|life| life.caller.as_ref());
@@ -207,7 +216,7 @@ impl WhatIf {
             .collect()
     }
 
-    /// Where calls are fewer, what was done since the mark is a part of one.
+    /// Reduces the time since the mark, in the worlds with fewer calls.
     pub(super) fn pay_part(&mut self, machine: MachineId, since: Mark, paid: Paid, key: u32) {
         let part = self.part(paid, &mut Vec::new());
         let kept = self.layout.kept();

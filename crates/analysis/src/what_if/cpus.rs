@@ -1,4 +1,5 @@
-//! Who has which CPU in the worlds: it is left by one and taken by another, and whoever was put off it goes on later.
+//! CPUs in the worlds: one machine leaves a CPU, another one takes it, and a machine that was put
+//! off continues later.
 
 use super::busy::Used;
 use super::lanes::{self, Row, Slots, KEPT, OBSERVED, WHOLE};
@@ -9,44 +10,46 @@ use super::WhatIf;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::names::NameId;
 
-/// CPUs of a host that are remembered to be free.
+/// Largest number of free CPUs that are remembered for a host.
 const MOST_CPUS: usize = 1024;
 
-/// A CPU that somebody has left: what that one knew then, and when it had got it.
+/// A CPU that a machine has left: slots with the times of that machine then, and when it had got
+/// the CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     pub slot: u32,
     pub came: u32,
-    /// For how long that one worked there.
+    /// Slot with the time that the machine worked there.
     pub stay: u32,
-    /// For how long it has been had since it is known.
+    /// Slot with the time that the CPU has been in use since it is known.
     pub busy: u32,
-    /// Which CPU that is.
+    /// Number of the CPU's chain: the CPU itself has no known number.
     pub chain: u32,
     pub why: Leaving,
-    /// Who left it.
+    /// The machine that left it.
     pub by: MachineId,
     pub by_recorder: bool,
-    /// The recorder has taken it then.
+    /// The recorder took the CPU next.
     pub to_recorder: bool,
 }
 
-/// Why a CPU is left.
+/// The reason why a machine leaves its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    /// There is nothing more to do.
+    /// The machine has nothing more to do.
     Done,
-    /// It goes on later.
+    /// The machine continues later.
     PutOff,
-    /// Somebody else was given it.
+    /// The kernel gave the CPU to another machine.
     Taken,
 }
 
-/// What somebody did on a CPU until it was taken away. Who shares a CPU is put off as often as its time there is long: with half of the time it waits half as long.
+/// A machine's work on a CPU until it was preempted. A machine that shares a CPU is preempted in
+/// proportion to its time there: with half of the time it waits half as long.
 #[derive(Clone, Copy)]
 struct Turn<'a> {
     stay: &'a [f64],
-    /// In each world: the largest factor of a state.
+    /// Largest factor of a state in each world.
     most: &'a [f64],
 }
 
@@ -55,7 +58,8 @@ impl<'a> Turn<'a> {
         Turn { stay: slots.lanes(off.stay), most }
     }
 
-    /// Its length in a world, as a part of that in the trace. 1 where it is not known when it came, or it did nothing.
+    /// Length in a world as a part of that in the trace; 1 if it is unknown when the machine got
+    /// the CPU, or if it did nothing.
     fn part(&self, lane: usize) -> f64 {
         let unchanged = self.stay[KEPT];
         if unchanged <= 0.0 {
@@ -64,8 +68,9 @@ impl<'a> Turn<'a> {
         (self.stay[lane] / unchanged).clamp(0.0, self.most[lane])
     }
 
-    /// How long it waits then for what others do there in a world, who worked for `unchanged` in the trace. Those who take turns with it and are faster, too, are done in as
-    /// many fewer turns as it is itself: that counts once.
+    /// Returns how long the machine waits for the work of others on its CPU in a world; they worked
+    /// for `unchanged` in the trace. If the others become faster as well, they need fewer turns for
+    /// the same reason as the machine itself, and that counts once.
     fn waits(&self, lane: usize, others: f64, unchanged: f64) -> f64 {
         let part = self.part(lane);
         match part <= 1.0 {
@@ -83,7 +88,8 @@ impl<'a> Turn<'a> {
 }
 
 impl WhatIf {
-    /// It does something: if it waited for a CPU, it has one now. That is the one which somebody left at this moment, or else the one that is free for longest.
+    /// Gives a CPU to a machine that waited for one and does something. It is the one that was left
+    /// at this moment, or else the one that has been free the longest.
     pub(super) fn run(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let Some(ready) = self.life(machine).ready.take() else { return };
         let (now, host) = (self.now, vocabulary.host_id(machine));
@@ -121,7 +127,7 @@ impl WhatIf {
 
     pub(super) fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId, why: Leaving) {
         let had = std::mem::take(&mut self.life(machine).on_cpu);
-        // Which one it was, nobody saw.
+        // Which CPU it was is unknown.
         match had {
             true => self.used.of(vocabulary.host_id(machine), Used::default).leaves(self.now),
             false => self.life(machine).chain = self.new_chain(),
@@ -147,7 +153,7 @@ impl WhatIf {
         [left.slot, left.came, left.stay, left.busy].into_iter().for_each(|slot| self.slots.release(slot));
     }
 
-    /// The machine waited for a CPU and has it now.
+    /// Gives the machine its CPU in every world.
     pub(super) fn start(
         &mut self,
         machine: MachineId,
@@ -179,7 +185,8 @@ impl WhatIf {
                 let [lane, bare] = layout.of(scenario);
                 let extra = self.extra.of((host, scenario), || vec![0.0; more as usize]);
                 let own = self.scratch[lane];
-                // Whoever took the CPU takes the other one, which stays as it is for the next: for all that is known it would have been enough.
+                // The CPU of the trace would have been enough as far as is known, so an added CPU
+                // that is used instead stays free for the next machine.
                 if extra.iter().any(|&free| free <= own) {
                     replay.v[lane] = own;
                 }
@@ -195,19 +202,20 @@ impl WhatIf {
         lanes::later(&mut replay.v, other, 0.0);
         let (ready, waited) = (self.scratch[OBSERVED], (other[OBSERVED] - self.scratch[OBSERVED]).max(0.0));
         let (came, busy) = (self.slots.lanes(came), self.slots.lanes(busy_slot));
-        // Who was put off its CPU pays for what others did there meanwhile, whenever they came.
+        // A machine that was put off its CPU pays for what others did there meanwhile, whenever
+        // they came.
         let before = off.filter(|off| off.chain == chain).map(|off| self.slots.lanes(off.busy));
         let rest = before.map_or(waited, |before| (waited - (busy[OBSERVED] - before[OBSERVED])).max(0.0));
         let after = KEPT..layout.len();
         let (v, own, came) = (&mut replay.v[after.clone()], &self.scratch[after.clone()], &came[after]);
         let any = match (off, before) {
             (Some(off), before) => {
-                // Without the recorder nobody would have gone from one CPU to another because of it.
+                // Without the recorder, no machine would have moved to another CPU because of it.
                 let moved = before.is_none() && (by_recorder || off.to_recorder);
                 for (at, (v, own)) in v.iter_mut().zip(own).enumerate() {
                     let lane = KEPT + at;
                     if moved && lane != WHOLE {
-                        // And not longer than with it.
+                        // And not longer than with the recorder.
                         *v = v.min(own + rest * turn.map_or(1.0, |turn| turn.part(lane)));
                         continue;
                     }
@@ -221,14 +229,16 @@ impl WhatIf {
                 }
                 lanes::all(&mut self.early, layout.words_of_kept())
             }
-            // Who takes a CPU away does not wait until work is done there: the kernel decided how long.
+            // A machine that preempts another one does not wait for the other's work: the kernel
+            // decided how long the other ran.
             (None, _) if why == Leaving::Taken => {
-                // Without the recorder it may have been free before.
+                // Without the recorder the CPU may have been free earlier.
                 v.iter_mut().zip(own).for_each(|(v, own)| *v = if by_recorder { v.min(own + waited) } else { own + waited });
                 lanes::all(&mut self.early, layout.words_of_kept())
             }
-            // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a
-            // device) and has a CPU for a moment would hold up everything until then.
+            // A machine that is ready before the other one took the CPU waits no longer than in the
+            // trace. Otherwise a machine that comes at a fixed time (a timer, a device) and has a
+            // CPU for a moment would delay everything until then.
             (None, _) => {
                 let ready = |own: f64, came: f64| own < ready && own < came;
                 lanes::sooner(v, own, came, waited, ready, layout.kept().len(), &mut self.early)
@@ -241,7 +251,8 @@ impl WhatIf {
         }
         one_cpu.is_had(machine, &self.scale, layout, &self.scratch, Some(other), &mut replay.v);
         if let Some(row) = row {
-            // A wait for a CPU that is itself asked for takes a part of its time, whoever has the CPU meanwhile: a quota that is lifted does not wait for them.
+            // If the wait for a CPU is itself scaled, it takes that part of its time, whichever
+            // machine has the CPU: a quota that is lifted does not wait for others.
             for (lane, (v, own)) in replay.v.iter_mut().zip(&self.scratch).enumerate() {
                 *v = own + (*v - own) * row[lane];
             }
@@ -252,12 +263,13 @@ impl WhatIf {
         for &(scenario, more) in more_cpus {
             let [lane, bare] = layout.of(scenario);
             let extra = self.extra.of((host, scenario), || vec![0.0; more as usize]);
-            // The one that is free for the shortest time when it is needed, or else the first one; one that was added, or the one of the trace.
+            // Chooses the CPU that is free for the shortest time when it is needed, or else the one
+            // that is free first; among the added ones and the one of the trace.
             let own = self.scratch[lane];
             let best = |a: f64, b: f64| if (a <= own) == (b <= own) { (a <= own) == (a > b) && a != b } else { a <= own };
             let first = extra.iter_mut().reduce(|a, b| if best(*b, *a) { b } else { a });
             if let Some(free) = first.filter(|free| best(**free, other[lane])) {
-                // The one that it had in the trace is free in its place.
+                // The CPU of the trace becomes free in place of the added one.
                 replay.v[lane] = own.max(*free);
                 *free = other[lane];
                 self.bits[(lane - KEPT) / 64] &= !(1 << ((lane - KEPT) % 64));
@@ -269,7 +281,9 @@ impl WhatIf {
             Some(turn) => turn.add(&mut replay.v, ns, row),
             None => lanes::add(&mut replay.v, ns, row),
         }
-        // Where what it slept for was there before, it would not have slept, and nobody would have had to wake it; but where it was there in the trace, it was woken all the same.
+        // If the item that the machine slept for had been there before, the machine would not have
+        // slept and no wake-up would have been needed. If it was there in the trace, the machine
+        // was woken all the same.
         let would_sleep = |slept: &[f64]| self.scratch[OBSERVED] > slept[OBSERVED];
         if let Some(slept) = replay.slept.as_ref().filter(|slept| sleeps && off.is_none() && would_sleep(slept)) {
             for lane in KEPT..layout.len() {

@@ -1,19 +1,19 @@
-//! The most that a change can bring, by what must still be done for each item (operational laws).
+//! Upper bounds of a change's effect, by the work that remains for each item (operational laws).
 //!
-//! A replay keeps the order of the trace: who waited for whom still does. The changed system need
-//! not: threads that stood behind one lock may run at the same time once its holder is quick.
-//! Therefore the replay alone is no upper end of a prediction. What bounds the throughput in any
-//! order is the demand that is left (Denning and Buzen, 1978): with a demand of `d` seconds for
-//! each item, a resource of which `n` can be used at once lets no more than `n / d` items pass in a
-//! second. Three kinds of resources are looked at, and the scarcest counts:
+//! A replay preserves the order of the trace: machines still wait for the same machines. The
+//! changed system need not: threads that queued for one lock may run at the same time once its
+//! holder is fast. The replay alone is therefore no upper end of a prediction. The throughput in
+//! any order is bounded by the remaining demand (Denning and Buzen, 1978): with a demand of `d`
+//! seconds per item, a resource with `n` parallel units passes at most `n / d` items per second.
+//! Three kinds of resources are considered, and the scarcest one counts:
 //!
-//! - the changed state itself, in as many threads at once as were in it at the busiest time of the
-//!   trace;
+//! - the changed state itself, with as many parallel threads as were in it at the busiest time of
+//!   the trace;
 //! - the CPUs of the host;
-//! - each thread whose work is mostly on the path already: it does one thing at a time.
+//! - each thread whose work is mostly on the path already, since it does one thing at a time.
 //!
-//! Example: sixteen requests sleep 3 ms one after the other. Halving the sleep brings + 100 % at
-//! most, since one sleeps at a time; leaving it out, as much as the CPUs allow.
+//! Example: sixteen requests sleep 3 ms one after the other. Halving the sleep brings +100 % at
+//! most, since one sleeps at a time; removing it brings as much as the CPUs allow.
 
 use super::lanes::KEPT;
 use super::{EndMark, WhatIf};
@@ -22,22 +22,23 @@ use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::names::NameId;
 
-/// Equal parts of the time; their width doubles as the trace grows.
+/// Number of equal parts of the time; their width doubles as the trace grows.
 const PARTS: usize = 256;
 const FIRST_WIDTH_NS: u64 = 1 << 16;
 
-/// A thread with a larger part of its work on the path is needed for each item.
+/// A thread with at least this share of its work on the path is needed for each item.
 const MOSTLY: f64 = 0.5;
-/// Programs with less of what runs on the path do not count for what the CPUs must do.
+/// Programs with less than this share of the running time on the path do not count for the CPUs'
+/// work.
 const LEAST_SHARE: f64 = 0.01;
 
-/// What bounds the rate after a change.
+/// The resource that bounds the rate after a change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Bound {
     /// The changed state itself, in as many threads at once as in the trace.
     Changed,
     Cpus,
-    /// A thread, named, that does one thing at a time.
+    /// A thread, by its name, that does one thing at a time.
     Thread(String),
 }
 
@@ -51,19 +52,19 @@ impl std::fmt::Display for Bound {
     }
 }
 
-/// How many times as fast the system could be at most, whatever is done in another order.
+/// Largest possible factors of the rate in any order of execution.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bounds {
-    /// By the CPUs. None: not known.
+    /// Bound by the CPUs; `None` if it is unknown.
     pub cpus: Option<f64>,
-    /// By each thread, named, whose work is mostly on the path.
+    /// Bounds by the threads whose work is mostly on the path, with their names.
     pub threads: Vec<(String, f64)>,
-    /// The share of the CPUs' time that is not to be had, since programs use it that have nothing
-    /// to do with the path. One thread that wants to run gets as much as each of theirs.
+    /// Share of the CPUs' time that other programs use, which have nothing to do with the path. It
+    /// is not available to the path, but a thread that is ready gets as much CPU as each of theirs.
     pub taken: f64,
 }
 
-/// How long the states that some scenario changes lasted, by parts of the time.
+/// Durations of the states that some scenario changes, by parts of the time.
 #[derive(Debug)]
 pub struct Demand {
     width: u64,
@@ -77,7 +78,7 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// The state of this key lasted from `from` to `to`, in ns since the begin.
+    /// Adds an interval of the state with this key, in ns since the begin.
     pub fn add(&mut self, key: u32, mut from: u64, to: u64) {
         while to / self.width >= PARTS as u64 {
             self.width *= 2;
@@ -97,8 +98,8 @@ impl Demand {
         }
     }
 
-    /// How many times as fast it can go at most where each key takes its factor of the time. None:
-    /// nothing is left of them.
+    /// Returns the largest factor of the rate if each key's time is multiplied by its factor;
+    /// `None` if no time is left of the changed states.
     fn most(&self, factors: impl Fn(u32) -> f64, length: f64) -> Option<f64> {
         let mut sums = [0u64; PARTS];
         let mut left = 0.0;
@@ -118,8 +119,8 @@ impl Demand {
 }
 
 impl WhatIf {
-    /// Of each scenario, how many times as fast the system can be at most. None: nothing is known
-    /// that would bound it.
+    /// Returns the largest possible factor of the rate for each scenario, `None` if nothing bounds
+    /// it; and the bounds of the unchanged system.
     pub(super) fn most_by_demand(
         &mut self,
         vocabulary: &Vocabulary,
@@ -137,7 +138,7 @@ impl WhatIf {
         let mut of_hosts: IdMap<Option<NameId>, Vec<f64>> = IdMap::default();
         let mut longest = vec![(0.0, 0); lanes];
         let mut threads = Vec::new();
-        // Of all programs, and of those that are meant.
+        // Work of all programs, and of those that work for the path.
         let gone = self.gone.values().map(|gone| gone.worked[KEPT].max(0.0));
         let (mut worked, mut meant) = (gone.sum::<f64>(), 0.0);
         let own = self.own_on_path(vocabulary, on_path);
@@ -190,7 +191,7 @@ impl WhatIf {
         ((0..self.layout.scenarios).map(bound).collect(), bounds)
     }
 
-    /// For how long each machine runs on the path, in ns.
+    /// Returns the running time of each machine on the path, in ns.
     fn own_on_path(&self, vocabulary: &Vocabulary, on_path: &[f64]) -> IdMap<u32, f64> {
         let mut own: IdMap<u32, f64> = IdMap::default();
         for (key, ns) in self.keys.iter().zip(on_path) {

@@ -1,4 +1,4 @@
-//! A table of few entries: one after the other is quicker looked at than one hash is made.
+//! A map with few entries: comparing them one by one is faster than computing a hash.
 
 #[derive(Clone, Debug)]
 pub struct Few<K, V>(Vec<(K, V)>);

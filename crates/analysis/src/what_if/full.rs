@@ -1,4 +1,5 @@
-//! In which bounded queues somebody waited for room, and how often.
+//! Bounded queues in which machines waited for room, and how often. They are worth a larger
+//! capacity.
 
 use super::FullQueue;
 use longpole_model::hash::IdMap;
@@ -18,12 +19,12 @@ impl Full {
         }
     }
 
-    /// Somebody got room for which it had waited.
+    /// Counts a wait for room that has ended.
     pub fn waited(&mut self, queue: QueueId) {
         *self.waits.entry(queue).or_default() += 1;
     }
 
-    /// The one first in which was waited most often.
+    /// Returns the queues, the one with the most waits first.
     pub fn full(&self, vocabulary: &Vocabulary) -> Vec<FullQueue> {
         let capacity = |queue| self.capacities.get(queue).copied().unwrap_or(0);
         let told = self.waits.iter().map(|(queue, &count)| (vocabulary.queue_name(*queue).to_owned(), capacity(queue), count));

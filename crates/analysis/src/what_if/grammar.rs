@@ -1,16 +1,18 @@
-//! What may be asked: changes of a system, as somebody types them.
+//! The grammar of changes, as a user types them.
 //!
 //! ```text
 //! 'server::parse x0.5'   'server x0.5'   'queue inbox capacity 2048'   'cpus +1'   'batch server 150'
 //! 'a::b x0.5 and queue q capacity 8'   'concurrency server 4'   'lock accounts split'
 //! ```
 //!
-//! Without a state all that the machine, or the threads of the program, does itself is changed: not what it waits for.
+//! Without a state, everything that the machine, or the threads of the program, does itself is
+//! changed, but not its waits.
 //!
-//! A name with spaces or `::` stands in double quotes, alone or as `"MACHINE::STATE"`. Where the quotes were left out, every way to part the
-//! name at a `::` is tried; only one of them occurs in a trace.
+//! A name with spaces or `::` is written in double quotes, alone or as `"MACHINE::STATE"`. If the
+//! quotes are missing, every split of the name at a `::` is tried; only one of them occurs in a
+//! trace.
 
-/// One world: the changes that are made at once, and how they were written.
+/// One world: the changes that are made together, and their text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     pub text: String,
@@ -19,22 +21,24 @@ pub struct Scenario {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// The time of a state of a machine (or of all of a class), or of a link, times a factor.
+    /// Multiplies the time of a state of a machine (or of all machines of a class), or of a link.
     Scale { target: Target, factor: f64 },
-    /// None: unlimited.
+    /// Sets the capacity of a queue; `None` is unlimited.
     Capacity { queue: String, units: Option<u64> },
-    /// More CPUs on each host.
+    /// Adds CPUs to each host.
     Cpus { more: u32 },
-    /// What a machine pays for each call or signal it pays once for so many items; the state that is paid for may be named.
+    /// Pays the cost of each call or signal of a machine once for this number of items. The target
+    /// may name the state that is paid for.
     Batch { target: Target, items: u64 },
-    /// What this name stands for (a server, a pool, a lock) does so many pieces of work at once.
+    /// Lets a server, a pool or a lock do this number of pieces of work at once.
     Concurrency { of: String, at_once: u64 },
-    /// Nobody waits for this lock any more; the work in it stays with each thread.
+    /// Removes the waits for a lock; the work under the lock stays with each thread.
     Split { lock: String },
 }
 
 impl Change {
-    /// The name of what does more at once, and how many pieces of work. None as the number: any.
+    /// Returns the name of what does several pieces of work at once, and their number (`None`:
+    /// any).
     pub fn at_once(&self) -> Option<(&str, Option<u64>)> {
         match self {
             Change::Concurrency { of, at_once } => Some((of, Some(*at_once))),
@@ -44,7 +48,8 @@ impl Change {
     }
 }
 
-/// A state of a machine, as (machine, state). Without a state: the machine. Several where it is not clear how the name is to be parted.
+/// A state of a machine, as (machine, state); without a state, the machine. There are several ways
+/// if it is unclear where the name is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub text: String,
@@ -54,27 +59,27 @@ pub struct Target {
 pub const GRAMMAR: &str = "a change is 'MACHINE::STATE x0.5', 'MACHINE x0.5', 'queue NAME capacity N', 'cpus +N', 'batch MACHINE N', \
      'concurrency NAME N' or 'lock NAME split', several of one scenario joined by `and`";
 
-/// Ten thousand times slower is no experiment any more.
+/// Largest factor; something ten thousand times slower is no useful experiment.
 const LARGEST_FACTOR: f64 = 10_000.0;
 const MOST_CPUS: u32 = 1024;
 pub(crate) const MOST_AT_ONCE: u64 = 1024;
 
-/// A letter, and whether it stood in quotes.
+/// A character, and whether it was in quotes.
 type Letter = (char, bool);
 type Word = Vec<Letter>;
 
 impl Scenario {
-    /// Whether in its world some machine calls less often.
+    /// Returns true if some machine calls less often in this world.
     pub fn batches(&self) -> bool {
         self.changes.iter().any(|change| matches!(change, Change::Batch { .. }))
     }
 
-    /// Whether no time is left of some state.
+    /// Returns true if the time of some state becomes 0.
     pub fn leaves_out(&self) -> bool {
         self.changes.iter().any(|change| matches!(change, Change::Scale { factor, .. } if *factor == 0.0))
     }
 
-    /// Its other changes, if it adds CPUs beside them.
+    /// Returns the scenario without its CPUs, if it adds CPUs and makes other changes.
     pub fn without_cpus(&self) -> Option<Scenario> {
         let is_cpus = |change: &Change| matches!(change, Change::Cpus { .. });
         let changes: Vec<Change> = self.changes.iter().filter(|change| !is_cpus(change)).cloned().collect();
@@ -92,13 +97,13 @@ impl Scenario {
         Ok(Scenario { text: text.trim().to_owned(), changes })
     }
 
-    /// The same with the other one's changes made, too.
+    /// Returns the scenario with another one's changes added.
     pub fn with(&self, other: &Scenario) -> Scenario {
         let changes = self.changes.iter().chain(&other.changes).cloned().collect();
         Scenario { text: format!("{} and {}", self.text, other.text), changes }
     }
 
-    /// What its first change is a change of.
+    /// Returns the name of what the first change changes.
     pub fn of(&self) -> String {
         match self.changes.first() {
             Some(Change::Scale { target, .. } | Change::Batch { target, .. }) => target.text.clone(),
@@ -110,14 +115,15 @@ impl Scenario {
         }
     }
 
-    /// A state times a factor, with the names as they are.
+    /// Makes a scenario that scales a state, with the names as given.
     pub fn scale(machine: &str, state: &str, factor: f64) -> Scenario {
         let text = format!("{}::{}", quoted(machine), quoted(state));
         let target = Target { text: format!("{machine}::{state}"), ways: vec![(machine.to_owned(), Some(state.to_owned()))] };
         Scenario { text: format!("{text} x{factor}"), changes: vec![Change::Scale { target, factor }] }
     }
 
-    /// All that a machine, or the threads of a program, does itself.
+    /// Makes a scenario that scales everything that a machine, or the threads of a program, does
+    /// itself.
     pub fn scale_all(machine: &str, factor: f64) -> Scenario {
         let target = Target { text: machine.to_owned(), ways: vec![(machine.to_owned(), None)] };
         Scenario { text: format!("{} x{factor}", quoted(machine)), changes: vec![Change::Scale { target, factor }] }
@@ -128,7 +134,7 @@ impl Scenario {
         Scenario { text, changes: vec![Change::Capacity { queue: queue.to_owned(), units: Some(units) }] }
     }
 
-    /// One call for so many items; the state in which it is called has its name.
+    /// Makes a scenario with one call for this number of items. `state` is the state of the call.
     pub fn batch(machine: &str, state: &str, items: u64) -> Scenario {
         let target = Target { text: format!("{machine}::{state}"), ways: vec![(machine.to_owned(), Some(state.to_owned()))] };
         Scenario { text: format!("batch {}::{} {items}", quoted(machine), quoted(state)), changes: vec![Change::Batch { target, items }] }
@@ -148,7 +154,7 @@ impl Scenario {
     }
 }
 
-/// A name as it has to be typed.
+/// Returns a name as it must be typed.
 pub fn quoted(name: &str) -> String {
     let plain = !name.is_empty() && !name.contains("::") && !name.contains(|c: char| c.is_whitespace() || c == '"' || c == '\\');
     match plain && name != "and" {
@@ -189,7 +195,7 @@ fn plain(word: &[Letter]) -> String {
     word.iter().map(|letter| letter.0).collect()
 }
 
-/// Words that are one name, although nobody quoted it.
+/// Joins the words of an unquoted name.
 fn joined(words: &[Word]) -> Word {
     words.join(&(' ', false))
 }
@@ -273,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_parted_where_no_quotes_are() {
+    fn a_name_is_split_at_double_colons_outside_quotes() {
         assert_eq!(ways("server::parse x0.5"), [way("server", "parse")]);
         assert_eq!(ways("\"irq 36\"::run x0"), [way("irq 36", "run")]);
         assert_eq!(ways("\"a::b\"::\"c::d\" ×2"), [way("a::b", "c::d")]);
@@ -284,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_joined() {
+    fn several_changes_are_joined_by_and() {
         let scenario =
             Scenario::parse("a::b x0.5 and queue \"my and queue\" capacity 8 and cpus +2 and batch m 150 and batch m::call 2").unwrap();
         assert_eq!(scenario.changes.len(), 5);
@@ -297,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_what_does_more_at_once_need_no_quotes() {
+    fn names_in_concurrency_and_lock_changes_need_no_quotes() {
         let parsed = |text: &str| Scenario::parse(text).unwrap().changes.remove(0);
         assert_eq!(parsed("concurrency port 8080 4"), Change::Concurrency { of: "port 8080".to_owned(), at_once: 4 });
         assert_eq!(parsed("lock my lock split"), Change::Split { lock: "my lock".to_owned() });
@@ -305,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_again() {
+    fn a_generated_text_parses_to_the_same_change() {
         for scenario in [
             Scenario::capacity("and", 4),
             Scenario::cpus(1),
@@ -326,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_change_is_refused() {
+    fn invalid_changes_are_refused_with_a_reason() {
         for (text, said) in [
             ("", "there is no change in it"),
             ("a::b x0.5 and", "there is no change in it"),

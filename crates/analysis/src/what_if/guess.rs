@@ -1,21 +1,24 @@
-//! What will be proposed, guessed from the critical path, so that one replay tells it and answers it.
+//! Guesses of the changes that will be proposed, so that one replay both finds and answers them.
 //!
-//! What is proposed follows from a replay without changes ([`propose::first`]); that world stands beside the others in each replay. So a replay of what the
-//! path lets expect says itself whether it answers all that is to be asked. What it does not is asked in a second one.
+//! The proposals follow from a replay without changes ([`propose::first`]), and that world is part
+//! of each replay. A replay of the changes that the critical path suggests therefore shows itself
+//! which of the proposals it has answered. The others need a second replay.
 
 use super::propose::{self, LEAST_SHARE, STATES};
 use super::{Answer, FullQueue, Prediction, Scenario, Share};
 use crate::critical_path::{self, Path, Row};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 
-/// Path and replay differ a little: so many states more, and by so much smaller ones.
+/// The path and the replay differ a little, so a few more states, and slightly smaller ones, are
+/// tried.
 const MORE_STATES: usize = 2;
 const MARGIN: f64 = 0.9;
-/// Where they differ more, the replay goes through what is busy, or what is on its way without a queue.
+/// If they differ more, the replay's path goes through busy states, or through links without a
+/// queue.
 const BUSY: usize = 6;
 const LINKS: usize = 4;
 
-/// What is likely to be asked.
+/// Returns the scenarios that are likely to be proposed.
 pub fn scenarios(answer: &critical_path::Answer, path: &Path, full: &[FullQueue]) -> Vec<Scenario> {
     let shares: Vec<Share> = answer.criticality.iter().map(share).collect();
     let mut likely = propose::worth_trying(&shares, full, STATES + MORE_STATES, MARGIN * LEAST_SHARE);
@@ -46,7 +49,7 @@ fn share(row: &Row) -> Share {
     Share { host, machine, class, state, kind: row.kind, share: row.share, scales: !is_wait }
 }
 
-/// What is to be asked after all, and what a replay of guesses has answered of it.
+/// The proposals, and the predictions for them that a replay of guesses has made.
 #[derive(Clone, Debug)]
 pub struct Asked {
     scenarios: Vec<Scenario>,
@@ -54,7 +57,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// `fix` is asked beside what is proposed, if its names occur.
+    /// Computes the proposals. `fix` is added if its names occur.
     pub fn new(answer: Answer, fix: Option<&Scenario>) -> Asked {
         let mut scenarios = propose::first(&answer);
         let answered = answer.predictions;
@@ -63,17 +66,18 @@ impl Asked {
         Asked { scenarios, answered }
     }
 
-    /// What nobody guessed. A replay of that alone answers the rest, since no world knows of the others.
+    /// Returns the proposals that were not guessed. A replay of these alone answers them, since
+    /// worlds do not depend on each other.
     pub fn missed(&self) -> Vec<Scenario> {
         self.scenarios.iter().filter(|scenario| self.of(scenario).is_none()).cloned().collect()
     }
 
-    /// That replay's answers.
+    /// Adds the predictions of that replay.
     pub fn learn(&mut self, more: Vec<Prediction>) {
         self.answered.extend(more);
     }
 
-    /// None: something is missed.
+    /// Returns the predictions; `None` if some are missing.
     pub fn predictions(&self) -> Option<Vec<Prediction>> {
         self.scenarios.iter().map(|scenario| self.of(scenario).cloned()).collect()
     }

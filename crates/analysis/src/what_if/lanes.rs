@@ -1,23 +1,29 @@
-//! Simulated times of all worlds side by side.
+//! Vectors with the simulated times of all worlds.
 //!
-//! A vector holds one time for each lane, in ns since the begin: as observed, then the replays. They are f64, since its sums and maxima are what every
-//! processor does several at once; whole ns are exact up to 2^53, which is 104 days.
+//! A vector has one time for each lane, in ns since the begin: the observed time, then the replays.
+//! Times are f64, because every processor adds several of them at once and takes their maxima;
+//! whole ns are exact up to 2^53, which is 104 days.
 //!
-//! | lane | replay |
-//! |---|---|
-//! | observed | none: the trace's own time, from which delays are taken |
-//! | gate | the unchanged trace, where only what is explained takes time; the trace itself is judged by it |
-//! | kept | the unchanged trace without the recorder, the same with it and what probes cost, then each scenario; a wait of which no cause is known stays as long as it was |
-//! | bare | the same once more, where neither such waits nor reactions to tokens take time: the other end of what may be |
+//! The lanes:
+//!
+//! - observed: no replay, but the trace's own time, from which delays are taken;
+//! - gate: the unchanged trace, in which only what is explained takes time; it decides whether the
+//!   trace is good enough to predict from;
+//! - kept: the unchanged trace without the recorder; the same with the recorder and the cost of
+//!   probes; then each scenario. A wait of unknown cause keeps its duration;
+//! - bare: the unchanged trace and each scenario once more, where neither such waits nor reactions
+//!   to tokens take time. This is the other end of the interval of a prediction.
+//!     | bare | the unchanged trace and each scenario again, where neither such waits nor reactions to tokens take time: the other end of the interval |
 
 use std::ops::Range;
 
 pub const OBSERVED: usize = 0;
 pub const GATE: usize = 1;
 pub const KEPT: usize = 2;
-/// As `KEPT`, with what recording cost (probes, and what the recorder did): nothing is predicted from it, and it shows how far that is from what was observed.
+/// Like `KEPT`, with the cost of recording (probes, and the recorder's work). Nothing is predicted
+/// from it; it shows how far the replay is from what was observed.
 pub const WHOLE: usize = 3;
-/// The first scenario's.
+/// The first scenario's lane.
 const CHANGED: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +36,18 @@ impl Layout {
         CHANGED + 1 + 2 * self.scenarios
     }
 
-    /// The unchanged trace first.
+    /// Lanes of the replays in which waits of unknown cause keep their duration, the unchanged
+    /// trace first.
     pub fn kept(self) -> Range<usize> {
         KEPT..CHANGED + self.scenarios
     }
 
-    /// Of the kept lanes, that of a scenario.
+    /// Index of a scenario's lane among the kept lanes.
     pub fn world(scenario: usize) -> usize {
         CHANGED - KEPT + scenario
     }
 
-    /// The scenario of a kept lane.
+    /// Scenario of a kept lane.
     pub fn scenario_of(self, lane: usize) -> usize {
         lane - CHANGED
     }
@@ -49,29 +56,29 @@ impl Layout {
         CHANGED + self.scenarios..self.len()
     }
 
-    /// Those in which nobody records.
+    /// Lanes of the worlds without recording.
     pub fn unrecorded(self) -> impl Iterator<Item = usize> {
         (KEPT..self.len()).filter(|&lane| lane != WHOLE)
     }
 
-    /// Both lanes of a scenario.
+    /// Both lanes of a scenario: kept and bare.
     pub fn of(self, scenario: usize) -> [usize; 2] {
         [CHANGED + scenario, self.bare().start + 1 + scenario]
     }
 
-    /// All bits of the kept lanes, word by word.
+    /// Words with a bit set for each kept lane.
     pub fn words_of_kept(self) -> impl Iterator<Item = u64> {
         let kept = self.kept().len();
         (0..self.words()).map(move |word| u64::MAX >> (64 - (kept - word * 64).min(64)))
     }
 
-    /// Words of one bit for each kept lane.
+    /// Number of words for one bit per kept lane.
     pub fn words(self) -> usize {
         self.kept().len().div_ceil(64)
     }
 }
 
-/// Factors of all lanes; none: all are 1.
+/// Factors of all lanes; `None` if all are 1.
 pub type Row = Option<Box<[f64]>>;
 
 pub fn add(v: &mut [f64], ns: f64, row: &Row) {
@@ -85,11 +92,11 @@ pub fn add_all(v: &mut [f64], other: &[f64]) {
     v.iter_mut().zip(other).for_each(|(v, other)| *v += other);
 }
 
-/// The later one of each lane.
+/// Sets each lane to the later of its own time and `other + ns`.
 pub fn later(v: &mut [f64], other: &[f64], ns: f64) {
     for (v, other) in v.iter_mut().zip(other) {
         let other = other + ns;
-        // Not f64::max, whose care for NaN costs several instructions.
+        // Not f64::max, whose handling of NaN costs several instructions.
         *v = if other > *v { other } else { *v };
     }
 }
@@ -101,7 +108,8 @@ pub fn later_scaled(v: &mut [f64], other: &[f64], ns: f64, row: &[f64]) {
     }
 }
 
-/// A bit for each lane in which the other one, so much later, wins.
+/// Sets a bit for each lane in which `other`, plus `ns` times its factor, is later. Returns whether
+/// any is.
 pub fn won(v: &[f64], other: &[f64], ns: f64, row: Option<&[f64]>, bits: &mut [u64]) -> bool {
     let mut any = 0;
     for (at, word) in bits.iter_mut().enumerate() {
@@ -119,13 +127,15 @@ pub fn won(v: &[f64], other: &[f64], ns: f64, row: Option<&[f64]>, bits: &mut [u
     any != 0
 }
 
-/// Sets these bits.
+/// Sets the bits to these words.
 pub fn all(bits: &mut [u64], words: impl Iterator<Item = u64>) -> bool {
     bits.iter_mut().zip(words).for_each(|(bits, word)| *bits = word);
     true
 }
 
-/// Where it is so by its own time and the other one, and would be sooner so, a lane goes on `waited` after its own time; a bit for each of the first lanes in which it does.
+/// Sets a lane to `own + waited` if that is earlier and `is_so` holds for its own time and the
+/// other one. Sets a bit for each of the first lanes in which that happened. Returns whether any
+/// did.
 pub fn sooner(
     v: &mut [f64],
     own: &[f64],
@@ -154,7 +164,8 @@ fn mask(v: &[f64], other: &[f64], ns: impl Fn(usize) -> f64) -> u64 {
     v.iter().zip(other).enumerate().fold(0, |mask, (lane, (v, other))| mask | u64::from(other + ns(lane) > *v) << lane)
 }
 
-/// Vectors that several hold: what a token, a unit of space or a free CPU knows of when it was made.
+/// Shared vectors with counted holds: the times at which a token, a unit of room or a free CPU was
+/// made.
 #[derive(Debug)]
 pub struct Slots {
     lanes: usize,
@@ -168,7 +179,7 @@ struct Slot {
     holds: u32,
     filled: bool,
     node: u64,
-    /// Machines that cannot go on before it is filled.
+    /// Machines that wait until the slot is filled.
     waiting: Vec<u32>,
 }
 
@@ -177,7 +188,7 @@ impl Slots {
         Slots { lanes, data: Vec::new(), slots: Vec::new(), free: Vec::new() }
     }
 
-    /// An empty one, held once.
+    /// Returns a new empty slot, held once.
     pub fn make(&mut self) -> u32 {
         if let Some(at) = self.free.pop() {
             let slot = &mut self.slots[at as usize];
@@ -213,7 +224,7 @@ impl Slots {
         &self.data[at as usize * self.lanes..][..self.lanes]
     }
 
-    /// Who waited for it.
+    /// Fills the slot. Returns the machines that waited for it.
     pub fn fill(&mut self, at: u32, v: &[f64], node: u64) -> Vec<u32> {
         self.data[at as usize * self.lanes..][..self.lanes].copy_from_slice(v);
         let slot = &mut self.slots[at as usize];

@@ -1,4 +1,4 @@
-//! One machine: what it does in the trace, and when it would have done so in each world.
+//! One machine: its state in the trace, and its times in all worlds.
 
 use super::batch::{Caller, Paid, Round};
 use super::cpus::Left;
@@ -12,61 +12,63 @@ use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub struct Life {
-    /// Between its first line and its stop.
+    /// True between the machine's first interaction and its stop.
     pub exists: bool,
     pub seen: bool,
     pub class: Option<NameId>,
-    /// What it does when it neither waits nor is interrupted.
+    /// State when the machine neither waits nor is interrupted.
     pub state: State,
     pub block: Option<Block>,
-    /// Since when it waits for a CPU.
+    /// Begin of its wait for a CPU.
     pub ready: Option<u64>,
-    /// The name of that wait.
+    /// Name of that wait.
     pub waits_as: State,
-    /// It is the recorder.
+    /// The machine is the recorder.
     pub records: bool,
-    /// It has left its CPU until a time of its own.
+    /// The machine has left its CPU until a time that it set itself.
     pub asleep: bool,
-    /// It is known to have a CPU.
+    /// The machine is known to have a CPU.
     pub on_cpu: bool,
-    /// The CPU that it was put off although it could have gone on.
+    /// The CPU that the machine was put off although it could have continued.
     pub off: Option<Left>,
-    /// Which one it has, or had.
+    /// Chain number of the CPU that it has, or had last.
     pub chain: u32,
-    /// Contexts that are on top of it.
+    /// Number of contexts on top of it.
     pub above: u32,
-    /// While it was interrupted it did something.
+    /// The machine did something while it was interrupted.
     pub disturbed: bool,
     pub context: Option<Context>,
-    /// It has been a context.
+    /// The machine has been a context at least once.
     pub was_context: bool,
-    /// The key of its own time, and until when the trace has told of it.
+    /// Key of its own time; and the time in the trace up to which its operations reach.
     pub key: u32,
     pub since: u64,
-    /// Its calls are fewer in some world.
+    /// Present if the machine makes fewer calls in some world.
     pub caller: Option<Box<Caller>>,
-    /// It has taken an item, and no time has passed since.
+    /// The machine has taken an item, and no time has passed since.
     pub took: bool,
-    /// What it does belongs to this call.
+    /// The call that its work belongs to.
     pub serving: Option<Paid>,
-    /// It has called and does nothing but wait for the reply, as far as is known.
+    /// The call for whose reply it waits without doing anything else, as far as is known.
     pub calling: Option<Paid>,
-    /// It is in a state that is a call by itself.
+    /// The call that its current state is.
     pub inside: Option<Paid>,
-    /// It goes back to where it takes its own signal.
+    /// The signal that it sent to itself and has not yet taken.
     pub round: Option<Round>,
-    /// It did something else once while it waited for a reply.
+    /// The machine has done something else while it waited for a reply, at least once.
     pub asynchronous: bool,
-    /// What it does since it was woken.
+    /// Its work since it was woken.
     pub run: Run,
-    /// What it did last before it waited, nobody else has caused: it came by a timer, or why is not known.
+    /// The work before its last wait had no cause by another machine: it came by a timer, or its
+    /// cause is unknown.
     pub alone: bool,
-    /// What it took last since then; others' that it passes on.
+    /// The last item that it took since then, of another machine, which it passes on.
     pub passed: Option<Passed>,
-    /// It is a thread of the kernel, which does what others have for it, one thing after the other and each for itself.
+    /// The machine is a thread of the kernel that works for others, one item after the other and
+    /// each for itself.
     pub serves_anyone: bool,
     pub takes: Takes,
-    /// How often it has stopped.
+    /// Number of times that the machine has stopped.
     pub stops: u32,
     pub is_forgotten: bool,
     pub replay: Replay,
@@ -80,15 +82,15 @@ pub enum Mark {
     Signalled,
 }
 
-/// For whom a machine works since it was woken.
+/// The purpose of a machine's work since it was woken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Run {
     Unknown,
-    /// It has taken nothing yet.
+    /// The machine has taken nothing yet.
     Woken,
-    /// A call, to which it has not replied.
+    /// A call to which the machine has not replied.
     Serves(Paid),
-    /// A call to which it has replied, or a signal.
+    /// A call to which the machine has replied, or a signal.
     Served(Paid),
 }
 
@@ -101,9 +103,9 @@ pub struct Block {
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     pub below: Option<MachineId>,
-    /// Its cause is known, or will not be.
+    /// The cause is known, or will never be known.
     pub caused: bool,
-    /// When its former life ended.
+    /// End of the context's previous life.
     pub idle_since: u64,
 }
 
@@ -111,46 +113,50 @@ pub struct Context {
 #[derive(Debug)]
 pub struct Replay {
     pub v: Box<[f64]>,
-    /// Until when in the trace.
+    /// Time in the trace up to which the operations are done.
     pub t: u64,
-    /// The end of its trail.
+    /// End of its trail.
     pub node: u64,
-    /// A context's own work, which whoever is below waits for.
+    /// A context's own work, which the machine below waits for.
     pub work: Option<Box<[f64]>>,
-    /// When it got the CPU that it has; 0: not known.
+    /// Time at which it got the CPU that it has; 0 if unknown.
     pub came: Box<[f64]>,
-    /// For how long that CPU had been had by then, since it is known.
+    /// Time that this CPU had been in use by then, since it is known.
     pub busy: Box<[f64]>,
-    /// The same, and as much later as it waited for something with the CPU in its hand; while it has one.
+    /// Like `came`, plus the time that it waited for something while it had the CPU; valid while it
+    /// has one.
     pub works_since: Box<[f64]>,
     pub has_cpu: bool,
-    /// The host whose CPU it has.
+    /// Host whose CPU it has.
     pub has_one_of: Option<Option<NameId>>,
-    /// For how long it has worked on CPUs that it was known to have; nothing: on none.
+    /// Time that it has worked on CPUs that it was known to have; empty if on none.
     pub worked: Vec<f64>,
-    /// It is the recorder; and what is known of the CPU that it has, where nobody records.
+    /// The machine is the recorder; and the CPU that it has, for the worlds without recording.
     pub records: bool,
     pub under: Option<Box<Under>>,
-    /// When it went to sleep, until it has a CPU again.
+    /// Time at which it went to sleep, until it has a CPU again.
     pub slept: Option<Box<[f64]>>,
     pub sleeps: bool,
-    /// When it last began to do something after a wait, or as a context; and the time before that.
+    /// Time at which its last work began, after a wait or as a context; and that of the work
+    /// before.
     pub began: Option<Box<[f64]>>,
     pub formerly: Option<Box<[f64]>>,
-    /// When it ended what it did as a context before this.
+    /// Time at which its previous work as a context ended.
     pub ended: Option<Box<[f64]>>,
-    /// When it was woken, when it called, when it came into a state that is a call, and when it signalled itself; and the end of its trail then.
+    /// Times at which it was woken, called, entered a state that is a call, and signalled itself,
+    /// in the order of [`Mark`], each with the end of its trail then.
     pub marks: [Option<(Box<[f64]>, u64)>; 4],
-    /// What comes next need not wait for what it did last, where it comes before that began.
+    /// What it meets next does not wait for its last work, if it comes before that began.
     pub anew: bool,
-    /// Those worlds in which the room of the queue in question is another one: their times before it was asked for.
+    /// Worlds in which the room of the current queue is another one, with their times before the
+    /// machine asked for room.
     pub saved: Vec<(usize, f64)>,
-    /// A context's times before it began, as long as its cause may come.
+    /// A context's times before it began, while its cause may still follow.
     pub base: Option<(Box<[f64]>, u64)>,
     pub past: Past,
-    /// What it cannot do yet.
+    /// Operations that wait.
     pub pending: VecDeque<Op>,
-    /// It serves several machines.
+    /// Present if it serves several machines.
     pub server: Option<Box<Server>>,
 }
 
@@ -193,13 +199,14 @@ impl Life {
         }
     }
 
-    /// It has stopped long ago and is no cause any more: nothing is left but what it is. Should it live again, it is as new.
+    /// Forgets a machine that stopped long ago and can no longer be a cause. If it lives again, it
+    /// is as new.
     pub fn forget(&mut self) {
         let (class, stops) = (self.class, self.stops);
         *self = Life { class, stops, is_forgotten: true, ..Life::new(0) };
     }
 
-    /// Whether its time goes to its own state.
+    /// Returns true if the machine's time goes to its own state.
     pub fn works(&self) -> bool {
         self.exists && self.block.is_none() && self.ready.is_none() && self.above == 0
     }
@@ -235,7 +242,7 @@ impl Replay {
         }
     }
 
-    /// It has got a CPU, now.
+    /// Notes that the machine gets a CPU now. `busy` is the time that the CPU has been in use.
     pub fn takes_cpu(&mut self, busy: Option<&[f64]>) {
         self.came.copy_from_slice(&self.v);
         self.works_since.copy_from_slice(&self.v);
@@ -246,7 +253,8 @@ impl Replay {
         }
     }
 
-    /// It leaves that CPU, now. `stay`: for how long it worked there; 0: since when it had it is not known.
+    /// Notes that the machine leaves its CPU now. `stay` gets the time that it worked there, 0 if
+    /// it is unknown when it got the CPU.
     pub fn leaves_cpu(&mut self, stay: &mut [f64]) {
         let known = std::mem::take(&mut self.has_cpu);
         for (lane, stay) in stay.iter_mut().enumerate() {
@@ -259,7 +267,7 @@ impl Replay {
         }
     }
 
-    /// What comes next changes its time, and is no work.
+    /// Excludes the following change of its time from its work on the CPU, until `resumes`.
     pub fn pauses(&mut self) {
         if self.has_cpu {
             self.works_since.iter_mut().zip(&self.v).for_each(|(since, v)| *since -= v);
@@ -272,7 +280,7 @@ impl Replay {
         }
     }
 
-    /// A context begins: what it did before is over.
+    /// A context begins: its previous work is over.
     pub fn ends(&mut self) {
         keep(&mut self.ended, &self.v);
     }
@@ -287,20 +295,20 @@ impl Replay {
         }
     }
 
-    /// It is about to be woken.
+    /// The machine is about to be woken.
     pub fn wakes(&mut self) {
         keep(&mut self.slept, &self.v);
         self.sleeps = true;
     }
 
-    /// It begins to do something, now.
+    /// The machine begins its work now.
     pub fn begins(&mut self) {
         std::mem::swap(&mut self.began, &mut self.formerly);
         keep(&mut self.began, &self.v);
     }
 }
 
-/// As the newest, in the room of the oldest where there are as many as may be.
+/// Appends a jump, reusing the memory of the oldest one if there are `most` of them.
 fn push(jumps: &mut VecDeque<Jump>, (since, t): (u64, u64), v: &[f64], node: u64, most: usize) {
     let oldest = if jumps.len() >= most { jumps.pop_front() } else { None };
     let mut jump = oldest.unwrap_or_else(|| Jump { since, t, v: vec![0.0; v.len()].into(), node });
@@ -316,14 +324,17 @@ fn keep(kept: &mut Option<Box<[f64]>>, v: &[f64]) {
     }
 }
 
-/// What a machine did lately: a cause may lie before now.
+/// The recent past of a machine. It is needed because a cause may have happened before the
+/// interaction that names it.
 #[derive(Debug, Default)]
 pub struct Past {
-    /// Stretches of its own time, newest last: from, to, key.
+    /// Stretches of its own time as (from, to, key), newest last.
     pub own: VecDeque<(u64, u64, u32)>,
-    /// Times at which a wait ended, or its times became others; what they had been, and since when in the trace.
+    /// Times at which a wait ended, or the machine's times were replaced: the previous times, and
+    /// the time in the trace that they belong to.
     pub jumps: VecDeque<Jump>,
-    /// Moments to which somebody may come back however much it does afterwards; the times then.
+    /// Moments at which the machine only stated that it exists, with its times then. A later cause
+    /// may name them however much the machine does afterwards.
     pub marks: VecDeque<Jump>,
 }
 

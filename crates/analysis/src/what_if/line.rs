@@ -1,22 +1,32 @@
-//! Who stands in line, in one world: what a server, or a lock, has done there and will do, in the order of arrival.
+//! The line of a server or lock in one world: what it has done and will do there, in the order of
+//! arrival.
 //!
-//! The trace tells of the takings in its own order. In a world where somebody comes sooner than others who were told of before, its place is before them: it is served as soon as those are done
-//! who came earlier, and what it takes longer than there was idle time delays those behind it. They were told of already, so they feel it when they come the next time.
+//! The trace reports gets in its own order. In a world, a machine may come earlier than others
+//! whose gets were processed before; its position is then before them. It is served when those that
+//! came earlier are done, and its service delays those behind it, except for idle time in between.
+//! Since these have already been processed, the delay is added when they come the next time
+//! (`Client::owed`).
 //!
-//! Whoever waits for its reply comes so much later: all that was after it moves. Whoever does not wait comes when it came, and what is idle between makes up for it.
+//! A machine that waits for its reply comes later by the whole delay: everything after it moves. A
+//! machine that does not wait comes when it came, and idle time makes up for the delay.
+//!
+//! Example: in the trace A comes at 1 ms and B at 2 ms, and each needs 2 ms. In a world B comes at
+//! 0 ms. A was processed first, with the service 1..3. B is then inserted before it, with the
+//! service 0..2; A moves to 2..4, and the delay of 1 ms is added to A's next arrival.
 
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::MachineId;
 use std::collections::VecDeque;
 
-/// So many takings are remembered, or fewer, where there are many lines. Who falls back further finds what it found on the average before.
+/// Largest number of gets that a line remembers; fewer if there are many lines. A machine that
+/// comes before all remembered gets waits for the mean of its previous waits.
 pub const MOST: usize = 64;
 const LEAST: usize = 16;
 
-/// So many clients are told from each other.
+/// Largest number of clients that are separated.
 const MOST_CLIENTS: usize = 256;
 
-/// How many takings each of so many lines remembers within these bytes.
+/// Number of gets that each of `lines` lines may remember within `bytes` bytes.
 pub fn most(lines: usize, bytes: usize) -> usize {
     (bytes / size_of::<Taking>() / lines.max(1)).clamp(LEAST, MOST)
 }
@@ -24,41 +34,43 @@ pub fn most(lines: usize, bytes: usize) -> usize {
 #[derive(Clone, Copy, Debug)]
 struct Taking {
     client: u32,
-    /// When its client came, and when it had room for what is taken.
+    /// Times at which the client came, and at which it had room for the item.
     asked: f64,
     came: f64,
-    /// So long it took to begin when it could.
+    /// Time from when the service could begin until it began.
     late: f64,
     begin: f64,
     end: f64,
 }
 
-/// One that comes again and again, as far as is told.
+/// A client, which comes repeatedly.
 #[derive(Clone, Copy, Debug, Default)]
 struct Client {
-    /// When it was last done.
+    /// End of its last service.
     done: f64,
-    /// How much later that is than what it has been told.
+    /// Delay of that end which the client has not yet received.
     owed: f64,
-    /// How much later it comes than was known, in [`Line::shifts`].
+    /// Delay of its next arrival, within one call of [`Line::shifts`].
     shift: f64,
-    /// When it came out of the trace's order: how often, how long it waited, and how long others did for it.
+    /// When it came out of the trace's order: how often, its total wait, and the total delay of
+    /// others.
     moved: f64,
     waited: f64,
     delayed: f64,
-    /// The same of room.
+    /// The same for its waits for room: how often, and the total wait.
     asked: f64,
     stood: f64,
 }
 
-/// What a client does meanwhile.
+/// What a client does while it is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// It does not wait.
+    /// The client does not wait.
     No,
-    /// Until it is done.
+    /// The client waits until it is done.
     Done,
-    /// Until so many before it are taken, at the latest.
+    /// The client waits for room in a queue of this capacity: until the item that many positions
+    /// before its own has been taken.
     Room(u64),
 }
 
@@ -66,29 +78,30 @@ pub enum Waits {
 enum Within {
     /// At the end of the line.
     Last,
-    /// Before that many.
+    /// Before the gets from this index on.
     Before { at: usize, asked: f64, came: f64, late: f64, begin: f64 },
-    /// Before all that are remembered.
+    /// Before all remembered gets.
     LongAgo,
 }
 
 #[derive(Clone, Debug)]
 pub struct Line {
     takings: VecDeque<Taking>,
-    /// Some were forgotten.
+    /// True if some gets were forgotten.
     is_cut: bool,
-    /// Somebody came out of the trace's order.
+    /// True if a client came out of the trace's order.
     is_other: bool,
-    /// When the first one could be served at the soonest, and when the last one in line is done.
+    /// Earliest time of the first service, and end of the last one in line.
     opens: f64,
     free: f64,
     within: Within,
-    /// What others did meanwhile, for those who came out of the trace's order, and what others waited for them: so much hangs on whether that is the order.
+    /// Time that clients waited when they came out of the trace's order, and that others waited for
+    /// them. This much depends on whether the assumed order is the true one.
     pub hangs: f64,
     clients: Vec<Client>,
 }
 
-/// The numbers of clients in all worlds.
+/// Numbers of the clients, the same in all worlds.
 #[derive(Debug, Default)]
 pub struct Clients(IdMap<MachineId, usize>);
 
@@ -135,7 +148,7 @@ impl Line {
         }
     }
 
-    /// How many before whoever asks then.
+    /// Returns the number of gets that were requested no later than `asked`.
     fn before(&self, asked: f64) -> usize {
         match self.takings.back() {
             Some(last) if last.asked > asked => self.takings.partition_point(|taking| taking.asked <= asked),
@@ -143,8 +156,9 @@ impl Line {
         }
     }
 
-    /// A client asks for room, of which there is so much; in the order of the trace it has it at `turn`. So many are put and not taken, and so many of them
-    /// have asked later. Returns when it asked, and when it has it.
+    /// Asks for room in a queue with `room` units; in the order of the trace the client gets it at
+    /// `turn`. `put` units are put and not taken, and `later` returns how many of them were
+    /// requested later. Returns the times at which the client asked and at which it has room.
     pub fn asks(&mut self, client: usize, asked: f64, turn: f64, room: u64, put: u64, later: impl Fn(f64) -> u64) -> (f64, f64) {
         let asked = asked + std::mem::take(&mut self.client(client).owed);
         let later = later(asked);
@@ -165,8 +179,8 @@ impl Line {
         (asked, came)
     }
 
-    /// What a client had when it came is taken; in the order of the trace that is at `turn`. Returns when it is. So many are
-    /// remembered.
+    /// Takes the client's item; in the order of the trace that happens at `turn`. Returns when it
+    /// happens in this world. The line remembers at most `most` gets.
     pub fn takes(&mut self, client: usize, asked: f64, came: f64, turn: f64, waits: Waits, most: usize) -> f64 {
         let owed = if let Waits::Room(_) = waits { 0.0 } else { std::mem::take(&mut self.client(client).owed) };
         let late = (turn - if came > self.free { came } else { self.free }).max(0.0);
@@ -202,12 +216,13 @@ impl Line {
         begin
     }
 
-    /// It was served in its turn.
+    /// Returns true if the last client was served in the order of the trace.
     pub fn is_last(&self) -> bool {
         matches!(self.within, Within::Last)
     }
 
-    /// It is done at `v`. Returns when the line is, for who comes next in the order of the trace.
+    /// Ends the service at `v`. Returns when the line is free for the next client in the order of
+    /// the trace.
     pub fn ends(&mut self, client: usize, v: f64, waits: Waits) -> f64 {
         self.client(client);
         match std::mem::replace(&mut self.within, Within::Last) {
@@ -233,12 +248,13 @@ impl Line {
         self.free
     }
 
-    /// The takings from there on, where the one before them is done at `free`. Returns how much later their clients are told.
+    /// Moves the gets from `at` on, since the one before them ends at `free`. Returns the total
+    /// delay of their clients.
     fn shifts(&mut self, at: usize, mut free: f64, waits: Waits) -> f64 {
         self.clients.iter_mut().for_each(|client| client.shift = 0.0);
         for at in at..self.takings.len() {
             let asked = |taking: &Taking| taking.asked + self.clients[taking.client as usize].shift;
-            // Who comes later now may come after the next one.
+            // A client that comes later now may come after the next one.
             if self.takings.get(at + 1).is_some_and(|next| asked(next) < asked(&self.takings[at])) {
                 self.takings.swap(at, at + 1);
             }
@@ -272,7 +288,8 @@ impl Line {
         self.clients.iter().map(|client| client.shift).sum()
     }
 
-    /// One is served at a time of which nothing is known any more: others wait for it as they did for others.
+    /// Serves a client at a time that is no longer remembered: others wait for it as long as they
+    /// did on average before.
     fn delays(&mut self, client: usize, v: f64) {
         let ahead = |(number, other): (usize, &Client)| number != client && other.done > v;
         let count = self.clients.iter().enumerate().filter(|&other| ahead(other)).count();

@@ -1,4 +1,5 @@
-//! Locks: queues of one unit that is there from the begin. In a world where somebody comes sooner than in the trace, it gets the lock before those who come later there.
+//! Locks: queues with one unit that is there from the begin. In a world where a machine comes
+//! earlier than in the trace, it gets the lock before those that come later there.
 
 use super::at_once::AtOnce;
 use super::lanes::{Layout, KEPT};
@@ -7,15 +8,16 @@ use longpole_model::interaction::MachineId;
 
 #[derive(Debug)]
 pub struct Lock {
-    /// Two of each scenario, as in [`Layout::of`].
+    /// Two lines for each scenario, in the order of [`Layout::of`].
     pub lines: Vec<Line>,
     clients: Clients,
-    /// Who had it last, and when it came, in the unchanged world.
+    /// The machine that had the lock last, and when it came, in the unchanged world.
     pub by: Option<MachineId>,
     came: f64,
-    /// Somebody had it before another one who came sooner: it has an order of its own.
+    /// A machine got the lock before another one that came earlier: the lock has an order of its
+    /// own.
     chooses: bool,
-    /// Several may have it in some scenarios.
+    /// Places at which several machines may have the lock at once, in some scenarios.
     pub at_once: AtOnce,
 }
 
@@ -31,7 +33,9 @@ impl Lock {
         }
     }
 
-    /// A machine that was ready at `own` gets the lock; `v` is when it would have it in its turn, and becomes when it has it. Told are the lanes in which that is sooner.
+    /// Gives the lock to a machine that was ready at `own`. `v` is the time in the order of the
+    /// trace, and becomes the time at which the machine has the lock. `sooner` is called for the
+    /// lanes in which that is earlier.
     pub fn is_got(&mut self, machine: MachineId, layout: Layout, own: &[f64], v: &mut [f64], most: usize, mut sooner: impl FnMut(usize)) {
         let client = self.clients.number(machine);
         self.by = Some(machine);
@@ -59,7 +63,8 @@ impl Lock {
         }
     }
 
-    /// The machine gives it back at `v`, which becomes the time from which on others have it in their turn.
+    /// Returns the lock at `v`, which becomes the time from which others have it in the order of
+    /// the trace.
     pub fn put(&mut self, machine: MachineId, layout: Layout, v: &mut [f64]) {
         self.at_once.ends(v);
         if self.chooses {

@@ -1,6 +1,8 @@
-//! A host with one CPU that nobody is put off: whoever is ready first has it first, also in a world where that is another one than in the trace.
+//! A host with one CPU from which no thread is preempted: the thread that is ready first gets it
+//! first, also in a world where that is another thread than in the trace.
 //!
-//! Where there are several CPUs, or somebody is put off one, who has which and for how long is the kernel's choice, and stays as observed.
+//! With several CPUs, or with preemption, the kernel chooses which thread has a CPU and for how
+//! long; that choice stays as observed.
 
 use super::cpus::{Leaving, Left};
 use super::lanes::{Layout, KEPT};
@@ -11,25 +13,27 @@ use longpole_model::interaction::MachineId;
 
 #[derive(Debug, Default)]
 pub struct OneCpu {
-    /// Two of each scenario, as in [`Layout::of`].
+    /// Two lines for each scenario, in the order of [`Layout::of`].
     pub lines: Vec<Line>,
     clients: Clients,
     by: Option<MachineId>,
-    /// When who had it last was ready, in the unchanged world.
+    /// Time in the unchanged world at which the last thread to have the CPU became ready.
     ready: f64,
-    /// There are several, or it is taken away.
+    /// The host has several CPUs, or the kernel takes its CPU away or does not follow the order.
     is_other: bool,
 }
 
 impl OneCpu {
-    /// This is about no host with one CPU, which nobody is put off.
+    /// Notes a host that has several CPUs, or a thread that was preempted, so that this does not
+    /// apply.
     pub fn is_over(&mut self, is_over: bool) {
         self.is_other |= is_over || self.by.is_some();
     }
 
-    /// A machine that is ready at `own` has it, at `v`; somebody has left it at `left`. More CPUs may be added in some worlds.
+    /// Gives the CPU to a machine that is ready at `own`; it has the CPU at `v`, and the CPU was
+    /// left at `left`. Worlds with more CPUs are skipped.
     pub fn is_had(&mut self, machine: MachineId, scale: &Scale, layout: Layout, own: &[f64], left: Option<&[f64]>, v: &mut [f64]) {
-        // The kernel did not choose who was ready first.
+        // The kernel did not choose the thread that was ready first.
         self.is_other |= own[KEPT] < self.ready;
         self.ready = own[KEPT];
         if self.is_other {
@@ -47,7 +51,8 @@ impl OneCpu {
 }
 
 impl WhatIf {
-    /// It leaves it; `scratch` is when, and becomes when it is free for the next one in the order of the trace.
+    /// The machine leaves the CPU at `scratch`, which becomes the time at which the CPU is free for
+    /// the next thread in the order of the trace.
     pub(super) fn leaves_one_cpu(&mut self, machine: MachineId, left: Left) {
         let replay = &mut self.lives[machine.0 as usize].replay;
         let Some(one) = replay.has_one_of.take().and_then(|host| self.one_cpus.get_mut(host)) else { return };

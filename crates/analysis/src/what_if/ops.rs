@@ -1,4 +1,9 @@
-//! What machines do in the worlds: each machine's operations in their order, and those of different machines as soon as what they need is there.
+//! The replay: runs each machine's operations in their order, those of different machines as soon
+//! as what they need is there.
+//!
+//! Times are vectors with one entry per world ([`super::lanes`]), so an operation is executed once
+//! for all worlds. An operation that is not ready waits in its machine's list, and the slot or room
+//! that it needs remembers the machine.
 
 use super::lanes::{self, GATE, KEPT, OBSERVED, WHOLE};
 use super::trail::{self, Kind, Node};
@@ -6,15 +11,15 @@ use super::what::{How, Op, Passed, What};
 use super::{EndMark, WhatIf};
 use longpole_model::interaction::{MachineId, QueueId};
 
-/// When what holds up nobody has come, in every world.
+/// The arrival time, in every world, of something that delays no receiver.
 pub(super) const LONG_AGO: f64 = -1e18;
 
-/// Whether it holds up nobody, also some steps later.
+/// Returns true for [`LONG_AGO`], also after some delays were added.
 pub(super) fn is_long_ago(v: f64) -> bool {
     v < 0.5 * LONG_AGO
 }
 
-/// Operations that may wait, all machines together.
+/// Largest number of waiting operations, over all machines.
 const MOST_HELD: usize = 1 << 20;
 
 impl WhatIf {
@@ -47,7 +52,7 @@ impl WhatIf {
         }
     }
 
-    /// As much of what a machine has before it as can be done now.
+    /// Runs the machine's waiting operations as far as possible.
     fn go_on(&mut self, machine: MachineId, woken: &mut Vec<u32>) {
         while let Some(&op) = self.life(machine).replay.pending.front() {
             if !self.is_ready(machine, &op.what) {
@@ -62,7 +67,7 @@ impl WhatIf {
         }
     }
 
-    /// Worlds that wait for room which nobody gives are given up, until everything can go on.
+    /// Gives up worlds that wait for room that is never freed, until all operations can run.
     pub(super) fn relax(&mut self, why: &'static str) {
         while self.held > 0 {
             let mut gone = self.give_up(true);
@@ -80,7 +85,8 @@ impl WhatIf {
         }
     }
 
-    /// Those of which a unit was never got, or else those that wait for whoever waits.
+    /// Gives up the worlds whose unit of room was never freed (`never`), or else those that wait
+    /// for a machine that is itself waiting. Returns their scenarios.
     fn give_up(&mut self, never: bool) -> Vec<usize> {
         let mut gone = Vec::new();
         for life in &self.lives {
@@ -92,7 +98,8 @@ impl WhatIf {
         gone
     }
 
-    /// Whether all is there that an operation needs; if not, the machine will be woken.
+    /// Returns whether an operation has all that it needs; if not, the machine is registered to be
+    /// woken.
     fn is_ready(&mut self, machine: MachineId, what: &What) -> bool {
         let needed = match *what {
             What::Meet { slot, .. } | What::Ahead { slot, .. } | What::Lock { slot, .. } | What::Interrupted { slot, .. } => Some(slot),
@@ -119,7 +126,8 @@ impl WhatIf {
         }
     }
 
-    /// Does what lasts until `t` in the trace; returns who may go on now. Whoever made it wait holds its slots.
+    /// Runs an operation that lasts until `t` in the trace. Returns the machines that may continue
+    /// now. The caller of a waiting operation holds its slots.
     fn exec(&mut self, machine: MachineId, t: u64, what: &What) -> Vec<u32> {
         let woken = self.exec_recorded(machine, t, what);
         if self.lives[machine.0 as usize].replay.records {
@@ -128,7 +136,7 @@ impl WhatIf {
         woken
     }
 
-    /// The same; the recorder is no exception.
+    /// Like [`WhatIf::exec`], without the exception for the recorder.
     fn exec_recorded(&mut self, machine: MachineId, t: u64, what: &What) -> Vec<u32> {
         let (mut woken, mut bits) = (Vec::new(), Vec::new());
         let most = self.most_past;
@@ -145,7 +153,7 @@ impl WhatIf {
                     if row.is_some() {
                         self.demand.add(key, since, t);
                     }
-                    // It ended with an event, and that was recorded.
+                    // The state ended with an event, whose recording took part of its time.
                     let recorded = self.options.probe_ns.min(elapsed);
                     let elapsed = elapsed - recorded;
                     lanes::add(&mut replay.v, elapsed, row);
@@ -185,7 +193,7 @@ impl WhatIf {
             What::Publish { slot, at } => {
                 let node = self.times_at(machine, at);
                 woken = self.slots.fill(slot, &self.scratch, node);
-                // What it knows now is no deed of its own: its time stands where it stood.
+                // Publishing is no work of its own: the machine's time stays as it was.
                 debug_assert!(self.lives[machine.0 as usize].replay.t <= t);
                 return woken;
             }
@@ -368,7 +376,7 @@ impl WhatIf {
         }
     }
 
-    /// It has come so far in the trace.
+    /// Advances the machine to `t` in the trace.
     fn goes_on(&mut self, machine: MachineId, t: u64, woken: Vec<u32>) -> Vec<u32> {
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.t = t;
@@ -376,23 +384,25 @@ impl WhatIf {
         woken
     }
 
-    /// What is met now may come before the machine began what it did last, and is then not held up by that.
+    /// Sets the machine back if what it meets now comes before its last work began, in worlds where
+    /// that is so; the work then does not delay it.
     fn set_back(&mut self, machine: MachineId, slot: u32, ns: f64, key: u32) {
         let replay = &mut self.lives[machine.0 as usize].replay;
         let (true, Some(began)) = (std::mem::take(&mut replay.anew), &replay.began) else { return };
         let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
         for lane in KEPT..self.layout.len() {
             let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
-            // Who holds up nobody does not set back either.
+            // What delays no receiver does not set it back either.
             if come < began[lane] && !is_long_ago(other[lane]) {
-                // Anything before it.
+                // Any time before the arrival, so that the arrival decides.
                 replay.v[lane] = come - ns - 1.0;
             }
         }
     }
 
-    /// A context that has begun for something else, or for something later, does not hold up what is there already: in each world it begins as long after the first of
-    /// what it takes as it did in the trace, and not before the end of what it did before.
+    /// Lets a context that began for something else, or for something later, begin earlier for what
+    /// is already there. In each world the context begins as long after the first item that it
+    /// takes as in the trace, but not before the end of its previous work.
     fn go_ahead(&mut self, machine: MachineId, slot: u32, ns: f64, key: u32) {
         let layout = self.layout;
         let replay = &mut self.lives[machine.0 as usize].replay;
@@ -404,7 +414,7 @@ impl WhatIf {
         }
         let free = |lane: usize| {
             let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
-            // What it did before may have been later than this, in this world.
+            // In this world its previous work may be later than this item.
             let before = formerly.is_some_and(|formerly| come < formerly[lane]);
             if before {
                 come
@@ -472,7 +482,8 @@ impl WhatIf {
         replay.resumes();
     }
 
-    /// The machine gets a lock: in its turn, or when it comes in a world where that is sooner than in the trace.
+    /// Gives the machine a lock: in the order of the trace, or when the machine comes if that is
+    /// earlier in this world than in the trace.
     #[allow(clippy::too_many_arguments)]
     fn lock(&mut self, machine: MachineId, t: u64, queue: QueueId, slot: u32, ns: f64, key: u32, how: How) {
         let own = self.lives[machine.0 as usize].replay.v.clone();
@@ -487,7 +498,8 @@ impl WhatIf {
         });
     }
 
-    /// Where a queue has another capacity, room comes from another get.
+    /// Applies the room of a queue in the worlds that change its capacity: there it comes from
+    /// another get.
     fn room_end(&mut self, machine: MachineId, (queue, unit): (QueueId, u64), ns: f64, key: u32, how: How) {
         let layout = self.layout;
         let Some(room) = self.rooms.get_mut(&queue) else { return };
@@ -524,7 +536,8 @@ impl WhatIf {
         }
     }
 
-    /// What a machine knew at a moment, into `scratch`; and its trail.
+    /// Writes the machine's times at a moment of the trace into `scratch`. Returns the trail's
+    /// node.
     pub(super) fn times_at(&mut self, machine: MachineId, at: u64) -> u64 {
         let kept = self.layout.kept();
         let replay = &self.lives[machine.0 as usize].replay;
@@ -545,7 +558,7 @@ impl WhatIf {
         };
         self.scratch.copy_from_slice(v);
         if at >= t {
-            // It waited then, and what for had not come.
+            // The machine was waiting then, and its cause had not come.
             self.scratch[kept].iter_mut().for_each(|v| *v += (at - t) as f64);
             self.scratch[OBSERVED] = at as f64;
             return node;

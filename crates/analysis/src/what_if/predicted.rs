@@ -1,4 +1,4 @@
-//! A prediction as JSON tells it, in `what-if` and `report` alike.
+//! The form of a prediction in JSON, the same in `what-if` and `report`.
 
 use crate::what_if::Prediction;
 use serde::{Serialize, Serializer};
@@ -7,11 +7,12 @@ use serde::{Serialize, Serializer};
 pub struct Predicted<'a> {
     #[serde(flatten)]
     pub prediction: &'a Prediction,
-    /// Its place among the fixes that are best made one after the other. None: it is one change by itself.
+    /// Position among the changes that are best made one after the other; `None` for a change by
+    /// itself.
     pub step: Option<u64>,
 }
 
-/// Changes by themselves.
+/// Serializes predictions of changes by themselves.
 pub fn alone<S: Serializer>(predictions: &Option<Vec<Prediction>>, serializer: S) -> Result<S::Ok, S::Error> {
     match predictions {
         Some(predictions) => serializer.collect_seq(predictions.iter().map(|prediction| Predicted { prediction, step: None })),

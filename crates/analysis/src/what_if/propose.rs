@@ -1,29 +1,31 @@
-//! What to try where nobody said it: the states that decide, the queues that were full; then, which fixes in which order.
+//! Proposals: changes to try if none were requested. Candidates are the states with the most time
+//! on the path, and the queues that were full; then the order in which to make the best of them.
 
 use super::answer::{Answer, FullQueue, Prediction, Share};
 use super::grammar::Scenario;
 
-/// States that are tried.
+/// Largest number of states that are tried.
 pub(super) const STATES: usize = 8;
-/// Queues that are tried.
+/// Largest number of queues that are tried.
 const QUEUES: usize = 4;
-/// Below this share of the path nothing is tried.
+/// Least share of the path for a state to be tried.
 pub(super) const LEAST_SHARE: f64 = 0.01;
-/// Fixes in a row.
+/// Largest number of changes made one after the other.
 const FIXES: usize = 5;
-/// A fix that brings less is none.
+/// Least relative gain of a further change.
 const LEAST_GAIN: f64 = 0.01;
 
-/// Which scenarios to try first, from an answer without any.
+/// Returns the scenarios to try first, given an answer without scenarios.
 pub fn first(answer: &Answer) -> Vec<Scenario> {
     worth_trying(&answer.shares, &answer.full, STATES, LEAST_SHARE)
 }
 
-/// At most so many states, and none with less than this share of the path.
+/// Returns scenarios for at most `states` states, none with less than the share `least` of the
+/// path.
 pub(super) fn worth_trying(shares: &[Share], full: &[FullQueue], states: usize, least: f64) -> Vec<Scenario> {
     let mut tried: Vec<Scenario> = Vec::new();
     for share in shares.iter().filter(|share| share.scales && share.share >= least && !is_wait_for_cpu(share)) {
-        // Machines of a class have their states together.
+        // The states of machines of one class are changed together.
         let scenario = Scenario::scale(share.class_or_link(), &share.state, 0.5);
         if tried.len() < states && !tried.contains(&scenario) {
             tried.push(scenario);
@@ -37,12 +39,12 @@ pub(super) fn worth_trying(shares: &[Share], full: &[FullQueue], states: usize, 
     tried
 }
 
-/// It waits for a CPU, which is no state that a fix could make shorter by itself.
+/// The state is a wait for a CPU, which a change cannot shorten by itself.
 pub fn is_wait_for_cpu(share: &Share) -> bool {
     share.kind.waits_for_cpu()
 }
 
-/// Fixes, each the best one after those before it.
+/// Changes in their best order: each is the best one after those before it.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
     candidates: Vec<Scenario>,
@@ -51,14 +53,14 @@ pub struct Order {
 }
 
 impl Order {
-    /// The first step is the best of what was tried.
+    /// Begins with the best of the candidates; `predictions` are in the same order.
     pub fn new(candidates: Vec<Scenario>, predictions: &[Prediction]) -> Order {
         let mut order = Order { candidates, ..Order::default() };
         order.step(predictions);
         order
     }
 
-    /// What to try next; nothing: this was all.
+    /// Returns what to try next; nothing if the order is complete.
     pub fn next(&self) -> Vec<Scenario> {
         match &self.done {
             Some(done) if self.steps.len() < FIXES => self.candidates.iter().map(|candidate| done.with(candidate)).collect(),
@@ -66,7 +68,7 @@ impl Order {
         }
     }
 
-    /// Takes the best of them. Says whether it brought anything.
+    /// Takes the best of the candidates. Returns false if none brought anything.
     pub fn step(&mut self, predictions: &[Prediction]) -> bool {
         let gained = |prediction: &Prediction| prediction.gain.filter(|_| prediction.refused.is_none());
         let best = predictions

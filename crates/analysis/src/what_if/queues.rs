@@ -1,4 +1,4 @@
-//! What the queues are for, as they are declared or met.
+//! The purposes of queues, from their declaration or first use.
 
 use super::at_once::AtOnce;
 use super::locks::Lock;
@@ -48,7 +48,7 @@ impl WhatIf {
         };
     }
 
-    /// A queue that nobody declared is met at its first use.
+    /// A queue without a declaration is declared with defaults at its first use.
     pub(super) fn used(&mut self, vocabulary: &Vocabulary, queue: QueueId) {
         if self.known(queue).kind.is_none() {
             self.declare(vocabulary, queue, Shape::default());

@@ -1,7 +1,10 @@
-//! The recorder is no part of the system that is asked for: where nobody records, it holds up nobody, and takes no CPU.
+//! The recorder is not part of the analysed system: in worlds without recording it delays no
+//! machine and uses no CPU.
 //!
-//! What it did is as it was where the trace itself is judged ([`super::lanes`]: observed, gate, whole). In all other worlds whoever follows from it does not wait, and a
-//! CPU that it leaves is handed on as it had got it: whoever had it before still has it for as long as that one would, so those who share a CPU exclude each other as before.
+//! Its work stays as it was where the trace itself is judged ([`super::lanes`]: observed, gate,
+//! whole). In all other worlds a machine that depends on the recorder does not wait for it. A CPU
+//! that the recorder leaves is handed on as the recorder got it: the machine before still has it as
+//! long as it had it, so that machines that share a CPU exclude each other as before.
 
 use super::cpus::Left;
 use super::lanes::OBSERVED;
@@ -10,7 +13,8 @@ use super::what::What;
 use super::{trail, WhatIf};
 use longpole_model::interaction::{MachineId, Vocabulary};
 
-/// What is known of a CPU that the recorder has: when it was left, when that one had got it, for how long it has been had by then; and that one's trail.
+/// The state of a CPU when the recorder got it: when it was left, when the previous machine had got
+/// it, how long it had been in use, and the previous machine's trail.
 #[derive(Debug)]
 pub struct Under {
     left: Box<[f64]>,
@@ -20,7 +24,8 @@ pub struct Under {
 }
 
 impl WhatIf {
-    /// Whether a machine is the recorder, as far as is known now. One whose end is asked for is a part of the system.
+    /// Updates whether a machine is the recorder, as far as is known. A machine whose end is
+    /// requested is part of the system.
     pub(super) fn look_who_records(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let records = vocabulary.is_recorder(machine) && self.asked != Some(machine);
         if self.life(machine).records != records {
@@ -29,7 +34,7 @@ impl WhatIf {
         }
     }
 
-    /// What the recorder begins, begins when it did.
+    /// Makes a machine that the recorder starts begin when it did in the trace.
     pub(super) fn begins_by(&mut self, machine: MachineId, by: MachineId) {
         if self.life(by).records {
             let records = self.life(machine).records;
@@ -37,7 +42,7 @@ impl WhatIf {
         }
     }
 
-    /// It begins, or ends, to be the recorder: who was one begins where it stands in the trace.
+    /// Makes the machine the recorder, or an ordinary machine; its time becomes that of the trace.
     pub(super) fn records(&mut self, machine: MachineId, t: u64, records: bool) {
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.records = records;
@@ -46,20 +51,21 @@ impl WhatIf {
         }
     }
 
-    /// Whatever it did just now, where nobody records it did not.
+    /// Removes the effect of what the recorder just did from the worlds without recording.
     pub(super) fn leave_out(&mut self, machine: MachineId) {
         let replay = &mut self.lives[machine.0 as usize].replay;
         self.layout.unrecorded().for_each(|lane| replay.v[lane] = LONG_AGO);
     }
 
-    /// The recorder takes this CPU: whoever was put off it would have gone on.
+    /// Notes that the recorder takes this CPU: the machine that was put off it would have
+    /// continued.
     pub(super) fn gives_way(&mut self, left: Left) {
         if let Some(off) = self.life(left.by).off.as_mut().filter(|off| off.slot == left.slot) {
             off.to_recorder = true;
         }
     }
 
-    /// The recorder has got a CPU.
+    /// Notes that the recorder has got a CPU.
     pub(super) fn takes_over(&mut self, machine: MachineId, left: Option<Left>) {
         let under = left.map(|left| {
             let lanes = |slot: u32| self.slots.lanes(slot).into();
@@ -68,14 +74,16 @@ impl WhatIf {
         self.lives[machine.0 as usize].replay.under = under;
     }
 
-    /// It leaves its CPU: when it had got it, for how long it worked there, and for how long all have by then.
+    /// Leaves the CPU: fills the slots with when the machine had got it, how long it worked there,
+    /// and how long the CPU has been in use. Returns the machines that may continue.
     pub(super) fn leaves_cpu(&mut self, machine: MachineId, t: u64, left: Left) -> Vec<u32> {
         let unrecorded = self.layout.unrecorded();
         let replay = &mut self.lives[machine.0 as usize].replay;
         let under = replay.under.take();
         replay.leaves_cpu(&mut self.scratch);
         let mut woken = self.slots.fill(left.stay, &self.scratch, trail::NONE);
-        // When it came, nobody saw: that was not before it began to do something.
+        // The trace does not show when the machine got the CPU; that was not before the machine
+        // began to work.
         let since = if replay.came[OBSERVED] > 0.0 { &replay.came } else { replay.began.as_ref().unwrap_or(&replay.came) };
         self.scratch.copy_from_slice(since);
         let is_left_out = replay.records;

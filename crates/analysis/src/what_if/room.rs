@@ -1,21 +1,24 @@
-//! Room in a queue whose capacity a scenario changes. With room for K units, the n-th unit that is put needs the room of the (n − K)-th that was got:
-//! another K, another get.
+//! Room in a queue whose capacity a scenario changes. With a capacity of K units, the n-th put unit
+//! needs the room of the (n − K)-th unit that was got. With another K, the room comes from another
+//! get.
 
 use super::lanes::{Layout, Slots};
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::MachineId;
 use std::collections::VecDeque;
 
-/// Gets that are kept for scenarios with a larger capacity; an older one is not waited for.
+/// Largest number of gets that are remembered for scenarios with a larger capacity; older ones are
+/// not waited for.
 const MOST_RETURNS: usize = 1 << 14;
 
 #[derive(Debug)]
 pub struct Room {
-    /// Scenario, and units that are free from the begin; none: unlimited.
+    /// Scenario, and units that are free from the begin (`None`: unlimited).
     scenarios: Vec<(usize, Option<u64>)>,
-    /// Units that are there from the begin.
+    /// Units that are in the queue from the begin.
     initial: u64,
-    /// Units got: the number of the first, how many, and what the get knew.
+    /// Gets: the number of the first unit, the number of units, and the slot with the times of the
+    /// get.
     returns: VecDeque<(u64, u64, u32)>,
     got: u64,
     put: u64,
@@ -37,13 +40,13 @@ impl Room {
         self.scenarios.iter().position(|&(scenario, _)| layout.of(scenario).contains(&lane))
     }
 
-    /// Room for how many units in a scenario, if that is changed.
+    /// Returns the capacity in a scenario, if the scenario changes it.
     pub fn units(&self, scenario: usize) -> Option<u64> {
         let &(_, free) = self.scenarios.iter().find(|changed| changed.0 == scenario)?;
         Some(free.map_or(u64::MAX, |free| free + self.initial))
     }
 
-    /// The number of the last unit that a put takes which is not reserved.
+    /// Takes room for a put. Returns the number of its last unit that was not reserved.
     pub fn take(&mut self, machine: MachineId, n: u64) -> Option<u64> {
         let reserved = self.reserved.entry(machine).or_default();
         let early = n.min(*reserved);
@@ -59,8 +62,8 @@ impl Room {
         self.put.checked_sub(1)
     }
 
-    /// Units that were got by somebody whose times will be in the slot, of which a hold is taken over. Returns who may wait for them, and
-    /// slots that nobody needs any more.
+    /// Frees `n` units by a get whose times will be in the slot; takes over a hold of the slot.
+    /// Returns the machines that may wait for them, and a slot that is no longer needed.
     pub fn give(&mut self, n: u64, slot: u32) -> (Vec<u32>, Option<u32>) {
         self.returns.push_back((self.got, n, slot));
         self.got = self.got.saturating_add(n);
@@ -68,7 +71,7 @@ impl Room {
         (std::mem::take(&mut self.waiting), old.map(|old| old.2))
     }
 
-    /// The slot that a unit comes from in a world.
+    /// Returns the slot of the get that frees a unit in a world.
     pub fn unit(&self, which: usize, unit: u64) -> Option<u32> {
         let free = self.scenarios.get(which)?.1?;
         let needed = unit.checked_sub(free)?;
@@ -77,7 +80,8 @@ impl Room {
         (needed < first.saturating_add(n)).then_some(slot)
     }
 
-    /// Whether all worlds have the unit; else the slot that is not filled, or none if nobody has got it yet.
+    /// Returns whether all worlds have the unit. The error is the slot that is not filled yet, or
+    /// `None` if the unit has not been got.
     pub fn needed(&mut self, unit: u64, machine: MachineId, slots: &Slots) -> Result<(), Option<u32>> {
         for (which, &(_, free)) in self.scenarios.iter().enumerate() {
             let Some(needed) = free.and_then(|free| unit.checked_sub(free)) else { continue };
@@ -92,7 +96,8 @@ impl Room {
         Ok(())
     }
 
-    /// Units before those that any world may still need after this one.
+    /// Forgets gets before all units that any world may still need after this one. Returns their
+    /// slots.
     pub fn forget(&mut self, unit: u64) -> Vec<u32> {
         let most = self.scenarios.iter().filter_map(|scenario| scenario.1).max().unwrap_or(0);
         let until = unit.saturating_sub(most);
@@ -103,7 +108,7 @@ impl Room {
         gone
     }
 
-    /// Worlds that cannot have this unit have as much room as they need from now on; returns which they were.
+    /// Gives unlimited room to the worlds that cannot have this unit. Returns their scenarios.
     pub fn give_up(&mut self, unit: u64, never: bool, slots: &Slots) -> Vec<usize> {
         let mut gone = Vec::new();
         for which in 0..self.scenarios.len() {

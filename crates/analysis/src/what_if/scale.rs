@@ -1,4 +1,4 @@
-//! Which factor applies to which state in which world, and which names of the changes occur at all.
+//! The factors of states in each world, and which names of the changes occur in the trace.
 
 use super::grammar::{Change, Scenario, Target};
 use super::lanes::{Layout, Row, KEPT};
@@ -7,18 +7,18 @@ use crate::stats::nearest::nearest;
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, BLOCKED};
 use std::collections::BTreeSet;
 
-/// Names kept to say which ones are near to one that does not occur.
+/// Largest number of names that are stored to suggest one for a name that does not occur.
 const MOST_NAMES: usize = 1 << 16;
 
 #[derive(Debug)]
 pub struct Scale {
-    /// (scenario, which change of it, what, factor)
+    /// (scenario, index of the change in it, target, factor)
     scales: Vec<(usize, usize, Target, f64)>,
     scenarios: Vec<Scenario>,
-    /// Of each change of each scenario: whether what it names occurs.
+    /// For each change of each scenario, whether the name occurs.
     met: Vec<Vec<Met>>,
     cpus: Vec<u32>,
-    /// Scenarios that add some.
+    /// Scenarios that add CPUs, with the number of CPUs.
     more_cpus: Vec<(usize, u32)>,
     states: BTreeSet<String>,
     machines: BTreeSet<String>,
@@ -28,7 +28,7 @@ pub struct Scale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Met {
     No,
-    /// It does, and its time follows from that of others.
+    /// The name occurs, but its time follows from that of others.
     Derived,
     Yes,
 }
@@ -54,7 +54,8 @@ impl Scale {
         Scale { scales, scenarios: scenarios.to_vec(), met, cpus, more_cpus, states, machines, queues }
     }
 
-    /// The factors of a key that was met for the first time. `is_lost`: its machine stands for those whose events are missing.
+    /// Returns the factors of a key at its first use. `is_lost` is true if its machine represents
+    /// lost events.
     pub fn row(&mut self, words: &Words, (key, kind): (&Key, SegmentKind), is_lost: bool, layout: Layout) -> Row {
         let derived = match key {
             Key::State { state, .. } => matches!(state, State::Blocked(_) | State::Interrupted | State::Unknown),
@@ -68,7 +69,8 @@ impl Scale {
         }
         let mut row: Row = None;
         if is_lost {
-            // When whoever took what was lost would have done it, nobody knows: nothing waits for that.
+            // When the receiver would have acted without the loss is unknown, so nothing waits for
+            // it.
             let mut nothing = vec![0.0; layout.len()];
             nothing[..KEPT].fill(1.0);
             return Some(nothing.into());
@@ -95,7 +97,7 @@ impl Scale {
         row
     }
 
-    /// In each world, the largest factor of a state; 1 at least.
+    /// Returns the largest factor of a state in each world, at least 1.
     pub fn most(&self, layout: Layout) -> Vec<f64> {
         let mut most = vec![1.0; layout.len()];
         for (scenario, _, _, factor) in &self.scales {
@@ -104,17 +106,17 @@ impl Scale {
         most
     }
 
-    /// CPUs that a scenario adds to each host.
+    /// Number of CPUs that a scenario adds to each host.
     pub fn cpus(&self, scenario: usize) -> u32 {
         self.cpus[scenario]
     }
 
-    /// Scenarios that add CPUs, and how many.
+    /// Scenarios that add CPUs, with the number of CPUs.
     pub fn more_cpus(&self) -> &[(usize, u32)] {
         &self.more_cpus
     }
 
-    /// A machine's first deed.
+    /// Notes a machine's first interaction.
     pub fn machine(&mut self, words: &Words) {
         for (met, scenario) in self.met.iter_mut().zip(&self.scenarios) {
             for (met, change) in met.iter_mut().zip(&scenario.changes) {
@@ -130,8 +132,8 @@ impl Scale {
         }
     }
 
-    /// Changes that let a lock or a server, by its words, do several pieces of work at once: the
-    /// scenario, which change of it, and how many pieces; None: any number.
+    /// Returns the changes that let this lock or server do several pieces of work at once: the
+    /// scenario, the index of the change in it, and the number of pieces (`None`: any number).
     pub fn at_once(&self, words: &Words) -> Vec<(usize, usize, Option<u64>)> {
         let of = |(at, scenario): (usize, &Scenario)| {
             let changes = scenario.changes.iter().enumerate();
@@ -141,12 +143,13 @@ impl Scale {
         self.scenarios.iter().enumerate().flat_map(of).collect()
     }
 
-    /// Such changes are made: the lock or the server has work that waits for its turn.
+    /// Notes that such changes are made, since the lock or server exists.
     pub fn are_met(&mut self, changes: &[(usize, usize, Option<u64>)]) {
         changes.iter().for_each(|&(scenario, which, _)| self.met[scenario][which] = Met::Yes);
     }
 
-    /// A queue's first use; returns the capacities that scenarios give it.
+    /// Notes a queue's first use. Returns the capacities that scenarios give it (`None`:
+    /// unlimited).
     pub fn queue(&mut self, name: &str) -> Vec<(usize, Option<u64>)> {
         let mut asked = Vec::new();
         for (at, (met, scenario)) in self.met.iter_mut().zip(&self.scenarios).enumerate() {
@@ -165,7 +168,7 @@ impl Scale {
         asked
     }
 
-    /// Why a scenario cannot be made of this trace.
+    /// Returns the reason why a scenario cannot be applied to this trace.
     pub fn missing(&self, scenario: usize) -> Option<String> {
         for (met, change) in self.met[scenario].iter().zip(&self.scenarios[scenario].changes) {
             if *met == Met::Yes {
@@ -197,7 +200,7 @@ impl Scale {
     }
 }
 
-/// What a machine does itself, be it work or a sleep; not what it waits for, nor a wait for a CPU.
+/// The machine does this itself, work or sleep; not a wait for something, nor a wait for a CPU.
 fn is_own(kind: SegmentKind) -> bool {
     matches!(kind, SegmentKind::State(kind) if kind.is_code() || kind == StateKind::Asleep)
 }
@@ -207,12 +210,12 @@ fn program(class: &str) -> &str {
     class.split('/').next().unwrap_or(class)
 }
 
-/// Whether this is the machine, or one of the class, that is meant.
+/// Returns true if `meant` is the name of the machine, or of its class.
 pub fn is_of([host, machine, class, _]: &Words, meant: &str) -> bool {
     meant == machine || meant == class || meant.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(machine)
 }
 
-/// Whether a state that did not occur as one of its own is a wait by the name that somebody typed.
+/// Returns true if the name of a state that did not occur is the name of a wait.
 fn is_wait(target: &Target) -> bool {
     let is_wait = |state: &str| {
         let of_machine = matches!(StateKind::of_text(state), StateKind::Interrupted | StateKind::Unknown);

@@ -1,12 +1,17 @@
-//! Whoever takes what several machines put, each for itself: in which order, in a world?
+//! The order in which a server serves several machines, in each world.
 //!
-//! In the order in which they come ([`Line`]): whoever comes sooner than in the trace is served before those who come later in that world, and has room in a bounded queue before them. What such a
-//! taker passes on to others comes to them in that order, too.
+//! A server takes items that several machines put, each item for itself. In a world it serves them
+//! in the order of their arrival there ([`Line`]): a machine that comes earlier than in the trace
+//! is served before those that come later in that world, and gets room in a bounded queue before
+//! them. What the server passes on reaches the receivers in that order, too.
 //!
-//! Only where the trace tells of such an order: not where one is taken before another that came sooner (priorities, several queues), from a last-in, first-out queue, or where each taking
-//! is not for itself. One that joins what it takes from several waits for all of them; it puts something after some takings and not after others.
+//! This applies only if the trace shows such an order. It does not apply if the server took an item
+//! before another one that came earlier (priorities, several queues), for a last-in, first-out
+//! queue, or if gets are not independent. A server that joins items of several machines waits for
+//! all of them; it is recognized by putting something after some gets and not after others.
 //!
-//! How much hangs on that order is in the interval of a prediction: what those who came out of the trace's order waited, and what others waited for them.
+//! The interval of a prediction includes the effect of the assumed order: the time that machines
+//! waited when they came out of the trace's order, and the time that others waited for them.
 
 use super::at_once::AtOnce;
 use super::lanes::{Layout, KEPT};
@@ -21,41 +26,44 @@ use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::tokens::{Origin, Taken};
 use std::collections::VecDeque;
 
-/// Of the time until the end, more does not hang on an order: what one waits less for, another one waits more.
+/// Largest part of the time until the end that may depend on an order: what one machine waits less,
+/// another one waits more.
 const MOST_HANGS: f64 = 0.125;
 
-/// What a machine does with what it takes, as the trace tells.
+/// Behaviour of a machine with what it takes, as seen in the trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Takes {
-    /// From a queue that several machines fill.
+    /// The machine takes from a queue that several machines fill.
     shared: bool,
-    /// In some scenario it does several pieces of work at once.
+    /// In some scenario the machine does several pieces of work at once.
     pub(super) at_once: bool,
-    /// It has taken something then, and nothing after that.
+    /// The machine has taken an item in such a scenario, and nothing since.
     works: bool,
-    /// It has put something since it took the last.
+    /// The machine has put something since its last get.
     put: bool,
-    /// Whether it did after the takings before; none: it has not taken twice.
+    /// Whether the machine put something after each of the gets before; `None` before its second
+    /// get.
     puts: Option<bool>,
     joins: bool,
 }
 
-/// A machine that serves several, in the worlds of scenarios.
+/// A machine that serves several others, in the worlds of the scenarios.
 #[derive(Debug)]
 pub struct Server {
-    /// Two of each scenario, as in [`Layout::of`].
+    /// Two lines for each scenario, in the order of [`Layout::of`].
     lines: Vec<Line>,
     clients: Clients,
-    /// When what it took last came, in the unchanged world.
+    /// Arrival of the last item in the unchanged world.
     came: f64,
-    /// It has taken what came later before what came sooner: it has an order of its own.
+    /// The server took a later item before an earlier one: it has an order of its own.
     chooses: bool,
     serves: Option<Serves>,
-    /// It serves several at once in some scenarios.
+    /// Places at which the server serves several machines at once, in some scenarios.
     at_once: AtOnce,
 }
 
-/// Who asks for room in a queue; and who has put something there that is not taken, when it asked.
+/// Times at which machines asked for room in a queue: those that are asking, and those of puts that
+/// are not yet taken.
 #[derive(Debug, Default)]
 pub struct Asked {
     asking: IdMap<MachineId, Box<[f64]>>,
@@ -63,7 +71,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// When whoever put this asked, if it is known.
+    /// Returns when the machine that made this put asked for room, if it is known.
     fn taken(&mut self, number: u64) -> Option<Box<[f64]>> {
         while self.put.front().is_some_and(|put| put.0 < number) {
             self.put.pop_front();
@@ -76,7 +84,7 @@ impl Asked {
 }
 
 impl Waits {
-    /// In a scenario there may be more room, or less.
+    /// Replaces the room by that of a scenario that changes it.
     fn of(self, scenario: usize, changed: Option<&Room>) -> Waits {
         match (self, changed.and_then(|room| room.units(scenario))) {
             (Waits::Room(_), Some(units)) => Waits::Room(units),
@@ -90,7 +98,8 @@ struct Serves {
     client: usize,
     waits: Waits,
     queue: Option<QueueId>,
-    /// It stands elsewhere in some world; and the end of its trail before.
+    /// The server is at another position of the order in some world; and the end of its trail
+    /// before that.
     moved: bool,
     node: u64,
 }
@@ -103,14 +112,15 @@ impl Server {
 }
 
 impl Known {
-    /// What is taken from it is work, in the order in which it came.
+    /// Items of the queue are work that is taken in the order of arrival.
     fn has_work(&self) -> bool {
         !self.is_lock && !self.is_lifo && !matches!(self.kind, Some(Kind::Signals | Kind::Replies))
     }
 }
 
 impl WhatIf {
-    /// How much of each scenario's end hangs on the order in which those who have to do with it were served, up to a part of it.
+    /// Returns how much of each scenario's end depends on the order of service among the machines
+    /// that are connected with it, at most [`MOST_HANGS`] of the end.
     pub(super) fn hangs(&mut self, end: &EndMark) -> Vec<f64> {
         let root = self.together.find(end.machine.0);
         let mut hangs = vec![0.0; self.layout.scenarios];
@@ -137,48 +147,48 @@ impl WhatIf {
         hangs
     }
 
-    /// There are those of one more server, or lock.
+    /// Accounts for the lines of one more server or lock, and adapts the length of all lines.
     pub(super) fn more_lines(&mut self) {
         self.lines_made += 2 * self.layout.scenarios;
         self.most_in_line = line::most(self.lines_made, self.options.most_bytes / 4);
     }
 
-    /// It puts something.
+    /// Notes a put of the machine.
     pub(super) fn has_put(&mut self, machine: MachineId) {
         self.life(machine).takes.put = true;
     }
 
-    /// Before it takes, or waits: what it took last is done.
+    /// Ends the work on the machine's last item. Called before it takes another one, or waits.
     pub(super) fn has_served(&mut self, machine: MachineId) {
         if self.life(machine).takes.shared {
             self.op(machine, What::Served);
         }
     }
 
-    /// Whether what lies in this queue is work for whoever takes it.
+    /// Returns true if items of this queue are work for the machine that takes them.
     pub(super) fn takes_work_from(&self, queue: QueueId) -> bool {
         self.known.get(queue.0 as usize).is_some_and(Known::has_work)
     }
 
-    /// Before it takes the next: what it took last is done, with all that it waited for.
+    /// Ends the work on the last item with all its waits. Called before the next get.
     pub(super) fn has_done(&mut self, machine: MachineId) {
         if std::mem::take(&mut self.life(machine).takes.works) {
             self.op(machine, What::Done);
         }
     }
 
-    /// It has taken something.
+    /// Begins the work on what the machine took.
     pub(super) fn serves(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
         let Some(known) = self.known.get_mut(queue.0 as usize) else { return };
         known.takes += 1;
-        // In its order goes what is one thing at a time.
+        // An order is only followed if each get is of one unit, by one machine.
         let is_one = taken.units == 1 && taken.missing == 0 && known.taker.is_none_or(|taker| taker == machine);
         (known.room, known.taker) = (known.room.filter(|_| is_one), Some(machine));
         let Origin::From(from) = taken.cause else { return };
         if !known.has_work() {
             return;
         }
-        // Who passes on what several put passes it on in the order in which they came.
+        // A machine that passes on what several put passes it on in the order of their arrival.
         known.is_shared |= self.lives.get(from.by.0 as usize).is_some_and(|life| life.takes.shared && !life.takes.joins);
         let before = *known.by.get_or_insert(from.by);
         known.is_shared |= before != from.by;
@@ -196,7 +206,7 @@ impl WhatIf {
         if takes.puts.is_some_and(|puts| puts != put) || several {
             takes.joins = true;
         }
-        // What it did before the first one was for nobody.
+        // The machine's puts before its first get are not for any item.
         takes.puts = takes.shared.then_some(put);
         takes.shared |= is_shared || takes.at_once;
         if (is_shared || takes.at_once) && !takes.joins && life.context.is_none() && !life.serves_anyone {
@@ -205,7 +215,8 @@ impl WhatIf {
         }
     }
 
-    /// It puts something into a queue, for which it may have to ask for room. What tells of that, once it has it.
+    /// Notes that the machine puts something and may have to ask for room. Returns the operation to
+    /// issue once it has room.
     pub(super) fn may_ask(&mut self, machine: MachineId, queue: QueueId, n: u64, early: bool) -> Option<What> {
         let known = self.known.get_mut(queue.0 as usize)?;
         known.room = known.room.filter(|_| n == 1 && !early);
@@ -224,7 +235,7 @@ impl WhatIf {
         self.asked_room.entry(queue).or_default().asking.insert(machine, replay.v.clone());
     }
 
-    /// It has room in the order of the trace.
+    /// Gives the machine room, in the order of the trace or earlier.
     pub(super) fn has_room(&mut self, machine: MachineId, t: u64, queue: QueueId, taker: MachineId, (put, taken): (u64, u64)) {
         let (layout, most) = (self.layout, self.most_past);
         let Some(space) = self.known[queue.0 as usize].room else { return };
@@ -252,7 +263,7 @@ impl WhatIf {
         if moved {
             replay.resumes();
         }
-        // What was put so long ago is taken.
+        // A put that is as old as the capacity has been taken.
         while pending.front().is_some_and(|before| before.0.saturating_add(space) <= put) {
             pending.pop_front();
         }
@@ -260,7 +271,7 @@ impl WhatIf {
         self.lives[taker.0 as usize].replay.server = Some(server);
     }
 
-    /// What it took last is done.
+    /// Ends the work on the machine's last item.
     pub(super) fn ends_serving(&mut self, machine: MachineId, t: u64) {
         let (layout, most) = (self.layout, self.most_past);
         let replay = &mut self.lives[machine.0 as usize].replay;
@@ -292,7 +303,7 @@ impl WhatIf {
         replay.server = Some(server);
     }
 
-    /// What it took last is done, with all that it waited for meanwhile.
+    /// Ends the work on the last item, with all its waits, in the worlds with several places.
     pub(super) fn places_are_free(&mut self, machine: MachineId) {
         let replay = &mut self.lives[machine.0 as usize].replay;
         if let Some(server) = &mut replay.server {
@@ -300,7 +311,7 @@ impl WhatIf {
         }
     }
 
-    /// It takes what has come in that slot.
+    /// Begins the work on what came in that slot.
     pub(super) fn begins_serving(
         &mut self,
         machine: MachineId,
@@ -351,7 +362,7 @@ impl WhatIf {
                 continue;
             }
             let turn = replay.v[lane];
-            // What holds up nobody has no place in line.
+            // What delays no receiver has no position in the line.
             let came = if is_long_ago(came[lane]) { turn } else { came[lane] };
             let asked = asked.as_ref().map_or(came, |asked| asked[lane]);
             let begin = if reorders { line.takes(client, asked, came, turn, waits.of(at / 2, changed), most_in_line) } else { turn };
@@ -377,7 +388,7 @@ impl WhatIf {
     }
 }
 
-/// In the worlds that are walked back the other way was taken.
+/// Notes that the other path was taken in this world, if its trail is recorded.
 fn mark(bits: &mut [u64], layout: Layout, lane: usize) {
     if layout.kept().contains(&lane) {
         bits[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);

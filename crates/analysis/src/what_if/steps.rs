@@ -1,4 +1,7 @@
-//! What each deed of the trace means for the worlds.
+//! Translation of the trace's interactions into operations of machines ([`What`]).
+//!
+//! This module follows the state of each machine in the trace, and decides what each interaction
+//! means in every world. It computes no times; [`super::ops`] does.
 
 use super::batch::{Caller, Paid};
 use super::cpus::Leaving;
@@ -13,7 +16,7 @@ use longpole_model::kinds::StateKind;
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
 
-/// What a deed looked for in a queue.
+/// What an interaction did with a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Looked {
     Took,
@@ -124,7 +127,7 @@ impl WhatIf {
         }
     }
 
-    /// Whoever was interrupted and does something all the same: its wait for the context ends here.
+    /// Ends the wait for a context if the interrupted machine does something all the same.
     fn disturb(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let life = self.life(machine);
         if life.above > 0 && life.block.is_none() && life.ready.is_none() {
@@ -134,7 +137,7 @@ impl WhatIf {
         }
     }
 
-    /// The machine's own time until now.
+    /// Adds the machine's own time until now.
     fn charge(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let now = self.now;
         let life = self.life(machine);
@@ -160,14 +163,14 @@ impl WhatIf {
         self.op(machine, What::Own { key, paid });
     }
 
-    /// After something about the machine changed: which key its own time goes to.
+    /// Recomputes the key of the machine's own time. Must be called after each change of its state.
     fn look(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let state = self.life(machine).state;
         let key = self.state_key(vocabulary, machine, state);
         self.life(machine).key = key;
     }
 
-    /// A machine exists from its first line; what it waited for until then nobody knows.
+    /// A machine exists from its first interaction; why it did nothing until then is unknown.
     fn appear(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         if self.life(machine).exists {
             return;
@@ -205,7 +208,8 @@ impl WhatIf {
         self.set_alone(machine, true);
     }
 
-    /// Whether nobody else has caused what it does from here on. Returns whether nobody had until now.
+    /// Sets whether the machine's work from here on has no cause by another machine. Returns the
+    /// previous value.
     pub(super) fn set_alone(&mut self, machine: MachineId, alone: bool) -> bool {
         let life = self.life(machine);
         let (before, passed) = (std::mem::replace(&mut life.alone, alone), life.passed.take());
@@ -215,7 +219,8 @@ impl WhatIf {
         before
     }
 
-    /// What it waited for is met next. What a machine does at times of its own does not hold up what others have for it, where that comes before.
+    /// Prepares the machine to meet what it waited for. Work that a machine does at times of its
+    /// own does not delay what others have for it, if that comes earlier.
     fn anew(&mut self, machine: MachineId, by: MachineId) {
         let alone = self.set_alone(machine, by == machine);
         let life = self.life(machine);
@@ -252,12 +257,12 @@ impl WhatIf {
         let now = self.now;
         if state == State::Runnable {
             if self.life(machine).ready.is_none() {
-                // Who was blocked or asleep had none.
+                // A machine that was blocked or asleep had no CPU.
                 if block.is_none() && (self.life(machine).on_cpu || !self.life(machine).asleep) {
                     self.leave_cpu(vocabulary, machine, if preempted { Leaving::Taken } else { Leaving::PutOff });
                 }
                 self.life(machine).ready = Some(now);
-                // What it is called.
+                // The name of the wait for a CPU.
                 self.life(machine).waits_as = if preempted { State::Named(name) } else { State::Runnable };
             }
         } else {
@@ -274,11 +279,11 @@ impl WhatIf {
         self.look(vocabulary, machine);
     }
 
-    /// What a machine knows now, for a token or a unit of room.
+    /// Stores what the machine knows now in a slot, as the origin of a token or of room.
     fn knows(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> From {
         let slot = self.slots.make();
         let life = self.life(machine);
-        // What a thread of the kernel does at times of its own holds up nobody who takes it up.
+        // A thread of the kernel that acts at times of its own does not delay the receiver.
         let what = match life.alone && life.serves_anyone {
             true => What::Leave { slot, passed: life.passed },
             false => What::Publish { slot, at: self.now },
@@ -302,7 +307,7 @@ impl WhatIf {
         }
     }
 
-    /// Takes room for a put, or early.
+    /// Takes room for a put, or reserves it.
     fn room(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, n: u64, early: bool) {
         self.used(vocabulary, queue);
         let taken = match early {
@@ -327,7 +332,7 @@ impl WhatIf {
         }
         let asks = self.may_ask(machine, queue, n, early);
         let (ns, key, how) = self.found(vocabulary, machine, queue, &taken, Looked::Room);
-        // What was put beyond the capacity had no room in the trace, and needs none in a world.
+        // A put beyond the capacity had no room in the trace and needs none in a world.
         if let (Some(Some(unit)), 0) = (changed, taken.missing) {
             self.op(machine, What::RoomEnd { queue, unit, ns, key, how });
         }
@@ -337,7 +342,7 @@ impl WhatIf {
         self.settle();
     }
 
-    /// Gives room back.
+    /// Frees room in a queue after a get.
     fn give(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, n: u64) {
         let bounded = self.queues.is_bounded(queue);
         if !bounded && !self.known(queue).has_room {
@@ -377,7 +382,8 @@ impl WhatIf {
         (key, kind != Link::Queued)
     }
 
-    /// The machine goes on when all that it took has come. Returns the delay after what came last.
+    /// The machine continues when all that it took has come. Returns the delay after the last
+    /// arrival.
     fn found(
         &mut self,
         vocabulary: &Vocabulary,
@@ -405,7 +411,7 @@ impl WhatIf {
             (Some((since, state)), Origin::From(from)) => {
                 delay = self.delay(vocabulary, (machine, state), queue, from, since);
                 let (ns, key, how) = delay;
-                // Room says nothing of who gave it.
+                // Room has no origin that matters.
                 if looked != Looked::Room {
                     let context = self.life(machine).context.is_some();
                     if self.set_alone(machine, false) || context {
@@ -440,7 +446,7 @@ impl WhatIf {
         delay
     }
 
-    /// The delay of what a machine waited for since then.
+    /// Returns the delay of what a machine waited for since `since`.
     fn delay(
         &mut self,
         vocabulary: &Vocabulary,
@@ -452,7 +458,7 @@ impl WhatIf {
         let (key, carried) = self.link_key(vocabulary, queue, from, vocabulary.host_id(machine));
         let (now, line) = (self.now, self.line);
         if !carried && from.t < since && since < now {
-            // The wait began although this was there: nobody knows why it went on.
+            // The wait began although the item was there: why it continued is unknown.
             let key = self.state_key(vocabulary, machine, state);
             self.first_unexplained.entry(key).or_insert(line);
             return ((now - since) as f64, key, How::After);
@@ -463,7 +469,8 @@ impl WhatIf {
         (ns, key, if carried { How::Carried } else { How::Reaction })
     }
 
-    /// What was taken without waiting: it had been there for some time, but in another world it may come later.
+    /// Meets an item that was taken without waiting: in the trace it was there early, in another
+    /// world it may come later.
     fn meet_early(
         &mut self,
         vocabulary: &Vocabulary,
@@ -493,7 +500,8 @@ impl WhatIf {
 
     fn meet_token(&mut self, machine: MachineId, (queue, looked): (QueueId, Looked), from: From, (ns, key, how): (f64, u32, How)) {
         let From { slot, by, paid, .. } = from;
-        // The way of what is put in a state that is a call is a part of that state.
+        // The link of a token that is put within a state that is a call belongs to that state's
+        // time.
         let paid = paid.filter(|paid| paid.state.is_none());
         self.have_to_do(machine, by);
         let what = match looked == Looked::Took && self.known(queue).is_lock {
@@ -503,14 +511,15 @@ impl WhatIf {
         self.op(machine, what);
     }
 
-    /// A context's cause is known, or will not be.
+    /// Notes that a context's cause is known, or that it will never be known.
     fn caused(&mut self, machine: MachineId) {
         if let Some(context) = &mut self.life(machine).context {
             context.caused = true;
         }
     }
 
-    /// The machine goes on (or begins) when its cause has come. Says whether there is such a cause.
+    /// The machine continues, or begins, when its cause has come. Returns false if the causing
+    /// machine is unknown.
     fn meet_cause(&mut self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> bool {
         if !self.life(cause.by).seen {
             self.counts.too_old += u64::from(self.life(cause.by).is_forgotten);
@@ -627,7 +636,7 @@ impl WhatIf {
         self.has_stopped(vocabulary, machine);
     }
 
-    /// What is below a context goes on, so much later.
+    /// Resumes the machine below a context, later by the work of the context.
     fn leave(&mut self, vocabulary: &Vocabulary, machine: MachineId, context: Context) {
         let Some(below) = context.below else { return };
         let life = self.life(below);

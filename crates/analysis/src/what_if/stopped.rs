@@ -1,15 +1,16 @@
-//! Machines that have stopped: only the last of them may still be causes, so that a system that makes one after the other takes no memory for each.
+//! Machines that have stopped. Only the latest of them may still be causes, so a system that starts
+//! one short-lived thread after the other does not need memory for each.
 
 use super::life::Replay;
 use super::WhatIf;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use std::collections::VecDeque;
 
-/// In the order in which they stopped, each with the number of its stop.
+/// The machines in the order in which they stopped, each with the number of its stop.
 #[derive(Debug, Default)]
 pub struct Stopped(VecDeque<(MachineId, u32)>);
 
-/// So many may still be causes, as on the path.
+/// Largest number of stopped machines that may still be causes, as in the critical path.
 const MOST: usize = 1 << 14;
 
 impl WhatIf {
@@ -23,7 +24,8 @@ impl WhatIf {
         }
     }
 
-    /// The one that stopped first, unless it lives again, its end may be asked for, or others still wait for what it does.
+    /// Forgets the machine that stopped first; not if it lives again, if its end may count, or if
+    /// its operations still wait.
     fn forget_first(&mut self, vocabulary: &Vocabulary) {
         let Some((machine, stop)) = self.stopped.0.pop_front() else { return };
         let ends = self.end.as_ref().map(|end| end.machine);
@@ -40,7 +42,7 @@ impl WhatIf {
         self.life(machine).forget();
     }
 
-    /// It does something again.
+    /// Restores a forgotten machine that does something again.
     pub(super) fn remember(&mut self, machine: MachineId) {
         let lanes = self.layout.len();
         let life = self.life(machine);

@@ -1,13 +1,18 @@
-//! Which way led to the end in each world: what decides there after a change.
+//! Trails: the chain of states and links that led to the end in each world. They show what limits
+//! the system after a change.
 //!
-//! Each stretch of time and each meeting of two ways is a node; where two ways meet, one bit per world says which one was the later. All worlds share the
-//! nodes. From the end all worlds' ways are walked back together, as far as they are one. The nodes of the past are forgotten in pieces: the ways of all machines that depend on each
-//! other soon are one, so a piece is walked from wherever the trace stands a whole piece later.
+//! Each interval of time and each meeting of two trails is a node. Where two trails meet, one bit
+//! per world says which of them was later. All worlds share the nodes. From the end, the trails of
+//! all worlds are walked back together as long as they coincide.
+//!
+//! Old nodes are forgotten in pieces. Trails of machines that depend on each other soon have a
+//! common past, so a piece is walked from the position that the trace has reached one whole piece
+//! later.
 
 use super::lanes::Row;
 use std::collections::VecDeque;
 
-/// Nodes of a piece; two of them are kept.
+/// Number of nodes of a piece; two pieces are in memory.
 const PIECE: usize = 1 << 19;
 
 /// No node: nothing is known before.
@@ -16,7 +21,7 @@ pub const NONE: u64 = 0;
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
     pub before: u64,
-    /// Where two ways meet: the other one.
+    /// The other trail, where two meet.
     pub other: u64,
     pub ns: f64,
     pub key: u32,
@@ -27,9 +32,9 @@ pub struct Node {
 pub enum Kind {
     /// Time of a state.
     Own,
-    /// The time belongs to the other way (a link).
+    /// The time belongs to the other trail (a link).
     Meet,
-    /// The time follows after both.
+    /// The time follows after both trails.
     After,
 }
 
@@ -37,40 +42,40 @@ pub enum Kind {
 pub struct Trail {
     words: usize,
     worlds: usize,
-    /// The number of the first node that is kept; 0 is none.
+    /// Number of the first node in memory; 0 is no node.
     first: u64,
-    /// The number of the next one.
+    /// Number of the next node.
     next: u64,
     pieces: VecDeque<Piece>,
-    /// One that was forgotten, for its memory.
+    /// A forgotten piece whose memory is reused.
     spare: Option<Piece>,
-    /// The time of each key in what was forgotten.
+    /// Time of each key in the forgotten pieces.
     totals: Totals,
 }
 
-/// So many nodes, and a bit for each of their worlds.
+/// A part of the nodes, with one bit per node and world.
 #[derive(Debug)]
 struct Piece {
     nodes: Vec<Spool>,
     bits: Vec<u64>,
 }
 
-/// A node in less room: there are a million of them.
+/// A node in compact form, since there are a million of them.
 #[derive(Clone, Copy, Debug)]
 struct Spool {
     ns: f64,
-    /// How many nodes back they are; 0: nowhere.
+    /// Distance in nodes, backwards; 0 for no node.
     before: u32,
     other: u32,
     key: u32,
     kind: Kind,
 }
 
-/// The time of each key in each world: those of one key stand side by side.
+/// Time of each key in each world; the worlds of one key are adjacent.
 #[derive(Clone, Debug, Default)]
 struct Totals(Vec<f64>);
 
-/// Some of 64 worlds, where their ways are one.
+/// Some of 64 worlds whose trails coincide.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     at: u64,
@@ -84,7 +89,7 @@ impl Trail {
         Trail { words, worlds, first: 1, next: 1, pieces, spare, totals }
     }
 
-    /// Time of a state, after the node.
+    /// Adds time of a state after the node. Returns the new node.
     pub fn own(&mut self, before: u64, key: u32, ns: f64) -> u64 {
         self.push(Node { before, other: NONE, ns, key, kind: Kind::Own }, None)
     }
@@ -93,7 +98,7 @@ impl Trail {
         self.push(node, Some(bits))
     }
 
-    /// In this world the other way of the newest node was not taken after all.
+    /// Notes that in this world the other trail of the newest node was not taken.
     pub fn unset(&mut self, world: usize) {
         let Some(bits) = self.pieces.back_mut().map(|piece| &mut piece.bits) else { return };
         let at = bits.len().checked_sub(self.words).map(|at| at + world / 64);
@@ -106,7 +111,7 @@ impl Trail {
     fn push(&mut self, node: Node, bits: Option<&[u64]>) -> u64 {
         let (number, words) = (self.next, self.words);
         self.next += 1;
-        // What is further back was forgotten long ago.
+        // A node further back than this was forgotten long ago.
         let back = |other: u64| if other == NONE { 0 } else { u32::try_from(number - other).unwrap_or(0) };
         let Node { before, other, ns, key, kind } = node;
         let kept = Spool { ns, before: back(before), other: back(other), key, kind };
@@ -136,7 +141,7 @@ impl Trail {
         self.next - self.first >= 2 * PIECE as u64
     }
 
-    /// Forgets the older piece, after the way from `tip` through it was counted.
+    /// Forgets the older piece, after the trail from `tip` through it has been counted.
     pub fn forget(&mut self, tip: u64, rows: &[Row]) {
         let until = self.first + PIECE as u64;
         let mut totals = std::mem::take(&mut self.totals);
@@ -150,7 +155,8 @@ impl Trail {
         self.first = until;
     }
 
-    /// The node of this number, and the worlds of a word in which its other way was taken.
+    /// Returns the node with this number, and the worlds of a word in which its other trail was
+    /// taken.
     fn node(&self, at: u64, word: usize) -> Option<(Node, u64)> {
         let index = at.checked_sub(self.first)? as usize;
         let (piece, index) = (self.pieces.get(index / PIECE)?, index % PIECE);
@@ -159,17 +165,17 @@ impl Trail {
         Some((Node { before: number(before), other: number(other), ns, key, kind }, piece.bits[index * self.words + word]))
     }
 
-    /// Of each world, the time of each key on the way that ends at `tip`.
+    /// Returns the time of each key on the trail that ends at `tip`, for each world.
     pub fn profiles(&self, tip: u64, rows: &[Row]) -> Vec<Vec<f64>> {
         let mut totals = self.totals.clone();
         self.walk(tip, rows, u64::MAX, &mut totals);
         (0..self.worlds).map(|world| totals.0.iter().skip(world).step_by(self.worlds).copied().collect()).collect()
     }
 
-    /// Walks back from `tip` and counts what lies before `until`.
+    /// Walks back from `tip` and counts the nodes before `until`.
     fn walk(&self, tip: u64, rows: &[Row], until: u64, totals: &mut Totals) {
         totals.0.resize((rows.len() * self.worlds).max(totals.0.len()), 0.0);
-        // Ordered by `at`, the newest last. No two are at one node.
+        // Ordered by `at`, the newest last; no two groups are at one node.
         let mut groups: Vec<Group> = Vec::new();
         for word in 0..self.words {
             let worlds = (self.worlds - word * 64).min(64);
@@ -181,7 +187,7 @@ impl Trail {
                     if at < until && count != 0 {
                         totals.add(&node, rows, (word * 64, count), self.worlds);
                     }
-                    // As long as nobody leaves the way and nobody comes to it, it is gone straight on.
+                    // While no world leaves the trail or joins it, the group follows it directly.
                     let on = if others == 0 { node.before } else { node.other };
                     if (others == 0 || others == worlds) && groups.last().is_none_or(|group| group.at < on) {
                         at = on;
@@ -200,7 +206,7 @@ impl Trail {
 }
 
 impl Totals {
-    /// Adds the node's time in those of 64 worlds, which begin with the first.
+    /// Adds the node's time in these of 64 worlds, which begin with the world `first`.
     fn add(&mut self, node: &Node, rows: &[Row], (first, mut worlds): (usize, u64), all: usize) {
         let at = node.key as usize * all + first;
         let Some(totals) = self.0.get_mut(at..(at - first) + all) else { return };
@@ -213,7 +219,7 @@ impl Totals {
     }
 }
 
-/// There are few, and mostly one.
+/// Inserts the group, or joins it with the group at its node. There are few groups, usually one.
 fn join(groups: &mut Vec<Group>, group: Group) {
     let place = groups.iter().rposition(|other| other.at <= group.at);
     match place.and_then(|place| groups.get_mut(place)).filter(|other| other.at == group.at) {

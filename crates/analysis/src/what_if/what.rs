@@ -1,4 +1,4 @@
-//! The operations that machines are told of, and what they need.
+//! Operations of machines in a replay, and what each of them needs before it can run.
 
 use super::batch::Paid;
 use super::cpus::Left;
@@ -7,7 +7,7 @@ use super::line::Waits;
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::names::NameId;
 
-/// An operation that lasts until `t` in the trace; since when, its machine knows.
+/// An operation. It lasts until `t` in the trace; the machine knows when it began.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
     pub t: u64,
@@ -16,29 +16,32 @@ pub struct Op {
 
 #[derive(Clone, Copy, Debug)]
 pub enum What {
-    /// Time of its own.
+    /// The machine's own time, in the state `key`.
     Own {
         key: u32,
-        /// It belongs to a call.
+        /// The call that the time belongs to.
         paid: Option<Paid>,
     },
-    /// A wait of which no cause is known.
+    /// A wait whose cause is unknown.
     Keep {
         key: u32,
     },
-    /// It begins anew; nothing of what it was counts.
+    /// The machine begins anew; its previous time does not count.
     Fresh,
-    /// What it knows at a moment of the trace, for whoever takes it up.
+    /// Stores the machine's times at the moment `at` of the trace in the slot, for a later
+    /// receiver.
     Publish {
         slot: u32,
         at: u64,
     },
-    /// As `Publish`, by one that keeps times of its own and holds up nobody: what it passes on comes when it had come to it.
+    /// Like `Publish`, by a machine that acts at times of its own and delays no receiver. What it
+    /// passes on arrives when the machine received it itself.
     Leave {
         slot: u32,
         passed: Option<Passed>,
     },
-    /// It goes on when this has come, too; the delay may belong to a call.
+    /// The machine continues when the slot's times have come, too. `paid` is the call that the
+    /// delay belongs to.
     Meet {
         slot: u32,
         ns: f64,
@@ -46,13 +49,14 @@ pub enum What {
         how: How,
         paid: Option<Paid>,
     },
-    /// A context takes this, too: if that has come before what the context began for, the context begins for it.
+    /// A context also takes this. If it arrives before the context's first cause, the context
+    /// begins for it.
     Ahead {
         slot: u32,
         ns: f64,
         key: u32,
     },
-    /// As `Meet`, for a lock.
+    /// Like `Meet`, for a lock.
     Lock {
         queue: QueueId,
         slot: u32,
@@ -60,16 +64,17 @@ pub enum What {
         key: u32,
         how: How,
     },
-    /// It has a lock that was free from the begin.
+    /// The machine has a lock that was free from the begin.
     Got {
         queue: QueueId,
     },
-    /// As `Publish`, for a lock.
+    /// Like `Publish`, for a lock.
     Unlock {
         queue: QueueId,
         slot: u32,
     },
-    /// It gets a CPU: the one that was left with this, or one that nobody had. It may have been put off one before.
+    /// The machine gets a CPU: the one that was left as `left`, or one that was not in use. `off`
+    /// is the CPU that it was put off before.
     Start {
         left: Option<Left>,
         off: Option<Left>,
@@ -77,52 +82,54 @@ pub enum What {
         key: u32,
         host: Option<NameId>,
     },
-    /// A context begins, whose cause may still come.
+    /// A context begins; its cause may still follow.
     Arrive {
         below: Option<u32>,
         key: u32,
         may_come: bool,
     },
-    /// A context begins, whose cause is known.
+    /// A context begins; its cause is known.
     Work,
-    /// The cause of a context has come after all.
+    /// The cause of a context has followed after all.
     Rebase,
-    /// What it meets next may come before what it did last, and is then not held up by that.
+    /// What the machine meets next may come before its last work began, and that work does not
+    /// delay it.
     Anew,
-    /// It has met what it waited for.
+    /// The machine has met what it waited for.
     Began,
-    /// Somebody may come back to this moment.
+    /// A later cause may name this moment.
     Remember,
-    /// What it does from here on may belong to a call.
+    /// The machine's work from here on may belong to a call.
     Mark(Mark),
-    /// All that it did since then belongs to this call.
+    /// All work since that mark belongs to this call.
     Less {
         since: Mark,
         paid: Paid,
         key: u32,
     },
-    /// What it did itself since it began.
+    /// The work of a context since it began is stored in the slot.
     PublishWork {
         slot: u32,
     },
-    /// It leaves its CPU.
+    /// The machine leaves its CPU.
     LeaveCpu {
         left: Left,
     },
-    /// From here on it records, or no longer.
+    /// The machine is the recorder from here on, or no longer is.
     Records(bool),
-    /// What it sleeps for is met next.
+    /// The machine meets next what it was asleep for.
     Wakes,
-    /// A context on top of it has ended, which did so much.
+    /// A context on top of the machine has ended; the slot has its work.
     Interrupted {
         slot: u32,
         key: u32,
     },
-    /// The next meetings are about room in this queue, in those worlds where it is as observed.
+    /// The next meetings are about room in this queue, in the worlds where the queue is as
+    /// observed.
     RoomBegin {
         queue: QueueId,
     },
-    /// In the others, the unit of this number is needed.
+    /// In the other worlds, the unit with this number is needed.
     RoomEnd {
         queue: QueueId,
         unit: u64,
@@ -130,18 +137,19 @@ pub enum What {
         key: u32,
         how: How,
     },
-    /// It serves whoever put this, and may wait for it, until `Served`.
+    /// The machine serves the machine that put this, which may wait for it, until `Served`.
     Serves {
         slot: u32,
         by: MachineId,
         waits: Waits,
-        /// The queue, and the how many-eth put, if whoever put it may have asked for room.
+        /// The queue and the number of the put, if the putting machine may have asked for room.
         put: Option<(QueueId, u64)>,
     },
     Served,
-    /// What it took last is done, with all that it waited for meanwhile.
+    /// The work on the last token is done, with all that the machine waited for meanwhile.
     Done,
-    /// It asks for room in a queue that several fill, and has it: in the order of the trace, or as soon as one is taken by this machine who came before it.
+    /// The machine asks for room in a queue that several machines fill, and gets it: in the order
+    /// of the trace, or as soon as `taker` takes from a machine that came earlier.
     Asks {
         queue: QueueId,
     },
@@ -154,18 +162,18 @@ pub enum What {
     End,
 }
 
-/// How a delay counts after what was waited for has come.
+/// When a delay starts to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// What is taken needs it to get there.
+    /// From the put: the link needs this time to deliver what is taken.
     Carried,
-    /// So long the machine took to notice.
+    /// From the arrival: the machine took this time to notice it.
     Reaction,
-    /// It had been there already; why the wait went on is not known.
+    /// After both have come: the item was there already, and why the wait continued is unknown.
     After,
 }
 
-/// What was taken, and the link on which it came.
+/// A token that was taken, and the link on which it came.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
     pub slot: u32,
@@ -174,7 +182,7 @@ pub struct Passed {
 }
 
 impl What {
-    /// It lasts until where it comes in the trace; all else is done in no time.
+    /// The operation lasts until its position in the trace. All others take no time.
     pub fn takes_time(&self) -> bool {
         !matches!(
             self,
@@ -204,7 +212,7 @@ impl What {
         )
     }
 
-    /// The slots that it reads or fills.
+    /// The slots that the operation reads or fills.
     pub fn slots(&self) -> [Option<u32>; 5] {
         let first = match *self {
             What::Publish { slot, .. }
