@@ -1,9 +1,9 @@
-//! How long things take: calls split into their parts, spans, signals, activity between wake-up and
-//! wait, objects' lives.
+//! Latencies: durations of calls with their parts, of spans, of signals, of activity between
+//! wake-up and wait, and of objects.
 //!
-//! Probes tell where each begins and ends ([`Latencies`]); a machine log tells of states, queues
-//! and blocks, from which it follows ([`LatenciesOfMachines`]). What is measured, and answered, is
-//! the same.
+//! Probes report the begin and the end of each ([`Latencies`]). A machine log reports states,
+//! queues and blocks, from which they follow ([`LatenciesOfMachines`]). What is measured, and the
+//! answer, are the same.
 
 pub mod event_pairs;
 mod interactions;
@@ -22,7 +22,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
-/// Calls or objects in flight beyond this: the oldest is given up and counted.
+/// Largest number of calls or objects in flight; beyond it the oldest is given up and counted.
 const MOST_IN_FLIGHT: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -36,15 +36,14 @@ pub enum Kind {
     Custom,
 }
 
-/// A line of the answer.
+/// One row of the answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Latency {
     pub kind: Kind,
     pub name: String,
-    /// The thread concerned: of a span or an activity its own, of a call the caller, of a signal
-    /// the receiver.
+    /// The thread of a span or an activity, the caller of a call, or the receiver of a signal.
     pub machine: Option<String>,
-    /// The other side: the callee, the sender.
+    /// The callee of a call, or the sender of a signal.
     pub peer: Option<String>,
     #[serde(flatten)]
     pub times: Times,
@@ -52,7 +51,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// By kind, what took most time first.
+    /// Sorts by kind, then by total time, descending.
     pub(crate) fn sort(lines: &mut [Latency]) {
         lines.sort_by(|a, b| {
             (a.kind as u8, b.times.total_ns, &a.name, &a.machine, &a.peer).cmp(&(
@@ -66,12 +65,12 @@ impl Latency {
     }
 }
 
-/// What several threads took together.
+/// Times of several threads together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Together {
     pub kind: Kind,
     pub name: String,
-    /// The class of the threads concerned; none where all are together.
+    /// Class of the threads; `None` if all threads are together.
     pub class: Option<String>,
     pub times: Times,
 }
@@ -83,13 +82,13 @@ pub enum Part {
     Count(u64),
 }
 
-/// All that was measured. `W`: who does it.
+/// All measurements. `W` identifies the machines.
 #[derive(Debug)]
 struct Measured<W> {
-    /// By name, caller and callee.
+    /// Calls by name, caller and callee.
     calls: IdMap<(NameId, W, Option<W>), Calls>,
     spans: IdMap<(W, NameId), Spans>,
-    /// By name, sender and receiver.
+    /// Signals by name, sender and receiver.
     signals: IdMap<(NameId, W, W), Signals>,
     activities: IdMap<W, Samples>,
     objects: IdMap<NameId, Samples>,
@@ -115,7 +114,7 @@ struct Calls {
     back: Samples,
 }
 
-/// The moments of a call that was seen from both sides.
+/// Times of a call that was seen from both sides, in ns.
 #[derive(Clone, Copy, Debug)]
 struct CallTimes {
     called: i64,
@@ -127,19 +126,19 @@ struct CallTimes {
 #[derive(Debug, Default)]
 struct Spans {
     total: Samples,
-    /// Without what lies in spans within it, and how deep it lies in others.
+    /// Times without the spans within the span; and its greatest depth within others.
     own: Option<(Samples, u64)>,
     net: Option<Box<Net>>,
 }
 
-/// What a span's time was: the parts of those spans of which it is known.
+/// Composition of a span's time, for those spans for which it is known.
 #[derive(Debug, Default)]
 struct Net {
     running: Samples,
     interrupted: Samples,
     runnable: Samples,
     blocked: Samples,
-    /// None: all of it is known.
+    /// `None` if all of the time is known.
     unknown: Option<Samples>,
 }
 
@@ -152,7 +151,7 @@ struct Signals {
 }
 
 impl Calls {
-    /// The parts are clamped into the call, so that they sum to the whole.
+    /// Records the parts of a call, clamped into the call so that they sum to the whole.
     fn record_parts(&mut self, times: CallTimes) {
         let CallTimes { called, dispatched, replied, returned } = times;
         let dispatched = dispatched.clamp(called, returned.max(called));
@@ -223,7 +222,7 @@ impl<W: Copy + Eq + Hash> Measured<W> {
         out
     }
 
-    /// All times of a name together, whichever class they are of (`by_class`), or whichever at all.
+    /// Sums up the times by name and, with `by_class`, by class.
     fn together(&self, name: impl Fn(NameId) -> String, class: impl Fn(W) -> Option<String>, by_class: bool) -> Vec<Together> {
         let mut all: Vec<(Kind, String, [Option<String>; 2], &Samples)> = Vec::new();
         for (&(call, caller, callee), calls) in &self.calls {
@@ -241,8 +240,8 @@ impl<W: Copy + Eq + Hash> Measured<W> {
         for (&object, times) in &self.objects {
             all.push((Kind::Object, name(object), [None, None], times));
         }
-        // Sums of floating-point numbers depend on their order; that of ids is not the same in
-        // every run.
+        // Sums of floating-point numbers depend on their order, and the order of ids differs
+        // between runs.
         all.sort_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)));
         let mut found: BTreeMap<(Kind, String, Option<String>), Samples> = BTreeMap::new();
         for (kind, name, [class, _], times) in all {

@@ -1,9 +1,8 @@
-//! Queues: how deep, how often full and empty, in what portions they are emptied, how long a token
-//! stays. The depth itself is followed in [`crate::queues::depth`].
+//! Queues: depth, times full and empty, batch sizes, and residence time of tokens. [`depth`] tracks
+//! the depth.
 //!
-//! Probes tell of queues step by step and may tell of their depth as well ([`Queues`]); a machine
-//! log tells of each put and get ([`QueuesOfMachines`]). What is counted, and answered, is the
-//! same.
+//! Probes report single steps of queues and may also report the depth ([`Queues`]); a machine log
+//! reports each put and get ([`QueuesOfMachines`]). What is counted, and the answer, are the same.
 
 pub(crate) mod depth;
 mod interactions;
@@ -28,12 +27,12 @@ pub struct QueueAnswer {
     pub gets: u64,
     pub put_units: u64,
     pub get_units: u64,
-    /// Of the time from the queue's first event to the end.
+    /// Share of the time from the queue's first event to the end.
     pub full_share: Option<f64>,
     pub empty_share: Option<f64>,
     pub depth: DepthAnswer,
-    /// Of the same time: between a loss and the next event that tells the depth. Depths and shares
-    /// of that time are estimates.
+    /// Share of the same time in which the depth is an estimate: between a loss of events and the
+    /// next event that shows the depth.
     pub uncertain_share: Option<f64>,
     pub batch: BatchAnswer,
     pub residence_ns: Times,
@@ -44,7 +43,7 @@ pub struct QueueAnswer {
     pub wait_empty_ns: u64,
     pub producers: Vec<String>,
     pub consumers: Vec<String>,
-    /// Events lost by those who use it.
+    /// Events lost by the threads that use the queue.
     pub lost: u64,
 }
 
@@ -77,7 +76,7 @@ impl BatchAnswer {
     }
 }
 
-/// What is counted of a queue. `W`: who puts and takes.
+/// Counts of a queue. `W` identifies its users.
 #[derive(Debug)]
 struct Counted<W> {
     depth: Depth,
@@ -108,7 +107,7 @@ impl<W> Default for Counted<W> {
 }
 
 impl<W: Copy + PartialEq> Counted<W> {
-    /// `capacity`: beyond which the depth cannot be, if it is not known exactly.
+    /// `capacity` bounds the depth, if the depth is not known exactly.
     fn put(&mut self, by: W, units: u64, t_ns: i64, capacity: Option<u64>) {
         self.puts += 1;
         self.put_units = self.put_units.saturating_add(units);
@@ -127,7 +126,7 @@ impl<W: Copy + PartialEq> Counted<W> {
         self.depth.change(-(units.min(i64::MAX as u64) as i64), t_ns, capacity);
     }
 
-    /// Units, or portions where a unit is a byte.
+    /// Number of items: units, or portions if a unit is a byte.
     fn items(&self, unit: Unit) -> u64 {
         match unit {
             Unit::Bytes => self.puts.max(self.gets),
@@ -135,7 +134,7 @@ impl<W: Copy + PartialEq> Counted<W> {
         }
     }
 
-    /// From its first event to the end.
+    /// Returns the answer for the time from the queue's first event to the end.
     fn answer(&self, name: &str, shape: Shape, (first_ns, end_ns): (i64, i64), names: impl Fn(&[W]) -> Vec<String>) -> QueueAnswer {
         let Shape { capacity, unit, .. } = shape;
         let depth = self.depth.finish(end_ns, capacity);
@@ -167,7 +166,8 @@ impl<W: Copy + PartialEq> Counted<W> {
     }
 }
 
-/// What each has taken of which queue since its last wait: a batch. All are known by numbers.
+/// Batches: the units that each machine has taken from each queue since its last wait. Machines are
+/// identified by numbers.
 #[derive(Debug, Default)]
 struct Batches(Vec<Vec<(QueueId, u64)>>);
 
@@ -183,7 +183,7 @@ impl Batches {
         }
     }
 
-    /// It waits.
+    /// Ends the machine's batches, because it waits.
     fn end(&mut self, who: u32, mut batch: impl FnMut(QueueId, u64)) {
         let Some(taken) = self.0.get_mut(who as usize) else { return };
         for (queue, items) in taken.iter_mut().filter(|(_, items)| *items > 0) {
@@ -197,7 +197,7 @@ impl Batches {
         }
     }
 
-    /// Batches of a queue that nobody has ended yet.
+    /// Batches of a queue that have not ended.
     fn open(&self, queue: QueueId) -> impl Iterator<Item = u64> + '_ {
         self.0.iter().flatten().filter(move |(of, items)| *of == queue && *items > 0).map(|(_, items)| *items)
     }

@@ -1,15 +1,27 @@
-//! Who waits for whom: the wait-for graph of machines, in one pass over interactions.
+//! The wait-for graph of machines, computed in one pass over the interactions.
 //!
-//! A block that ended with a cause is time that its machine waited for the one that caused its end. Where that one was blocked itself in the meantime, it was
-//! waited for in vain, and so was the time handed on to whom *it* waited for, and so forth to the end of the chain (the cascaded redistribution of wPerf,
-//! OSDI 2018). So each ns of a block is charged once, to the machine or link at the end of its chain; what a machine is charged with is what its active path says
-//! of its blocks. The last edge of the chain is the one that bears the weight: shortening it helps whoever waits through it.
+//! A block that ended with a cause is time that its machine waited for the machine that caused the
+//! end. If that machine was itself blocked in the meantime, this part of the time is passed on to
+//! the machine that *it* waited for, and so on to the end of the chain (the cascaded redistribution
+//! of wPerf, OSDI 2018). Each ns of a block is therefore charged once, to the machine or link at
+//! the end of its chain. The sum agrees with the active path of the waiting machine. The last edge
+//! of a chain is the one that counts: shortening it helps all machines that wait through it.
 //!
-//! Whoever has no natural end (a server, a pipeline that runs for ever) is held back in a *knot* of this graph ([`mutual_waits`]).
+//! Example: A waits 10 ms for B; during the first 8 ms B waits for C, which works. C is charged with
+//! 8 ms of A's wait, and B with 2 ms. The last edge of the chain is B -> C for the 8 ms, and A -> B
+//! for the 2 ms.
 //!
-//! Memory: of each machine the latest blocks are remembered, fewer where there are many machines; a chain is followed for so many blocks. What lies beyond is
-//! unknown, and counted. Time: where each of many machines waits for the one before, all chains together grow with the square of the machines. So there is a purse
-//! for all of them, filled by every interaction: while it is low, chains are cut shorter, and what that costs grows with the trace, not with its square.
+//! A system without a natural end (a server, a pipeline that runs for ever) is limited by a *mutual
+//! wait* in this graph ([`mutual_waits`]): machines that wait for each other and for no machine
+//! outside.
+//!
+//! Memory: each machine remembers its latest blocks, fewer if there are many machines, and a chain
+//! is followed through a limited number of blocks. What lies beyond is unknown, and is counted.
+//!
+//! Time: if each of many machines waits for the one before, all chains together grow with the
+//! square of the number of machines. All chains therefore share a budget, to which every
+//! interaction adds. While the budget is low, chains are cut shorter, so the cost grows linearly
+//! with the trace.
 
 mod answer;
 pub mod blame;
@@ -27,36 +39,38 @@ use longpole_model::tokens::{Origin, Queues, Taken};
 use std::collections::VecDeque;
 use uses::Uses;
 
-/// Blocks of all machines that are remembered.
+/// Largest number of blocks that are remembered, over all machines.
 const MOST_PAST: usize = 1 << 19;
-/// Tokens whose origin is kept.
+/// Largest number of tokens whose origin is remembered.
 const MOST_TOKENS: usize = 1 << 20;
-/// Of a machine that has stopped, so few take no more room than they need.
+/// Largest past of a stopped machine whose memory is reduced to what it needs.
 const FEW: usize = 2;
-/// Blocks through which one chain is followed.
+/// Largest number of blocks through which one chain is followed.
 const MOST_HOPS: usize = 4096;
-/// Blocks that may be looked at before the first interaction, and what each interaction adds to them.
+/// Budget for all chains, in blocks: its initial value, and what each interaction adds.
 const FIRST_HOPS: u64 = 1 << 22;
 const MORE_HOPS: u64 = 32;
-/// One chain may take this part of them, and so many blocks in any case.
+/// One chain may use this fraction of the budget, plus a fixed number of blocks in any case.
 const PART_OF_HOPS: u64 = 64;
 const LEAST_HOPS: u64 = 64;
-/// Pairs of machines that are told apart; and pairs of a waiter and an end of its chain, which take more room in the answer.
+/// Largest number of pairs of machines that are separated; and of pairs of a waiter and an end of
+/// its chain, which need more memory in the answer.
 const MOST_PAIRS: usize = 1 << 20;
 const MOST_ENDS: usize = 1 << 18;
 
-/// A moment of a machine: what had ended its blocks by then.
+/// A machine at a moment, with the number of its entries until then.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     by: MachineId,
     t: u64,
-    /// Entries of its past before it, the forgotten ones counted.
+    /// Number of entries of its past before the moment, including the forgotten ones.
     upto: u64,
-    /// Since when it was no longer there.
+    /// Time since which the machine did not exist, if it did not.
     gone: Option<u64>,
 }
 
-/// What ended a block, and through which queue (none: a wake-up or a fork).
+/// The cause of a block's end, and the queue of the link; the queue is `None` for a wake-up or a
+/// fork.
 type Reason = (Moment, Option<QueueId>, Option<NameId>);
 
 #[derive(Clone, Copy, Debug)]
@@ -65,23 +79,24 @@ struct From {
     link: Option<NameId>,
 }
 
-/// Where time is charged in the end.
+/// The end of a chain, where time is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Place {
     Machine(MachineId),
-    /// Of the machine that was reached, nothing more is known.
+    /// The chain led to this machine, about which nothing more is known.
     Unknown(MachineId),
-    /// From the cause to whom it reached; none: a wake-up or a fork.
+    /// The link from a cause to its effect; the queue is `None` for a wake-up or a fork.
     Link(Option<QueueId>, Option<NameId>),
 }
 
-/// What made a machine go on, or begin.
+/// An event that made a machine continue, or begin.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Since when it was blocked. None: what was before is not its own (a fork, the cause of a context).
+    /// Begin of the block. `None` if the time before is not the machine's own (a fork, the cause of
+    /// a context).
     start: Option<u64>,
     end: u64,
-    /// None: nobody knows.
+    /// `None` if the cause is unknown.
     cause: Option<Reason>,
 }
 
@@ -90,36 +105,36 @@ struct Life {
     exists: bool,
     gone: Option<u64>,
     blocked: Option<u64>,
-    /// It is a context; whether what it was begun by is settled.
+    /// Present if the machine is a context; true if its cause is known, or will never be known.
     context: Option<bool>,
     past: VecDeque<Entry>,
     forgotten: u64,
     explained_ns: u64,
     unexplained_ns: u64,
-    /// Of what is explained, the time whose end is not told apart.
+    /// Part of the explained time whose end is not separated.
     untold_ns: u64,
-    /// How long others waited for it in the end.
+    /// Time that others waited with this machine at the end of their chain.
     waited_for_ns: u64,
 }
 
-/// The observer.
+/// Collector of the waits; it sees each interaction.
 pub struct Waits {
     lives: Vec<Life>,
     queues: Queues<From>,
     now: u64,
     begin: Option<u64>,
     asked_begin: u64,
-    /// How long a machine waited, and what for in the end.
+    /// Time that a machine waited, by the end of its chain.
     ends: IdMap<(MachineId, Place), u64>,
-    /// How long a machine waited for another one that unblocked it.
+    /// Time that a machine waited for another one that unblocked it.
     direct: IdMap<(MachineId, MachineId), u64>,
-    /// How long anybody waited through this edge as the last one of a chain.
+    /// Time that all machines waited in chains with this last edge.
     last: IdMap<(MachineId, MachineId), u64>,
-    /// Chains that were too long, or lie further back than is remembered.
+    /// Number of chains that were too long, or that lead further back than is remembered.
     cut: u64,
-    /// Blocks that chains may still be followed through.
+    /// Budget of the chains, in blocks.
     purse: u64,
-    /// Waiting at the ends of edges that are left out because there are too many.
+    /// Waiting time in chains whose last edge is left out because there are too many edges.
     untold_edges_ns: u64,
     uses: Uses,
     full: Full,
@@ -147,7 +162,7 @@ impl Default for Waits {
     }
 }
 
-/// A machine within whose block the walk is, to go on with before the block.
+/// State of the walk before it entered a block; the walk returns to it afterwards.
 struct Frame {
     by: MachineId,
     upto: u64,
@@ -157,17 +172,18 @@ struct Frame {
 }
 
 impl Waits {
-    /// What is before is left out; to be said before anything has happened.
+    /// Sets the begin of the range to `t` ns; earlier time is left out. Must be called before the
+    /// first interaction.
     pub fn begin_at(&mut self, t: u64) {
         self.asked_begin = t;
     }
 
-    /// Time goes on to `t` without anything happening.
+    /// Advances the clock to `t` ns without an interaction.
     pub fn until(&mut self, t: u64) {
         self.now = self.now.max(t);
     }
 
-    /// The next interaction in the order of time.
+    /// Processes the next interaction; interactions must be in the order of time.
     pub fn interaction(&mut self, _vocabulary: &Vocabulary, interaction: &Interaction) {
         let Interaction { t, effect, .. } = *interaction;
         self.interactions += 1;
@@ -204,7 +220,8 @@ impl Waits {
                     life.unexplained_ns += now - start;
                 }
                 (life.exists, life.gone, life.context) = (false, Some(now), None);
-                // One that lives once and shortly is remembered for ever, and there may be millions.
+                // A machine that lives once and briefly is remembered for ever, and there may be
+                // millions of them.
                 if life.past.len() <= FEW {
                     life.past.shrink_to_fit();
                 }
@@ -255,7 +272,7 @@ impl Waits {
             Effect::Wake { cause, .. } => self.wake(machine, cause),
             _ => {}
         }
-        // Whoever keeps count of origins would look at them; here they hold nothing.
+        // Origins need no release here, since they hold nothing.
         self.queues.ignore_spent();
     }
 
@@ -267,14 +284,14 @@ impl Waits {
         &mut self.lives[at]
     }
 
-    /// This machine, now.
+    /// Returns this machine at the current moment.
     fn moment(&mut self, machine: MachineId) -> Moment {
         let t = self.now;
         let life = self.life(machine);
         Moment { by: machine, t, upto: life.forgotten + life.past.len() as u64, gone: life.gone.filter(|_| !life.exists) }
     }
 
-    /// That of a cause; none: there has been no such machine.
+    /// Returns the moment of a cause; `None` if the causing machine never appeared.
     fn caused(&mut self, cause: Cause) -> Option<Reason> {
         let mut moment = self.moment(cause.by);
         let life = self.life(cause.by);
@@ -288,7 +305,7 @@ impl Waits {
         Some((moment, None, cause.link))
     }
 
-    /// `context`: whether its cause is settled.
+    /// `context` is `Some` for a context; true if its cause is known.
     fn born(&mut self, machine: MachineId, cause: Option<Cause>, context: Option<bool>) {
         let cause = cause.and_then(|cause| self.caused(cause));
         let end = self.now;
@@ -316,7 +333,8 @@ impl Waits {
         }
     }
 
-    /// What the context did before is not what it was waited for.
+    /// Replaces a context's past by its cause: what it did before does not count for those that
+    /// wait for it.
     fn adopt(&mut self, machine: MachineId, cause: Option<Reason>) {
         let end = self.now;
         self.remember(machine, Entry { start: None, end, cause });
@@ -329,7 +347,7 @@ impl Waits {
         self.found(machine, queue, taken, false);
     }
 
-    /// Queues in which somebody waited for room.
+    /// Queues in which machines waited for room.
     pub fn full(&self, vocabulary: &Vocabulary) -> Vec<FullQueue> {
         self.full.full(vocabulary)
     }
@@ -370,7 +388,7 @@ impl Waits {
             return;
         }
         let cause = match cause {
-            // What it waited for is not told; the time stays its own.
+            // What the machine waited for is unknown; the time stays its own.
             Origin::None => {
                 self.life(machine).unexplained_ns += end - start;
                 return;
@@ -389,7 +407,7 @@ impl Waits {
         }
     }
 
-    /// Charges the block of `waiter` to the ends of its chain, back from its end.
+    /// Charges the block of `waiter` to the ends of its chain, backwards from the end of the block.
     fn walk(&mut self, waiter: MachineId, start: u64, end: u64, cause: Option<Reason>) {
         let mut stack: Vec<Frame> = Vec::new();
         let (mut by, mut upto, mut at, mut low, mut via) = (waiter, 0, end, start, waiter);
@@ -407,11 +425,11 @@ impl Waits {
             let entry = match next.take() {
                 Some(entry) => entry,
                 None => match self.entry(by, upto) {
-                    // Beyond what is remembered, or what may be spent on one block.
+                    // The chain leads beyond what is remembered, or beyond its budget.
                     _ if hops > most => {
                         self.cut += 1;
                         self.charge(waiter, via, Place::Unknown(by), low, at);
-                        // Of what is left in the frames nobody knows more.
+                        // About the remaining time in the frames nothing more is known.
                         while let Some(frame) = stack.pop() {
                             self.charge(waiter, frame.via, Place::Unknown(frame.by), frame.low, frame.at);
                         }
@@ -423,7 +441,7 @@ impl Waits {
                         at = low;
                         continue;
                     }
-                    // It had not begun.
+                    // The machine did not exist yet.
                     Ok(None) => {
                         self.charge(waiter, via, Place::Unknown(by), low, at);
                         at = low;
@@ -466,7 +484,8 @@ impl Waits {
         }
     }
 
-    /// The latest thing that made a machine go on, of the first `upto`. An error: it is forgotten.
+    /// Returns the latest of the machine's first `upto` entries. The error means that it is
+    /// forgotten.
     fn entry(&mut self, machine: MachineId, upto: u64) -> Result<Option<Entry>, ()> {
         let life = self.life(machine);
         match upto.checked_sub(1) {
@@ -504,7 +523,8 @@ impl Waits {
     }
 }
 
-/// Whether there is room for the pair; otherwise its time stands with the machines only.
+/// Adds time to an entry. Returns false if there is no space for a new one; its time is then only
+/// counted for the machines.
 fn bump<K: std::hash::Hash + Eq>(map: &mut IdMap<K, u64>, key: K, ns: u64, most: usize) -> bool {
     if let Some(known) = map.get_mut(&key) {
         *known += ns;

@@ -1,27 +1,28 @@
-//! Whether two runs differ: the change of a mean, with the interval in which it lies in 95 of 100 cases.
+//! The difference between two runs: the change of a mean, with its 95 % confidence interval.
 //!
-//! Each run is a handful of values, one per window of equal width (or per repeated recording), since single values of a run hang together and
-//! would make any difference look certain. Welch's interval does not suppose that both runs scatter alike.
+//! Each run is a small number of values, one per window of equal width or per repeated recording.
+//! Single events of a run are correlated and would make any difference look certain. Welch's
+//! interval does not assume that both runs have the same variance.
 
 use serde::Serialize;
 
-/// How much larger something is in the second run than in the first.
+/// Increase of a value from the first run to the second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Change {
     pub change: f64,
-    /// None: there are too few values to tell.
+    /// Bounds of the 95 % interval; `None` if there are too few values.
     pub low: Option<f64>,
     pub high: Option<f64>,
 }
 
 impl Change {
-    /// Of the means. None where one side has no value.
+    /// Returns the change of the mean; `None` if one side has no value.
     pub fn of(a: &[f64], b: &[f64]) -> Option<Change> {
         let even = |values: &[f64]| values.iter().map(|&value| (value, 1.0)).collect::<Vec<_>>();
         Change::weighted(&even(a), &even(b))
     }
 
-    /// Of the means of values with weights: windows in which more happened count more.
+    /// Returns the change of the weighted mean: windows in which more happened count more.
     pub fn weighted(a: &[(f64, f64)], b: &[(f64, f64)]) -> Option<Change> {
         let (from, to) = (Moments::of(a)?, Moments::of(b)?);
         let change = to.mean - from.mean;
@@ -36,7 +37,7 @@ impl Change {
         Some(Change { change, low: half.map(|half| change - half), high: half.map(|half| change + half) })
     }
 
-    /// Zero lies outside of the interval.
+    /// Returns true if 0 is outside of the interval.
     pub fn is_certain(&self) -> bool {
         self.low.is_some_and(|low| low > 0.0) || self.high.is_some_and(|high| high < 0.0)
     }
@@ -44,7 +45,7 @@ impl Change {
 
 struct Moments {
     mean: f64,
-    /// Of the mean; none for a single value.
+    /// Squared standard error of the mean; `None` for a single value.
     error_squared: Option<f64>,
 }
 
@@ -61,14 +62,14 @@ impl Moments {
     }
 }
 
-/// Half of the interval in which the mean of such values lies in 95 of 100 cases. None: a single value tells none.
+/// Returns half the width of the 95 % interval of the mean; `None` for a single value.
 pub fn half_95(values: &[f64]) -> Option<f64> {
     let even: Vec<(f64, f64)> = values.iter().map(|&value| (value, 1.0)).collect();
     let freedom = values.len().checked_sub(1)? as f64;
     Some(t_95(freedom) * Moments::of(&even)?.error_squared?.sqrt())
 }
 
-/// Student's t for 95 % on both sides.
+/// Two-sided 95 % quantile of Student's t distribution.
 fn t_95(freedom: f64) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101,
@@ -76,7 +77,7 @@ fn t_95(freedom: f64) -> f64 {
     ];
     match freedom {
         few if few < 1.0 => TABLE[0],
-        // Between two rows the larger value: the interval is never too narrow.
+        // Between two rows the larger value, so that the interval is never too narrow.
         some if some < 31.0 => TABLE[some as usize - 1],
         many => 1.96 + 2.5 / many,
     }
@@ -87,8 +88,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_is_that_of_the_books() {
-        // By Welch's formula: 5.82 degrees of freedom, a standard error of 1.2708; t of 5 is 2.571.
+    fn the_interval_matches_welchs_formula() {
+        // Welch's formula yields 5.82 degrees of freedom and a standard error of 1.2708; t for 5 is
+        // 2.571.
         let a = [19.8, 20.4, 19.6, 17.8, 18.5, 18.9, 18.3];
         let b = [28.2, 26.6, 20.1, 23.3, 25.2, 22.1];
         let change = Change::of(&a, &b).unwrap();
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_tells_no_interval_and_none_no_change() {
+    fn a_single_value_has_no_interval_and_no_value_has_no_change() {
         assert_eq!(Change::of(&[], &[1.0]), None);
         let single = Change::of(&[1.0], &[3.0]).unwrap();
         assert_eq!((single.change, single.low, single.is_certain()), (2.0, None, false));

@@ -1,10 +1,12 @@
-//! Two recordings of the same system: what changed from the first to the second, and how surely.
+//! The difference of two recordings of the same system: what changed, and how certain that is.
 //!
-//! Each side is cut into windows of equal width, to the ns. What is compared is the mean over the windows: of a state's share of the critical path, of
-//! the mean time of a call or span, of a queue's items per second. A change is told as certain where its interval leaves zero out, and as much is known of both
-//! sides as a verdict needs ([`known`]).
+//! Each side is cut into windows of equal width, exact to the ns. The means over the windows are
+//! compared: of a state's share of the critical path, of the mean time of a call or span, of a
+//! queue's items per second. A change is certain if its interval excludes 0, and if as much is
+//! known about both sides as a verdict needs ([`known`]).
 //!
-//! Machines of a class are one here, as in a report of several recordings: numbers of threads are others each time. A condition may ask for one machine all the same.
+//! Machines of a class are one here, as in a report of several recordings, since the numbers of
+//! threads differ between runs. A condition may still name a single machine.
 
 mod conditions;
 mod known;
@@ -24,29 +26,30 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use conditions::{can_be_asked, FUNCTIONS};
 pub use known::Known;
 
-/// Windows of a side.
+/// Number of windows of each side.
 pub const WINDOWS: usize = 12;
 
-/// A share of the path changes by at least so much, or nobody wants to hear of it; of a time or a rate, relative to what it was.
+/// Least changes that are reported as certain: of a share of the path, absolute; of a time or a
+/// rate, relative to the first side.
 const LEAST_SHARE: f64 = 0.01;
 const LEAST_RELATIVE: f64 = 0.02;
 
-/// What is known of one recording.
+/// Everything that is compared of one recording.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
     of_classes: Shares,
     of_machines: Shares,
-    /// How long the windows are.
+    /// Widths of the windows in ns.
     widths: Vec<f64>,
-    /// By class, and of all threads together.
+    /// Latencies by class, and of all threads together.
     latency: [BTreeMap<Timed, Means>; 2],
     queues: BTreeMap<String, Rates>,
     findings: BTreeMap<(String, String), f64>,
     /// States that occur, on the path or not, as `MACHINE::STATE` and `CLASS::STATE`.
     seen: BTreeSet<String>,
-    /// Of each machine that is not named like its class.
+    /// Classes of the machines that are not named like their class.
     classes: BTreeMap<String, String>,
-    /// Of a machine log, which tells of nothing but the path.
+    /// The recording is a machine log, which has nothing but the path.
     path_only: bool,
     known: Known,
 }
@@ -54,33 +57,34 @@ pub struct Side {
 type State = (String, String);
 type Timed = (Kind, String, Option<String>);
 
-/// Of the critical path.
+/// Shares of the critical path.
 #[derive(Clone, Debug, Default)]
 struct Shares {
-    /// Of the whole path.
+    /// Shares of the whole path.
     whole: BTreeMap<State, f64>,
-    /// Of each window.
+    /// Shares of each window.
     windows: BTreeMap<State, Vec<f64>>,
-    /// Of each state on the path, the names of what it is of: its class (of a link, its queue's), and the same where the way of a call there and back is one.
+    /// Owners of each state on the path: its class (for a link, the class of its queue), and the
+    /// same with the links of a call and of its reply combined.
     owners: BTreeMap<State, [String; 2]>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Means {
-    /// Of each window that has one, with the number of times that it is of.
+    /// Mean time of each window that has one, with the number of times as weight.
     means: Vec<(f64, f64)>,
     whole: Option<Times>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Rates {
-    /// Per second, each with weight 1.
+    /// Items per second of each window, with weight 1.
     items: Vec<(f64, f64)>,
     whole: Option<QueueAnswer>,
 }
 
 impl Side {
-    /// The critical path.
+    /// Adds the critical path.
     pub fn path(&mut self, answer: &Answer) {
         let (begin, length) = (answer.start_ns, answer.end_ns.saturating_sub(answer.start_ns));
         self.known.unknown_share = Some(answer.unknown_ns as f64 / length.max(1) as f64);
@@ -127,29 +131,29 @@ impl Side {
         }
     }
 
-    /// Machines that the path does not tell of, and their classes.
+    /// Adds machines that are not on the path, with their classes.
     pub fn classes(&mut self, all: impl Iterator<Item = (String, String)>) {
         all.for_each(|(machine, class)| self.is_of("", &machine, &class));
     }
 
-    /// What occurs, as `MACHINE::STATE` and `CLASS::STATE`.
+    /// Sets the states that occur, as `MACHINE::STATE` and `CLASS::STATE`.
     pub fn seen(&mut self, names: BTreeSet<String>) {
         self.seen = names;
     }
 
-    /// How many events there are and are missing, also where there is no path.
+    /// Sets the numbers of events and of lost events, also if there is no path.
     pub fn events(&mut self, inputs: &Inputs) {
         self.known.events = inputs.events + inputs.kernel_events;
         self.known.lost = inputs.lost.saturating_add(inputs.kernel_lost);
         self.known.uncounted_losses = inputs.uncounted_losses + inputs.uncounted_kernel_losses;
     }
 
-    /// There is nothing but the path.
+    /// Notes that there is nothing but the path.
     pub fn is_path_only(&mut self) {
         self.path_only = true;
     }
 
-    /// What the whole of the recording says; times by class and of all threads together.
+    /// Adds the results for the whole recording; latencies by class and of all threads together.
     pub fn whole(&mut self, latency: [Vec<Together>; 2], queues: &[QueueAnswer], findings: &[Finding]) {
         for (known, lines) in self.latency.iter_mut().zip(latency) {
             for line in lines {
@@ -165,7 +169,7 @@ impl Side {
         }
     }
 
-    /// One window of it.
+    /// Adds the results for one window.
     pub fn window(&mut self, latency: [Vec<Together>; 2], queues: &[QueueAnswer]) {
         for (known, lines) in self.latency.iter_mut().zip(latency) {
             for line in lines {
@@ -188,7 +192,7 @@ impl Shares {
         *self.whole.entry(name).or_default() += share;
     }
 
-    /// The state's share of each window, with the window's length.
+    /// Returns the state's share in each window, with the window's width as weight.
     fn weighted(&self, widths: &[f64], state: &State) -> Vec<(f64, f64)> {
         let shares = self.windows.get(state);
         widths.iter().enumerate().map(|(at, &width)| (shares.map_or(0.0, |shares| shares[at]), width)).collect()
@@ -199,7 +203,8 @@ impl Shares {
     }
 }
 
-/// The subject of a finding with classes in place of machines: `MACHINE`, `MACHINE::STATE`, or several.
+/// Replaces machines by their classes in the subject of a finding: `MACHINE`, `MACHINE::STATE`, or
+/// several.
 fn subject(text: &str, classes: &BTreeMap<String, String>) -> String {
     let one = |part: &str| {
         let cuts = std::iter::once(part.len()).chain(part.match_indices("::").map(|(at, _)| at));
@@ -216,19 +221,19 @@ pub struct Diff {
     pub latency: Vec<LatencyChange>,
     pub queues: Vec<QueueChange>,
     pub findings: Vec<FindingChange>,
-    /// The conditions that hold.
+    /// Conditions that hold.
     pub failed: Vec<Failed>,
-    /// What there is of each side, and what is missing.
+    /// What is known of each side, and what is missing.
     pub known_a: Known,
     pub known_b: Known,
-    /// What conditions may ask for beside: single machines, and all threads of a name together.
+    /// Further subjects of conditions: single machines, and all threads together.
     #[serde(skip)]
     machines: Vec<StateChange>,
     #[serde(skip)]
     together: Vec<LatencyChange>,
     #[serde(skip)]
     doubts: Doubts,
-    /// Of each side.
+    /// States that occur on each side.
     #[serde(skip)]
     seen: [BTreeSet<String>; 2],
     #[serde(skip)]
@@ -250,10 +255,10 @@ pub enum VerdictKind {
     Unsure,
 }
 
-/// A state's share of the critical path.
+/// Change of a state's share of the critical path.
 #[derive(Clone, Debug, Serialize)]
 pub struct StateChange {
-    /// The class; of a link, its queue.
+    /// Class of the machine; for a link, its queue.
     pub machine: String,
     pub state: String,
     pub share_a: f64,
@@ -265,12 +270,12 @@ pub struct StateChange {
     owners: [String; 2],
 }
 
-/// The mean of a latency; the change is relative to the first.
+/// Change of the mean of a latency, relative to the first side.
 #[derive(Clone, Debug, Serialize)]
 pub struct LatencyChange {
     pub kind: Kind,
     pub name: String,
-    /// The class of the threads.
+    /// Class of the threads.
     pub machine: Option<String>,
     pub count_a: u64,
     pub count_b: u64,
@@ -278,13 +283,13 @@ pub struct LatencyChange {
     pub mean_b_ns: Option<f64>,
     pub p99_a_ns: Option<u64>,
     pub p99_b_ns: Option<u64>,
-    /// None: it occurs on one side only.
+    /// `None` if it occurs on one side only.
     #[serde(flatten, serialize_with = "nulls")]
     pub change: Option<Change>,
     pub certain: bool,
 }
 
-/// What went through a queue; the change is that of the items per second, relative to the first.
+/// Change of a queue's items per second, relative to the first side.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueChange {
     pub name: String,
@@ -299,7 +304,7 @@ pub struct QueueChange {
     pub certain: bool,
 }
 
-/// Unknown is null, and not left out.
+/// Serializes an unknown change as nulls instead of leaving the fields out.
 fn nulls<S: Serializer>(change: &Option<Change>, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Shown {
@@ -311,7 +316,7 @@ fn nulls<S: Serializer>(change: &Option<Change>, serializer: S) -> Result<S::Ok,
     Shown { change: change.map(|it| it.change), low, high }.serialize(serializer)
 }
 
-/// A finding that only one side has, or both.
+/// A finding of one side or of both.
 #[derive(Clone, Debug, Serialize)]
 pub struct FindingChange {
     pub kind: String,
@@ -323,11 +328,12 @@ pub struct FindingChange {
 #[derive(Clone, Debug, Serialize)]
 pub struct Failed {
     pub condition: String,
-    /// What its names stood for.
+    /// Values of the names in the condition.
     pub values: Vec<(String, Option<f64>)>,
 }
 
-/// What changed from `a` to `b`. The largest certain change first. Where more than `max_unknown` of a path is unknown, no share of it is certain.
+/// Returns the changes from `a` to `b`, the largest certain change first. If more than
+/// `max_unknown` of a path is unknown, no change of a share is certain.
 pub fn diff(a: &Side, b: &Side, max_unknown: f64) -> Diff {
     let doubts = Doubts::of(&a.known, &b.known, max_unknown);
     let shares = |of: fn(&Side) -> &Shares| states(a, b, of, doubts.of_shares().is_none());
@@ -368,7 +374,7 @@ fn states(a: &Side, b: &Side, of: fn(&Side) -> &Shares, may_be_certain: bool) ->
     out
 }
 
-/// Relative to what it was; of values with their weights.
+/// Returns the change of a weighted mean relative to the mean of `a`.
 fn relative(a: &[(f64, f64)], b: &[(f64, f64)]) -> Option<Change> {
     let all: f64 = a.iter().map(|(_, weight)| weight).sum();
     let mean = a.iter().map(|(value, weight)| value * weight).sum::<f64>() / all;
@@ -486,7 +492,7 @@ fn verdict(states: &[StateChange], latency: &[LatencyChange], queues: &[QueueCha
     }
 }
 
-/// What to do where too much is missing.
+/// Advice if too much is missing.
 const REMEDY: &str = "`longpole path` tells what is missing; record it again, with larger rings (--buffer) where events are lost";
 
 fn more(change: Change, up: &str, down: &str) -> String {

@@ -1,8 +1,9 @@
-//! Several recordings of the same system: what is the same in all of them, and how far it scatters.
+//! Several recordings of the same system: what they have in common, and how much it scatters.
 //!
-//! Each is judged for itself; nothing of one leads into another. What is named is what most of them name, and its error is the interval of Student's t over
-//! the recordings: it holds what no window of a single one can tell, how much the system differs from run to run. Machines of a class are one here, since numbers of
-//! threads are others each time.
+//! Each recording is analysed on its own; nothing of one influences another. The verdict is what
+//! most of them name. Its error is the interval of Student's t over the recordings, which includes
+//! what the windows of a single recording cannot show: how much the system differs from run to run.
+//! Machines of a class are one here, since the numbers of threads differ between runs.
 
 use crate::compare::change::half_95;
 use crate::critical_path;
@@ -22,15 +23,16 @@ use std::collections::BTreeMap;
 #[derive(Debug, Serialize)]
 pub struct Repeated {
     pub verdict: Verdict,
-    /// Share of the recordings whose own verdict this is.
+    /// Share of the recordings that have this verdict.
     pub agreement: f64,
-    /// States of the critical path by their mean share. None: no recording has a path.
+    /// States of the critical path by their mean share; `None` if no recording has a path.
     pub criticality: Option<Vec<Row>>,
     pub findings: Vec<Found>,
-    /// Means over the recordings in which something is predicted; the interval holds all of them.
+    /// Predictions: means over the recordings in which the change is predicted; the interval
+    /// includes those of all of them.
     #[serde(serialize_with = "predicted::alone")]
     pub predictions: Option<Vec<Prediction>>,
-    /// Told of each recording by itself.
+    /// Reported only for each recording separately.
     pub queues: Option<()>,
     pub latency: Option<()>,
     pub probe_cost_ns: Option<f64>,
@@ -45,45 +47,45 @@ pub struct Run {
     pub report: Report,
 }
 
-/// A state on the path, in all recordings that have one.
+/// A state on the path, over all recordings that have a path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub host: String,
-    /// The class; of a link, its queue.
+    /// Class of the machine; for a link, its queue.
     pub machine: String,
     pub class: String,
     pub state: String,
     pub kind: SegmentKind,
-    /// A profiler adds up what bears the state's name in all programs.
+    /// A profiler adds up this state under its name over all programs.
     #[serde(skip)]
     is_symbol: bool,
     pub ns: u64,
     pub share: f64,
-    /// Half of the interval in which the mean lies in 95 of 100 cases. None: a single recording has a path.
+    /// Half the width of the 95 % interval of the mean; `None` if only one recording has a path.
     pub share_error: Option<f64>,
     pub share_min: f64,
     pub share_max: f64,
-    /// Recordings on whose path it is.
+    /// Number of recordings with the state on the path.
     pub runs: u64,
-    /// Of its mean share of the running time.
+    /// Rank of its mean share of the running time.
     pub profile_rank: Option<u64>,
     pub profile_share: Option<f64>,
     pub slack_ns: Option<u64>,
     pub near_critical_share: Option<f64>,
 }
 
-/// A finding of one recording at least.
+/// A finding of at least one recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
     pub kind: String,
     pub subject: String,
-    /// In all recordings together.
+    /// Number in all recordings together.
     pub count: u64,
-    /// The mean over the recordings that have it.
+    /// Mean over the recordings that have the finding.
     pub share: f64,
     pub evidence: Evidence,
     pub advice: String,
-    /// Recordings that have it.
+    /// Number of recordings that have the finding.
     pub runs: u64,
 }
 
@@ -112,7 +114,7 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Subject and state that a recording's verdict names. None: it names no bottleneck.
+/// Subject and state that a recording's verdict names.
 #[derive(Clone, PartialEq)]
 struct Bottleneck {
     subject: Option<String>,
@@ -129,7 +131,7 @@ fn declared(name: String) -> StateNamed {
     StateNamed { kind: StateKind::Declared, name }
 }
 
-/// What more than half of the recordings say.
+/// Returns the verdict of more than half of the recordings, and the share that agrees.
 fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
     let count = |wanted: &Option<Bottleneck>| runs.iter().filter(|run| named(run) == *wanted).count();
     let most = runs.iter().max_by_key(|run| count(&named(run)));
@@ -156,7 +158,8 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         let outcome = if 2 * untold > of.len() { Outcome::Unknown } else { Outcome::Spread };
         return (verdict(outcome, recordings), agreement);
     };
-    // Of all recordings, also of those that name something else, where it is a state of their paths.
+    // Mean over all recordings, also those that name something else, if it is a state of their
+    // paths.
     let row = rows.and_then(|rows| rows.iter().find(|row| Some(&row.machine) == subject.as_ref() && Some(&row.state) == state.as_ref()));
     let own: Vec<f64> = of.iter().filter_map(|verdict| verdict.share).collect();
     let (share, error) = match row.filter(|_| !are_of_stages) {
@@ -171,7 +174,7 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
     (verdict, agreement)
 }
 
-/// What the recordings name, each with how many of them do, in the order in which they come.
+/// Returns what the recordings name, with the number of recordings, in the order of the recordings.
 fn disagreement(runs: &[Run]) -> Vec<Agreed> {
     let mut said: Vec<(Option<Bottleneck>, u64)> = Vec::new();
     for run in runs.iter().map(named) {
@@ -187,7 +190,7 @@ fn disagreement(runs: &[Run]) -> Vec<Agreed> {
     said.into_iter().map(agreed).collect()
 }
 
-/// Of all recordings.
+/// Returns the sums of doubtful events over all recordings.
 fn doubts(runs: &[Run]) -> Option<Doubts> {
     let sum = |a: Doubts, b: Doubts| Doubts {
         contradictions: a.contradictions + b.contradictions,
@@ -204,11 +207,12 @@ struct OfRun {
     profile: Option<f64>,
     slack: Option<u64>,
     near: Option<f64>,
-    /// The kind of state, and whether a profiler adds up what bears its name.
+    /// Kind of the state, and whether a profiler adds it up by name.
     is_of: Option<(SegmentKind, bool)>,
 }
 
-/// Mean shares over all recordings that have a path; one that does not go through a state has 0 of it.
+/// Returns mean shares over all recordings that have a path; a state that is not on a path has
+/// share 0 there.
 fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
     let paths: Vec<_> = runs.iter().filter_map(|run| run.report.criticality.as_ref()).collect();
     if paths.is_empty() {
@@ -256,7 +260,7 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
             }
         })
         .collect();
-    // A profiler adds what bears one name.
+    // A profiler adds up states with one name.
     let symbol = |row: &Row| [if row.is_symbol { String::new() } else { row.class.clone() }, row.state.clone()];
     let mut profile: BTreeMap<[String; 2], f64> = BTreeMap::new();
     for row in &out {
@@ -273,7 +277,7 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
     Some(out)
 }
 
-/// In the order of how many recordings have it, then of its share.
+/// Returns the findings by the number of recordings that have them, descending.
 fn findings(runs: &[Run]) -> Vec<Found> {
     let mut out: Vec<Found> = Vec::new();
     for Finding { kind, subject, count, share, evidence, advice, .. } in runs.iter().flat_map(|run| &run.report.findings) {

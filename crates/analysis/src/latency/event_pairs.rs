@@ -1,7 +1,8 @@
 //! The time between any two events: `--from EVENT[:pred] --to EVENT[:pred] [--by FIELD]`.
 //!
-//! Each `from` waits for the next `to` with the same value of the `by` field (without one: for the next `to` at all). A `from` that comes
-//! while one is waiting begins anew: the answer is the time since the latest cause.
+//! Each `from` waits for the next `to` with the same value of the `by` field; without the field,
+//! for the next `to`. A `from` that comes while another one waits replaces it: the answer is the
+//! time since the latest cause.
 
 use crate::latency::parts::Parts;
 use crate::latency::{since, Kind, Latency};
@@ -14,10 +15,11 @@ use std::collections::{HashMap, VecDeque};
 
 const MOST_WAITING: usize = 1 << 16;
 
-/// Names that are suggested for one that does not occur.
+/// Largest number of suggestions for a name that does not occur.
 const MOST_SUGGESTED: usize = 3;
 
-/// A name that does not occur in what was read, so that there is no answer, as against the answer "never".
+/// A name that does not occur in the input. It is an error, because without it the answer would
+/// look like "never".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownName {
     #[error("no event `{name}` occurs in what was read; {}", suggestions(.nearest))]
@@ -55,14 +57,16 @@ pub struct Point {
 pub enum PointError {
     #[error("expected the name of an event, found nothing")]
     Empty,
-    /// The column counts from the begin of the whole argument.
+    /// `column` counts from the begin of the whole argument.
     #[error("column {}: expected {}, found {}", .0.column, .0.expected, .0.found)]
     Predicate(PredicateError),
 }
 
 impl Point {
-    /// The names of events contain colons themselves (`span_begin:parse`). So the condition begins behind the first colon behind which
-    /// something stands that is a condition; without any, all is the name, unless something there looks like a comparison and is wrong.
+    /// Parses an event's name with an optional condition. Names of events contain colons themselves
+    /// (`span_begin:parse`), so the condition begins behind the first colon that is followed by a
+    /// valid condition. Without one, the whole text is the name, unless it contains a comparison,
+    /// which then is an error.
     pub fn parse(text: &str) -> Result<Point, PointError> {
         if text.is_empty() {
             return Err(PointError::Empty);
@@ -115,7 +119,7 @@ enum Key {
 #[derive(Debug)]
 struct Side {
     point: Point,
-    /// Per class: whether it is this event, and where the names of the condition are.
+    /// For each class: whether it is this event, and the indices of the condition's fields.
     classes: Vec<Option<Option<Vec<Option<usize>>>>>,
 }
 
@@ -140,13 +144,13 @@ impl Side {
 }
 
 impl Side {
-    /// The classes that occurred, as far as they are this event or, with `all`, any.
+    /// Returns the classes that occurred: those of this event or, with `all`, any.
     fn occurred<'a>(&'a self, catalogue: &'a Catalogue, all: bool) -> impl Iterator<Item = &'a Class> + 'a {
         let seen = self.classes.iter().zip(&catalogue.classes);
         seen.filter(move |(known, _)| known.as_ref().is_some_and(|known| all || known.is_some())).map(|(_, class)| class)
     }
 
-    /// Whether the event and all that is asked of it occurred.
+    /// Returns an error if the event, or a field that is requested, did not occur.
     fn check(&self, catalogue: &Catalogue, by: Option<&str>) -> Result<(), UnknownName> {
         let name = &self.point.event;
         if self.occurred(catalogue, false).next().is_none() {
@@ -167,7 +171,7 @@ impl Side {
 }
 
 impl Pairs {
-    /// After the last event: whether every name that was asked for occurred.
+    /// Returns an error if a requested name did not occur. Called after the last event.
     pub fn check(&self, catalogue: &Catalogue) -> Result<(), UnknownName> {
         self.from.check(catalogue, self.by.as_deref())?;
         self.to.check(catalogue, self.by.as_deref())
@@ -190,7 +194,7 @@ impl Pairs {
     }
 
     pub fn event(&mut self, catalogue: &Catalogue, event: &Event<'_>) {
-        // One event may end a pair and begin the next.
+        // One event may end a pair and begin the next one.
         if self.to.matches(catalogue, event) {
             if let Some(key) = self.key(catalogue, event) {
                 match self.waiting.remove(&key) {
@@ -240,7 +244,7 @@ impl Pairs {
         }
     }
 
-    /// The whole first; then, with `by`, each value that occurred.
+    /// Returns the row over all pairs; then, with `by`, one row for each value.
     pub fn answer(&self) -> Vec<Latency> {
         let line = |name: String, times: &Histogram| Latency {
             kind: Kind::Custom,
@@ -253,7 +257,7 @@ impl Pairs {
         let mut out = vec![line(self.name.clone(), &self.times)];
         let mut keys: Vec<(&Key, &Histogram)> = self.per_key.iter().collect();
         keys.sort_unstable_by(|a, b| a.0.cmp(b.0));
-        // One sample each: the field is an id, not a name.
+        // With one sample for each value, the field is an id and not a name.
         if keys.iter().any(|(_, times)| times.count() > 1) {
             let by = self.by.as_deref().unwrap_or_default();
             out.extend(keys.into_iter().map(|(key, times)| match key {
@@ -275,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_is_an_event_and_maybe_a_condition() {
+    fn a_point_is_an_event_with_an_optional_condition() {
         let point = Point::parse("span_begin:parse").unwrap();
         assert_eq!((point.event(), point.when.is_some()), ("span_begin:parse", false));
         let point = Point::parse("event:packet:len>100 && name==\"x\"").unwrap();
@@ -287,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_condition_names_the_column_in_the_whole_argument() {
+    fn a_wrong_condition_is_reported_with_its_column_in_the_whole_argument() {
         let PointError::Predicate(error) = Point::parse("event:x:len >").unwrap_err() else { panic!() };
         assert_eq!(error.column, 14);
         assert_eq!(Point::parse("").unwrap_err(), PointError::Empty);

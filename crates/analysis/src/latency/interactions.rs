@@ -1,10 +1,9 @@
-//! Latencies by what machines say of themselves: calls, stays in states, signals, and activity
-//! between blocks.
+//! Latencies from a machine log: calls, stays in states, signals, and activity between blocks.
 //!
-//! A stay in a state lasts until the machine says another one; its blocks, and the times in which
-//! it is runnable or interrupted, are parts of it. A call is what the rules of the log say: a put
-//! into `rpc:NAME`, and a reply into `rpc:NAME:reply:ID`. Which reply is whose is known by who took
-//! the call first and has not answered.
+//! A stay in a state lasts until the machine states another one; its blocks, and the times in which
+//! it is runnable or interrupted, are parts of it. A call is a put into `rpc:NAME`, its reply a put
+//! into `rpc:NAME:reply:ID`. A reply belongs to the oldest call of that name that the replying
+//! machine has taken and not answered.
 
 use super::{CallTimes, Latency, Measured, Net, MOST_IN_FLIGHT};
 use crate::stats::text::machine_place;
@@ -14,11 +13,11 @@ use longpole_model::kinds::{QueueKind, StateKind};
 use longpole_model::names::NameId;
 use std::collections::{HashMap, VecDeque};
 
-/// What a queue is to whoever uses it.
+/// Purpose of a queue.
 #[derive(Clone, Copy, Debug)]
 enum Use {
     Tokens,
-    /// By the number of the call's name.
+    /// Calls, with the number of the call's name.
     Calls(u32),
     Replies(u32),
     Signal,
@@ -32,7 +31,7 @@ struct Call {
     replied: u64,
 }
 
-/// What a machine's time is at the moment.
+/// Current use of a machine's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
     #[default]
@@ -47,12 +46,12 @@ struct Machine {
     mode: Mode,
     above: u32,
     below: Option<MachineId>,
-    /// Until when its stay's time is told apart, and into what: ran, interrupted, runnable,
-    /// blocked.
+    /// Time until which the stay is split into its parts; and the parts in ns: running,
+    /// interrupted, runnable, blocked.
     since: u64,
     parts: [u64; 4],
     awake: Option<u64>,
-    /// Calls that it has taken and not answered.
+    /// Calls that the machine has taken and not answered.
     serves: VecDeque<(u32, Call)>,
 }
 
@@ -62,10 +61,11 @@ pub struct LatenciesOfMachines {
     uses: Vec<Option<Use>>,
     names: Vec<NameId>,
     known: IdMap<NameId, u32>,
-    /// By name: calls that nobody has taken.
+    /// Calls that no machine has taken yet, by name.
     waiting: Vec<VecDeque<Call>>,
     replies: HashMap<QueueId, Call>,
-    /// What was submitted first, when, and how much by now.
+    /// The first submit that was not received: its sender and time, and the number of submits
+    /// since.
     pending: HashMap<QueueId, (MachineId, u64, u64)>,
     measured: Measured<MachineId>,
     begin: u64,
@@ -73,7 +73,7 @@ pub struct LatenciesOfMachines {
 }
 
 impl LatenciesOfMachines {
-    /// What began before is not told.
+    /// Sets the begin of the range to `t` ns. What began earlier is left out.
     pub fn begin_at(&mut self, t: u64) {
         self.begin = t;
     }
@@ -132,7 +132,7 @@ impl LatenciesOfMachines {
         &mut self.machines[at]
     }
 
-    /// Tells the time until now apart.
+    /// Adds the time until now to the current part.
     fn charge(&mut self, machine: MachineId) {
         let now = self.now;
         let it = self.machine(machine);
@@ -151,7 +151,7 @@ impl LatenciesOfMachines {
         self.machine(machine).mode = mode;
     }
 
-    /// A block, if it is in one, ends.
+    /// Ends the machine's block, if there is one.
     fn goes_on(&mut self, machine: MachineId, mode: Mode) {
         if self.machine(machine).mode == Mode::Blocked {
             self.turns(machine, mode);
@@ -184,7 +184,7 @@ impl LatenciesOfMachines {
         (it.stay, it.parts, it.since) = (Some((state, now)), [0; 4], now);
     }
 
-    /// The stay ends.
+    /// Ends the stay.
     fn leaves(&mut self, machine: MachineId) {
         self.charge(machine);
         let begin = self.begin;
@@ -279,7 +279,7 @@ impl LatenciesOfMachines {
     }
 }
 
-/// The oldest goes where there are too many.
+/// Appends an element; drops the oldest one if there are too many.
 fn push<T>(queue: &mut VecDeque<T>, new: T) {
     if queue.len() == MOST_IN_FLIGHT {
         queue.pop_front();

@@ -1,4 +1,5 @@
-//! The parts of a latency by name: few, and of very many latencies, so that they lie side by side without room for more.
+//! The parts of a latency by name. There are few parts but very many latencies, so the parts are
+//! stored as a slice without spare capacity.
 
 use crate::latency::Part;
 use serde::{Serialize, Serializer};

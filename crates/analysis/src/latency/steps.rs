@@ -1,4 +1,4 @@
-//! Latencies as probes tell of them.
+//! Latencies as probes report them.
 
 use super::{since, CallTimes, Latency, Measured, Net, Spans, Together, MOST_IN_FLIGHT};
 use crate::scheduling::thread_time::Account;
@@ -20,13 +20,13 @@ pub struct Latencies {
     open_objects: HashMap<Object, i64>,
     object_order: VecDeque<(Object, i64)>,
     threads: Vec<Thread>,
-    /// Of the thread of the next step, by the kernel's events; none without.
+    /// Times of the next step's thread, from the kernel's events; `None` without such events.
     pub account: Option<Account>,
-    /// Calls and objects that were given up.
+    /// Number of calls and objects that were given up.
     pub given_up: u64,
 }
 
-/// An object is known by its address or number, which says something in its process only.
+/// Identity of an object: its address or number is only unique within its process.
 type Object = (Option<i32>, NameId, u64);
 
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Net {
 #[derive(Debug, Default)]
 struct Thread {
     spans: Vec<OpenSpan>,
-    /// Calls without an id: a thread waits for one at a time.
+    /// Calls without an id: a thread waits for one call at a time.
     calls: Vec<(NameId, i64)>,
     awake_ns: Option<i64>,
 }
@@ -122,7 +122,7 @@ impl Observer for Latencies {
             Op::Returned { name, id: Some(id) } => {
                 if let Some(call) = self.open_calls.get_mut(&(name, id)) {
                     call.returned_ns = Some(step.t_ns);
-                    // The callee's probe for a reply may come after the caller has it already.
+                    // The callee's probe for the reply may come after the caller has received it.
                     if call.dispatched.is_none() || call.reply_ns.is_some() {
                         self.close_call(name, id);
                     }
@@ -169,8 +169,7 @@ impl Latencies {
         if self.open_calls.insert((name, id), call).is_none() {
             self.call_order.push_back((name, id));
         }
-        // Closed calls leave their place in the order behind; it goes when it comes to the front or
-        // when there are too many.
+        // Closed calls stay in the order until they are at its front, or until it is too long.
         while let Some(oldest) = self.call_order.front().copied() {
             let open = self.open_calls.contains_key(&oldest);
             if open && self.call_order.len() <= MOST_IN_FLIGHT {
@@ -181,8 +180,8 @@ impl Latencies {
         }
     }
 
-    /// Gives up the oldest objects where too many are open. Addresses are used again: a life that
-    /// is over says nothing of the one that is there now.
+    /// Gives up the oldest objects if too many are open. Addresses are reused, so an entry of the
+    /// order only counts if its begin is that of the open object.
     fn forget_objects(&mut self) {
         let open = &mut self.open_objects;
         if self.object_order.len() > 2 * MOST_IN_FLIGHT {
@@ -227,8 +226,8 @@ impl Latencies {
         }
     }
 
-    /// Share of the round trips' time that the callee served, and who it is: for calls of `name` by
-    /// `caller`.
+    /// Returns the callee of `caller`'s calls of `name`, and the share of the calls' time that the
+    /// callee served.
     pub fn service(&self, name: NameId, caller: ActorId) -> Option<(ActorId, f64)> {
         let calls = self.measured.calls.iter().filter(|((known, by, callee), _)| *known == name && *by == caller && callee.is_some());
         let (&(_, _, callee), calls) = calls.max_by_key(|(_, calls)| calls.total.sum())?;
@@ -236,7 +235,7 @@ impl Latencies {
         callee.filter(|_| calls.total.sum() > 0).map(|callee| (callee, share))
     }
 
-    /// What other spans took within this one, all its instances together.
+    /// Returns the time of other spans within this one, over all its instances, in ns.
     pub fn inner_ns(&self, actor: ActorId, state: State) -> u64 {
         let State::Span(name) = state else { return 0 };
         let own = |spans: &Spans| spans.own.as_ref().map_or(0, |(own, _)| own.sum());
@@ -248,8 +247,7 @@ impl Latencies {
         self.measured.answer(|name| scene.vocabulary.names.text(name).to_owned(), |actor| names.get(actor.0 as usize).cloned())
     }
 
-    /// All times of a name together, whichever thread of a class they are of (`by_class`), or
-    /// whichever at all.
+    /// Sums up the times by name and, with `by_class`, by class.
     pub fn together(&self, scene: Scene<'_>, by_class: bool) -> Vec<Together> {
         let classes = scene.classes();
         let class = |actor: ActorId| classes.get(actor.0 as usize).cloned();

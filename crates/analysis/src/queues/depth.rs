@@ -1,18 +1,21 @@
 //! The depth of a queue over time.
 //!
-//! Depth is puts minus gets, weighted by time. Where a recording began with tokens already inside, the depth is known only up to an
-//! offset: it is kept relative, and the offset comes from a `size` probe, from a wait (a queue somebody waits on is empty,
-//! or full), or from the lowest depth seen, which cannot have been below zero. Probes on both sides of a queue are not atomic
-//! with it, so a depth may be off by the tokens in somebody's hands for a moment; the depth is corrected only where it is off by
-//! more than that, and after a loss. From the begin of a loss until one of these tells the depth again it is in doubt: it is estimated
-//! within the queue's bounds, and that time is counted.
+//! The depth is puts minus gets, weighted by time. If a recording began with tokens in the queue,
+//! the depth is known only up to an offset. It is then stored relative to the begin, and the offset
+//! comes from a `size` probe, from a wait (a queue on which a thread waits is empty, or full), or
+//! from the lowest depth seen, which cannot have been below zero.
+//!
+//! Probes on both sides of a queue are not atomic with it, so the depth may be wrong for a moment
+//! by the tokens that threads are just handling. It is corrected only if it is wrong by more than
+//! that, and after a loss. From the begin of a loss until one of the above shows the depth again,
+//! the depth is uncertain: it is estimated within the queue's bounds, and the time is counted.
 
 use crate::latency::since;
 use crate::stats::histogram::Histogram;
 use longpole_model::hash::IdMap;
 
 const MOST_DEPTHS: usize = 4096;
-/// The share of time below which a negative depth is a race between probes and not an unknown beginning.
+/// Share of time below which a negative depth is a race between probes and not an unknown begin.
 const RACE_SHARE: f64 = 0.01;
 
 /// Depth over time, relative to an offset that may be learned later.
@@ -24,11 +27,12 @@ pub(crate) struct Depth {
     offset: Option<i64>,
     first_ns: Option<i64>,
     since_ns: Option<i64>,
-    /// Time per relative depth since the offset was last in doubt; depths are rounded down to multiples of `1 << shift`.
+    /// Time per relative depth since the offset was last uncertain; depths are rounded down to
+    /// multiples of `1 << shift`.
     times: IdMap<u64, u64>,
     shift: u32,
     settled: Histogram,
-    /// Since when nothing is known but the changes, and up to when such time has been counted.
+    /// Begin of the current uncertain time; and end of the uncertain time that has been counted.
     doubt_since_ns: Option<i64>,
     doubted_until_ns: Option<i64>,
     doubt_ns: u64,
@@ -40,7 +44,7 @@ impl Depth {
         self.relative = self.relative.saturating_add(by);
         self.lowest = self.lowest.min(self.relative);
         self.highest = self.highest.max(self.relative);
-        // Off by more than a race explains: tokens went in or out unseen.
+        // Wrong by more than a race explains: tokens were put or taken without events.
         let spread = (self.highest as i128 - self.lowest as i128).min(i64::MAX as i128) as i64;
         if let (None, Some(capacity)) = (self.offset, capacity.filter(|&capacity| spread > capacity as i64 + tolerance(Some(capacity)))) {
             self.know(if by < 0 { (capacity as i64).saturating_sub(self.highest) } else { -self.lowest }, t_ns);
@@ -58,17 +62,18 @@ impl Depth {
         }
     }
 
-    /// What the depth is now, told by a probe that races with those of the queue's other users.
+    /// Sets the depth that a probe reports; the probe races with those of the queue's other users.
     pub fn anchor(&mut self, depth: u64, t_ns: i64, capacity: Option<u64>) {
         self.anchor_within(depth, t_ns, capacity, tolerance(capacity));
     }
 
-    /// What the depth is now, told by somebody who knows: nobody but the only one who takes can find the queue empty for long.
+    /// Sets the exact depth, reported by the only consumer: while no other thread takes, it alone
+    /// can find the queue empty for long.
     pub fn anchor_exactly(&mut self, depth: u64, t_ns: i64, capacity: Option<u64>) {
         self.anchor_within(depth, t_ns, capacity, 0);
     }
 
-    /// The depth now, if anything has told it.
+    /// Returns the current depth, if it is known.
     pub fn now(&self) -> Option<u64> {
         self.offset.map(|offset| self.relative.saturating_add(offset).max(0) as u64)
     }
@@ -78,7 +83,8 @@ impl Depth {
         let depth = depth.min(i64::MAX as u64) as i64;
         let offset = depth.saturating_sub(self.relative);
         match self.offset {
-            // Most recordings see a queue from its birth: then the start was empty, and the difference is a race.
+            // Most recordings see a queue from its creation. Then it was empty at the begin, and
+            // the difference is a race.
             None if offset.abs() <= tolerance && self.doubt_since_ns.is_none() => self.know(0, t_ns),
             None => self.know(offset, t_ns),
             Some(known) if known.abs_diff(offset) > tolerance as u64 => {
@@ -89,8 +95,8 @@ impl Depth {
         }
     }
 
-    /// Events of somebody who uses the queue are missing between the two moments: from the first on the depth is in doubt until something
-    /// tells it again.
+    /// Notes that events of a user are missing between the two moments. From the first one on, the
+    /// depth is uncertain until something shows it again.
     pub fn forget(&mut self, begin_ns: i64, end_ns: i64, capacity: Option<u64>) {
         self.pass(end_ns);
         self.settle(capacity);
@@ -100,7 +106,7 @@ impl Depth {
         self.doubt_since_ns.get_or_insert(begin_ns);
     }
 
-    /// Time whose depth is an estimate, up to `end_ns`.
+    /// Returns the time until `end_ns` whose depth is an estimate, in ns.
     pub fn doubt_ns(&self, end_ns: i64) -> u64 {
         self.doubt_ns + self.doubt_since_ns.map_or(0, |doubt| since(doubt, end_ns))
     }
@@ -202,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_beginning_is_raised_so_that_no_depth_is_negative() {
+    fn an_unknown_begin_is_raised_so_that_no_depth_is_negative() {
         let found = depth(&[(0, -1), (50, -4), (100, 1)], 150, None);
         assert_eq!((found.max(), found.min()), (Some(4), Some(0)));
     }
 
     #[test]
-    fn a_size_tells_the_beginning() {
+    fn a_size_probe_determines_the_begin() {
         let mut depth = Depth::default();
         depth.change(-1, 0, Some(100));
         depth.change(-1, 10, Some(100));
@@ -230,11 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn lost_gets_raise_no_depth_above_the_capacity_and_are_in_doubt_until_the_depth_is_told() {
+    fn lost_gets_keep_the_depth_within_capacity_and_uncertain_until_it_is_reported() {
         let capacity = Some(1000);
         let mut depth = Depth::default();
         depth.anchor(0, 0, capacity);
-        // 40 puts within what a race would explain; the gets between 1,000 and 2,000 are lost.
+        // A race would explain 40 more puts than fit; the gets between 1,000 and 2,000 are lost.
         depth.change(990, 10, capacity);
         depth.change(40, 1_500, capacity);
         depth.forget(1_000, 2_000, capacity);
@@ -245,14 +251,14 @@ mod tests {
         let found = depth.finish(4_000, capacity);
         assert_eq!((found.max(), found.min()), (Some(1000), Some(0)));
         assert_eq!(depth.doubt_ns(4_000), 2_000);
-        // The same time is not counted twice where a second user lost events as well.
+        // The time is not counted twice if a second user has lost events as well.
         depth.forget(2_500, 3_500, capacity);
         depth.anchor(490, 3_600, capacity);
         assert_eq!(depth.doubt_ns(4_000), 2_600);
     }
 
     #[test]
-    fn lost_puts_lower_no_depth_below_zero() {
+    fn lost_puts_never_make_the_depth_negative() {
         let mut depth = Depth::default();
         depth.anchor(0, 0, Some(8));
         depth.forget(0, 10, Some(8));
@@ -264,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn many_different_depths_stay_bounded() {
+    fn memory_stays_bounded_with_many_different_depths() {
         let mut depth = Depth::default();
         for t in 0..100_000 {
             depth.change(1000, t, None);

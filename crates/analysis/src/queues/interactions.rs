@@ -1,7 +1,7 @@
-//! Queues by what machines say they put and took.
+//! Queues from the puts and gets of a machine log.
 //!
-//! Depths are exact here, since every put and get is told. The queues of replies are left out: each
-//! belongs to one call, of which [`crate::latency`] tells.
+//! Depths are exact here, since every put and get is reported. Queues of replies are left out: each
+//! belongs to one call, which [`crate::latency`] covers.
 
 use super::{Batches, Counted, QueueAnswer};
 use crate::stats::text::machine_place;
@@ -9,14 +9,14 @@ use longpole_model::interaction::{Effect, Interaction, MachineId, QueueId, Vocab
 use longpole_model::kinds::QueueKind;
 use longpole_model::tokens::{Amount, Queues, Shape, Unit};
 
-/// Tokens in flight of which it is known when they were put.
+/// Largest number of tokens in flight whose put time is remembered.
 const MOST_TOKENS: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 struct State {
     shape: Shape,
     level: u64,
-    /// Of the part that was asked for; none before the first use in it.
+    /// Time of the first use within the range; `None` before it.
     first: Option<u64>,
     counted: Counted<MachineId>,
     wait_full_ns: u64,
@@ -26,7 +26,7 @@ struct State {
 #[derive(Debug)]
 pub struct QueuesOfMachines {
     states: Vec<Option<State>>,
-    /// Since when each machine is blocked, and for what, where that was said.
+    /// Begin of each machine's block, and what it waits for if the log states it.
     blocked: Vec<Option<(u64, Option<(QueueId, Wants)>)>>,
     batches: Batches,
     tokens: Queues<u64>,
@@ -48,7 +48,8 @@ impl Default for QueuesOfMachines {
 }
 
 impl QueuesOfMachines {
-    /// What is before decides how deep queues are, and is not told.
+    /// Sets the begin of the range to `t` ns. Earlier interactions determine the depth but are not
+    /// counted.
     pub fn begin_at(&mut self, t: u64) {
         self.begin = t;
     }
@@ -63,7 +64,7 @@ impl QueuesOfMachines {
         }
         match interaction.effect {
             Effect::Declare { queue, shape } => {
-                // Space is not followed: a put beyond the capacity is one like any other.
+                // Space is not tracked: a put beyond the capacity is counted like any other.
                 self.tokens.declare(queue, Shape { capacity: None, ..shape });
                 *self.slot(queue) = Some(State { shape, level: shape.initial, ..State::default() });
             }
@@ -101,7 +102,7 @@ impl QueuesOfMachines {
         &mut self.blocked[at]
     }
 
-    /// The queue, if what happens to it now was asked for.
+    /// Returns the queue if the current time is within the range.
     fn used(&mut self, queue: QueueId) -> Option<&mut State> {
         let (now, begin) = (self.now, self.begin);
         let state = self.slot(queue).get_or_insert_default();
@@ -150,7 +151,7 @@ impl QueuesOfMachines {
         }
     }
 
-    /// The machine goes on: because of this, if it says why.
+    /// Ends the machine's block. The wait belongs to the stated reason, or else to `why`.
     fn unblock(&mut self, machine: MachineId, why: Option<(QueueId, Wants)>) {
         let Some((since, said)) = self.blocked(machine).take() else { return };
         let waited = self.now.saturating_sub(since.max(self.begin));

@@ -1,4 +1,4 @@
-//! Queues as probes tell of them.
+//! Queues as probes report them.
 
 use super::{BatchAnswer, Batches, Counted, QueueAnswer};
 use crate::latency::since;
@@ -12,14 +12,14 @@ use longpole_model::tokens::{Order, Shape, Unit};
 use longpole_trace::event::Loss;
 use std::collections::VecDeque;
 
-/// Portions in a queue beyond this are not followed to their end.
+/// Largest number of portions of a queue whose residence is followed.
 const MOST_PORTIONS: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub struct Queues {
     queues: Vec<Known>,
     batches: Batches,
-    /// (sender, receiver) to submits.
+    /// Number of submits by (sender, receiver).
     signals: IdMap<(u32, u32), u64>,
 }
 
@@ -27,19 +27,19 @@ pub struct Queues {
 struct Known {
     counted: Counted<ActorId>,
     inside: VecDeque<(i64, u64)>,
-    /// What was got when it was not there, and its put may follow at once.
+    /// Portions that were got before their put was reported, which may follow directly.
     early: VecDeque<(i64, u64)>,
     first_ns: Option<i64>,
-    /// Who put the newest token.
+    /// The producer of the newest token.
     last_producer: Option<ActorId>,
-    /// First and last get.
+    /// Times of the first and the last get.
     got_ns: Option<(i64, i64)>,
-    /// When somebody found it empty for the first time since the last put.
+    /// Time at which a consumer found the queue empty for the first time since the last put.
     emptied_ns: Option<i64>,
 }
 
 impl Known {
-    /// Units of a put that were got before it.
+    /// Returns the number of units of a put that were got before it.
     fn got_early(&mut self, t_ns: i64, count: u64) -> u64 {
         self.forget_early(t_ns);
         let mut left = count;
@@ -54,7 +54,7 @@ impl Known {
         count - left
     }
 
-    /// What was got too long ago to be of a put that comes now.
+    /// Forgets early gets that are too old for a put that comes now.
     fn forget_early(&mut self, t_ns: i64) {
         while self.early.front().is_some_and(|(got_ns, _)| t_ns.saturating_sub(*got_ns) > SOON_NS) {
             self.early.pop_front();
@@ -76,8 +76,8 @@ impl Observer for Queues {
                 let capacity = scene.capacity(queue);
                 let state = self.state(queue, step.t_ns);
                 state.emptied_ns.get_or_insert(step.t_ns);
-                // Without a capacity nothing else corrects a depth, and who alone takes knows what
-                // is left.
+                // Without a capacity nothing else corrects the depth, and the only consumer knows
+                // what is left.
                 if capacity.is_none() && state.counted.consumers.iter().all(|&consumer| consumer == step.actor) {
                     state.counted.depth.anchor_exactly(0, step.t_ns, None);
                 } else {
@@ -182,7 +182,7 @@ impl Queues {
         });
     }
 
-    /// Portions that were put.
+    /// Number of portions that were put.
     pub fn puts(&self, queue: QueueId) -> u64 {
         self.queues.get(queue.0 as usize).map_or(0, |state| state.counted.puts)
     }
@@ -195,17 +195,17 @@ impl Queues {
         self.queues.get(queue.0 as usize).map_or(&[], |state| &state.counted.consumers)
     }
 
-    /// How long after its last step at `t_ns` the tokens of the queue's last producer were still
-    /// being taken, and what is left would take at the pace until then.
+    /// Returns the time in ns that the queue's last producer left to others: from its last step at
+    /// `t_ns` to the last get, plus the time for the remaining tokens at the pace until then.
     pub fn worked_off_after(&self, queue: QueueId, producer: ActorId, t_ns: i64) -> u64 {
         let Some(state) = self.queues.get(queue.0 as usize).filter(|state| state.last_producer == Some(producer)) else { return 0 };
-        // Where somebody found it empty, it was worked off.
+        // A queue that was found empty has been worked off.
         if let Some(emptied_ns) = state.emptied_ns {
             return since(t_ns, emptied_ns);
         }
         let Some((first, last)) = state.got_ns else { return 0 };
-        // What a probe told of the depth goes before what was counted: not everybody has a probe at
-        // each get. After a loss nobody knows what is left.
+        // A depth reported by a probe is preferred to the counts, since not every get may have a
+        // probe. After a loss the remaining number is unknown.
         let told = state.counted.depth.now().map(|left| left.min(state.counted.put_units));
         let left = if state.counted.depth.doubt_ns(last) == 0 {
             told.unwrap_or(state.counted.put_units.saturating_sub(state.counted.get_units))
@@ -214,13 +214,13 @@ impl Queues {
         };
         let taken = state.counted.get_units.max(state.counted.put_units - left).max(1);
         let rest = u128::from(since(first, last)) * u128::from(left) / u128::from(taken);
-        // Beyond its own length a recording foretells nothing.
+        // The estimate is limited to the length of the recording.
         let rest = u64::try_from(rest).unwrap_or(u64::MAX).min(since(first, last));
         since(t_ns, last).saturating_add(rest)
     }
 
-    /// Shares of time nearly full and nearly empty up to `end_ns`: within an eighth of the
-    /// capacity, since whoever waits is woken by portions.
+    /// Returns the shares of time until `end_ns` in which the queue was nearly full and nearly
+    /// empty: within an eighth of the capacity, since waiting threads are woken by portions.
     pub fn near(&self, queue: QueueId, capacity: Option<u64>, end_ns: i64) -> (Option<f64>, Option<f64>) {
         let Some(state) = self.queues.get(queue.0 as usize) else { return (None, None) };
         let depth = state.counted.depth.finish(end_ns, capacity);
@@ -229,7 +229,7 @@ impl Queues {
         (full, depth.share_from(margin + 1).map(|share| 1.0 - share))
     }
 
-    /// Shares of time full and empty up to `end_ns`.
+    /// Returns the shares of time until `end_ns` in which the queue was full and empty.
     pub fn fullness(&self, queue: QueueId, capacity: Option<u64>, end_ns: i64) -> (Option<f64>, Option<f64>) {
         let Some(state) = self.queues.get(queue.0 as usize) else { return (None, None) };
         let depth = state.counted.depth.finish(end_ns, capacity);
@@ -249,7 +249,7 @@ impl Queues {
                 let cells = scene.activity.cells().iter().zip(scene.activity.totals());
                 cells.filter(|(cell, _)| cell.state == wanted).map(|(_, total)| total.ns).sum()
             };
-            // What was taken since the last wait is a batch, too.
+            // The units taken since the last wait are a batch, too.
             let mut batch = counted.batch.clone();
             self.batches.open(queue).for_each(|items| batch.record(items));
             let between = |sender: u32, receiver: u32| {

@@ -1,7 +1,10 @@
-//! A bound for names: what is measured per name must not grow with a program that makes a name for each of its items.
+//! A bound on the number of names. Memory per name must not grow without limit if a program makes a
+//! new name for each of its items.
 //!
-//! The first names of a trace are always kept; of the later ones each thread may have as many spans and states of its own, and the whole
-//! system as many calls, signals, objects and queues. All others are gathered under one name, and how often that happened is counted.
+//! The first names of a trace are always accepted. Of the later ones, each thread may have the same
+//! number of spans and of states of its own, and the whole system the same number of calls,
+//! signals, objects and queues. All others are replaced by one common name, and the replacements
+//! are counted.
 
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::QueueId;
@@ -20,14 +23,14 @@ pub(crate) struct Distinct {
     queues: Firsts,
     known: IdMap<Key, ()>,
     counts: IdMap<(u32, u8), usize>,
-    /// Events whose name was left out.
+    /// Number of events whose name was replaced.
     pub gathered: u64,
 }
 
-/// Thread (or all), kind, name.
+/// Thread (or [`ALL`]), kind, name.
 type Key = (u32, u8, u32);
 
-/// In place of a thread where a name belongs to all of them.
+/// Placeholder for the thread of names that are common to all threads.
 const ALL: u32 = u32::MAX;
 const SPAN: u8 = 0;
 const STATE: u8 = 1;
@@ -36,10 +39,10 @@ const SIGNAL: u8 = 3;
 const OBJECT: u8 = 4;
 const DECLARED: u8 = 5;
 
-/// Which numbers were among the first that occurred.
+/// The numbers that were among the first ones to occur.
 #[derive(Debug, Default)]
 struct Firsts {
-    /// By number; none: it has not occurred.
+    /// Whether a number was among the first; `None` if it has not occurred.
     is_first: Vec<Option<bool>>,
     count: usize,
 }
@@ -67,7 +70,7 @@ impl Firsts {
 }
 
 impl Distinct {
-    /// The step, with a name that is one too many replaced.
+    /// Returns the step, with a name beyond the bound replaced.
     #[inline]
     pub fn bound(&mut self, mut step: Step) -> Step {
         let ActorId(thread) = step.actor;

@@ -1,6 +1,8 @@
-//! A log-linear histogram: 64 linear buckets per power of two. A value is known to within 1/128 of itself (0.8 %), values below
-//! 128 exactly; minimum, maximum, sum and mean are exact. Size is bounded by the range of u64 (some 3,800 buckets), and only what is
-//! below the largest value is allocated. Values may be weighted, e.g. by the time for which they held.
+//! A log-linear histogram with 64 linear buckets per power of two.
+//!
+//! A value is known to within 1/128 of itself (0.8 %), and exactly below 128. Minimum, maximum, sum
+//! and mean are exact. The size is bounded by the range of u64 (about 3,800 buckets); only buckets
+//! up to the largest value are allocated. Values may be weighted, for example by their duration.
 
 use serde::Serialize;
 
@@ -18,7 +20,8 @@ pub struct Histogram {
     spread: f64,
 }
 
-/// Count, extremes, mean and percentiles of times; the keys are those of the `--json` contract.
+/// Count, extremes, mean and percentiles of times. The names of the fields are part of the `--json`
+/// format.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
     pub count: u64,
@@ -54,13 +57,14 @@ impl Histogram {
         self.max = self.max.max(value);
         self.weight = self.weight.saturating_add(weight);
         self.sum += u128::from(value) * u128::from(weight);
-        // Welford, weighted: sums of squares of nanoseconds would lose the spread of long, even times.
+        // Welford's method, weighted: sums of squares of ns would lose the deviation of long,
+        // similar times.
         let distance = value as f64 - self.mean;
         self.mean += distance * weight as f64 / self.weight as f64;
         self.spread += weight as f64 * distance * (value as f64 - self.mean);
     }
 
-    /// Puts another histogram's values to this one's.
+    /// Adds another histogram's values.
     pub fn add(&mut self, other: &Histogram) {
         if other.weight == 0 {
             return;
@@ -74,7 +78,7 @@ impl Histogram {
         self.min = if self.weight == 0 { other.min } else { self.min.min(other.min) };
         self.max = self.max.max(other.max);
         self.sum += other.sum;
-        // Chan's way to join means and spreads.
+        // Chan's formula for joining means and deviations.
         let (mine, theirs) = (self.weight as f64, other.weight as f64);
         let distance = other.mean - self.mean;
         self.spread += other.spread + distance * distance * mine * theirs / (mine + theirs);
@@ -110,7 +114,7 @@ impl Histogram {
         (self.weight > 0).then(|| (self.spread / self.weight as f64).max(0.0).sqrt())
     }
 
-    /// The smallest value that at least this share of the weight does not exceed.
+    /// Returns the smallest value that at least this share of the weight does not exceed.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         if self.weight == 0 {
             return None;
@@ -126,7 +130,7 @@ impl Histogram {
         Some(self.max)
     }
 
-    /// The share of the weight at values of at least `value`.
+    /// Returns the share of the weight at values of at least `value`.
     pub fn share_from(&self, value: u64) -> Option<f64> {
         if self.weight == 0 {
             return None;
@@ -135,7 +139,7 @@ impl Histogram {
         Some(from as f64 / self.weight as f64)
     }
 
-    /// Each bucket's middle and weight, the empty ones left out.
+    /// Returns the middle and the weight of each bucket that is not empty.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().enumerate().filter(|(_, &count)| count > 0).map(|(at, &count)| (middle(at), count))
     }
@@ -181,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_knows_nothing() {
+    fn an_empty_histogram_has_no_values() {
         let times = Histogram::default().times();
         assert_eq!((times.count, times.min_ns, times.p50_ns), (0, None, None));
     }

@@ -1,15 +1,16 @@
-//! The names nearest to one that does not occur: what somebody who mistyped it probably meant.
+//! The names nearest to one that does not occur: what a user who mistyped it probably meant.
 //!
-//! Names are compared character by character (the fewest insertions, deletions and exchanges), case left aside; a name that contains the
-//! other one, or whose last part is the same, is nearer than any that does not. Long names are compared by their beginning only, since
-//! the names of a foreign trace may be of any length.
+//! The distance of two names is the number of insertions, deletions and replacements of characters,
+//! ignoring case. A name that contains the other one, or whose last part is the same, is nearer
+//! than any that does not. Only the beginnings of long names are compared, since names of a foreign
+//! trace may be of any length.
 
 use crate::stats::text::place;
 use longpole_model::interaction::{MachineId, Vocabulary};
 
 const COMPARED: usize = 128;
 
-/// At most `most` of the candidates, the nearest first.
+/// Returns at most `most` of the candidates, the nearest first.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = letters(name);
     let mut ranked: Vec<(bool, usize, &str)> = candidates
@@ -24,7 +25,8 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>, mo
     ranked.into_iter().take(most).map(|(.., candidate)| candidate).collect()
 }
 
-/// That the path is to lead to the end of a machine of which there is no line before, and which of those that are there may be meant.
+/// Returns the message for an end of a machine that has done nothing before, with the nearest
+/// machine.
 pub(crate) fn ends_nowhere(vocabulary: &Vocabulary, machine: MachineId, is_there: impl Fn(&MachineId) -> bool) -> String {
     let full = |machine| place(vocabulary.host(machine), vocabulary.machine_name(machine));
     let there: Vec<String> = vocabulary.machines().filter(is_there).map(full).collect();
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_typing_error_is_nearest_to_what_was_meant() {
+    fn a_mistyped_name_is_nearest_to_what_was_meant() {
         let names = ["span_begin:parse", "span_end:parse", "queue_put:submit", "mark:x"];
         assert_eq!(nearest("span_begn:parse", names, 2), ["span_begin:parse", "span_end:parse"]);
         assert_eq!(nearest("Submit", names, 1), ["queue_put:submit"]);

@@ -1,5 +1,5 @@
-//! Times of which there are many sets: a set of few is kept as it is, so that ten thousand threads with three wake-ups each cost little; a set of
-//! many becomes a histogram.
+//! Samples of times, stored as values while they are few and as a histogram when they are many.
+//! There are many sets of samples: ten thousand threads with three wake-ups each must cost little.
 
 use crate::stats::histogram::{Histogram, Times};
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_and_many_answer_alike() {
+    fn few_and_many_samples_have_the_same_statistics() {
         for count in [0, 1, FEW as u64, FEW as u64 + 1, 1000] {
             let (mut samples, mut histogram) = (Samples::default(), Histogram::default());
             for value in (0..count).map(|n| n * n) {

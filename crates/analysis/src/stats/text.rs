@@ -1,8 +1,8 @@
-//! Numbers as people read them in sentences and tables.
+//! Numbers and names in the form used in sentences and tables.
 
 use longpole_model::interaction::{MachineId, Vocabulary};
 
-/// A machine and its host, if it has one.
+/// Returns the name of a machine, with its host if it has one.
 pub fn place(host: &str, machine: &str) -> String {
     match host {
         "" => machine.to_owned(),
@@ -10,12 +10,12 @@ pub fn place(host: &str, machine: &str) -> String {
     }
 }
 
-/// The same, of one that is known by its number.
+/// Returns the name of a machine by its id, with its host if it has one.
 pub(crate) fn machine_place(vocabulary: &Vocabulary, machine: MachineId) -> String {
     place(vocabulary.host(machine), vocabulary.machine_name(machine))
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn number(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -28,12 +28,13 @@ pub fn number(value: u64) -> String {
     out
 }
 
-/// So many of something whose plural has an s: `1 link`, `2 links`.
+/// Formats a count with a noun whose plural ends in s: `1 link`, `2 links`.
 pub fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", number(count), if count == 1 { "" } else { "s" })
 }
 
-/// A fraction from 0 to 1 as a percentage with one digit; what is there but would round to nothing stays visible.
+/// Formats a fraction from 0 to 1 as a percentage with one digit. A positive fraction that would
+/// round to 0 is shown as `<0.1 %`.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         percent if percent > 0.0 && percent < 0.05 => "<0.1 %".to_owned(),
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_there_is_never_shown_as_nothing() {
+    fn a_positive_share_is_never_shown_as_zero() {
         assert_eq!(percent(0.0), "0.0 %");
         assert_eq!(percent(0.0001), "<0.1 %");
         assert_eq!(percent(0.615), "61.5 %");

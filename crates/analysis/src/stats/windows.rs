@@ -1,8 +1,9 @@
-//! The run cut into 32 to 64 windows of equal width, so that a share gets an uncertainty and an answer gets an interval to look at.
+//! A run cut into 32 to 64 windows of equal width, which give a share an uncertainty, and an answer
+//! an interval to look at.
 //!
-//! The length of a run is unknown while it is read: windows begin narrow, and when there are too many, every second boundary goes.
-//! What is kept at a boundary is the totals so far; a window is the difference of two. An interval of a state belongs to the
-//! window in which it ends.
+//! The length of a run is unknown while it is read. Windows therefore begin narrow; if there are
+//! too many, every second boundary is removed. The totals up to each boundary are stored, and a
+//! window is the difference of two. An interval of a state belongs to the window in which it ends.
 
 use longpole_model::system::activity::{Activity, Cell, Total};
 
@@ -14,11 +15,11 @@ pub struct Windows {
     begin_ns: Option<i64>,
     width_ns: i64,
     next_ns: i64,
-    /// Boundary and totals up to it.
+    /// Boundaries with the totals up to them.
     marks: Vec<(i64, Vec<Total>)>,
 }
 
-/// One window: what was added to each cell.
+/// One window, with the time that was added to each cell.
 #[derive(Debug)]
 pub struct Window {
     pub begin_ns: i64,
@@ -27,7 +28,7 @@ pub struct Window {
 }
 
 impl Windows {
-    /// To be called before a step of this moment is accounted.
+    /// Must be called before a step of this time is accounted.
     #[inline]
     pub fn at(&mut self, t_ns: i64, activity: &Activity) {
         if t_ns >= self.next_ns || self.begin_ns.is_none() {
@@ -43,7 +44,7 @@ impl Windows {
             self.next_ns = t_ns.saturating_add(FIRST_WIDTH_NS);
             return;
         };
-        // A silence of many windows must not be walked through one by one.
+        // A silence of many windows must not be walked window by window.
         while t_ns.saturating_sub(begin) / self.width_ns > MOST as i64 {
             self.width_ns = self.width_ns.saturating_mul(2);
             let width = self.width_ns;
@@ -57,7 +58,8 @@ impl Windows {
         self.next_ns = boundary.saturating_add(self.width_ns);
     }
 
-    /// All windows up to `end_ns`. Where nothing happened for a while, one window is wider than the others.
+    /// Returns all windows until `end_ns`. If nothing happened for a while, one window is wider
+    /// than the others.
     pub fn finish(&self, end_ns: i64, activity: &Activity) -> Vec<Window> {
         let Some(begin) = self.begin_ns else { return Vec::new() };
         let mut out = Vec::new();
@@ -70,7 +72,7 @@ impl Windows {
                 .map(|(at, total)| {
                     let before = from.1.get(at).copied().unwrap_or_default();
                     Total {
-                        // A loss that is told late takes time back.
+                        // A loss that is reported late takes time back.
                         ns: total.ns.saturating_sub(before.ns),
                         probes: total.probes.saturating_sub(before.probes),
                         long_ns: total.long_ns.saturating_sub(before.long_ns),
@@ -85,7 +87,8 @@ impl Windows {
     }
 }
 
-/// Sum over the cells that `which` chooses, net of the probes' own cost (in ps per probe), never below zero.
+/// Returns the sum over the cells that `which` selects, less the cost of the probes (in ps per
+/// probe), never below 0.
 pub fn net_ns(cells: &[Cell], added: &[Total], probe_cost_ps: u64, which: impl Fn(&Cell) -> bool) -> u64 {
     cells.iter().zip(added).filter(|(cell, _)| which(cell)).map(|(_, total)| net(*total, probe_cost_ps)).sum()
 }
@@ -94,7 +97,7 @@ pub fn net(total: Total, probe_cost_ps: u64) -> u64 {
     total.ns.saturating_sub(probe_ns(total, probe_cost_ps))
 }
 
-/// What of a cell's time is the probes' own.
+/// Returns the part of a cell's time that the probes cost, in ns.
 pub fn probe_ns(total: Total, probe_cost_ps: u64) -> u64 {
     let cost = u128::from(total.probes) * u128::from(probe_cost_ps) / 1000;
     total.ns.min(u64::try_from(cost).unwrap_or(u64::MAX))
@@ -108,7 +111,7 @@ mod tests {
     use longpole_model::system::actors::ActorId;
 
     #[test]
-    fn windows_cover_the_run_and_their_sum_is_the_whole() {
+    fn windows_cover_the_run_and_sum_to_the_whole() {
         for length in [1i64, 50_000, 3_000_000, 7_777_777_777] {
             let (mut windows, mut activity) = (Windows::default(), Activity::default());
             for at in 0..=1000 {

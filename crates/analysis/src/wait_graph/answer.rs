@@ -1,4 +1,5 @@
-//! The wait-for graph as it is told: waiters with the ends of their chains, edges, and mutual_waits.
+//! The answer of the wait-for graph: waiters with the ends of their chains, edges, and mutual
+//! waits.
 
 use super::{mutual_waits, Life, Place, Waits};
 use longpole_model::interaction::{MachineId, Vocabulary};
@@ -6,7 +7,7 @@ use longpole_model::kinds::{LinkKind, LINK};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// A machine.
+/// A machine with its host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Who {
     pub host: String,
@@ -26,19 +27,19 @@ impl std::fmt::Display for Who {
 #[serde(rename_all = "lowercase")]
 pub enum EndKind {
     Machine,
-    /// A link: a queue's, or a wake-up's; `machine` is the queue, or "link".
+    /// A link of a queue, or a wake-up; `machine` is the queue's name, or "link".
     Link,
-    /// The chain led to this machine, and of what it did then nothing is known.
+    /// The chain led to this machine, whose activity then is unknown.
     Unknown,
 }
 
-/// What a machine waited for in the end.
+/// The end of chains of one waiter, with their time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct End {
     #[serde(flatten)]
     pub who: Who,
     pub kind: EndKind,
-    /// Of a link.
+    /// Name of the link; `None` for a machine.
     pub state: Option<String>,
     pub ns: u64,
 }
@@ -47,11 +48,11 @@ pub struct End {
 pub struct Waiter {
     #[serde(flatten)]
     pub who: Who,
-    /// In blocks that ended with a cause; the ends and what is untold sum up to it.
+    /// Time in ns in blocks that ended with a cause; the sum of `ends` and `untold_ns`.
     pub waited_ns: u64,
-    /// Whose ends are not told apart: there are too many of all machines.
+    /// Part of it whose ends are not separated, because all machines together have too many.
     pub untold_ns: u64,
-    /// In blocks without one, or that never ended.
+    /// Time in ns in blocks without a known cause, or that never ended.
     pub unexplained_ns: u64,
     pub ends: Vec<End>,
 }
@@ -60,23 +61,25 @@ pub struct Waiter {
 pub struct Edge {
     pub from: Who,
     pub to: Who,
-    /// How long the first was blocked until the second went on with it.
+    /// Time in ns that `from` was blocked until `to` caused it to continue.
     pub direct_ns: u64,
-    /// How long anybody waited in a chain whose last edge is this one.
+    /// Time in ns that all machines waited in chains with this last edge.
     pub redistributed_ns: u64,
 }
 
-/// Machines of which each waits for each, over others or not, and for nobody else; or one that waits for nobody.
+/// A mutual wait: machines each of which waits for each other one, directly or not, and for no
+/// machine outside; or a single machine that waits for none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MutualWait {
-    /// Whoever is waited for most stands first.
+    /// Members by the time that others wait for them, descending.
     pub machines: Vec<Member>,
-    /// Waiting of all machines that ends here, and its share of all waiting that ends with a machine.
+    /// Waiting time of all machines whose chains end here, and its share of all waiting time that
+    /// ends at a machine.
     pub waited_ns: u64,
     pub share: f64,
 }
 
-/// A machine of a knot, with the waiting that ends with it.
+/// A machine of a mutual wait, with the waiting time that ends at it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Member {
     #[serde(flatten)]
@@ -84,7 +87,7 @@ pub struct Member {
     pub waited_ns: u64,
 }
 
-/// A queue of one unit, told for findings.
+/// Use of a lock, for findings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LockUse {
     pub name: String,
@@ -94,7 +97,7 @@ pub(crate) struct LockUse {
     pub longest: (u64, u64),
 }
 
-/// Who looks in vain, told for findings.
+/// A machine that looks into a queue in vain, for findings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Look {
     pub who: Who,
@@ -111,9 +114,9 @@ pub struct Answer {
     pub waiters: Vec<Waiter>,
     pub edges: Vec<Edge>,
     pub mutual_waits: Vec<MutualWait>,
-    /// Chains that were followed no further, or lead back beyond what is remembered.
+    /// Number of chains that were cut, or that lead further back than is remembered.
     pub cut: u64,
-    /// Waiting whose ends, and whose last edges, are not told apart because there are too many.
+    /// Waiting time whose ends, and whose last edges, are not separated because there are too many.
     pub untold_ns: u64,
     pub untold_edges_ns: u64,
     pub interactions: u64,
@@ -123,11 +126,12 @@ pub struct Answer {
     pub(crate) looks: Vec<Look>,
 }
 
-/// An edge with less than this share of the run is no way out of a knot, nor into one: hardly anything would be gained through it.
+/// An edge with less than this share of the run leads neither out of a mutual wait nor into one:
+/// hardly anything would be gained through it.
 const LEAST_EDGE: f64 = 0.02;
 
 impl Waits {
-    /// `None`: nothing has happened.
+    /// Returns the graph; `None` without interactions.
     pub fn answer(mut self, vocabulary: &Vocabulary) -> Option<Answer> {
         let (start, end) = (self.begin?, self.now.max(self.begin?));
         for life in &mut self.lives {
@@ -208,7 +212,7 @@ impl Waits {
     fn waiters(&self, vocabulary: &Vocabulary) -> Vec<Waiter> {
         let who = |machine| told(vocabulary, machine);
         let words = |machine| [vocabulary.host(machine), vocabulary.machine_name(machine)];
-        // Those of the same words are one.
+        // Ends with the same words are one.
         let mut alike: HashMap<(MachineId, [&str; 2], EndKind, Option<&str>), u64> = HashMap::new();
         for (&(waiter, place), &ns) in &self.ends {
             let key = match place {
@@ -239,7 +243,7 @@ impl Waits {
             let Life { explained_ns, unexplained_ns, untold_ns, .. } = *life;
             out.push(Waiter { who: who(machine), waited_ns: explained_ns, untold_ns, unexplained_ns, ends });
         }
-        // Who sleeps by timers waits for nobody.
+        // A machine that sleeps by timers waits for no other machine.
         let for_others =
             |waiter: &Waiter| waiter.untold_ns + waiter.ends.iter().filter(|end| end.kind != EndKind::Link).map(|end| end.ns).sum::<u64>();
         let mut out: Vec<(u64, Waiter)> = out.into_iter().map(|waiter| (for_others(&waiter), waiter)).collect();
@@ -247,7 +251,7 @@ impl Waits {
         out.into_iter().map(|(_, waiter)| waiter).collect()
     }
 
-    /// Components that nobody leaves by waiting, with the waiting that ends in them.
+    /// Components of the graph that no edge leaves, with the waiting time that ends in them.
     fn mutual_waits(&self, length: u64) -> Vec<(Vec<(MachineId, u64)>, u64, f64)> {
         let least = (length as f64 * LEAST_EDGE) as u64;
         let mut heavy: Vec<(u32, u32)> =

@@ -1,13 +1,18 @@
-//! Whom the others wait for.
+//! Blame: for which threads the others wait.
 //!
-//! Each wait has an opposite: who waits for space waits for those who take, who waits for tokens for those who put, who waits for a signal
-//! for its sender. A thread that is waited for and waits itself hands the blame on, in proportion to its own time: the part of it
-//! that works keeps its share, the rest goes to whom it waits for (after the cascaded redistribution of wPerf, OSDI 2018). What
-//! nobody can be blamed for is unknown.
+//! Each wait has an opposite side: a thread that waits for space waits for the consumers of the
+//! queue, one that waits for tokens for the producers, one that waits for a signal for its sender.
+//! A thread that is waited for and waits itself passes blame on in proportion to its own time: the
+//! working part keeps its share, the rest goes to the threads that it waits for (after the cascaded
+//! redistribution of wPerf, OSDI 2018). Blame that no thread can be charged with is unknown.
 //!
-//! A queue without a limit hides waiting: who fills it is never held up, only done early. So the time that others need, after a stage has
-//! put its last token, until that queue is worked off counts as this stage's waiting for space; where the recording ends before that, it is
-//! reckoned from the tokens that are left.
+//! Example: a consumer waits for a producer that works 30 % of its time and waits 70 % for a disk
+//! thread. The producer is charged with 30 % of the consumer's wait, the disk thread with 70 %.
+//!
+//! A queue without a limit hides waiting: its producer is never delayed, it is only done early.
+//! Therefore the time that others need, after a stage's last put, to work off that queue counts as
+//! the stage's waiting for space. If the recording ends earlier, the rest is extrapolated from the
+//! remaining tokens.
 
 use crate::queues::Queues;
 use crate::stages::{Stage, Stages};
@@ -15,21 +20,23 @@ use longpole_model::interaction::{QueueId, Vocabulary};
 use longpole_model::system::activity::{Activity, Cell, State, Total};
 use longpole_model::system::actors::ActorId;
 
-/// Hand-overs after which what is left of the blame is unknown.
+/// Number of hand-overs after which the remaining blame is unknown.
 const ROUNDS: usize = 200;
 
 #[derive(Debug, Default)]
 pub struct Blame {
-    /// Per machine, of all waiting of the stages: sums to 1 together with `unknown`; all 0 where nobody waits.
+    /// Share of all waiting of the stages, per machine: 1 in sum together with `unknown`; all 0
+    /// without waits.
     pub share: Vec<f64>,
     pub unknown: f64,
-    /// Per machine: share of its time that it does not wait.
+    /// Share of its time in which the machine does not wait, per machine.
     pub busy: Vec<f64>,
-    /// Per machine: share of its time that it waits for another stage.
+    /// Share of its time in which the machine waits for another stage, per machine.
     pub waits: Vec<f64>,
-    /// What others still had to do after its last token counts as its own time, too.
+    /// Time in ns per machine, including the time that others needed after its last token.
     pub total_ns: Vec<u64>,
-    /// Per machine: the queue that it left behind with work for so long.
+    /// The queue that the machine left behind with work, and the time to work it off in ns, per
+    /// machine.
     pub backlog: Vec<Option<(QueueId, u64)>>,
 }
 
@@ -40,7 +47,8 @@ pub enum For {
 }
 
 impl Blame {
-    /// `added` in the order of the activity's cells: the whole run or a window of it.
+    /// Computes the blame. `added` has the times of the activity's cells, in their order: of the
+    /// whole run, or of a window.
     pub fn compute(
         vocabulary: &Vocabulary,
         activity: &Activity,
@@ -68,8 +76,9 @@ impl Blame {
                 add(&mut edges[at], target, share * time.ns as f64);
             }
         }
-        // Who never says that it waits: its queues tell, and the time right at their ends or in no named state. A queue may be empty while its
-        // last token is worked on, so neither is enough alone.
+        // A thread that never states that it waits: its queues show it, and its time directly
+        // before and after their use, or in no named state. A queue may be empty while its last
+        // token is worked on, so neither is sufficient alone.
         for at in 0..count {
             let machine = ActorId(at as u32);
             let Some(stage) = stages.of(machine).filter(|_| !activity.waits_explicitly(machine) && idle[at] == 0) else {
@@ -142,7 +151,7 @@ impl Blame {
 }
 
 impl Blame {
-    /// Lets one machine stand for several: theirs is then its own.
+    /// Makes one machine represent several: their values become its own.
     pub(crate) fn unite(&mut self, leader: usize, members: &[usize]) {
         let total: u64 = members.iter().map(|&at| self.total_ns[at]).sum();
         let mean = |of: &[f64]| members.iter().map(|&at| of[at] * self.total_ns[at] as f64).sum::<f64>() / total.max(1) as f64;
@@ -155,14 +164,15 @@ impl Blame {
     }
 }
 
-/// The output without a limit that takes longest to be worked off after this machine's last step.
+/// Returns the unlimited output that takes longest to be worked off after this machine's last step,
+/// with that time in ns.
 fn left_behind(vocabulary: &Vocabulary, activity: &Activity, queues: &Queues, stage: &Stage, machine: ActorId) -> Option<(QueueId, u64)> {
     let (_, last_ns) = activity.lifetime(machine)?;
     let unlimited = stage.outputs.iter().map(|output| output.queue).filter(|queue| vocabulary.shape(*queue).capacity.is_none());
     unlimited.map(|queue| (queue, queues.worked_off_after(queue, machine, last_ns))).filter(|&(_, ns)| ns > 0).max_by_key(|&(_, ns)| ns)
 }
 
-/// A thread that tokens pass through.
+/// Returns true for a thread that tokens pass through.
 pub fn is_stage(stage: &Stage) -> bool {
     !stage.inputs.is_empty() || !stage.outputs.is_empty()
 }

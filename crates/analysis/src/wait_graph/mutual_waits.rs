@@ -1,6 +1,8 @@
-//! Strongly connected components of a directed graph (Tarjan 1972, without recursion: a chain may be as long as there are machines).
+//! Strongly connected components of a directed graph (Tarjan 1972), without recursion, since a
+//! chain may be as long as there are machines.
 
-/// The components of `count` nodes, each sorted; `edges` go from the first to the second. Components come after all that can be reached from them.
+/// Returns the components of `count` nodes, each sorted. `edges` lead from the first node to the
+/// second. A component comes after all components that can be reached from it.
 pub fn components(count: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
     let mut first = vec![0usize; count + 1];
     for &(from, _) in edges {
@@ -22,7 +24,7 @@ pub fn components(count: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
         if index[root as usize] != NEW {
             continue;
         }
-        // Node, and which of its edges is next.
+        // Node, and index of its next edge.
         let mut way = vec![(root, first[root as usize])];
         while let Some((node, edge)) = way.pop() {
             let at = node as usize;
@@ -68,7 +70,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_circle_is_one_component_and_a_chain_is_many() {
+    fn a_cycle_is_one_component_and_a_chain_is_many() {
         assert_eq!(components(3, &[(0, 1), (1, 2), (2, 0)]), [[0, 1, 2]]);
         assert_eq!(components(3, &[(0, 1), (1, 2)]), [[2], [1], [0]]);
         let long: Vec<(u32, u32)> = (0..100_000).map(|at| (at, at + 1)).collect();
@@ -77,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn two_nodes_are_together_if_each_reaches_the_other(edges in prop::collection::vec((0u32..12, 0u32..12), 0..40)) {
+        fn two_nodes_share_a_component_if_each_reaches_the_other(edges in prop::collection::vec((0u32..12, 0u32..12), 0..40)) {
             let mut reach = [[false; 12]; 12];
             (0..12).for_each(|at| reach[at][at] = true);
             edges.iter().for_each(|&(from, to)| reach[from as usize][to as usize] = true);

@@ -1,33 +1,34 @@
-//! How machines use their queues: how often one takes, looks in vain, or waits. Locks and polling show here.
+//! How machines use queues: gets, looks in vain, and waits. These show contended locks and polling.
 
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::tokens::Shape;
 
-/// Pairs of machine and queue that are told apart.
+/// Largest number of pairs of machine and queue that are separated.
 const MOST: usize = 1 << 16;
-/// Times of waiting for a lock that are apart from each other; beyond, the oldest count as they stand.
+/// Largest number of disjoint intervals of waiting for a lock; beyond it, the oldest are no longer
+/// merged with later ones.
 const MOST_APART: usize = 1 << 12;
 
-/// What one machine does with one queue.
+/// Use of one queue by one machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Use {
-    /// Units that it got.
+    /// Units that the machine got.
     pub taken: u64,
-    /// Looks (peeks, gets of all there is) that found nothing.
+    /// Looks (peeks, and gets of everything available) that found nothing.
     pub vain: u64,
 }
 
-/// A queue of one unit that is there from the begin.
+/// A lock: a queue with one unit that is there from the begin.
 #[derive(Clone, Debug, Default)]
 pub struct Lock {
     pub takings: u64,
-    /// Those that waited before.
+    /// Gets after a wait.
     pub contended: u64,
-    /// All waiting together, and the time in which anybody waited.
+    /// Sum of all waits in ns, and the time in ns in which at least one machine waited.
     pub waited_ns: u64,
     pub contended_ns: u64,
-    /// When the most was waited.
+    /// Begin and end of the longest wait in ns.
     pub longest: (u64, u64),
     apart: Vec<(u64, u64)>,
 }
@@ -45,7 +46,7 @@ impl Uses {
         }
     }
 
-    /// `units` were found; a look takes none.
+    /// Notes a look that found `units`; with `takes` it was a get.
     pub fn looked(&mut self, machine: MachineId, queue: QueueId, units: u64, takes: bool) {
         let room = self.of.len() < MOST;
         let known = self.of.get_mut(&(machine, queue));
@@ -59,7 +60,7 @@ impl Uses {
         }
     }
 
-    /// A lock is taken, after a wait since `blocked`.
+    /// Notes that a lock is taken, after a wait since `blocked`.
     pub fn locked(&mut self, queue: QueueId, blocked: Option<u64>, now: u64) {
         let Some(lock) = self.locks.get_mut(&queue) else { return };
         lock.takings += 1;
@@ -70,7 +71,7 @@ impl Uses {
 }
 
 impl Lock {
-    /// Waits end one after the other, but may have begun whenever.
+    /// Adds a wait. Waits come in the order of their ends, but may have begun at any time.
     pub fn waited(&mut self, mut since: u64, now: u64, most_apart: usize) {
         self.contended += 1;
         self.waited_ns += now - since;

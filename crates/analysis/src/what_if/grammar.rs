@@ -1,8 +1,8 @@
 //! The grammar of changes, as a user types them.
 //!
 //! ```text
-//! 'server::parse x0.5'   'server x0.5'   'queue inbox capacity 2048'   'cpus +1'   'batch server 150'
-//! 'a::b x0.5 and queue q capacity 8'   'concurrency server 4'   'lock accounts split'
+//! 'server::parse x0.5'   'server x0.5'   'queue inbox capacity 2048'   'cpus +1' 'batch server
+//! 150'   'concurrency server 4'   'lock accounts split' 'a::b x0.5 and queue q capacity 8'
 //! ```
 //!
 //! Without a state, everything that the machine, or the threads of the program, does itself is

@@ -13,7 +13,6 @@
 //!   probes; then each scenario. A wait of unknown cause keeps its duration;
 //! - bare: the unchanged trace and each scenario once more, where neither such waits nor reactions
 //!   to tokens take time. This is the other end of the interval of a prediction.
-//!     | bare | the unchanged trace and each scenario again, where neither such waits nor reactions to tokens take time: the other end of the interval |
 
 use std::ops::Range;
 

@@ -1,14 +1,15 @@
-//! Conditions on a difference: what they may ask for, what a name stands for, and which of them hold.
+//! Conditions on a difference: their functions, the values of names in them, and which conditions
+//! hold.
 
 use super::{Diff, Failed, LatencyChange, StateChange, REMEDY};
 use crate::stats::nearest::nearest;
 use longpole_model::kinds::{LinkKind, StateKind};
 use longpole_model::rules::predicate::{Datum, Predicate};
 
-/// Names that are told where one does not occur.
+/// Largest number of suggestions for a name that does not occur.
 const MOST_NAMED: usize = 5;
 
-/// What a condition may ask for, each with the name of its subject in parentheses.
+/// Functions of conditions, each with a description of its argument and value.
 pub const FUNCTIONS: [(&str, &str); 7] = [
     ("criticality", "MACHINE::STATE or CLASS::STATE: the state's share of the second recording's critical path"),
     ("more_critical", "MACHINE::STATE or CLASS::STATE: by how much that share grew"),
@@ -19,7 +20,8 @@ pub const FUNCTIONS: [(&str, &str); 7] = [
     ("less_rate", "QUEUE: by how much they fell, relative to the first"),
 ];
 
-/// The function and the subject of a name in a condition, `criticality("worker::parse")`. An error: it asks for what is not to be asked.
+/// Splits a name in a condition, `criticality("worker::parse")`, into function and subject. The
+/// error is a message for a function that does not exist, or without a subject.
 fn asked(name: &str) -> Result<(&str, &str), String> {
     let known = || FUNCTIONS.map(|(name, _)| name).join(", ");
     let (function, subject) = match name.split_once("(\"") {
@@ -35,7 +37,7 @@ fn asked(name: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// Whether a condition asks only for what there is to ask for, before any trace is read.
+/// Returns an error if a condition uses unknown functions, before any trace is read.
 pub fn can_be_asked(predicate: &Predicate) -> Result<(), String> {
     if predicate.names().is_empty() {
         return Err("it asks for nothing of the traces".to_owned());
@@ -44,17 +46,18 @@ pub fn can_be_asked(predicate: &Predicate) -> Result<(), String> {
 }
 
 impl Diff {
-    /// What a name of a condition stands for; none: what it needs does not occur.
+    /// Returns the value of a name in a condition; `None` if its subject does not occur where
+    /// needed.
     fn value(&self, name: &str) -> Result<Option<f64>, String> {
         let (function, subject) = asked(name)?;
         let state = |value: fn(&StateChange) -> f64| self.lines_of(subject).into_iter().map(value).sum::<f64>();
-        // A call, a span and a signal may have one name; then the worst of them decides.
+        // A call, a span and a signal may have one name; then the largest value decides.
         let latency = |value: fn(&LatencyChange) -> Option<f64>| {
             self.together.iter().filter(|line| line.name == subject).filter_map(value).reduce(f64::max)
         };
         let queue = || self.queues.iter().find(|queue| queue.name == subject);
         Ok(match function {
-            // A state that is not on the path has no share of it.
+            // A state that is not on the path has share 0.
             "criticality" => Some(state(|line| line.share_b)),
             "more_critical" => Some(state(|line| line.change.change)),
             "mean" => latency(|line| line.mean_b_ns),
@@ -65,7 +68,8 @@ impl Diff {
         })
     }
 
-    /// The state of a machine; where none is named so, of all machines of a class, or the way of a call there and back.
+    /// Returns the changes of a state of a machine; if no machine has that name, of all machines of
+    /// that class, or of the links of a call and its reply.
     fn lines_of(&self, subject: &str) -> Vec<&StateChange> {
         let named = |name: &str, state: &str| subject.strip_suffix(state).and_then(|rest| rest.strip_suffix("::")) == Some(name);
         match self.machines.iter().find(|line| named(&line.machine, &line.state)) {
@@ -77,8 +81,8 @@ impl Diff {
         }
     }
 
-    /// Notes which of the conditions hold. An error is a condition of which nobody can say whether it holds: what it asks for does not occur where it must, or too much
-    /// is missing.
+    /// Adds the conditions that hold to `failed`. The error is a condition that cannot be decided,
+    /// because its subject does not occur where it must or because too much is missing.
     pub fn check(&mut self, conditions: &[(String, Predicate)]) -> Result<(), String> {
         for (text, predicate) in conditions {
             let mut values = Vec::new();
@@ -124,16 +128,19 @@ impl Diff {
         }
     }
 
-    /// A state need not occur, but whose it is must be there: that a machine is gone, or is called otherwise, is no good share.
+    /// Returns true if the subject's owner occurs in the second trace. The state itself need not
+    /// occur, but if the machine is gone or has another name, a share of 0 would look like an
+    /// improvement.
     fn is_in_second(&self, subject: &str) -> bool {
         let [_, second] = &self.seen;
-        // What every machine and every queue may be in ([`crate::critical_path::name_index`]).
+        // States that every machine and every queue may have
+        // ([`crate::critical_path::name_index`]).
         let of_all = [StateKind::Run.text(), LinkKind::Queued.text()];
         let owner = |at| of_all.iter().flatten().any(|state| second.contains(&format!("{}::{state}", &subject[..at])));
         second.contains(subject) || subject.match_indices("::").any(|(at, _)| owner(at))
     }
 
-    /// Why there is no value of something that occurs in one of the traces.
+    /// Returns the reason why something that occurs in one of the traces has no value.
     fn why_unknown(&self, name: &str) -> Result<String, String> {
         let (function, subject) = asked(name)?;
         let lines = || self.together.iter().filter(|line| line.name == subject);

@@ -1,14 +1,15 @@
-//! How much is known of each side, and what that forbids to say: what is missing in one recording looks like a change of the system.
+//! What is known of each side, and which statements that forbids: what is missing in one recording
+//! looks like a change of the system.
 
 use crate::stats::text::{number, percent};
 use serde::Serialize;
 
-/// More of a side's events are missing than this part: what it counts and times is not what happened.
+/// Largest share of lost events of a side; beyond it, counts and times do not show what happened.
 const MOST_LOST: f64 = 0.001;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Known {
-    /// None: there is no critical path.
+    /// `None` if there is no critical path.
     pub unknown_share: Option<f64>,
     pub contradictions: Option<u64>,
     pub events: u64,
@@ -16,12 +17,12 @@ pub struct Known {
     pub uncounted_losses: u64,
 }
 
-/// Why a side forbids to be sure.
+/// Reasons why a change cannot be certain.
 #[derive(Clone, Debug, Default)]
 pub struct Doubts {
-    /// Of shares of the critical path.
+    /// Reasons that concern shares of the critical path.
     pub path: Vec<String>,
-    /// Of everything.
+    /// Reasons that concern everything.
     pub events: Vec<String>,
 }
 
@@ -37,7 +38,7 @@ impl Known {
         }
     }
 
-    /// What is missing; none: nothing.
+    /// Returns a description of what is missing, `None` if nothing is.
     pub fn missing(&self) -> Option<String> {
         let mut said = Vec::new();
         match self.unknown_share {
@@ -58,12 +59,12 @@ impl Known {
 }
 
 impl Doubts {
-    /// `max_unknown`: so much of a path may be unknown.
+    /// Collects the reasons. `max_unknown` is the largest share of a path that may be unknown.
     pub fn of(a: &Known, b: &Known, max_unknown: f64) -> Doubts {
         let mut doubts = Doubts::default();
         for (known, other, which) in [(a, b, "first"), (b, a, "second")] {
             match known.unknown_share {
-                // Where neither has one, none is compared.
+                // If neither side has a path, none is compared.
                 None if other.unknown_share.is_none() => {}
                 None => doubts.path.push(format!("the {which} trace has no critical path")),
                 Some(share) if share > max_unknown => {
@@ -82,13 +83,13 @@ impl Doubts {
         doubts
     }
 
-    /// Why shares of the critical path cannot be compared.
+    /// Returns why shares of the critical path cannot be compared, if so.
     pub fn of_shares(&self) -> Option<String> {
         let all: Vec<&str> = self.path.iter().chain(&self.events).map(String::as_str).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Why times and rates cannot be.
+    /// Returns why times and rates cannot be compared, if so.
     pub fn of_times(&self) -> Option<String> {
         (!self.events.is_empty()).then(|| self.events.join("; "))
     }
