@@ -1,7 +1,7 @@
 //! The critical path, computed in one pass over the interactions.
 //!
 //! Each machine and each token in flight has a *path*: the chain of states and links that no other
-//! activity could have hidden, back to the begin of the range. A *tip* ([`life::Tip`]) is the
+//! activity could have hidden, back to the start of the range. A *tip* ([`life::Tip`]) is the
 //! newest end of a path. The time that a machine spends in a state, and the time of a link, is
 //! charged to a tip.
 //!
@@ -102,6 +102,7 @@ impl Default for Options {
     }
 }
 
+/// Kind of path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The path from the end back to the cause of each block, never returning to the blocked
@@ -141,13 +142,13 @@ impl Maybe {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slack {
     least: Option<u64>,
-    /// Time between two successive gets of the machine in ns; and the part of it in which the item
-    /// was nearly late ([`NEARLY`]).
+    /// Sum of the times between successive gets of the machine in ns; and the part of it in which
+    /// the item was nearly late ([`NEARLY`]).
     cycles: u128,
     near: u128,
 }
 
-/// An item that arrived less than one `NEARLY`th (5 %) of a cycle before its get was nearly late.
+/// An item that arrived at most one `NEARLY`th (5 %) of a cycle before its get was nearly late.
 const NEARLY: u64 = 20;
 
 impl Slack {
@@ -210,6 +211,7 @@ const NOT_THERE: u32 = u32::MAX;
 /// Largest number of contradictions that are reported one by one; the others are only counted.
 const MOST_TOLD: usize = 20;
 
+/// The pass that computes a critical path. It sees each interaction once, in the order of time.
 pub struct CriticalPath {
     options: Options,
     store: PathStore,
@@ -225,7 +227,7 @@ pub struct CriticalPath {
     /// same name, which makes the question ambiguous.
     subject: Option<MachineId>,
     namesake: Option<MachineId>,
-    /// Begin of the range in ns, once it is known.
+    /// Start of the range in ns, once it is known.
     begin: Option<u64>,
     asked_begin: u64,
     now: u64,
@@ -303,7 +305,7 @@ impl CriticalPath {
         self.store.step();
     }
 
-    /// Sets the begin of the range to `t` ns. Earlier time is left out of the path, but the effects
+    /// Sets the start of the range to `t` ns. Earlier time is left out of the path, but the effects
     /// of earlier interactions are not. Must be called before the first interaction.
     pub fn begin_at(&mut self, t: u64) {
         self.asked_begin = t;
@@ -590,7 +592,7 @@ impl CriticalPath {
     fn clear_segments(&mut self) {
         let Some(mut segments) = self.segments.take() else { return };
         let (lives, queues, end) = (&mut self.lives, &mut self.queues, &mut self.end);
-        // In active mode only the segments since the begin of the machine's open block are still
+        // In active mode only the segments since the start of the machine's open block are still
         // needed.
         let horizon = self.active.as_ref().map_or(0, |active| active.settled(self.now));
         segments.clear(horizon, |visit| {

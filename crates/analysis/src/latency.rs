@@ -1,7 +1,7 @@
 //! Latencies: durations of calls with their parts, of spans, of signals, of activity between
 //! wake-up and wait, and of objects.
 //!
-//! Probes report the begin and the end of each ([`Latencies`]). A machine log reports states,
+//! Probes report the start and the end of each ([`Latencies`]). A machine log reports states,
 //! queues and blocks, from which they follow ([`LatenciesOfMachines`]). What is measured, and the
 //! answer, are the same.
 
@@ -25,6 +25,7 @@ use std::hash::Hash;
 /// Largest number of calls or objects in flight; beyond it the oldest is given up and counted.
 const MOST_IN_FLIGHT: usize = 1 << 16;
 
+/// Kind of a duration. `Custom` is the time between two events that the user names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -75,6 +76,7 @@ pub struct Together {
     pub times: Times,
 }
 
+/// A part of a latency: times, or a number of events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Part {

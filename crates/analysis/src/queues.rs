@@ -18,6 +18,7 @@ use longpole_model::interaction::QueueId;
 use longpole_model::tokens::{Shape, Unit};
 use serde::Serialize;
 
+/// The statistics of one queue. `full_share` is `None` without a capacity.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueAnswer {
     pub name: String,
@@ -47,6 +48,7 @@ pub struct QueueAnswer {
     pub lost: u64,
 }
 
+/// Statistics of the depth in units, weighted by time.
 #[derive(Clone, Debug, Serialize)]
 pub struct DepthAnswer {
     pub mean: Option<f64>,
@@ -55,6 +57,7 @@ pub struct DepthAnswer {
     pub max: Option<u64>,
 }
 
+/// Statistics of the units that a consumer takes between two waits.
 #[derive(Clone, Debug, Serialize)]
 pub struct BatchAnswer {
     pub count: u64,

@@ -53,8 +53,8 @@ const MORE_HOPS: u64 = 32;
 /// One chain may use this fraction of the budget, plus a fixed number of blocks in any case.
 const PART_OF_HOPS: u64 = 64;
 const LEAST_HOPS: u64 = 64;
-/// Largest number of pairs of machines that are separated; and of pairs of a waiter and an end of
-/// its chain, which need more memory in the answer.
+/// Largest number of pairs of machines that are counted separately; and of pairs of a waiter and an
+/// end of its chain, which need more memory in the answer.
 const MOST_PAIRS: usize = 1 << 20;
 const MOST_ENDS: usize = 1 << 18;
 
@@ -92,7 +92,7 @@ enum Place {
 /// An event that made a machine continue, or begin.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Begin of the block. `None` if the time before is not the machine's own (a fork, the cause of
+    /// Start of the block. `None` if the time before is not the machine's own (a fork, the cause of
     /// a context).
     start: Option<u64>,
     end: u64,
@@ -111,7 +111,7 @@ struct Life {
     forgotten: u64,
     explained_ns: u64,
     unexplained_ns: u64,
-    /// Part of the explained time whose end is not separated.
+    /// Part of the explained time whose chain ends are not stored, because there are too many.
     untold_ns: u64,
     /// Time that others waited with this machine at the end of their chain.
     waited_for_ns: u64,
@@ -172,7 +172,7 @@ struct Frame {
 }
 
 impl Waits {
-    /// Sets the begin of the range to `t` ns; earlier time is left out. Must be called before the
+    /// Sets the start of the range to `t` ns; earlier time is left out. Must be called before the
     /// first interaction.
     pub fn begin_at(&mut self, t: u64) {
         self.asked_begin = t;

@@ -128,7 +128,7 @@ struct From {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Items,
-    /// A put is a call, or a signal that gets no reply.
+    /// Each put is a call; in a queue of `Signals`, a signal that gets no reply.
     Calls,
     Signals,
     Replies,
@@ -142,7 +142,7 @@ struct Known {
     is_lock: bool,
     /// Capacity, if the queue is bounded and each put and get up to now was of a single unit.
     room: Option<u64>,
-    /// Number of puts and of gets; tokens that are there from the begin count as put.
+    /// Number of puts and of gets; tokens that are there from the start count as put.
     puts: u64,
     takes: u64,
     /// The only machine that takes from the queue; the latest one if there are several, in which
@@ -181,6 +181,7 @@ struct Delay {
     sum: f64,
 }
 
+/// The replay of a trace in all worlds. It sees each interaction once, in the order of time.
 pub struct WhatIf {
     options: Options,
     /// For each requested scenario that adds CPUs and makes other changes: the index of the same
@@ -319,7 +320,7 @@ impl WhatIf {
         }
     }
 
-    /// Sets the begin of the range to `t` ns. What is before only establishes the state at that
+    /// Sets the start of the range to `t` ns. What is before only establishes the state at that
     /// time. Must be called before the first interaction.
     pub fn begin_at(&mut self, t: u64) {
         self.asked_begin = t;

@@ -214,6 +214,7 @@ fn subject(text: &str, classes: &BTreeMap<String, String>) -> String {
     text.split(", ").map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// The difference of two recordings: changes with their certainty, and the conditions that hold.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
     pub verdict: Verdict,
@@ -240,12 +241,14 @@ pub struct Diff {
     path_only: bool,
 }
 
+/// The most important certain changes, in one sentence.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     pub kind: VerdictKind,
     pub text: String,
 }
 
+/// Outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerdictKind {
@@ -325,6 +328,7 @@ pub struct FindingChange {
     pub share_b: Option<f64>,
 }
 
+/// A condition that holds; in the command's `--fail-if` this is a failure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failed {
     pub condition: String,

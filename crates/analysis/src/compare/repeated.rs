@@ -20,6 +20,7 @@ use longpole_model::kinds::{self, SegmentKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// The common answer of several recordings.
 #[derive(Debug, Serialize)]
 pub struct Repeated {
     pub verdict: Verdict,
@@ -32,7 +33,7 @@ pub struct Repeated {
     /// includes those of all of them.
     #[serde(serialize_with = "predicted::alone")]
     pub predictions: Option<Vec<Prediction>>,
-    /// Reported only for each recording separately.
+    /// Always `None`: queues and latencies are reported for each recording separately.
     pub queues: Option<()>,
     pub latency: Option<()>,
     pub probe_cost_ns: Option<f64>,
@@ -40,6 +41,7 @@ pub struct Repeated {
     pub runs: Vec<Run>,
 }
 
+/// One recording: its path in the file system, and its own report.
 #[derive(Debug, Serialize)]
 pub struct Run {
     pub path: String,
@@ -90,6 +92,7 @@ pub struct Found {
 }
 
 impl Repeated {
+    /// Combines the reports of the recordings.
     pub fn new(runs: Vec<Run>) -> Repeated {
         let criticality = criticality(&runs);
         let (verdict, agreement) = verdict(&runs, criticality.as_deref());
@@ -190,7 +193,7 @@ fn disagreement(runs: &[Run]) -> Vec<Agreed> {
     said.into_iter().map(agreed).collect()
 }
 
-/// Returns the sums of doubtful events over all recordings.
+/// Returns the contradictions, negative links and ignored wake-ups of all recordings together.
 fn doubts(runs: &[Run]) -> Option<Doubts> {
     let sum = |a: Doubts, b: Doubts| Doubts {
         contradictions: a.contradictions + b.contradictions,

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 /// Key, start and end in ns.
 pub type Piece = (u32, u64, u64);
 
+/// The active path of one machine while it is built.
 #[derive(Clone, Debug)]
 pub struct Active {
     /// `None` until the machine appears.
@@ -23,7 +24,7 @@ pub struct Active {
     /// The path up to now, without gaps; `None` unless the segments were requested.
     path: Option<Track>,
     profile: HashMap<u32, u64>,
-    /// Begin of the path in ns.
+    /// Start of the path in ns.
     begin: u64,
     /// Start of the current block, or of the time in which the machine does not exist; `None` if it
     /// works. Not before `begin`.
@@ -133,10 +134,13 @@ impl Active {
         self.path.as_ref().map_or(0, |path| path.pieces.len())
     }
 
+    /// Sets the machine whose path this is, at its first interaction.
     pub fn meet(&mut self, machine: MachineId) {
         self.machine = Some(machine);
     }
 
+    /// Sets the start of the path to `t` ns. Until the machine appears, its time counts as
+    /// unexplained.
     pub fn begin(&mut self, t: u64) {
         self.begin = t;
         self.since = Some(t);
@@ -158,6 +162,7 @@ impl Active {
         }
     }
 
+    /// Begins a block of the machine.
     pub fn blocked(&mut self, machine: MachineId, now: u64) {
         if Some(machine) == self.machine {
             self.since.get_or_insert(now.max(self.begin));
@@ -191,6 +196,7 @@ impl Active {
         }
     }
 
+    /// Ends a life of the machine. The time from `now` on waits for the cause of its next life.
     pub fn vanished(&mut self, machine: MachineId, now: u64) {
         if Some(machine) == self.machine {
             self.keep();

@@ -19,6 +19,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+/// An interaction that contradicts the known state, with its line in the source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Contradiction {
     pub line: u64,
@@ -85,6 +86,7 @@ pub struct Busy {
     pub share: f64,
 }
 
+/// The critical path with its profile, and the numbers by which its quality can be judged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     pub mode: &'static str,
@@ -316,7 +318,7 @@ impl Sum {
     }
 }
 
-/// What a key's machine name names: a machine, a wake-up or a queue.
+/// Returns the meaning of a key's machine name: a machine, a wake-up or a queue.
 fn way(vocabulary: &Vocabulary, key: &Key) -> Way {
     match *key {
         Key::State { .. } => Way::State,

@@ -40,6 +40,7 @@ impl Default for Limits {
     }
 }
 
+/// A state of a class, or a link of a queue, with the times of its segments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Node {
     /// `None` for the node that gathers the rare ones.
@@ -53,6 +54,7 @@ pub struct Node {
     pub times: Times,
 }
 
+/// A succession of two nodes, with the times of the first node's segments in it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Edge {
     /// Indices of the nodes.
@@ -70,6 +72,7 @@ pub struct RareEdges {
     pub total_ns: u64,
 }
 
+/// The folded path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Graph {
     /// Number of segments of the path.
@@ -84,8 +87,7 @@ pub struct Graph {
     pub rare_nodes: u64,
     pub rare_edges: RareEdges,
     pub loops: Vec<Loop>,
-    /// Number of distinct loops; and passages through loops beyond the largest number that is
-    /// separated.
+    /// Number of distinct loops, up to a limit; and number of passages through further loops.
     pub distinct_loops: u64,
     pub rare_loops: u64,
 }
@@ -100,6 +102,7 @@ struct Candidate<'a> {
     count: u64,
 }
 
+/// Folds a path. At least 6 nodes and edges are shown, whatever the limit is.
 pub fn fold(path: &Path, limits: Limits) -> Graph {
     let most = limits.most.max(6);
     let (candidates, mut node_of) = candidates(path);

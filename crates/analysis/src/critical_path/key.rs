@@ -5,6 +5,8 @@ use longpole_model::interaction::{MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, BLOCKED, LINK};
 use longpole_model::names::NameId;
 
+/// What time is charged to. Keys are finer than rows: two threads with one name have different
+/// keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
     /// `class` is `None` if the class is the machine's name.
@@ -13,6 +15,8 @@ pub enum Key {
     Link { queue: Option<QueueId>, kind: Link },
 }
 
+/// A machine's state as part of a key. The common states have no name, so that they need no
+/// look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     Run,
@@ -48,6 +52,7 @@ impl State {
     }
 }
 
+/// Kind of a link as part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Link {
     Queued,
@@ -139,6 +144,8 @@ impl Key {
         self.parts(vocabulary).map(|part| part.text(vocabulary))
     }
 
+    /// Returns host, machine, class and state. A link has no host; its machine is the queue, or
+    /// `link`.
     pub fn parts(&self, vocabulary: &Vocabulary) -> [Part; 4] {
         match *self {
             Key::State { machine, class, state } => {
@@ -205,6 +212,7 @@ fn quick_hash(key: &Key) -> usize {
 }
 
 impl Keys {
+    /// Returns the number of the key. Numbers are assigned in the order of first use.
     #[inline]
     pub fn id(&mut self, key: Key) -> u32 {
         let place = quick_hash(&key);

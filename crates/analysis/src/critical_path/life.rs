@@ -14,6 +14,7 @@ pub struct Tip {
     pub segment: u32,
 }
 
+/// Everything that the pass knows of one machine.
 #[derive(Clone, Debug)]
 pub struct Life {
     /// `None` before the machine's first interaction, and after the machine was forgotten.
@@ -52,6 +53,7 @@ pub struct Block {
     pub segment: u32,
 }
 
+/// Properties of a machine that runs on top of another one, or on an idle CPU (an interrupt).
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     pub below: Option<MachineId>,
@@ -82,6 +84,7 @@ impl Default for Life {
 }
 
 impl Life {
+    /// Returns the state to which the machine's time belongs now.
     pub fn visible(&self) -> State {
         match self.block {
             _ if !self.exists => State::Unknown,
@@ -96,7 +99,7 @@ impl Life {
 /// interaction that names it. Entries beyond the bound are forgotten, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
-    /// Begin and key of the machine's own spans of time; each lasts until the next one.
+    /// Start and key of the machine's own spans of time; each lasts until the next one.
     pub spans: VecDeque<(u64, u32)>,
     /// Times at which the machine's path was replaced, each with the tip until then. The tip is
     /// `None` if there was no path.
@@ -109,6 +112,7 @@ pub struct Past {
 }
 
 impl Past {
+    /// Adds a span of the machine's own time, unless the last span has the same key.
     pub fn span(&mut self, start: u64, key: u32, most: usize) {
         if self.spans.back().is_some_and(|last| last.1 == key) {
             return;

@@ -18,6 +18,7 @@ const MOST_ROWS: usize = 8;
 /// Width of a part of the path for [`Participation::stability`], in windows: a quarter of the path.
 const PART: usize = WINDOWS / 4;
 
+/// Shares of the critical path over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Participation {
     pub start_ns: u64,
@@ -32,6 +33,7 @@ pub struct Participation {
     all: Vec<State>,
 }
 
+/// One state, with its shares of the windows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub machine: String,

@@ -1,4 +1,4 @@
-//! The path from its begin to its end. It can be walked any number of times, in memory or in a
+//! The path from its start to its end. It can be walked any number of times, in memory or in a
 //! file.
 
 use super::key::Kind;
@@ -34,7 +34,7 @@ pub struct Call<'a> {
     pub is_reply: bool,
 }
 
-/// What the machine name of a key names.
+/// Meaning of a key's machine name.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     /// A machine.
@@ -102,6 +102,7 @@ impl Path {
         &self.times
     }
 
+    /// Returns the stretches in the order of time; each is as long as possible.
     pub fn stretches(&self) -> impl Iterator<Item = Stretch> + '_ {
         let mut pieces = self.pieces.pieces().map(|(key, start, end)| Stretch { of: self.same_as(key), start, end });
         let mut last = pieces.next();
@@ -117,6 +118,7 @@ impl Path {
         })
     }
 
+    /// Returns the stretches with their names, in the order of time.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> + '_ {
         self.stretches().filter_map(|Stretch { of, start, end }| {
             let [host, machine, class, state] = self.names.get(of as usize)?.map(|word| self.dictionary.text(word));

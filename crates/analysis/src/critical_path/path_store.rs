@@ -8,6 +8,7 @@ use crate::critical_path::window::{Charge, Op, Ops, Slot, Summary};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::thread::{Builder, JoinHandle};
 
+/// Storage of the paths; both variants have the same operations.
 pub enum PathStore {
     Now(Tree),
     Later(Box<Windows>),
@@ -146,7 +147,7 @@ impl Windows {
     pub fn new(length: usize, threads: usize, keep_segments: bool, spill: Option<Spill>) -> Windows {
         let workers = match threads {
             0 | 1 => Vec::new(),
-            // If a thread cannot be started, the others do its work.
+            // If a thread cannot be started, the others, or the calling thread, do its work.
             threads => (0..threads).map_while(|_| Worker::new(keep_segments)).collect(),
         };
         let mut composed = Summary::new(keep_segments);

@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+/// All runs, in one file that is made with the first run.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     file: Option<Arc<File>>,

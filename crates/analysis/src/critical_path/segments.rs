@@ -2,7 +2,7 @@
 //!
 //! Tips share the log: each path is a chain of records that is followed backwards from its tip.
 //! Records that no tip leads to are dead. When the log has doubled since its last clearing, it is
-//! cleared again: records are marked from the end to the begin, which suffices because a
+//! cleared again: records are marked from the end to the start, which suffices because a
 //! predecessor always has a smaller index, and the live ones are moved together. Clearing therefore
 //! costs an amortized constant per segment.
 //!
@@ -17,6 +17,7 @@ use super::runs::{Reading, Runs};
 use std::fs::File;
 use std::io;
 
+/// A segment of a path, a splice, or a placeholder for a run or a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     pub start: u64,
@@ -61,6 +62,7 @@ const FIRST_CLEARING: usize = 1 << 16;
 /// Reserve for the segments of the interaction during which clearing becomes due.
 const ROOM: usize = 1 << 8;
 
+/// The log of the segments of all paths.
 #[derive(Clone, Debug)]
 pub struct Segments {
     records: Vec<Record>,
@@ -144,7 +146,7 @@ impl Segments {
         found
     }
 
-    /// Returns the whole path from its begin to its end. The log must have no splices.
+    /// Returns the whole path from its start to its end. The log must have no splices.
     pub fn from_begin(self, tip: u32) -> Forward {
         let mut parts = Vec::new();
         let mut place = tip;
@@ -174,6 +176,7 @@ impl Segments {
         place
     }
 
+    /// Returns true if the log has grown enough to be cleared.
     pub fn is_due(&self) -> bool {
         self.records.len() >= self.clear_at
     }
@@ -291,13 +294,14 @@ impl Segments {
     }
 }
 
+/// A segment in memory, or a run in the file.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
     Piece(Piece),
     Run { number: u32, start: u64, end: u64 },
 }
 
-/// A path from its begin to its end.
+/// A path from its start to its end.
 #[derive(Clone, Debug, Default)]
 pub struct Forward {
     parts: Vec<Part>,

@@ -2,8 +2,8 @@
 //!
 //! Each interaction is handled by one function: it charges the machine's time until now, updates
 //! the machine's state and, if the interaction ends a block or begins a life, replaces the
-//! machine's path. Interactions that contradict the known state are reported and have no other
-//! effect.
+//! machine's path. Contradictions of the known state are counted. If an interaction makes no sense
+//! at all, such as the fork of a machine that exists, it has no other effect.
 
 use super::key::State;
 use super::life::{Block, Context, Tip};
@@ -29,7 +29,7 @@ impl CriticalPath {
         }
         match effect {
             Effect::Declare { .. } | Effect::Now => return,
-            // An end before the begin of the range does not count.
+            // An end before the start of the range does not count.
             Effect::End { .. } if self.now < self.begin.unwrap_or(0) => return,
             Effect::End { machine } => {
                 if self.options.machine.is_none() && !self.life(machine).seen {
@@ -206,7 +206,7 @@ impl CriticalPath {
         }
     }
 
-    /// Returns the begin of the loss in ns if the wake-up reports lost events of the machine
+    /// Returns the start of the loss in ns if the wake-up reports lost events of the machine
     /// itself.
     fn is_loss(&self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> Option<u64> {
         let is_unknown = cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Unknown);

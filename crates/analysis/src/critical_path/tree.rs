@@ -12,6 +12,7 @@
 
 use super::profile::Profile;
 
+/// Index of a node; reused after the node was removed.
 pub type NodeId = u32;
 
 const NONE: u32 = u32::MAX;
@@ -27,6 +28,7 @@ struct Node {
     profile: Profile,
 }
 
+/// The nodes of all paths.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     nodes: Vec<Node>,
@@ -117,6 +119,7 @@ impl Tree {
         made
     }
 
+    /// Adds time to a node that [`Tree::own`] returned.
     pub fn charge(&mut self, at: NodeId, key: u32, ns: u64) {
         self.node(at).profile.add(key, ns);
     }

@@ -8,7 +8,7 @@
 //! compose associatively and count in integers, so the result does not depend on the windows, to
 //! the last ns.
 //!
-//! Example: at the begin of a window slot 3 is some unknown path. In the window its machine runs
+//! Example: at the start of a window slot 3 is some unknown path. In the window its machine runs
 //! for 5 ms. The summary says: slot 3 is symbol `Entry(3)` followed by 5 ms of `run`.
 
 use super::life::Tip;
@@ -22,6 +22,7 @@ pub type Slot = u32;
 /// Key, from, to.
 pub type Charge = (u32, u64, u64);
 
+/// An operation on paths.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// Begins a path about whose past nothing is known.
@@ -70,6 +71,7 @@ enum Symbol {
     },
 }
 
+/// The effect of one or several successive windows on the paths.
 #[derive(Clone, Debug)]
 pub struct Summary {
     tree: Tree,
@@ -98,6 +100,7 @@ impl Summary {
         }
     }
 
+    /// Charges the operations of one window.
     pub fn of(ops: &Ops, keep_segments: bool) -> Summary {
         let mut summary = Summary::new(keep_segments);
         let mut charges = ops.charges.as_slice();

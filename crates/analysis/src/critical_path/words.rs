@@ -10,6 +10,7 @@ use std::sync::Arc;
 /// Host, machine, class and state, as words; equal numbers are equal texts.
 pub type Name = [u32; 4];
 
+/// The words of all names.
 #[derive(Clone, Debug)]
 pub struct Dictionary {
     /// The words of the vocabulary at their own numbers, then those that are only used here. If

@@ -18,8 +18,8 @@ const MOST_WAITING: usize = 1 << 16;
 /// Largest number of suggestions for a name that does not occur.
 const MOST_SUGGESTED: usize = 3;
 
-/// A name that does not occur in the input. It is an error, because without it the answer would
-/// look like "never".
+/// A name that does not occur in the input. It is reported as an error, because an empty answer
+/// would mean that the pair never occurred.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownName {
     #[error("no event `{name}` occurs in what was read; {}", suggestions(.nearest))]
@@ -53,11 +53,12 @@ pub struct Point {
     when: Option<Predicate>,
 }
 
+/// Error in the text of a point.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointError {
     #[error("expected the name of an event, found nothing")]
     Empty,
-    /// `column` counts from the begin of the whole argument.
+    /// `column` counts from the start of the whole argument.
     #[error("column {}: expected {}, found {}", .0.column, .0.expected, .0.found)]
     Predicate(PredicateError),
 }
@@ -65,8 +66,8 @@ pub enum PointError {
 impl Point {
     /// Parses an event's name with an optional condition. Names of events contain colons themselves
     /// (`span_begin:parse`), so the condition begins behind the first colon that is followed by a
-    /// valid condition. Without one, the whole text is the name, unless it contains a comparison,
-    /// which then is an error.
+    /// valid condition. Without one, the whole text is the name, unless it contains an operator
+    /// of conditions; then it is an error.
     pub fn parse(text: &str) -> Result<Point, PointError> {
         if text.is_empty() {
             return Err(PointError::Empty);
@@ -94,6 +95,7 @@ impl Point {
     }
 }
 
+/// The measurement; it sees each event in the order of time.
 #[derive(Debug)]
 pub struct Pairs {
     name: String,
@@ -193,6 +195,7 @@ impl Pairs {
         }
     }
 
+    /// Processes the next event; events must be in the order of time.
     pub fn event(&mut self, catalogue: &Catalogue, event: &Event<'_>) {
         // One event may end a pair and begin the next one.
         if self.to.matches(catalogue, event) {

@@ -55,6 +55,7 @@ struct Machine {
     serves: VecDeque<(u32, Call)>,
 }
 
+/// The measurement for machine logs; it sees each interaction in the order of time.
 #[derive(Debug, Default)]
 pub struct LatenciesOfMachines {
     machines: Vec<Machine>,
@@ -73,7 +74,7 @@ pub struct LatenciesOfMachines {
 }
 
 impl LatenciesOfMachines {
-    /// Sets the begin of the range to `t` ns. What began earlier is left out.
+    /// Sets the start of the range to `t` ns. What began earlier is left out.
     pub fn begin_at(&mut self, t: u64) {
         self.begin = t;
     }

@@ -4,6 +4,7 @@
 use crate::latency::Part;
 use serde::{Serialize, Serializer};
 
+/// The parts by name, in the order in which they are shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts(Box<[(&'static str, Part)]>);
 

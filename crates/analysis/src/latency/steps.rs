@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 
 const MAX_NESTING: usize = 1024;
 
+/// The measurement for probes; it sees each step in the order of time.
 #[derive(Debug, Default)]
 pub struct Latencies {
     measured: Measured<ActorId>,
@@ -181,7 +182,7 @@ impl Latencies {
     }
 
     /// Gives up the oldest objects if too many are open. Addresses are reused, so an entry of the
-    /// order only counts if its begin is that of the open object.
+    /// order only counts if its start is that of the open object.
     fn forget_objects(&mut self) {
         let open = &mut self.open_objects;
         if self.object_order.len() > 2 * MOST_IN_FLIGHT {

@@ -1,13 +1,13 @@
 //! The depth of a queue over time.
 //!
 //! The depth is puts minus gets, weighted by time. If a recording began with tokens in the queue,
-//! the depth is known only up to an offset. It is then stored relative to the begin, and the offset
+//! the depth is known only up to an offset. It is then stored relative to the start, and the offset
 //! comes from a `size` probe, from a wait (a queue on which a thread waits is empty, or full), or
 //! from the lowest depth seen, which cannot have been below zero.
 //!
 //! Probes on both sides of a queue are not atomic with it, so the depth may be wrong for a moment
 //! by the tokens that threads are just handling. It is corrected only if it is wrong by more than
-//! that, and after a loss. From the begin of a loss until one of the above shows the depth again,
+//! that, and after a loss. From the start of a loss until one of the above shows the depth again,
 //! the depth is uncertain: it is estimated within the queue's bounds, and the time is counted.
 
 use crate::latency::since;
@@ -15,7 +15,7 @@ use crate::stats::histogram::Histogram;
 use longpole_model::hash::IdMap;
 
 const MOST_DEPTHS: usize = 4096;
-/// Share of time below which a negative depth is a race between probes and not an unknown begin.
+/// Share of time below which a negative depth is a race between probes and not an unknown start.
 const RACE_SHARE: f64 = 0.01;
 
 /// Depth over time, relative to an offset that may be learned later.
@@ -32,13 +32,14 @@ pub(crate) struct Depth {
     times: IdMap<u64, u64>,
     shift: u32,
     settled: Histogram,
-    /// Begin of the current uncertain time; and end of the uncertain time that has been counted.
+    /// Start of the current uncertain time; and end of the uncertain time that has been counted.
     doubt_since_ns: Option<i64>,
     doubted_until_ns: Option<i64>,
     doubt_ns: u64,
 }
 
 impl Depth {
+    /// Adds `by` units at `t_ns`; removes units if `by` is negative.
     pub fn change(&mut self, by: i64, t_ns: i64, capacity: Option<u64>) {
         self.pass(t_ns);
         self.relative = self.relative.saturating_add(by);
@@ -83,7 +84,7 @@ impl Depth {
         let depth = depth.min(i64::MAX as u64) as i64;
         let offset = depth.saturating_sub(self.relative);
         match self.offset {
-            // Most recordings see a queue from its creation. Then it was empty at the begin, and
+            // Most recordings see a queue from its creation. Then it was empty at the start, and
             // the difference is a race.
             None if offset.abs() <= tolerance && self.doubt_since_ns.is_none() => self.know(0, t_ns),
             None => self.know(offset, t_ns),
@@ -167,6 +168,7 @@ impl Depth {
         }
     }
 
+    /// Returns the depths until `end_ns`, weighted by their time in ns.
     pub fn finish(&self, end_ns: i64, capacity: Option<u64>) -> Histogram {
         let mut last = Depth {
             times: self.times.clone(),
@@ -208,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_begin_is_raised_so_that_no_depth_is_negative() {
+    fn an_unknown_start_is_raised_so_that_no_depth_is_negative() {
         let found = depth(&[(0, -1), (50, -4), (100, 1)], 150, None);
         assert_eq!((found.max(), found.min()), (Some(4), Some(0)));
     }
 
     #[test]
-    fn a_size_probe_determines_the_begin() {
+    fn a_size_probe_determines_the_start() {
         let mut depth = Depth::default();
         depth.change(-1, 0, Some(100));
         depth.change(-1, 10, Some(100));
@@ -240,7 +242,8 @@ mod tests {
         let capacity = Some(1000);
         let mut depth = Depth::default();
         depth.anchor(0, 0, capacity);
-        // A race would explain 40 more puts than fit; the gets between 1,000 and 2,000 are lost.
+        // The 40 puts exceed the capacity by no more than a race explains; the gets between 1,000
+        // and 2,000 are lost.
         depth.change(990, 10, capacity);
         depth.change(40, 1_500, capacity);
         depth.forget(1_000, 2_000, capacity);

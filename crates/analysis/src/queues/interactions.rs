@@ -23,10 +23,11 @@ struct State {
     wait_empty_ns: u64,
 }
 
+/// The statistics of all queues of a machine log; it sees each interaction in the order of time.
 #[derive(Debug)]
 pub struct QueuesOfMachines {
     states: Vec<Option<State>>,
-    /// Begin of each machine's block, and what it waits for if the log states it.
+    /// Start of each machine's block, and what it waits for if the log states it.
     blocked: Vec<Option<(u64, Option<(QueueId, Wants)>)>>,
     batches: Batches,
     tokens: Queues<u64>,
@@ -48,7 +49,7 @@ impl Default for QueuesOfMachines {
 }
 
 impl QueuesOfMachines {
-    /// Sets the begin of the range to `t` ns. Earlier interactions determine the depth but are not
+    /// Sets the start of the range to `t` ns. Earlier interactions determine the depth but are not
     /// counted.
     pub fn begin_at(&mut self, t: u64) {
         self.begin = t;

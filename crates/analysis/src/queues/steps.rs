@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 /// Largest number of portions of a queue whose residence is followed.
 const MOST_PORTIONS: usize = 1 << 16;
 
+/// The statistics of all queues that probes report; it sees each step in the order of time.
 #[derive(Debug, Default)]
 pub struct Queues {
     queues: Vec<Known>,
@@ -187,10 +188,12 @@ impl Queues {
         self.queues.get(queue.0 as usize).map_or(0, |state| state.counted.puts)
     }
 
+    /// Returns the threads that have put into the queue, in the order of their first put.
     pub fn producers(&self, queue: QueueId) -> &[ActorId] {
         self.queues.get(queue.0 as usize).map_or(&[], |state| &state.counted.producers)
     }
 
+    /// Returns the threads that have taken from the queue, in the order of their first get.
     pub fn consumers(&self, queue: QueueId) -> &[ActorId] {
         self.queues.get(queue.0 as usize).map_or(&[], |state| &state.counted.consumers)
     }
@@ -236,6 +239,7 @@ impl Queues {
         (capacity.and_then(|capacity| depth.share_from(capacity)), depth.share_from(1).map(|share| 1.0 - share))
     }
 
+    /// Returns the statistics until `end_ns`, by name. `lost_of` returns a thread's lost events.
     pub fn answer(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(ActorId) -> u64) -> Vec<QueueAnswer> {
         let names = scene.names();
         let name_all = |actors: &[ActorId]| actors.iter().filter_map(|actor| names.get(actor.0 as usize).cloned()).collect();

@@ -15,6 +15,7 @@ use longpole_model::system::{OTHER_NAME, OTHER_QUEUE};
 
 pub use longpole_model::names::OTHER_NAMES;
 
+/// Largest number of names of one kind, for each thread or for the whole system.
 pub const MOST_NAMES: usize = 1_000;
 
 #[derive(Debug, Default)]

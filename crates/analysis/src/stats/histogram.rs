@@ -9,6 +9,7 @@ use serde::Serialize;
 const BITS: u32 = 6;
 const BUCKETS: u64 = 1 << BITS;
 
+/// The histogram. `weight` is the number of values, or the sum of their weights.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     counts: Vec<u64>,

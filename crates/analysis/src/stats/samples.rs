@@ -5,6 +5,7 @@ use crate::stats::histogram::{Histogram, Times};
 
 const FEW: usize = 48;
 
+/// A set of times in ns.
 #[derive(Clone, Debug)]
 pub enum Samples {
     Few(Vec<u64>),

@@ -10,6 +10,7 @@ use longpole_model::system::activity::{Activity, Cell, Total};
 const MOST: usize = 64;
 const FIRST_WIDTH_NS: i64 = 100_000;
 
+/// Collector of the boundaries while the run is read.
 #[derive(Debug, Default)]
 pub struct Windows {
     begin_ns: Option<i64>,
@@ -93,6 +94,7 @@ pub fn net_ns(cells: &[Cell], added: &[Total], probe_cost_ps: u64, which: impl F
     cells.iter().zip(added).filter(|(cell, _)| which(cell)).map(|(_, total)| net(*total, probe_cost_ps)).sum()
 }
 
+/// Returns a cell's time less the cost of its probes, in ns.
 pub fn net(total: Total, probe_cost_ps: u64) -> u64 {
     total.ns.saturating_sub(probe_ns(total, probe_cost_ps))
 }

@@ -23,6 +23,7 @@ impl std::fmt::Display for Who {
     }
 }
 
+/// Kind of a chain's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndKind {
@@ -44,19 +45,21 @@ pub struct End {
     pub ns: u64,
 }
 
+/// A machine that waited, with the ends of its chains by their time, descending.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Waiter {
     #[serde(flatten)]
     pub who: Who,
     /// Time in ns in blocks that ended with a cause; the sum of `ends` and `untold_ns`.
     pub waited_ns: u64,
-    /// Part of it whose ends are not separated, because all machines together have too many.
+    /// Part of it whose ends are not listed, because all machines together have too many.
     pub untold_ns: u64,
     /// Time in ns in blocks without a known cause, or that never ended.
     pub unexplained_ns: u64,
     pub ends: Vec<End>,
 }
 
+/// An edge of the graph: the first machine waited for the second one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Edge {
     pub from: Who,
@@ -106,6 +109,7 @@ pub(crate) struct Look {
     pub vain: u64,
 }
 
+/// The wait-for graph. Times are in ns; waiters, edges and mutual waits come in descending order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     pub start_ns: u64,
@@ -116,7 +120,7 @@ pub struct Answer {
     pub mutual_waits: Vec<MutualWait>,
     /// Number of chains that were cut, or that lead further back than is remembered.
     pub cut: u64,
-    /// Waiting time whose ends, and whose last edges, are not separated because there are too many.
+    /// Waiting time whose ends, and whose last edges, are not listed because there are too many.
     pub untold_ns: u64,
     pub untold_edges_ns: u64,
     pub interactions: u64,

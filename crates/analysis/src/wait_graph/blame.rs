@@ -23,6 +23,7 @@ use longpole_model::system::actors::ActorId;
 /// Number of hand-overs after which the remaining blame is unknown.
 const ROUNDS: usize = 200;
 
+/// The result for each thread; the vectors are indexed by the actor's number.
 #[derive(Debug, Default)]
 pub struct Blame {
     /// Share of all waiting of the stages, per machine: 1 in sum together with `unknown`; all 0
@@ -40,6 +41,7 @@ pub struct Blame {
     pub backlog: Vec<Option<(QueueId, u64)>>,
 }
 
+/// What a thread waits for at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
     Tokens,

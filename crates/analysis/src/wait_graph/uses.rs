@@ -4,7 +4,7 @@ use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::tokens::Shape;
 
-/// Largest number of pairs of machine and queue that are separated.
+/// Largest number of pairs of machine and queue that are counted.
 const MOST: usize = 1 << 16;
 /// Largest number of disjoint intervals of waiting for a lock; beyond it, the oldest are no longer
 /// merged with later ones.
@@ -19,7 +19,7 @@ pub struct Use {
     pub vain: u64,
 }
 
-/// A lock: a queue with one unit that is there from the begin.
+/// A lock: a queue with one unit that is there from the start.
 #[derive(Clone, Debug, Default)]
 pub struct Lock {
     pub takings: u64,
@@ -28,11 +28,12 @@ pub struct Lock {
     /// Sum of all waits in ns, and the time in ns in which at least one machine waited.
     pub waited_ns: u64,
     pub contended_ns: u64,
-    /// Begin and end of the longest wait in ns.
+    /// Start and end of the longest wait in ns.
     pub longest: (u64, u64),
     apart: Vec<(u64, u64)>,
 }
 
+/// Uses of all queues, and of locks.
 #[derive(Clone, Debug, Default)]
 pub struct Uses {
     pub of: IdMap<(MachineId, QueueId), Use>,

@@ -55,6 +55,7 @@ const WORTH_IT: f64 = 2.0;
 /// allow.
 const ALL_BUSY: f64 = 1.01;
 
+/// A machine in a state, or the CPUs as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     pub machine: String,
@@ -63,10 +64,11 @@ pub struct Place {
     pub kind: Option<SegmentKind>,
 }
 
+/// The predicted effect of one scenario, or the reason why it is refused.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     pub change: String,
-    /// Observed time from the begin to the last interaction of the machine whose end counts, in ns.
+    /// Observed time from the start to the last interaction of the machine whose end counts, in ns.
     pub baseline_ns: u64,
     /// Relative difference of the gate replay from that time; negative if the replay is shorter.
     pub baseline_error: f64,
@@ -149,6 +151,7 @@ impl Share {
 /// A bounded queue in which machines waited for room: name, capacity, number of waits.
 pub type FullQueue = (String, u64, u64);
 
+/// The predictions of all scenarios, and what the unchanged replay shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub end_host: String,
@@ -171,8 +174,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Makes a prediction of a change that no replay computes. `rate` is the factor of the rate as
-    /// [lower end, estimate, upper end], or the reason why it cannot be known.
+    /// Makes a prediction of a change that no replay computes. `rate` is the factor of the rate (lower
+    /// end, estimate, upper end), or the reason why it cannot be known.
     pub fn predict(&self, change: String, rate: Result<[f64; 3], String>) -> Prediction {
         let (rates, refused) = match rate {
             Ok(rates) => (rates.map(Some), None),

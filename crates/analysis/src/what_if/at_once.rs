@@ -18,7 +18,7 @@ struct Places(Option<Vec<f64>>);
 
 impl Places {
     /// Takes a place for work that comes at `came`. Returns when the work begins. `turn` is the
-    /// begin in the order of the trace, used if all places are taken.
+    /// start in the order of the trace, used if all places are taken.
     fn take(&mut self, came: f64, turn: f64) -> f64 {
         let Some(free) = &mut self.0 else { return came };
         let latest = |a: &(usize, f64), b: &(usize, f64)| a.1.total_cmp(&b.1);
@@ -45,7 +45,7 @@ struct InLane {
     /// Latest arrival of the work up to now, and the end of the last work.
     came: f64,
     done: f64,
-    /// Time that work waited which came before the work in front of it. This much depends on the
+    /// Waiting time of work that came before the work in front of it. This much depends on the
     /// order.
     hangs: f64,
 }
@@ -71,7 +71,7 @@ impl AtOnce {
     }
 
     /// Work comes at `came` and begins in the order of the trace at `turn`, in each lane. Returns
-    /// the lanes with the begin there. The time that the work needs to begin after the one before
+    /// the lanes with the start there. The time that the work needs to begin after the one before
     /// is also added if it waits for a place.
     pub fn begins(&mut self, came: impl Fn(usize) -> f64, turn: impl Fn(usize) -> f64) -> Vec<(usize, f64)> {
         let begins = |of: &mut InLane| {

@@ -4,7 +4,7 @@
 //! of the state in which the machine calls, unless it takes items in that state too, and the
 //! callee's work until it replies or takes something else. If a world makes one call for N items, a
 //! call that served i items in the trace costs i/N of its time. A state may also be named as the
-//! call, for example a system call that waits; then all time from its begin to its end is the cost.
+//! call, for example a system call that waits; then all time from its start to its end is the cost.
 //!
 //! Example: a thread writes each item with a system call of 10 µs. With `batch thread::write 10`,
 //! each call of the trace served one item and costs 1 µs.
@@ -14,7 +14,7 @@ use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::names::NameId;
 use std::collections::{HashMap, HashSet};
 
-/// The request of a scenario that a machine call less often.
+/// A scenario's request that a machine call less often.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub scenario: usize,

@@ -85,6 +85,7 @@ impl Together {
         }
     }
 
+    /// Returns the root of the machine's group.
     pub fn find(&mut self, machine: u32) -> u32 {
         let known = self.0.len() as u32;
         if machine >= known {

@@ -236,9 +236,9 @@ impl WhatIf {
                 v.iter_mut().zip(own).for_each(|(v, own)| *v = if by_recorder { v.min(own + waited) } else { own + waited });
                 lanes::all(&mut self.early, layout.words_of_kept())
             }
-            // A machine that is ready before the other one took the CPU waits no longer than in the
-            // trace. Otherwise a machine that comes at a fixed time (a timer, a device) and has a
-            // CPU for a moment would delay everything until then.
+            // A machine that is ready, in this world, before the other one took the CPU waits no
+            // longer than in the trace. Otherwise a machine that comes at a fixed time (a timer, a
+            // device) and has a CPU for a moment would delay everything until then.
             (None, _) => {
                 let ready = |own: f64, came: f64| own < ready && own < came;
                 lanes::sooner(v, own, came, waited, ready, layout.kept().len(), &mut self.early)

@@ -78,7 +78,7 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// Adds an interval of the state with this key, in ns since the begin.
+    /// Adds an interval of the state with this key, in ns since the start.
     pub fn add(&mut self, key: u32, mut from: u64, to: u64) {
         while to / self.width >= PARTS as u64 {
             self.width *= 2;

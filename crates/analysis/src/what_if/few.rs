@@ -1,5 +1,6 @@
 //! A map with few entries: comparing them one by one is faster than computing a hash.
 
+/// Entries in the order of their first use.
 #[derive(Clone, Debug)]
 pub struct Few<K, V>(Vec<(K, V)>);
 
@@ -10,6 +11,7 @@ impl<K, V> Default for Few<K, V> {
 }
 
 impl<K: Copy + PartialEq, V> Few<K, V> {
+    /// Returns the value of the key, made at its first use.
     #[inline]
     pub fn of(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         let at = self.0.iter().position(|entry| entry.0 == key).unwrap_or_else(|| {

@@ -6,6 +6,7 @@ use longpole_model::hash::IdMap;
 use longpole_model::interaction::{QueueId, Vocabulary};
 use longpole_model::tokens::Shape;
 
+/// Counter of waits for room.
 #[derive(Clone, Debug, Default)]
 pub struct Full {
     capacities: IdMap<QueueId, u64>,

@@ -19,6 +19,7 @@ pub struct Scenario {
     pub changes: Vec<Change>,
 }
 
+/// A change of the system.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Multiplies the time of a state of a machine (or of all machines of a class), or of a link.
@@ -56,6 +57,7 @@ pub struct Target {
     pub ways: Vec<(String, Option<String>)>,
 }
 
+/// Summary of the grammar, for error messages.
 pub const GRAMMAR: &str = "a change is 'MACHINE::STATE x0.5', 'MACHINE x0.5', 'queue NAME capacity N', 'cpus +N', 'batch MACHINE N', \
      'concurrency NAME N' or 'lock NAME split', several of one scenario joined by `and`";
 
@@ -87,6 +89,7 @@ impl Scenario {
         has_both.then(|| Scenario { text: self.text.clone(), changes })
     }
 
+    /// Parses a scenario. The error is a message that quotes the text and shows the grammar.
     pub fn parse(text: &str) -> Result<Scenario, String> {
         let wrong = |what: String| format!("'{text}': {what}; {GRAMMAR}");
         let words = words(text).map_err(wrong)?;

@@ -1,6 +1,6 @@
 //! Vectors with the simulated times of all worlds.
 //!
-//! A vector has one time for each lane, in ns since the begin: the observed time, then the replays.
+//! A vector has one time for each lane, in ns since the start: the observed time, then the replays.
 //! Times are f64, because every processor adds several of them at once and takes their maxima;
 //! whole ns are exact up to 2^53, which is 104 days.
 //!
@@ -16,8 +16,11 @@
 
 use std::ops::Range;
 
+/// The lane of the trace's own time.
 pub const OBSERVED: usize = 0;
+/// The lane of the replay that decides whether anything is predicted.
 pub const GATE: usize = 1;
+/// The lane of the unchanged replay that predictions start from.
 pub const KEPT: usize = 2;
 /// Like `KEPT`, with the cost of recording (probes, and the recorder's work). Nothing is predicted
 /// from it; it shows how far the replay is from what was observed.
@@ -25,6 +28,7 @@ pub const WHOLE: usize = 3;
 /// The first scenario's lane.
 const CHANGED: usize = 4;
 
+/// Positions of the lanes, for a number of scenarios.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     pub scenarios: usize,
@@ -51,6 +55,7 @@ impl Layout {
         lane - CHANGED
     }
 
+    /// Lanes of the replays without unexplained waits and reactions, the unchanged trace first.
     pub fn bare(self) -> Range<usize> {
         CHANGED + self.scenarios..self.len()
     }
@@ -80,6 +85,7 @@ impl Layout {
 /// Factors of all lanes; `None` if all are 1.
 pub type Row = Option<Box<[f64]>>;
 
+/// Adds `ns` times the lane's factor to each lane.
 pub fn add(v: &mut [f64], ns: f64, row: &Row) {
     match row {
         None => v.iter_mut().for_each(|v| *v += ns),
@@ -100,6 +106,7 @@ pub fn later(v: &mut [f64], other: &[f64], ns: f64) {
     }
 }
 
+/// Like [`later`], with `ns` times the lane's factor.
 pub fn later_scaled(v: &mut [f64], other: &[f64], ns: f64, row: &[f64]) {
     for ((v, other), factor) in v.iter_mut().zip(other).zip(row) {
         let other = other + ns * factor;
@@ -231,10 +238,12 @@ impl Slots {
         std::mem::take(&mut slot.waiting)
     }
 
+    /// Registers a machine to be woken when the slot is filled.
     pub fn wait(&mut self, at: u32, machine: u32) {
         self.slots[at as usize].waiting.push(machine);
     }
 
+    /// Number of slots that are held.
     pub fn live(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -10,6 +10,7 @@ use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
 use std::collections::VecDeque;
 
+/// A machine's state in the trace, with its replay.
 #[derive(Debug)]
 pub struct Life {
     /// True between the machine's first interaction and its stop.
@@ -19,7 +20,7 @@ pub struct Life {
     /// State when the machine neither waits nor is interrupted.
     pub state: State,
     pub block: Option<Block>,
-    /// Begin of its wait for a CPU.
+    /// Start of its wait for a CPU.
     pub ready: Option<u64>,
     /// Name of that wait.
     pub waits_as: State,
@@ -59,7 +60,7 @@ pub struct Life {
     pub asynchronous: bool,
     /// Its work since it was woken.
     pub run: Run,
-    /// The work before its last wait had no cause by another machine: it came by a timer, or its
+    /// Its work since its last wait was not caused by another machine: it came by a timer, or its
     /// cause is unknown.
     pub alone: bool,
     /// The last item that it took since then, of another machine, which it passes on.
@@ -74,6 +75,7 @@ pub struct Life {
     pub replay: Replay,
 }
 
+/// A moment from which a machine's work may belong to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     Woken,
@@ -94,12 +96,14 @@ pub enum Run {
     Served(Paid),
 }
 
+/// A wait that has not ended: its reason, and its start in the trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     pub why: NameId,
     pub start: u64,
 }
 
+/// Properties of a machine that runs on top of another one, or on an idle CPU (an interrupt).
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     pub below: Option<MachineId>,
@@ -274,6 +278,7 @@ impl Replay {
         }
     }
 
+    /// Ends the exclusion that `pauses` began.
     pub fn resumes(&mut self) {
         if self.has_cpu {
             self.works_since.iter_mut().zip(&self.v).for_each(|(since, v)| *since += v);
@@ -285,6 +290,7 @@ impl Replay {
         keep(&mut self.ended, &self.v);
     }
 
+    /// Stores the machine's times at this moment.
     pub fn marks(&mut self, which: Mark) {
         match &mut self.marks[which as usize] {
             Some((v, node)) => {
@@ -338,6 +344,7 @@ pub struct Past {
     pub marks: VecDeque<Jump>,
 }
 
+/// Times of a machine before they were replaced at `t`; they belong to the moment `since`.
 #[derive(Debug)]
 pub struct Jump {
     pub since: u64,

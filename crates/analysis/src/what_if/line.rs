@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 pub const MOST: usize = 64;
 const LEAST: usize = 16;
 
-/// Largest number of clients that are separated.
+/// Largest number of clients with an entry of their own; further ones share these entries.
 const MOST_CLIENTS: usize = 256;
 
 /// Number of gets that each of `lines` lines may remember within `bytes` bytes.
@@ -84,6 +84,7 @@ enum Within {
     LongAgo,
 }
 
+/// The gets of one server or lock, in the order in which they were requested.
 #[derive(Clone, Debug)]
 pub struct Line {
     takings: VecDeque<Taking>,
@@ -106,6 +107,7 @@ pub struct Line {
 pub struct Clients(IdMap<MachineId, usize>);
 
 impl Clients {
+    /// Returns the client's number, below [`MOST_CLIENTS`].
     pub fn number(&mut self, client: MachineId) -> usize {
         let next = self.0.len();
         match next < MOST_CLIENTS {

@@ -1,4 +1,4 @@
-//! Locks: queues with one unit that is there from the begin. In a world where a machine comes
+//! Locks: queues with one unit that is there from the start. In a world where a machine comes
 //! earlier than in the trace, it gets the lock before those that come later there.
 
 use super::at_once::AtOnce;
@@ -6,6 +6,7 @@ use super::lanes::{Layout, KEPT};
 use super::line::{Clients, Line, Waits};
 use longpole_model::interaction::MachineId;
 
+/// A lock in the worlds of the scenarios.
 #[derive(Debug)]
 pub struct Lock {
     /// Two lines for each scenario, in the order of [`Layout::of`].

@@ -11,6 +11,7 @@ use super::scale::Scale;
 use super::WhatIf;
 use longpole_model::interaction::MachineId;
 
+/// The CPU of one host in the worlds of the scenarios.
 #[derive(Debug, Default)]
 pub struct OneCpu {
     /// Two lines for each scenario, in the order of [`Layout::of`].
@@ -24,8 +25,8 @@ pub struct OneCpu {
 }
 
 impl OneCpu {
-    /// Notes a host that has several CPUs, or a thread that was preempted, so that this does not
-    /// apply.
+    /// Ends the use of this order for the host if `is_over` is true (it has several CPUs, or a
+    /// thread was preempted), or if another machine still has the CPU.
     pub fn is_over(&mut self, is_over: bool) {
         self.is_other |= is_over || self.by.is_some();
     }

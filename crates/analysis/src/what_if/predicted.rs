@@ -3,6 +3,7 @@
 use crate::what_if::Prediction;
 use serde::{Serialize, Serializer};
 
+/// A prediction with its position in a sequence of changes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Predicted<'a> {
     #[serde(flatten)]

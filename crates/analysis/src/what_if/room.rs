@@ -11,11 +11,12 @@ use std::collections::VecDeque;
 /// not waited for.
 const MOST_RETURNS: usize = 1 << 14;
 
+/// The room of one queue in the worlds that change its capacity.
 #[derive(Debug)]
 pub struct Room {
-    /// Scenario, and units that are free from the begin (`None`: unlimited).
+    /// Scenario, and units that are free from the start (`None`: unlimited).
     scenarios: Vec<(usize, Option<u64>)>,
-    /// Units that are in the queue from the begin.
+    /// Units that are in the queue from the start.
     initial: u64,
     /// Gets: the number of the first unit, the number of units, and the slot with the times of the
     /// get.
@@ -55,6 +56,7 @@ impl Room {
         (n > early).then(|| self.put - 1)
     }
 
+    /// Reserves room for a later put. Returns the number of the last unit.
     pub fn reserve(&mut self, machine: MachineId, n: u64) -> Option<u64> {
         let reserved = self.reserved.entry(machine).or_default();
         *reserved = reserved.saturating_add(n);

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 /// Largest number of names that are stored to suggest one for a name that does not occur.
 const MOST_NAMES: usize = 1 << 16;
 
+/// The changes of all scenarios, and which of their names have occurred.
 #[derive(Debug)]
 pub struct Scale {
     /// (scenario, index of the change in it, target, factor)

@@ -18,6 +18,7 @@ const PIECE: usize = 1 << 19;
 /// No node: nothing is known before.
 pub const NONE: u64 = 0;
 
+/// A node as the replay sees it; nodes refer to each other by number.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
     pub before: u64,
@@ -28,6 +29,7 @@ pub struct Node {
     pub kind: Kind,
 }
 
+/// Meaning of a node's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Time of a state.
@@ -38,6 +40,7 @@ pub enum Kind {
     After,
 }
 
+/// The nodes of all trails.
 #[derive(Debug)]
 pub struct Trail {
     words: usize,
@@ -94,6 +97,7 @@ impl Trail {
         self.push(Node { before, other: NONE, ns, key, kind: Kind::Own }, None)
     }
 
+    /// Adds a meeting of two trails; `bits` are the worlds in which the other one was later.
     pub fn meet(&mut self, node: Node, bits: &[u64]) -> u64 {
         self.push(node, Some(bits))
     }
@@ -137,6 +141,7 @@ impl Trail {
         &mut self.pieces[last]
     }
 
+    /// Returns true if there are two full pieces, so that the older one must be forgotten.
     pub fn is_due(&self) -> bool {
         self.next - self.first >= 2 * PIECE as u64
     }

@@ -14,6 +14,7 @@ pub struct Op {
     pub what: What,
 }
 
+/// The kinds of operations. A slot holds the times of another machine, or will hold this one's.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     /// The machine's own time, in the state `key`.
@@ -64,7 +65,7 @@ pub enum What {
         key: u32,
         how: How,
     },
-    /// The machine has a lock that was free from the begin.
+    /// The machine has a lock that was free from the start.
     Got {
         queue: QueueId,
     },

@@ -7,6 +7,7 @@ use serde::Serialize;
 /// Largest share of lost events of a side; beyond it, counts and times do not show what happened.
 const MOST_LOST: f64 = 0.001;
 
+/// What is known of one recording, and what is missing.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Known {
     /// `None` if there is no critical path.

@@ -30,6 +30,7 @@ pub struct Place {
 /// A point that an edge passes vertically.
 pub type Bend = (f64, f64);
 
+/// Positions of the nodes and the bends of the edges, in the order of the input.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     pub places: Vec<Place>,

@@ -35,6 +35,7 @@ struct Sum {
     max: u64,
 }
 
+/// Counter of loops; it sees the nodes of the path in their order.
 pub struct Loops {
     /// Node and time in ns.
     way: Vec<(u32, u64)>,
@@ -50,6 +51,7 @@ impl Loops {
         Loops { way: Vec::new(), place: vec![NOWHERE; nodes], found: HashMap::new(), spare: Vec::new(), rare: 0 }
     }
 
+    /// Processes the next node of the path, with its time in ns.
     pub fn step(&mut self, node: u32, ns: u64) {
         let place = self.place[node as usize];
         if place != NOWHERE {
@@ -81,7 +83,7 @@ impl Loops {
     }
 
     /// Returns the loops with the most time, the number of distinct loops, and the number of
-    /// passages through loops that are not separated.
+    /// passages through loops that are not listed.
     pub fn most(self, top: usize, share: impl Fn(u64) -> f64) -> (Vec<Loop>, u64, u64) {
         let distinct = self.found.len() as u64;
         let mut found: Vec<(Box<[u32]>, Sum)> = self.found.into_iter().collect();
