@@ -7,9 +7,9 @@
 //! the end of its chain. The sum agrees with the active path of the waiting machine. The last edge
 //! of a chain is the one that counts: shortening it helps all machines that wait through it.
 //!
-//! Example: A waits 10 ms for B; during the first 8 ms B waits for C, which works. C is charged with
-//! 8 ms of A's wait, and B with 2 ms. The last edge of the chain is B -> C for the 8 ms, and A -> B
-//! for the 2 ms.
+//! Example: A waits 10 ms for B; during the first 8 ms B waits for C, which works. C is charged
+//! with 8 ms of A's wait, and B with 2 ms. The last edge of the chain is B -> C for the 8 ms, and A
+//! -> B for the 2 ms.
 //!
 //! A system without a natural end (a server, a pipeline that runs for ever) is limited by a *mutual
 //! wait* in this graph ([`mutual_waits`]): machines that wait for each other and for no machine

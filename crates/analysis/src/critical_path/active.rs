@@ -139,8 +139,8 @@ impl Active {
         self.machine = Some(machine);
     }
 
-    /// Sets the start of the path to `t` ns. Until the machine appears, its time counts as
-    /// unexplained.
+    /// Sets the start of the path to `t` ns. The time until the machine appears is replaced like a
+    /// block.
     pub fn begin(&mut self, t: u64) {
         self.begin = t;
         self.since = Some(t);

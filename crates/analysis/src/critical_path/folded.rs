@@ -102,7 +102,7 @@ struct Candidate<'a> {
     count: u64,
 }
 
-/// Folds a path. At least 6 nodes and edges are shown, whatever the limit is.
+/// Folds a path. A limit below 6 nodes and edges is raised to 6.
 pub fn fold(path: &Path, limits: Limits) -> Graph {
     let most = limits.most.max(6);
     let (candidates, mut node_of) = candidates(path);

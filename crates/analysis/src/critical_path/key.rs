@@ -5,8 +5,7 @@ use longpole_model::interaction::{MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, BLOCKED, LINK};
 use longpole_model::names::NameId;
 
-/// What time is charged to. Keys are finer than rows: two threads with one name have different
-/// keys.
+/// What time is charged to: a machine in a state, or a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
     /// `class` is `None` if the class is the machine's name.

@@ -1,9 +1,9 @@
 //! Windows: the effect of a part of the trace on the paths, computed without knowing them.
 //!
 //! The pass over the interactions must follow their order, since it decides which machine waits for
-//! which. It numbers the paths and writes down the operations on them ([`Op`]). Charging the time is
-//! most of the work and needs no order among windows. The [`Summary`] of a window has, for each path
-//! that exists at the end of the window, the path from before the window that it continues (a
+//! which. It numbers the paths and writes down the operations on them ([`Op`]). Charging the time
+//! is most of the work and needs no order among windows. The [`Summary`] of a window has, for each
+//! path that exists at the end of the window, the path from before the window that it continues (a
 //! *symbol*), and what was added since, as a tree like any other ([`super::tree`]). Summaries
 //! compose associatively and count in integers, so the result does not depend on the windows, to
 //! the last ns.

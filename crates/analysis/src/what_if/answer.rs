@@ -174,8 +174,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Makes a prediction of a change that no replay computes. `rate` is the factor of the rate (lower
-    /// end, estimate, upper end), or the reason why it cannot be known.
+    /// Makes a prediction of a change that no replay computes. `rate` is the factor of the rate
+    /// (lower end, estimate, upper end), or the reason why it cannot be known.
     pub fn predict(&self, change: String, rate: Result<[f64; 3], String>) -> Prediction {
         let (rates, refused) = match rate {
             Ok(rates) => (rates.map(Some), None),
