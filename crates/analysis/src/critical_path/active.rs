@@ -226,7 +226,7 @@ impl Active {
         self.mark = Some(Mark { length, last, profile, meanwhile });
     }
 
-    /// Marks an end for a machine that did not exist from begin to end.
+    /// Marks an end for a machine that did not exist from start to end.
     pub fn never(&mut self, begin: u64, end: u64, unknown: u32) {
         let profile = HashMap::from([(unknown, end - begin)]);
         self.mark = Some(Mark { length: 0, last: None, profile, meanwhile: vec![(unknown, begin, end)] });

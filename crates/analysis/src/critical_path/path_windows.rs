@@ -1,6 +1,6 @@
 //! A path cut into windows of equal width, exact to the ns.
 //!
-//! The begin and the end of a path are known before it is cut, so the windows can be equal. For a
+//! The start and the end of a path are known before it is cut, so the windows can be equal. For a
 //! run that is still being read they are not known; [`crate::stats::windows`] therefore cuts it
 //! into windows whose width is the first width times a power of two, and adds a state's time to the
 //! window in which the state ends.
