@@ -1,5 +1,6 @@
-//! How fast the critical path is, without the reading of its input: `critical_path_speed LOG [--segments]` reads a machine log into memory, then
-//! times the pass alone, three times.
+//! Speed of the critical path without the reading of its input.
+//! `critical_path_speed LOG [--segments]` reads a machine log into memory, and then measures the
+//! pass alone, three times.
 
 use longpole_analysis::critical_path::{CriticalPath, Options};
 use longpole_analysis::machine_log::Reader;

@@ -1,8 +1,12 @@
-//! Findings: what people find by hand when they look at a trace, as rules (`rules/findings.toml`).
+//! Findings: what an expert finds in a trace by hand, as rules (`rules/findings.toml`).
 //!
-//! The pass gathers facts per scope: a call of a stage, its signals, its batches, its states, a queue. A rule says of which scope it
-//! speaks, under which condition on the facts it holds, and what to do about it. A rule that asks for a fact that its scope does not
-//! have is refused with its line.
+//! The pass collects facts per scope. A scope is one kind of thing, such as a call of a stage, its
+//! signals, its batches, its states, or a queue. A rule names its scope, the condition on the facts
+//! under which it applies, and the remedy. A rule that uses a fact that its scope does not have is
+//! an error, which is reported with its line.
+//!
+//! Example: the rule for chatty calls applies in the scope `call` if `calls_per_item` and `share`
+//! are large enough, and its advice names `{machine}` and `{call}`.
 
 pub mod kernel_facts;
 pub(crate) mod path_facts;
@@ -14,37 +18,44 @@ use longpole_model::rules::{self, RuleError};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+/// The kind of thing about which a rule speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
+    /// A call that a stage makes.
     Call,
+    /// The signals that a stage sends.
     Signal,
+    /// The batches of a stage.
     Batch,
+    /// A state of a stage.
     State,
+    /// A queue between stages.
     Queue,
     /// Lost packets of one place.
     Loss,
     /// A state on the critical path.
     Path,
-    /// Looks into a queue that find nothing.
+    /// Polls of a queue that found it empty.
     Look,
+    /// A lock for which probes exist.
     Lock,
-    /// Machines that wait for nobody but each other.
+    /// Machines that wait only for each other.
     MutualWait,
-    /// CPUs that were idle while a thread waited for another one.
+    /// CPUs that were idle while a thread waited for another thread.
     Idle,
-    /// A CPU that was idle while a thread that was ready waited for that very one.
+    /// A CPU that was idle while a ready thread waited for that CPU.
     Held,
-    /// Interrupts on another CPU than whom they wake.
+    /// Interrupts that ran on another CPU than the thread that they wake.
     Interrupt,
-    /// Missing pages.
+    /// Page faults.
     Fault,
     /// A lock of a program without probes.
     Futex,
 }
 
 impl Scope {
-    /// Texts, then numbers.
+    /// Returns the names of the facts of this scope: texts first, then numbers.
     fn facts(self) -> &'static [&'static str] {
         match self {
             Scope::Call => &["machine", "call", "items", "share", "count", "verdict", "blame", "calls_per_item"],
@@ -78,7 +89,7 @@ impl Scope {
     }
 }
 
-/// How a template wants a number.
+/// The format in which a template shows a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Plain,
@@ -96,13 +107,13 @@ fn form_of(key: &str) -> (&str, Form) {
     }
 }
 
-/// What is known of one thing.
+/// The facts about one thing.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub scope: Scope,
     pub texts: Vec<(&'static str, String)>,
     pub numbers: Vec<(&'static str, f64)>,
-    /// Of the share, where it is known: two standard errors.
+    /// Two standard errors of the share, if they are known.
     pub error: Option<f64>,
     /// Id of the process to which a futex belongs.
     pub process: Option<i32>,
@@ -118,7 +129,7 @@ impl Facts {
         self.texts.iter().find(|(known, _)| *known == name).map(|(_, text)| text.as_str())
     }
 
-    /// The same with "it" in place of the machine's name.
+    /// Returns these facts with "it" in place of the machine's name.
     fn of_it(&self) -> Facts {
         let called = |name: &'static str, text: &String| (name, if name == "machine" { "it".to_owned() } else { text.clone() });
         Facts { texts: self.texts.iter().map(|(name, text)| called(name, text)).collect(), ..self.clone() }
@@ -131,8 +142,8 @@ impl Facts {
         }
     }
 
-    /// `{fact}` as it is, `{fact%}` as a percentage, `{fact times}` as a frequency: "once", "2.10 times".
-    /// With `certain` false, the share stands with its error.
+    /// Fills a template. `{fact}` inserts the value, `{fact%}` a percentage, and `{fact times}` a
+    /// frequency: "once", "2.10 times". With `certain` false, the share is followed by its error.
     fn fill(&self, template: &str, certain: bool) -> String {
         let mut out = String::new();
         let mut rest = template;
@@ -162,12 +173,14 @@ impl Facts {
     }
 }
 
+/// The time range that shows a finding best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Evidence {
     pub start_ns: i64,
     pub end_ns: i64,
 }
 
+/// A rule that applies, with its texts filled in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     pub kind: String,
@@ -180,14 +193,14 @@ pub struct Finding {
     pub of: Scope,
     #[serde(skip)]
     pub machine: Option<String>,
-    /// The state in which it happens.
+    /// State in which the finding occurs.
     #[serde(skip)]
     pub state: Option<String>,
-    /// What is so, for a sentence that has named the machine: that is "it" here, and the share has
-    /// its error.
+    /// Observation for a sentence that has already named the machine: the machine is "it" here, and
+    /// the share is followed by its error.
     #[serde(skip)]
     pub of_it: String,
-    /// What is so, and what helps: the two parts of the advice.
+    /// Observation; the first part of the advice. `remedy` is the second part.
     #[serde(skip)]
     pub what: String,
     #[serde(skip)]
@@ -203,23 +216,26 @@ pub struct Finding {
     weight: f64,
 }
 
-/// Of all packets: with fewer a loss is one finding among others.
+/// Smallest share of all packets at which losses are placed before the verdict. Below it, a loss is
+/// one finding among others.
 const FOREMOST_SHARE: f64 = 0.05;
 
 impl Finding {
-    /// Stands before all else, the verdict too: what was lost makes everything behind it wait in
-    /// vain. A few packets that come to sockets which were just closed do not, nor do those whose
-    /// sender is told.
+    /// Returns whether this finding is placed before everything else, including the verdict. Lost
+    /// packets are, since everything behind them waits in vain. Exceptions are a small share of
+    /// packets that arrive at sockets which were just closed, and losses that are reported to the
+    /// sender.
     pub fn is_foremost(&self) -> bool {
         self.of == Scope::Loss && self.is_cause() && self.share >= FOREMOST_SHARE
     }
 
-    /// Names a cause, as against what is only seen.
+    /// Returns whether the finding names a cause rather than only an observation.
     pub fn is_cause(&self) -> bool {
         !self.describes
     }
 }
 
+/// The thresholds and rules of `rules/findings.toml`.
 #[derive(Clone, Debug)]
 pub struct Rules {
     pub verdict: Thresholds,
@@ -227,7 +243,7 @@ pub struct Rules {
     findings: Vec<(Rule, Predicate)>,
 }
 
-/// Of the verdict from the critical path.
+/// Thresholds of the verdict from the critical path.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathThresholds {
@@ -238,6 +254,8 @@ pub struct PathThresholds {
     pub max_unknown: f64,
 }
 
+/// Thresholds of the verdict from the queues between stages. `rules/findings.toml` gives the reason
+/// for each.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thresholds {
@@ -254,7 +272,7 @@ pub struct Thresholds {
     pub min_finding: f64,
 }
 
-/// A share of a stage's work, and by what factor it must be ahead of the next.
+/// A share of a stage's work, and the factor by which it must be ahead of the next one.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lead {
@@ -278,19 +296,23 @@ struct Rule {
     of: Scope,
     when: Spanned<String>,
     subject: Spanned<String>,
-    /// What is so; with `remedy` behind it, the advice.
+    /// Observation; the advice is this, a colon and `remedy`.
     advice: Spanned<String>,
     remedy: Spanned<String>,
-    /// Repeats what is seen instead of naming a cause: stands behind the causes.
+    /// True if the rule repeats an observation instead of naming a cause. Such findings follow the
+    /// causes.
     #[serde(default)]
     describes: bool,
 }
 
 impl Rules {
+    /// Returns the rules that are part of the program. An error means that they are invalid; a test
+    /// checks them.
     pub fn built_in() -> Result<Rules, RuleError> {
         Rules::parse("findings.toml", include_str!("../rules/findings.toml"))
     }
 
+    /// Parses rules. Errors name the line in `file`.
     pub fn parse(file: &str, text: &str) -> Result<Rules, RuleError> {
         let place = |offset: usize, message: String| RuleError::at(file, text, offset, message);
         let parsed: File = rules::parse(file, text)?;
@@ -316,7 +338,8 @@ impl Rules {
         Ok(Rules { verdict: parsed.verdict, path: parsed.path, findings })
     }
 
-    /// What holds, the cause that explains most of its stage's time first.
+    /// Returns the findings that apply. Causes come first, ordered by the time of their stage that
+    /// they explain.
     pub fn judge(&self, facts: &[Facts]) -> Vec<Finding> {
         let mut out: Vec<Finding> = Vec::new();
         for (rule, when) in &self.findings {
@@ -345,7 +368,7 @@ impl Rules {
                     describes: rule.describes,
                     weight: share * facts.number("blame").unwrap_or(0.0),
                 };
-                // One finding of a kind per subject: the heaviest.
+                // Only the finding with the largest share is kept per kind and subject.
                 match out.iter_mut().find(|known| known.kind == finding.kind && known.subject == finding.subject) {
                     Some(known) if known.share < finding.share => *known = finding,
                     Some(_) => {}
@@ -369,12 +392,12 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_findings_are_right() {
+    fn the_built_in_rules_are_valid() {
         assert_eq!(Rules::built_in().unwrap().findings.len(), 24);
     }
 
     #[test]
-    fn a_wrong_finding_is_refused_with_its_line() {
+    fn a_rule_with_an_error_is_refused_with_its_line() {
         let before = THRESHOLDS.lines().count();
         let error =
             refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\nremedy = \"r\"\n");
@@ -392,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_stand_before_descriptions_and_heavy_before_light() {
+    fn causes_come_before_descriptions_and_large_shares_before_small_ones() {
         let facts = |scope, machine: &str, share| Facts {
             scope,
             texts: vec![

@@ -1,11 +1,13 @@
-//! Answers, one file per question.
+//! Analyses of a trace, one module per question.
 //!
-//! Every analysis is an observer of one streaming pass ([`session`]): it sees each step once, in the order of time, and keeps
-//! sums and histograms ([`histogram`]), never events. So memory does not grow with the length of a trace, only with the number of
-//! threads; names, queues ([`distinct`]) and what is in flight at one moment (calls, tokens) are capped.
-//! Percentiles are within 1 % of the true value.
+//! Every analysis is an observer of one streaming pass ([`stages::session`]). It sees each step
+//! once, in the order of time, and keeps sums and histograms, never events. Memory therefore does
+//! not grow with the length of a trace, only with the number of threads; the numbers of names,
+//! queues, and items in flight (calls, tokens) are limited. Percentiles are within 1 % of the true
+//! value.
 //!
-//! No analysis may look at what a name means: systems are judged by their structure and by kinds ([`longpole_model::kinds`]), and names are only repeated.
+//! No analysis may depend on what a name means: systems are judged by their structure and by kinds
+//! ([`longpole_model::kinds`]), and names are only repeated in the output.
 
 pub mod compare;
 pub mod critical_path;

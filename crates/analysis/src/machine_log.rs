@@ -1,10 +1,10 @@
-//! Machine logs as interactions, and back: the seam between the format (`longpole_machine_log`) and
-//! the model.
+//! Conversion between machine logs and interactions. This module connects the format
+//! (`longpole_machine_log`) with the model.
 //!
 //! The format has names; the model has ids and kinds. [`Reader`] interns the names of each line and
-//! yields what it says as [`Interaction`](longpole_model::interaction::Interaction)s, [`Writer`]
-//! does the reverse. Neither judges: what is well-formed but cannot have happened (a get of what is
-//! not there) is counted by the analyses.
+//! yields its content as [`Interaction`](longpole_model::interaction::Interaction)s; [`Writer`]
+//! does the reverse. Neither judges: well-formed content that is impossible (a get of an item that
+//! is not in the queue) is counted by the analyses.
 
 mod reader;
 mod replies;
@@ -14,6 +14,6 @@ pub use longpole_machine_log::is_machine_log;
 pub use reader::{LogError, Reader, MOST_NAMES};
 pub use writer::Writer;
 
-/// Before the digits of a flow that is a number, and once more before a text that begins so itself:
-/// `7` and `"7"` are two flows.
+/// Prefix of the digits of a numeric flow. A text that itself begins with this prefix gets it once
+/// more, so that `7` and `"7"` are two flows.
 const NUMBERED: &str = "\u{0}";

@@ -1,4 +1,12 @@
-//! TODO room network
+//! Network analyses: packets, their paths, losses, links and counters, and clocks of several hosts.
+//!
+//! [`packets`] and [`packet_paths`] follow each packet from the sending call to the receiving one
+//! ([`in_flight`] is one such packet); [`packet_loss`] finds the places at which packets are lost;
+//! [`links`] measures waits for a full link; [`counters`] reads the interfaces' statistics; and
+//! [`clock_sync`] computes the correction of clocks from messages between two hosts.
+//!
+//! Protocol formats and captured files are read elsewhere (`longpole_trace`); these modules only
+//! use events and packets.
 
 pub mod clock_sync;
 pub mod counters;

@@ -1,4 +1,5 @@
-//! The report: verdict, findings, and the numbers they stand on, from one pass.
+//! The report: the verdict, the findings, and the numbers on which both are based, from one pass
+//! over the trace.
 
 use crate::critical_path::participation::Participation;
 use crate::critical_path::samples::CriticalFunction;
@@ -32,69 +33,76 @@ use longpole_model::system::System;
 use longpole_trace::event::{Catalogue, Item};
 use serde::Serialize;
 
+/// The report on a trace, as it is serialised to JSON.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub verdict: Verdict,
-    /// Time of each state on the critical path. None: there is no path.
+    /// Time of each state on the critical path. `None` if there is no path.
     pub criticality: Option<Vec<Row>>,
     pub findings: Vec<Finding>,
-    /// What changes would bring, the most first. None: there is no path.
+    /// Predicted gains of changes, the largest first. `None` if there is no path.
     #[serde(serialize_with = "predicted::alone")]
     pub predictions: Option<Vec<Prediction>>,
     pub queues: Vec<QueueAnswer>,
     pub latency: Vec<Latency>,
     pub probe_cost_ns: Option<f64>,
     pub inputs: Inputs,
-    /// What ends the run, and which part of it the path covers. None: there is no path.
+    /// Event that ends the run, and the part of the run that the path covers. `None` if there is no
+    /// path.
     pub run: Option<RunOf>,
-    /// Which state has the path at which time. None: there is no path.
+    /// State that has the path, by time. `None` if there is no path.
     pub participation: Option<Participation>,
-    /// Functions by sampled stacks, the most critical first. None: the trace holds no samples, or there is no path.
+    /// Functions from sampled stacks, the most critical first. `None` if the trace holds no
+    /// samples, or if there is no path.
     pub functions: Option<Vec<CriticalFunction>>,
-    /// How often the verdict's state (the path's first, where nothing stands out) has the most of the path where the range begins and ends elsewhere. None: it is
-    /// not on the path.
+    /// Share of the cases in which the verdict's state (without one, the path's first state) has
+    /// the most of the path if the range begins and ends elsewhere. `None` if it is not on the
+    /// path.
     pub stability: Option<f64>,
-    /// The constants on which the verdict depends. None: it was not asked.
+    /// Constants on which the verdict depends. `None` if sensitivity was not requested.
     pub sensitivity: Option<Vec<Sensitive>>,
-    /// What else is said of the path.
+    /// Further facts about the path.
     #[serde(skip)]
     pub path: Option<PathFacts>,
-    /// Packets that are lost at one place, so many that it is the verdict where nothing else is.
+    /// Packet losses at one place, if they are numerous enough to be the verdict where nothing else
+    /// is.
     #[serde(skip)]
     pub losses: Option<Finding>,
 }
 
+/// Facts about the critical path that the text of the report uses.
 #[derive(Clone, Debug)]
 pub struct PathFacts {
     pub end_machine: String,
     pub length_ns: u64,
     pub unknown_share: f64,
     pub profile: Vec<Profiled>,
-    /// Why nothing is predicted.
+    /// Reason for which nothing could be predicted.
     pub refused: Option<String>,
 }
 
-/// What the critical path of a trace says.
+/// The result of the critical path analysis of a trace.
 #[derive(Debug)]
 pub struct Critical {
     pub answer: Answer,
     pub verdict: Verdict,
     pub run: RunOf,
-    /// The verdict is clear enough to overrule that of the stages.
+    /// True if the path's verdict is clear enough to replace the verdict of the stages.
     pub decides: bool,
     pub predictions: Vec<Prediction>,
     pub participation: Participation,
     pub findings: Vec<Finding>,
-    /// Chains of waits that were not followed to their ends.
+    /// Number of chains of waits that were not followed to their ends.
     pub cut_waits: u64,
     pub sensitivity: Option<Vec<Sensitive>>,
 }
 
-/// What the kernel's events tell beside the path, and what of the path its threads have.
+/// Facts from the kernel's events outside of the path, the model that names their threads, and the
+/// share of each thread on the path.
 pub type Told<'a> = (&'a KernelFacts, &'a Linux, &'a OnPath);
 
 impl Critical {
-    /// What the path and the waits show beside the verdict.
+    /// Returns the findings from the path, the waits and the kernel's events.
     pub fn findings(participation: &Participation, waits: &wait_graph::Answer, kernel: Option<Told<'_>>, rules: &Rules) -> Vec<Finding> {
         let mut facts = path_facts::facts(participation, waits);
         facts.extend(kernel.iter().flat_map(|(told, linux, path)| told.facts(linux, path)));
@@ -102,35 +110,40 @@ impl Critical {
     }
 }
 
+/// Counts of the events in a trace, and of what is missing from it.
 #[derive(Debug, Default, Serialize)]
 pub struct Inputs {
     pub start_ns: Option<i64>,
     pub end_ns: Option<i64>,
     pub events: u64,
     pub lost: u64,
-    /// Gaps whose number of events nobody knows.
+    /// Number of gaps for which the number of lost events is unknown.
     pub uncounted_losses: u64,
-    /// Events under "(other names)": their thread and kind has more names than are told apart.
+    /// Number of events under "(other names)": their thread and kind has more names than are
+    /// distinguished.
     pub other_names: u64,
-    /// The kernel's events, on which the verdict does not stand, and how many of them are missing.
+    /// Number of kernel events, on which the verdict is not based. The next two fields count those
+    /// that are missing.
     pub kernel_events: u64,
     pub kernel_lost: u64,
     pub uncounted_kernel_losses: u64,
-    /// Of the machines that the path leads through: what cannot be, links that end before they begin (clocks differ), causes that lie too far back.
+    /// Contradictions on the machines of the path. `negative_links` counts links that end before
+    /// they begin (the clocks differ); `forgotten_causes` counts causes that lie too far back.
     pub contradictions: u64,
     pub negative_links: u64,
     pub forgotten_causes: u64,
-    /// Chains of waits that were not followed to their ends.
+    /// Number of chains of waits that were not followed to their ends.
     pub cut_waits: u64,
     /// Functions that were too short to be recorded (`longpole/auto.h`), the longest first.
     pub left_out: Vec<LeftOut>,
-    /// Something tells when threads run: the kernel's switches, or samples. Else what lies between two probes of a thread may be work or a wait.
+    /// True if kernel switches or samples show when threads run. Otherwise the time between two
+    /// probes of a thread may be work or a wait.
     pub tells_running: bool,
 }
 
-/// All analyses of a pass together.
+/// All analyses that run together in one pass over the events.
 pub struct Pass {
-    /// Who resolves the events; where somebody else does, it only has the vocabulary.
+    /// Resolves events to steps. If another component resolves them, only its vocabulary is used.
     system: System,
     pub session: Session,
     latencies: Latencies,
@@ -139,27 +152,28 @@ pub struct Pass {
     activities: Activities,
     rules: Rules,
     lost: Vec<Facts>,
-    /// What was passed over.
+    /// Items that are not steps of the program, such as kernel events: their counts and context.
     pub context: KnownState,
-    /// The largest ring that lost events, if the trace tells it.
+    /// Size in bytes of the largest ring that lost events, if the trace records it.
     pub full_ring: Option<u64>,
     /// See [`Inputs::tells_running`].
     pub tells_running: bool,
 }
 
 impl Pass {
+    /// Returns a pass with the built-in event rules.
     pub fn new() -> Result<Pass, RuleError> {
         Pass::with_rules(longpole_model::rules::Rules::built_in()?)
     }
 
-    /// Of events that somebody else resolves: it is given [`Steps`].
+    /// Returns a pass for events that another component resolves and passes to [`Pass::steps`].
     pub fn of_steps() -> Result<Pass, RuleError> {
         let mut pass = Pass::with_rules(longpole_model::rules::Rules::default())?;
         pass.system.vocabulary = Vocabulary::default();
         Ok(pass)
     }
 
-    /// `events`: what the events mean.
+    /// Returns a pass with these event rules.
     pub fn with_rules(events: longpole_model::rules::Rules) -> Result<Pass, RuleError> {
         Ok(Pass {
             system: System::with_rules(events),
@@ -176,18 +190,19 @@ impl Pass {
         })
     }
 
-    /// Lost packets, for the report; `packets` is how many there were in all.
+    /// Adds lost packets to the report. `packets` is the number of all packets.
     pub fn lost(&mut self, losses: &[LossLine], packets: u64) {
         self.lost = losses.iter().filter_map(|line| line.facts(packets)).collect();
     }
 
-    /// Events of the kernel and samples of stacks are no steps of a program; they are passed over.
+    /// Processes one item. Events of the kernel and stack samples are not steps of a program and
+    /// are skipped.
     #[inline]
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
         self.item_with(catalogue, item, None);
     }
 
-    /// `account` is that of the event's thread.
+    /// Processes one item; `account` is that of the event's thread.
     #[inline]
     pub fn item_with(&mut self, catalogue: &Catalogue, item: &Item<'_>, account: Option<Account>) {
         if !self.context.item(catalogue, item) {
@@ -210,7 +225,7 @@ impl Pass {
         }
     }
 
-    /// Goes through what somebody else has resolved.
+    /// Processes events that another component has resolved.
     pub fn steps(&mut self, steps: &Steps) {
         let observers: &mut [&mut dyn Observer] = &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
         let session = &mut self.session;
@@ -224,29 +239,35 @@ impl Pass {
         self.session.scene(&self.system.vocabulary)
     }
 
+    /// Returns the statistics of each queue.
     pub fn queues(&self) -> Vec<QueueAnswer> {
         let end = self.session.range().map_or(0, |(_, end)| end);
         self.queues.answer(self.scene(), end, &|machine| self.session.lost_of.get(&machine).copied().unwrap_or(0))
     }
 
+    /// Returns the latencies of spans, calls, signals and activities.
     pub fn latency(&self) -> Vec<Latency> {
         self.latencies.answer(self.scene())
     }
 
-    /// As two recordings are compared: by name and class, then by name alone.
+    /// Returns latencies as the comparison of two recordings needs them: by name and class, then by
+    /// name alone.
     pub fn latency_together(&self) -> [Vec<Together>; 2] {
         [true, false].map(|by_class| self.latencies.together(self.scene(), by_class))
     }
 
-    /// What machines are called, and their classes.
+    /// Returns the names of machines with their classes.
     pub fn classes(&self) -> impl Iterator<Item = (String, String)> {
         self.scene().names().into_iter().zip(self.scene().classes())
     }
 
+    /// Returns the times of threads by their probes. `probe_cost_ns` is the cost of one probe, if
+    /// measured.
     pub fn cpu(&self, probe_cost_ns: Option<f64>) -> Cpu {
         probed::answer(&self.session, &self.system.vocabulary, &self.activities, probe_cost_ns.map(picoseconds))
     }
 
+    /// Returns the counts of events and losses.
     pub fn inputs(&self) -> Inputs {
         Inputs {
             start_ns: self.session.range().map(|(begin, _)| begin),
@@ -264,12 +285,14 @@ impl Pass {
         }
     }
 
-    /// Whether it has threads of which only their probes tell: where those have a number, a kernel could tell more.
+    /// Returns whether there are threads with a thread id for which only probes were recorded. A
+    /// kernel trace could show more about those.
     pub fn has_threads(&self) -> bool {
         let actors = self.system.vocabulary.actors.all().iter().zip(0..);
         actors.into_iter().any(|(actor, at)| actor.tid.is_some() && self.session.met.acts(ActorId(at)))
     }
 
+    /// Returns the report by queues and probes. [`Report::with`] adds the critical path.
     pub fn report(&self, probe_cost_ns: Option<f64>) -> Report {
         let judge = Judge {
             session: &self.session,
@@ -308,7 +331,8 @@ impl Pass {
 }
 
 impl Report {
-    /// The verdict's state, or where nothing stands out, the path's first: of which [`Report::stability`] tells.
+    /// Returns the verdict's state, or the path's first state if none leads. It is the state to
+    /// which [`Report::stability`] refers.
     pub fn foremost(&self) -> Option<(&str, &str)> {
         let first = || self.participation.as_ref()?.rows.first().map(|row| (row.machine.as_str(), row.state.as_str()));
         match &self.verdict.row {
@@ -317,7 +341,7 @@ impl Report {
         }
     }
 
-    /// Of a trace that holds nothing but machines.
+    /// Returns the report on a trace that holds only machines, such as a machine log.
     pub fn of_machines(critical: Critical) -> Report {
         let answer = &critical.answer;
         let inputs = Inputs {
@@ -347,7 +371,9 @@ impl Report {
         report.with(critical)
     }
 
-    /// Where the trace tells of stages and the path does not decide, or names only a part of what their verdict explains, it stays theirs.
+    /// Adds the result of the critical path. The path's verdict replaces the current one, unless
+    /// the current one is the verdict of the stages and either the path does not decide, or the
+    /// path names only a part of what the stages' verdict explains.
     pub fn with(mut self, critical: Critical) -> Report {
         let Critical { answer, verdict, run, decides, mut predictions, participation, findings, cut_waits, sensitivity } = critical;
         if decides && !self.verdict.explains(&verdict) || self.verdict.basis != Basis::Stages {

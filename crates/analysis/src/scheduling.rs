@@ -1,4 +1,14 @@
-//! TODO room scheduling
+//! Scheduling analyses: how CPUs and threads spend their time, and for what threads wait.
+//!
+//! [`cpus`] divides the time of CPUs and threads by kernel events, and [`probed`] that of threads
+//! by probes. [`wakeups`] and [`interrupts`] measure delays, [`blocked`] gives the reasons of
+//! waits, [`system_calls`] counts entries into the kernel, and [`stacks`] evaluates stack samples.
+//! [`occupancy`] and [`cpu_holders`] name the threads that had the CPU while another one waited for
+//! it. [`thread_time`] keeps the account that other analyses need for net times, and [`family`] the
+//! threads of one command.
+//!
+//! Only measurements belong here. The decision which of them limits the system is made in
+//! [`crate::verdict`].
 
 pub mod blocked;
 pub mod cpu_holders;

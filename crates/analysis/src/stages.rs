@@ -1,8 +1,13 @@
-//! Stages: what each thread does per item that it handles. The facts that the findings' rules judge.
+//! Stages: the work of each thread per item that it handles. The rules of findings judge these
+//! facts.
 //!
-//! An *item* of a stage is a token of its main input queue, or of its main output queue where it has no input. A *batch* is what a
-//! stage handles between two returns to its waiting place. The cost of a signal is the time from its submit to the stage's next probe, the cost of
-//! leaving and re-entering the loop the time from a submit to itself to the next token taken.
+//! An *item* of a stage is a token of its main input queue, or of its main output queue if it has
+//! no input. A *batch* is the work of a stage between two returns to its wait. The cost of a signal
+//! is the time from its submit to the stage's next probe. The cost of leaving and re-entering the
+//! loop is the time from a submit to itself to the next token that the stage takes.
+//!
+//! Example: a worker that takes 8 items from `jobs` and then waits again has handled one batch of
+//! 8.
 
 pub mod consumer;
 pub mod left_out;
@@ -21,27 +26,30 @@ use longpole_model::system::activity::{Outcome, State, Total};
 use longpole_model::system::actors::ActorId;
 use longpole_trace::event::Loss;
 
+/// Collects the facts about stages during the pass.
 #[derive(Debug, Default)]
 pub struct Stages {
     stages: Vec<Stage>,
     depths: Vec<i64>,
 }
 
+/// The facts about one thread as a stage.
 #[derive(Debug, Default)]
 pub struct Stage {
     pub inputs: Vec<Input>,
     pub outputs: Vec<Output>,
     pub calls: IdMap<NameId, u64>,
     pub signals: Vec<Signal>,
-    /// Where the signals of a context stand.
+    /// Index of each context's signal.
     signal_places: IdMap<NameId, usize>,
-    /// From a submit to itself to the next token.
+    /// Time from a submit to itself to the next token.
     pub reentry: Total,
-    /// The cost of signals to others by the state in which they were sent.
+    /// Cost of signals to others, by the state in which they were sent.
     pub signalling: IdMap<State, Total>,
-    /// How often it signalled itself, by the state in which it did.
+    /// Number of signals to itself, by the state in which they were sent.
     pub resubmits: IdMap<State, u64>,
-    /// Time right before a token was taken, right before and right after one was put: where a thread waits that does not say so.
+    /// Time right before a token was taken, and right before and after one was put. A thread
+    /// without probes for its waits waits there.
     pub before_get_ns: u64,
     pub before_put_ns: u64,
     pub after_put_ns: u64,
@@ -50,46 +58,52 @@ pub struct Stage {
     returning: bool,
 }
 
+/// An input queue of a stage.
 #[derive(Debug, Default)]
 pub struct Input {
     pub queue: Option<QueueId>,
-    /// Items: units of the queue, or gets where its unit is bytes.
+    /// Number of items: units of the queue, or gets if the unit is bytes.
     pub items: u64,
     pub gets: u64,
     pub batches: u64,
-    /// Batches at whose end the stage signalled itself.
+    /// Batches at the end of which the stage signalled itself.
     pub resubmitted: Resubmitted,
-    /// Items of batches that have more than one, the last of each left out: signals between them are not signals per batch.
+    /// Number of items in batches with more than one item, without the last of each batch: signals
+    /// between them are not signals per batch.
     pub inner_items: u64,
     current: u64,
     holds_more: bool,
 }
 
+/// Batches after which a stage signalled itself.
 #[derive(Debug, Default)]
 pub struct Resubmitted {
     pub batches: u64,
     pub sizes: Histogram,
-    /// While the queue held more.
+    /// Number of batches that ended while the queue held more items.
     pub with_more: u64,
 }
 
+/// An output queue of a stage.
 #[derive(Debug)]
 pub struct Output {
     pub queue: QueueId,
     pub items: u64,
 }
 
+/// Signals of a stage to one context.
 #[derive(Debug)]
 pub struct Signal {
     pub context: NameId,
     pub submits: u64,
     pub self_sent: u64,
     pub cost: Total,
-    /// Submits beyond the first of a batch, per input (same order).
+    /// Number of submits beyond the first of a batch, per input (in the same order).
     pub inner: Vec<u64>,
     current: u64,
 }
 
+/// The last step of a stage, whose cost the next step shows.
 #[derive(Clone, Copy, Debug, Default)]
 enum Last {
     #[default]
@@ -172,7 +186,7 @@ impl Stages {
 }
 
 impl Stage {
-    /// The counts of several stages that do the same, times left aside.
+    /// Returns the counts of several stages that do the same, without their times.
     pub fn sum<'a>(stages: impl Iterator<Item = &'a Stage>) -> Stage {
         let mut sum = Stage::default();
         for stage in stages {
@@ -214,7 +228,7 @@ impl Stage {
         sum
     }
 
-    /// The main input: of those with the most items, the one that is served most often.
+    /// Returns the main input: of the inputs with most items, the one with the most gets.
     pub fn main_input(&self) -> Option<usize> {
         let most = self.inputs.iter().map(|input| input.items).max()?;
         (0..self.inputs.len()).filter(|&at| self.inputs[at].items >= most / 2).max_by_key(|&at| self.inputs[at].gets)
@@ -256,8 +270,9 @@ impl Stage {
         self.signalling.entry(outcome.state).or_default().add(outcome.spent_ns);
     }
 
-    /// How often the signal that is sent most is sent between the items of one batch, per such item. `None`: too few items within batches,
-    /// so that signals per item cannot be told from signals per batch.
+    /// Returns how often the most frequent signal is sent between the items of one batch, per such
+    /// item. Returns `None` if there are too few items within batches to distinguish signals per
+    /// item from signals per batch.
     pub fn inner_signals_per_item(&self) -> Option<f64> {
         let main = self.main_input()?;
         let items = self.inputs[main].inner_items;

@@ -1,4 +1,5 @@
-//! A program may call its threads, spans, states, calls, signals and queues as it likes: one that uses the model's own words is analysed like one that does not.
+//! Programs may choose the names of threads, spans, states, calls, signals and queues freely: a
+//! program that uses the model's own words is analysed like any other.
 
 #[path = "support/composed.rs"]
 mod composed;
@@ -19,7 +20,8 @@ use longpole_model::interaction::{Interaction, Vocabulary};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind};
 use std::collections::BTreeSet;
 
-/// Words that the model uses itself, for states, links, machines and queues, or that begin what it calls so.
+/// Words that the model itself uses for states, links, machines and queues, or that begin such
+/// names.
 const RESERVED: [&str; 32] = [
     "run",
     "user",
@@ -55,15 +57,17 @@ const RESERVED: [&str; 32] = [
     "raise",
 ];
 
-/// No word of the model's.
+/// A word that the model does not use.
 const HARMLESS: &str = "harmless";
 
-/// Two threads on a CPU each. All that they do bears this name, and so does the second one. With kernel events or without.
+/// A program with two threads, one per CPU. All its names, and that of the second thread, are
+/// `name`. Runs with or without kernel events.
 fn program(name: &str, has_kernel: bool) -> Kernel {
     let mut kernel = Kernel::new(if has_kernel { 2 } else { 0 });
     let feeder = kernel.thread("feeder", "", 11, 11);
     let worker = kernel.thread(name, "", 12, 12);
-    // Without kernel events, a thread that does nothing else answers calls: that it waits for them is known then.
+    // Without kernel events, a thread that does nothing else answers calls, so that its waits for
+    // them are known.
     let server = if has_kernel { worker } else { kernel.thread("server", "", 13, 13) };
     let probe = |kernel: &mut Kernel, t: i64, of: u32, what: &str| kernel.probe(t, of, &format!("{what}:{name}"));
     if has_kernel {
@@ -72,7 +76,8 @@ fn program(name: &str, has_kernel: bool) -> Kernel {
     }
     for round in 0..20 {
         let t = 1000 * round;
-        // The worker waits for the feeder's item, works on it in a span and in a declared state, and loses its CPU.
+        // The worker waits for the feeder's item, works on it in a span and in a declared state,
+        // and loses its CPU.
         probe(&mut kernel, t + 115, worker, "queue_wait_empty");
         if has_kernel {
             kernel.switch(t + 120, 1, 12, BLOCKED, 0);
@@ -94,7 +99,7 @@ fn program(name: &str, has_kernel: bool) -> Kernel {
         if round >= 10 {
             probe(&mut kernel, t + 310, worker, &format!("state:{name}:"));
         }
-        // It is in system calls of names that its spans may bear, and sleeps.
+        // The worker is in system calls whose names its spans may have as well, and sleeps.
         if has_kernel {
             kernel.syscall(t + 330, 1, "read", None);
             kernel.syscall(t + 350, 1, "read", Some(1));
@@ -106,7 +111,7 @@ fn program(name: &str, has_kernel: bool) -> Kernel {
             kernel.syscall(t + 420, 0, "write", None);
             kernel.syscall(t + 440, 0, "write", Some(1));
         }
-        // The feeder calls it and waits for the reply.
+        // The feeder calls the worker and waits for the reply.
         let id = [("id", Val::I(round))];
         kernel.event(t + 500, feeder, &format!("rpc_call:{name}"), &id);
         if has_kernel {
@@ -119,7 +124,7 @@ fn program(name: &str, has_kernel: bool) -> Kernel {
             kernel.switch(t + 570, 0, 0, 0, 11);
         }
         kernel.event(t + 575, feeder, &format!("rpc_returned:{name}"), &id);
-        // It waits for a signal.
+        // The worker waits for a signal.
         probe(&mut kernel, t + 590, worker, "signal_wait");
         if has_kernel {
             kernel.switch(t + 595, 1, 12, BLOCKED, 0);
@@ -135,7 +140,7 @@ fn program(name: &str, has_kernel: bool) -> Kernel {
     kernel
 }
 
-/// What is composed of a program, with the names that there are by then.
+/// The interactions and the machine log of a program, with the vocabulary at the end.
 struct Composed {
     composer: Composer,
     interactions: Vec<Interaction>,
@@ -173,7 +178,7 @@ fn try_replay(
     worlds.answer(vocabulary)
 }
 
-/// The program's name, as each role shows it, as `@`; all else stays.
+/// Replaces the program's name, in the form of each role, by `@`; other text is unchanged.
 struct Renamed<'a> {
     name: &'a str,
     state: String,
@@ -232,7 +237,7 @@ impl<'a> Renamed<'a> {
     }
 }
 
-/// All that is found out of the program, with `@` for its name.
+/// Returns all results for the program, with `@` for its name.
 fn found(name: &str, has_kernel: bool) -> BTreeSet<String> {
     let renamed = Renamed::new(name);
     let Composed { composer, interactions, log } = compose(&program(name, has_kernel));
@@ -263,7 +268,7 @@ fn found(name: &str, has_kernel: bool) -> BTreeSet<String> {
             true => candidate.state.replace(renamed.name, "@"),
             false => renamed.state(candidate.segment, &candidate.state),
         };
-        // Where it is a wait, nothing is predicted.
+        // Nothing is predicted for a wait.
         let fix = try_replay(vocabulary, &interactions, vec![candidate.fix()]).map(|mut answer| answer.predictions.remove(0).predicted_ns);
         found.insert(format!("fix of {class} {state} {:?} {:?}", candidate.segment, fix.ok()));
         found.insert(format!(
@@ -278,14 +283,14 @@ fn found(name: &str, has_kernel: bool) -> BTreeSet<String> {
     found
 }
 
-/// What half of each state would bring, and room in the queue.
+/// Adds the predictions for halving each state, and for the queue's capacity.
 fn what_ifs(renamed: &Renamed<'_>, vocabulary: &Vocabulary, interactions: &[Interaction], found: &mut BTreeSet<String>) {
     let shares = replay(vocabulary, interactions, Vec::new()).shares;
     for share in &shares {
         let place = renamed.place(share.kind, &share.machine, &share.state);
         found.insert(format!("share {place} {:?} {} {}", share.kind, share.share, share.scales));
         if share.scales {
-            // As somebody types it.
+            // In the form in which a user types it.
             let scenario = Scenario::parse(&Scenario::scale(&share.machine, &share.state, 0.5).text).unwrap();
             let prediction = replay(vocabulary, interactions, vec![scenario]).predictions.remove(0);
             let next = prediction.next.unwrap();
@@ -323,7 +328,7 @@ fn latencies(renamed: &Renamed<'_>, vocabulary: &Vocabulary, interactions: &[Int
     }
 }
 
-/// Its machine log says the same, kinds included.
+/// Asserts that the machine log yields the same answer, including kinds.
 fn of_log(log: &str, answer: &Answer) {
     let mut reader = Reader::new(log.as_bytes());
     let mut critical_path = CriticalPath::new(options());
@@ -336,7 +341,7 @@ fn of_log(log: &str, answer: &Answer) {
 }
 
 #[test]
-fn a_program_that_uses_the_model_s_words_is_analysed_like_any_other() {
+fn a_program_that_uses_the_models_words_is_analysed_like_any_other() {
     for has_kernel in [true, false] {
         let harmless = found(HARMLESS, has_kernel);
         assert!(harmless.iter().any(|line| line.starts_with("row @::@ @ @ State(")), "{harmless:#?}");
@@ -351,7 +356,7 @@ fn a_program_that_uses_the_model_s_words_is_analysed_like_any_other() {
 }
 
 #[test]
-fn a_span_called_like_a_system_call_is_a_row_of_its_own() {
+fn a_span_with_the_name_of_a_system_call_is_a_row_of_its_own() {
     let mut kernel = Kernel::new(1);
     let worker = kernel.thread("worker", "", 11, 11);
     kernel.switch(10, 0, 0, 0, 11);
@@ -367,7 +372,7 @@ fn a_span_called_like_a_system_call_is_a_row_of_its_own() {
 }
 
 #[test]
-fn links_have_the_kind_that_their_text_says_in_a_log() {
+fn links_in_a_log_have_the_kind_that_their_text_names() {
     let log = [
         r#"{"t":0,"machine":"a","state":"work"}"#,
         r#"{"t":0,"machine":"b","state":"work"}"#,

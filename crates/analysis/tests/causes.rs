@@ -1,4 +1,5 @@
-//! From events to interactions: small systems by hand whose machines and paths are known, and a toy kernel at random.
+//! The conversion of events to interactions: small systems by hand with known machines and paths,
+//! and a toy kernel with random events.
 
 #[path = "support/composed.rs"]
 mod composed;
@@ -26,7 +27,7 @@ fn of_log(log: &str) -> Answer {
 }
 
 #[test]
-fn who_is_woken_has_waited_for_what_the_waker_did_and_then_for_its_cpu() {
+fn a_woken_thread_has_waited_for_the_wakers_work_and_then_for_its_cpu() {
     let mut kernel = two_cpus();
     kernel.switch(110, 1, 0, 0, 12);
     kernel.syscall(120, 1, "read", None);
@@ -52,7 +53,7 @@ fn a_wake_up_before_the_thread_has_left_its_cpu_ends_the_block_at_once() {
 }
 
 #[test]
-fn a_softirq_is_caused_by_who_raised_it_and_a_sleeper_by_itself() {
+fn a_softirq_is_caused_by_the_thread_that_raised_it_and_a_sleep_by_the_sleeper() {
     let mut kernel = two_cpus();
     kernel.switch(110, 1, 0, 0, 12);
     kernel.switch(130, 1, 12, BLOCKED, 0);
@@ -63,7 +64,7 @@ fn a_softirq_is_caused_by_who_raised_it_and_a_sleeper_by_itself() {
     kernel.switch(220, 1, 0, 0, 12);
     kernel.syscall(230, 1, "nanosleep", None);
     kernel.switch(240, 1, 12, BLOCKED, 0);
-    // Whoever was interrupted by an interrupt that is not traced is not the cause.
+    // A thread that is interrupted by an untraced interrupt is not the cause.
     kernel.waking(300, 0, 12, 1);
     kernel.switch(310, 1, 0, 0, 12);
     assert_eq!(
@@ -92,7 +93,7 @@ fn a_select_without_files_is_a_sleep_and_one_with_files_is_a_wait() {
 }
 
 #[test]
-fn an_interrupt_has_the_critical_path_of_the_request_that_it_completes() {
+fn an_interrupt_continues_the_critical_path_of_the_request_that_it_completes() {
     let mut kernel = two_cpus();
     let request = [("dev", Val::I(8 << 20)), ("sector", Val::I(77))];
     kernel.syscall(120, 0, "fsync", None);
@@ -109,9 +110,9 @@ fn an_interrupt_has_the_critical_path_of_the_request_that_it_completes() {
     );
 }
 
-/// Whoever issues requests does it for many: what one of them leads to has nothing of the other.
+/// A thread issues many requests: the effects of one request do not depend on the others.
 #[test]
-fn of_requests_that_one_softirq_completes_each_leads_on_by_itself() {
+fn each_request_that_a_softirq_completes_has_its_own_effects() {
     let mut kernel = two_cpus();
     let requests = [77, 88].map(|sector| [("dev", Val::I(8 << 20)), ("sector", Val::I(sector))]);
     kernel.event(110, 0, "block_rq_issue", &requests[0]);
@@ -126,7 +127,8 @@ fn of_requests_that_one_softirq_completes_each_leads_on_by_itself() {
     assert_eq!(path(&kernel), "100-130 t11::run, 130-515 disk 8:0::disk, 515-520 softirq BLOCK cpu1::BLOCK, 520-540 t11::runnable");
 }
 
-/// `t11` queues a piece of work at 150, and the worker `t12` begins with it at 175, whoever has woken it. `t14` waits for what it does.
+/// `t11` queues a piece of work at 150, and the worker `t12` begins with it at 175, independently
+/// of its waker. `t14` waits for its result.
 fn queued(woken: impl FnOnce(&mut Kernel)) -> String {
     let work = [("work", Val::I(7)), ("function", Val::I(1))];
     let mut kernel = two_cpus();
@@ -144,7 +146,7 @@ fn queued(woken: impl FnOnce(&mut Kernel)) -> String {
 }
 
 #[test]
-fn what_a_worker_of_the_kernel_does_leads_to_who_queued_it_whoever_has_woken_the_worker() {
+fn work_of_a_kernel_worker_leads_to_the_thread_that_queued_it_and_not_to_the_workers_waker() {
     let by_another = queued(|kernel| kernel.waking(160, 1, 12, 1));
     assert_eq!(by_another, "100-150 t11::run, 150-175 link::workqueue, 175-200 t12::run, 200-210 t14::runnable, 210-300 t14::run");
     let for_it = queued(|kernel| kernel.waking(151, 0, 12, 1));
@@ -154,7 +156,7 @@ fn what_a_worker_of_the_kernel_does_leads_to_who_queued_it_whoever_has_woken_the
 #[test]
 fn work_that_an_interrupt_queued_long_ago_leads_to_its_device() {
     let drawn = queued(|kernel| {
-        // It takes the place of what `t11` queues.
+        // This replaces the work that `t11` queues.
         kernel.irq(140, 0, 39, true);
         kernel.event(150, 0, "workqueue_queue_work", &[("work", Val::I(7)), ("function", Val::I(1))]);
         for n in 0..4 {
@@ -167,7 +169,8 @@ fn work_that_an_interrupt_queued_long_ago_leads_to_its_device() {
     assert_eq!(drawn, expected);
 }
 
-/// Threads 11 and 12 each ask, from CPU 0, for a grace period; `between` is what 11 does after its own is over.
+/// Threads 11 and 12 each wait for a grace period on CPU 0; `between` is what 11 does after its own
+/// has ended.
 fn two_grace_periods(between: impl FnOnce(&mut Kernel)) -> String {
     let mut kernel = two_cpus();
     let dumped = [("tid", RCU), ("pid", RCU), ("status", 5), ("cpu", 1), ("type", 1)].map(|(name, value)| (name, Val::I(i64::from(value))));
@@ -191,7 +194,7 @@ fn two_grace_periods(between: impl FnOnce(&mut Kernel)) -> String {
 }
 
 #[test]
-fn who_had_its_grace_period_and_waits_for_something_else_does_not_wait_for_the_next_one() {
+fn a_thread_whose_grace_period_has_ended_does_not_wait_for_the_next_one() {
     let end = "610-620 rcu_exp::runnable, 620-630 rcu_exp::kernel, 630-640 t12::runnable, 640-700 t12::umount";
     let waits = two_grace_periods(|kernel| {
         kernel.syscall(150, 0, "read", None);
@@ -200,7 +203,8 @@ fn who_had_its_grace_period_and_waits_for_something_else_does_not_wait_for_the_n
     assert!(waits.ends_with(&format!("600-610 t12::umount, {end}")), "{waits}");
 }
 
-/// What thread 11 writes is sent when a timer goes off that was set meanwhile, and wakes thread 12 on the other CPU. `set` sets it, and says when it goes off.
+/// The data that thread 11 writes is sent when a timer expires that was set meanwhile, which wakes
+/// thread 12 on the other CPU. `set` sets the timer, and `goes_off` writes its expiry.
 fn sent_by_a_timer(set: impl FnOnce(&mut Kernel), goes_off: impl FnOnce(&mut Kernel)) -> String {
     let packet = |length: i64| [("skbaddr", Val::I(0x1000)), ("len", Val::I(length)), ("name", text("left"))];
     let mut kernel = two_cpus();
@@ -225,7 +229,7 @@ fn sent_by_a_timer(set: impl FnOnce(&mut Kernel), goes_off: impl FnOnce(&mut Ker
 }
 
 #[test]
-fn what_the_kernel_sends_when_a_timer_goes_off_leads_to_who_set_that() {
+fn packets_that_the_kernel_sends_at_a_timers_expiry_lead_to_the_thread_that_set_the_timer() {
     let timer = [("hrtimer", Val::I(0x77)), ("softexpires", Val::I(1300)), ("expires", Val::I(1300))];
     let off = [("hrtimer", Val::I(0x77)), ("now", Val::I(1310)), ("function", Val::I(0x99))];
     let set = |kernel: &mut Kernel| kernel.event(160, 0, "timer_hrtimer_start", &timer);
@@ -235,14 +239,14 @@ fn what_the_kernel_sends_when_a_timer_goes_off_leads_to_who_set_that() {
         "100-150 t11::run, 150-160 t11::write, 160-310 link::timer, 310-325 softirq HRTIMER cpu0::HRTIMER, 325-340 link::raise, \
          340-360 softirq NET_RX cpu0::NET_RX, 360-400 t12::runnable"
     );
-    // Of another timer nobody knows who set it.
+    // For another timer, the thread that set it is unknown.
     let other = [("hrtimer", Val::I(0x78)), ("now", Val::I(1310)), ("function", Val::I(0x99))];
     let unknown = sent_by_a_timer(set, |kernel| kernel.event(310, 0, "timer_hrtimer_expire_entry", &other));
     assert!(!unknown.contains("t11"), "{unknown}");
 }
 
 #[test]
-fn what_a_device_brings_from_outside_is_told_as_such() {
+fn input_that_a_device_brings_from_outside_is_marked_as_outside() {
     let mut kernel = two_cpus();
     kernel.irq(105, 1, 36, true);
     kernel.irq(106, 1, 36, false);
@@ -255,7 +259,7 @@ fn what_a_device_brings_from_outside_is_told_as_such() {
 }
 
 #[test]
-fn a_child_goes_on_with_its_parent_s_critical_path_under_the_name_of_its_program_and_the_parent_waits_for_its_end() {
+fn a_child_continues_its_parents_critical_path_under_its_program_name_and_the_parent_waits_for_its_end() {
     let mut kernel = two_cpus();
     let fork = [("parent_tid", Val::I(11)), ("child_tid", Val::I(12)), ("child_pid", Val::I(12)), ("child_comm", text("t11"))];
     kernel.event(150, 0, "sched_process_fork", &fork);
@@ -275,7 +279,7 @@ fn a_child_goes_on_with_its_parent_s_critical_path_under_the_name_of_its_program
 }
 
 #[test]
-fn the_command_s_end_is_the_end_and_what_comes_after_it_does_not_count() {
+fn the_commands_end_is_the_end_and_later_events_do_not_count() {
     let mut kernel = two_cpus();
     kernel.event(150, 0, "sched_process_exit", &[("tid", Val::I(11))]);
     kernel.switch(160, 0, 11, DEAD, 0);
@@ -285,7 +289,7 @@ fn the_command_s_end_is_the_end_and_what_comes_after_it_does_not_count() {
     assert_eq!((composed.answer.end_machine.as_str(), composed.answer.end_ns), ("t11", 160));
 }
 
-/// A worker that says what it waits for, on CPU 1; `t11` feeds it from CPU 0.
+/// A worker on CPU 1 whose probes name its waits; `t11` feeds it from CPU 0.
 fn worker() -> (Kernel, u32, u32) {
     let mut kernel = two_cpus();
     let feeder = kernel.thread("feeder", "", 11, 11);
@@ -296,7 +300,7 @@ fn worker() -> (Kernel, u32, u32) {
 }
 
 #[test]
-fn a_block_in_a_wait_bears_the_queue_s_name_and_ends_by_who_has_put() {
+fn a_block_in_a_named_wait_has_the_queues_name_and_ends_with_the_put() {
     let (mut kernel, feeder, worker) = worker();
     kernel.switch(120, 1, 12, BLOCKED, 0);
     kernel.counted(190, feeder, "queue_put:work", 1);
@@ -310,7 +314,8 @@ fn a_block_in_a_wait_bears_the_queue_s_name_and_ends_by_who_has_put() {
     assert_eq!(drawn(&composed.answer), "100-200 feeder::run, 200-210 worker::runnable, 210-230 worker::run, 230-300 worker::job");
 }
 
-/// What it waited for is told by nobody, and the waker has done much before it runs: the kernel's wake-up is found all the same.
+/// No event shows what the worker waited for, and the waker has done much before the worker runs:
+/// the kernel's wake-up is still found.
 #[test]
 fn a_wake_up_that_turns_out_to_be_the_cause_is_remembered() {
     let (mut kernel, feeder, worker) = worker();
@@ -329,7 +334,7 @@ fn a_wake_up_that_turns_out_to_be_the_cause_is_remembered() {
 }
 
 #[test]
-fn the_timer_of_a_polling_loop_is_not_what_is_waited_for() {
+fn the_timer_of_a_polling_loop_is_not_the_object_of_the_wait() {
     let (mut kernel, feeder, worker) = worker();
     for t in [120, 140, 160] {
         kernel.syscall(t, 1, "nanosleep", None);
@@ -345,7 +350,7 @@ fn the_timer_of_a_polling_loop_is_not_what_is_waited_for() {
 }
 
 #[test]
-fn who_polls_without_blocking_has_waited_as_well() {
+fn a_thread_that_polls_without_blocking_has_waited_as_well() {
     let (mut kernel, feeder, worker) = worker();
     kernel.counted(165, feeder, "queue_put:work", 1);
     kernel.counted(220, worker, "queue_get:work", 1);
@@ -354,7 +359,7 @@ fn who_polls_without_blocking_has_waited_as_well() {
 }
 
 #[test]
-fn without_the_kernel_the_waits_are_the_blocks() {
+fn without_kernel_events_the_waits_are_the_blocks() {
     let (mut kernel, one, two) = probes();
     kernel.probe(100, two, "queue_wait_empty:work");
     kernel.counted(200, one, "queue_put:work", 2);
@@ -365,7 +370,7 @@ fn without_the_kernel_the_waits_are_the_blocks() {
 }
 
 #[test]
-fn work_that_begins_before_the_place_is_given_back_ends_the_wait() {
+fn work_that_begins_before_the_get_ends_the_wait() {
     let (mut kernel, one, two) = probes();
     kernel.probe(100, two, "queue_wait_empty:work");
     kernel.counted(200, one, "queue_put:work", 1);
@@ -376,7 +381,7 @@ fn work_that_begins_before_the_place_is_given_back_ends_the_wait() {
 }
 
 #[test]
-fn a_call_waits_for_its_reply_and_the_server_for_the_call() {
+fn a_caller_waits_for_its_reply_and_the_server_for_the_call() {
     let (mut kernel, one, two) = probes();
     let id = [("id", Val::I(7))];
     kernel.event(150, one, "rpc_call:ask", &id);
@@ -384,9 +389,9 @@ fn a_call_waits_for_its_reply_and_the_server_for_the_call() {
     kernel.event(250, two, "rpc_reply:ask", &id);
     kernel.event(270, one, "rpc_returned:ask", &id);
     kernel.probe(300, one, "span_end:make");
-    // The server's own begin is the call's: what it did before its first event is not known.
+    // The server begins with the call: its activity before its first event is unknown.
     assert!(path(&kernel).ends_with("160-250 two::ask, 250-270 rpc:ask:reply:0::queued, 270-300 one::make"), "{}", path(&kernel));
-    // From the second call on the server is known to have waited for it.
+    // From the second call on, the server is known to have waited for it.
     kernel.event(350, one, "rpc_call:ask", &id);
     kernel.event(360, two, "rpc_dispatch:ask", &id);
     kernel.event(450, two, "rpc_reply:ask", &id);
@@ -396,7 +401,7 @@ fn a_call_waits_for_its_reply_and_the_server_for_the_call() {
 }
 
 #[test]
-fn a_signal_ends_the_wait_for_it_and_merged_ones_are_one() {
+fn a_signal_ends_the_wait_for_it_and_merged_signals_are_one() {
     let (mut kernel, one, two) = probes();
     kernel.probe(100, two, "signal_wait:ready");
     kernel.counted(200, one, "signal_submit:ready", 1);
@@ -407,7 +412,7 @@ fn a_signal_ends_the_wait_for_it_and_merged_ones_are_one() {
 }
 
 #[test]
-fn a_signal_that_was_on_its_way_at_a_receive_is_received_next() {
+fn a_signal_in_transit_during_a_receive_is_received_next() {
     let (mut kernel, one, two) = probes();
     kernel.probe(200, two, "signal_wait:ready");
     kernel.counted(1000, one, "signal_submit:ready", 1);
@@ -422,7 +427,7 @@ fn a_signal_that_was_on_its_way_at_a_receive_is_received_next() {
 }
 
 #[test]
-fn what_was_put_before_the_trace_began_is_no_contradiction() {
+fn items_that_were_put_before_the_trace_began_are_no_contradiction() {
     let (mut kernel, _, two) = probes();
     kernel.probe(100, two, "queue_wait_empty:work");
     kernel.counted(200, two, "queue_get:work", 5);
@@ -433,7 +438,8 @@ fn what_was_put_before_the_trace_began_is_no_contradiction() {
     assert_eq!(composed.answer.unknown_ns, 100);
 }
 
-/// `one` puts at 1,000 and at 5,000; `two` takes the first at 1,100, and waits for more from 3,000 to 6,500. The queue holds one.
+/// `one` puts at 1,000 and at 5,000; `two` takes the first item at 1,100, and waits for more from
+/// 3,000 to 6,500. The queue holds one item.
 fn one_at_a_time(between: impl Fn(&mut Kernel, u32, u32)) -> Composed {
     let (mut kernel, one, two) = probes();
     kernel.counted(1000, one, "queue_put:work", 1);
@@ -450,7 +456,7 @@ fn one_at_a_time(between: impl Fn(&mut Kernel, u32, u32)) -> Composed {
 }
 
 #[test]
-fn what_is_stamped_a_moment_before_what_it_follows_from_follows_from_it() {
+fn an_event_stamped_shortly_before_its_cause_still_follows_from_it() {
     let get_first = one_at_a_time(|kernel, one, two| {
         kernel.counted(2000, two, "queue_get:work", 1);
         kernel.probe(2010, two, "span_begin:use");
@@ -470,7 +476,7 @@ fn what_is_stamped_a_moment_before_what_it_follows_from_follows_from_it() {
 }
 
 #[test]
-fn what_comes_no_moment_later_is_missing() {
+fn a_cause_that_does_not_come_within_a_moment_is_missing() {
     let taken = one_at_a_time(|kernel, one, two| {
         kernel.counted(1200, two, "queue_get:work", 1);
         kernel.counted(2900, one, "queue_put:work", 1);
@@ -485,7 +491,7 @@ fn what_comes_no_moment_later_is_missing() {
 }
 
 #[test]
-fn what_a_thread_did_before_it_left_its_cpu_is_told_before_that() {
+fn actions_of_a_thread_before_it_left_its_cpu_precede_that_switch() {
     let mut kernel = two_cpus();
     kernel.switch(110, 1, 0, 0, 12);
     let (one, two) = (kernel.thread("one", "", 11, 11), kernel.thread("two", "", 12, 12));
@@ -506,9 +512,10 @@ fn what_a_thread_did_before_it_left_its_cpu_is_told_before_that() {
     );
 }
 
-/// A probe stands before what it tells of, so who looks may find less than was put and more than was left.
+/// A probe precedes the action that it reports, so a reader of the size may find fewer items than
+/// were put, and more than remain.
 #[test]
-fn a_size_differs_only_where_nobody_has_the_difference_in_hand() {
+fn a_size_is_a_mismatch_only_if_no_thread_can_hold_the_difference() {
     let mismatches = |size: i64| {
         let (mut kernel, one, two) = probes();
         kernel.counted(1000, one, "queue_put:work", 8);
@@ -522,7 +529,7 @@ fn a_size_differs_only_where_nobody_has_the_difference_in_hand() {
 }
 
 #[test]
-fn equal_names_are_told_apart_while_they_live_and_fold_by_class() {
+fn machines_with_equal_names_are_distinguished_while_they_live_and_fold_by_class() {
     let mut kernel = Kernel::new(0);
     let first = kernel.thread("same", "", 11, 11);
     let second = kernel.thread("same", "", 12, 12);
@@ -532,7 +539,7 @@ fn equal_names_are_told_apart_while_they_live_and_fold_by_class() {
     assert!(log.contains(r#""machine":"same.12","class":"same""#), "{log}");
 }
 
-/// With a user's rules: what was done to the queue `box`, and the states of `busy`.
+/// With a user's rules: returns the operations on the queue `box`, and the states `busy`.
 fn ruled(kernel: &Kernel, rules: &str) -> String {
     let mut own = Rules::default();
     own.add("mine.toml", rules).unwrap();
@@ -550,14 +557,14 @@ fn rule(event: &str, what: &str, name: &str) -> String {
 }
 
 #[test]
-fn what_a_user_s_rule_says_of_a_kernel_event_is_done_by_who_has_its_cpu() {
+fn an_effect_of_a_users_rule_for_a_kernel_event_belongs_to_the_thread_on_its_cpu() {
     let mut kernel = two_cpus();
     kernel.switch(110, 1, 0, 0, 12);
     kernel.syscall(150, 0, "write", None);
     kernel.syscall(160, 0, "write", Some(1));
     kernel.syscall(170, 1, "read", None);
     kernel.syscall(180, 1, "read", Some(1));
-    // Who leaves its CPU has done that itself.
+    // A thread that leaves its CPU has done so itself.
     kernel.switch(200, 0, 11, BLOCKED, 13);
     let rules =
         [rule("syscall_exit_write", "put", "box"), rule("syscall_exit_read", "get", "box"), rule("syscall_entry_write", "begin", "busy")];
@@ -573,7 +580,7 @@ fn what_a_user_s_rule_says_of_a_kernel_event_is_done_by_who_has_its_cpu() {
 }
 
 #[test]
-fn what_a_user_s_rule_says_of_an_event_in_an_interrupt_is_the_interrupt_s() {
+fn an_effect_of_a_users_rule_for_an_event_in_an_interrupt_belongs_to_the_interrupt() {
     let mut kernel = two_cpus();
     kernel.irq(120, 0, 36, true);
     kernel.event(130, 0, "device_read", &[("count", Val::I(2))]);
@@ -586,7 +593,8 @@ fn what_a_user_s_rule_says_of_an_event_in_an_interrupt_is_the_interrupt_s() {
     assert!(told.starts_with(&format!("{{\"t\":120,\"machine\":\"{irq}\",\"state\":\"busy\",\"x_kind\":\"span\"}}\n")), "{told}");
     assert!(told.contains(&format!("{{\"t\":130,\"machine\":\"{irq}\",\"put\":\"box\"}}")), "{told}");
     assert!(told.ends_with("{\"t\":160,\"machine\":\"t11\",\"get\":\"box\"}\n"), "{told}");
-    // What ends the interrupt is still done by it, and what it did last is over when it comes again.
+    // The exit event still belongs to the interrupt, and its last state is over when it occurs
+    // again.
     kernel.irq(220, 0, 36, true);
     kernel.irq(240, 0, 36, false);
     let told = ruled(&kernel, &[rule("irq_handler_exit", "put", "box"), rule("device_read", "begin", "busy")].concat());
@@ -597,7 +605,8 @@ fn what_a_user_s_rule_says_of_an_event_in_an_interrupt_is_the_interrupt_s() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// The path is whole, nothing contradicts itself, and the machine log says the same.
+    /// The path is complete, there are no contradictions, and the machine log yields the same
+    /// answer.
     #[test]
     fn a_toy_kernel_becomes_a_system_without_contradictions(
         seed in any::<u64>(), cpus in 1u32..5, threads in 1i32..12, steps in 200usize..2000, lose in any::<bool>(),
@@ -617,7 +626,7 @@ proptest! {
     }
 }
 
-/// Where two functions of the kernel's timers lie, as the recorder saw them.
+/// Addresses of two timer functions of the kernel, from the state dump.
 fn functions(kernel: &mut Kernel) {
     for (address, name) in [(0x99, "tcp_delack_timer"), (0x98, "tcp_write_timer")] {
         kernel.event(101, 0, "longpole_statedump_function", &[("address", Val::I(address)), ("name", text(name))]);
@@ -625,7 +634,7 @@ fn functions(kernel: &mut Kernel) {
 }
 
 #[test]
-fn the_time_until_a_timer_of_the_kernel_goes_off_is_named_after_what_it_is_for() {
+fn the_time_until_a_kernel_timer_expires_has_the_name_of_its_purpose() {
     let timer = [("timer", Val::I(0x77)), ("function", Val::I(0)), ("expires", Val::I(10))];
     let off = |function: i64| [("timer", Val::I(0x77)), ("now", Val::I(10)), ("function", Val::I(function))];
     let set = |kernel: &mut Kernel| {
@@ -641,7 +650,7 @@ fn the_time_until_a_timer_of_the_kernel_goes_off_is_named_after_what_it_is_for()
     let link = |path: &str| path.split("160-310 link::").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or(path).to_owned();
     assert_eq!(link(&path(0x99, &|_| ())), "delayed ACK");
     assert_eq!(link(&path(0x12, &|_| ())), "kernel timer");
-    // TCP tells that it sends again after it has done so.
+    // TCP reports a retransmission only after it has been sent.
     let again = sent_by_a_timer(
         |kernel| {
             set(kernel);
@@ -654,7 +663,7 @@ fn the_time_until_a_timer_of_the_kernel_goes_off_is_named_after_what_it_is_for()
 }
 
 #[test]
-fn a_timer_that_a_thread_set_for_itself_is_named_after_the_call_in_which_it_waits() {
+fn a_timer_that_a_thread_set_for_itself_has_the_name_of_the_call_in_which_it_waits() {
     let mut kernel = two_cpus();
     kernel.syscall(150, 0, "poll", None);
     kernel.switch(160, 0, 11, BLOCKED, 0);
@@ -666,7 +675,7 @@ fn a_timer_that_a_thread_set_for_itself_is_named_after_the_call_in_which_it_wait
 }
 
 #[test]
-fn who_could_go_on_and_leaves_an_idle_cpu_is_throttled() {
+fn a_runnable_thread_that_leaves_an_idle_cpu_is_throttled() {
     let mut kernel = two_cpus();
     kernel.syscall(150, 0, "getpid", Some(1));
     kernel.switch(200, 0, 11, 0, 0);
@@ -676,12 +685,13 @@ fn who_could_go_on_and_leaves_an_idle_cpu_is_throttled() {
 }
 
 #[test]
-fn a_page_fault_has_the_time_that_it_takes_at_least() {
+fn a_page_fault_takes_at_least_its_assumed_time() {
     let mut kernel = two_cpus();
     kernel.syscall(150, 0, "getpid", Some(1));
     let fault = [("address", Val::I(1)), ("ip", Val::I(1)), ("error_code", Val::I(6))];
     kernel.event(200, 0, "x86_exceptions_page_fault_user", &fault);
-    // Another CPU's event comes before the fault is over, the thread's own call before the second one is.
+    // Another CPU's event occurs before the fault is over; the thread's own system call occurs
+    // before the second fault is.
     kernel.event(220, 1, "longpole_statedump_function", &[("address", Val::I(1)), ("name", text("f"))]);
     kernel.event(400, 0, "x86_exceptions_page_fault_user", &fault);
     kernel.syscall(430, 0, "read", None);

@@ -1,16 +1,16 @@
-//! Clocks of which the truth is known are brought together by messages with random delays.
+//! Clocks with a known truth are synchronised by messages with random delays.
 
 use longpole_analysis::network::clock_sync::{estimate, Failure, Message, Way};
 use proptest::prelude::*;
 
 const BEGIN: i64 = 1_700_000_000_000_000_000;
 
-/// The other clock's time of a true moment.
+/// Returns the other clock's time at a true time.
 fn other(true_ns: i64, offset_ns: i64, drift: f64) -> i64 {
     true_ns - offset_ns - ((true_ns - BEGIN) as f64 * drift).round() as i64
 }
 
-/// A message that was sent at a true moment and took some time.
+/// Returns a message that was sent at a true time and took some time.
 fn message(way: Way, sent_ns: i64, delay_ns: i64, (offset_ns, drift): (i64, f64)) -> Message {
     let (reference, there) = match way {
         Way::There => (sent_ns, sent_ns + delay_ns),
@@ -23,7 +23,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn the_truth_lies_within_the_error_that_is_told(
+    fn the_truth_is_within_the_reported_error(
         offset_ns in -3_600_000_000_000i64..3_600_000_000_000,
         drift in -5e-4f64..5e-4,
         sent in prop::collection::vec((0i64..60_000_000_000, 0i64..3_000_000, any::<bool>()), 2..200),
@@ -52,7 +52,7 @@ proptest! {
 #[test]
 fn many_messages_leave_an_error_of_about_the_fastest_ones() {
     let clock = (1_234_567_890, 2e-5);
-    // Every tenth message takes 20 us, all others up to 2 ms.
+    // Every tenth message takes 20 µs, all others up to 2 ms.
     let messages: Vec<Message> = (0..10_000i64)
         .map(|n| {
             let delay = if n % 10 < 2 { 20_000 } else { 20_000 + n * 7919 % 2_000_000 };
@@ -66,9 +66,9 @@ fn many_messages_leave_an_error_of_about_the_fastest_ones() {
 }
 
 #[test]
-fn one_way_alone_tells_a_bound_and_no_offset() {
+fn messages_in_one_direction_yield_a_bound_and_no_offset() {
     let messages: Vec<Message> = (0..50).map(|n| message(Way::There, BEGIN + n * 1_000_000, 5_000 + n * 17, (1_000_000, 0.0))).collect();
-    // The other clock is behind by 1 ms; the fastest packet took 5 us.
+    // The other clock is 1 ms behind; the fastest packet took 5 µs.
     assert_eq!(estimate(&messages, None), Err(Failure::OneWay { way: Way::There, bound_ns: 995_000 }));
     let messages: Vec<Message> = (0..50).map(|n| message(Way::Back, BEGIN + n * 1_000_000, 5_000 + n * 17, (1_000_000, 0.0))).collect();
     assert_eq!(estimate(&messages, None), Err(Failure::OneWay { way: Way::Back, bound_ns: 1_005_000 }));

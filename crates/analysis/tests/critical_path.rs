@@ -1,4 +1,5 @@
-//! The critical path of machine logs: rule by rule with answers worked by hand, and random systems against a backward walk.
+//! The critical path of machine logs: each rule with an answer worked out by hand, and random
+//! systems compared with a backward walk.
 
 #[path = "support/walk.rs"]
 mod walk;
@@ -28,13 +29,14 @@ fn pieces(answer: &Answer) -> Vec<Piece> {
     segments.segments().map(|it| (it.start_ns, it.end_ns, it.machine.to_owned(), it.state.to_owned())).collect()
 }
 
-/// The path as `0-2 B::run, 2-6 link::wakeup`.
+/// The path in the form `0-2 B::run, 2-6 link::wakeup`.
 fn drawn(answer: &Answer) -> String {
     let text = pieces(answer).into_iter().map(|(start, end, machine, state)| format!("{start}-{end} {machine}::{state}"));
     text.collect::<Vec<_>>().join(", ")
 }
 
-/// `t machine key=value …` per line; `machine=-` stands for a line without one. Values that are no numbers, `true` or `null` are strings.
+/// Converts lines `t machine key=value …` to lines of a machine log. `-` as time or machine leaves
+/// it out. Values that are neither numbers nor `true` or `null` are strings.
 fn lines(text: &str) -> String {
     let value = |value: &str| match value {
         "true" | "null" => value.to_owned(),
@@ -91,21 +93,21 @@ fn between_a_wake_up_and_running_a_machine_is_runnable() {
 }
 
 #[test]
-fn what_lies_before_a_machine_is_unknown_and_the_length_is_whole() {
+fn time_before_a_machine_begins_is_unknown_and_the_path_has_the_whole_length() {
     assert_eq!(global("0 A state=a\n5 B state=b\n9 - end=B"), "0-5 B::UNKNOWN, 5-9 B::b");
     assert_eq!(global("0 A state=a\n5 B forked_by=A\n9 - end=B"), "0-5 A::a, 5-9 B::run");
     assert_eq!(global("0 A state=a\n5 B forked_by=A at=3 link=exec\n9 - end=B"), "0-3 A::a, 3-5 link::exec, 5-9 B::run");
 }
 
 #[test]
-fn after_a_stop_nothing_is_known_until_the_next_life() {
+fn after_a_stop_the_state_is_unknown_until_the_next_start() {
     assert_eq!(global("0 A state=a\n4 A stop=true\n6 B state=b\n9 - end=A"), "0-4 A::a, 4-9 A::UNKNOWN");
     assert_eq!(global("0 A state=a\n4 A stop=true\n6 A state=c\n9 - end=A"), "0-6 A::UNKNOWN, 6-9 A::c");
     assert_eq!(active("A", "0 A state=a\n4 A stop=true\n6 A state=c\n9 - end=A"), "0-4 A::a, 4-6 A::UNKNOWN, 6-9 A::c");
 }
 
 #[test]
-fn a_block_that_a_state_ends_or_that_never_ends_stays_and_counts_as_unknown() {
+fn a_block_that_a_state_ends_or_that_never_ends_remains_and_counts_as_unknown() {
     let text = "0 A state=a\n2 A blocked=x\n5 A state=b\n7 A blocked=y\n9 - end=A";
     assert_eq!(global(text), "0-2 A::a, 2-5 A::blocked:x, 5-7 A::b, 7-9 A::blocked:y");
     let answer = with(options(Mode::Global, None), &lines(text));
@@ -121,8 +123,8 @@ fn an_unknown_waker_ends_the_global_path_and_leaves_the_block_unknown_in_active_
 }
 
 #[test]
-fn a_cause_that_lies_windows_before_is_found() {
-    // The waker's lineage at 2 is that of a put at 1; by 8 it has been forgotten but for its symbol.
+fn a_cause_that_is_several_windows_earlier_is_found() {
+    // The waker's path at 2 begins at a put at 1; by 8 only its symbol is remembered.
     let text = "0 A state=a\n0 B state=b\n0 C state=c\n0 C blocked=x\n1 A put=q\n2 C get=q\n3 C state=c\n4 C state=d\n5 C state=e\n6 C state=f\n7 B blocked=x\n8 B woken_by=C at=4\n8 B state=z\n9 - end=B";
     let whole = with(options(Mode::Global, None), &lines(text));
     assert_eq!(drawn(&whole), "0-1 A::a, 1-2 q::queued, 2-4 C::c, 4-8 link::wakeup, 8-9 B::z");
@@ -133,7 +135,7 @@ fn a_cause_that_lies_windows_before_is_found() {
 }
 
 #[test]
-fn a_wake_up_of_one_who_is_not_blocked_is_counted_and_ignored() {
+fn a_wake_up_of_a_machine_that_is_not_blocked_is_counted_and_ignored() {
     let answer = with(options(Mode::Global, None), &lines("0 A state=a\n0 B state=b\n5 A woken_by=B\n9 - end=A"));
     assert_eq!((drawn(&answer).as_str(), answer.ignored_wakeups), ("0-9 A::a", 1));
 }
@@ -146,15 +148,15 @@ fn a_cause_in_the_future_counts_as_now_and_is_counted() {
 }
 
 #[test]
-fn a_timer_leads_back_to_who_armed_it() {
+fn a_timer_leads_back_to_the_machine_that_set_it() {
     let text = "0 A state=a\n2 A state=arm\n4 A blocked=sleep\n9 A woken_by=A at=3 link=timer\n9 A state=b\n10 - end=A";
     assert_eq!(global(text), "0-2 A::a, 2-3 A::arm, 3-9 link::timer, 9-10 A::b");
     assert_eq!(active("A", text), "0-2 A::a, 2-4 A::arm, 4-9 link::timer, 9-10 A::b");
 }
 
 #[test]
-fn the_critical_path_at_a_moment_is_that_of_then_even_if_it_was_dropped_since() {
-    // At 4, B was blocked; that C wakes it at 6 is later.
+fn the_critical_path_at_a_moment_is_the_one_of_that_time_even_if_it_was_dropped_since() {
+    // At 4, B was blocked; C wakes it only at 6.
     let text =
         "0 A state=a\n0 B state=b\n0 C state=c\n1 A blocked=x\n3 B blocked=y\n6 B woken_by=C\n7 B state=b\n8 A woken_by=B at=4\n9 - end=A";
     assert_eq!(global(text), "0-3 B::b, 3-4 B::blocked:y, 4-8 link::wakeup, 8-9 A::runnable");
@@ -180,14 +182,14 @@ fn the_rest_of_a_split_token_keeps_its_origin() {
 }
 
 #[test]
-fn a_put_before_the_block_began_is_its_cause_all_the_same() {
+fn a_put_before_the_block_began_is_still_its_cause() {
     let text = "0 A state=a\n0 B state=b\n1 A put=q\n4 B blocked=x\n6 B get=q\n9 - end=B";
     assert_eq!(global(text), "0-1 A::a, 1-6 q::queued, 6-9 B::b");
     assert_eq!(active("B", text), "0-4 B::b, 4-6 q::queued, 6-9 B::b");
 }
 
 #[test]
-fn merged_signals_come_from_the_one_that_made_the_queue_non_empty() {
+fn merged_signals_come_from_the_signal_that_made_the_queue_non_empty() {
     let text =
         "- - queue=s merge=true\n0 A state=a\n0 B state=b\n0 C state=c\n1 C blocked=x\n2 A put=s\n5 B put=s\n6 C get=s n=all\n9 - end=C";
     assert_eq!(global(text), "0-2 A::a, 2-6 s::queued, 6-9 C::c");
@@ -209,7 +211,7 @@ fn a_put_that_waited_for_space_comes_from_the_get_that_made_it() {
 #[test]
 fn reserved_space_is_used_first() {
     let text = "- - queue=q capacity=2\n0 A state=a\n1 A reserve=q n=2\n2 A put=q n=2\n3 B get=q n=2\n4 B reserve=q\n5 A blocked=full\n6 A put=q\n9 - end=A";
-    // B took one unit of space early and A the other one; both are from B's get at 3.
+    // B took one unit of space early and A the other one; both come from B's get at 3.
     assert_eq!(global(text), "0-3 B::UNKNOWN, 3-6 q::queued, 6-9 A::a");
     let answer = with(options(Mode::Global, None), &lines(text));
     assert_eq!(answer.contradictions, 0);
@@ -222,7 +224,7 @@ fn initial_tokens_have_no_cause() {
 }
 
 #[test]
-fn what_cannot_be_is_counted_with_its_line_and_its_cause_is_unknown() {
+fn an_impossible_line_is_counted_with_its_number_and_its_cause_is_unknown() {
     let text = "- - queue=q capacity=1\n0 A state=a\n2 A blocked=x\n4 A get=q\n5 A put=q n=2\n9 - end=A";
     let answer = with(options(Mode::Global, None), &lines(text));
     assert_eq!(drawn(&answer), "0-4 A::UNKNOWN, 4-9 A::a");
@@ -231,7 +233,7 @@ fn what_cannot_be_is_counted_with_its_line_and_its_cause_is_unknown() {
 }
 
 #[test]
-fn slack_is_how_long_the_latest_unit_has_been_there() {
+fn slack_is_the_time_for_which_the_latest_unit_has_been_there() {
     let text = "0 A state=a\n0 B state=b\n1 A put=q\n3 A put=q\n8 B get=q n=2\n9 - end=B";
     let answer = with(options(Mode::Global, None), &lines(text));
     assert_eq!((drawn(&answer).as_str(), answer.criticality[0].slack_ns), ("0-9 B::b", Some(5)));
@@ -244,14 +246,14 @@ fn between_hosts_a_link_is_a_wire() {
 }
 
 #[test]
-fn a_context_interrupts_what_is_below_and_takes_the_critical_path_of_its_first_token() {
+fn a_context_interrupts_the_machine_below_and_takes_the_critical_path_of_its_first_token() {
     let text = "0 A state=a\n0 D state=d\n1 A blocked=x\n2 D put=nic\n3 B state=b\n4 irq on_top_of=B\n5 irq get=nic\n6 A woken_by=irq\n7 irq pop=true\n8 A state=a\n9 - end=A";
     assert_eq!(global(text), "0-2 D::d, 2-5 nic::queued, 5-6 irq::run, 6-8 A::runnable, 8-9 A::a");
     assert_eq!(active("B", text), "0-3 B::UNKNOWN, 3-4 B::b, 4-7 B::interrupted, 7-9 B::b");
 }
 
 #[test]
-fn a_context_without_a_cause_begins_where_it_begins() {
+fn a_context_without_a_cause_has_no_history() {
     let text = "0 A state=a\n1 A blocked=x\n4 irq on_top_of=null\n6 A woken_by=irq\n7 irq pop=true\n9 - end=A";
     assert_eq!(global(text), "0-4 irq::UNKNOWN, 4-6 irq::run, 6-9 A::runnable");
     let forked = text.replace("on_top_of=null", "on_top_of=null forked_by=A at=0");
@@ -271,7 +273,7 @@ fn within_a_block_the_blocks_of_others_are_resolved_and_their_own_time_counts_ag
 }
 
 #[test]
-fn a_hot_machine_that_nobody_waits_for_is_not_on_the_path() {
+fn a_busy_machine_for_which_no_other_waits_is_not_on_the_path() {
     let text = "0 main state=start\n1 a forked_by=main\n1 a state=long\n1 b forked_by=main\n1 b state=hot\n1 main blocked=join\n60 b put=done\n100 a put=done\n100 a stop=true\n100 main get=done n=2\n100 main state=finish\n110 - end=main";
     let answer = with(options(Mode::Global, None), &lines(text));
     assert_eq!(drawn(&answer), "0-1 main::start, 1-100 a::long, 100-110 main::finish");
@@ -280,7 +282,7 @@ fn a_hot_machine_that_nobody_waits_for_is_not_on_the_path() {
 }
 
 #[test]
-fn run_is_no_code_that_two_programs_share() {
+fn the_state_run_is_no_code_that_two_programs_share() {
     let text = "0 A class=a state=run\n0 B class=b state=run\n0 C class=c state=parse\n9 B stop=true\n9 C stop=true\n10 - end=A";
     let answer = with(options(Mode::Global, None), &lines(text));
     let profile: Vec<(Option<&str>, &str)> = answer.profile.iter().map(|it| (it.class.as_deref(), it.state.as_str())).collect();
@@ -297,7 +299,7 @@ fn equal_states_share_a_rank_and_links_have_none() {
 }
 
 #[test]
-fn the_end_line_cuts_and_a_named_machine_is_asked_for_there() {
+fn the_end_line_cuts_the_path_and_a_requested_machine_ends_there() {
     let text = "0 A state=a\n0 B state=b\n4 - end=A\n6 A state=z\n9 B state=y";
     assert_eq!(global(text), "0-4 A::a");
     assert_eq!(drawn(&with(options(Mode::Global, Some("B")), &lines(text))), "0-4 B::b");
@@ -305,7 +307,7 @@ fn the_end_line_cuts_and_a_named_machine_is_asked_for_there() {
 }
 
 #[test]
-fn a_machine_that_is_not_there_is_said() {
+fn a_requested_machine_that_does_not_occur_is_an_error() {
     let mut reader = Reader::new(&b"{\"t\":0,\"machine\":\"A\"}"[..]);
     let mut critical_path = CriticalPath::new(options(Mode::Global, Some("Z")));
     while let Some(interaction) = reader.next_interaction().unwrap() {
@@ -314,7 +316,8 @@ fn a_machine_that_is_not_there_is_said() {
     assert_eq!(critical_path.answer(reader.vocabulary()).unwrap_err().to_string(), "there is no machine \"Z\" in it");
 }
 
-/// However long the trace, the tree only grows with the machines and what is in flight.
+/// The tree only grows with the number of machines and of items in flight, not with the length of
+/// the trace.
 #[test]
 fn the_tree_and_the_log_stay_small() {
     let mut text = String::from("{\"queue\":\"q\",\"capacity\":4}\n");
@@ -334,7 +337,7 @@ fn the_tree_and_the_log_stay_small() {
 }
 
 #[test]
-fn tokens_that_nobody_takes_cost_a_bounded_memory() {
+fn tokens_that_are_never_taken_need_bounded_memory() {
     let mut text = String::new();
     for n in 0u64..5_000 {
         text += &format!("{{\"t\":{n},\"machine\":\"A\",\"put\":\"q\"}}\n");
@@ -351,7 +354,7 @@ fn tokens_that_nobody_takes_cost_a_bounded_memory() {
 
 #[test]
 fn a_taking_is_nearly_critical_if_its_supply_came_within_a_twentieth_of_the_cycle() {
-    // B takes at 100, 200 and 300 in state b; what it takes had been there for 40, 5 and 6 ns.
+    // B takes at 100, 200 and 300 in state b; the items had been there for 40, 5 and 6 ns.
     let text = "0 A state=a\n0 B state=b\n60 A put=q\n100 B get=q\n195 A put=q\n200 B get=q\n294 A put=q\n300 B get=q\n310 - end=B";
     let answer = with(options(Mode::Global, None), &lines(text));
     let row = answer.criticality.iter().find(|row| row.machine == "B").unwrap();
@@ -360,14 +363,14 @@ fn a_taking_is_nearly_critical_if_its_supply_came_within_a_twentieth_of_the_cycl
     assert_eq!(none.criticality[0].near_critical_share, None);
 }
 
-/// A few lines over and over, so that the path is long.
+/// A few lines repeated, so that the path is long.
 fn long_log((kinds, some): &(Vec<Kind>, Vec<Line>)) -> String {
     let many: Vec<Line> = some.iter().cloned().cycle().take(4_000).collect();
     walk::log(kinds, &many)
 }
 
 #[test]
-fn what_ends_a_context_s_block_settles_its_critical_path_and_not_the_get_that_follows() {
+fn the_effect_that_ends_a_contexts_block_decides_its_critical_path_and_not_the_following_get() {
     let until = "0 A state=run\n0 B state=run\n0 T state=run\n1 A put=seen\n2 T blocked=recv\n3 B put=rx\n4 irq on_top_of=null\n5 irq blocked=look\n";
     let after = "7 irq get=rx\n8 irq put=done\n8 irq pop=true\n9 T get=done\n10 - end=T\n";
     for by in ["6 irq peek=seen", "6 irq get=seen", "6 irq woken_by=A at=1 link=queued"] {
@@ -380,14 +383,14 @@ fn what_ends_a_context_s_block_settles_its_critical_path_and_not_the_get_that_fo
 }
 
 #[test]
-fn an_end_of_a_machine_without_a_line_is_a_contradiction_that_names_the_nearest() {
+fn an_end_line_of_an_unknown_machine_is_a_contradiction_that_names_the_nearest() {
     let log = lines("0 h1/A state=run\n0 h2/C state=run\n5 h1/A state=more\n9 - end=C\n");
     let answer = with(options(Mode::Global, None), &log);
     assert_eq!((answer.length_ns, answer.unknown_ns, answer.contradictions), (9, 9, 1));
     let told = &answer.contradiction_list[0];
     assert_eq!(told.line, 4);
     assert_eq!(told.what, "\"C\", whose end it is to be, has done nothing before it; the nearest machine is \"h2/C\"");
-    // Of a machine that is asked for by name, the line says only when.
+    // For a requested machine, the line only gives the time.
     let asked = with(options(Mode::Global, Some("h2/C")), &log);
     assert_eq!((asked.length_ns, asked.unknown_ns, asked.contradictions), (9, 0, 0));
 }
@@ -396,7 +399,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_path_that_goes_to_a_file_is_the_same(system in system(), window in proptest::option::of(1usize..2_000)) {
+    fn a_path_in_a_file_is_the_same(system in system(), window in proptest::option::of(1usize..2_000)) {
         let log = long_log(&system);
         let whole = with(options(Mode::Global, None), &log);
         let spill = Some(Spill { make: tempfile::tempfile, from: 300 });
@@ -409,12 +412,12 @@ proptest! {
 }
 
 #[test]
-fn a_long_path_takes_little_memory_where_it_goes_to_a_file() {
+fn a_long_path_in_a_file_needs_little_memory() {
     let mut text = String::from("0 A state=a\n0 B blocked=x\n0 C state=c\n");
     for round in 0..20_000u64 {
         let t = round * 10;
         text += &format!("{} A put=q\n{} A blocked=y\n{} B get=q\n{} B state=s{}\n", t + 2, t + 2, t + 3, t + 3, round % 3);
-        // What a machine was before is asked for now and then.
+        // Now and then the earlier path of a machine is needed.
         text += &format!("{} B put=r\n{} B blocked=x\n{} A get=r\n{} A state=a\n", t + 7, t + 7, t + 7, t + 7);
         if round % 100 == 99 {
             text += &format!("{} C blocked=z\n{} C woken_by=A at={} link=late\n", t + 8, t + 9, t - 300);
@@ -439,7 +442,7 @@ fn a_long_path_takes_little_memory_where_it_goes_to_a_file() {
             pieces(&whole).len()
         );
         assert_eq!(spilled, whole);
-        // Where no file can be had, it stays in memory.
+        // Without a file, the path stays in memory.
         let nowhere = Some(Spill { make: || Err(std::io::Error::other("no room")), from: 1_000 });
         assert_eq!(with(Options { spill: nowhere, ..options(mode, machine) }, &log), whole);
     }
@@ -461,7 +464,7 @@ proptest! {
     }
 
     #[test]
-    fn profile_and_segments_agree_whatever_is_kept((kinds, lines) in system()) {
+    fn profile_and_segments_agree_whatever_is_recorded((kinds, lines) in system()) {
         let log = walk::log(&kinds, &lines);
         let whole = with(options(Mode::Global, None), &log);
         let bare = with(Options { segments: false, ..options(Mode::Global, None) }, &log);

@@ -1,4 +1,5 @@
-//! The critical path at its limits: what is forgotten is counted, and many machines, queues and ends cost no more than few.
+//! Limits of the critical path: forgotten causes are counted, and many machines, queues and ends
+//! cost no more than few.
 
 use longpole_analysis::critical_path::{Answer, CriticalPath, Options};
 use longpole_analysis::machine_log::Reader;
@@ -14,7 +15,7 @@ fn with(options: Options, log: &str) -> Answer {
 }
 
 #[test]
-fn a_cause_that_lies_before_what_is_remembered_is_counted() {
+fn a_cause_before_the_remembered_past_is_counted() {
     let mut log = String::from("{\"t\":0,\"machine\":\"A\"}\n{\"t\":100,\"machine\":\"A\",\"blocked\":\"w\"}\n");
     log += "{\"t\":150,\"machine\":\"B\",\"state\":\"mid\"}\n{\"t\":150,\"machine\":\"C\"}\n";
     let mut t = 200;
@@ -28,23 +29,25 @@ fn a_cause_that_lies_before_what_is_remembered_is_counted() {
         t += 4;
         let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"A\",\"blocked\":\"w\"}}");
     }
-    // The first cause lies in B's life, though before all that is remembered of it; the second lies before its life.
+    // The first cause is within B's life, but before the remembered part; the second one is before
+    // its life.
     let count = |most_past| with(Options { most_past, ..Options::default() }, &log).forgotten_causes;
     assert_eq!(count(48), 1);
     assert_eq!(count(1 << 20), 0);
 }
 
-/// A line that says nothing else keeps a moment, however much the machine does before somebody comes back to it.
+/// A line without any effect marks a moment, which is kept however much the machine does before
+/// another machine refers to it.
 #[test]
-fn a_moment_that_was_marked_is_not_forgotten() {
-    // So many segments that they are cleared and renumbered meanwhile.
+fn a_marked_moment_is_not_forgotten() {
+    // Enough segments that they are cleared and renumbered meanwhile.
     let (states, end) = (200_000, 400_200);
     let of = |mark: &str| {
         let mut log = String::from("{\"t\":0,\"machine\":\"A\",\"blocked\":\"w\"}\n{\"t\":0,\"machine\":\"B\",\"state\":\"work\"}\n");
         log += mark;
         for (at, t) in (0..states).map(|at| (at, 200 + 2 * at)) {
             let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"B\",\"state\":\"{}\"}}", if at % 2 == 0 { "more" } else { "work" });
-            // Most of it is of no use to anybody.
+            // Most of this is needed by no machine.
             if at % 10 == 0 {
                 let _ = writeln!(
                     log,
@@ -66,8 +69,8 @@ fn a_moment_that_was_marked_is_not_forgotten() {
 }
 
 #[test]
-fn unread_tokens_of_many_queues_are_forgotten_without_looking_at_all_queues_for_each() {
-    // A look at each queue for each of these puts would be some 10^11 looks.
+fn unread_tokens_of_many_queues_are_forgotten_without_a_search_through_all_queues() {
+    // A search through all queues for each of these puts would be some 10^11 steps.
     let (queues, most) = (400_000, 1 << 15);
     let mut log = String::from("{\"t\":0,\"machine\":\"A\"}\n");
     for at in 0..queues {
@@ -79,13 +82,13 @@ fn unread_tokens_of_many_queues_are_forgotten_without_looking_at_all_queues_for_
     let answer = |get: &str| with(Options { most_tokens: most, ..Options::default() }, &format!("{log}{block}{get}"));
     let (old, new) = (answer(first), answer(last));
     assert!(old.forgotten_causes >= queues - most as u64, "{}", old.forgotten_causes);
-    // What was put last is remembered longest.
+    // The last put is remembered longest.
     assert_eq!((old.unknown_ns, new.unknown_ns), (400_000, 0));
 }
 
 #[test]
-fn many_ends_of_many_machines_cost_no_look_at_each_machine() {
-    // A look at each machine at each end would be some 10^10 looks.
+fn many_ends_of_many_machines_need_no_search_through_all_machines() {
+    // A search through all machines at each end would be some 10^10 steps.
     let (machines, ends) = (100_000, 100_000);
     let mut log = String::new();
     for at in 0..machines {
@@ -94,13 +97,13 @@ fn many_ends_of_many_machines_cost_no_look_at_each_machine() {
     for at in 0..ends {
         let _ = writeln!(log, "{{\"t\":{at},\"end\":\"m0\"}}");
     }
-    // All of this is behind the last end.
+    // All of this is after the last end.
     for at in 0..machines {
         let _ = writeln!(log, "{{\"t\":{},\"machine\":\"m{at}\",\"state\":\"s0\"}}", ends + at);
     }
     let answer = with(Options::default(), &log);
     assert_eq!((answer.end_machine.as_str(), answer.length_ns), ("m0", ends - 1));
-    // A third of the machines is in each state, from the begin to the end.
+    // A third of the machines is in each state, from begin to end.
     let share = |state: &str| answer.profile.iter().find(|it| it.state == state).unwrap().profile_share;
     for (state, count) in [("s0", 33_334.0), ("s1", 33_333.0), ("s2", 33_333.0)] {
         assert!((share(state) - count / 100_000.0).abs() < 1e-12, "{state} {}", share(state));
@@ -108,7 +111,7 @@ fn many_ends_of_many_machines_cost_no_look_at_each_machine() {
 }
 
 #[test]
-fn a_state_that_is_named_like_a_block_is_a_state() {
+fn a_state_named_like_a_block_is_a_state() {
     let log =
         "{\"t\":0,\"machine\":\"A\",\"state\":\"blocked:x\"}\n{\"t\":5,\"machine\":\"A\",\"blocked\":\"y\"}\n{\"t\":9,\"end\":\"A\"}\n";
     let answer = with(Options::default(), log);
@@ -118,7 +121,7 @@ fn a_state_that_is_named_like_a_block_is_a_state() {
 }
 
 #[test]
-fn the_times_of_many_machines_may_be_longer_than_any_time() {
+fn the_sum_of_the_times_of_many_machines_may_exceed_64_bits() {
     let mut log = String::new();
     for at in 0..4 {
         let _ = writeln!(log, "{{\"t\":0,\"machine\":\"m{at}\",\"state\":\"s{}\"}}", at / 3);
@@ -129,7 +132,7 @@ fn the_times_of_many_machines_may_be_longer_than_any_time() {
     assert!((shares[0] - 0.75).abs() < 1e-9 && (shares[1] - 0.25).abs() < 1e-9, "{shares:?}");
 }
 
-/// B works for A, and stops; then others live and stop; then A is woken by what B did in the end.
+/// B works for A, and stops; then others live and stop; then B's last action wakes A.
 fn after_others(others: u64, again: bool) -> String {
     let mut log = String::from(
         "{\"t\":0,\"machine\":\"A\"}\n{\"t\":0,\"machine\":\"B\",\"state\":\"work\"}\n{\"t\":1,\"machine\":\"A\",\"blocked\":\"w\"}\n",
@@ -151,13 +154,13 @@ fn a_machine_that_stopped_long_ago_is_an_unknown_cause_and_counted() {
     assert_eq!((soon.forgotten_causes, soon.unknown_ns), (0, 0));
     assert_eq!((late.forgotten_causes, late.unknown_ns), (1, 100));
     assert_eq!((soon.contradictions, late.contradictions), (0, 0));
-    // Who lives again is no longer the one that stopped.
+    // A machine that starts again is no longer the one that stopped.
     let again = answer(8, true);
     assert_eq!((again.forgotten_causes, again.contradictions), (0, 0));
 }
 
 #[test]
-fn machines_that_have_stopped_hold_no_critical_paths_for_ever() {
+fn stopped_machines_do_not_keep_critical_paths_forever() {
     let tips = |machines: u64| {
         let mut critical_path = CriticalPath::new(Options { most_stopped: 100, ..Options::default() });
         let mut log = String::from("{\"t\":0,\"machine\":\"A\"}\n");

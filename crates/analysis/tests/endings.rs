@@ -1,4 +1,5 @@
-//! Whose end is the end of the path, in traces by hand of a command (process 10) and of others on the machine.
+//! The machine and time at which the path ends, in traces by hand of a command (process 10) and of
+//! other programs on the host.
 
 #[path = "support/linux.rs"]
 mod linux_support;
@@ -13,7 +14,7 @@ const DEAD: i64 = 0x20;
 const RUNS: i64 = 3;
 const WAITS: i64 = 5;
 
-/// The machine and the time at which the path ends.
+/// Returns the machine and the time at which the path ends.
 fn end_of(kernel: &Kernel, command: Option<i32>) -> (String, u64) {
     let mut composer = Composer::built_in(About { command, ..About::default() }).unwrap();
     let mut critical_path = CriticalPath::new(Options::default());
@@ -22,7 +23,8 @@ fn end_of(kernel: &Kernel, command: Option<i32>) -> (String, u64) {
     (answer.end_machine, answer.end_ns)
 }
 
-/// The command's threads 10 and 11, and 20 of another program, which runs on CPU 1 from 500 on, and does the last thing of all.
+/// The command's threads 10 and 11, and thread 20 of another program, which runs on CPU 1 from 500
+/// on, and does the last thing of all.
 fn next_to_another() -> Kernel {
     let mut kernel = Kernel::new(2);
     for tid in [10, 11, 20] {
@@ -40,7 +42,7 @@ fn of_command(end: &str, t: u64) -> (String, u64) {
 }
 
 #[test]
-fn a_command_that_is_cut_off_ends_with_its_own_thread_whoever_ran_last() {
+fn a_command_that_is_cut_off_ends_with_its_own_thread_and_not_with_the_last_running_one() {
     let mut kernel = next_to_another();
     kernel.syscall(1000, 0, "getppid", None);
     assert_eq!(end_of(&kernel, Some(10)), of_command("t10/t11", 2000));
@@ -48,7 +50,7 @@ fn a_command_that_is_cut_off_ends_with_its_own_thread_whoever_ran_last() {
 }
 
 #[test]
-fn its_main_thread_stands_before_the_others_unless_it_waits_for_them() {
+fn the_main_thread_precedes_the_others_unless_it_waits_for_them() {
     let mut kernel = next_to_another();
     kernel.switch(1000, 0, 11, 0, 10);
     kernel.switch(1500, 0, 10, 0, 11);
@@ -57,7 +59,7 @@ fn its_main_thread_stands_before_the_others_unless_it_waits_for_them() {
     kernel.switch(1000, 0, 11, 0, 10);
     kernel.switch(1500, 0, 10, BLOCKED, 11);
     assert_eq!(end_of(&kernel, Some(10)), of_command("t10/t11", 2000));
-    // All of them wait: the path is not another program's for that.
+    // All of them wait: the path still does not end in another program.
     kernel.switch(1600, 0, 11, BLOCKED, 0);
     assert_eq!(end_of(&kernel, Some(10)), of_command("t10", 2000));
 }
@@ -72,7 +74,7 @@ fn a_command_ends_with_its_main_thread_if_the_others_are_killed_with_it() {
 }
 
 #[test]
-fn a_command_whose_main_thread_has_left_ends_with_the_last_of_the_others() {
+fn a_command_whose_main_thread_has_exited_ends_with_the_last_of_the_others() {
     let mut kernel = next_to_another();
     kernel.switch(1000, 0, 11, 0, 10);
     kernel.switch(1100, 0, 10, DEAD, 11);
@@ -83,7 +85,7 @@ fn a_command_whose_main_thread_has_left_ends_with_the_last_of_the_others() {
 }
 
 #[test]
-fn what_a_waiting_command_has_started_is_its_end() {
+fn a_process_that_a_waiting_command_started_is_its_end() {
     let mut kernel = next_to_another();
     kernel.switch(200, 0, 11, 0, 10);
     let birth = [
@@ -102,7 +104,7 @@ fn what_a_waiting_command_has_started_is_its_end() {
 }
 
 #[test]
-fn of_several_programs_with_probes_the_command_s_own_is_the_end() {
+fn among_several_programs_with_probes_the_commands_own_one_is_the_end() {
     let mut kernel = Kernel::new(2);
     let mine = kernel.thread("mine", "", 10, 11);
     let other = kernel.thread("other", "", 20, 20);
@@ -115,19 +117,19 @@ fn of_several_programs_with_probes_the_command_s_own_is_the_end() {
 }
 
 #[test]
-fn where_all_programs_wait_at_last_the_path_ends_with_the_last_that_one_did() {
+fn if_all_programs_wait_at_the_end_the_path_ends_with_the_last_action() {
     let mut kernel = next_to_another();
     kernel.switch(1600, 0, 11, BLOCKED, 0);
     kernel.syscall(1800, 1, "getpid", None);
     kernel.switch(1900, 1, 20, BLOCKED, 0);
     assert_eq!(end_of(&kernel, None), of_command("t20", 1900));
-    // It is the last as long as nobody runs again.
+    // It is the last action as long as no thread runs again.
     kernel.switch(1950, 0, 0, 0, 11);
     assert_eq!(end_of(&kernel, None), of_command("t10/t11", 2000));
 }
 
 #[test]
-fn a_long_wait_of_all_programs_is_what_a_trace_tells_of() {
+fn a_long_wait_of_all_programs_belongs_to_the_path() {
     let mut kernel = Kernel::new(2);
     kernel.dump(90, 20, WAITS, 0);
     kernel.switch(100, 1, 0, 0, 20);
@@ -137,7 +139,7 @@ fn a_long_wait_of_all_programs_is_what_a_trace_tells_of() {
 }
 
 #[test]
-fn who_runs_at_the_end_stands_before_who_ran_last_and_waits() {
+fn a_thread_that_runs_at_the_end_precedes_one_that_ran_last_and_waits() {
     let mut kernel = next_to_another();
     kernel.switch(1000, 1, 20, BLOCKED, 0);
     kernel.syscall(1900, 0, "getppid", None);

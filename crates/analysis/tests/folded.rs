@@ -6,7 +6,7 @@ use longpole_model::interaction::{Effect, Interaction, MachineId, Vocabulary};
 use longpole_model::tokens::Amount;
 use std::collections::HashSet;
 
-/// Items that machines hand on, each time to another one and in another state: `states` in all.
+/// Machines pass on items, each time to another machine and in another one of `states` states.
 fn graph_of(rounds: u64, machines: u64, states: u64) -> (Graph, u64) {
     let mut vocabulary = Vocabulary::default();
     let ids: Vec<MachineId> = (0..machines).map(|n| vocabulary.machine("", &format!("stage {n}"))).collect();
@@ -27,7 +27,7 @@ fn graph_of(rounds: u64, machines: u64, states: u64) -> (Graph, u64) {
         give(0, Effect::Block { machine, why, on: None, wants: None });
     }
     for _ in 0..rounds {
-        // Few of them are taken often, and most of them hardly ever.
+        // A few of them are chosen often, and most of them hardly ever.
         let next = (random() % machines).min(random() % machines) as usize;
         let state = (random() % states).min(random() % states).min(random() % states) as usize;
         let next = if next == at { (next + 1) % machines as usize } else { next };
@@ -46,7 +46,7 @@ fn graph_of(rounds: u64, machines: u64, states: u64) -> (Graph, u64) {
 }
 
 #[test]
-fn a_million_and_a_half_of_segments_fold_to_the_figure_of_2008() {
+fn one_and_a_half_million_segments_fold_to_the_figure_of_2008() {
     let (graph, length) = graph_of(510_000, 40, 60);
     assert!(graph.segments >= 1_500_000, "{}", graph.segments);
     assert!(graph.nodes.len() + graph.edges.len() <= MOST);
@@ -60,7 +60,7 @@ fn a_million_and_a_half_of_segments_fold_to_the_figure_of_2008() {
 }
 
 #[test]
-fn a_graph_that_fits_is_whole() {
+fn a_graph_that_fits_is_complete() {
     let (graph, _) = graph_of(5_000, 4, 3);
     assert_eq!((graph.rare_nodes, graph.rare_edges.distinct), (0, 0));
     assert!(graph.nodes.iter().all(|node| node.class.is_some()));

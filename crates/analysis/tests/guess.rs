@@ -1,4 +1,5 @@
-//! What is guessed from the path is answered as if it had been asked for, and what nobody guessed is asked alone.
+//! Guessed scenarios are answered as if they had been requested, and other scenarios are replayed
+//! alone.
 
 use longpole_analysis::critical_path::{self, CriticalPath};
 use longpole_analysis::machine_log::Reader;
@@ -27,7 +28,8 @@ fn path(log: &str) -> (critical_path::Answer, Vec<FullQueue>) {
     (path.answer(reader.vocabulary()).unwrap(), waits.full(reader.vocabulary()))
 }
 
-/// A source that a slow sink holds back through a queue for two items: 1 us to make one, 4 us to use it.
+/// A source that a slow sink holds back through a queue for two items: 1 µs to make an item, 4 µs
+/// to use it.
 fn two_stages(items: usize) -> String {
     let mut lines: Vec<(u64, String)> = Vec::new();
     let (mut puts, mut gets): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
@@ -46,7 +48,7 @@ fn two_stages(items: usize) -> String {
         gets.push(get);
     }
     lines.push((used, "\"end\":\"sink\"".to_owned()));
-    // What is taken leaves room for what is put at the same time, but the first one must be there.
+    // A get leaves room for a put at the same time, but the first item must be there.
     lines.sort_by_key(|(t, line)| (*t, *t > 1000 && !line.contains("get")));
     let mut log = "{\"queue\":\"q\",\"capacity\":2}\n".to_owned();
     lines.iter().for_each(|(t, line)| writeln!(log, "{{\"t\":{t},{line}}}").unwrap());
@@ -54,7 +56,7 @@ fn two_stages(items: usize) -> String {
 }
 
 #[test]
-fn what_was_guessed_is_answered_as_if_it_had_been_asked() {
+fn a_guessed_scenario_is_answered_as_if_it_had_been_requested() {
     let log = two_stages(200);
     let (path, full) = path(&log);
     let plain = replay(&log, &[], false);
@@ -65,7 +67,7 @@ fn what_was_guessed_is_answered_as_if_it_had_been_asked() {
     assert!(asked.contains(&fix) && asked.len() > 1, "{asked:?}");
     let answers = Asked::new(replay(&log, &guessed, true), Some(&fix)).predictions().unwrap();
     assert_eq!(answers, replay(&log, &asked, false).predictions);
-    // What occurs beside is answered last, and what does not occur is left out.
+    // A further scenario with known names is answered last, and one with unknown names is left out.
     let other = Scenario::scale("source", "make", 0.5);
     let (known, unknown) = (Scenario::scale("sink", "use", 0.25), Scenario::scale("nobody", "nothing", 0.5));
     let guessed: Vec<Scenario> = asked.iter().chain([&other, &known, &unknown]).cloned().collect();
@@ -76,7 +78,7 @@ fn what_was_guessed_is_answered_as_if_it_had_been_asked() {
 }
 
 #[test]
-fn what_was_not_guessed_is_answered_by_a_replay_of_that_alone() {
+fn a_scenario_that_was_not_guessed_is_answered_by_a_replay_of_it_alone() {
     let log = two_stages(200);
     let plain = propose::first(&replay(&log, &[], false));
     let (guessed, rest) = plain.split_at(1);

@@ -1,4 +1,5 @@
-//! Journeys and losses of packets whose truth is known: small cases by hand, and a toy network at random.
+//! Packet paths and losses with known truth: small cases by hand, and a toy network with random
+//! events.
 
 #[path = "support/linux.rs"]
 mod linux_support;
@@ -20,7 +21,8 @@ const READER: i32 = 20;
 const UDP: i64 = 17;
 const SOCKET: i64 = 0x5000;
 
-/// A kernel that sends on CPU 0 and reads on CPU 1, and into how many pieces what it sends is to be cut.
+/// A kernel that sends on CPU 0 and reads on CPU 1, and the number of segments into which packets
+/// are split.
 struct Net(Kernel, i64);
 
 impl Net {
@@ -45,7 +47,7 @@ impl Net {
         self.0.softirq(BEGIN_NS + t, cpu, 3, what);
     }
 
-    /// From the call to the other device's arrival: 50 ns.
+    /// Sends a packet; 50 ns pass from the call to the arrival at the other device.
     fn send(&mut self, t: i64, packet: i64, length: i64) {
         self.0.syscall(BEGIN_NS + t, 0, "sendto", None);
         self.device(t + 10, 0, "net_dev_queue", packet, length + 14, "left");
@@ -69,7 +71,7 @@ impl Net {
         self.0.event(BEGIN_NS + t, 0, "sk_data_ready", &fields);
     }
 
-    /// Reception at t + 5, the socket at t + 10.
+    /// Delivers a packet: reception at t + 5, the socket at t + 10.
     fn deliver(&mut self, t: i64, packet: i64, length: i64) {
         self.receive(t, packet, length);
         self.ready(t + 10, SOCKET);
@@ -154,7 +156,7 @@ fn a_datagram_is_followed_from_the_send_call_to_the_receive_call() {
 }
 
 #[test]
-fn a_reader_that_slept_was_woken_by_its_packet() {
+fn a_sleeping_reader_was_woken_by_its_packet() {
     let mut net = Net::new();
     net.0.switch(BEGIN_NS + 50, 1, READER, 1, 0);
     net.send(100, 0x1000, 128);
@@ -171,7 +173,7 @@ fn a_reader_that_slept_was_woken_by_its_packet() {
     let symbol = |_| None;
     let line = Packets { journeys: &journeys, linux: &linux, symbol: &symbol }.journey(told);
     assert_eq!(line.wakeup.unwrap().waker, "softirq NET_RX");
-    // Awake, it is not woken.
+    // A reader that is awake is not woken.
     let mut net = Net::new();
     net.send(100, 0x1000, 128);
     net.deliver(200, 0x1000, 128);
@@ -180,9 +182,10 @@ fn a_reader_that_slept_was_woken_by_its_packet() {
 }
 
 #[test]
-fn a_buffer_that_is_used_again_is_another_packet() {
+fn a_packet_in_a_reused_buffer_is_another_packet() {
     let mut net = Net::new();
-    // The first one goes where nothing is seen; the second is sent, the third comes longer than what was sent: from outside.
+    // The first packet leaves the traced system; the second is sent and read; the third arrives
+    // with a greater length than was sent, so it comes from outside.
     net.device(10, 0, "net_dev_queue", 0x1000, 142, "eth0");
     net.device(20, 0, "net_dev_start_xmit", 0x1000, 142, "eth0");
     net.device(25, 0, "net_dev_xmit", 0x1000, 142, "eth0");
@@ -200,7 +203,7 @@ fn a_buffer_that_is_used_again_is_another_packet() {
 }
 
 #[test]
-fn a_forwarded_packet_makes_one_journey() {
+fn a_forwarded_packet_has_one_packet_path() {
     let mut net = Net::new();
     net.send(100, 0x1000, 128);
     net.receive(200, 0x1000, 128);
@@ -221,9 +224,9 @@ fn a_forwarded_packet_makes_one_journey() {
 }
 
 #[test]
-fn a_socket_that_is_seen_empty_begins_anew() {
+fn a_socket_that_is_found_empty_starts_again() {
     let mut net = Net::new();
-    // That the first one was taken is not in the trace.
+    // The call that took the first packet is not in the trace.
     net.send(100, 0x1000, 128);
     net.deliver(200, 0x1000, 128);
     net.take(250, SOCKET, -11);
@@ -236,7 +239,7 @@ fn a_socket_that_is_seen_empty_begins_anew() {
 }
 
 #[test]
-fn lost_events_leave_unknown_packets_and_never_a_bridge() {
+fn lost_events_make_packets_unknown_and_are_never_bridged() {
     let mut net = Net::new();
     net.send(100, 0x1000, 128);
     net.deliver(200, 0x1000, 128);
@@ -247,7 +250,7 @@ fn lost_events_leave_unknown_packets_and_never_a_bridge() {
     net.send(700, 0x3000, 128);
     net.deliver(800, 0x3000, 128);
     net.take(900, SOCKET, 100);
-    // Among the missing events is the call that took the first one.
+    // The call that took the first packet is among the missing events.
     net.0.lose(1, BEGIN_NS + 290, BEGIN_NS + 320);
     let (answer, _, journeys) = net.answer();
     assert_eq!((answer.count, answer.ends.read, answer.complete), (3, 2, 2));
@@ -256,7 +259,7 @@ fn lost_events_leave_unknown_packets_and_never_a_bridge() {
 }
 
 #[test]
-fn lost_packets_are_named_by_place_and_by_whose_they_were() {
+fn lost_packets_are_named_by_place_and_by_receiver() {
     let mut net = Net::new();
     net.0.event(BEGIN_NS + 5, 0, "qdisc_create", &[("dev", text("left")), ("kind", text("tbf")), ("parent", Val::I(0xffff_ffff))]);
     for n in 0..10 {
@@ -270,13 +273,13 @@ fn lost_packets_are_named_by_place_and_by_whose_they_were() {
     net.0.event(BEGIN_NS + 5110, 0, "udp_fail_queue_rcv_skb", &[("rc", Val::I(-12)), ("dport", Val::I(5201))]);
     net.drop(5111, 0x2000, 1, SOCKET, Val::E(6, "SOCKET_RCVBUFF"));
     net.softirq(5120, 0, "exit");
-    // None in the queue of the device.
+    // No room in the queue of the device.
     net.0.syscall(BEGIN_NS + 6000, 0, "sendto", None);
     net.device(6010, 0, "net_dev_queue", 0x3000, 142, "left");
     net.drop(6020, 0x3000, 2, 0, Val::E(64, "QDISC_DROP"));
-    // No reason is told, but the function.
+    // Without a reason, but with a function.
     net.drop(7000, 0x4000, 77, 0, Val::E(2, "NOT_SPECIFIED"));
-    // Nobody's, and no packet of a network at all.
+    // A packet for another host, and a buffer that is no network packet at all.
     net.drop(7100, 0x5000, 3, 0, Val::E(13, "OTHERHOST"));
     net.drop_of(0, 7200, 0x6000, 3, 0, Val::E(2, "NOT_SPECIFIED"));
     let (answer, losses, _) = net.answer();
@@ -297,7 +300,7 @@ fn lost_packets_are_named_by_place_and_by_whose_they_were() {
 }
 
 #[test]
-fn packets_before_the_begin_that_was_asked_for_and_after_the_end_are_not_counted() {
+fn packets_before_the_requested_begin_and_after_the_end_are_not_counted() {
     let mut net = Net::new();
     for t in [1000, 2000, 3000] {
         net.send(t, 0x1000, 128);
@@ -318,7 +321,7 @@ fn packets_before_the_begin_that_was_asked_for_and_after_the_end_are_not_counted
 }
 
 #[test]
-fn what_the_kernel_itself_sends_to_find_others_is_not_lost_and_what_a_program_sends_is() {
+fn packets_that_the_kernel_sends_to_find_neighbours_are_not_lost_and_those_of_programs_are() {
     let mut net = Net::new();
     net.device(100, 0, "net_dev_queue", 0x1000, 90, "left");
     net.transmit(110, 0x1000, 76);
@@ -334,7 +337,7 @@ fn what_the_kernel_itself_sends_to_find_others_is_not_lost_and_what_a_program_se
     assert_eq!(told, [("route", 1, true), ("not_wanted", 1, false)]);
 }
 
-/// A datagram for which the socket of this port has no room.
+/// Sends a datagram for which the socket of this port has no room.
 fn refuse(net: &mut Net, t: i64, packet: i64, port: i64) {
     net.send(t, packet, 128);
     net.receive(t + 100, packet, 128);
@@ -344,25 +347,25 @@ fn refuse(net: &mut Net, t: i64, packet: i64, port: i64) {
 }
 
 #[test]
-fn a_socket_at_the_address_of_a_former_one_is_another_one() {
+fn a_socket_at_a_reused_address_is_another_socket() {
     let mut net = Net::new();
-    // The first one reads nothing; what it holds is thrown away with it.
+    // The first socket is never read; its content is dropped when it is closed.
     net.send(100, 0x1000, 128);
     net.deliver(200, 0x1000, 128);
     refuse(&mut net, 300, 0x2000, 7101);
     net.drop(500, 0x1000, 9, 0, Val::E(90, "QUEUE_PURGE"));
-    // The second one is read and full once.
+    // The second socket is read, and full once.
     net.send(1000, 0x1000, 128);
     net.deliver(1100, 0x1000, 128);
     net.take(1200, SOCKET, 100);
     refuse(&mut net, 1300, 0x2000, 7201);
-    // The third one has another port.
+    // The third socket has another port.
     refuse(&mut net, 2000, 0x2000, 7102);
     net.0.switch(BEGIN_NS + 2200, 1, READER, 1, 30);
     net.send(2300, 0x1000, 128);
     net.deliver(2400, 0x1000, 128);
     net.take_by(30, 2500, SOCKET, 100);
-    // That of the fourth has ended before the fifth comes.
+    // The reader of the fourth socket has ended before the fifth exists.
     net.0.event(BEGIN_NS + 2600, 1, "sched_process_exit", &[("tid", Val::I(30)), ("comm", text("t30")), ("prio", Val::I(20))]);
     net.0.switch(BEGIN_NS + 2610, 1, 30, 16, 40);
     refuse(&mut net, 3000, 0x2000, 7102);
@@ -383,7 +386,7 @@ fn a_socket_at_the_address_of_a_former_one_is_another_one() {
 }
 
 #[test]
-fn a_datagram_that_is_cut_is_the_first_of_the_queue() {
+fn a_truncated_datagram_is_the_first_of_the_queue() {
     let mut net = Net::new();
     for (n, length) in [1028, 328, 228].into_iter().enumerate() {
         net.send(100 + 300 * n as i64, 0x1000 + n as i64, length);
@@ -398,9 +401,10 @@ fn a_datagram_that_is_cut_is_the_first_of_the_queue() {
 }
 
 #[test]
-fn of_a_buffer_that_is_cut_for_its_socket_all_datagrams_wait_although_its_memory_has_another_packet() {
+fn all_datagrams_of_a_split_buffer_wait_although_another_packet_reuses_its_memory() {
     let mut net = Net::new();
-    // The second buffer lies where the first one lay, and one of its four datagrams has no room.
+    // The second buffer has the address of the first one, and one of its four datagrams finds no
+    // room.
     net.1 = 4;
     for n in 0..3 {
         let t = 100 + 300 * n;
@@ -420,7 +424,7 @@ fn of_a_buffer_that_is_cut_for_its_socket_all_datagrams_wait_although_its_memory
     }
     let (answer, _, journeys) = net.answer();
     assert_eq!((answer.count, answer.ends.read, answer.complete), (3, 3, 3), "{:?}", answer.ends);
-    // The last datagram of each: the 4th, the 7th and the 11th read.
+    // The last datagram of each buffer: the 4th, the 7th and the 11th read.
     assert_eq!(sum(&journeys, Leg::Whole), (2305 - 100) + (2605 - 400) + (3005 - 700));
     let (_, journeys) = net.read(Some(Wanted::Number(1)));
     let told = journeys.told.unwrap();
@@ -428,14 +432,15 @@ fn of_a_buffer_that_is_cut_for_its_socket_all_datagrams_wait_although_its_memory
 }
 
 #[test]
-fn datagrams_that_wait_for_long_are_given_up_counted_and_leave_their_place() {
+fn datagrams_that_wait_for_long_are_given_up_and_counted_and_keep_their_place() {
     let mut net = Net::new();
     let many = 70_000;
     for n in 0..many {
         net.send(100 + 300 * n, 0x1000 + n, 128);
         net.deliver(200 + 300 * n, 0x1000 + n, 128);
     }
-    // The first ones are known to have waited, not for how long; the last one is.
+    // The first ones are known to have waited, but not for how long; for the last one the time is
+    // known.
     let t = 100 + 300 * many;
     for n in 0..many {
         net.take(t + 100 * n, SOCKET, 100);
@@ -449,7 +454,7 @@ fn datagrams_that_wait_for_long_are_given_up_counted_and_leave_their_place() {
 }
 
 #[test]
-fn packets_that_nobody_ever_takes_cost_bounded_memory_and_are_counted() {
+fn packets_that_are_never_taken_need_bounded_memory_and_are_counted() {
     let mut net = Net::new();
     for n in 0..70_000 {
         net.device(10 + n, 0, "net_dev_queue", 0x1000 + n, 142, "left");
@@ -459,13 +464,14 @@ fn packets_that_nobody_ever_takes_cost_bounded_memory_and_are_counted() {
     assert_eq!(answer.ends.waiting, 1 << 16);
 }
 
-/// A toy network: a queue that drops, a wire, a socket that drops, a reader; buffers are used again as soon as they are free.
+/// A toy network: a queue that drops, a wire, a socket that drops, and a reader. Buffers are reused
+/// as soon as they are free.
 fn toy(seed: u64, count: i64) -> (Net, [u64; 4], u64) {
     let mut random = Random(seed);
     let mut net = Net::new();
     let (mut free, mut wire, mut socket): (Vec<i64>, VecDeque<(i64, i64)>, VecDeque<(i64, i64, i64)>) =
         ((1..40).collect(), VecDeque::new(), VecDeque::new());
-    // Read, lost in the queue, lost in the socket, in the socket at the end.
+    // Packets read, lost in the queue, lost in the socket, and in the socket at the end.
     let (mut truth, mut waited) = ([0; 4], 0);
     let (mut t, mut sent) = (100, 0);
     while sent < count || !wire.is_empty() {
@@ -520,7 +526,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn of_a_toy_network_every_packet_is_told(seed in any::<u64>(), count in 1i64..300) {
+    fn every_packet_of_a_toy_network_is_accounted_for(seed in any::<u64>(), count in 1i64..300) {
         let (net, truth, waited) = toy(seed, count);
         let (answer, losses, journeys) = net.answer();
         let of = |place: &str| losses.iter().filter(|line| line.place == place).map(|line| line.count).sum::<u64>();

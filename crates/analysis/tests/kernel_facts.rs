@@ -1,4 +1,5 @@
-//! Findings from the kernel's events: small systems by hand in which one thing is wrong, each beside the same system without it.
+//! Findings from kernel events: small systems by hand with one fault each, compared with the same
+//! system without it.
 
 #[path = "support/linux.rs"]
 mod linux_support;
@@ -85,7 +86,8 @@ fn may_run(kernel: &mut Kernel, tid: i32, cpus: &str) {
     kernel.event(90, 0, "lttng_statedump_process_state", &fields);
 }
 
-/// In turns of 1 ms `t11` works for 200 us, wakes `t12`, and works for 500 us more before that one gets the CPU, which is the only one that they share. `other` has CPU 1.
+/// In turns of 1 ms, `t11` works for 200 µs, wakes `t12`, and works for another 500 µs before `t12`
+/// gets CPU 0, the only CPU that they share. `other` has CPU 1.
 fn behind(allowed: &str, other: i32) -> Kernel {
     let mut kernel = Kernel::new(2);
     may_run(&mut kernel, 12, allowed);
@@ -105,7 +107,7 @@ fn behind(allowed: &str, other: i32) -> Kernel {
 }
 
 #[test]
-fn a_thread_that_waits_next_to_an_idle_cpu_is_found() {
+fn a_thread_that_waits_while_another_cpu_is_idle_is_found() {
     let context = found(&behind("0-1", 0), "idle_cpu_beside").unwrap();
     assert_eq!((context.subject.as_str(), context.count), ("t12", 20));
     assert!(near(context.share, 10.0 / 21.0), "{context:?}");
@@ -115,7 +117,8 @@ fn a_thread_that_waits_next_to_an_idle_cpu_is_found() {
     }
 }
 
-/// In turns of 10 ms `t11` gives `t12` work for 3 ms; after 1 ms its quota is used up and it is put off for 5 ms, in which `other` has its CPU.
+/// In turns of 10 ms, `t11` gives `t12` work for 3 ms. After 1 ms the quota of `t12` is used up,
+/// and it loses the CPU for 5 ms, in which `other` has it.
 fn quota(other: i32) -> Kernel {
     let mut kernel = Kernel::new(2);
     may_run(&mut kernel, 12, "0");
@@ -145,7 +148,8 @@ fn a_thread_that_a_quota_holds_back_is_found() {
     assert_eq!(found(&quota(13), "held_back"), None);
 }
 
-/// Every 100 us `t12` on CPU 0 asks a disk for something; its interrupt on CPU `on`, or a softirq that this one has raised, wakes it, and 20 us later it starts.
+/// Every 100 µs, `t12` on CPU 0 issues a disk request. The disk's interrupt on CPU `on`, or a
+/// softirq that the interrupt raises, wakes it, and 20 µs later it starts.
 fn interrupts(on: u32, softirq: bool) -> Kernel {
     let mut kernel = Kernel::new(2);
     kernel.switch(100, 1, 0, 0, 0);
@@ -173,7 +177,8 @@ fn interrupts(on: u32, softirq: bool) -> Kernel {
     kernel
 }
 
-/// `t12` on CPU 0 and `t11` on CPU 1 send to each other; the softirq that wakes the receiver is raised by the sender's call.
+/// `t12` on CPU 0 and `t11` on CPU 1 send to each other; the sender's call raises the softirq that
+/// wakes the receiver.
 fn sending() -> Kernel {
     let mut kernel = Kernel::new(2);
     kernel.switch(100, 1, 0, 0, 0);
@@ -194,7 +199,7 @@ fn sending() -> Kernel {
 }
 
 #[test]
-fn an_interrupt_on_another_cpu_than_whom_it_wakes_is_found() {
+fn an_interrupt_on_another_cpu_than_the_thread_that_it_wakes_is_found() {
     for softirq in [false, true] {
         let away = found(&interrupts(1, softirq), "interrupt_away_from_consumer").unwrap();
         assert_eq!((away.subject.as_str(), away.count), ("t12", 300));
@@ -202,13 +207,13 @@ fn an_interrupt_on_another_cpu_than_whom_it_wakes_is_found() {
         assert!(away.advice.starts_with(if softirq { "softirq BLOCK" } else { "irq 36 dev" }), "{away:?}");
         assert_eq!(found(&interrupts(0, softirq), "interrupt_away_from_consumer"), None);
     }
-    // Who sends has raised the softirq in its own call: there is no interrupt that could be moved.
+    // The sender has raised the softirq in its own call: there is no interrupt that could be moved.
     assert_eq!(found(&sending(), "interrupt_away_from_consumer"), None);
     assert!(found(&sending(), "waits_for_cpu").is_some());
 }
 
 #[test]
-fn interrupts_on_the_path_and_on_top_of_who_is_on_it_are_found() {
+fn interrupts_on_the_path_and_on_top_of_its_threads_are_found() {
     let on_path = found(&interrupts(1, false), "interrupt_on_path").unwrap();
     assert!(on_path.subject.starts_with("irq 36 dev") && near(on_path.share, 0.28), "{on_path:?}");
     let interrupted = |every: i64| {
@@ -247,7 +252,7 @@ fn a_timer_that_is_set_for_each_item_is_found() {
     assert_eq!(setting(20), None);
 }
 
-/// `t11` and `t12` wait for one address in turn, and whoever has what lies there wakes `woken` of those who wait.
+/// `t11` and `t12` wait for one address in turn, and the holder wakes `woken` of the waiters.
 fn futexes(woken: i64, both_wake: bool) -> Kernel {
     let mut kernel = Kernel::new(3);
     let join = [("uaddr", Val::I(0x8000)), ("op", Val::I(265)), ("val", Val::I(11))];
@@ -260,7 +265,7 @@ fn futexes(woken: i64, both_wake: bool) -> Kernel {
     }
     kernel.switch(100, 0, 0, 0, 11);
     kernel.switch(100, 1, 0, 0, 12);
-    // Another one waits all the while for the end of a thread.
+    // Meanwhile another thread waits for the end of a thread.
     kernel.switch(100, 2, 0, 0, 13);
     kernel.event(110, 2, "syscall_entry_futex", &join);
     kernel.switch(120, 2, 13, BLOCKED, 0);
@@ -268,7 +273,7 @@ fn futexes(woken: i64, both_wake: bool) -> Kernel {
     kernel.switch(300, 1, 12, BLOCKED, 0);
     for round in 0..100i64 {
         let t = 100 * US * (round + 1);
-        // Who has it, on CPU `has`, gives it on and waits for it; the other one works.
+        // The holder, on CPU `has`, passes the futex on and waits for it; the other thread works.
         let (has, other) = if round % 2 == 0 { (0u32, 12) } else { (1, 11) };
         let op = if both_wake || has == 0 { 129 } else { 0x80 | 3 };
         call(&mut kernel, t, has, op, woken);
@@ -287,18 +292,19 @@ fn futexes(woken: i64, both_wake: bool) -> Kernel {
 }
 
 #[test]
-fn a_futex_that_is_handed_from_one_to_the_next_is_a_convoy() {
+fn a_futex_that_passes_from_thread_to_thread_is_a_convoy() {
     let convoy = found(&futexes(1, true), "lock_convoy").unwrap();
     assert_eq!((convoy.subject.as_str(), convoy.count), ("t11", 100));
     assert!(convoy.share > 0.95 && convoy.advice.contains("0x7000"), "{convoy:?}");
-    // At a barrier all are woken at once; who is only woken waits for work, not for a lock.
+    // At a barrier all are woken at once; a thread that is only woken waits for work, not for a
+    // lock.
     assert_eq!(found(&futexes(i64::from(i32::MAX), true), "lock_convoy"), None);
     assert_eq!(found(&futexes(1, false), "lock_convoy"), None);
 }
 
 #[test]
-fn a_lock_is_known_by_its_process_and_address() {
-    // What is waited for at the other address is the end of a thread.
+fn a_lock_is_identified_by_its_process_and_address() {
+    // The wait at the other address is for the end of a thread.
     let locks = told(&futexes(1, true), About::default()).contention;
     let [lock] = locks[..] else { panic!("{locks:?}") };
     assert_eq!((lock.process, lock.address, lock.is_private), (11, 0x7000, true));
@@ -308,7 +314,7 @@ fn a_lock_is_known_by_its_process_and_address() {
 }
 
 #[test]
-fn missing_pages_are_found_on_the_path_of_a_thread_that_wants_many() {
+fn page_faults_of_a_thread_on_the_path_are_found_if_there_are_many() {
     let faulting = |every: i64| {
         let mut kernel = Kernel::new(1);
         kernel.switch(100, 0, 0, 0, 11);
@@ -320,12 +326,13 @@ fn missing_pages_are_found_on_the_path_of_a_thread_that_wants_many() {
     };
     let many = faulting(1).unwrap();
     assert_eq!((many.subject.as_str(), many.count), ("t11", 2_000));
-    // One in 2 us, of which it takes half a microsecond at least.
+    // One fault in 2 µs, which takes at least half a microsecond.
     assert!(near(many.share, 0.25), "{many:?}");
     assert_eq!(faulting(20), None);
 }
 
-/// `t13` waits for its child `t12`, which works; `t11`, another child, works on CPU 0 and sends `signal` at 200; `outlived`: the child goes on after it.
+/// `t13` waits for its child `t12`, which works. `t11`, another child, works on CPU 0 and sends
+/// `signal` at 200. With `outlived`, the child continues after it.
 fn killing(by: &str, signal: i64, outlived: bool, asked: bool) -> String {
     let mut kernel = Kernel::new(2);
     let process = [("tid", Val::I(13)), ("pid", Val::I(13)), ("name", text("t13")), ("status", Val::I(5)), ("cpu", Val::I(1))];
@@ -354,7 +361,7 @@ fn killing(by: &str, signal: i64, outlived: bool, asked: bool) -> String {
     match by {
         "kill" => kill(&mut kernel, 12),
         "kill of the group" | "after setsid" | "after setpgid" => kill(&mut kernel, -13),
-        // As it lies in the register of an int.
+        // The value in the register of an int.
         "kill of the group, unsigned" => kill(&mut kernel, 0xffff_fff3),
         "kill of the own group" => kill(&mut kernel, 0),
         "kill of all" => kill(&mut kernel, -1),
@@ -373,12 +380,12 @@ fn killing(by: &str, signal: i64, outlived: bool, asked: bool) -> String {
     kernel.syscall(250, 1, "wait4", Some(12));
     kernel.switch(300, 0, 11, BLOCKED, 0);
     kernel.switch(310, 1, 13, BLOCKED, 0);
-    // It is the last that does anything.
+    // `t13` is the last thread that does anything.
     told(&kernel, About::default()).path
 }
 
 #[test]
-fn who_is_killed_at_work_has_its_end_from_the_killer() {
+fn a_thread_that_is_killed_at_work_has_its_end_from_the_killer() {
     for by in ["kill", "kill of the group", "kill of the group, unsigned", "kill of the own group", "signal_generate"] {
         for signal in [9, 15] {
             let path = killing(by, signal, false, false);
@@ -389,7 +396,7 @@ fn who_is_killed_at_work_has_its_end_from_the_killer() {
             };
             assert!(path.contains(begin), "{by} {signal}: {path}");
         }
-        // It has caught the signal, or exits by itself.
+        // The thread has caught the signal, or exits by itself.
         for (signal, outlived, asked) in [(15, true, false), (15, false, true), (9, false, true), (17, false, false)] {
             let path = killing(by, signal, outlived, asked);
             assert!(!path.contains("t11") && !path.contains("signal"), "{by} {signal} {outlived} {asked}: {path}");
@@ -398,7 +405,7 @@ fn who_is_killed_at_work_has_its_end_from_the_killer() {
 }
 
 #[test]
-fn who_has_left_the_group_is_not_killed_with_it() {
+fn a_thread_that_has_left_the_group_is_not_killed_with_it() {
     for by in ["after setsid", "after setpgid", "kill of all"] {
         let path = killing(by, 9, false, false);
         assert!(!path.contains("t11") && !path.contains("signal"), "{by}: {path}");
@@ -406,7 +413,7 @@ fn who_has_left_the_group_is_not_killed_with_it() {
 }
 
 #[test]
-fn the_recorder_is_known_by_its_process_whatever_it_is_called() {
+fn the_recorder_is_identified_by_its_process_and_not_by_its_name() {
     let recording = |program: &str| {
         let mut kernel = Kernel::new(1);
         kernel.switch(100, 0, 0, 0, 50);
@@ -434,17 +441,18 @@ fn the_recorder_is_known_by_its_process_whatever_it_is_called() {
         kernel
     };
     let of = |program: &str, recorder: Option<i32>| told(&recording(program), About { recorder, ..About::default() }).recorders;
-    // What it has forked is itself until that executes a program, be it one of its own name.
+    // A child of the recorder belongs to it until it executes a program, even one with the same
+    // name.
     assert_eq!(of("", Some(50)), ["t50", "t50.60"]);
     assert_eq!(of("/bin/t50", Some(50)), ["t50"]);
     assert!(!of("/bin/longpole", Some(50)).contains(&"longpole".to_owned()));
-    // Foreign traces do not say who recorded.
+    // Foreign traces do not record their recorder.
     assert_eq!(of("/bin/ls", None), Vec::<String>::new());
     assert_eq!(of("/bin/longpole", None), ["longpole"]);
 }
 
 #[test]
-fn system_calls_of_old_lttng_and_of_the_kernel_s_own_tracepoints_are_understood() {
+fn system_calls_of_old_lttng_and_of_kernel_tracepoints_are_understood() {
     let reading = |names: [&str; 3]| {
         let mut kernel = Kernel::new(1);
         kernel.switch(100, 0, 0, 0, 11);
@@ -459,6 +467,6 @@ fn system_calls_of_old_lttng_and_of_the_kernel_s_own_tracepoints_are_understood(
     assert_eq!(reading(["sys_read", "exit_syscall", "sys_exit_group"]), newer);
     assert_eq!(reading(["sys_enter_read", "sys_exit_read", "sys_enter_exit_group"]), newer);
     assert_eq!(reading(["compat_sys_read", "exit_syscall", "sys_exit"]), newer.replace("exit_group", "exit"));
-    // Without their names.
+    // Without the names of the calls.
     assert_eq!(reading(["sys_enter", "sys_exit", "sys_enter"]), newer.replace("read", "unknown").replace("exit_group", "unknown"));
 }

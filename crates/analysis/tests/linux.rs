@@ -1,4 +1,5 @@
-//! The Linux model and its answers against a toy kernel whose truth is known, and against small cases by hand.
+//! The Linux model and the analyses based on it, compared with a toy kernel whose true times are
+//! known, and with small cases that were worked out by hand.
 
 #[path = "support/linux.rs"]
 mod linux_support;
@@ -36,7 +37,8 @@ fn times(values: &[u64]) -> Times {
     histogram.times()
 }
 
-/// Means and spreads are sums of real numbers, whose order counts in the last digits.
+/// Means and standard deviations are sums of real numbers and depend on their order in the last
+/// digits, so they are not compared.
 fn same(found: &Times, truth: &[u64]) -> bool {
     let truth = times(truth);
     (found.count, found.min_ns, found.p50_ns, found.p90_ns, found.p99_ns, found.max_ns, found.total_ns)
@@ -62,7 +64,7 @@ fn compare_cpu(kernel: &Kernel, truth: &Truth, range: (i64, i64)) -> Result<(), 
     for (cpu, truth) in times.cpus(&linux).iter().zip(&truth.cpus) {
         prop_assert_eq!(cpu.total_ns, total);
         prop_assert_eq!(cpu.idle_ns + cpu.irq_ns + cpu.softirq_ns + cpu.thread_ns + cpu.unknown_ns, total);
-        // At the very end a CPU may have taken the thread in its queue, or not yet.
+        // At the very end an idle CPU may or may not have taken the thread in its queue.
         let found = (cpu.idle_ns + cpu.unknown_ns, cpu.irq_ns, cpu.softirq_ns, cpu.thread_ns);
         prop_assert_eq!(found, (truth.idle, truth.irq, truth.softirq, truth.thread), "CPU {}", cpu.cpu);
     }
@@ -88,20 +90,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn the_parts_of_cpus_and_threads_are_the_truth((seed, cpus, workers, steps) in shape()) {
+    fn parts_of_cpus_and_threads_equal_the_true_times((seed, cpus, workers, steps) in shape()) {
         let (kernel, truth) = simulate(seed, cpus, workers, steps, ALL);
-        // Nothing follows the last event that was written.
+        // No event follows the last one that was written.
         let last = kernel.events.iter().map(|(t, ..)| *t).max().unwrap();
         let (kernel, truth) = if truth.end_ns > last { simulate(seed, cpus, workers, steps, (i64::MIN, last)) } else { (kernel, truth) };
         compare_cpu(&kernel, &truth, (i64::MIN, last))?;
         if let Some(found) = threads(&kernel, ALL).iter().find(|thread| thread.migrations != truth.threads[&thread.tid].migrations) {
-            // A stay of no length leaves no piece.
+            // A stay of length zero leaves no piece.
             prop_assert!(found.migrations < truth.threads[&found.tid].migrations);
         }
     }
 
     #[test]
-    fn a_part_of_the_trace_is_accounted_as_if_all_had_been(
+    fn a_part_of_the_trace_has_the_same_times_as_in_the_whole_trace(
         (seed, cpus, workers, steps) in shape(), from in 0i64..500_000, length in 1i64..500_000
     ) {
         let whole = simulate(seed, cpus, workers, steps, ALL).0;
@@ -117,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn delays_and_who_kept_the_cpu_are_the_truth((seed, cpus, workers, steps) in shape()) {
+    fn delays_and_cpu_holders_equal_the_true_times((seed, cpus, workers, steps) in shape()) {
         let whole = simulate(seed, cpus, workers, steps, ALL).0;
         let range = (i64::MIN, whole.events.iter().map(|(t, ..)| *t).max().unwrap());
         let (kernel, truth) = simulate(seed, cpus, workers, steps, range);
@@ -130,7 +132,7 @@ proptest! {
             prop_assert!(same(&line.delay, &truth.delays), "{:?} {:?}", line.delay, truth.delays);
             prop_assert!(same(&line.preempted, &truth.put_offs));
             prop_assert_eq!(line.worst.map(|worst| worst.ns), truth.delays.iter().max().copied());
-            // Where a thread still waits at the end, an idle CPU may have taken it already.
+            // An idle CPU may already have taken a thread that still waits at the end.
             let still = |kind: &str| kind == "idle" || kind == "unknown";
             let idle: u64 = line.kept_by.iter().filter(|keeper| still(keeper.kind)).map(|keeper| keeper.ns).sum();
             if line.kept_by.iter().all(|keeper| keeper.kind != "others") {
@@ -148,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn interrupts_and_system_calls_are_the_truth((seed, cpus, workers, steps) in shape()) {
+    fn interrupts_and_system_calls_equal_the_true_times((seed, cpus, workers, steps) in shape()) {
         let (kernel, truth) = simulate(seed, cpus, workers, steps, ALL);
         let (linux, interrupts) = pass::<Interrupts>(&kernel, ALL);
         let none = Vec::new();
@@ -177,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn a_loss_is_unknown_and_the_parts_still_sum_to_the_whole(
+    fn the_time_of_a_loss_is_unknown_and_the_parts_still_sum_to_the_whole(
         (seed, cpus, workers, steps) in shape(), from in 0i64..100, length in 1i64..100
     ) {
         let (mut kernel, _) = simulate(seed, cpus, workers, steps, ALL);
@@ -202,10 +204,10 @@ proptest! {
     }
 
     #[test]
-    fn noise_neither_panics_nor_breaks_the_sum(seed in any::<u64>(), steps in 1usize..3000) {
+    fn random_errors_in_events_neither_cause_a_panic_nor_break_the_sum(seed in any::<u64>(), steps in 1usize..3000) {
         let (mut kernel, _) = simulate(seed, 3, 5, steps, ALL);
         let mut random = Random(seed);
-        // Events vanish, change their CPU, repeat.
+        // Events vanish or change their CPU.
         let mut events = std::mem::take(&mut kernel.events);
         events.retain(|_| random.below(4) > 0);
         for event in &mut events {
@@ -228,7 +230,7 @@ proptest! {
     }
 }
 
-/// Thread 10 makes a call, in which a softirq runs, in which an interrupt comes.
+/// Thread 10 makes a system call, in which a softirq runs, in which an interrupt occurs.
 fn nested() -> Kernel {
     let mut kernel = Kernel::new(1);
     kernel.switch(0, 0, 0, 0, 10);
@@ -247,7 +249,7 @@ fn nested() -> Kernel {
 }
 
 #[test]
-fn an_interrupt_in_a_softirq_in_a_system_call_is_each_ones_own_time() {
+fn nested_interrupts_softirqs_and_system_calls_each_have_their_own_time() {
     let kernel = nested();
     let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
     let cpu = times.cpus(&linux)[0];
@@ -272,7 +274,7 @@ fn the_innermost_context_is_the_waker() {
 }
 
 #[test]
-fn what_ran_before_the_first_switch_is_told_by_it() {
+fn the_first_switch_shows_what_ran_before_it() {
     let mut kernel = Kernel::new(2);
     kernel.waking(1000, 0, 30, 1);
     kernel.switch(1400, 0, 10, 1, 0);
@@ -286,7 +288,7 @@ fn what_ran_before_the_first_switch_is_told_by_it() {
 }
 
 #[test]
-fn a_wake_up_that_overtakes_its_threads_last_switch_is_kept() {
+fn a_wake_up_before_the_last_switch_of_its_thread_is_kept() {
     let mut kernel = Kernel::new(2);
     kernel.switch(0, 0, 0, 0, 10);
     kernel.switch(10, 1, 0, 0, 20);
@@ -301,7 +303,7 @@ fn a_wake_up_that_overtakes_its_threads_last_switch_is_kept() {
 }
 
 #[test]
-fn a_wake_up_of_a_thread_that_runs_is_none() {
+fn a_wake_up_of_a_running_thread_is_ignored() {
     let mut kernel = Kernel::new(2);
     kernel.switch(0, 0, 0, 0, 10);
     kernel.switch(10, 1, 0, 0, 20);
@@ -316,7 +318,7 @@ fn a_wake_up_of_a_thread_that_runs_is_none() {
 }
 
 #[test]
-fn idleness_ends_with_an_event_of_another_thread() {
+fn idle_time_ends_with_an_event_of_another_thread() {
     let mut kernel = Kernel::new(1);
     kernel.switch(0, 0, 10, 1, 0);
     // The switch from the idle thread is missing.
@@ -334,7 +336,7 @@ fn idleness_ends_with_an_event_of_another_thread() {
 }
 
 #[test]
-fn a_thread_that_was_woken_on_an_idle_cpu_has_run_since_then_if_the_next_switch_is_from_it() {
+fn a_thread_woken_on_an_idle_cpu_has_run_since_then_if_the_next_switch_is_from_it() {
     let mut kernel = Kernel::new(2);
     kernel.switch(0, 0, 10, 1, 0);
     kernel.switch(0, 1, 0, 0, 0);
@@ -355,7 +357,7 @@ fn a_thread_that_was_woken_on_an_idle_cpu_has_run_since_then_if_the_next_switch_
 }
 
 #[test]
-fn a_preempted_thread_is_not_blocked_and_reported_bits_are_no_state() {
+fn a_preempted_thread_is_not_blocked_and_report_flags_are_not_part_of_its_state() {
     let mut kernel = Kernel::new(1);
     kernel.switch(0, 0, 0, 0, 10);
     kernel.switch(100, 0, 10, 0x100, 20);
@@ -367,7 +369,7 @@ fn a_preempted_thread_is_not_blocked_and_reported_bits_are_no_state() {
 }
 
 #[test]
-fn a_thread_id_that_is_given_away_again_is_another_thread() {
+fn a_reused_thread_id_is_another_thread() {
     let mut kernel = Kernel::new(1);
     let exit = |kernel: &mut Kernel, t| {
         kernel.event(t, 0, "sched_process_exit", &[("comm", text("t10")), ("tid", Val::I(10)), ("prio", Val::I(20))])
@@ -401,7 +403,7 @@ fn a_thread_id_that_is_given_away_again_is_another_thread() {
 }
 
 #[test]
-fn a_loss_that_is_told_late_takes_the_longest_silence_back() {
+fn a_loss_that_is_reported_late_makes_the_longest_silence_unknown() {
     let mut kernel = Kernel::new(1);
     kernel.switch(0, 0, 0, 0, 10);
     kernel.switch(1_000, 0, 10, 1, 0);
@@ -415,7 +417,7 @@ fn a_loss_that_is_told_late_takes_the_longest_silence_back() {
 }
 
 #[test]
-fn more_losses_than_a_number_holds_are_its_most() {
+fn the_number_of_lost_events_saturates() {
     let mut kernel = Kernel::new(1);
     kernel.switch(0, 0, 0, 0, 10);
     for t_ns in [1_000, 2_000] {
@@ -427,7 +429,7 @@ fn more_losses_than_a_number_holds_are_its_most() {
 }
 
 #[test]
-fn events_of_programs_are_no_kernel_events() {
+fn events_of_programs_are_not_kernel_events() {
     let mut kernel = nested();
     kernel.catalogue.streams[0].kind = StreamKind::User;
     let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
@@ -435,7 +437,8 @@ fn events_of_programs_are_no_kernel_events() {
     assert!(times.cpus(&linux).is_empty() && times.threads(&linux).is_empty());
 }
 
-/// Thread 10 is in a call from 1000 on; at 1500 calls are given up, but for those in `kept`.
+/// Thread 10 is in a system call from 1000 on; at 1500 the recorder switches off all calls except
+/// those in `kept`.
 fn calls_given_up(kept: &str) -> Kernel {
     let mut kernel = Kernel::new(1);
     kernel.switch(500, 0, 20, 1, 10);
@@ -452,9 +455,9 @@ fn calls_given_up(kept: &str) -> Kernel {
 }
 
 #[test]
-fn a_call_whose_return_is_not_recorded_any_more_ends_where_calls_were_given_up() {
+fn a_call_without_a_recorded_return_ends_where_calls_were_switched_off() {
     let mut kernel = calls_given_up("");
-    // Of the moment of the change: its return is not in the trace.
+    // An event at the moment of the change: its return is not in the trace.
     kernel.syscall(1600, 0, "futex", None);
     kernel.switch(3000, 0, 10, 1, 0);
     let thread = thread(&kernel, 10);
@@ -468,7 +471,7 @@ fn a_call_whose_return_is_not_recorded_any_more_ends_where_calls_were_given_up()
 }
 
 #[test]
-fn a_call_that_is_recorded_further_ends_with_its_return_where_others_were_given_up() {
+fn a_call_that_is_still_recorded_ends_with_its_return_when_others_are_switched_off() {
     let mut kernel = calls_given_up("futex read");
     kernel.syscall(1600, 0, "getppid", None);
     kernel.syscall(2000, 0, "read", Some(1));
@@ -477,7 +480,7 @@ fn a_call_that_is_recorded_further_ends_with_its_return_where_others_were_given_
     assert_eq!((thread.running_ns, thread.syscall_ns), (2500, Some(1000)));
 }
 
-/// CPU 0 is idle with thread 20 in its queue; that it takes it is in no switch.
+/// CPU 0 is idle with thread 20 in its queue; no switch shows that it takes the thread.
 fn unseen(tells: bool) -> Kernel {
     let mut kernel = Kernel::new(1);
     kernel.switch(500, 0, 20, 1, 10);
@@ -495,14 +498,14 @@ fn unseen(tells: bool) -> Kernel {
 }
 
 #[test]
-fn a_thread_that_no_switch_told_of_runs_since_the_last_event_of_the_idle_cpu() {
+fn a_thread_without_a_switch_runs_since_the_last_event_of_the_idle_cpu() {
     for (tells, running, calls) in [(true, 700, 1), (false, 790, 0)] {
         let kernel = unseen(tells);
         let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
         assert_eq!((linux.unseen_idle_ends, linux.contradictions), (1, 0));
         let twenty = times.threads(&linux).into_iter().find(|thread| thread.tid == 20).unwrap();
         assert_eq!((twenty.running_ns, twenty.interrupted_ns), (running, if tells { 0 } else { 100 }), "{tells}");
-        // Without being told, whose the call was is known only afterwards.
+        // Without the event, the thread of the call is known only afterwards.
         let mut linux = Linux::new(ALL.0, ALL.1).unwrap();
         let mut of_threads = Calls::new(true);
         kernel.replay(|catalogue, item| {
@@ -516,7 +519,7 @@ fn a_thread_that_no_switch_told_of_runs_since_the_last_event_of_the_idle_cpu() {
 }
 
 #[test]
-fn what_a_thread_is_blocked_in_is_its_call_with_the_kind_of_its_file() {
+fn the_reason_of_a_block_is_the_system_call_with_the_kind_of_its_file() {
     let mut kernel = Kernel::new(1);
     let fork = [("parent_tid", 10), ("parent_pid", 10), ("child_tid", 20), ("child_pid", 20)].map(|(name, id)| (name, Val::I(id)));
     kernel.switch(0, 0, 0, 0, 10);
@@ -549,7 +552,7 @@ fn what_a_thread_is_blocked_in_is_its_call_with_the_kind_of_its_file() {
 }
 
 #[test]
-fn where_a_thread_may_run_is_known_again_when_it_was_asked_and_said_why_not_otherwise() {
+fn an_affinity_mask_is_known_after_an_answer_and_otherwise_has_a_reason() {
     let mut kernel = Kernel::new(1);
     let call = |kernel: &mut Kernel, t: i64, tid: i64, result: i64| {
         kernel.event(t, 0, "syscall_entry_sched_setaffinity", &[("pid", Val::I(tid)), ("len", Val::I(8)), ("user_mask_ptr", Val::I(1))]);
@@ -562,15 +565,15 @@ fn where_a_thread_may_run_is_known_again_when_it_was_asked_and_said_why_not_othe
     kernel.switch(10, 0, 0, 0, 10);
     call(&mut kernel, 100, 0, 0);
     told(&mut kernel, 110, 10, "1,3");
-    // Its child may run where it may.
+    // Its child inherits the mask.
     let fork = [("parent_tid", 10), ("parent_pid", 10), ("child_tid", 20), ("child_pid", 20)].map(|(name, id)| (name, Val::I(id)));
     kernel.event(120, 0, "sched_process_fork", &fork);
-    // Twice before anybody asked: the answer is that of the second.
+    // Two changes before the answer: the answer is that of the second.
     call(&mut kernel, 200, 0, 0);
     call(&mut kernel, 210, 0, 0);
     told(&mut kernel, 220, 10, "2");
     told(&mut kernel, 221, 10, "2");
-    // Another thread, which is gone; one that nobody knows; a call that failed; answers that are none.
+    // Another thread, which has ended; an unknown thread; a call that failed; invalid answers.
     call(&mut kernel, 300, 20, 0);
     told(&mut kernel, 310, 20, "");
     told(&mut kernel, 311, 999, "0");
@@ -591,7 +594,7 @@ fn where_a_thread_may_run_is_known_again_when_it_was_asked_and_said_why_not_othe
 }
 
 #[test]
-fn an_answer_counts_only_if_no_other_call_may_have_come_between() {
+fn an_answer_counts_only_if_no_other_call_can_have_come_between() {
     let mut kernel = Kernel::new(2);
     let enter = |kernel: &mut Kernel, t: i64, cpu: u32, tid: i64| {
         kernel.event(t, cpu, "syscall_entry_sched_setaffinity", &[("pid", Val::I(tid)), ("len", Val::I(8)), ("user_mask_ptr", Val::I(1))]);
@@ -604,7 +607,7 @@ fn an_answer_counts_only_if_no_other_call_may_have_come_between() {
     kernel.event(0, 0, "lttng_statedump_process_state", &[("tid", Val::I(10)), ("pid", Val::I(10)), ("cpus_allowed", text("0-3"))]);
     kernel.switch(10, 0, 0, 0, 10);
     kernel.switch(10, 1, 0, 0, 20);
-    // Asked when the second call had set its mask already.
+    // Answered when the second call had already set the mask.
     enter(&mut kernel, 100, 0, 0);
     leave(&mut kernel, 110, 0);
     enter(&mut kernel, 120, 0, 0);
@@ -618,13 +621,13 @@ fn an_answer_counts_only_if_no_other_call_may_have_come_between() {
     told(&mut kernel, 220, 2, "2");
     leave(&mut kernel, 225, 1);
     told(&mut kernel, 230, 4, "2");
-    // Asked before the second call, and told after it.
+    // Asked before the second call, and answered after it.
     enter(&mut kernel, 300, 0, 0);
     leave(&mut kernel, 310, 0);
     enter(&mut kernel, 320, 0, 0);
     leave(&mut kernel, 330, 0);
     told(&mut kernel, 335, 20, "3");
-    // Another thread's call is no reason.
+    // A call that concerns another thread does not matter.
     enter(&mut kernel, 400, 0, 0);
     leave(&mut kernel, 410, 0);
     enter(&mut kernel, 415, 1, 0);
@@ -652,7 +655,7 @@ fn an_answer_counts_only_if_no_other_call_may_have_come_between() {
 }
 
 #[test]
-fn what_a_call_from_another_pid_namespace_names_is_told_by_the_answer_or_by_nobody() {
+fn a_thread_id_from_another_pid_namespace_is_resolved_by_the_answer_or_not_at_all() {
     let mut kernel = Kernel::new(1);
     for (tid, level) in [(1, 0), (2, 0), (10, 0), (30, 1), (31, 1)] {
         let fields = [("tid", Val::I(tid)), ("pid", Val::I(tid)), ("cpus_allowed", text("0-3")), ("ns_level", Val::I(level))];
@@ -671,7 +674,7 @@ fn what_a_call_from_another_pid_namespace_names_is_told_by_the_answer_or_by_nobo
     kernel.switch(10, 0, 0, 0, 30);
     call(&mut kernel, 100, 2);
     told(&mut kernel, 120, 31, 30, 2, 0);
-    // Made by `clone3`, which tells nobody: the answer sets it right.
+    // Created by `clone3`, for which there is no event: the answer corrects it.
     fork(&mut kernel, 130, 30, 39, 39);
     kernel.switch(140, 0, 30, 1, 10);
     fork(&mut kernel, 150, 10, 50, 50);
@@ -689,7 +692,7 @@ fn what_a_call_from_another_pid_namespace_names_is_told_by_the_answer_or_by_nobo
     assert_eq!(changes(&kernel, 31), (all.clone(), 1, vec![(105, Some(vec![1]), Some(30))]));
     assert_eq!(changes(&kernel, 51), (all.clone(), 1, vec![(205, Some(vec![1]), Some(50))]));
     assert_eq!(changes(&kernel, 2), (all.clone(), 0, vec![]));
-    // Into a new one by `unshare`; the caller was gone before anybody looked at it.
+    // Into a new namespace by `unshare`; the caller had ended before it was examined.
     kernel.switch(300, 0, 50, 1, 10);
     kernel.event(310, 0, "syscall_entry_unshare", &[("unshare_flags", Val::I(0x2000_0000))]);
     kernel.event(311, 0, "syscall_exit_unshare", &[("ret", Val::I(0))]);
@@ -708,7 +711,7 @@ fn what_a_call_from_another_pid_namespace_names_is_told_by_the_answer_or_by_nobo
 }
 
 #[test]
-fn a_mask_that_is_another_at_the_end_and_no_call_told_is_not_known() {
+fn a_mask_that_differs_at_the_end_without_a_recorded_call_is_unknown() {
     let mut kernel = Kernel::new(1);
     for (tid, cpus) in [(10, "0-1"), (11, "0-3"), (12, "0-1"), (13, "0-1"), (14, "3")] {
         kernel.event(0, 0, "lttng_statedump_process_state", &[("tid", Val::I(tid)), ("pid", Val::I(tid)), ("cpus_allowed", text(cpus))]);
@@ -725,13 +728,13 @@ fn a_mask_that_is_another_at_the_end_and_no_call_told_is_not_known() {
         let fields = [("tid", Val::I(tid)), ("cpus_allowed", text(cpus)), ("waited_ns", Val::I(5))];
         kernel.event(t, 0, "longpole_affinity_end", &fields);
     };
-    // CPUs 2 and 3 are not there: the kernel leaves them out.
+    // CPUs 2 and 3 do not exist: the kernel leaves them out.
     end(&mut kernel, 900, 0, "0-1");
     end(&mut kernel, 901, 10, "0");
     end(&mut kernel, 902, 11, "0-1");
     end(&mut kernel, 903, 12, "1");
     end(&mut kernel, 904, 14, "");
-    // Asked before its call, or within it.
+    // Asked before the call of the thread, or within it.
     call(&mut kernel, 905);
     end(&mut kernel, 912, 13, "0");
     end(&mut kernel, 913, 999, "0");
@@ -751,7 +754,7 @@ fn a_mask_that_is_another_at_the_end_and_no_call_told_is_not_known() {
 }
 
 #[test]
-fn beyond_the_changes_that_are_kept_their_number_is_told_and_the_mask_at_the_begin_of_a_part() {
+fn beyond_the_limit_changes_are_counted_and_the_mask_at_the_begin_of_a_part_is_right() {
     let mut kernel = Kernel::new(2);
     kernel.event(0, 0, "lttng_statedump_process_state", &[("tid", Val::I(10)), ("pid", Val::I(10)), ("cpus_allowed", text("0-3"))]);
     kernel.switch(0, 0, 0, 0, 10);
@@ -770,14 +773,15 @@ fn beyond_the_changes_that_are_kept_their_number_is_told_and_the_mask_at_the_beg
         (found.allowed_cpus, found.allowed_change_count, found.allowed_changes.len(), known)
     };
     assert_eq!(of_part(ALL.0, ALL.1), (Some(vec![0, 1, 2, 3]), 100, 64, 64));
-    // After the 81st, of which the mask is 0; and between a call and its answer.
+    // After the 81st change, which sets mask 0; and between a call and its answer.
     assert_eq!(of_part(806, 2000), (Some(vec![0]), 19, 19, 19));
     assert_eq!(of_part(814, 836), (Some(vec![1]), 2, 2, 2));
 }
 
-/// A thread that is not the leader executes a program; the kernel gives it the leader's number before it tells of that.
+/// A thread that is not the leader executes a program; the kernel gives it the leader's id before
+/// the event.
 #[test]
-fn a_thread_that_executes_a_program_goes_on_under_its_leaders_number() {
+fn a_thread_that_executes_a_program_continues_under_its_leaders_id() {
     for seen_before in [false, true] {
         let mut kernel = Kernel::new(1);
         for tid in [10, 11] {
@@ -814,7 +818,7 @@ fn exit(kernel: &mut Kernel, t_ns: i64, tid: i32) {
 }
 
 #[test]
-fn a_process_is_another_than_the_one_that_had_its_number_before() {
+fn a_process_with_a_reused_id_is_another_process() {
     let mut kernel = Kernel::new(1);
     kernel.switch(0, 0, 1, 1, 10);
     for (turn, calls) in [(0, 1), (1000, 2)] {
@@ -871,7 +875,7 @@ fn a_family_ends_with_the_last_thread_of_its_first_process() {
 }
 
 #[test]
-fn without_switches_nothing_is_said_to_be_missing() {
+fn without_switches_no_event_is_reported_as_missing() {
     let mut kernel = Kernel::new(1);
     for turn in 0..10 {
         fork(&mut kernel, 100 * turn, 10 + (turn % 2) as i32, 20 + turn as i32, 20 + turn as i32);
@@ -881,7 +885,7 @@ fn without_switches_nothing_is_said_to_be_missing() {
 }
 
 #[test]
-fn timers_are_told_by_function_with_their_time_and_how_late_they_were() {
+fn timers_are_listed_by_function_with_their_times_and_delays() {
     const TIMER: i64 = -0x1000;
     let mut kernel = Kernel::new(1);
     let address = |name: &'static str, value: i64| (name, Val::I(value));
@@ -889,18 +893,18 @@ fn timers_are_told_by_function_with_their_time_and_how_late_they_were() {
     let start = [address("hrtimer", TIMER), address("function", 77), address("expires", 5_500), address("softexpires", 5_000)];
     kernel.event(100, 0, &hrtimer("start"), &start);
     kernel.event(200, 0, &hrtimer("expire_entry"), &[address("hrtimer", TIMER), address("now", 5_040), address("function", 77)]);
-    // On top of it another one, whose start was not seen.
+    // Another timer on top of it, whose start was not seen.
     kernel.event(210, 0, &hrtimer("expire_entry"), &[address("hrtimer", TIMER + 64), address("now", 5_050), address("function", 77)]);
     kernel.event(220, 0, &hrtimer("expire_exit"), &[address("hrtimer", TIMER + 64)]);
     kernel.event(250, 0, &hrtimer("expire_exit"), &[address("hrtimer", TIMER)]);
-    // Set again and cancelled; set again, and events are missing meanwhile.
+    // Set again and cancelled; set again, with lost events before it expires.
     kernel.event(300, 0, &hrtimer("start"), &start);
     kernel.event(310, 0, &hrtimer("cancel"), &[address("hrtimer", TIMER)]);
     kernel.event(400, 0, &hrtimer("start"), &start);
     kernel.lose(0, 410, 420);
     kernel.event(500, 0, &hrtimer("expire_entry"), &[address("hrtimer", TIMER), address("now", 9_000), address("function", 77)]);
     kernel.event(505, 0, &hrtimer("expire_exit"), &[address("hrtimer", TIMER)]);
-    // In ticks.
+    // Times in ticks.
     kernel.event(600, 0, "timer_start", &[address("timer", 8), address("function", 88), address("expires", 10)]);
     kernel.event(700, 0, "timer_expire_entry", &[address("timer", 8), address("function", 88), address("now", 12)]);
     kernel.event(730, 0, "timer_expire_exit", &[address("timer", 8)]);

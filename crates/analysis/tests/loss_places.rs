@@ -1,9 +1,9 @@
-//! Where a lost packet was lost, and whose it should have been, by the table of places.
+//! The place of a lost packet, and its intended receiver, by the table of places.
 
 use longpole_analysis::network::packet_loss::{Device, LossKind, Names, Person, Places, Socket};
 use longpole_model::linux::watch::ThreadId;
 
-/// A loss with this reason in this function, for a port that so many processes have.
+/// Names for a loss with this reason in this function, on a port that `candidates` processes have.
 struct Host {
     reason: &'static str,
     function: &'static str,
@@ -60,7 +60,7 @@ const KIND: LossKind = LossKind {
 };
 
 #[test]
-fn a_connection_by_syn_cookie_without_a_place_is_a_full_listen_queue_and_no_refused_one() {
+fn a_connection_by_syn_cookie_without_room_is_a_full_listen_queue_and_not_a_refused_one() {
     let places = Places::built_in().unwrap();
     let place = |function| places.line(&KIND, &Host { reason: "NO_SOCKET", function, candidates: 1 }).place;
     assert_eq!((place("cookie_v4_check"), place("cookie_v6_check")), ("listen_queue".to_owned(), "listen_queue".to_owned()));

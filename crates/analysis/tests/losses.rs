@@ -1,4 +1,5 @@
-//! Losses of the kernel's events and of probes: what they cover is unknown, and nothing is bridged.
+//! Lost events of the kernel and of probes: the time that they cover is unknown, and no effect
+//! leads across it.
 
 #[path = "support/composed.rs"]
 mod composed;
@@ -11,7 +12,7 @@ use longpole_model::causes::About;
 use longpole_trace::event::{Loss, StreamId};
 
 #[test]
-fn the_time_of_a_loss_is_unknown_and_what_was_blocked_in_it_has_no_timer() {
+fn the_time_of_a_loss_is_unknown_and_a_block_within_it_has_no_timer() {
     let mut kernel = two_cpus();
     kernel.syscall(150, 0, "getpid", None);
     kernel.losses.push(Loss { stream: StreamId(0), begin_ns: 200, end_ns: 400, events: Some(9) });
@@ -26,9 +27,9 @@ fn the_time_of_a_loss_is_unknown_and_what_was_blocked_in_it_has_no_timer() {
     assert_eq!(composed.answer.unknown_ns, 250);
 }
 
-/// It may have ended at any time.
+/// The span may have ended at any time.
 #[test]
-fn a_span_that_was_open_where_a_loss_of_its_thread_begins_is_in_nothing_that_happens_within_the_loss() {
+fn a_span_that_is_open_when_a_loss_of_its_thread_begins_has_no_time_within_the_loss() {
     let mut kernel = two_cpus();
     let [work, last] = [("work", 11), ("last", 12)].map(|(name, tid)| kernel.thread(name, "", tid, tid));
     kernel.probe(110, work, "span_begin:step");
@@ -36,7 +37,8 @@ fn a_span_that_was_open_where_a_loss_of_its_thread_begins_is_in_nothing_that_hap
     kernel.probe(125, last, "span_begin:use");
     kernel.switch(130, 1, 12, BLOCKED, 0);
     kernel.losses.push(Loss { stream: StreamId(work), begin_ns: 200, end_ns: 900, events: Some(9) });
-    // It is preempted, wakes the other and blocks, all without a word; and again, woken by it.
+    // The thread is preempted, wakes the other one and blocks, all within the loss; then the same
+    // again after the other has woken it.
     kernel.switch(220, 0, 11, 0, 13);
     kernel.switch(230, 0, 13, BLOCKED, 11);
     kernel.waking(250, 0, 12, 1);
@@ -54,9 +56,10 @@ fn a_span_that_was_open_where_a_loss_of_its_thread_begins_is_in_nothing_that_hap
     assert_eq!(path, expected);
 }
 
-/// Whoever always takes from a queue has taken from it in a loss, too: only the time of the loss is unknown.
+/// A thread that always takes from a queue has also taken from it during a loss: only the time of
+/// the loss is unknown.
 #[test]
-fn what_is_taken_in_a_loss_is_taken_by_the_one_who_takes() {
+fn items_that_vanish_during_a_loss_were_taken_by_the_usual_consumer() {
     let (mut kernel, one, two) = probes();
     kernel.counted(110, one, "queue_put:work", 1);
     kernel.catalogue.classes.iter_mut().filter(|class| class.event_name == "queue_put:work").for_each(|class| {
@@ -75,6 +78,6 @@ fn what_is_taken_in_a_loss_is_taken_by_the_one_who_takes() {
         drawn(&composed.answer),
         "100-120 two::UNKNOWN, 120-125 two::run, 125-150 two::use, 150-200 link::UNKNOWN, 200-210 two::run, 210-220 two::use, 220-300 one::make"
     );
-    // Before its first event, and the loss.
+    // The time before its first event, and the loss.
     assert_eq!((composed.answer.contradictions, composed.answer.unknown_ns), (0, 20 + 50));
 }

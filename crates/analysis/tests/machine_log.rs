@@ -1,4 +1,5 @@
-//! Machine logs as interactions: what lines mean, and that what is written means the same.
+//! Machine logs as interactions: the meaning of lines, and that written lines have the same
+//! meaning.
 
 use longpole_analysis::machine_log::{LogError, Reader, Writer};
 use longpole_model::interaction::{Effect, Interaction};
@@ -29,7 +30,7 @@ fn written(log: &str) -> String {
 }
 
 #[test]
-fn errors_of_the_format_and_of_what_a_line_means_name_the_line() {
+fn errors_of_the_format_and_of_a_lines_meaning_name_the_line() {
     assert_eq!(refusal("{\"t\":5,\"end\":\"A\"}\n{\"t\":4,\"end\":\"A\"}"), "line 2: `t` is 4 after 5: the time of lines never decreases");
     let late = "{\"t\":0,\"machine\":\"A\",\"put\":\"q\"}\n{\"queue\":\"q\"}";
     assert_eq!(refusal(late), "line 2: queue \"q\" was used or declared before; it is declared once, before its first use");
@@ -66,18 +67,18 @@ const ALL: &str = r#"{"queue":"q \"1\"","capacity":4,"order":"lifo","unit":"byte
 "#;
 
 #[test]
-fn what_is_written_is_what_was_read() {
+fn a_written_log_equals_the_log_that_was_read() {
     assert_eq!(written(ALL), ALL);
 }
 
 #[test]
-fn a_state_next_to_a_effect_happens_after_it() {
+fn the_state_of_a_line_begins_after_its_effect() {
     let (all, _) = read(&b"{\"t\":1,\"machine\":\"A\",\"state\":\"s\",\"get\":\"q\"}"[..]).unwrap();
     assert!(matches!((all[0].effect, all[1].effect), (Effect::Get { .. }, Effect::State { .. })));
 }
 
 proptest! {
-    /// Whatever is in the file, there is an answer or a refusal, in bounded time.
+    /// Any file yields an answer or a refusal, in bounded time.
     #[test]
     fn a_hostile_log_is_refused_and_never_panics(cuts in proptest::collection::vec((0usize..2000, any::<u8>()), 1..6)) {
         let mut bytes = ALL.as_bytes().to_vec();
@@ -90,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn a_line_says_the_same_whether_it_came_before_or_not() {
+fn a_repeated_line_has_the_same_meaning_as_a_new_one() {
     let bodies = [
         r#""machine":"A","state":"run"}"#,
         r#""machine":"B","class":"C","state":"run"}"#,
@@ -103,8 +104,8 @@ fn a_line_says_the_same_whether_it_came_before_or_not() {
     ];
     let log = |order: &[usize]| -> String { order.iter().map(|&at| format!("{{\"t\":{},{}\n", 3 + at / 8, bodies[at % 8])).collect() };
     let shown = |text: &str| -> Vec<String> { read(text.as_bytes()).unwrap().0.iter().map(|it| format!("{it:?}")).collect() };
-    // The second time over, each line but for its time is one of the first; a blank within it makes
-    // it another text.
+    // In the second half, each line except for its time repeats one of the first half; with a blank
+    // it is a different text.
     let twice: Vec<usize> = (0..16).collect();
     let again = log(&twice);
     let other = again.replace("\":", "\" :");
@@ -113,12 +114,12 @@ fn a_line_says_the_same_whether_it_came_before_or_not() {
 }
 
 #[test]
-fn replies_of_many_calls_cost_no_memory_and_keep_their_names() {
+fn replies_of_many_calls_need_no_memory_and_keep_their_names() {
     let mut log = String::new();
     let mut line = |t: u64, text: String| log += &format!("{{\"t\":{t},\"machine\":\"A\",{text}}}\n");
     for call in 0..200_000u64 {
         line(call, format!("\"put\":\"rpc:X:reply:{call}\""));
-        // Three calls are under way at any time.
+        // Three calls are open at any time.
         if call >= 2 {
             line(call, format!("\"get\":\"rpc:X:reply:{}\"", call - 2));
         }
@@ -136,7 +137,7 @@ fn replies_of_many_calls_cost_no_memory_and_keep_their_names() {
 }
 
 #[test]
-fn a_flow_that_begins_with_nul_is_itself_and_no_number() {
+fn a_flow_that_begins_with_nul_is_a_text_and_no_number() {
     let log = [
         r#"{"t":0,"machine":"A","put":"q","flow":"\u00005"}"#,
         r#"{"t":1,"machine":"A","put":"q","flow":5}"#,
@@ -149,9 +150,9 @@ fn a_flow_that_begins_with_nul_is_itself_and_no_number() {
 }
 
 #[test]
-fn a_reply_queue_in_which_a_token_is_left_is_not_handed_on() {
+fn a_reply_queue_with_a_remaining_token_is_not_reused() {
     let mut log = String::new();
-    // So many keep their names.
+    // This number of queues keep their names.
     for call in 0..1 << 16 {
         log += &format!(
             "{{\"t\":0,\"machine\":\"S\",\"put\":\"rpc:X:reply:{call}\"}}\n{{\"t\":0,\"machine\":\"C\",\"get\":\"rpc:X:reply:{call}\"}}\n"

@@ -1,4 +1,4 @@
-//! Random systems against slow and simple computations of the same answers.
+//! Random systems compared with slow and simple computations of the same answers.
 
 mod support;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use support::{pipeline, Costs, Random, Trace};
 
-/// Random events of three threads, with every kind of probe, nested wrongly now and then.
+/// Random events of three threads, with every kind of probe, sometimes nested wrongly.
 fn noise(seed: u64, count: usize) -> Trace {
     let mut random = Random(seed);
     let mut trace = Trace::default();
@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    // A thread of which nothing but states of one machine is known would be called like that machine.
+    // A thread known only by the states of one declared machine would get that machine's name.
     fn the_states_of_a_thread_sum_exactly_to_its_time(seed in any::<u64>(), count in 200usize..2000) {
         let mut trace = noise(seed, count);
         let pass = trace.pass();
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn losses_are_conserved_too(seed in any::<u64>(), count in 10usize..2000, from in 0u64..100, length in 1u64..100) {
+    fn the_sum_of_states_is_exact_with_losses(seed in any::<u64>(), count in 10usize..2000, from in 0u64..100, length in 1u64..100) {
         let mut trace = noise(seed, count);
         let (begin, end) = (trace.events[0].0, trace.events[count - 1].0);
         let at = begin + (end - begin) * from as i64 / 100;

@@ -1,4 +1,4 @@
-//! Two changes that bring much only together are found, and others are not.
+//! Two changes that bring much only together are found, and other pairs are not.
 
 mod worlds;
 
@@ -8,7 +8,7 @@ use longpole_analysis::what_if::Scenario;
 use std::fmt::Write;
 use worlds::ask;
 
-/// A line of stages that take so long for each of 200 items, with unbounded queues between them.
+/// A line of stages with these times for each of 200 items, with unbounded queues between them.
 fn stages(times: &[u64]) -> String {
     let mut lines: Vec<(u64, usize, String)> = Vec::new();
     let mut came = vec![0; 200];
@@ -56,8 +56,8 @@ fn two_stages_that_take_equally_long_limit_the_pace_only_together() {
 }
 
 #[test]
-fn what_takes_one_after_the_other_is_no_pair() {
-    // One machine that does two things for each item: halving both saves what each saves.
+fn changes_of_states_that_follow_one_another_are_no_pair() {
+    // One machine does two things for each item: halving both saves the sum of what each saves.
     let mut log = String::new();
     for item in 0..100u64 {
         let _ = writeln!(log, "{{\"t\":{},\"machine\":\"m\",\"state\":\"read\"}}", 200 * item);
@@ -65,6 +65,6 @@ fn what_takes_one_after_the_other_is_no_pair() {
     }
     let _ = writeln!(log, "{{\"t\":20000,\"end\":\"m\"}}");
     assert_eq!(best(&log, &["m::read x0.5", "m::write x0.5"]), None);
-    // Nor are a stage that leads and another one.
+    // A stage that leads and another one are no pair either.
     assert_eq!(best(&stages(&[10, 100, 20]), &["m0::work x0.5", "m1::work x0.5", "m2::work x0.5"]), None);
 }

@@ -1,4 +1,5 @@
-//! What the composer has resolved leads to the same answers as what a pass resolves itself.
+//! Steps that the composer has resolved lead to the same answers as events that a pass resolves
+//! itself.
 
 mod support;
 
@@ -9,10 +10,10 @@ use longpole_model::interaction::block::Told;
 use longpole_trace::event::Item;
 use support::{pipeline, Costs, Trace};
 
-/// When a pipeline begins.
+/// Time at which a pipeline begins.
 const BEGIN_NS: i64 = 1_700_000_000_000_000_000;
 
-/// The pass of a trace whose events a composer resolves, in blocks of at most so many steps.
+/// Returns the pass of a trace whose events a composer resolves, in blocks of at most `most` steps.
 fn passed_on(trace: &mut Trace, most: usize) -> Pass {
     let mut composer = Composer::built_in(About::default()).unwrap();
     let mut pass = Pass::of_steps().unwrap();
@@ -45,7 +46,7 @@ fn told(pass: &Pass) -> [String; 3] {
 }
 
 #[test]
-fn steps_that_were_passed_on_lead_to_the_report_of_the_events() {
+fn steps_that_were_passed_on_lead_to_the_same_report_as_events() {
     for (seed, most) in [(1, 1), (2, 7), (3, Steps::MOST)] {
         let costs = Costs { call_per_item: true, eager: true, ..Costs::default() };
         let mut trace = pipeline(seed, &costs, 20_000_000).trace;
@@ -55,9 +56,10 @@ fn steps_that_were_passed_on_lead_to_the_report_of_the_events() {
     }
 }
 
-/// Names beyond the bound are gathered under one, whoever has given them their numbers.
+/// Names beyond the limit are collected under one, independently of the component that numbers
+/// them.
 #[test]
-fn names_that_are_one_too_many_are_gathered_alike() {
+fn names_beyond_the_limit_are_collected_in_the_same_way() {
     let mut trace = Trace::default();
     let thread = trace.thread("maker");
     for number in 0..5_000i64 {

@@ -1,4 +1,5 @@
-//! Systems with a known bottleneck: it must be named, whatever everything is called; and where there is none, nothing may be.
+//! Systems with a known bottleneck, which must be named independently of all names, and systems
+//! without one, for which none may be named.
 
 mod support;
 
@@ -67,13 +68,13 @@ fn a_small_batch_limit_is_named_and_a_large_one_is_not() {
         let report = found.trace.report(10.0);
         assert_eq!(first(&report), Some(("batch_limit_always_hit", found.names.router.as_str())), "{}", report.verdict.text());
         assert!(report.findings[0].advice.contains("after 4 items"), "{}", report.findings[0].advice);
-        // The state in which it signals itself: no probe names one.
+        // The state in which the router signals itself: no probe names one.
         assert_eq!(state(&report.verdict), Some("run"), "{}", report.verdict.text());
     }
 }
 
 #[test]
-fn a_small_batch_limit_explains_a_state_that_has_less_of_the_path() {
+fn a_small_batch_limit_explains_a_state_with_a_smaller_share_of_the_path() {
     let report = |costs: &Costs| pipeline(1, costs, LENGTH_NS).trace.report(10.0).verdict;
     let (limited, slow) = (report(&Costs { batch: 4, ..Costs::default() }), report(&Costs { lookup: 2_500, ..Costs::default() }));
     let of_path = |machine: &str, share: f64| Verdict {
@@ -96,7 +97,7 @@ fn a_signal_per_item_is_named() {
         let mut found = pipeline(seed, &Costs { eager: true, ..Costs::default() }, LENGTH_NS);
         let report = found.trace.report(10.0);
         assert_eq!(first(&report), Some(("signalled_once_per_item", found.names.router.as_str())), "{}", report.verdict.text());
-        // No state stands out: the finding is the verdict, with its uncertainty as any other.
+        // No state leads: the finding is the verdict, with its uncertainty like any other.
         let within = error(&report.verdict);
         assert!(within > 0.0 && within < 0.1, "{within}");
         let begin = format!("{} is the bottleneck: it signals others 2.0", found.names.router);
@@ -111,7 +112,7 @@ fn a_signal_per_item_is_named() {
 }
 
 #[test]
-fn a_slow_source_and_a_slow_sink_are_named_too() {
+fn a_slow_source_and_a_slow_sink_are_named() {
     for seed in SEEDS {
         let mut found = pipeline(seed, &Costs { generate: 2_000, ..Costs::default() }, LENGTH_NS);
         let report = found.trace.report(10.0);
@@ -122,7 +123,7 @@ fn a_slow_source_and_a_slow_sink_are_named_too() {
     }
 }
 
-/// The rows of the faults that may not appear without a fault.
+/// Asserts that the report names no fault.
 fn assert_nothing(report: &Report, what: &str) {
     assert_eq!(verdict(report), None, "{what}: {}", report.verdict.text());
     for finding in &report.findings {
@@ -131,7 +132,7 @@ fn assert_nothing(report: &Report, what: &str) {
 }
 
 #[test]
-fn a_slow_stage_whose_time_is_spread_is_no_verdict() {
+fn a_slow_stage_whose_time_is_spread_has_no_verdict() {
     for seed in SEEDS {
         let costs = Costs { parse: 400, lookup: 420, copy: 440, ..Costs::default() };
         assert_nothing(&pipeline(seed, &costs, LENGTH_NS).trace.report(10.0), "spread");
@@ -139,7 +140,7 @@ fn a_slow_stage_whose_time_is_spread_is_no_verdict() {
 }
 
 #[test]
-fn balanced_stages_are_no_verdict() {
+fn balanced_stages_have_no_verdict() {
     for seed in SEEDS {
         let costs = Costs { generate: 430, consume: 430, ..Costs::default() };
         assert_nothing(&pipeline(seed, &costs, LENGTH_NS).trace.report(10.0), "balanced");
@@ -147,7 +148,7 @@ fn balanced_stages_are_no_verdict() {
 }
 
 #[test]
-fn interruptions_hide_no_bottleneck_and_make_none() {
+fn interruptions_neither_hide_nor_create_a_bottleneck() {
     for seed in SEEDS {
         let costs = Costs { interruptions: Some(20_000_000), parse: 400, lookup: 420, copy: 440, ..Costs::default() };
         assert_nothing(&pipeline(seed, &costs, 4 * LENGTH_NS).trace.report(10.0), "interrupted");
@@ -160,7 +161,7 @@ fn interruptions_hide_no_bottleneck_and_make_none() {
 }
 
 #[test]
-fn lost_events_stand_next_to_the_verdict_and_do_not_change_it() {
+fn lost_events_are_reported_with_the_verdict_and_do_not_change_it() {
     for seed in SEEDS {
         let mut found = pipeline(seed, &Costs { lookup: 2_500, ..Costs::default() }, LENGTH_NS);
         let begin = found.trace.events.iter().map(|(t, ..)| *t).min().unwrap();
@@ -180,8 +181,9 @@ fn lost_events_stand_next_to_the_verdict_and_do_not_change_it() {
 }
 
 #[test]
-fn of_a_stage_of_which_little_is_known_nothing_is_said() {
-    // Somebody computes, then fills a queue without a limit and loses nearly all events of it; another takes long to empty it.
+fn a_stage_of_which_little_is_known_is_not_judged() {
+    // One thread computes, then fills a queue without a limit and loses nearly all events of that;
+    // another thread takes long to empty it.
     let mut trace = Trace::default();
     let (main, logger) = (trace.thread("main"), trace.thread("logger"));
     for item in 0..500 {
@@ -212,7 +214,7 @@ fn of_a_stage_of_which_little_is_known_nothing_is_said() {
 }
 
 #[test]
-fn a_recording_that_begins_in_the_middle_names_the_same() {
+fn a_recording_that_begins_in_the_middle_names_the_same_bottleneck() {
     for seed in SEEDS {
         let mut found = pipeline(seed, &Costs { lookup: 2_500, ..Costs::default() }, LENGTH_NS);
         let begin = found.trace.events.iter().map(|(t, ..)| *t).min().unwrap();
@@ -226,7 +228,7 @@ fn a_recording_that_begins_in_the_middle_names_the_same() {
 }
 
 #[test]
-fn a_thread_alone_is_no_verdict() {
+fn a_single_thread_has_no_verdict() {
     let mut found = pipeline(1, &Costs { lookup: 2_500, ..Costs::default() }, LENGTH_NS);
     let router = found.router;
     found.trace.events.retain(|(_, thread, ..)| *thread == router);
@@ -237,7 +239,7 @@ fn a_thread_alone_is_no_verdict() {
 
 #[test]
 fn the_probes_own_cost_is_left_out() {
-    // A state whose time is nothing but its probes.
+    // A state whose time consists of its probes only.
     let mut found = pipeline(3, &Costs { lookup: 2_500, ..Costs::default() }, LENGTH_NS);
     let free = found.trace.report(0.0);
     let dear = found.trace.report(200.0);
@@ -247,7 +249,7 @@ fn the_probes_own_cost_is_left_out() {
 }
 
 #[test]
-fn stages_that_never_say_that_they_wait_are_told_by_their_queues() {
+fn stages_without_probes_for_waits_are_judged_by_their_queues() {
     for seed in SEEDS {
         let mut found = pipeline(seed, &Costs { lookup: 2_500, batch: 8, ..Costs::default() }, LENGTH_NS);
         let waits = |name: &str| name.starts_with("queue_wait") || name.starts_with("signal");
@@ -259,7 +261,8 @@ fn stages_that_never_say_that_they_wait_are_told_by_their_queues() {
     }
 }
 
-/// A source that is done after a millisecond, and a worker who takes ten for what it left in a queue without a limit.
+/// A source that has finished after a millisecond, and a worker that takes ten for what the source
+/// left in a queue without a limit.
 fn backlog() -> (Trace, u32) {
     let mut trace = Trace::default();
     let (source, worker) = (trace.thread("feeder"), trace.thread("grinder"));
@@ -278,7 +281,7 @@ fn backlog() -> (Trace, u32) {
 }
 
 #[test]
-fn who_works_off_a_queue_without_a_limit_is_named_though_nobody_ever_waits() {
+fn the_consumer_of_a_queue_without_a_limit_is_named_although_no_thread_ever_waits() {
     let (mut trace, _) = backlog();
     let report = trace.report(0.0);
     assert_eq!(verdict(&report), Some(("grinder", Some("grind"))), "{}", report.verdict.text());
@@ -286,14 +289,15 @@ fn who_works_off_a_queue_without_a_limit_is_named_though_nobody_ever_waits() {
 }
 
 #[test]
-fn a_recording_that_ends_before_the_queue_is_worked_off_names_the_same() {
+fn a_recording_that_ends_before_the_queue_is_empty_names_the_same_bottleneck() {
     let (mut trace, _) = backlog();
     trace.events.retain(|(t, ..)| *t < 3_000_000);
     let report = trace.report(0.0);
     assert_eq!(verdict(&report), Some(("grinder", Some("grind"))), "{}", report.verdict.text());
 }
 
-/// A producer of 1 ms an item into a queue without a limit, and a consumer of 0.6 ms who has a probe at every tenth get only.
+/// A producer with 1 ms per item into a queue without a limit, and a consumer with 0.6 ms that has
+/// a probe only at each tenth get.
 fn sparsely_probed() -> Trace {
     let mut trace = Trace::default();
     let (producer, logger) = (trace.thread("producer"), trace.thread("logger"));
@@ -315,7 +319,7 @@ fn sparsely_probed() -> Trace {
 }
 
 #[test]
-fn what_is_got_a_moment_before_its_put_stays_for_no_time() {
+fn an_item_that_is_taken_shortly_before_its_put_has_no_residence_time() {
     let mut trace = Trace::default();
     let (producer, consumer) = (trace.thread("producer"), trace.thread("consumer"));
     for t in (0..1_000_000).step_by(10_000) {
@@ -329,20 +333,20 @@ fn what_is_got_a_moment_before_its_put_stays_for_no_time() {
 }
 
 #[test]
-fn a_queue_that_was_found_empty_has_nothing_left_behind_in_it() {
+fn a_queue_that_was_found_empty_has_no_backlog() {
     let mut trace = sparsely_probed();
     let report = trace.report(0.0);
     assert_eq!(verdict(&report), Some(("producer", Some("make"))), "{}", report.verdict.text());
     assert!(!report.verdict.text().contains("left behind"), "{}", report.verdict.text());
     assert_eq!(report.queues[0].depth.max, Some(1));
-    // The same where the recording ends right after a put.
+    // The same if the recording ends right after a put.
     trace.events.truncate(trace.events.len() - 4);
     let report = trace.report(0.0);
     assert_eq!(verdict(&report), Some(("producer", Some("make"))), "{}", report.verdict.text());
 }
 
 #[test]
-fn producers_that_come_and_go_leave_nothing_behind_while_others_go_on() {
+fn short_lived_producers_leave_no_backlog_while_others_continue() {
     let mut trace = Trace::default();
     let worker = trace.thread("grinder");
     for item in 0..1000 {
@@ -389,7 +393,7 @@ fn threads_that_share_the_work_are_one_stage() {
 }
 
 #[test]
-fn what_one_thread_alone_wastes_is_said_although_no_bottleneck_can_be_told() {
+fn the_waste_of_a_single_thread_is_reported_without_a_bottleneck() {
     let mut trace = Trace::default();
     let server = trace.thread("server");
     for item in 0..1000 {
@@ -422,14 +426,14 @@ fn named_items(items: i64) -> Trace {
     trace
 }
 
-/// Would not end within the patience of anybody if each name were held against each other one.
+/// With a comparison of each name with each other one, this would not end in reasonable time.
 #[test]
-fn ten_thousand_names_made_at_run_time_are_reported_on() {
+fn a_report_on_ten_thousand_names_made_at_run_time_is_possible() {
     let pass = named_items(10_000).pass();
     let report = pass.report(Some(10.0));
     assert_eq!(verdict(&report), None, "{}", report.verdict.text());
     assert!(report.verdict.text().contains("of its work is spread over very many names"), "{}", report.verdict.text());
-    // What is kept per name is capped, the rest is one name, and it is said of how many events.
+    // The number of names is limited, the others are merged into one, and their events are counted.
     assert!(report.inputs.other_names > 10_000, "{}", report.inputs.other_names);
     assert!(report.latency.len() < 3_000 && report.latency.iter().any(|line| line.name == "(other names)"), "{}", report.latency.len());
     let spans: u64 = report.latency.iter().map(|line| line.times.count).filter(|&count| count != 20_000).sum();
@@ -446,7 +450,7 @@ fn a_batch_that_no_wait_ended_is_counted_at_the_end() {
 }
 
 #[test]
-fn a_queue_finding_counts_what_was_put_and_shows_where_it_was_waited_for() {
+fn a_queue_finding_counts_the_puts_and_shows_where_threads_waited_for_the_queue() {
     let costs = Costs { generate: 430, consume: 430, ..Costs::default() };
     let report = pipeline(1, &costs, LENGTH_NS / 4).trace.report(10.0);
     for finding in report.findings.iter().filter(|finding| finding.kind.starts_with("queue_always")) {
@@ -455,7 +459,7 @@ fn a_queue_finding_counts_what_was_put_and_shows_where_it_was_waited_for() {
     }
 }
 
-/// The figures that the documentation gives are those of the rules.
+/// The documentation gives the same figures as the rules.
 #[test]
 fn the_documentation_gives_the_rules_figures() {
     let doc = include_str!("../../../docs/analysis.md");
@@ -487,7 +491,8 @@ fn the_documentation_gives_the_rules_figures() {
     for (name, value) in rules["verdict"].as_table().unwrap() {
         let part = if name == "min_stage_blame" { rest } else { rest.split_once("## Errors").unwrap().0 };
         match value {
-            // Tells states of waking apart, and is no figure of the verdict.
+            // This threshold only distinguishes states of waking others, and is no figure of the
+            // verdict.
             toml::Value::Float(_) if name == "min_signalling" => {}
             toml::Value::Float(value) => assert!(said(part, *value), "{name} = {value}"),
             leads => leads.as_array().unwrap().iter().for_each(|lead| {

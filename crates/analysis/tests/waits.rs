@@ -1,4 +1,5 @@
-//! The wait-for graph of machine logs: wPerf's figures, knots, and random systems against the active path of each machine.
+//! The wait-for graph of machine logs: wPerf's figures, mutual waits, and random systems compared
+//! with the active path of each machine.
 
 #[path = "support/walk.rs"]
 mod walk;
@@ -26,7 +27,7 @@ fn case(name: &str) -> Answer {
     waits(&fs::read_to_string(path).unwrap())
 }
 
-/// What a machine waited for in the end.
+/// Returns the machines for which a machine finally waited, with the times.
 fn ends(answer: &Answer, machine: &str) -> Vec<(String, u64)> {
     let waiter = answer.waiters.iter().find(|waiter| waiter.who.machine == machine).unwrap();
     assert_eq!(waiter.ends.iter().map(|end| end.ns).sum::<u64>(), waiter.waited_ns);
@@ -44,22 +45,23 @@ fn edges(answer: &Answer) -> Vec<(String, String, u64, u64)> {
 }
 
 #[test]
-fn a_wait_for_who_waits_itself_is_handed_on_as_in_figure_4_of_wperf() {
+fn a_wait_for_a_waiting_machine_is_redistributed_as_in_figure_4_of_wperf() {
     let two = case("wperf_two.jsonl");
     assert_eq!(ends(&two, "user"), named(&[("network", 80), ("parser", 20)]));
     assert_eq!(ends(&two, "parser"), named(&[("network", 80)]));
     let three = case("wperf_three.jsonl");
     assert_eq!(ends(&three, "user"), named(&[("disk", 50), ("network", 30), ("parser", 20)]));
     let edge = |from: &str, to: &str, direct, last| (from.to_owned(), to.to_owned(), direct, last);
-    // Through the last edge wait the user, the parser and the network; through the first only the user, while the parser runs.
+    // Three machines wait through the last edge: the user, the parser and the network. Only the
+    // user waits through the first one, while the parser runs.
     assert_eq!(edges(&three), [edge("network", "disk", 50, 150), edge("parser", "network", 80, 60), edge("user", "parser", 100, 20)]);
-    // Nobody waits for anybody in turn: all ends with the one that never waits.
+    // No machines wait for each other in turn: all waits end at the machine that never waits.
     assert_eq!(three.mutual_waits.len(), 1);
     assert_eq!(three.mutual_waits[0].machines[0].who.machine, "disk");
     assert_eq!((three.mutual_waits[0].waited_ns, two.mutual_waits[0].machines[0].who.machine.as_str()), (150, "network"));
 }
 
-/// `a` and `b` hand work to and fro; `user` waits for `a` all the time, `idle` for nobody.
+/// `a` and `b` pass work back and forth; `user` waits for `a` all the time, `idle` for no machine.
 fn circle(rounds: u64) -> String {
     let mut log =
         String::from("{\"t\":0,\"machine\":\"user\",\"blocked\":\"wait\"}\n{\"t\":0,\"machine\":\"idle\",\"blocked\":\"sleep\"}\n");
@@ -83,12 +85,12 @@ fn circle(rounds: u64) -> String {
 }
 
 #[test]
-fn who_wait_for_each_other_in_turn_are_a_mutual_wait_and_who_waits_for_them_is_not() {
+fn machines_that_wait_for_each_other_in_turn_are_a_mutual_wait_and_a_machine_that_waits_for_them_is_not() {
     let answer = waits(&circle(50));
     let mutual_waits: Vec<Vec<&str>> =
         answer.mutual_waits.iter().map(|it| it.machines.iter().map(|member| member.who.machine.as_str()).collect()).collect();
     assert_eq!(mutual_waits, [["b", "a"]]);
-    // a works 30 and b 70 of each 100; the user waits for whoever of both works.
+    // a works 30 and b 70 of each 100; the user waits for the one that works.
     assert_eq!(ends(&answer, "user"), named(&[("b", 3_500), ("a", 1_500)]));
     assert_eq!(ends(&answer, "a"), named(&[("b", 3_500)]));
     assert_eq!(ends(&answer, "b"), named(&[("a", 1_500)]));
@@ -98,17 +100,17 @@ fn who_wait_for_each_other_in_turn_are_a_mutual_wait_and_who_waits_for_them_is_n
 }
 
 #[test]
-fn a_chain_longer_than_is_followed_is_unknown_and_counted() {
+fn a_chain_beyond_the_limit_is_unknown_and_counted() {
     let answer = waits(&circle(20_000));
     let user = answer.waiters.iter().find(|waiter| waiter.who.machine == "user").unwrap();
     let unknown: u64 = user.ends.iter().filter(|end| end.kind == EndKind::Unknown).map(|end| end.ns).sum();
     assert!(answer.cut > 0 && unknown > 0, "{}", answer.cut);
     assert_eq!(user.ends.iter().map(|end| end.ns).sum::<u64>(), 2_000_000);
-    // What is short is told to the last ns.
+    // Short chains are exact to the nanosecond.
     assert_eq!(ends(&answer, "a"), named(&[("b", 1_400_000)]));
 }
 
-/// When each machine was blocked: from a block to the next line of its own.
+/// Times for which each machine was blocked: from a block to the next line of its own.
 fn blocks(lines: &[Line]) -> HashMap<u8, Vec<(u64, u64)>> {
     let (mut open, mut out, mut t) = (HashMap::new(), HashMap::<u8, Vec<(u64, u64)>>::new(), 0);
     for (gap, machine, op) in lines {
@@ -132,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_a_machine_waits_for_is_what_its_active_path_says_of_its_blocks((kinds, lines) in system()) {
+    fn the_waits_of_a_machine_equal_its_active_path_during_its_blocks((kinds, lines) in system()) {
         let log = walk::log(&kinds, &lines);
         let answer = waits(&log);
         for (machine, blocks) in blocks(&lines) {

@@ -1,7 +1,8 @@
-//! What changes would bring, against systems that are simulated anew with the change.
+//! Predictions of changes, compared with systems that are simulated again with the change.
 //!
-//! The simulator here is small and knows nothing of the replay: stages with queues between them, computed item by item from the definition of a
-//! bounded queue; workers that join; a lock; calls. It writes the machine log of the unchanged run, and says how long any run takes.
+//! The simulator here is small and independent of the replay: stages with queues between them,
+//! computed item by item from the definition of a bounded queue; workers that join; a lock; calls.
+//! It writes the machine log of the unchanged run, and returns the length of any run.
 
 mod worlds;
 
@@ -12,7 +13,7 @@ use proptest::prelude::*;
 use std::fmt::Write;
 use worlds::{ask, ask_recorded, ns, predicted};
 
-/// A small generator of numbers, so that a test is the same everywhere.
+/// A small random number generator, so that a test is the same everywhere.
 struct Draw(u64);
 
 impl Draw {
@@ -21,20 +22,21 @@ impl Draw {
         (self.0 >> 33) % n
     }
 
-    /// From a half of the mean to one and a half.
+    /// Returns a number from half of the mean to one and a half times the mean.
     fn around(&mut self, mean: u64) -> u64 {
         mean / 2 + self.below(mean + 1)
     }
 }
 
-/// Lines of each machine in its order; they are put into one order by time, and by what must be there before.
+/// Lines of each machine in its order. They are merged by time, and by the units that must be there
+/// before.
 #[derive(Default)]
 struct Lines {
     head: String,
     machines: Vec<Vec<(u64, String, Needs)>>,
 }
 
-/// What a line takes and makes: (queue, units) each.
+/// The unit that a line takes and the one that it makes.
 #[derive(Clone, Default)]
 struct Needs {
     takes: Option<String>,
@@ -63,7 +65,8 @@ impl Lines {
         (needs.takes, needs.makes) = (Some(queue.to_owned()), Some(format!("room {queue}")));
     }
 
-    /// One log, with so much room in each queue that has a capacity, and units that are there from the begin.
+    /// Returns one log. `room` lists the room in each queue with a capacity, and the units that
+    /// exist from the begin.
     fn log(self, room: &[(&str, i64)], end: (u64, &str)) -> String {
         let mut there: std::collections::HashMap<String, i64> = room.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
         let bounded = |name: &str| name.strip_prefix("room ").is_some_and(|_| !room.iter().any(|it| it.0 == name));
@@ -91,13 +94,14 @@ impl Lines {
     }
 }
 
-/// Stages m0, m1, …, with queues q1, q2, … of these capacities between them; `times[stage][item]`.
+/// Stages m0, m1, …, with queues q1, q2, … of the given capacities between them;
+/// `times[stage][item]`.
 struct Tandem {
     capacity: Vec<usize>,
     times: Vec<Vec<u64>>,
 }
 
-/// When each stage took an item, was done with it, and got rid of it.
+/// Times at which each stage took an item, finished it, and passed it on.
 type Runs = Vec<Vec<(u64, u64, u64)>>;
 
 impl Tandem {
@@ -118,10 +122,11 @@ impl Tandem {
                 let free = runs[stage].last().map_or(0, |run| run.2);
                 let took = if stage == 0 { free } else { free.max(runs[stage - 1][item].2) };
                 let done = took + self.times[stage][item];
-                // The unit of room comes from the get of the item that is so many before, which only a later stage's loop tells.
+                // The unit of room comes from the get of an earlier item; the loop below adds that.
                 runs[stage].push((took, done, done));
             }
-            // Room: from the last stage on, a put waits for the get of the item K before, which is known from earlier items.
+            // Room: from the last stage on, a put waits for the get of the item K before, which is
+            // known from earlier items.
             for stage in 0..stages {
                 let free = if item == 0 { 0 } else { runs[stage][item - 1].2 };
                 let took = if stage == 0 { free } else { free.max(runs[stage - 1][item].2) };
@@ -206,12 +211,12 @@ proptest! {
     }
 }
 
-/// What a machine does next, for random logs of everything that a log can say.
+/// Actions of machines, for random logs with everything that a log can contain.
 fn anything() -> impl Strategy<Value = Vec<(u64, u8, u8, u8, u64)>> {
     proptest::collection::vec((0u64..6, 0u8..4, 0u8..14, 0u8..3, 0u64..4), 1..150)
 }
 
-/// Lines that are each well-formed, whether or not they fit together.
+/// Returns lines that are each well-formed, whether or not they are consistent.
 fn written(effects: &[(u64, u8, u8, u8, u64)]) -> String {
     let mut log = String::from(
         "{\"queue\":\"q0\",\"capacity\":2}\n{\"queue\":\"lock:l\",\"capacity\":1,\"initial\":1}\n{\"queue\":\"q2\",\"merge\":true}\n",
@@ -244,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_log_says_the_worlds_come_to_an_end(effects in anything()) {
+    fn a_replay_of_any_log_ends(effects in anything()) {
         let changes = ["m0::work x0", "queue q0 capacity 1", "queue q0 capacity 7", "queue lock:l capacity unlimited", "cpus +2", "batch m0 4", "queue q2 capacity 1", "m0::work x3"];
         let log = written(&effects);
         match ask(&log, &changes) {
@@ -271,20 +276,22 @@ fn the_slower_branch_decides_until_the_other_one_does() {
 }
 
 #[test]
-fn a_call_and_a_timer_follow_from_the_callee_and_from_who_armed_it() {
+fn a_call_and_a_timer_depend_on_the_callee_and_on_the_thread_that_set_the_timer() {
     let text = "{\"t\":0,\"machine\":\"s\",\"blocked\":\"call\"}\n{\"t\":0,\"machine\":\"c\",\"state\":\"ask\"}\n{\"t\":10,\"machine\":\"c\",\"put\":\"rpc:f\"}
 {\"t\":10,\"machine\":\"c\",\"blocked\":\"rpc\"}\n{\"t\":10,\"machine\":\"s\",\"get\":\"rpc:f\",\"state\":\"serve\"}\n{\"t\":50,\"machine\":\"s\",\"put\":\"rpc:f:reply:1\"}
 {\"t\":50,\"machine\":\"c\",\"get\":\"rpc:f:reply:1\",\"state\":\"arm\"}\n{\"t\":55,\"machine\":\"c\",\"blocked\":\"sleep\"}
 {\"t\":100,\"machine\":\"c\",\"woken_by\":\"c\",\"at\":54,\"link\":\"timer\"}\n{\"t\":103,\"machine\":\"c\",\"state\":\"ask\"}\n{\"t\":110,\"end\":\"c\"}\n";
     assert_eq!((ns(text, "s::serve x0.5"), ns(text, "c::ask x0"), ns(text, "link::timer x0.5")), (90, 93, 87));
     assert_eq!(ns(text, "c::arm x0"), 106);
-    // What is called for two items is paid for half as often: what the callee does, and the state in which it was called since.
+    // A call for two items is paid half as often: the callee's work, and the state in which the
+    // call was made.
     assert_eq!(ns(text, "batch c 2"), 110 - 20 - 3);
 }
 
-/// A thread that keeps times of its own and whom another follows. What is predicted from must be what was observed, too, not only the replay that the trace is judged by.
+/// A thread with fixed times, and another that follows it. The replay from which changes are
+/// predicted must also match what was observed, not only the replay by which the trace is judged.
 #[test]
-fn a_replay_that_loses_what_others_waited_for_predicts_nothing() {
+fn a_replay_that_loses_the_cause_of_waits_predicts_nothing() {
     let text = |state: &str, of: &str| {
         let mut text =
             format!("{{\"t\":0,\"machine\":\"p\",\"state\":\"{state}\"{of}}}\n{{\"t\":0,\"machine\":\"p\",\"blocked\":\"sleep\"}}\n");
@@ -307,14 +314,15 @@ fn a_replay_that_loses_what_others_waited_for_predicts_nothing() {
         (predicted(&text("kernel", ",\"x_kernel\":true"), "c::work x0.5"), predicted(&text("kernel", ""), "c::work x0.5"));
     assert!(kernel.gain.is_none() && kernel.baseline_error.abs() < 0.05, "{kernel:?}");
     assert!(kernel.refused.as_ref().is_some_and(|why| why.contains("from which changes are predicted")), "{kernel:?}");
-    // A state of that name says nothing of who bears it.
+    // A state with that name does not make its machine a kernel thread.
     assert_eq!(named, predicted(&text("work", ""), "c::work x0.5"));
     assert!(named.gain.is_some_and(|gain| gain < 0.01), "{named:?}");
 }
 
-/// A worker of the kernel that a timer started puts something into a queue: whoever takes it along later goes on without it where it comes sooner.
+/// A kernel worker that a timer started puts something into a queue. A machine that takes it later
+/// continues without it if it comes sooner after a change.
 #[test]
-fn what_a_kernel_thread_does_at_times_of_its_own_holds_up_nobody() {
+fn work_of_a_kernel_thread_at_fixed_times_delays_no_machine() {
     let text = |state: &str| {
         [
             format!(r#"{{"t":0,"machine":"k","state":"{state}"}}"#),
@@ -331,9 +339,9 @@ fn what_a_kernel_thread_does_at_times_of_its_own_holds_up_nobody() {
     assert_eq!((ns(&text("kernel"), "w::work x0.5"), ns(&text("deliver"), "w::work x0.5")), (100, 102 + 45));
 }
 
-/// What was lost was taken at a time that nobody knows: who needed the room goes on without it.
+/// The time of a lost get is unknown: a machine that needed the room continues without it.
 #[test]
-fn whose_events_are_missing_holds_up_nobody() {
+fn a_machine_with_missing_events_delays_no_other() {
     let text = |machine: &str| {
         [
             r#"{"queue":"q","capacity":1}"#.to_owned(),
@@ -350,8 +358,9 @@ fn whose_events_are_missing_holds_up_nobody() {
 }
 
 #[test]
-fn what_probes_cost_is_no_part_of_what_is_predicted() {
-    // Ten items, of 100 and 20 ns each; every state's begin costs 10 ns more. The last stay is shorter than what a probe costs.
+fn the_cost_of_probes_is_no_part_of_a_prediction() {
+    // Ten items, of 100 and 20 ns each; the begin of each state costs 10 ns more. The last stay is
+    // shorter than the cost of a probe.
     let item = |at: u64| {
         format!(
             "{{\"t\":{},\"machine\":\"a\",\"state\":\"work\"}}\n{{\"t\":{},\"machine\":\"a\",\"state\":\"rest\"}}\n",
@@ -364,13 +373,14 @@ fn what_probes_cost_is_no_part_of_what_is_predicted() {
     let of = |probe_ns: f64| ask_recorded(&log, &["a::work x0.5"], probe_ns).unwrap().predictions.remove(0);
     assert_eq!(of(0.0).gain, Some(1405.0 / 855.0 - 1.0));
     assert_eq!(of(10.0).gain, Some(1200.0 / 700.0 - 1.0));
-    // The trace is judged as it is.
+    // The trace itself is judged as it is.
     assert_eq!((of(10.0).baseline_ns, of(10.0).baseline_error, of(10.0).replayed_ns), (1405, 0.0, 1200));
 }
 
-/// A thread of the kernel does what two have for it, one after the other: who comes earlier in a world does not wait until the other one, who keeps its times, has come.
+/// A kernel thread works for two threads, one after the other. After a change, the thread that
+/// comes earlier does not wait for the other one, which keeps its times.
 #[test]
-fn a_kernel_thread_serves_whoever_comes_first() {
+fn a_kernel_thread_serves_the_first_request_first() {
     let mut text = String::new();
     for machine in ["a", "b", "k"] {
         let _ = writeln!(text, "{{\"t\":0,\"machine\":\"{machine}\",\"state\":\"{}\"}}", if machine == "k" { "kernel" } else { "work" });
@@ -390,13 +400,14 @@ fn a_kernel_thread_serves_whoever_comes_first() {
         }
     }
     text += "{\"t\":400,\"end\":\"a\"}\n";
-    // The first time, it is busy for the other one for 5 ns.
+    // The first time, the kernel thread is busy with the other request for 5 ns.
     assert_eq!((ns(&text, "a::work x1"), ns(&text, "a::work x0.5")), (400, 4 * 55 + 5));
 }
 
-/// A softirq that a worker raises at times of its own takes what others have sent before. Had that come earlier, it would have raised one itself.
+/// A softirq that a worker raises at times of its own takes what others have sent before. If that
+/// had come earlier, it would have raised a softirq itself.
 #[test]
-fn a_softirq_begins_for_what_has_come_first() {
+fn a_softirq_begins_with_the_first_arrival() {
     let mut text = String::from("{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"k\",\"blocked\":\"timer\"}\n");
     for round in 0..5u64 {
         let mut say = |after: u64, machine: &str, what: &str| {
@@ -417,11 +428,12 @@ fn a_softirq_begins_for_what_has_come_first() {
     assert_eq!((ns(&text, "a::work x1"), ns(&text, "a::work x0.5"), ns(&text, "a::work x0")), (500, 275, 50));
 }
 
-/// A worker that sends something at a time of its own finds what another has queued before, and sends that, too. Had that come earlier, another would have sent it.
+/// A worker that sends something at a time of its own also sends what another thread has queued
+/// before. If that had come earlier, another thread would have sent it.
 #[test]
-fn what_a_worker_passes_on_comes_when_it_had_come_to_it() {
+fn an_item_that_a_worker_passes_on_leaves_when_it_arrived() {
     let mut text = String::from("{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"k\",\"blocked\":\"timer\"}\n");
-    // Who waits for what comes on the wire sees how long it takes.
+    // The machine that waits for arrivals on the wire shows how long the wire takes.
     text += "{\"t\":0,\"machine\":\"c\",\"blocked\":\"empty\",\"on\":\"device\"}\n{\"t\":10,\"machine\":\"a\",\"put\":\"device\",\"link\":\"wire\"}\n";
     text += "{\"t\":28,\"machine\":\"c\",\"get\":\"device\"}\n{\"t\":28,\"machine\":\"c\",\"stop\":true}\n";
     for round in 0..5u64 {
@@ -445,11 +457,12 @@ fn what_a_worker_passes_on_comes_when_it_had_come_to_it() {
     let changes = ["a::work x0.5", "device::wire x0.5", "device::wire x1", "k::kernel x1"];
     let predictions = ask(&text, &changes).unwrap().predictions;
     let gains: Vec<f64> = predictions.iter().map(|it| (1e3 * it.gain.unwrap()).round()).collect();
-    // 300 and 455 ns in place of 500.
+    // 300 and 455 ns instead of 500.
     assert_eq!(gains, [667.0, 99.0, 0.0, 0.0]);
 }
 
-/// Whoever comes with what it made finds the taker busy: that is no delay of the link. A wire's is one, whoever waits.
+/// An item that arrives while its receiver is busy is not delayed by the link. A wire delays each
+/// item, whether or not the receiver waits.
 #[test]
 fn waiting_in_a_queue_is_no_delay_and_a_wire_is() {
     let made = |link: &str, host: &str| {
@@ -464,7 +477,7 @@ fn waiting_in_a_queue_is_no_delay_and_a_wire_is() {
         }
         log + &format!("{{\"t\":111,{host}\"end\":\"b\"}}\n")
     };
-    // The first token took 20 ns to be noticed; the others lay there while b worked.
+    // The first token took 20 ns until it was noticed; the others waited while b worked.
     let queued = made("", "\"host\":\"h\",");
     assert_eq!((ns(&queued, "b::work x0"), ns(&queued, "b::work x0.5")), (23, 66));
     let wire = made("", "\"host\":\"other\",");
@@ -472,27 +485,28 @@ fn waiting_in_a_queue_is_no_delay_and_a_wire_is() {
 }
 
 #[test]
-fn a_lock_and_a_cpu_are_free_when_others_leave_them() {
+fn a_lock_and_a_cpu_become_free_when_others_leave_them() {
     let lock = "{\"queue\":\"lock:l\",\"capacity\":1,\"initial\":1}\n{\"t\":0,\"machine\":\"a\",\"get\":\"lock:l\",\"state\":\"hold\"}\n{\"t\":0,\"machine\":\"b\",\"state\":\"prepare\"}
 {\"t\":10,\"machine\":\"b\",\"blocked\":\"lock\"}\n{\"t\":50,\"machine\":\"a\",\"put\":\"lock:l\",\"state\":\"rest\"}\n{\"t\":50,\"machine\":\"b\",\"get\":\"lock:l\",\"state\":\"hold\"}\n{\"t\":80,\"end\":\"b\"}\n";
     assert_eq!((ns(lock, "a::hold x0.5"), ns(lock, "a::hold x0"), ns(lock, "b::prepare x0")), (55, 40, 80));
     let cpu = "{\"t\":0,\"machine\":\"w\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"b\",\"blocked\":\"x\"}\n{\"t\":0,\"machine\":\"hog\",\"state\":\"spin\"}
 {\"t\":10,\"machine\":\"b\",\"woken_by\":\"w\"}\n{\"t\":60,\"machine\":\"hog\",\"state\":\"runnable\"}\n{\"t\":60,\"machine\":\"b\",\"state\":\"work\"}\n{\"t\":90,\"end\":\"b\"}\n";
     assert_eq!((ns(cpu, "hog::spin x0.5"), ns(cpu, "cpus +1"), ns(cpu, "w::work x0")), (60, 40, 90));
-    // What the spinner alone is certain to bring, one more CPU does not take away.
+    // One more CPU does not reduce the certain gain of a faster spinner.
     let low = |change: &str| predicted(cpu, change).gain_low.unwrap();
     assert!(low("hog::spin x0") > 0.0 && low("hog::spin x0 and cpus +1") >= low("hog::spin x0"), "{}", low("hog::spin x0 and cpus +1"));
 }
 
-/// What a timer or a device starts comes at its own time whatever others do, and whoever is ready before it goes on before it.
+/// An action that a timer or a device starts keeps its time whatever others do, and a machine that
+/// is ready before it runs before it.
 #[test]
-fn who_comes_at_a_fixed_time_does_not_hold_up_what_is_ready_before() {
+fn a_machine_with_a_fixed_time_does_not_delay_one_that_is_ready_before() {
     let cpu = "{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"tick\",\"blocked\":\"x\"}\n{\"t\":40,\"machine\":\"tick\",\"state\":\"runnable\"}
 {\"t\":40,\"machine\":\"a\",\"state\":\"preempted\"}\n{\"t\":40,\"machine\":\"tick\",\"state\":\"tock\"}\n{\"t\":45,\"machine\":\"tick\",\"blocked\":\"x\"}
 {\"t\":45,\"machine\":\"a\",\"state\":\"rest\"}\n{\"t\":95,\"end\":\"a\"}\n";
-    // The time that it takes from the other stays.
+    // The time that it takes from the other machine remains.
     assert_eq!((ns(cpu, "a::work x0"), ns(cpu, "tick::tock x0"), ns(cpu, "tick::tock x3")), (55, 90, 105));
-    // Nor does one of whom nobody saw how it came to the CPU.
+    // The same holds for a machine whose way to the CPU was not recorded.
     let unseen = "{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"b\",\"blocked\":\"x\"}\n{\"t\":0,\"machine\":\"tick\",\"blocked\":\"x\"}
 {\"t\":35,\"machine\":\"tick\",\"state\":\"tock\"}\n{\"t\":40,\"machine\":\"b\",\"woken_by\":\"a\"}\n{\"t\":45,\"machine\":\"tick\",\"blocked\":\"x\"}
 {\"t\":45,\"machine\":\"b\",\"state\":\"rest\"}\n{\"t\":95,\"end\":\"b\"}\n";
@@ -504,14 +518,14 @@ fn who_comes_at_a_fixed_time_does_not_hold_up_what_is_ready_before() {
 }
 
 #[test]
-fn an_interrupt_delays_whoever_is_below_by_what_it_does() {
+fn an_interrupt_delays_the_interrupted_machine_by_its_own_time() {
     let text = "{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":10,\"machine\":\"irq\",\"on_top_of\":\"a\"}\n{\"t\":10,\"machine\":\"irq\",\"state\":\"handle\"}
 {\"t\":30,\"machine\":\"irq\",\"pop\":true}\n{\"t\":60,\"end\":\"a\"}\n";
     assert_eq!((ns(text, "irq::handle x0.5"), ns(text, "a::work x0.5")), (50, 40));
 }
 
 #[test]
-fn so_little_room_that_nobody_can_go_on_is_refused_alone() {
+fn a_capacity_that_stops_the_system_is_refused_alone() {
     let text = "{\"queue\":\"q\",\"capacity\":4}\n{\"t\":0,\"machine\":\"a\",\"state\":\"make\"}\n{\"t\":0,\"machine\":\"b\",\"blocked\":\"empty\"}
 {\"t\":5,\"machine\":\"a\",\"put\":\"q\",\"n\":3}\n{\"t\":5,\"machine\":\"b\",\"get\":\"q\",\"n\":3,\"state\":\"take\"}\n{\"t\":9,\"machine\":\"a\",\"put\":\"q\",\"n\":3}\n{\"t\":20,\"end\":\"b\"}\n";
     let answer = ask(text, &["queue q capacity 2", "b::take x0", "queue q capacity 3"]).unwrap();
@@ -521,7 +535,7 @@ fn so_little_room_that_nobody_can_go_on_is_refused_alone() {
 }
 
 #[test]
-fn fixes_are_taken_one_after_the_other_as_each_brings_most() {
+fn fixes_are_applied_one_after_the_other_by_their_gains() {
     let tandem = Tandem::draw(7, 4, 40, true);
     let log = tandem.log();
     let candidates = propose::first(&ask(&log, &[]).unwrap());
@@ -539,7 +553,7 @@ fn fixes_are_taken_one_after_the_other_as_each_brings_most() {
 }
 
 #[test]
-fn tokens_that_nobody_takes_and_what_is_over_take_a_bounded_memory() {
+fn tokens_that_are_never_taken_and_finished_work_need_bounded_memory() {
     let mut reader_log = String::new();
     for n in 0..20_000u64 {
         let _ = writeln!(reader_log, "{{\"t\":{n},\"machine\":\"a\",\"put\":\"leak\"}}\n{{\"t\":{n},\"machine\":\"a\",\"put\":\"q\"}}\n{{\"t\":{n},\"machine\":\"b\",\"get\":\"q\"}}");
@@ -554,7 +568,7 @@ fn tokens_that_nobody_takes_and_what_is_over_take_a_bounded_memory() {
     assert!(answer.forgotten_causes == 0 || answer.forgotten_causes > 1_000);
 }
 
-/// A machine makes one after the other, waits for its work, and it stops.
+/// A machine that forks one job after the other, waits for its work, and the job stops.
 fn jobs(count: u64) -> String {
     let mut log = String::from("{\"t\":0,\"machine\":\"shell\",\"state\":\"run\"}\n");
     for n in 0..count {
@@ -570,7 +584,7 @@ fn jobs(count: u64) -> String {
 }
 
 #[test]
-fn machines_that_have_stopped_take_a_bounded_memory_and_what_is_predicted_of_many_is_that_of_few() {
+fn stopped_machines_need_bounded_memory_and_predictions_do_not_depend_on_their_number() {
     let gain = |count: u64| predicted(&jobs(count), "job::work x0.5").gain.unwrap();
     let (few, many) = (gain(100), gain(40_000));
     assert!((few - many).abs() < 0.01 && (many - 0.66).abs() < 0.02, "{few} {many}");
@@ -584,7 +598,7 @@ fn machines_that_have_stopped_take_a_bounded_memory_and_what_is_predicted_of_man
 }
 
 #[test]
-fn a_machine_that_lives_again_after_it_was_forgotten_is_as_new_and_one_that_is_asked_for_is_not_forgotten() {
+fn a_machine_that_restarts_after_it_was_forgotten_is_new_and_a_requested_one_is_not_forgotten() {
     let mut log = jobs(20_000);
     let t = 100 * 20_000 + 10;
     let _ = writeln!(log, "{{\"t\":{},\"machine\":\"job.0\",\"forked_by\":\"shell\",\"state\":\"work\"}}", t + 10);
@@ -593,7 +607,7 @@ fn a_machine_that_lives_again_after_it_was_forgotten_is_as_new_and_one_that_is_a
     let asked = ask(&log, &["\"job.0\"::work x0.5"]).unwrap();
     assert!(asked.baseline_error.abs() < 1e-6, "{}", asked.baseline_error);
     assert_eq!(asked.predictions[0].predicted_ns, Some(asked.baseline_ns - 500_000 - 40), "{:?}", asked.predictions);
-    // Its end lies long before all others'.
+    // Its end is long before all others.
     let mut scenario = Options { scenarios: vec![Scenario::parse("job::work x0.5").unwrap()], ..Options::default() };
     scenario.machine = Some("job.0".to_owned());
     let log = jobs(20_000);

@@ -1,5 +1,5 @@
-//! What it brings if a server, or a lock, lets several do at once what they do one at a time.
-//! Against the laws of a closed queueing system, and against systems that are simulated anew.
+//! Predictions for servers or locks that let several do at once what they do one at a time,
+//! compared with the laws of a closed queueing system, and with systems that are simulated again.
 
 mod worlds;
 
@@ -12,8 +12,8 @@ use worlds::{ask, ns, predicted};
 const ROUNDS: u64 = 60;
 
 /// A closed system: `clients` each think for `think`, then need one of `places` for `serve`, first
-/// come, first served, each `ROUNDS` times. Returns when each round began and ended, in the order
-/// of the ends, as (client, came, begin, end).
+/// come, first served, each `ROUNDS` times. Returns the times of each round, in the order of the
+/// ends, as (client, came, begin, end).
 fn closed(clients: u64, think: impl Fn(u64) -> u64, serve: impl Fn(u64) -> u64, places: usize) -> Vec<(u64, u64, u64, u64)> {
     let mut coming: BTreeSet<(u64, u64)> = (0..clients).map(|client| (think(client) + client, client)).collect();
     let mut free = vec![0; places];
@@ -36,7 +36,7 @@ fn end(rounds: &[(u64, u64, u64, u64)]) -> u64 {
     rounds.iter().map(|round| round.3).max().unwrap()
 }
 
-/// Lines with their times, in the order of time.
+/// Returns the lines in the order of time.
 fn log(mut lines: Vec<(u64, String)>, end: u64) -> String {
     lines.sort_by_key(|line| line.0);
     let mut log = String::new();
@@ -47,7 +47,7 @@ fn log(mut lines: Vec<(u64, String)>, end: u64) -> String {
     log
 }
 
-/// The log of such rounds at one server.
+/// Returns the log of such rounds at one server.
 fn at_server(rounds: &[(u64, u64, u64, u64)], clients: u64) -> String {
     let mut lines = vec![
         (0, "\"machine\":\"srv\",\"blocked\":\"empty\"".to_owned()),
@@ -72,7 +72,7 @@ fn at_server(rounds: &[(u64, u64, u64, u64)], clients: u64) -> String {
     log(lines, end(rounds))
 }
 
-/// The log of such rounds under one lock, in which each thread works itself.
+/// Returns the log of such rounds under one lock, in which each thread works itself.
 fn under_lock(rounds: &[(u64, u64, u64, u64)], clients: u64) -> String {
     let mut lines = vec![
         (0, "\"queue\":\"accounts\",\"capacity\":1,\"initial\":1".to_owned()),
@@ -88,7 +88,7 @@ fn under_lock(rounds: &[(u64, u64, u64, u64)], clients: u64) -> String {
         lines.push((begin, format!("\"machine\":\"c{client}\",\"get\":\"accounts\",\"state\":\"hold\"")));
         lines.push((end, format!("\"machine\":\"c{client}\",\"put\":\"accounts\",\"state\":\"think\"")));
     }
-    // Whoever has it next takes it when it was given back.
+    // The next holder takes the lock after it was released.
     lines.sort_by_key(|line| (line.0, line.1.contains("\"get\"")));
     for (client, &end) in last.iter().enumerate() {
         lines.push((end, format!("\"machine\":\"c{client}\",\"put\":\"done\"")));
@@ -96,10 +96,9 @@ fn under_lock(rounds: &[(u64, u64, u64, u64)], clients: u64) -> String {
     log(lines, end(rounds))
 }
 
-/// The rate of a closed system whose times do not scatter is the smaller of `N / s` and
-/// `n / (s + z)`.
+/// The rate of a closed system with constant times is the smaller of `N / s` and `n / (s + z)`.
 #[test]
-fn a_server_with_more_places_answers_what_the_law_of_closed_systems_says() {
+fn a_server_with_more_places_follows_the_law_of_closed_systems() {
     let (clients, think, serve) = (8, 300, 100);
     let before = closed(clients, |_| think, |_| serve, 1);
     let log = at_server(&before, clients);
@@ -114,7 +113,7 @@ fn a_server_with_more_places_answers_what_the_law_of_closed_systems_says() {
 }
 
 #[test]
-fn a_server_with_more_places_answers_as_one_that_is_simulated_anew() {
+fn a_server_with_more_places_agrees_with_a_new_simulation() {
     for (clients, think, serve) in [(5, 40, 100), (6, 10, 50), (3, 500, 100)] {
         let think = |client: u64| think + 7 * client;
         let serve = |client: u64| serve + 11 * (client % 3);
@@ -133,7 +132,7 @@ fn a_server_with_more_places_answers_as_one_that_is_simulated_anew() {
 }
 
 #[test]
-fn who_shares_a_split_lock_with_nobody_only_does_its_own_work() {
+fn with_a_split_lock_each_thread_only_does_its_own_work() {
     let (clients, think, hold) = (6, 50, 100);
     let before = closed(clients, |_| think, |_| hold, 1);
     let log = under_lock(&before, clients);
@@ -142,7 +141,7 @@ fn who_shares_a_split_lock_with_nobody_only_does_its_own_work() {
         let found = ns(&log, change);
         assert!(found.abs_diff(truth) <= truth / 50, "{change}: {found} instead of {truth}");
     }
-    // Other changes may be made with it: then all that is left are the holds.
+    // Other changes may be combined with it: then only the holds remain.
     let alone = ns(
         &log,
         "lock accounts split and c0::think x0 and c1::think x0 and c2::think x0 and c3::think x0 and c4::think x0 and c5::think x0",
@@ -151,7 +150,7 @@ fn who_shares_a_split_lock_with_nobody_only_does_its_own_work() {
 }
 
 #[test]
-fn a_scenario_next_to_it_does_not_know_of_the_places() {
+fn a_scenario_next_to_it_is_independent_of_the_places() {
     let log = at_server(&closed(5, |_| 40, |_| 100, 1), 5);
     let alone = predicted(&log, "c0::think x0.5");
     let context = ask(&log, &["concurrency srv 4", "c0::think x0.5"]).unwrap().predictions.remove(1);
@@ -159,7 +158,7 @@ fn a_scenario_next_to_it_does_not_know_of_the_places() {
 }
 
 #[test]
-fn what_has_no_place_for_others_cannot_have_more() {
+fn a_machine_that_is_neither_a_lock_nor_a_server_cannot_have_more_places() {
     let log = at_server(&closed(3, |_| 40, |_| 100, 1), 3);
     let said = |change: &str| ask(&log, &[change]).unwrap_err().to_string();
     assert!(said("concurrency c0 4").contains("c0 is neither a lock nor a server"), "{}", said("concurrency c0 4"));
@@ -167,8 +166,8 @@ fn what_has_no_place_for_others_cannot_have_more() {
     assert!(said("concurrency srw 4").contains("no machine or lock \"srw\" occurs; the nearest: srv"), "{}", said("concurrency srw 4"));
 }
 
-/// Predictions on two CPUs for 100 items, each of which waits for so many ns of 100,000, then sleeps
-/// until a timer, and works for 100 ns.
+/// Predictions on two CPUs for 100 items. Each waits for `wait_ns` of 100,000 ns, then sleeps until
+/// a timer, and works for 100 ns.
 fn for_items(wait_ns: u64, changes: &[&str]) -> Vec<Prediction> {
     let mut log = String::new();
     for begin in (0..100).map(|item| 100_000 * item) {
@@ -191,7 +190,7 @@ fn for_items(wait_ns: u64, changes: &[&str]) -> Vec<Prediction> {
 }
 
 #[test]
-fn what_leads_too_far_from_the_recording_is_refused_with_what_limits_it() {
+fn a_prediction_too_far_from_the_recording_is_refused_with_its_limit() {
     let predictions = for_items(30_000, &["m::wait x0.001", "m::wait x0.5"]);
     let why = predictions[0].refused.as_deref().unwrap_or_else(|| panic!("{predictions:?}"));
     assert!(why.contains("too far from what was recorded") && why.contains("lets it be"), "{why}");
@@ -200,11 +199,11 @@ fn what_leads_too_far_from_the_recording_is_refused_with_what_limits_it() {
 }
 
 #[test]
-fn a_wide_interval_that_begins_at_a_doubling_is_given_and_one_of_what_is_left_out_is_wider() {
+fn a_wide_interval_from_a_doubling_on_is_given_and_that_of_a_removed_state_is_wider() {
     let predictions = for_items(99_900, &["m::wait x0.001", "m::wait x0"]);
     let [shorter, left_out] = [0, 1].map(|at| (predictions[at].gain_low.unwrap(), predictions[at].gain_high.unwrap()));
     assert!(shorter.0 >= 1.0 && 1.0 + shorter.1 > 20.0 * (1.0 + shorter.0), "{predictions:?}");
-    // What is left out besides takes up to four fifths of the rest with it.
+    // Removing the state may also remove up to four fifths of the rest.
     let rate = 1.0 + predictions[1].gain.unwrap();
     assert!(left_out.0 >= shorter.0 && 1.0 + left_out.1 > 4.9 * rate, "{predictions:?}");
 }

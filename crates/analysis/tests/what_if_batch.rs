@@ -1,13 +1,13 @@
-//! What it would bring to call or to signal for several items at once.
+//! Predictions for calls and signals that serve several items at once.
 
 mod worlds;
 
 use std::fmt::Write;
 use worlds::ns;
 
-/// Where calls take their time on the way, there and back, fewer of them save it.
+/// If calls take their time in transit, fewer calls save that time.
 #[test]
-fn calls_in_batches_save_their_way_too() {
+fn calls_in_batches_save_their_time_in_transit() {
     let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"blocked\":\"call\"}\n{\"t\":0,\"machine\":\"c\",\"state\":\"ask\"}\n");
     for item in 0..8u64 {
         let t = 20 * item;
@@ -25,9 +25,10 @@ fn calls_in_batches_save_their_way_too() {
     assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (160 - 8 * 13 / 2, 160 - 8 * 13 * 3 / 4));
 }
 
-/// What the kernel does for a call, and what the callee does before it takes it and after it has replied, belongs to the call, too.
+/// The kernel's work for a call, and the callee's work before it takes the call and after it has
+/// replied, belong to the call.
 #[test]
-fn fewer_calls_save_all_that_the_kernel_does_for_one() {
+fn fewer_calls_save_all_the_kernels_work_for_them() {
     let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"blocked\":\"poll\"}\n{\"t\":0,\"machine\":\"c\",\"state\":\"work\"}\n");
     for item in 0..8u64 {
         let mut say = |after: u64, machine: &str, what: &str| {
@@ -49,9 +50,10 @@ fn fewer_calls_save_all_that_the_kernel_does_for_one() {
     assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (320 - 8 * 18 / 2, 320 - 8 * 18 * 3 / 4));
 }
 
-/// Who signals itself to go on pays the way back to its first item, too: from the second time, when it is known who takes the signal.
+/// A machine that signals itself also pays for the return to its first item, from the second time
+/// on, when the receiver of the signal is known.
 #[test]
-fn a_larger_batch_saves_the_way_round() {
+fn a_larger_batch_saves_the_return_to_the_loop() {
     let mut text = String::from("{\"queue\":\"signal:go\",\"merge\":true}\n{\"t\":0,\"machine\":\"s\",\"put\":\"in\",\"n\":16}\n");
     for round in 0..8u64 {
         let mut say = |after: u64, what: &str| {
@@ -66,16 +68,17 @@ fn a_larger_batch_saves_the_way_round() {
     let (first, later) = (4, 2 + 14 + 4);
     assert_eq!(ns(&text, "batch r 4"), 320 - (first + 7 * later) / 2);
     assert_eq!(ns(&text, "batch r 8"), 320 - (first + 7 * later) * 3 / 4);
-    // Where something else is done before the signal is taken, that is none of its way.
+    // Other work before the signal is taken does not belong to the return.
     let busy = text.replace("\"state\":\"wait\"}", "\"state\":\"wait\"}\n{\"t\":PUT,\"machine\":\"r\",\"put\":\"out\"}");
     let busy =
         busy.split("PUT").enumerate().map(|(at, part)| if at == 0 { part.to_owned() } else { format!("{}{part}", 40 * (at - 1) + 22) });
     assert_eq!(ns(&busy.collect::<String>(), "batch r 4"), 320 - (4 + 7 * (2 + 4)) / 2);
 }
 
-/// A system call that waits, such as fsync: all of it is paid once for so many items, and what it gives to the disk is none of them.
+/// A system call that waits, such as fsync: all of it is paid once for several items, and its
+/// requests to the disk are not items.
 #[test]
-fn a_state_that_waits_is_a_call_when_it_is_named() {
+fn a_waiting_state_counts_as_a_call_when_it_is_named() {
     let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"state\":\"work\"}\n");
     for item in 0..8u64 {
         let mut say = |after: u64, machine: &str, what: &str| {

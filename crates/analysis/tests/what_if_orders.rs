@@ -1,4 +1,5 @@
-//! Where nothing but who comes first decides who is served first: predictions against systems that are simulated again with the change, with the same random draws.
+//! Systems in which only the order of arrival decides the order of service: predictions compared
+//! with systems that are simulated again with the change and with the same random numbers.
 
 mod worlds;
 
@@ -7,7 +8,8 @@ use longpole_sim::sink::Nobody;
 use longpole_sim::{change, engine, scenarios, truth};
 use worlds::predicted;
 
-/// The error of the predicted time, and whether the interval tells of the true gain, up to a hundredth.
+/// Returns the error of the predicted time, and whether the interval contains the true gain, up to
+/// a hundredth.
 fn error(scenario: &str, seed: u64, items: u64, change: &str) -> (f64, bool) {
     let sketch = scenarios::build(scenarios::find(scenario).unwrap(), seed, Some(items));
     let change = truth::spelled(change, &sketch.roles).unwrap();
@@ -34,7 +36,7 @@ fn all_within(most: f64, scenario: &str, items: u64, changes: &[&str]) {
 const FIRST: [&str; 3] = ["$first::$first.prepare x0.5", "$first::$first.prepare x0.2", "$first::$first.prepare x2"];
 
 #[test]
-fn whoever_of_a_servers_clients_comes_first_is_served_first() {
+fn the_client_of_a_server_that_comes_first_is_served_first() {
     for scenario in ["order_clients", "order_seldom", "order_often", "order_three"] {
         all_within(0.06, scenario, 400, &FIRST);
         all_within(0.06, scenario, 400, &["$other1::$other1.prepare x0.5", "$other1::$other1.prepare x2", "$server::$server.serve x0.5"]);
@@ -43,21 +45,21 @@ fn whoever_of_a_servers_clients_comes_first_is_served_first() {
 
 /// Far more calls than are remembered.
 #[test]
-fn who_falls_back_for_long_finds_what_it_found_before() {
+fn a_client_that_falls_behind_for_long_finds_the_same_state_as_before() {
     for scenario in ["order_clients", "order_three"] {
         all_within(0.06, scenario, 5000, &FIRST);
     }
 }
 
 #[test]
-fn a_lock_goes_to_who_comes_first() {
+fn a_lock_goes_to_the_first_thread_that_comes() {
     let changes =
         ["$first::$first.outside x0.5", "$first::$first.outside x0.2", "$first::$first.inside x0.5", "$other::$other.inside x0.5"];
     all_within(0.02, "order_lock", 400, &changes);
 }
 
 #[test]
-fn room_in_a_queue_goes_to_who_asks_first() {
+fn room_in_a_queue_goes_to_the_first_thread_that_asks() {
     let made = ["$first::$first.make x0.5", "$first::$first.make x0.2", "$other::$other.make x0.5"];
     let others = ["$consumer::$consumer.take x0.5", "queue $queue capacity 16"];
     all_within(0.05, "order_producers", 400, &[&made[..], &others].concat());
@@ -74,7 +76,7 @@ fn a_free_worker_takes_the_next_item() {
 }
 
 #[test]
-fn the_only_cpu_goes_to_who_is_ready_first() {
+fn the_only_cpu_goes_to_the_first_ready_thread() {
     let changes = ["$first::$first.compute x0.5", "$first::$first.compute x0.2", "$other::$other.compute x0.5", "link::timer x0.5"];
     all_within(0.02, "order_threads", 400, &changes);
 }

@@ -1,4 +1,5 @@
-//! What changes would bring where machines share what serves them: CPUs, callees, servers. Against systems that are simulated anew with the change.
+//! Predictions for machines that share CPUs, callees or servers, compared with systems that are
+//! simulated again with the change.
 
 mod worlds;
 
@@ -6,7 +7,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
 use worlds::{ns, predicted};
 
-/// Workers sleep and work by turns, 50 times; whoever is ready first has a CPU first. `main` waits for all. The log, and when that is.
+/// Workers that sleep and work in turns, 50 times; the first ready worker gets a CPU first. `main`
+/// waits for all. Returns the log, and the time of the end.
 fn on_cpus(cpus: usize, work: &[u64], sleep: &[u64]) -> (String, u64) {
     let mut log = String::from("{\"t\":0,\"machine\":\"main\",\"blocked\":\"join\",\"on\":\"done\"}\n");
     let (mut events, mut number) = (BTreeSet::new(), work.len());
@@ -46,7 +48,8 @@ fn on_cpus(cpus: usize, work: &[u64], sleep: &[u64]) -> (String, u64) {
     (log, end)
 }
 
-/// One CPU that is always busy: whoever sleeps less, or would not wait for it, makes nobody's work there less. With another one it is.
+/// One CPU that is always busy: a shorter sleep, or no wait for the CPU, reduces no work on it.
+/// With another CPU, the end is earlier.
 #[test]
 fn the_end_is_not_before_the_cpus_have_done_the_work() {
     let work = [50, 20, 10, 10];
@@ -60,14 +63,15 @@ fn the_end_is_not_before_the_cpus_have_done_the_work() {
     assert_eq!(ns(&log, "w0::runnable x0"), all);
     assert_eq!(ns(&log, "w0::work x0.5 and link::timer x0"), all - 50 * 25);
     assert_eq!(ns(&log, "link::timer x0 and cpus +1"), 50 * 50);
-    // Of what one does after the end nobody has to wait.
+    // Work of a machine after the end delays no one.
     let until = log.lines().position(|line| line.contains("\"w1\",\"put\"")).unwrap();
     let cut: Vec<&str> = log.lines().take(until).collect();
     let early = cut.join("\n") + &format!("\n{{\"t\":{},\"end\":\"w1\"}}\n", cut.last().unwrap()[5..].split(',').next().unwrap());
     assert!(ns(&early, "w0::runnable x0") < ns(&early, "w0::work x1"));
 }
 
-/// One works, arms and calls for every so many items; the call takes `wire` ns to get there.
+/// A machine that works, then arms and calls once per `per` items; the call takes `wire` ns to
+/// arrive.
 fn arming(per: u64, wire: u64) -> (String, u64) {
     let mut log = String::from("{\"t\":0,\"machine\":\"T\",\"blocked\":\"empty\"}\n{\"t\":0,\"machine\":\"S\",\"state\":\"work\"}\n");
     let mut t = 0;
@@ -90,9 +94,10 @@ fn arming(per: u64, wire: u64) -> (String, u64) {
     (log, t)
 }
 
-/// Only probes tell of the call, and the state that is named contains the wait for it: what the callee does is paid once.
+/// Only probes show the call, and the named state contains the wait for it: the callee's work is
+/// paid once.
 #[test]
-fn what_is_called_in_a_state_that_is_paid_is_paid_once() {
+fn a_call_within_a_paid_state_is_paid_once() {
     for wire in [0, 3] {
         let (log, _) = arming(1, wire);
         for per in [2, 4, 10] {
@@ -102,7 +107,8 @@ fn what_is_called_in_a_state_that_is_paid_is_paid_once() {
     }
 }
 
-/// Clients of one server: each prepares, calls, and uses the reply. The log until the first has called so often, and when that is.
+/// Clients of one server: each prepares, calls, and uses the reply. Returns the log until the first
+/// client has made this number of calls, and that time.
 fn clients(prepare: [u64; 2], serve: u64, calls: u64) -> (String, u64) {
     let mut log = String::from("{\"t\":0,\"machine\":\"srv\",\"blocked\":\"empty\"}\n");
     let (mut next, mut free, mut count) = (prepare, 0, 0);
@@ -120,7 +126,7 @@ fn clients(prepare: [u64; 2], serve: u64, calls: u64) -> (String, u64) {
         free = begin + serve;
         say(free, 3, format!("\"machine\":\"srv\",\"put\":\"rpc:X:reply:{c}\""));
         say(free, 4, format!("\"machine\":\"c{c}\",\"get\":\"rpc:X:reply:{c}\",\"state\":\"prep\""));
-        // Whether it waits then is known when the other one has called, or not.
+        // The server waits only if the other client has not called by then.
         next[c] = free + prepare[c];
         if next[0].min(next[1]) > free {
             say(free, 5, "\"machine\":\"srv\",\"blocked\":\"empty\"".to_owned());
@@ -136,9 +142,11 @@ fn clients(prepare: [u64; 2], serve: u64, calls: u64) -> (String, u64) {
     (log, end)
 }
 
-/// Whoever calls sooner than in the trace is served before another one, who comes more seldom and keeps its times; the order of the trace is one end of what may be, and this the other.
+/// A client that calls sooner than in the trace is served before another one, which calls more
+/// rarely and keeps its times. The order of the trace is one end of the interval, and this order
+/// the other.
 #[test]
-fn in_which_order_a_server_serves_is_between_the_ends_of_the_interval() {
+fn the_order_in_which_a_server_serves_is_within_the_interval() {
     for (prepare, serve) in [([100, 300], 20)] {
         let (log, before) = clients(prepare, serve, 200);
         for (change, of) in [("c0::prep x0.1", 10), ("c0::prep x0.5", 50), ("c0::prep x0.8", 80)] {
@@ -151,9 +159,11 @@ fn in_which_order_a_server_serves_is_between_the_ends_of_the_interval() {
     }
 }
 
-/// Two share a CPU: who has half of the work is put off half as often, and who shares it with whoever has half, half as long. Since when it had the CPU the first time is not known.
+/// Two threads share a CPU. A thread with half of the work is preempted half as often, and a thread
+/// that shares the CPU with one with half of the work waits half as long. The time at which the
+/// first one got the CPU is unknown.
 #[test]
-fn who_is_preempted_waits_as_long_as_its_work_is() {
+fn a_preempted_thread_waits_in_proportion_to_its_work() {
     let mut text = String::from("{\"t\":0,\"machine\":\"hog\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"w\",\"state\":\"runnable\"}\n{\"t\":1,\"machine\":\"w\",\"state\":\"work\"}\n");
     for round in 0..4u64 {
         for (t, off, on) in [(11, "w", "hog"), (31, "hog", "w")] {
@@ -166,13 +176,16 @@ fn who_is_preempted_waits_as_long_as_its_work_is() {
     }
     text += "{\"t\":131,\"end\":\"w\"}\n";
     assert_eq!(["w::work x1", "w::work x0.5", "w::work x2", "hog::work x0.5"].map(|change| ns(&text, change)), [131, 76, 241, 91]);
-    // The wait itself, as of a quota that is lifted: it is over however long the other has work.
+    // A change of the wait itself, like a quota that is lifted: it ends independently of the other
+    // thread's work.
     assert_eq!(["w::preempted x0.5", "w::preempted x0"].map(|change| ns(&text, change)), [91, 51]);
 }
 
-/// The recorder comes when a timer or a disk lets it, however little it has to do. Where nobody records, those who share its CPU still exclude each other, and who was put off goes on.
+/// The recorder runs when a timer or a disk lets it, however little it has to do. Without a
+/// recorder, the threads that share its CPU still exclude each other, and a preempted thread
+/// continues.
 #[test]
-fn nobody_waits_for_the_recorder_or_for_a_cpu_that_it_had() {
+fn no_thread_waits_for_the_recorder_or_for_a_cpu_that_it_had() {
     let after = |recorder: &str| {
         let mut text = format!("{{\"t\":0,\"machine\":\"{recorder}\",\"blocked\":\"timer\"}}\n");
         text += "{\"t\":0,\"machine\":\"b\",\"blocked\":\"x\"}\n{\"t\":0,\"machine\":\"a\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}
@@ -195,7 +208,7 @@ fn nobody_waits_for_the_recorder_or_for_a_cpu_that_it_had() {
         [(40, 20, 20), (40, 20, 15), (40, 20, 10)]
     );
     assert_eq!(["a::work x1", "a::work x0.5"].map(|change| times(&after("other"), change)), [(40, 40, 40), (40, 40, 38)]);
-    // One that is put off by it.
+    // A thread that the recorder preempts.
     let mut text = String::from("{\"t\":0,\"machine\":\"longpole\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"w\",\"state\":\"runnable\"}\n{\"t\":1,\"machine\":\"w\",\"state\":\"work\"}\n");
     for round in 0..4u64 {
         for (t, off, on) in [(11, "w", "longpole"), (31, "longpole", "w")] {
@@ -213,7 +226,8 @@ fn nobody_waits_for_the_recorder_or_for_a_cpu_that_it_had() {
     );
 }
 
-/// Workers of one class on one CPU, which take turns of 10 ns, the first after 1 ns: each has so much work. As text, and when the last has ended.
+/// Workers of one class on one CPU, with the given work, in turns of 10 ns, the first after 1 ns.
+/// Returns the log, and the time at which the last worker has finished.
 fn in_turns(work: &[u64]) -> (String, u64) {
     let mut text: String =
         (0..work.len()).map(|w| format!("{{\"t\":0,\"machine\":\"w{w}\",\"class\":\"w\",\"state\":\"runnable\"}}\n")).collect();
@@ -238,9 +252,10 @@ fn in_turns(work: &[u64]) -> (String, u64) {
     (text, t)
 }
 
-/// All who share a CPU are faster: each is put off less often, and the others are done in fewer turns. That is the same saving, and counts once.
+/// All threads that share a CPU become faster: each is preempted less often, and the others finish
+/// in fewer turns. That is the same saving, and counts once.
 #[test]
-fn who_take_turns_and_are_all_faster_bring_no_more_than_that() {
+fn threads_that_take_turns_and_all_become_faster_gain_no_more_than_that() {
     for of in [1, 2, 3, 4] {
         let work = |ns: u64| in_turns(&vec![ns; of]);
         let ((text, _), (_, halved), (_, doubled)) = (work(4000), work(2000), work(8000));
@@ -252,7 +267,8 @@ fn who_take_turns_and_are_all_faster_bring_no_more_than_that() {
         near("w::work x2", doubled);
         assert!(predicted(&text, "w::work x0.5").gain.unwrap() <= 1.0);
     }
-    // Of two, one is faster: until it is done, it has the CPU as often as the other.
+    // One of two threads becomes faster: until it has finished, it has the CPU as often as the
+    // other.
     let (text, _) = in_turns(&[4000, 4000]);
     let truth = in_turns(&[4000, 2000]).1;
     let found = ns(&text, "w0::work x0.5");

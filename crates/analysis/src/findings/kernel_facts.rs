@@ -1,7 +1,10 @@
-//! What the kernel's events tell of faults that no state on the critical path shows by itself, for the findings' rules ([`crate::findings`]): CPUs that were idle while a
-//! thread waited for another one, interrupts away from whom they wake, pages that are missing, locks that are handed from one to the next.
+//! Facts from kernel events about faults that no state on the critical path shows by itself, for
+//! the rules of findings ([`crate::findings`]): CPUs that were idle while a thread waited for
+//! another CPU, interrupts on another CPU than the thread that they wake, page faults, and locks
+//! that pass from thread to thread.
 //!
-//! All of it is gathered for all threads in the pass that reads the trace anyway; which of them matter is known when the path is ([`OnPath`]).
+//! The facts are collected for all threads in the pass that reads the trace anyway. The critical
+//! path then shows which of them matter ([`OnPath`]).
 
 mod away;
 mod futexes;
@@ -19,20 +22,22 @@ use longpole_model::linux::Linux;
 use longpole_model::names::NameId;
 use std::collections::HashMap;
 
-/// Waits of one process for a lock, which is known by its futex.
+/// Waits of one process for a lock, which is identified by its futex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contention {
     pub process: i32,
     pub address: i64,
-    /// Processes that have the address in common do not share the lock.
+    /// True if the futex is private to its process: processes that use the same address then do not
+    /// share the lock.
     pub is_private: bool,
-    /// All threads together.
+    /// Waiting time of all threads together.
     pub waited_ns: u64,
 }
 
-/// A missing page takes the processor and the kernel about that long at least: the exception, the page's entry, and back. Nothing in a trace tells the true time.
+/// Least time that a page fault takes: the exception, the page table entry, and the return. No
+/// trace contains the true time.
 const LEAST_FAULT_NS: u64 = 500;
-/// Facts of one kind that are told, those with the largest share.
+/// Largest number of facts of one kind: those with the largest shares.
 const MOST: usize = 64;
 
 #[derive(Debug, Default)]
@@ -41,7 +46,7 @@ pub struct KernelFacts {
     away: Away,
     futexes: Futexes,
     threads: IdMap<ThreadId, Exceptions>,
-    /// Of each CPU: time in which it was idle, and in all.
+    /// Idle time and total time of each CPU.
     cpus: Vec<(u64, u64)>,
 }
 
@@ -53,7 +58,8 @@ struct Exceptions {
 }
 
 impl KernelFacts {
-    /// To be called after each event: what was heard is understood with the model as it is now.
+    /// Processes what was collected during an event, with the state of the model after that event.
+    /// Must be called after each event.
     #[inline]
     pub fn after(&mut self, linux: &Linux) {
         self.idle.after(linux);
@@ -61,13 +67,13 @@ impl KernelFacts {
         self.futexes.after(linux);
     }
 
-    /// How many CPUs there are, and the share of their time in which they were idle.
+    /// Returns the number of CPUs, and the share of their time in which they were idle.
     pub fn cpus(&self) -> (u64, Option<f64>) {
         let (idle, all) = self.cpus.iter().fold((0, 0), |(idle, all), cpu| (idle + cpu.0, all + cpu.1));
         (self.cpus.iter().filter(|cpu| cpu.1 > 0).count() as u64, (all > 0).then(|| idle as f64 / all as f64))
     }
 
-    /// The locks that threads hand on, as far as the kernel sees them.
+    /// Returns the locks that pass from thread to thread, as far as kernel events show them.
     pub fn contention(&self) -> Vec<Contention> {
         self.futexes.contention().collect()
     }
@@ -109,7 +115,8 @@ impl KernelFacts {
     }
 }
 
-/// In an order that does not depend on a table's.
+/// Sorts facts by their share, and then by their texts, so that the order does not depend on a hash
+/// table's.
 fn heaviest(facts: impl Iterator<Item = Facts>) -> Vec<Facts> {
     let mut facts: Vec<Facts> = facts.collect();
     let share = |facts: &Facts| facts.numbers.first().map_or(0.0, |&(_, share)| share);
@@ -161,12 +168,12 @@ impl Watch for KernelFacts {
     }
 }
 
-/// What of the path the threads of each class have.
+/// Shares of the path by class of threads.
 #[derive(Debug, Default)]
 pub struct OnPath {
     pub(crate) start_ns: i64,
     pub(crate) end_ns: i64,
-    /// Of threads that are on it, the class in which they have the most of it.
+    /// Class of each thread on the path in which it has the largest share.
     classes: HashMap<i32, String>,
     shares: HashMap<String, PathShares>,
 }
@@ -175,12 +182,12 @@ pub struct OnPath {
 pub(crate) struct PathShares {
     pub running: f64,
     pub runnable: f64,
-    /// In whatever state.
+    /// Share in all states.
     pub all: f64,
 }
 
 impl OnPath {
-    /// `seats` are those of the machines by name.
+    /// Computes the shares. `seats` are those of the machines by name.
     pub fn new(path: &Path, (start, length): (u64, u64), seats: &HashMap<&str, Vec<Seat>>) -> OnPath {
         let mut out = OnPath { start_ns: start as i64, end_ns: start.saturating_add(length) as i64, ..OnPath::default() };
         let mut of_threads: HashMap<(i32, &str), u64> = HashMap::new();
@@ -208,7 +215,7 @@ impl OnPath {
         out
     }
 
-    /// Of a thread that is on the path.
+    /// Returns the class of a thread that is on the path.
     pub(crate) fn class(&self, linux: &Linux, id: ThreadId) -> Option<&str> {
         let thread = linux.threads.get(id.0 as usize)?;
         self.classes.get(&thread.tid).map(String::as_str)

@@ -1,4 +1,5 @@
-//! The facts of the critical path, and of who waits for whom, that the findings' rules judge ([`crate::findings`]).
+//! The facts about the critical path, and about waits between machines, for the rules of findings
+//! ([`crate::findings`]).
 
 use crate::critical_path::participation::{Participation, State};
 use crate::critical_path::Kind;
@@ -6,9 +7,9 @@ use crate::findings::{Evidence, Facts, Scope};
 use crate::wait_graph;
 use std::collections::HashMap;
 
-/// Machines of a knot that are named.
+/// Number of machines of a mutual wait that are named.
 const MOST_NAMED: usize = 4;
-/// Queues and machines of which facts are told, those with the most.
+/// Largest number of queues, and of machines, that yield facts: those with the largest figures.
 const MOST: usize = 64;
 
 pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Facts> {
@@ -17,7 +18,7 @@ pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Fac
     let mut states: Vec<State> = Vec::new();
     let mut without_cpu: HashMap<&str, usize> = HashMap::new();
     for state in path.states() {
-        // Runnable or preempted: it has no CPU either way.
+        // Runnable or preempted: in either case the machine has no CPU.
         if state.kind == Kind::Runnable {
             let at = *without_cpu.entry(&state.class).or_insert(states.len());
             if let Some(known) = states.get_mut(at) {
@@ -38,7 +39,7 @@ pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Fac
     };
     let mut out: Vec<Facts> = states.into_iter().map(of_path).collect();
     for look in waits.looks.iter().take(MOST) {
-        // Who looks without end is on the path, or it harms nobody.
+        // A machine that polls without end is on the path, or its polling delays nothing.
         let own = path.states().iter().filter(|state| state.class == look.who.machine);
         out.push(Facts {
             scope: Scope::Look,

@@ -1,5 +1,6 @@
-//! The facts that the findings' rules judge ([`crate::findings`]): per call, signal, batch and state of the stages that others wait for, and
-//! per queue. What a fact is called here is what a rule may ask for.
+//! The facts about stages for the rules of findings ([`crate::findings`]): per call, signal, batch
+//! and state of the stages for which others wait, and per queue. Rules use the names of facts as
+//! they are given here.
 
 use crate::findings::{Facts, Scope};
 use crate::scheduling::probed::state_name;
@@ -31,12 +32,12 @@ impl Judge<'_> {
             let Some(stage) = self.stages.of(machine) else { continue };
             let shares = self.shares(prepared, machine);
             let work: u64 = shares.iter().map(|share| share.ns).sum();
-            // Of a pool, the counts are those of all, the shares those of the leader.
+            // Counts of a pool are those of all members; shares are those of the leader.
             let pool = prepared.pools.of(at);
             let summed = (pool.len() > 1).then(|| Stage::sum(pool.iter().filter_map(|&at| self.stages.of(ActorId(at as u32)))));
             let all = summed.as_ref().unwrap_or(stage);
             let items = all.items();
-            // Of whom little is known, nothing is said.
+            // No facts about stages of which little is known.
             if work == 0 || items == 0 || self.unseen_share(machine, &shares) > thresholds.max_unknown {
                 continue;
             }
@@ -105,7 +106,7 @@ impl Judge<'_> {
                 let of = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
                 let (limit, at_limit) = ended.sizes.buckets().max_by_key(|&(_, count)| count).unwrap_or((0, 0));
                 let queue = input.queue.map_or("", |queue| vocabulary.program_queue_name(queue));
-                // Where it goes round.
+                // State in which items are submitted again.
                 let state = stage.resubmits.iter().max_by_key(|&(&state, &count)| (count, state_name(vocabulary, state)));
                 let mut texts = vec![("queue", queue.to_owned())];
                 texts.extend(state.map(|(&state, _)| ("state", state_name(vocabulary, state))));
@@ -169,7 +170,8 @@ impl Judge<'_> {
         out
     }
 
-    /// A queue of bytes knows portions, not items: then one call per portion is what a batch should do, and counts half.
+    /// Returns the number of calls per item. A queue of bytes has portions instead of items: one
+    /// call per portion is then what a batch should do, so each call counts half.
     pub(crate) fn calls_per_item(&self, machine: ActorId, call: NameId) -> f64 {
         let Some(stage) = self.stages.of(machine) else { return 0.0 };
         let calls = stage.calls.get(&call).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Lines of a machine log as interactions.
+//! Conversion of the lines of a machine log to interactions.
 
 use super::replies::{self, Replies, Use};
 use super::NUMBERED;
@@ -12,27 +12,27 @@ use longpole_model::tokens::{Amount, Order, Shape, Unit};
 use std::fmt::Write;
 use std::io::Read;
 
-/// Different names (machines, states, queues, flows) of one log. More are refused: each is kept
-/// until the end.
+/// Largest number of different names (machines, states, queues, flows) in one log. More are
+/// refused, because each is kept until the end.
 pub const MOST_NAMES: usize = 1 << 22;
 
-/// Why a machine log cannot be read further.
+/// The reason for which a machine log cannot be read further.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The format is violated, or the file cannot be read.
     #[error(transparent)]
     Format(#[from] log::Error),
-    /// The line is well-formed, but cannot stand where it does.
+    /// The line is well-formed, but not allowed at its position.
     #[error("line {line}: {what}")]
     Line {
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
 }
 
-/// Reads a machine log from its begin to its end.
+/// Reads a machine log from begin to end.
 pub struct Reader<R> {
     lines: log::Reader<R>,
     repeats: Repeats<Spool>,
@@ -40,13 +40,13 @@ pub struct Reader<R> {
     ahead: Ahead,
 }
 
-/// What a line does, for those that repeat it.
+/// The effects of a line, for lines that repeat it.
 struct Spool {
     count: u8,
     effects: [Effect; MOST_KEPT],
 }
 
-/// Lines that do more are interpreted each time.
+/// Largest number of effects that are kept; lines with more are interpreted each time.
 const MOST_KEPT: usize = 2;
 
 impl Default for Spool {
@@ -55,13 +55,13 @@ impl Default for Spool {
     }
 }
 
-/// What is known from the lines so far.
+/// State of the reader after the lines that were read.
 #[derive(Default)]
 struct Known {
     vocabulary: Vocabulary,
     /// Time of the last line.
     t: u64,
-    /// Of each queue: it was used or declared.
+    /// For each queue, whether it was used or declared.
     seen: Vec<bool>,
     replies: Replies,
     /// Memory for the name of a flow.
@@ -69,27 +69,27 @@ struct Known {
 }
 
 impl<R: Read> Reader<R> {
-    /// A reader at the begin of the log.
+    /// Returns a reader at the begin of the log.
     pub fn new(input: R) -> Reader<R> {
         Reader { lines: log::Reader::new(input), repeats: Repeats::default(), known: Known::default(), ahead: Ahead::default() }
     }
 
-    /// The names of what was read.
+    /// Returns the names that were read.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.known.vocabulary
     }
 
-    /// The same, to be changed.
+    /// Returns the names for modification.
     pub fn vocabulary_mut(&mut self) -> &mut Vocabulary {
         &mut self.known.vocabulary
     }
 
-    /// The same, without the reader.
+    /// Returns the names and drops the reader.
     pub fn into_vocabulary(self) -> Vocabulary {
         self.known.vocabulary
     }
 
-    /// The next interaction; `None` at the end, and after an error.
+    /// Returns the next interaction; `None` at the end, and after an error.
     #[inline]
     pub fn next_interaction(&mut self) -> Result<Option<Interaction>, LogError> {
         loop {
@@ -102,7 +102,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Interactions that were read and not asked for yet.
+    /// Returns the interactions that were read but not requested yet.
     pub fn ahead(&mut self) -> &mut Ahead {
         &mut self.ahead
     }
@@ -138,8 +138,9 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Whether the same text means the same at another time: a declaration comes once, and the queue of
-/// a reply is one call's for a while.
+/// Returns whether the same text has the same meaning at another time. It does not for a
+/// declaration, which occurs once, and for the queue of a reply, which belongs to one call for a
+/// while.
 fn has_lasting_meaning(line: &Line<'_>) -> bool {
     let Content::Machine(machine) = &line.content else { return matches!(line.content, Content::End(_)) };
     let queue = match &machine.action {
@@ -188,7 +189,7 @@ impl Known {
                 give(Effect::Push { machine, below, cause });
             }
             (None, Some(Some(cause))) => give(Effect::Fork { machine, cause }),
-            // A machine whose origin is not known just begins.
+            // A machine of unknown origin just begins.
             (None, Some(None)) => give(Effect::Here { machine }),
             (None, None) if line.action.is_none() && line.state.is_none() => give(Effect::Here { machine }),
             (None, None) => {}
@@ -197,7 +198,7 @@ impl Known {
             give(self.action(host, machine, action)?);
         }
         if let Some(state) = &line.state {
-            // A kind that the name tells is not said.
+            // The kind is written only if the name does not determine it.
             let said = line.kind.as_deref().and_then(StateKind::of_word).filter(|kind| kind.is_of_any_name());
             let kind = said.unwrap_or_else(|| StateKind::of_text(state));
             give(Effect::State { machine, state: self.vocabulary.names.intern_as(state, NameKind::State(kind)) });

@@ -1,19 +1,19 @@
-//! Queues of replies: each call has its own (`rpc:X:reply:ID`), used once and never again.
+//! Queues of replies: each call has one (`rpc:X:reply:ID`), which is used once and never again.
 //!
-//! The first of them are queues like any other. Where a log has more, a queue is given to the next
-//! call as soon as it is empty, or memory would grow with every call. Links from such queues are
-//! those of `rpc:X:reply:*`. A queue into which tokens of several flows were put is never handed
-//! on: what a get takes of them is for the analysis to know.
+//! The first ones are queues like any other. If a log has more, a queue is reused for the next call
+//! as soon as it is empty; otherwise memory would grow with each call. Links from such queues have
+//! the name `rpc:X:reply:*`. A queue with tokens of several flows is never reused, because only the
+//! analysis knows which of them a get takes.
 
 use longpole_model::interaction::{QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::Amount;
 use std::collections::HashMap;
 
-/// Queues of replies that keep their name.
+/// Number of queues of replies that keep their name.
 pub const MOST_NAMED: usize = 1 << 16;
 
-/// Calls that may wait for their reply beyond that.
+/// Largest number of further calls that may wait for their reply at a time.
 pub const MOST_LIVE: usize = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -23,13 +23,13 @@ pub struct Replies {
     free: HashMap<NameId, Vec<QueueId>>,
 }
 
-/// Units that are in the queue, all of this flow.
+/// The units in the queue, all of the flow `flow`.
 #[derive(Debug)]
 struct Live {
     queue: QueueId,
     units: u64,
     flow: Option<NameId>,
-    /// They are of several.
+    /// True if the units are of several flows.
     mixed: bool,
 }
 
@@ -40,7 +40,7 @@ pub enum Use {
 }
 
 impl Replies {
-    /// The queue of this name. `with` is what is done with it now.
+    /// Returns the queue with this name. `with` is the operation on it.
     pub fn queue(&mut self, vocabulary: &mut Vocabulary, name: &str, with: Use) -> Result<QueueId, String> {
         let Some(call) = call_of(name) else { return Ok(vocabulary.queue_of_text(name)) };
         if let Some(known) = vocabulary.known_queue(name) {
@@ -67,7 +67,7 @@ impl Replies {
                 live.mixed |= live.units > 0 && live.flow != flow;
                 (live.units, live.flow) = (live.units.saturating_add(n), flow);
             }
-            // It takes nothing of another flow.
+            // A get of one flow takes no units of another flow.
             Use::Got(_, Some(flow)) if live.flow != Some(flow) => {}
             Use::Got(Amount::Units(n), _) => live.units = live.units.saturating_sub(n),
             Use::Got(Amount::All, _) => live.units = 0,
@@ -81,16 +81,16 @@ impl Replies {
     }
 }
 
-/// Whether a queue of this name is one.
+/// Returns whether this is the name of a queue of replies.
 pub fn is_one(name: &str) -> bool {
     call_of(name).is_some()
 }
 
-/// `rpc:X` of `rpc:X:reply:ID`.
+/// Returns `rpc:X` for `rpc:X:reply:ID`.
 fn call_of(name: &str) -> Option<&str> {
     const MARK: &[u8] = b":reply:";
     let call = name.strip_prefix("rpc:")?;
-    // Byte by byte from behind: what comes after it is short.
+    // The search is bytewise and from the end, because the text after the mark is short.
     let at = call.as_bytes().windows(MARK.len()).rposition(|part| part[0] == b':' && part == MARK)?;
     Some(&name[.."rpc:".len() + at])
 }

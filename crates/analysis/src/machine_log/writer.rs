@@ -1,4 +1,4 @@
-//! Interactions as lines of a machine log.
+//! Conversion of interactions to lines of a machine log.
 
 use super::NUMBERED;
 use longpole_machine_log::{self as log, Action, Content, Declaration, Line, Machine};
@@ -9,25 +9,25 @@ use longpole_model::tokens::{Amount, Order, Unit};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Writes what a [`super::Reader`] reads; a line for each interaction. [`Effect::Now`] becomes the
-/// time of a declaration that follows.
+/// Writes what a [`super::Reader`] reads, one line per interaction. [`Effect::Now`] becomes the
+/// time of a following declaration.
 pub struct Writer<W> {
     lines: log::Writer<W>,
-    /// The class for the line of the machine's next deed.
+    /// Class for the line of the machine's next interaction.
     class: Option<(MachineId, NameId)>,
-    /// A declaration that follows has a time.
+    /// True if a following declaration has a time.
     now: bool,
-    /// Of each machine: a line says that it is a thread of the kernel.
+    /// For each machine, whether a line has marked it as a kernel thread.
     of_kernel: Vec<bool>,
 }
 
 impl<W: Write> Writer<W> {
-    /// A writer of an empty log.
+    /// Returns a writer of an empty log.
     pub fn new(out: W) -> Writer<W> {
         Writer { lines: log::Writer::new(out), class: None, now: false, of_kernel: Vec::new() }
     }
 
-    /// Writes an interaction, whose names are in the vocabulary.
+    /// Writes an interaction whose names are in the vocabulary.
     pub fn write(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) -> io::Result<()> {
         let now = match interaction.effect {
             Effect::Class { machine, class } => {
@@ -47,7 +47,8 @@ impl<W: Write> Writer<W> {
         self.lines.write(&line)
     }
 
-    /// The line of its first state says that a machine is a thread of the kernel.
+    /// Returns whether this line has to mark the machine as a kernel thread: the line of its first
+    /// state does.
     fn is_news_of_kernel(&mut self, vocabulary: &Vocabulary, effect: Effect) -> bool {
         let Effect::State { machine, .. } = effect else { return false };
         if !vocabulary.is_of_kernel(machine) {
@@ -73,7 +74,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// `None`: it becomes a part of a later line.
+    /// Returns the line for an interaction; `None` if it becomes a part of a later line.
     fn line(&self, interaction: &Interaction) -> Option<Line<'a>> {
         let of = |machine, action| self.machine(machine, |line| line.action = Some(action));
         let (host, content) = match interaction.effect {
@@ -134,7 +135,7 @@ impl<'a> Names<'a> {
         Some(Line { t: Some(interaction.t), host, content })
     }
 
-    /// The host and the line of a machine, which is filled in.
+    /// Returns the host and the line of a machine, which `fill` completes.
     fn machine(&self, machine: MachineId, fill: impl FnOnce(&mut Machine<'a>)) -> (log::Text<'a>, Content<'a>) {
         let mut line = Machine::new(self.vocabulary.machine_name(machine));
         line.class = self.class.filter(|&(of, _)| of == machine).map(|(_, class)| self.name(class));

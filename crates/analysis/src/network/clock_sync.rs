@@ -1,41 +1,46 @@
-//! Two clocks brought together by the messages that went between their hosts.
+//! Clock correction between two hosts, from the messages between them.
 //!
-//! No message arrives before it was sent. So one from here to there says that the other clock was at most that far behind, and one back that it was at least
-//! that far; what all of them allow is a band. Clocks that run evenly differ by a straight line, which must lie within the band. The convex hulls of both sides hold
-//! all that matters of the messages. Of the lines that fit the one in the middle of the steepest and the flattest is taken; the error that is told is the farthest that any other line
-//! that fits is from it, over the time that was asked for. It is no estimate: if both clocks run evenly, the truth is within it.
+//! No message arrives before it was sent. So a message in one direction gives a lower bound of the
+//! other clock's correction, and a message in the opposite direction an upper bound. All bounds
+//! together form a band. Clocks that run evenly differ by a straight line, which must lie within
+//! the band. The convex hulls of both sides hold all relevant messages.
 //!
-//! After A. Duda, G. Harrus, Y. Haddad, G. Bernard, Estimating global time in distributed systems, ICDCS 1987; the hulls as in P. Ashton, Algorithms for off-line
-//! clock synchronisation, 1995.
+//! Of the lines that fit, the one in the middle between the steepest and the flattest is used. The
+//! reported error is the largest distance of any other line that fits, over the requested time. It
+//! is not an estimate: if both clocks run evenly, the truth is within it.
+//!
+//! Sources: A. Duda, G. Harrus, Y. Haddad, G. Bernard, Estimating global time in distributed
+//! systems, ICDCS 1987; the hulls as in P. Ashton, Algorithms for off-line clock synchronisation,
+//! 1995.
 
 use longpole_trace::Shift;
 
-/// Which way a message went.
+/// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From the host whose clock is the reference.
     There,
-    /// To it.
+    /// To the host whose clock is the reference.
     Back,
 }
 
-/// A message, by the clocks of both ends.
+/// A message, with its times on the clocks of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     pub way: Way,
-    /// On the clock of reference.
+    /// Time on the reference clock.
     pub reference_ns: i64,
-    /// On the clock that is to be corrected.
+    /// Time on the clock that is corrected.
     pub other_ns: i64,
 }
 
-/// How to correct the other clock.
+/// The correction of the other clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub shift: Shift,
-    /// The correction is not farther from the truth than this, at any time of the range.
+    /// Largest difference between correction and truth at any time of the range.
     pub error_ns: u64,
-    /// The least and the greatest drift that fit.
+    /// Least and greatest drift that fit.
     pub drifts: (f64, f64),
 }
 
@@ -43,28 +48,32 @@ pub struct Estimate {
 pub enum Failure {
     #[error("no packet was seen on both")]
     Nothing,
-    /// Only an end of the band is known.
+    /// Only one side of the band is known.
     #[error("all packets that were seen on both went one way")]
     OneWay {
         way: Way,
-        /// What would have to be added to the other clock is at most (where they went back) or at least this.
+        /// Bound of the value to be added to the other clock: an upper bound with `Way::Back`, a
+        /// lower bound with `Way::There`.
         bound_ns: i64,
     },
     #[error("some packet would have arrived {by_ns} ns or more before it was sent, whatever the offset and the drift (up to 1000 ppm)")]
     Contradiction { by_ns: u64 },
 }
 
-/// Clocks that differ by more are broken.
+/// Largest drift; clocks that differ by more are broken.
 const MOST_DRIFT: f64 = 1e-3;
-/// Halvings and thirdings: beyond the resolution of the numbers.
+/// Number of steps of each search, which exceeds the resolution of the numbers.
 const ROUNDS: usize = 200;
-/// Times of captures are often rounded down to µs, so that a packet there and one back may seem this much too fast together.
+/// Capture times are often rounded down to µs, so that two packets in opposite directions may
+/// together seem too fast by this much.
 const ROUNDING_NS: f64 = 2_000.0;
 
-/// Finds the correction. `range`: times of the other clock for which the error is told, beside those of the messages.
+/// Finds the correction. `range` gives times of the other clock that the error has to cover, in
+/// addition to the times of the messages.
 pub fn estimate(messages: &[Message], range: Option<(i64, i64)>) -> Result<Estimate, Failure> {
     let Some(first) = messages.first() else { return Err(Failure::Nothing) };
-    // What has to be added to the other clock, over its time; both from the first message on, so that they are exact as floating point numbers.
+    // Value to be added to the other clock. Times and values count from the first message, so that
+    // they are exact as floating point numbers.
     let wanted = |message: &Message| message.reference_ns.saturating_sub(message.other_ns);
     let (since_ns, base_ns) = (messages.iter().map(|message| message.other_ns).min().unwrap_or(0), wanted(first));
     let point = |message: &Message| {
@@ -73,7 +82,8 @@ pub fn estimate(messages: &[Message], range: Option<(i64, i64)>) -> Result<Estim
     };
     let of = |way: Way| messages.iter().filter(move |message| message.way == way);
     let bounds = |way: Way| of(way).map(point).collect::<Vec<_>>();
-    // Received here after it was sent there: the correction is at most that.
+    // A message that is received on the reference host after it was sent bounds the correction from
+    // above.
     let (upper, lower) = (lower_hull(bounds(Way::Back), 1.0), lower_hull(bounds(Way::There), -1.0));
     match (upper.is_empty(), lower.is_empty()) {
         (false, false) => {}
@@ -92,7 +102,7 @@ pub fn estimate(messages: &[Message], range: Option<(i64, i64)>) -> Result<Estim
     if room < -ROUNDING_NS {
         return Err(Failure::Contradiction { by_ns: (-room / 2.0) as u64 });
     }
-    // A band that rounding has closed is opened by as much, and the error holds it.
+    // A band that rounding has closed is widened by as much, and the error includes that.
     let slack = (-room).max(0.0);
     let fits = |drift: f64| band.room(drift) >= -slack;
     let (flattest, steepest) = (farthest(drift, -MOST_DRIFT, fits), farthest(drift, MOST_DRIFT, fits));
@@ -111,20 +121,21 @@ pub fn estimate(messages: &[Message], range: Option<(i64, i64)>) -> Result<Estim
     }
     Ok(Estimate {
         shift: Shift { offset_ns: base_ns.saturating_add(at_zero.round() as i64), drift: middle, since_ns },
-        // The last ns is that of the rounding.
+        // One nanosecond is added for rounding.
         error_ns: (error + slack).ceil() as u64 + 1,
         drifts: (flattest, steepest),
     })
 }
 
-/// What the messages allow.
+/// The bounds from the messages.
 struct Band {
     upper: Vec<(f64, f64)>,
     lower: Vec<(f64, f64)>,
 }
 
 impl Band {
-    /// The highest line of this slope that no point of the upper side is below: where it is at 0.
+    /// Returns the value at 0 of the highest line with this slope that no point of the upper side
+    /// is below.
     fn top(&self, drift: f64) -> f64 {
         self.upper.iter().map(|(x, y)| y - drift * x).fold(f64::INFINITY, f64::min)
     }
@@ -138,7 +149,7 @@ impl Band {
     }
 }
 
-/// The corners below all points; with `side` −1 those above.
+/// Returns the lower convex hull of the points; with `side` −1 the upper one.
 fn lower_hull(mut points: Vec<(f64, f64)>, side: f64) -> Vec<(f64, f64)> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then((side * a.1).total_cmp(&(side * b.1))));
     let mut hull: Vec<(f64, f64)> = Vec::new();
@@ -150,7 +161,7 @@ fn lower_hull(mut points: Vec<(f64, f64)>, side: f64) -> Vec<(f64, f64)> {
             }
             hull.pop();
         }
-        // Of those at one time only the first is a corner.
+        // Only the first of several points with the same time is a corner.
         if hull.last().is_none_or(|last| last.0 < point.0) {
             hull.push(point);
         }
@@ -158,7 +169,7 @@ fn lower_hull(mut points: Vec<(f64, f64)>, side: f64) -> Vec<(f64, f64)> {
     hull
 }
 
-/// Where a concave function is greatest.
+/// Returns the maximum point of a concave function, by ternary search.
 fn greatest(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..ROUNDS {
         let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
@@ -171,7 +182,8 @@ fn greatest(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// The farthest from `inside`, which fits, towards `end` that does.
+/// Returns the farthest point from `inside` towards `end` that fits, by bisection. `inside` must
+/// fit.
 fn farthest(inside: f64, end: f64, fits: impl Fn(f64) -> bool) -> f64 {
     if fits(end) {
         return end;

@@ -1,21 +1,24 @@
-//! Losses that events name, beside what the kernel itself counted in the same time.
+//! Comparison of the losses that events report with the kernel's own counters for the same time.
 //!
-//! A recording says by how much the counters of its interfaces, their queueing disciplines, its protocols and the CPUs' backlogs grew, and when they were read. Some losses have no event
-//! at all, such as those inside of a driver; they show here as a difference. The kernel's events name interfaces without their namespace: those
-//! of equal name are one. A loss while the counters were read is in the difference or not, so both agree within the number of these.
+//! A recording contains the growth of the counters of its interfaces, their queueing disciplines,
+//! its protocols and the CPUs' backlogs, and the times at which they were read. Some losses have no
+//! event at all, such as those inside a driver; they appear here as a difference. Kernel events
+//! name interfaces without their namespace, so interfaces with the same name are treated as one. A
+//! loss that occurred while the counters were read may or may not be in the difference, so the two
+//! numbers agree up to the number of such losses.
 
 use crate::network::packet_loss::{LossKind, LossLine, Names, Places, Watch, Watched};
 use crate::network::packets::Packets;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a recording says. Nothing in it is believed to be complete.
+/// The counters in a recording. The data may be incomplete.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Counted {
     begin_ns: i64,
-    /// When all were read; older recordings do not say it.
+    /// Time at which all counters had been read; absent in older recordings.
     begin_read_ns: Option<i64>,
-    /// When the first was read again.
+    /// Time at which the first counter was read again.
     end_read_ns: Option<i64>,
     end_ns: i64,
     #[serde(default)]
@@ -24,12 +27,13 @@ pub struct Counted {
     not_read: Listed,
     #[serde(default)]
     gone: Listed,
-    /// Those that were read both times; older recordings do not say it.
+    /// Interfaces whose counters were read both times; absent in older recordings.
     interfaces: Option<BTreeSet<String>>,
     #[serde(default)]
     rows: Vec<Row>,
 }
 
+/// The growth of one counter.
 #[derive(Clone, Debug, Deserialize)]
 struct Row {
     of: String,
@@ -40,61 +44,66 @@ struct Row {
     delta: u64,
 }
 
-/// So many, and the names of some of them.
+/// A number of names, and some of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Listed {
     pub count: u64,
     pub names: Vec<String>,
 }
 
-/// A counter that grew, or should have.
+/// A counter that grew, or that should have grown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CounterLine {
     pub of: String,
-    /// Null: of several, or of an unknown one. Empty: the one in which the recorder was.
+    /// Network namespace. Null if there are several, or if it is unknown. Empty for the recorder's
+    /// own.
     pub namespace: Option<String>,
-    /// Null: of none.
+    /// Interface; null for counters that belong to none.
     pub interface: Option<String>,
     pub counter: String,
-    /// Null: it was not read both times.
+    /// Growth of the counter; null if it was not read both times.
     pub delta: Option<u64>,
-    /// Losses that events name and that this counter has, too; null: it counts no losses, or what events do not tell apart.
+    /// Number of losses in events that this counter contains as well. Null if the counter does not
+    /// count losses, or counts losses that events do not distinguish.
     pub named: Option<u64>,
-    /// Of the named ones, those while the counters were read: each is in the difference, or not.
+    /// Number of those losses that occurred while the counters were read, so that each may or may
+    /// not be in the difference.
     pub unsure: u64,
 }
 
+/// The counters, compared with the losses in events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CountersAnswer {
     pub begin_ns: i64,
     pub end_ns: i64,
     pub counters: Vec<CounterLine>,
-    /// Losses at a device of which no event tells the name.
+    /// Number of losses at a device for which no event contains the name.
     pub without_interface: u64,
-    /// Losses of more kinds than are kept: no counter is held against them.
+    /// Number of losses of kinds beyond the limit; they are compared with no counter.
     pub unplaced: u64,
-    /// Counters that are not in the recording, because there were too many, or because nobody knows where they began.
+    /// Number of counters that are not in the recording, because there were too many, or because
+    /// their initial values are unknown.
     pub left_out: u64,
-    /// Namespaces.
+    /// Namespaces whose counters could not be read.
     pub not_read: Listed,
-    /// Namespaces and interfaces that were there at the begin only.
+    /// Namespaces and interfaces that existed only at the begin.
     pub gone: Listed,
 }
 
 impl CounterLine {
-    /// How many more than events name.
+    /// Returns the number of counted losses without an event.
     pub fn unnamed(&self) -> u64 {
         self.delta.zip(self.named).map_or(0, |(delta, named)| delta.saturating_sub(named))
     }
 
-    /// How many more events name, at least.
+    /// Returns the least number of losses in events that the counter does not contain.
     pub fn uncounted(&self) -> u64 {
         self.delta.zip(self.named).map_or(0, |(delta, named)| named.saturating_sub(self.unsure).saturating_sub(delta))
     }
 }
 
 impl Counted {
-    /// None: a recording says nothing of it, or nothing that is understood.
+    /// Reads the counters. Returns `None` if a recording has none, or if they cannot be parsed.
     pub fn read<'a>(said: impl Deserializer<'a>) -> Option<Counted> {
         Counted::deserialize(said).ok()
     }
@@ -106,7 +115,7 @@ impl Counted {
         }
     }
 
-    /// A counter that is in no row: 0 if it was read and stood still.
+    /// Returns the growth of a counter that has no row: 0 if it was read and did not change.
     fn still(&self, of: &str, interface: Option<&str>) -> Option<u64> {
         let read = self.interfaces.as_ref()?;
         let of_interface = matches!(of, "link" | "qdisc");
@@ -116,11 +125,11 @@ impl Counted {
 
 type Key = (String, Option<String>, String);
 
-/// Losses by the counters that have them.
+/// Losses in events, by the counters that contain them.
 #[derive(Debug, Default)]
 struct Named {
     by_counter: BTreeMap<Key, Watched>,
-    /// For which an interface had no handler: it counts them in one of two counters.
+    /// Losses at an interface without a handler, which the kernel counts in one of two counters.
     unhandled: BTreeMap<String, Watched>,
     without_interface: u64,
 }
@@ -154,23 +163,25 @@ impl Named {
         self.without_interface += if without_interface { watched.count } else { 0 };
     }
 
-    /// What is in `rx_dropped` of the packets without a handler. The rest is in `rx_nohandler`.
+    /// Returns the packets without a handler that are in `rx_dropped`. The others are in
+    /// `rx_nohandler`.
     fn dropped_unhandled(&self, interface: &str, nohandler: u64) -> Watched {
         let all = self.unhandled.get(interface).copied().unwrap_or_default();
         let count = all.count.saturating_sub(nohandler);
         Watched { count, unsure: all.unsure.min(count) }
     }
 
-    /// Losses of which this counter tells. None: it tells of no losses, or of a part of those that another one tells.
+    /// Returns the losses that this counter contains. `None` if the counter does not count losses,
+    /// or only some of those that another counter contains.
     fn of(&self, key: &Key) -> Option<Watched> {
         let counts_losses = match (key.0.as_str(), key.2.as_str()) {
-            // What a driver drops so has no event.
+            // Drops inside a driver have no event.
             ("link", "rx_dropped" | "tx_dropped" | "rx_missed_errors" | "rx_errors" | "tx_errors") => true,
             ("udp", "NoPorts" | "RcvbufErrors" | "MemErrors" | "InErrors" | "InCsumErrors") => true,
             ("ip", "InAddrErrors" | "InNoRoutes") | ("tcp", "ListenDrops" | "TCPBacklogDrop") => true,
             ("qdisc", "drops") | ("backlog", "dropped") => true,
-            // Such as SndbufErrors, OutNoRoutes and OutDiscards: refused calls, of which there was no packet, count, too. TCPRcvQDrop has its reason in common with
-            // another counter.
+            // Counters such as SndbufErrors, OutNoRoutes and OutDiscards also count refused calls,
+            // for which there was no packet. TCPRcvQDrop shares its reason with another counter.
             _ => false,
         };
         counts_losses.then(|| self.by_counter.get(key).copied().unwrap_or_default())
@@ -178,7 +189,8 @@ impl Named {
 }
 
 impl Packets<'_> {
-    /// The counters beside the losses, which were counted in the same time ([`crate::network::packet_loss::Losses::watch`]).
+    /// Returns the counters with the losses of the same time
+    /// ([`crate::network::packet_loss::Losses::watch`]).
     pub fn counters(&self, counted: &Counted, places: &Places) -> CountersAnswer {
         let mut named = Named::default();
         for (kind, watched) in self.journeys.losses.watched() {
@@ -196,7 +208,7 @@ fn answer(counted: &Counted, named: &Named, unplaced: u64) -> CountersAnswer {
         *sum = sum.map(|sum| sum.saturating_add(row.delta));
         namespaces.insert(&row.namespace);
     }
-    // An older recording does not say what was read.
+    // An older recording does not list which counters were read.
     for key in named.by_counter.keys().filter(|_| counted.interfaces.is_some()) {
         sums.entry(key.clone()).or_insert_with(|| (counted.still(&key.0, key.1.as_deref()), BTreeSet::new()));
     }
@@ -244,7 +256,7 @@ mod tests {
         Named { by_counter: all.iter().map(entry).collect(), ..Named::default() }
     }
 
-    /// Without namespaces.
+    /// Returns counters without namespaces.
     fn counted(rows: &[(&str, &str, u64)], interfaces: Option<&[&str]>) -> Counted {
         let row = |&(of, counter, delta): &(&str, &str, u64)| Row {
             of: of.to_owned(),
@@ -271,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_counted_and_what_events_name_are_held_against_each_other_within_what_is_unsure() {
+    fn counters_and_events_agree_up_to_the_losses_while_the_counters_were_read() {
         let of = |count, unsure| lines(&[("udp", "NoPorts", 7)], Some(&[]), &named(&[("udp", None, "NoPorts", count, unsure)])).remove(0);
         let told = |line: &CounterLine| (line.unnamed(), line.uncounted());
         assert_eq!(told(&of(7, 0)), (0, 0));
@@ -281,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_without_a_handler_are_in_one_of_two_counters_and_others_are_not_taken_for_them() {
+    fn packets_without_a_handler_are_in_one_of_two_counters_and_distinct_from_others() {
         let mut named = named(&[("link", Some("a"), "rx_dropped", 30, 0)]);
         let told = |named: &Named, nohandler: u64| {
             let rows = [("a", "rx_dropped", 30), ("a", "rx_nohandler", nohandler)];
@@ -302,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_stood_still_while_events_name_losses_is_told_and_one_that_was_not_read_is_unknown() {
+    fn an_unchanged_counter_with_losses_in_events_is_reported_and_an_unread_one_is_unknown() {
         let named =
             named(&[("link", Some("a"), "tx_dropped", 4, 0), ("link", Some("b"), "tx_dropped", 5, 0), ("udp", None, "NoPorts", 6, 0)]);
         let all = lines(&[], Some(&["a"]), &named);

@@ -1,4 +1,4 @@
-//! A packet that is under way, and what is known of it.
+//! A packet in flight, and the facts that are known about it.
 
 use crate::network::packet_paths::Wanted;
 use longpole_model::linux::net::Hop;
@@ -6,28 +6,39 @@ use longpole_model::linux::watch::{CpuId, ThreadId, Waker};
 use longpole_model::names::NameId;
 use serde::Serialize;
 
-/// Where a packet was seen last.
+/// The last place at which a packet was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// In the queue of a device.
     Queued,
+    /// On its way from the queue to the driver.
     Transmitting,
-    /// The driver has it.
+    /// In the driver.
     Sent,
+    /// Arrived at a device.
     Arrived,
+    /// Received by the protocols.
     Received,
     /// In a socket's queue.
     Ready,
 }
 
-/// A part of the way that is measured. Index into an array.
+/// A measured part of the packet path. Its value is an index into an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leg {
+    /// From the send call to the device queue.
     Send,
+    /// From the device queue to the transmission.
     Queue,
+    /// From the transmission to the reception.
     Wire,
+    /// From the reception to the socket's queue.
     Protocols,
+    /// From the socket's queue to the receive call.
     Socket,
+    /// From the reader's wake-up to its start.
     Wakeup,
+    /// From the send call to the receive call.
     Whole,
 }
 
@@ -46,7 +57,7 @@ impl Leg {
         }
     }
 
-    /// From where to where.
+    /// Returns begin and end of this part as text.
     pub fn text(self) -> &'static str {
         match self {
             Leg::Send => "send call to device queue",
@@ -60,23 +71,25 @@ impl Leg {
     }
 }
 
-/// How a journey ended.
+/// The end of a packet path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// A receiving call took it.
+    /// Read by a receive call.
     Read,
-    /// It came to the socket of a stream, in which bytes go on without their packets.
+    /// Delivered to the socket of a stream, in which bytes continue without their packets.
     Stream,
+    /// Dropped.
     Lost,
-    /// By a device behind which nothing is seen.
+    /// Sent by a device after which no event follows.
     Left,
-    /// Cut into segments, each with a journey of its own.
+    /// Split into segments, each with a packet path of its own.
     Split,
-    /// The protocols got it and no socket: acknowledgements, ARP, ICMP, fragments.
+    /// Delivered to the protocols but to no socket: acknowledgements, ARP, ICMP, fragments.
     Kernel,
-    /// Still on its way at the end of the trace: in a device's or socket's queue.
+    /// In a device's or socket's queue at the end of the trace.
     Waiting,
+    /// Unknown, for example because events were lost.
     Unknown,
 }
 
@@ -96,13 +109,13 @@ impl End {
         }
     }
 
-    /// Whether there is more to be known of how it ended.
+    /// Returns whether the end is fully known.
     pub fn is_known(self) -> bool {
         matches!(self, End::Read | End::Stream | End::Lost | End::Left | End::Split)
     }
 }
 
-/// Who let it begin.
+/// The origin of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A system call of this thread.
@@ -113,7 +126,7 @@ pub enum Origin {
     },
     /// An interrupt, or a thread outside of system calls.
     Kernel,
-    /// It came from a device.
+    /// A device from which the packet arrived.
     Outside,
     Unknown,
 }
@@ -127,7 +140,7 @@ impl Origin {
     }
 }
 
-/// One step of a journey that is told in full.
+/// One step of a packet path that is reported in full.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub t_ns: i64,
@@ -140,28 +153,29 @@ pub struct Seen {
     pub socket: Option<u32>,
 }
 
+/// A packet in flight.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    /// Tells a packet from the next one in the same buffer.
+    /// Id that distinguishes a packet from the next one in the same buffer.
     pub id: u64,
-    /// Its number among those that began in the range, from 1.
+    /// Number among the packets that began in the range, from 1.
     pub number: Option<u64>,
     pub begin_ns: i64,
     pub origin: Origin,
     pub stage: Stage,
-    /// Of the last step.
+    /// Time of the last step.
     pub t_ns: i64,
     pub length: u32,
     pub segments: u32,
     pub device: Option<u32>,
     pub socket: Option<u32>,
-    /// A step of it is not in the trace.
+    /// True if a step is missing from the trace.
     pub gap: bool,
     pub steps: Vec<Seen>,
 }
 
 impl Flight {
-    /// A step of it, if it is to be told.
+    /// Adds a step, if this packet's steps are wanted.
     pub fn see(&mut self, wanted: Wanted, hop: &Hop<'_>, what: &'static str) {
         if self.number.is_none_or(|number| wanted != Wanted::Number(number) && wanted != Wanted::Slowest) || self.steps.len() >= 256 {
             return;
@@ -172,7 +186,7 @@ impl Flight {
     }
 }
 
-/// A journey, told in full.
+/// A packet path, reported in full.
 #[derive(Clone, Debug)]
 pub struct Journey {
     pub number: u64,
@@ -183,11 +197,12 @@ pub struct Journey {
     pub complete: bool,
     pub length: u32,
     pub reader: Option<ThreadId>,
-    /// When it was woken, by whom, and when it ran.
+    /// Wake-up of the reader: its time, its waker, and the start of the reader.
     pub wakeup: Option<Wakeup>,
     pub steps: Vec<Seen>,
 }
 
+/// A wake-up of a thread, and its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Wakeup {
     pub wake_ns: i64,

@@ -1,44 +1,46 @@
-//! Links that are full, or long: how long packets wait between their device's queue and the wire.
+//! Links that are full, or long: the time that packets wait between their device's queue and the
+//! wire.
 //!
-//! A packet that is handed to a device waits in its queueing discipline while the link is busy with
-//! those before it. The union of these waits is the time in which the link had more to carry than
+//! A packet that is passed to a device waits in its queueing discipline while the link is busy with
+//! earlier packets. The union of these waits is the time in which the link had more to carry than
 //! it could. Links without a discipline, such as the loopback, pass packets on within microseconds,
 //! so that the union is a small part of the time however much they carry.
 //!
-//! In a *full* link the wait grows with the queue, and a packet that finds it empty goes at once.
-//! In a *long* one (netem's delay, a satellite) every packet waits equally long, the first one too.
+//! In a *full* link the wait grows with the queue, and a packet that finds the queue empty leaves
+//! at once. In a *long* link (netem's delay, a satellite) every packet waits equally long,
+//! including the first.
 //!
-//! Example: `tc qdisc add dev eth0 root tbf rate 40mbit …` makes a download wait in eth0 all the
+//! Example: with `tc qdisc add dev eth0 root tbf rate 40mbit …`, a download waits in eth0 all the
 //! time.
 
 use longpole_model::hash::IdMap;
 use longpole_model::linux::net::{Hop, Step};
 
-/// Devices, of which further ones are not counted, and packets that wait in their queues, of which all
-/// are forgotten when there are more.
+/// Largest number of devices; further ones are not counted. `MOST_PACKETS` is the largest number
+/// of packets that wait in their queues; if there are more, all are forgotten.
 const MOST_DEVICES: usize = 1 << 10;
 const MOST_PACKETS: usize = 1 << 16;
-/// What the kernel calls the discipline of a device without a queue. Devices of several network
+/// The kernel's name for the discipline of a device without a queue. Devices of several network
 /// namespaces may share a name, and packets wait in the one that has a queue.
 const NO_QUEUE: &[u8] = b"noqueue";
-/// Stretches of waits that a later one may still join.
+/// Number of stretches of waits that are kept because a later one may still overlap with them.
 const MOST_STRETCHES: usize = 1 << 10;
 
-/// A network device's queue.
+/// The queue of a network device.
 #[derive(Clone, Debug, Default)]
 pub struct Link {
     pub device: String,
-    /// Its root queueing discipline, if that is known.
+    /// Root queueing discipline of the device, if known.
     pub discipline: Option<String>,
-    /// Packets that went through it, as far as they were not cut into others there.
+    /// Number of packets that passed the device, without those that were split there.
     pub packets: u64,
-    /// Bytes that came to it, and were not dropped there.
+    /// Bytes that arrived at the device and were not dropped there.
     pub bytes: u64,
     pub waited_ns: u64,
     pub shortest_ns: u64,
     /// Time in which at least one packet waited.
     pub busy_ns: u64,
-    /// Begin and end of stretches in which packets waited, which do not overlap.
+    /// Begin and end of stretches in which packets waited, without overlap.
     stretches: Vec<(i64, i64)>,
 }
 
@@ -66,18 +68,19 @@ impl Link {
         self.waited_ns / self.packets.max(1)
     }
 
-    /// No packet found the queue empty: the link itself takes so long, or the queue always stands.
-    /// `most`: the shortest wait has at least this part of the mean.
+    /// Returns whether no packet found the queue empty: the link itself takes this time, or the
+    /// queue is never empty. That is so if the shortest wait is at least `most` times the mean.
     pub fn is_long(&self, most: f64) -> bool {
         self.shortest_ns as f64 >= most * self.mean_ns() as f64
     }
 
-    /// Bits per second that it carries while packets wait for it.
+    /// Returns the rate in bits per second while packets wait for the link.
     pub fn rate(&self) -> f64 {
         8e9 * self.bytes as f64 / self.busy_ns.max(1) as f64
     }
 }
 
+/// A packet that waits in a device's queue.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     device: u32,
@@ -85,6 +88,7 @@ struct Waiting {
     length: u32,
 }
 
+/// Collects the waits of packets for links during the pass.
 #[derive(Debug, Default)]
 pub struct Links {
     links: Vec<Link>,
@@ -99,13 +103,14 @@ impl Links {
                 if let Some(at) = self.device(device) {
                     self.links[at].bytes += u64::from(length);
                     if self.waiting.len() >= MOST_PACKETS {
-                        // Of these, hardly any is in a queue: nothing told how they left.
+                        // Hardly any of these packets is still in a queue: no event showed how they
+                        // left.
                         self.waiting.clear();
                     }
                     self.waiting.insert(packet, Waiting { device: at as u32, since: hop.t_ns, length });
                 }
             }
-            // The loopback's driver hands packets straight to the protocols.
+            // The loopback's driver passes packets straight to the protocols.
             Step::Transmit { packet, .. } | Step::Arrive { packet, .. } | Step::Receive { packet, .. } => {
                 if let Some(waiting) = self.waiting.remove(&packet) {
                     self.links[waiting.device as usize].leaves(waiting.since, hop.t_ns);
@@ -135,7 +140,7 @@ impl Links {
         known
     }
 
-    /// The link for which packets waited for the longest time.
+    /// Returns the link for which packets waited for the longest time.
     pub fn busiest(self) -> Option<Link> {
         self.links.into_iter().reduce(|most, link| if link.busy_ns > most.busy_ns { link } else { most })
     }
@@ -151,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_that_overlap_count_once_and_lost_packets_carry_nothing() {
+    fn overlapping_waits_count_once_and_lost_packets_carry_nothing() {
         let mut links = Links::default();
         let device = &b"eth9"[..];
         for (t, packet) in [(0, 1), (10, 2), (20, 3)] {

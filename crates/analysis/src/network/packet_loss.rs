@@ -1,7 +1,9 @@
-//! Lost packets: where, by what, and who should have had them.
+//! Lost packets: the place and the cause of each loss, and the thread that should have received the
+//! packet.
 //!
-//! Each loss is one `skb_kfree` event. What it means is a table (`rules/packet_losses.toml`). Losses that are alike are one row; single ones are kept
-//! up to a limit, the rest of them is counted.
+//! Each loss is one `skb_kfree` event. A table (`rules/packet_losses.toml`) gives its meaning.
+//! Losses of one kind form one row; single losses are kept up to a limit, and further ones are only
+//! counted.
 
 use crate::findings::{Evidence, Facts, Scope};
 use longpole_model::linux::watch::ThreadId;
@@ -9,24 +11,25 @@ use longpole_model::rules::{parse, Pattern, RuleError};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Rows of the table; what is beyond them is one row without a name.
+/// Largest number of rows; losses of further kinds form one row without a name.
 const MOST_ROWS: usize = 4096;
-/// The kernel counts a loss and tells of it one after the other, at most this far apart.
+/// Largest distance between the time at which the kernel counts a loss and that of its event, in
+/// nanoseconds.
 const APART_NS: i64 = 100_000;
-/// Losses that are kept one by one.
+/// Largest number of losses that are kept individually.
 const MOST_SINGLE: usize = 200_000;
 
-/// A packet that the kernel threw away.
+/// A packet that the kernel dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Loss {
     pub t_ns: i64,
     pub length: Option<u32>,
-    /// For how many datagrams or segments the buffer stands.
+    /// Number of datagrams or segments in the buffer.
     pub segments: Segments,
     pub kind: LossKind,
 }
 
-/// For how many packets of the wire a buffer stands, or at least.
+/// Number of packets on the wire that a buffer contains. If `estimated` is true, there may be more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segments {
     pub count: u32,
@@ -37,7 +40,7 @@ impl Segments {
     pub const ONE: Segments = Segments { count: 1, estimated: false };
 }
 
-/// What losses of one row have in common. Indices are those of the tables beside it.
+/// The common properties of the losses in one row. Indices refer to the tables of [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LossKind {
     pub cpu: u32,
@@ -45,20 +48,22 @@ pub struct LossKind {
     pub reason: Option<i64>,
     pub label: Option<u32>,
     pub device: Option<u32>,
-    /// Whose it should have been.
+    /// Socket that should have received the packet.
     pub socket: Option<u32>,
-    /// Who had read from that socket last.
+    /// Last thread that read from that socket.
     pub reader: Option<ThreadId>,
     pub sender: Option<ThreadId>,
     pub port: Option<u16>,
-    /// Of the network layer.
+    /// Protocol number of the network layer.
     pub protocol: Option<i64>,
-    /// The kernel itself made it.
+    /// True if the kernel itself made the packet.
     pub by_kernel: bool,
-    /// It was on its way out of the device, not in; none: not known.
+    /// True if the packet was leaving through the device, false if it was arriving; `None` if
+    /// unknown.
     pub outbound: Option<bool>,
 }
 
+/// Sums over the losses of one kind.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     count: u64,
@@ -66,23 +71,24 @@ struct Row {
     estimated: bool,
     first_ns: i64,
     last_ns: i64,
-    /// Of them, while the kernel's counters were watched.
+    /// Number of these losses while the kernel's counters were observed.
     watched: Watched,
 }
 
-/// When the kernel's counters were read: from the first to the last, at the begin and at the end.
+/// Times at which the kernel's counters were read, from the first to the last counter, at the begin
+/// and at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
     pub begin_ns: [i64; 2],
     pub end_ns: [i64; 2],
 }
 
-/// Losses that may be in the differences of the counters.
+/// Losses that may be contained in the differences of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
-    /// At most so many are.
+    /// Upper bound of their number.
     pub count: u64,
-    /// Of them, those of which nobody knows: they were lost while the counters were read.
+    /// Number of those that are uncertain, because they occurred while the counters were read.
     pub unsure: u64,
 }
 
@@ -101,15 +107,16 @@ impl std::ops::AddAssign for Watched {
     }
 }
 
+/// Collects losses during the pass.
 #[derive(Debug, Default)]
 pub struct Losses {
     pub watch: Option<Watch>,
     rows: HashMap<LossKind, Row>,
     others: u64,
-    /// Of them, while the kernel's counters were watched.
+    /// Number of those losses while the kernel's counters were observed.
     pub others_watched: u64,
     pub single: Vec<Loss>,
-    /// Of those that are not in `single`.
+    /// Number of losses that are not in `single`.
     pub not_kept: u64,
     pub count: u64,
 }
@@ -135,20 +142,21 @@ impl Losses {
         }
     }
 
-    /// Addresses of code that want a name.
+    /// Returns the addresses of code for which a name is needed.
     pub fn locations(&self) -> BTreeSet<u64> {
         self.rows.keys().filter_map(|kind| kind.location).collect()
     }
 
-    /// The kinds of losses while the kernel's counters were watched, and how many there were.
+    /// Returns the kinds of losses that occurred while the kernel's counters were observed, with
+    /// their numbers.
     pub fn watched(&self) -> impl Iterator<Item = (&LossKind, Watched)> {
         self.rows.iter().map(|(kind, row)| (kind, row.watched)).filter(|(_, watched)| watched.count > 0)
     }
 
-    /// The table, what counts as lost first, then by number. Rows of equal words are one.
+    /// Returns the table: losses first, then by number. Rows with the same text are merged.
     pub fn table(&self, places: &Places, names: &dyn Names) -> Vec<LossLine> {
         let mut lines: BTreeMap<(String, String, Option<String>), LossLine> = BTreeMap::new();
-        // Of rows that become one, the first one's words stand.
+        // Of merged rows, the text of the first one is used.
         let mut rows: Vec<(&LossKind, &Row)> = self.rows.iter().collect();
         rows.sort_by_key(|(kind, row)| (row.first_ns, row.last_ns, kind.cpu, kind.location, kind.device, kind.socket));
         for (kind, row) in rows {
@@ -196,45 +204,48 @@ impl Row {
     }
 }
 
-/// Who is who, at the end of the trace.
+/// Resolves ids to names, with the knowledge at the end of the trace.
 pub trait Names {
     fn cpu(&self, cpu: u32) -> u32;
     fn label(&self, label: u32) -> &str;
     fn device(&self, device: u32) -> Device;
     fn socket(&self, socket: u32) -> Socket;
-    /// Where nearly all went that this thread sent.
+    /// Returns the socket to which nearly all packets of this sender went.
     fn destination(&self, sender: ThreadId) -> Option<u32>;
     fn person(&self, thread: ThreadId) -> Person;
-    /// The function at an address.
+    /// Returns the function at an address.
     fn symbol(&self, address: u64) -> Option<String>;
 }
 
+/// A network device, with its queueing discipline if known.
 pub struct Device {
     pub name: String,
     pub discipline: Option<String>,
 }
 
+/// A socket, as far as it is known.
 pub struct Socket {
     pub protocol: Option<&'static str>,
     pub port: Option<u16>,
     pub owner: Option<ThreadId>,
-    /// Main threads of the processes that have a socket with this port, if the owner is one of them.
+    /// Main threads of the processes that have a socket with this port, if the owner is one of
+    /// them.
     pub candidates: Vec<ThreadId>,
 }
 
-/// A thread.
+/// A thread, with its process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Person {
     pub pid: Option<i32>,
     pub tid: i32,
     pub name: String,
-    /// The script that its process runs, if that is an interpreter.
+    /// Script that its process runs, if the process is an interpreter.
     #[serde(skip)]
     pub script: Option<String>,
 }
 
 impl Person {
-    /// As users know it: `python3 orders.py`.
+    /// Returns the name as users know it: `python3 orders.py`.
     fn known_as(&self) -> String {
         match self.script.as_ref().filter(|script| !self.name.contains(script.as_str())) {
             Some(script) => format!("{} {script}", self.name),
@@ -244,7 +255,8 @@ impl Person {
 }
 
 impl LossLine {
-    /// For the report's rules, if it counts as lost. `packets`: how many there were in all.
+    /// Returns the facts for the rules of findings, if this counts as a loss. `packets` is the
+    /// number of all packets.
     pub fn facts(&self, packets: u64) -> Option<Facts> {
         let name = |person: &Option<Person>, unknown: &str| person.as_ref().map_or_else(|| unknown.to_owned(), Person::known_as);
         self.lost.then(|| Facts {
@@ -263,43 +275,46 @@ impl LossLine {
     }
 }
 
-/// Losses that are alike.
+/// Losses of one kind.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LossLine {
     pub place: String,
     pub text: String,
-    /// Buffers.
+    /// Number of buffers.
     pub count: u64,
-    /// For how many packets of the wire they stand: a large one would have been cut later.
+    /// Number of packets on the wire that the buffers contain: a large buffer would have been split
+    /// later.
     pub datagrams: u64,
-    /// There may be more.
+    /// True if there may be more.
     pub estimated: bool,
     pub first_ns: i64,
     pub last_ns: i64,
-    /// Somebody should have had it.
+    /// True if some receiver should have had the packet.
     pub lost: bool,
-    /// As the kernel names it; its number where the trace has no name.
+    /// Reason as the kernel names it; its number if the trace has no name.
     pub reason: Option<String>,
-    /// The function that freed it.
+    /// Function that freed the packet.
     pub symbol: Option<String>,
     pub device: Option<String>,
     pub cpu: Option<u32>,
     pub protocol: Option<&'static str>,
     pub port: Option<u16>,
-    /// Who should have had it.
+    /// Thread that should have received it.
     pub owner: Option<Person>,
-    /// Who sent it; null where unknown, or several did.
+    /// Thread that sent it; null if unknown, or if there were several.
     pub sender: Option<Person>,
-    /// The kernel's own counters that have it, as the table writes them.
+    /// Kernel counters that contain these losses as well, in the notation of the table.
     #[serde(skip)]
     pub counters: Vec<String>,
 }
 
+/// The table of places.
 #[derive(Debug)]
 pub struct Places {
     places: Vec<(Place, Vec<Pattern>)>,
 }
 
+/// One entry of the table; `rules/packet_losses.toml` describes the fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Place {
@@ -307,12 +322,12 @@ struct Place {
     text: String,
     #[serde(default = "yes")]
     lost: bool,
-    /// Only for packets that the kernel itself made.
+    /// True if the entry applies only to packets that the kernel itself made.
     #[serde(default)]
     by_kernel: bool,
     #[serde(default)]
     reasons: Vec<String>,
-    /// With these, the reasons hold only for these functions.
+    /// Functions to which the reasons are limited; empty for all.
     #[serde(default, rename = "in")]
     functions: Vec<String>,
     #[serde(default)]
@@ -332,10 +347,12 @@ struct File {
 }
 
 impl Places {
+    /// Returns the table that is part of the program.
     pub fn built_in() -> Result<Places, RuleError> {
         Places::read("packet_losses.toml", include_str!("../../rules/packet_losses.toml"))
     }
 
+    /// Parses a table. Errors name the line in `file`.
     pub fn read(file: &str, text: &str) -> Result<Places, RuleError> {
         let parsed: File = parse(file, text)?;
         let patterns = |place: &Place| place.reasons.iter().map(|reason| Pattern::new(reason)).collect();
@@ -355,7 +372,7 @@ impl Places {
         found.map(|(place, _)| place)
     }
 
-    /// What is to be said of losses of this kind; the numbers are not.
+    /// Returns the row for losses of this kind, without its numbers.
     pub fn line(&self, kind: &LossKind, names: &dyn Names) -> LossLine {
         let label = kind.label.map(|label| names.label(label)).filter(|label| !label.is_empty());
         let said = label.filter(|label| *label != "NOT_SPECIFIED");
@@ -411,9 +428,9 @@ fn discipline(device: &Device) -> String {
     device.discipline.as_ref().map_or_else(String::new, |name| format!("{name} "))
 }
 
-/// `UDP port 5201, iperf3/1234`.
+/// Returns a description such as `UDP port 5201, iperf3/1234`.
 fn described(protocol: Option<&str>, port: Option<u16>, owners: &[Person]) -> String {
-    /// Of processes that share a port.
+    /// Largest number of listed owners of a shared port.
     const MOST_OWNERS: usize = 3;
     let mut parts = Vec::new();
     match (protocol, port) {
@@ -428,7 +445,7 @@ fn described(protocol: Option<&str>, port: Option<u16>, owners: &[Person]) -> St
     parts.join(", ")
 }
 
-/// A protocol that the name of the function tells.
+/// Returns the protocol that the function's name indicates.
 fn protocol_of(symbol: Option<&str>) -> Option<&'static str> {
     let symbol = symbol?;
     [("udp", "UDP"), ("tcp", "TCP"), ("icmp", "ICMP"), ("ndisc", "ICMP"), ("arp_", "ARP")]

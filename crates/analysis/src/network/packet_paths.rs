@@ -1,11 +1,14 @@
-//! Packets from the call that sends them to the call that reads them, through device queues, drivers, interrupts and sockets.
+//! Packet paths: packets from the call that sends them to the call that reads them, through device
+//! queues, drivers, interrupts and sockets.
 //!
-//! A packet is its buffer's address: the latest packet wins where an address is used again, and a length that does not fit says that it is another one.
-//! In a socket it has no address any more, since reading a small datagram touches no tracepoint of the buffer; there it is a token of a queue: the socket
-//! says when something came and when a call took something, and who comes first is taken first. An empty queue (a call that finds nothing) and a loss of
-//! events let the queue begin anew, so that a mistake does not last.
+//! A packet is identified by the address of its buffer. If an address is reused, the latest packet
+//! counts, and a length that does not fit shows that it is another packet. In a socket, a packet
+//! has no address any more, because reading a small datagram triggers no tracepoint of its buffer.
+//! There it is a token of a queue: socket events show when a packet arrived and when a call took
+//! one, first in, first out. An empty queue (a call that finds nothing) and lost events reset the
+//! queue, so that an error does not last.
 //!
-//! Only packets under way are kept, up to a limit; what is beyond it is given up and counted.
+//! Only packets in flight are kept, up to a limit; packets beyond it are given up and counted.
 
 mod sockets;
 
@@ -18,35 +21,39 @@ use longpole_model::linux::watch::{Base, CpuId, Handling, Mode, Moment, Occupant
 use sockets::Socket;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Packets under way; more are given up, the oldest first.
+/// Largest number of packets in flight; beyond it the oldest ones are given up.
 const MOST_FLIGHTS: usize = 1 << 16;
-/// A packet outside of sockets that is not seen for so long has gone somewhere that the trace does not show.
+/// Time without an event, in nanoseconds, after which a packet outside of sockets has left the
+/// traced part of the system.
 const LONGEST_NS: i64 = 5_000_000_000;
-/// Pairs of sender and reader that are told apart.
+/// Largest number of pairs of sender and reader that are distinguished.
 const MOST_FLOWS: usize = 1024;
 const MOST_SOCKETS: usize = 1 << 18;
 const MOST_NAMES: usize = 1 << 12;
-/// Of link, network and UDP.
+/// Size in bytes of the headers of link, network and UDP.
 const HEADERS: u32 = 42;
-/// Received packets whose socket may be told by another CPU's event.
+/// Largest number of received packets whose socket may appear in an event of another CPU.
 const MOST_UNDELIVERED: usize = 32;
 
-/// Which journey shall be told in full.
+/// The packet path to report in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
+    /// The packet with this number.
     Number(u64),
+    /// The packet with the longest time from the send call to the receive call.
     Slowest,
 }
 
-/// From whom to whom.
+/// Sender and receiver of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowKey {
     pub sender: Option<ThreadId>,
-    /// Where it went: a socket, or else the last device.
+    /// Destination: a socket, or otherwise the last device.
     pub socket: Option<u32>,
     pub device: Option<u32>,
 }
 
+/// Sums over the packets of one sender and receiver.
 #[derive(Debug, Default)]
 pub struct Flow {
     pub ends: [u64; End::ALL.len()],
@@ -54,16 +61,17 @@ pub struct Flow {
     pub whole: Samples,
 }
 
+/// The packets that a CPU handles at the moment.
 #[derive(Debug, Default)]
 struct CpuState {
-    /// What the protocols have now, and in which context.
+    /// Packet that the protocols process now, and the context in which they do.
     receiving: Option<(u64, Waker)>,
     transmitting: Option<u64>,
-    /// The last one that came to a device queue.
+    /// Last packet that arrived at a device queue.
     queued: Option<u64>,
-    /// The port of a socket that had no room, told just before the loss.
+    /// Port of a socket without room, from an event just before the loss.
     refused: Option<u16>,
-    /// What the receiving call copies from.
+    /// Buffer from which the receive call copies.
     copied: Option<u64>,
 }
 
@@ -72,46 +80,49 @@ struct ThreadState {
     wakeup: Option<Wakeup>,
 }
 
+/// Follows all packets during the pass.
 #[derive(Debug, Default)]
 pub struct Journeys {
     flights: IdMap<u64, Flight>,
-    /// Address and id, the oldest first.
+    /// Addresses and ids of packets, the oldest first.
     order: VecDeque<(u64, u64)>,
     next_id: u64,
     socket_ids: IdMap<u64, u32>,
     pub sockets: Vec<Socket>,
-    /// Which addresses of sockets each thread reads from.
+    /// Threads, with the addresses of the sockets from which each reads.
     readers: BTreeSet<(ThreadId, u64)>,
-    /// Packets that were given up in a socket, whose place is kept there.
+    /// Packets that were given up in a socket, where their place is kept: socket and id.
     kept: IdMap<u64, (u32, u64)>,
-    /// By id: packets that the kernel cut for their socket, whose own buffer has another packet by now.
+    /// Packets, by id, that the kernel split for their socket, and whose buffer now holds another
+    /// packet.
     cut: IdMap<u64, Flight>,
-    /// At the start: protocol, port, process.
+    /// Sockets at the start of the recording: protocol, port, process.
     pub dumped: Vec<(i64, u16, i32)>,
     cpus: Vec<CpuState>,
     threads: Vec<ThreadState>,
     undelivered: VecDeque<(u64, u64)>,
     pub devices: Vec<String>,
     pub labels: Vec<String>,
-    /// By device: the discipline, and whether what it sends is seen again.
-    /// By sender: the length of the pieces into which what it sends is cut.
+    /// Size of the segments into which each sender's packets are split.
     cuts: HashMap<Option<ThreadId>, u32>,
+    /// Queueing discipline of each device.
     pub disciplines: HashMap<u32, String>,
+    /// For each device, whether packets that it sends are seen again.
     loops: Vec<bool>,
     wanted: Option<Wanted>,
-    /// What is earlier is not counted: a command that is asked for had not begun.
+    /// Time before which packets are not counted, because the requested command had not begun.
     pub since_ns: Option<i64>,
-    /// Nor is what comes now: it has ended.
+    /// True when packets are no longer counted, because the requested command has ended.
     pub over: bool,
     pub told: Option<Journey>,
     pub legs: [Samples; Leg::ALL.len()],
     pub flows: BTreeMap<FlowKey, Flow>,
-    /// Beyond the limit.
+    /// Flows beyond the limit.
     pub other_flows: Flow,
     pub count: u64,
     pub ends: [u64; End::ALL.len()],
     pub complete: u64,
-    /// Packets of the wire that they stand for.
+    /// Number of packets on the wire.
     pub segments: u64,
     pub given_up: u64,
     pub losses: Losses,
@@ -125,7 +136,7 @@ fn place<T: Default>(all: &mut Vec<T>, index: u32) -> &mut T {
     &mut all[index]
 }
 
-/// The number of a text, which is kept once.
+/// Returns the index of a text, which is stored once.
 fn intern(all: &mut Vec<String>, text: &str) -> Option<u32> {
     let found = all.iter().rposition(|known| known == text);
     let at = found.or_else(|| {
@@ -149,7 +160,7 @@ impl Journeys {
         intern(&mut self.devices, &String::from_utf8_lossy(name))
     }
 
-    /// A new packet in this buffer; what was there before is gone.
+    /// Begins a new packet in this buffer; the packet that was there before has vanished.
     fn begin(&mut self, hop: &Hop<'_>, packet: u64, origin: Origin, length: u32, stage: Stage) {
         match self.flights.remove(&packet) {
             Some(old) if old.stage == Stage::Ready && old.segments > 1 && self.cut.len() < MOST_FLIGHTS => {
@@ -193,7 +204,7 @@ impl Journeys {
                 continue;
             };
             let old = hop.t_ns.saturating_sub(flight.t_ns) > LONGEST_NS;
-            // A reader may sleep for long.
+            // A reader may sleep for a long time.
             let waits = flight.stage == Stage::Ready;
             if !full && !(old && !waits) && !(waits && old && self.order.len() > 2 * MOST_FLIGHTS) {
                 break;
@@ -235,7 +246,8 @@ impl Journeys {
             Step::Transmitted { packet, result } => {
                 place(&mut self.cpus, hop.cpu.0).transmitting = None;
                 if let Some(flight) = self.flights.get_mut(&packet).filter(|flight| flight.stage == Stage::Transmitting) {
-                    // Anything but 0 and small codes is "busy": it goes back to the queue.
+                    // Any result other than 0 and small codes means "busy": the packet returns to
+                    // the queue.
                     flight.stage = if result & 0x10 == 0 { Stage::Sent } else { Stage::Queued };
                 }
                 self.see(hop, packet, if result == 0 { "transmitted" } else { "refused by the driver" });
@@ -296,7 +308,7 @@ impl Journeys {
         let device = self.device(device);
         let cpu = place(&mut self.cpus, hop.cpu.0);
         let receiving = cpu.receiving.is_some_and(|(known, by)| known == packet && by == hop.by);
-        // Forwarded, or passed on by a device that lies upon another.
+        // The packet is forwarded, or passed on by a device on top of another one.
         let goes_on = receiving || cpu.transmitting == Some(packet);
         if receiving {
             cpu.receiving = None;
@@ -323,7 +335,8 @@ impl Journeys {
         let queued = cpu.queued;
         cpu.transmitting = Some(packet);
         if self.flights.get(&packet).is_none_or(|flight| flight.stage != Stage::Queued) {
-            // A segment of what has just been queued, cut for a device that cannot; or something that was queued before the trace began.
+            // This is a segment of the packet that was just queued, split because the device cannot
+            // do it, or a packet that was queued before the trace began.
             let whole = queued.and_then(|queued| self.flights.get(&queued).map(|flight| (queued, flight)));
             let whole =
                 whole.filter(|(_, flight)| flight.device == device && matches!(flight.stage, Stage::Queued) && flight.length > length);
@@ -360,13 +373,13 @@ impl Journeys {
         }
         self.came_by(packet);
         if let Some(flight) = self.flights.get_mut(&packet) {
-            // The time of the transmission stays: the wire goes on to the protocols.
+            // The time of the transmission remains: the wire part ends at the protocols.
             (flight.stage, flight.device, flight.length) = (Stage::Arrived, device.or(flight.device), length.unwrap_or(flight.length));
         }
         self.see(hop, packet, "arrival");
     }
 
-    /// What the last device sent is seen again.
+    /// Records that packets which the last device sent are seen again.
     fn came_by(&mut self, packet: u64) {
         if let Some(flight) = self.flights.get(&packet).filter(|flight| matches!(flight.stage, Stage::Transmitting | Stage::Sent)) {
             if let Some(device) = flight.device {
@@ -402,7 +415,7 @@ impl Journeys {
         self.see(hop, packet, "reception");
     }
 
-    /// No socket was told for this packet yet.
+    /// Remembers a packet for which no socket event has occurred yet.
     fn not_delivered(&mut self, packet: u64) {
         if let Some(flight) = self.flights.get(&packet).filter(|flight| flight.stage == Stage::Received) {
             if self.undelivered.len() == MOST_UNDELIVERED {
@@ -420,14 +433,15 @@ impl Journeys {
         self.flights.remove(&packet)
     }
 
-    /// A buffer that was not yet cut is taken for as many pieces as its sender's others.
+    /// Returns the number of segments. A buffer that is not split yet counts as many segments as
+    /// other buffers of its sender with that size.
     fn segments_of(&self, flight: &Flight) -> Segments {
         let (payload, size) = (flight.length.saturating_sub(HEADERS), self.cuts.get(&flight.origin.thread()).copied().unwrap_or(0));
         if flight.stage == Stage::Queued && flight.segments == 1 && size > 0 && payload > size {
             return Segments { count: payload.div_ceil(size), estimated: true };
         }
         match flight.stage {
-            // The socket has taken some of them.
+            // The socket has already taken some of them.
             Stage::Ready => Segments { count: self.left(flight), estimated: false },
             _ => Segments { count: flight.segments.max(1), estimated: false },
         }
@@ -441,7 +455,7 @@ impl Journeys {
         }
         let flight = self.flights.remove(&packet);
         self.kept.remove(&packet);
-        // What is no packet of a network (netlink, sockets of one machine) has no protocol.
+        // A buffer outside of networks (netlink, sockets within one host) has no protocol.
         if flight.is_none() && kind.protocol.is_none_or(|protocol| protocol == 0) {
             return;
         }
@@ -449,7 +463,7 @@ impl Journeys {
         if hop.covered {
             let device = flight.as_ref().and_then(|flight| flight.device);
             let socket = socket.or(flight.as_ref().and_then(|flight| flight.socket));
-            // As they are now: later, another socket may lie at its address.
+            // The current values are used: later, another socket may be at its address.
             let known = socket.and_then(|socket| self.sockets.get(socket as usize));
             let reader = known.and_then(|socket| socket.reader);
             let port = kind.port.or(known.and_then(|socket| socket.port));
@@ -460,7 +474,7 @@ impl Journeys {
             self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), segments, kind });
         }
         if let Some((receiving, _)) = place(&mut self.cpus, hop.cpu.0).receiving.filter(|_| flight.is_none()) {
-            // One of those into which the kernel cuts what it received.
+            // This is one of the segments into which the kernel split a received packet.
             if let Some(whole) = self.flights.get_mut(&receiving).filter(|flight| flight.segments > 1) {
                 whole.segments -= 1;
                 let (socket, id) = (whole.socket, whole.id);
@@ -473,7 +487,7 @@ impl Journeys {
         }
     }
 
-    /// Nothing told how it ended.
+    /// Ends the path of a packet for which no event shows the end.
     fn vanished(&mut self, flight: Flight) {
         let loops = flight.device.is_some_and(|device| self.loops.get(device as usize).copied().unwrap_or(false));
         let end = match flight.stage {
@@ -518,7 +532,7 @@ impl Journeys {
         }
     }
 
-    /// To be called once, after the last event.
+    /// Ends all paths. Must be called once, after the last event.
     pub fn finish(&mut self) {
         let cut = std::mem::take(&mut self.cut).into_values();
         let flights: Vec<Flight> = std::mem::take(&mut self.flights).into_values().chain(cut).collect();
@@ -537,7 +551,7 @@ impl Journeys {
         }
     }
 
-    /// Events are missing: what was under way may have gone on unseen.
+    /// Handles lost events: packets in flight may have moved on unseen.
     fn forget(&mut self) {
         for flight in self.flights.values_mut() {
             flight.gap = true;
@@ -574,7 +588,7 @@ impl Watch for Journeys {
     }
 
     fn handled(&mut self, handling: &Handling) {
-        // The context in which something was received is over.
+        // The context in which a packet was received has ended.
         let over = |by: Waker| matches!(by, Waker::Context { id, .. } if id == handling.context);
         let ended = place(&mut self.cpus, handling.cpu.0).receiving.take_if(|(_, by)| over(*by));
         if let Some((packet, _)) = ended {

@@ -1,4 +1,4 @@
-//! The answer of `packets` from the kernel's events: losses, journeys, and one journey in full.
+//! The answer of `packets` from kernel events: losses, packet paths, and one packet path in full.
 
 use crate::network::in_flight::{End, Journey, Leg, Origin};
 use crate::network::packet_loss::{Device, LossLine, Names, Person, Places, Socket};
@@ -11,27 +11,30 @@ use longpole_model::names::NameId;
 use longpole_trace::Frame;
 use serde::Serialize;
 
+/// Sums over all packet paths.
 #[derive(Debug, Serialize)]
 pub struct JourneysAnswer {
-    /// Packets whose first step lies in the range.
+    /// Number of packets whose first step is in the range.
     pub count: u64,
-    /// Those of which every step is known, from the origin to the end.
+    /// Number of packets for which each step from the origin to the end is known.
     pub complete: u64,
-    /// Of all but those that the kernel itself took and those still under way at the end.
+    /// Share of complete paths among all packets, except for those that the kernel itself took and
+    /// those in flight at the end.
     pub complete_share: Option<f64>,
-    /// By how they ended.
+    /// Number of packets by the end of their path.
     pub ends: Ends,
-    /// Packets of the wire that they stand for: a large one is cut by the device.
+    /// Number of packets on the wire: the device splits a large buffer.
     pub segments: u64,
     pub legs: Vec<LegLine>,
     pub flows: Vec<FlowLine>,
-    /// Packets that were forgotten because too many were under way.
+    /// Number of packets that were dropped from the analysis because too many were in flight.
     pub given_up: u64,
-    /// Kernel events that are missing: packets may be lost that no event told.
+    /// Number of kernel events that are missing: packets may have been lost without an event.
     pub lost_events: u64,
     pub uncounted_losses: u64,
 }
 
+/// Numbers of packets by the end of their path ([`End`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ends {
     pub read: u64,
@@ -60,6 +63,7 @@ impl Ends {
     }
 }
 
+/// Times of one part of the packet path.
 #[derive(Debug, Serialize)]
 pub struct LegLine {
     pub leg: &'static str,
@@ -71,7 +75,7 @@ pub struct LegLine {
 /// Packets from one thread to one socket, or to a device.
 #[derive(Debug, Serialize)]
 pub struct FlowLine {
-    /// Null: the kernel, or from outside.
+    /// Sender; null for the kernel, and for packets from outside.
     pub from: Option<Person>,
     pub to: Option<Person>,
     pub protocol: Option<&'static str>,
@@ -80,10 +84,11 @@ pub struct FlowLine {
     pub packets: u64,
     pub complete: u64,
     pub ends: Ends,
-    /// From the send call to the receive call.
+    /// Times from the send call to the receive call.
     pub whole: Times,
 }
 
+/// One packet path in full.
 #[derive(Debug, Serialize)]
 pub struct JourneyLine {
     pub number: u64,
@@ -97,13 +102,14 @@ pub struct JourneyLine {
     pub reader: Option<Person>,
     pub wakeup: Option<WakeupLine>,
     pub steps: Vec<StepLine>,
-    /// The packet as it was captured, once per device and direction.
+    /// Captured frames of the packet, one per device and direction.
     pub frames: Vec<FrameLine>,
-    /// Of the reader; null: the trace holds none of it, or nobody read.
+    /// Probes of the reader; null if the trace has none, or if no thread read the packet.
     pub probes: Option<Probes>,
 }
 
-/// A captured frame that is taken for the packet: of the same device, direction and length, the nearest in time to the step at which it was stamped.
+/// A captured frame that is matched to the packet: of the same device, direction and length, and
+/// nearest in time to the step at which the kernel stamps frames.
 #[derive(Clone, Debug, Serialize)]
 pub struct FrameLine {
     pub t_ns: i64,
@@ -111,18 +117,19 @@ pub struct FrameLine {
     pub device: String,
     pub outbound: Option<bool>,
     pub length: u32,
-    /// As much of it as was kept, in hexadecimal digits.
+    /// Captured bytes, in hexadecimal digits.
     pub bytes: String,
-    /// Another one is as near: it may be the packet's.
+    /// True if another frame is equally near, so that it may be the packet's.
     pub ambiguous: bool,
-    /// As the capture calls the device.
+    /// Name of the device in the capture.
     #[serde(skip)]
     pub interface: String,
-    /// From the step.
+    /// Distance from the step in nanoseconds, plus `WRONG_SIDE_NS` on the wrong side of it.
     #[serde(skip)]
     pub far_ns: u64,
 }
 
+/// The wake-up of a packet's reader.
 #[derive(Debug, Serialize)]
 pub struct WakeupLine {
     pub wake_ns: i64,
@@ -130,14 +137,15 @@ pub struct WakeupLine {
     pub waker: String,
 }
 
+/// One step of a packet path.
 #[derive(Debug, Serialize)]
 pub struct StepLine {
     pub t_ns: i64,
     pub step: &'static str,
     pub cpu: u32,
-    /// A thread, an interrupt, `idle`; null: unknown.
+    /// Thread, interrupt, or `idle`; null if unknown.
     pub by: Option<String>,
-    /// The system call that the thread is in.
+    /// System call in which the thread is.
     pub call: Option<String>,
     pub device: Option<String>,
     pub length: Option<u32>,
@@ -153,7 +161,7 @@ pub struct SingleLine {
     pub kind: LossLine,
 }
 
-/// Everything that names are looked up in.
+/// The data in which names are looked up.
 pub struct Packets<'a> {
     pub journeys: &'a Journeys,
     pub linux: &'a Linux,
@@ -207,7 +215,7 @@ impl Packets<'_> {
         self.journeys.losses.table(places, self)
     }
 
-    /// Each loss that was kept, in order of time.
+    /// Returns each loss that was kept, in the order of time.
     pub fn single_losses<'b>(&'b self, places: &'b Places) -> impl Iterator<Item = SingleLine> + 'b {
         self.journeys.losses.single.iter().map(move |loss| {
             let (datagrams, estimated) = (loss.segments.count.into(), loss.segments.estimated);
@@ -271,7 +279,7 @@ impl Packets<'_> {
     }
 }
 
-/// The one value that there is.
+/// Returns the value if all values are equal.
 fn one<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
     let first = values.next()?;
     values.all(|value| value == first).then_some(first)
@@ -306,7 +314,8 @@ impl Names for Packets<'_> {
             _ => None,
         });
         let Some(known) = known else { return Socket { protocol, port: None, owner: None, candidates: Vec::new() } };
-        // Where the events do not say it, the dump may: if it knows one answer only.
+        // If the events do not contain the data, the socket dump may, provided that its answer is
+        // unique.
         let dumped = &self.journeys.dumped;
         let process = known.reader.and_then(|thread| self.linux.threads.get(thread.0 as usize)).and_then(|thread| thread.process);
         let port =
@@ -345,28 +354,29 @@ impl Names for Packets<'_> {
     }
 }
 
-/// The header of a link, which a step on the way in does not count and a capture does.
+/// Size of a link header in bytes, which captures include and steps of incoming packets do not.
 const LONGEST_LINK: u32 = 18;
-/// A capture's time and that of a step are no farther apart.
+/// Largest distance in time between a frame and its step.
 const NEAR_NS: u64 = 5_000_000;
-/// What the clocks of captures and of steps may differ by.
+/// Largest difference between the clocks of captures and of steps.
 const CLOCK_NS: i64 = 2_000;
-/// A frame on the side of the step where the kernel does not stamp is that of another packet rather.
+/// Penalty for a frame on the side of the step on which the kernel does not stamp: it more likely
+/// belongs to another packet.
 const WRONG_SIDE_NS: u64 = 100_000;
-/// Frames that are so much alike in time cannot be told apart.
+/// Difference in distance below which frames cannot be distinguished.
 const LIKE_NS: u64 = 3_000;
 
 impl JourneyLine {
-    /// When its frames can have been captured.
+    /// Returns the time in which its frames can have been captured.
     pub fn span(&self) -> Option<(i64, i64)> {
         let (first, last) = (self.steps.first()?, self.steps.last()?);
         Some((first.t_ns.saturating_sub(NEAR_NS as i64), last.t_ns.saturating_add(NEAR_NS as i64)))
     }
 
-    /// Keeps the frame if none before was nearer to the moment at which the kernel stamps: on the way out just before the transmission, on the way in
-    /// at the reception.
+    /// Keeps the frame if no earlier one was nearer to the moment at which the kernel stamps: just
+    /// before the transmission of an outgoing packet, and at the reception of an incoming one.
     pub fn frame(&mut self, capture: &str, frame: &Frame<'_>) {
-        // The recorder names devices of other namespaces with these before them.
+        // The recorder prefixes names of devices in other namespaces with the namespace.
         let device = frame.interface.rsplit('/').next().unwrap_or(frame.interface);
         let near = |step: &StepLine| {
             let length = step.length.filter(|_| step.device.as_deref() == Some(device))?;

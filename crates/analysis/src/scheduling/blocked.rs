@@ -1,22 +1,23 @@
-//! What threads are blocked on: for how long and how often, by the reasons that the events tell.
+//! Blocked times of threads: how long and how often, by the reasons that the events show.
 
 use longpole_model::linux::watch::Why;
 use longpole_model::linux::Linux;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
+/// Blocked time of a thread for one reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Blocked {
-    /// A system call, with the kind of its file where that is known (`read: pipe`), `sleep: …`, `signal: …`, `child: …`, `disk`, `page fault`,
-    /// `kernel thread`, `stopped`, `unknown`.
+    /// System call, with the kind of its file if known (`read: pipe`), or `sleep: …`, `signal: …`,
+    /// `child: …`, `disk`, `page fault`, `kernel thread`, `stopped`, `unknown`.
     pub reason: String,
     pub ns: u64,
-    /// Of the thread's blocked time.
+    /// Share of the thread's blocked time.
     pub share: f64,
     pub count: u64,
 }
 
-/// Of one thread.
+/// Blocked times and counts of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks(HashMap<Why, (u64, u64)>);
 
@@ -27,7 +28,7 @@ impl Blocks {
         *count += 1;
     }
 
-    /// The longest first.
+    /// Returns the blocked times by reason, the longest first.
     pub fn answer(&self, linux: &Linux) -> Vec<Blocked> {
         let mut merged: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for (why, (ns, count)) in &self.0 {

@@ -1,8 +1,9 @@
-//! Who had the CPU while the critical path stood still because a thread waited for one.
+//! CPU holders: the threads and interrupts that had the CPU while the critical path waited for one.
 //!
-//! That wait is charged to the thread as a state of its own (`runnable`, `preempted`): it is no work of whoever ran meanwhile, who would have run anyway. But it is
-//! them that a reader has to look at. The path must be known before: so what is asked of is kept while the trace is read ([`turns`]), and gone through only where such
-//! waits have a part of it.
+//! That wait is a state of the waiting thread (`runnable`, `preempted`): it is not work of the
+//! threads that ran meanwhile, which would have run anyway. But they are what a reader has to look
+//! at. The path must be known first. Therefore the occupancy is recorded while the trace is read
+//! ([`turns`]), and replayed only if such waits have a considerable share of the path.
 
 mod turns;
 
@@ -16,31 +17,33 @@ use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
 use longpole_model::linux::Linux;
 use std::collections::HashMap;
 
-/// Below this share of the path nobody asks.
+/// Share of the path below which the holders are not computed.
 const LEAST_SHARE: f64 = 0.01;
 
-/// A piece of the path in which a thread waits for a CPU: begin, end, and whose it is.
+/// A piece of the path in which a thread waits for a CPU: begin, end, and number of its stretches.
 type Piece = (i64, i64, u32);
 
+/// Replays the occupancy and collects the holders for the pieces of the path.
 #[derive(Debug, Default)]
 pub struct CpuHolders {
     pieces: Vec<Piece>,
-    /// The first that the last wait did not lie behind: waits come nearly in the order of time.
+    /// Index of the first piece that ends after the begin of the last wait; waits arrive nearly in
+    /// the order of time.
     at: usize,
-    /// Threads of each number of the path's.
+    /// Thread ids of each stretch number of the path.
     threads: IdMap<u32, Vec<i32>>,
     stays: Occupancy,
     kept: IdMap<u32, Spool>,
 }
 
-/// Whether that is a part of the path worth to be asked for.
+/// Returns whether waits for CPUs have so large a share of the path that their holders matter.
 pub fn matter(answer: &Answer) -> bool {
     let waits = answer.criticality.iter().filter(|row| row.kind.waits_for_cpu());
     waits.map(|row| row.share).sum::<f64>() >= LEAST_SHARE
 }
 
 impl CpuHolders {
-    /// `seats` are those of the machines by name.
+    /// Collects the pieces of a path. `seats` are those of the machines by name.
     pub fn new(path: &Path, seats: &HashMap<&str, Vec<Seat>>) -> CpuHolders {
         let mut cpu_holders = CpuHolders::default();
         let tid = |seat: &Seat| if let Seat::Thread(tid) = seat { Some(*tid) } else { None };
@@ -57,7 +60,7 @@ impl CpuHolders {
         cpu_holders
     }
 
-    /// Tells it in the rows of the path.
+    /// Writes the holders into the criticality rows of the path.
     pub fn tell(&self, linux: &Linux, path: &Path, answer: &mut Answer) {
         for (&of, kept) in &self.kept {
             let (machine, state) = (path.machine(of), path.class_and_state(of).1);

@@ -1,7 +1,7 @@
-//! The time of CPUs and threads by the kernel's own events.
+//! Times of CPUs and threads, from the kernel's own events.
 //!
-//! Of each CPU every nanosecond goes to exactly one part. A thread's running time is without the interrupts that lay on top of it; these
-//! are told beside it.
+//! Each nanosecond of a CPU belongs to exactly one part. A thread's running time excludes the
+//! interrupts on top of it, which are reported separately.
 
 use crate::scheduling::blocked::{Blocked, Blocks};
 use crate::scheduling::probed::{CpuTime, Instances};
@@ -13,12 +13,14 @@ use longpole_model::linux::{Linux, Thread};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Collects the times of CPUs and threads during the pass.
 #[derive(Debug, Default)]
 pub struct CpuTimes {
     cpus: Vec<Parts>,
     threads: Vec<ThreadParts>,
 }
 
+/// Time of a CPU by part, in nanoseconds.
 #[derive(Debug, Default)]
 struct Parts {
     idle: u64,
@@ -28,9 +30,10 @@ struct Parts {
     contexts: Vec<u64>,
 }
 
+/// Time of a thread by state, in nanoseconds, and its CPUs.
 #[derive(Debug, Default)]
 struct ThreadParts {
-    /// With the thread's mode unknown, in its own code, in a system call.
+    /// Running time with unknown mode, in the thread's own code, and in system calls.
     running: [u64; 3],
     interrupted: u64,
     runnable: u64,
@@ -39,7 +42,7 @@ struct ThreadParts {
     uninterruptible: u64,
     instances: Samples,
     used: BTreeSet<CpuId>,
-    /// The same since each time that it was told where it may run.
+    /// CPUs that were used since each change of the affinity mask.
     used_since: Vec<BTreeSet<CpuId>>,
     woken_by: BTreeMap<ContextId, (u64, BTreeSet<CpuId>)>,
     blocks: Blocks,
@@ -78,7 +81,7 @@ impl ThreadParts {
         thread.mask.changes().iter().zip(&self.used_since).map(told).collect()
     }
 
-    /// The most frequent first.
+    /// Returns the interrupts and softirqs that woke the thread, the most frequent first.
     fn wakers(&self, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<WakerLine> {
         let line = |(id, (count, cpus)): (&ContextId, &(u64, BTreeSet<CpuId>))| {
             let context = &linux.contexts[id.0 as usize];
@@ -91,7 +94,7 @@ impl ThreadParts {
     }
 }
 
-/// One thread's answer, with its key.
+/// The times of one thread, with its ids.
 #[derive(Debug)]
 pub struct KernelThread {
     pub tid: i32,
@@ -99,7 +102,7 @@ pub struct KernelThread {
     pub name: String,
     pub total_ns: u64,
     pub running_ns: u64,
-    /// None if the trace holds no system calls.
+    /// Time in system calls; `None` if the trace holds none.
     pub syscall_ns: Option<u64>,
     pub interrupted_ns: u64,
     pub runnable_ns: u64,
@@ -125,13 +128,13 @@ pub struct KernelThread {
 pub struct WakerLine {
     pub name: String,
     pub count: u64,
-    /// Where it ran when it did.
+    /// CPUs on which it ran at these times.
     pub cpus: Vec<u32>,
-    /// Where it may run; null for those that have no such mask.
+    /// CPUs on which it may run; null for those without such a mask.
     pub allowed_cpus: Option<Vec<u32>>,
 }
 
-/// Towards people.
+/// Returns a reason as text for people.
 fn reason(why: Untold) -> &'static str {
     match why {
         Untold::Gone => "the thread was gone before it could be asked",
@@ -143,17 +146,17 @@ fn reason(why: Untold) -> &'static str {
     }
 }
 
-/// A thread was told where it may run.
+/// A change of the CPUs on which a thread may run.
 #[derive(Debug, Serialize)]
 pub struct AllowedChange {
     pub t_ns: i64,
-    /// Null: not known.
+    /// The new mask; null if it is unknown.
     pub allowed_cpus: Option<Vec<u32>>,
-    /// Why not.
+    /// Reason for which the mask is unknown.
     pub why_unknown: Option<&'static str>,
-    /// Where it ran from then on, until the next change.
+    /// CPUs that the thread used from then on, until the next change.
     pub used_cpus: Vec<u32>,
-    /// Who told it; null if that is not known.
+    /// Thread that changed the mask; null if unknown.
     pub by_tid: Option<i32>,
 }
 
@@ -170,7 +173,7 @@ impl CpuTimes {
         at(&mut self.threads, id.0)
     }
 
-    /// The place where such a piece is summed.
+    /// Returns the sum to which such a piece is added.
     fn place(&mut self, cpu: CpuId, by: Occupant) -> &mut u64 {
         let parts = at(&mut self.cpus, cpu.0);
         match by {
@@ -182,7 +185,7 @@ impl CpuTimes {
         }
     }
 
-    /// The part of each CPU, in the order of their numbers.
+    /// Returns the parts of each CPU, in the order of CPU numbers.
     pub fn cpus(&self, linux: &Linux) -> Vec<CpuTime> {
         let total_ns = linux.range().map_or(0, |(begin, end)| (end - begin) as u64);
         let none = Parts::default();
@@ -212,7 +215,7 @@ impl CpuTimes {
         out
     }
 
-    /// Threads that were there at some time of the range, the idle ones left out.
+    /// Returns the threads that existed at some time of the range, without the idle threads.
     pub fn threads(&self, linux: &Linux) -> Vec<KernelThread> {
         let Some((begin, end)) = linux.range() else { return Vec::new() };
         let none = ThreadParts::default();
@@ -296,7 +299,7 @@ impl Watch for CpuTimes {
 
     fn retracted(&mut self, cpu: CpuId, by: Occupant, base: Base, mode: Mode, begin_ns: i64, end_ns: i64) {
         let ns = (end_ns - begin_ns) as u64;
-        // A piece that was claimed since was told to another; then it stays.
+        // A piece that has been claimed since then belongs to another occupant and remains.
         let place = self.place(cpu, by);
         if *place < ns {
             return;

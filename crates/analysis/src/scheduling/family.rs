@@ -1,18 +1,19 @@
-//! The threads that come from one process: those that it forks, and those that these fork.
+//! The threads that descend from one process: those that it forks, and those that they fork.
 
 use longpole_trace::Catalogue;
 use longpole_trace::Event;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Begins with one process and grows by its forks. Numbers are used again: one that has ended and is another's afterwards is no member twice.
+/// A set of threads that begins with one process and grows by its forks. Thread ids are reused: an
+/// id that belongs to an unrelated thread after its end does not become a member again.
 #[derive(Debug)]
 pub struct Family {
     root: i64,
-    /// The process of each thread.
+    /// Process of each living thread.
     living: BTreeMap<i64, i64>,
-    /// tids of all that were there.
+    /// Thread ids of all members.
     pub members: BTreeSet<i64>,
-    /// From the fork of the first process to the end of its last thread.
+    /// Time of the fork of the first process; `end_ns` is the end of its last thread.
     pub begin_ns: Option<i64>,
     pub end_ns: Option<i64>,
 }
@@ -47,7 +48,8 @@ impl Family {
                     self.end_ns = Some(event.t_ns);
                 }
             }
-            // A thread that executes a program gets the number of its process, whose first thread the kernel has ended.
+            // A thread that executes a program gets the id of its process; the kernel has ended the
+            // first thread.
             "sched_process_exec" => {
                 let (Some(tid), Some(before)) = (field("tid"), field("old_tid")) else { return };
                 if let Some(process) = self.living.remove(&before) {

@@ -1,4 +1,5 @@
-//! Interrupts, softirqs and timers: how often, how long, how late, and how long until the thread started that one of them woke.
+//! Interrupts, softirqs and timers: their number, times, delays, and the time until a thread that
+//! they woke started.
 
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
@@ -8,29 +9,33 @@ use longpole_model::linux::Linux;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+/// The times of one interrupt, softirq, vector or timer function.
 #[derive(Debug, Serialize)]
 pub struct IrqLine {
-    /// `irq`, `softirq`, `vector`, `timer`.
+    /// One of `irq`, `softirq`, `vector`, `timer`.
     pub kind: &'static str,
     pub name: String,
-    /// Of the interrupt or softirq; null for those of the processor's own controller, and for timers.
+    /// Number of the interrupt or softirq; null for interrupts of the processor's own controller,
+    /// and for timers.
     pub number: Option<i64>,
-    /// Of handling, without what interrupted it.
+    /// Times of handling, without what interrupted it.
     #[serde(flatten)]
     pub handling: Times,
     pub cpus: Vec<u32>,
-    /// From the raise of a softirq to its begin.
+    /// Times from the raise of a softirq to its begin.
     pub raise: Times,
-    /// Of a timer: from the moment that it was set for to the call of its function. Null: for all else, and where no start was seen.
+    /// Times from a timer's expiry time to the call of its function. Null for all other kinds, and
+    /// if no start of the timer was seen.
     pub late: Option<Times>,
-    /// From its begin to the start of the thread that it woke.
+    /// Times from the begin of the interrupt to the start of the thread that it woke.
     pub start: Times,
-    /// The longest of these.
+    /// The longest of these times.
     pub worst: Vec<WorstStart>,
-    /// The same delay of each thread that it woke, the most often woken first.
+    /// The same times per thread that the interrupt woke, the most often woken first.
     pub threads: Vec<WokenThread>,
 }
 
+/// A thread that an interrupt woke, with the delays until it started.
 #[derive(Debug, Serialize)]
 pub struct WokenThread {
     pub pid: Option<i32>,
@@ -38,28 +43,30 @@ pub struct WokenThread {
     pub name: String,
     #[serde(flatten)]
     pub start: Times,
-    /// Where the thread started.
+    /// CPUs on which the thread started.
     pub cpus: Vec<u32>,
-    /// Where the interrupt was.
+    /// CPUs on which the interrupt ran.
     pub irq_cpus: Vec<u32>,
 }
 
+/// One of the longest delays from an interrupt to the start of the thread that it woke.
 #[derive(Debug, Serialize)]
 pub struct WorstStart {
-    /// When the thread started.
+    /// Time at which the thread started.
     pub t_ns: i64,
     pub ns: u64,
     pub tid: i32,
     pub name: String,
-    /// Where the thread started, and where the interrupt was.
+    /// CPU on which the thread started; `irq_cpu` is that of the interrupt.
     pub cpu: u32,
     pub irq_cpu: u32,
 }
 
+/// Collects the times of interrupts and timers during the pass.
 #[derive(Debug, Default)]
 pub struct Interrupts {
     contexts: Vec<ContextTimes>,
-    /// By whether they are fine, and function.
+    /// Timers, by whether they are high-resolution timers, and by function.
     timers: BTreeMap<(bool, Option<u64>), TimerTimes>,
 }
 
@@ -76,7 +83,7 @@ struct ContextTimes {
     raise: Samples,
     cpus: BTreeSet<u32>,
     woken: HashMap<ThreadId, Woken>,
-    /// By length; ties by time.
+    /// Longest delays, by length and then by time.
     worst: BTreeMap<(u64, i64), (ThreadId, u32, u32)>,
 }
 
@@ -98,12 +105,12 @@ impl Interrupts {
         &mut self.contexts[index]
     }
 
-    /// The functions of timers, to be named.
+    /// Returns the addresses of the timers' functions, to be resolved to names.
     pub fn functions(&self) -> impl Iterator<Item = u64> + '_ {
         self.timers.keys().filter_map(|(_, function)| *function)
     }
 
-    /// `symbol` names a function by its address.
+    /// Returns the table. `symbol` resolves the address of a function to its name.
     pub fn answer(&self, linux: &Linux, symbol: impl Fn(u64) -> Option<String>) -> Vec<IrqLine> {
         let number = |cpu: u32| linux.cpus[cpu as usize].number;
         let numbers = |cpus: &BTreeSet<u32>| {

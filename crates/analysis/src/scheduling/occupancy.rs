@@ -1,4 +1,4 @@
-//! What each CPU did lately: who had it while somebody waited for it.
+//! The recent occupancy of each CPU: the occupants of a CPU while a thread waited for it.
 
 use longpole_model::hash::IdMap;
 use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
@@ -6,7 +6,7 @@ use longpole_model::linux::Linux;
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Who had a CPU that another one waited for.
+/// An occupant of a CPU for which another thread waited.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SpoolWriter {
     pub kind: &'static str,
@@ -16,7 +16,7 @@ pub struct SpoolWriter {
     pub share: f64,
 }
 
-/// What a CPU did last.
+/// A time for which one occupant had a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     by: Occupant,
@@ -24,30 +24,32 @@ struct Stay {
     end_ns: i64,
 }
 
+/// The last stays of each CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
     cpus: Vec<VecDeque<Stay>>,
 }
 
+/// An occupant, or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Keeping {
     By(Occupant),
-    /// Before what is remembered.
+    /// Time before the first remembered stay.
     Forgotten,
 }
 
-/// Who kept somebody from a CPU, and for how long.
+/// Occupants that kept threads from a CPU, each with its time in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spool {
     by: IdMap<Keeping, u64>,
     others_ns: u64,
 }
 
-/// Stays of a CPU that are remembered for those who wait for it.
+/// Number of stays that are remembered per CPU.
 const REMEMBERED: usize = 1 << 15;
-/// Keepers of one thread by name; the rest is one sum.
+/// Largest number of occupants of one thread's CPU that are distinguished; the rest is one sum.
 const MOST_CPU_HOLDERS: usize = 256;
-/// Keepers that are told.
+/// Number of occupants that are reported.
 const TOLD: usize = 8;
 
 impl Occupancy {
@@ -86,7 +88,7 @@ impl Occupancy {
         }
     }
 
-    /// Adds who had the CPU during this part of a wait.
+    /// Adds the occupants of the CPU during this part of a wait.
     pub fn add(&mut self, wait: &Wait, begin_ns: i64, end_ns: i64, kept: &mut Spool) {
         let mut left = (end_ns - begin_ns).max(0) as u64;
         let mut add = |by: Occupant, from: i64, to: i64| {
@@ -112,14 +114,14 @@ impl Spool {
         }
     }
 
-    /// So long it was in all; who had it in the rest is not known.
+    /// Fills the sum up to `ns` with unknown occupants.
     pub fn whole(mut self, ns: u64) -> Spool {
         let known = self.by.values().sum::<u64>() + self.others_ns;
         self.add(Keeping::Forgotten, ns.saturating_sub(known));
         self
     }
 
-    /// The largest first; the shares are of all that was kept.
+    /// Returns the occupants, the largest first; shares refer to the whole sum.
     pub fn answer(&self, linux: &Linux) -> Vec<SpoolWriter> {
         let total = self.by.values().sum::<u64>() + self.others_ns;
         let share = |ns: u64| if total > 0 { ns as f64 / total as f64 } else { 0.0 };

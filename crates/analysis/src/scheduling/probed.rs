@@ -1,6 +1,7 @@
-//! Time of threads per state, by what their probes tell. Probes do not see the scheduler: a thread that is ready but not running counts
-//! as being in its state, so `runnable` is unknown, and so are the CPUs. Where the kernel's events are there too ([`crate::scheduling::cpus`]), they
-//! tell both, and the probes tell what the running time was spent on.
+//! Times of threads per state, from their probes. Probes do not see the scheduler: a thread that is
+//! ready but not running counts as being in its state, so `runnable` is unknown, and so are the
+//! CPUs. If kernel events exist as well ([`crate::scheduling::cpus`]), they provide both, and the
+//! probes show how the running time was spent.
 
 use crate::latency::since;
 use crate::scheduling::blocked::Blocked;
@@ -18,23 +19,24 @@ use longpole_model::system::actors::ActorId;
 use serde::Serialize;
 use std::collections::HashMap;
 
+/// The answer of `cpu`: times of CPUs, threads and declared machines.
 #[derive(Debug, Serialize)]
 pub struct Cpu {
-    /// Empty without kernel events.
+    /// Times of CPUs; empty without kernel events.
     pub cpus: Vec<CpuTime>,
     pub threads: Vec<ThreadTime>,
     /// Machines declared by `state` probes.
     pub machines: Vec<DeclaredTime>,
     pub lost: u64,
     pub probe_cost_ns: Option<f64>,
-    /// Only where the trace has samples of stacks.
+    /// Counts of stack samples; absent if the trace has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<Counts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub functions: Option<Vec<FunctionShare>>,
 }
 
-/// The parts sum to the total.
+/// The time of a CPU. The parts sum to the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CpuTime {
     pub cpu: u32,
@@ -43,11 +45,12 @@ pub struct CpuTime {
     pub irq_ns: u64,
     pub softirq_ns: u64,
     pub thread_ns: u64,
-    /// Events are missing, or nothing told what ran.
+    /// Time in which events are missing, or for which no event shows what ran.
     pub unknown_ns: u64,
     pub lost: u64,
 }
 
+/// The times of a thread; `None` if no event shows them.
 #[derive(Debug, Serialize)]
 pub struct ThreadTime {
     pub pid: Option<i32>,
@@ -56,14 +59,14 @@ pub struct ThreadTime {
     pub running_ns: Option<u64>,
     pub runnable_ns: Option<u64>,
     pub blocked_ns: Option<u64>,
-    /// Activities between a wake-up and the next wait.
+    /// Number of activities between a wake-up and the next wait.
     pub instances: Option<u64>,
     pub instance_ns: Option<Instances>,
-    /// At the begin of what is accounted, or at its birth.
+    /// CPUs on which the thread may run at the begin of the range, or at its creation.
     pub allowed_cpus: Option<Vec<u32>>,
     pub used_cpus: Option<Vec<u32>>,
     pub migrations: Option<u64>,
-    /// The parts of the time that the kernel's events tell as blocked; they sum to it.
+    /// Parts of the blocked time that kernel events show; they sum to it.
     pub blocked: Option<Vec<Blocked>>,
     pub kernel: Option<KernelTime>,
     pub total_ns: u64,
@@ -71,32 +74,34 @@ pub struct ThreadTime {
     pub states: Vec<StateTime>,
 }
 
-/// What only the kernel's events tell of a thread.
+/// Facts about a thread that only kernel events show.
 #[derive(Debug, Serialize)]
 pub struct KernelTime {
-    /// For which it existed: `running_ns`, `interrupted_ns`, `runnable_ns`, `blocked_ns` and `unknown_ns` sum to it.
+    /// Time for which the thread existed: the sum of `running_ns`, `interrupted_ns`, `runnable_ns`,
+    /// `blocked_ns` and `unknown_ns`.
     pub total_ns: u64,
-    /// Interrupts and softirqs on top of it.
+    /// Time of interrupts and softirqs on top of the thread.
     pub interrupted_ns: u64,
-    /// The part of `running_ns` in system calls; null where the trace has none.
+    /// Part of `running_ns` in system calls; null if the trace has none.
     pub syscall_ns: Option<u64>,
-    /// The part of `runnable_ns` after it had been put off its CPU.
+    /// Part of `runnable_ns` after preemptions.
     pub preempted_ns: u64,
-    /// The part of `blocked_ns` in which no signal could end the wait.
+    /// Part of `blocked_ns` in which no signal could end the wait.
     pub uninterruptible_ns: u64,
     pub unknown_ns: u64,
-    /// Where the interrupts ran that woke it.
+    /// CPUs of the interrupts that woke the thread.
     pub interrupt_cpus: Vec<u32>,
-    /// Which these were.
+    /// Interrupts that woke the thread.
     pub wakers: Vec<WakerLine>,
-    /// Why `allowed_cpus` is null, where something told.
+    /// Reason for which `allowed_cpus` is null, if known.
     pub allowed_why_unknown: Option<&'static str>,
-    /// How often it was told anew where it may run.
+    /// Number of changes of the affinity mask.
     pub allowed_change_count: u64,
-    /// The first of these times.
+    /// First of these changes.
     pub allowed_changes: Vec<AllowedChange>,
 }
 
+/// Lengths of activities, in nanoseconds.
 #[derive(Debug, Serialize)]
 pub struct Instances {
     pub min: u64,
@@ -104,16 +109,18 @@ pub struct Instances {
     pub max: u64,
 }
 
+/// The time of a thread in one state, with its share of the thread's time.
 #[derive(Debug, Serialize)]
 pub struct StateTime {
     pub state: String,
     pub ns: u64,
     pub share: f64,
-    /// The part of `ns` that the probes took themselves.
+    /// Part of `ns` that the probes themselves took.
     pub probe_ns: u64,
     pub idle: bool,
 }
 
+/// The time of a declared machine in one state.
 #[derive(Debug, Serialize)]
 pub struct DeclaredTime {
     pub machine: String,
@@ -121,7 +128,7 @@ pub struct DeclaredTime {
     pub ns: u64,
 }
 
-/// Counts the activities; all else is in the session.
+/// Counts the activities of threads; all other data is in the session.
 #[derive(Debug, Default)]
 pub struct Activities {
     threads: Vec<(Option<i64>, Histogram)>,
@@ -145,11 +152,13 @@ impl Observer for Activities {
     }
 }
 
+/// Returns the times by probes. `probe_cost_ps` is the cost of one probe in picoseconds, if
+/// measured.
 pub fn answer(session: &Session, vocabulary: &Vocabulary, activities: &Activities, probe_cost_ps: Option<u64>) -> Cpu {
     let names = session.scene(vocabulary).names();
     let actors = vocabulary.actors.all();
     let mut threads: Vec<ThreadTime> = Vec::new();
-    // The cells are gone through once, whatever number of machines and names there is.
+    // One loop over the cells, independent of the number of machines and names.
     let mut times: Vec<Vec<(State, Total)>> = vec![Vec::new(); actors.len()];
     for (cell, time) in session.activity.cells().iter().zip(session.activity.totals()) {
         if let (Some(of), true) = (times.get_mut(cell.actor.0 as usize), time.ns > 0) {
@@ -164,7 +173,7 @@ pub fn answer(session: &Session, vocabulary: &Vocabulary, activities: &Activitie
             total += time.ns;
             match state {
                 State::Lost => {}
-                // Who waits for a call's return does not run.
+                // A thread that waits for the return of a call does not run.
                 state if state.is_idle() || matches!(state, State::Call(_)) => blocked += time.ns,
                 _ => running += time.ns,
             }
@@ -225,8 +234,8 @@ pub fn answer(session: &Session, vocabulary: &Vocabulary, activities: &Activitie
 }
 
 impl Cpu {
-    /// Puts what the kernel tells beside what the probes tell.
-    /// `joined`: both name threads by the same numbers.
+    /// Adds the kernel's times to those of the probes. `joined` is true if both identify threads by
+    /// the same ids.
     pub fn add_kernel(&mut self, times: &CpuTimes, linux: &Linux, joined: bool) {
         self.cpus = times.cpus(linux);
         self.lost = self.lost.saturating_add(linux.lost);
@@ -293,7 +302,7 @@ impl ThreadTime {
     }
 }
 
-/// What a state is called towards people and in JSON.
+/// Returns the name of a state for people and for JSON.
 pub fn state_name(vocabulary: &Vocabulary, state: State) -> String {
     match state {
         State::Run => "run".to_owned(),

@@ -1,7 +1,8 @@
-//! Where the CPUs' time went, by samples of stacks: the share of each function, and the stacks folded for flame graphs.
+//! CPU time by sampled stacks: the share of each function, and folded stacks for flame graphs.
 //!
-//! A sample says what one CPU did at one moment, so a share has an error: the interval is that of Wilson for a proportion, at 95 %. Shares
-//! are of all samples that found a CPU busy. Memory grows with the number of different functions or stacks; what is beyond the caps is
+//! A sample shows the work of one CPU at one moment, so a share has an error: the interval is
+//! Wilson's for a proportion, at 95 %. Shares refer to all samples that found a CPU busy. Memory
+//! grows with the number of different functions or stacks. Samples beyond the limits below are
 //! counted.
 
 use longpole_symbols::{FrameId, Origin, Stack, Stacks};
@@ -9,28 +10,28 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Functions of processes that are told apart.
+/// Largest number of functions of processes that are distinguished.
 const MOST_FUNCTIONS: usize = 1 << 20;
-/// Frames of all different stacks that are told apart.
+/// Largest number of frames of all different stacks that are distinguished.
 const MOST_STACK_FRAMES: usize = 1 << 25;
-/// 97.5 % of a normal distribution lie below.
+/// Quantile below which 97.5 % of a normal distribution lie.
 const Z: f64 = 1.959_963_984_540_054;
 
 /// A function in a process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FunctionShare {
-    /// Null where the kernel did not tell.
+    /// Process id; null if the kernel did not record it.
     pub pid: Option<i32>,
     pub process: String,
     pub function: String,
     pub module: String,
-    /// With the function anywhere on the stack.
+    /// Number of samples with the function anywhere on the stack.
     pub samples: u64,
-    /// With the function on top of the stack.
+    /// Number of samples with the function on top of the stack.
     pub self_samples: u64,
     pub self_share: f64,
     pub total_share: f64,
-    /// Where `self_share` is with 95 % certainty.
+    /// Lower and upper end of the interval that contains `self_share` with 95 % certainty.
     pub self_low: f64,
     pub self_high: f64,
 }
@@ -38,10 +39,10 @@ pub struct FunctionShare {
 /// Counts of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Found a CPU busy.
+    /// Number of samples that found a CPU busy.
     pub busy: u64,
     pub lost: u64,
-    /// With functions or stacks beyond those that are told apart.
+    /// Number of samples with functions or stacks beyond the limits.
     pub beyond: u64,
 }
 
@@ -78,7 +79,7 @@ impl Functions {
         self.counts.beyond += u64::from(beyond);
     }
 
-    /// Most time of their own first.
+    /// Returns the functions, the one with the most samples of its own first.
     pub fn answer(&self, stacks: &Stacks) -> Vec<FunctionShare> {
         let busy = self.counts.busy;
         let share = |count: u64| if busy > 0 { count as f64 / busy as f64 } else { 0.0 };
@@ -107,7 +108,7 @@ impl Functions {
     }
 }
 
-/// Different stacks with how often they were met.
+/// Different stacks, with their numbers of samples.
 #[derive(Debug, Default)]
 pub struct Folded {
     pub counts: Counts,
@@ -130,7 +131,8 @@ impl Folded {
         }
     }
 
-    /// Lines as flame graphs take them: process and frames from the outermost on, the kernel's with `_[k]`, and how often. Processes of one name are one.
+    /// Returns lines in the format of flame graph tools: process and frames from the outermost on,
+    /// kernel frames with `_[k]`, and the number of samples. Processes with one name are merged.
     pub fn lines(&self, stacks: &Stacks) -> Vec<String> {
         let line = |((process, frames), count): (&(Rc<str>, Box<[FrameId]>), &u64)| {
             let mut line = part(if process.is_empty() { "[unknown]" } else { process });
@@ -146,7 +148,7 @@ impl Folded {
             }
             (line, *count)
         };
-        // Stacks that differ only in what is not shown are one line.
+        // Stacks that differ only in what is not shown are merged into one line.
         let mut merged: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
         for (line, count) in self.stacks.iter().map(line) {
             *merged.entry(line).or_default() += count;
@@ -159,7 +161,7 @@ fn part(text: &str) -> String {
     text.replace(';', ":").replace('\n', " ")
 }
 
-/// Wilson's interval for `hits` of `all`.
+/// Returns Wilson's interval for `hits` of `all`.
 pub(crate) fn interval(hits: u64, all: u64) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
@@ -168,7 +170,7 @@ pub(crate) fn interval(hits: u64, all: u64) -> (f64, f64) {
     let middle = p + Z * Z / (2.0 * n);
     let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + Z * Z / n;
-    // Rounding must not put the share itself outside.
+    // Rounding must not exclude the share itself.
     (((middle - half) / scale).clamp(0.0, p), ((middle + half) / scale).clamp(p, 1.0))
 }
 
@@ -177,8 +179,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_is_wilson_s() {
-        // Values of the textbook formula, computed apart: 10 of 100, 0 of 10, 10 of 10.
+    fn the_interval_is_that_of_wilson() {
+        // Values of the textbook formula, computed separately: 10 of 100, 0 of 10, 10 of 10.
         let near = |(low, high): (f64, f64), expected: (f64, f64)| (low - expected.0).abs() < 1e-4 && (high - expected.1).abs() < 1e-4;
         assert!(near(interval(10, 100), (0.0552, 0.1744)), "{:?}", interval(10, 100));
         assert!(near(interval(0, 10), (0.0, 0.2775)), "{:?}", interval(0, 10));

@@ -1,5 +1,5 @@
-//! What brings the processor into the kernel: system calls, missing pages and interrupts; how many, how long, and which errors, for the whole
-//! system or per process.
+//! Entries into the kernel: system calls, page faults and interrupts, with their number, times and
+//! errors, for the whole system or per process.
 
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
@@ -10,26 +10,29 @@ use longpole_model::names::NameId;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
+/// One row: a system call, a kind of page fault, or an interrupt.
 #[derive(Debug, Serialize)]
 pub struct SyscallLine {
-    /// `call`, `fault`, `irq`, `softirq`, `vector`.
+    /// One of `call`, `fault`, `irq`, `softirq`, `vector`.
     pub kind: &'static str,
     pub name: String,
-    /// With `--by process`: of whom. Null: of all; or of a thread whose process nothing told.
+    /// Process id with `--by process`. Null for the sum over all processes, and for a thread whose
+    /// process is unknown.
     pub pid: Option<i32>,
     pub process: Option<String>,
-    /// Entries; of interrupts those that ended.
+    /// Number of entries; for interrupts, the number of those that ended.
     pub count: u64,
-    /// Calls whose entry and return were both seen: the times are of these.
+    /// Number of calls for which both entry and return were seen; the times refer to these.
     pub completed: u64,
     #[serde(flatten)]
     pub times: CallTimes,
     pub errors: Vec<Errors>,
 }
 
+/// Times of calls, in nanoseconds.
 #[derive(Debug, Serialize)]
 pub struct CallTimes {
-    /// Null for faults: the kernel tells their begin only.
+    /// Total time. Null for page faults, because the kernel records only their begin.
     pub total_ns: Option<u64>,
     pub min_ns: Option<u64>,
     pub mean_ns: Option<f64>,
@@ -45,6 +48,7 @@ impl From<Times> for CallTimes {
     }
 }
 
+/// An error number, with the number of calls that returned it.
 #[derive(Debug, Serialize)]
 pub struct Errors {
     pub errno: i64,
@@ -52,6 +56,7 @@ pub struct Errors {
     pub count: u64,
 }
 
+/// Counts entries into the kernel during the pass.
 #[derive(Debug, Default)]
 pub struct Calls {
     by_process: bool,
@@ -66,7 +71,7 @@ enum What {
 }
 
 impl What {
-    /// Its kind, in the order in which they are told, and name.
+    /// Returns the index of its kind in the order of output, and its name.
     fn told(self, linux: &Linux) -> (usize, String) {
         match self {
             What::Call(name) => (0, linux.names.text(name).to_owned()),
@@ -84,10 +89,11 @@ impl What {
     }
 }
 
-/// Its id with its first thread, or the name of a thread whose process is not known.
+/// The id of a process with its first thread, or the name of a thread whose process is unknown.
 type Process = (Option<(i32, Option<ThreadId>)>, Option<String>);
 
-/// The name of a process's first thread. One whose birth was not seen is the oldest with that number.
+/// Returns the name of a process's first thread. If its creation was not seen, it is the oldest
+/// thread with that number.
 fn leader(linux: &Linux, pid: i32, first: Option<ThreadId>) -> Option<String> {
     let thread = match first {
         Some(first) => &linux.threads[first.0 as usize],
@@ -122,12 +128,12 @@ impl Calls {
     }
 
     pub fn answer(&self, linux: &Linux) -> Vec<SyscallLine> {
-        // Per call and process; without a known process, per name of a thread.
+        // Sums per call and process; without a known process, per name of a thread.
         let mut merged: BTreeMap<(usize, String, Process), OneCall> = BTreeMap::new();
         let mut processes: BTreeMap<(i32, Option<ThreadId>), String> = BTreeMap::new();
         for ((what, thread), call) in &self.calls {
             let thread = thread.map(|thread| &linux.threads[thread.0 as usize]);
-            // Ids are used again: a process is its id and its first thread.
+            // Process ids are reused: a process is identified by its id and its first thread.
             let own = thread.and_then(|thread| Some((thread.process?, thread.leader)));
             let mut name = thread.map(|thread| thread.name());
             if let Some((pid, first)) = own {
@@ -187,14 +193,15 @@ impl Watch for Calls {
         if let Some(begin) = call.begin_ns {
             place.times.record(call.end_ns.saturating_sub(begin).max(0) as u64);
         }
-        // The kernel's range of error codes.
+        // Range of the kernel's error codes.
         if let Some(errno) = call.result.filter(|result| (-4095..0).contains(result)) {
             *place.errors.entry(-errno).or_default() += 1;
         }
     }
 }
 
-/// The name of an error number of Linux, those included that a debugger or tracer sees before a call is restarted.
+/// Returns the name of a Linux error number, including those that only a debugger or tracer sees
+/// before a call is restarted.
 fn errno_name(errno: i64) -> String {
     const NAMES: &str = "EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT ENOTBLK EBUSY EEXIST \
         EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK \
@@ -225,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_called_by_their_names() {
+    fn errors_are_shown_with_their_names() {
         for (errno, name) in [(1, "EPERM"), (11, "EAGAIN"), (32, "EPIPE"), (38, "ENOSYS"), (75, "EOVERFLOW"), (88, "ENOTSOCK")] {
             assert_eq!(errno_name(errno), name);
         }

@@ -1,25 +1,27 @@
-//! The account of each thread's time up to any moment, by the kernel's events: what a span of a probe is net of.
+//! The time account of each thread up to any moment, from kernel events. It yields net times of
+//! probes' spans.
 //!
-//! The Linux model tells a piece of time when it is over. Who asks in the middle of one has it told up to that moment, so the model
-//! that feeds these accounts should feed nothing that counts pieces.
+//! The Linux model reports a piece of time when it ends. A query in the middle of a piece makes the
+//! model report that piece up to the moment, so the model that feeds these accounts should not also
+//! feed observers that count pieces.
 
 use longpole_model::linux::watch::{Base, CpuId, Mode, Occupant, ThreadId, ThreadState, Watch};
 use longpole_model::linux::Linux;
 use longpole_trace::event::{Catalogue, Event, StreamKind};
 
-/// Of one thread, since what is accounted began.
+/// The times of one thread since the begin of the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub running_ns: u64,
-    /// Interrupts on top of it.
+    /// Time of interrupts on top of the thread.
     pub interrupted_ns: u64,
-    /// Ready, without a CPU.
+    /// Time for which the thread was ready without a CPU.
     pub runnable_ns: u64,
     pub blocked_ns: u64,
 }
 
 impl Account {
-    /// What came to it since `earlier`.
+    /// Returns the times that were added since `earlier`.
     pub fn since(self, earlier: Account) -> Account {
         Account {
             running_ns: self.running_ns.saturating_sub(earlier.running_ns),
@@ -34,14 +36,16 @@ impl Account {
     }
 }
 
+/// The accounts of all threads.
 #[derive(Debug, Default)]
 pub struct Accounts {
     threads: Vec<Account>,
 }
 
 impl Accounts {
-    /// Of the thread that made a program's event, at that moment. None without kernel events, for threads that they did not name, and where they name
-    /// them by other numbers.
+    /// Returns the account of the thread that emitted a program's event, at the time of the event.
+    /// Returns `None` without kernel events, for threads that they do not name, and if they
+    /// identify threads by ids of another namespace.
     pub fn at(&mut self, linux: &mut Linux, catalogue: &Catalogue, event: &Event<'_>) -> Option<Account> {
         let stream = catalogue.streams.get(event.stream.0 as usize)?;
         if linux.switches.in_all == 0 || catalogue.foreign_pids || stream.kind != StreamKind::User {

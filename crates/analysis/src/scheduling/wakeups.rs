@@ -1,4 +1,4 @@
-//! From the wake-up of a thread to its start: how long, and who kept the CPU meanwhile.
+//! Delays from the wake-up of a thread to its start, and the occupants of the CPU meanwhile.
 
 use crate::scheduling::blocked::{Blocked, Blocks};
 use crate::scheduling::occupancy::{Occupancy, Spool, SpoolWriter};
@@ -8,31 +8,35 @@ use longpole_model::linux::watch::{Base, CpuId, Mode, Occupant, Start, ThreadId,
 use longpole_model::linux::Linux;
 use serde::Serialize;
 
+/// The delays of one thread.
 #[derive(Debug, Serialize)]
 pub struct SchedLine {
     pub tid: i32,
     pub pid: Option<i32>,
     pub name: String,
-    /// Of the delays from wake-up to running.
+    /// Delays from wake-up to running.
     #[serde(flatten)]
     pub delay: Times,
     pub worst: Option<Worst>,
-    /// How long it was off its CPU after it had been put off.
+    /// Times without a CPU after preemptions.
     pub preempted: Times,
-    /// Who ran on the CPU while it waited for it after wake-ups; the shares are of the time of all its delays.
+    /// Occupants of the CPU for which the thread waited after wake-ups; shares refer to the sum of
+    /// its delays.
     pub kept_by: Vec<SpoolWriter>,
-    /// What it was blocked on before its wake-ups.
+    /// Reasons for which the thread was blocked before its wake-ups.
     pub blocked: Vec<Blocked>,
 }
 
+/// The longest delay of a thread.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Worst {
-    /// When it started.
+    /// Time at which the thread started.
     pub t_ns: i64,
     pub ns: u64,
     pub cpu: u32,
 }
 
+/// Collects the delays during the pass.
 #[derive(Debug, Default)]
 pub struct Delays {
     threads: Vec<ThreadDelays>,

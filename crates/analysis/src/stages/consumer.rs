@@ -1,4 +1,5 @@
-//! What a thread's probes say around a receive call: the spans and states that were open, and what came next, up to the thread's next receive call.
+//! Probes of a thread around a receive call: the spans and states that were open, and the probes
+//! that followed, up to the thread's next receive call.
 
 use longpole_model::rules::RuleError;
 use longpole_model::step::Op;
@@ -7,12 +8,13 @@ use longpole_trace::event::{Catalogue, Event, Item, StreamKind};
 use serde::Serialize;
 use std::ops::ControlFlow;
 
-/// Probes behind the call that are told.
+/// Largest number of probes after the call that are reported.
 const MOST_AFTER: usize = 16;
-/// What comes later has nothing to do with this packet.
+/// Time after the call, in nanoseconds, beyond which probes are unrelated to the packet.
 const LONGEST_NS: i64 = 100_000_000;
 const MOST_OPEN: usize = 64;
 
+/// Collects the probes around a receive call.
 #[derive(Debug)]
 pub struct Consumer {
     system: System,
@@ -21,17 +23,19 @@ pub struct Consumer {
     found: Probes,
 }
 
+/// The probes around a receive call.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Probes {
-    /// Spans of the thread that were open, the innermost last.
+    /// Open spans of the thread, the innermost last.
     pub open: Vec<String>,
     pub after: Vec<Probe>,
 }
 
+/// A probe after the call.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probe {
     pub t_ns: i64,
-    /// As `print` names the event.
+    /// Name of the event, as `print` shows it.
     pub name: String,
 }
 
@@ -42,12 +46,13 @@ impl Probes {
 }
 
 impl Consumer {
-    /// Of the thread that took something at this moment.
+    /// Returns an observer for the thread that took a packet at this time.
     pub fn new(tid: i32, at_ns: i64) -> Result<Consumer, RuleError> {
         Ok(Consumer { system: System::new()?, tid, at_ns, found: Probes::default() })
     }
 
-    /// All items of the trace are to be given, in order, until it breaks.
+    /// Processes an item. All items of the trace have to be passed in order, until it returns
+    /// `Break`.
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) -> ControlFlow<()> {
         let Item::Event(event) = item else { return ControlFlow::Continue(()) };
         if event.t_ns > self.at_ns.saturating_add(LONGEST_NS) || self.found.after.len() >= MOST_AFTER {
@@ -90,7 +95,7 @@ impl Consumer {
         }
     }
 
-    /// The thread receives again.
+    /// Returns whether the thread receives again.
     fn next_call(&self, catalogue: &Catalogue, event: &Event<'_>) -> bool {
         let Some(class) = catalogue.classes.get(event.class.0 as usize).filter(|class| class.event_name == "sock_recv_length") else {
             return false;

@@ -1,25 +1,27 @@
-//! Functions that `longpole/auto.h` recorded for a while, found too short, and left out from then on: what they take is their callers' time.
+//! Functions that `longpole/auto.h` recorded for a while, found too short, and left out from then
+//! on. Their time is part of their callers' time.
 //!
-//! The library says it by an event of the function's name: the one kind of event whose class has a place in a file.
+//! The library reports such a function by an event with the function's name: the only kind of event
+//! whose class has a place in a file.
 
 use longpole_trace::event::{Catalogue, Event};
 use longpole_trace::Value;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// More are counted, and not told apart.
+/// Largest number of functions that are distinguished.
 const MOST: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     pub function: String,
-    /// Of its calls while they were recorded, the longest that any process told.
+    /// Mean time of its calls while they were recorded; the longest of all processes.
     pub mean_ns: u64,
 }
 
 #[derive(Default)]
 pub struct Gathered {
-    /// By class: whether its events tell of a function.
+    /// For each class, whether its events report a left-out function.
     tells: Vec<bool>,
     functions: BTreeMap<String, u64>,
 }
@@ -54,7 +56,7 @@ impl Gathered {
     }
 }
 
-/// What several recordings told.
+/// Merges the functions of several recordings.
 pub fn together<'a>(told: impl Iterator<Item = &'a LeftOut>) -> Vec<LeftOut> {
     let mut functions = BTreeMap::new();
     told.for_each(|it| longest(&mut functions, &it.function, it.mean_ns));

@@ -1,6 +1,8 @@
-//! Worker pools: threads of one name that take from the same queues and put into the same queues are one stage.
+//! Worker pools: threads with one name that take from the same queues and put into the same queues
+//! form one stage.
 //!
-//! Each of them alone would bear but a part of the blame. The busiest of them, the *leader*, stands for all: its states tell what they do.
+//! Each of them alone would cause only a part of the waiting. The busiest one, the *leader*,
+//! represents the pool: its states show the pool's work.
 
 use crate::stages::Stages;
 use longpole_model::interaction::QueueId;
@@ -9,23 +11,23 @@ use std::collections::HashMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
-    /// Per actor: who stands for it; itself where it is alone.
+    /// Leader of each actor's pool; the actor itself if it is not in a pool.
     pub leader: Vec<usize>,
     pub members: HashMap<usize, Vec<usize>>,
 }
 
-/// What threads of one pool have in common: host, label, thread name, inputs, outputs.
+/// Common properties of the threads of a pool: host, label, thread name, inputs, outputs.
 type Kind<'a> = (&'a str, &'a str, &'a str, Vec<QueueId>, Vec<QueueId>);
 
 impl Pools {
-    /// `work_ns` per actor.
+    /// Finds the pools. `work_ns` is the working time of each actor.
     pub fn find(actors: &Actors, stages: &Stages, work_ns: &[u64]) -> Pools {
         let mut alike: HashMap<Kind<'_>, Vec<usize>> = HashMap::new();
         for (at, actor) in actors.all().iter().enumerate() {
             let Some(stage) = stages.of(ActorId(at as u32)) else { continue };
             let mut inputs: Vec<_> = stage.inputs.iter().filter_map(|input| input.queue).collect();
             let mut outputs: Vec<_> = stage.outputs.iter().map(|output| output.queue).collect();
-            // Who takes nothing is a source: several of them need not do the same.
+            // A thread without inputs is a source: several sources need not do the same work.
             if inputs.is_empty() || (actor.label.is_empty() && actor.thread.is_empty()) {
                 continue;
             }
@@ -44,7 +46,7 @@ impl Pools {
         pools
     }
 
-    /// All threads of the stage for which this one stands.
+    /// Returns all threads of the stage with this leader.
     pub fn of(&self, leader: usize) -> &[usize] {
         self.members.get(&leader).map_or_else(|| self.leader.get(leader).map_or(&[], std::slice::from_ref), Vec::as_slice)
     }

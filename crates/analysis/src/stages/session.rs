@@ -10,12 +10,12 @@ use longpole_model::tokens::Unit;
 use longpole_trace::event::Loss;
 use std::collections::BTreeMap;
 
-/// What an analysis may look at beside the step itself.
+/// The context of a step that an analysis may use.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
     pub vocabulary: &'a Vocabulary,
     pub activity: &'a Activity,
-    /// Who occurs in what is looked at.
+    /// Actors that occur in the range.
     pub met: &'a Met,
 }
 
@@ -24,7 +24,8 @@ impl Scene<'_> {
         self.vocabulary.shape(queue).capacity
     }
 
-    /// A portion of bytes is one item, whatever its size.
+    /// Returns whether the queue's unit is bytes. A portion of bytes is one item, whatever its
+    /// size.
     pub fn is_of_bytes(&self, queue: QueueId) -> bool {
         self.vocabulary.shape(queue).unit == Unit::Bytes
     }
@@ -40,23 +41,26 @@ impl Scene<'_> {
     }
 }
 
+/// An analysis that observes the pass.
 pub trait Observer {
-    /// `outcome` tells what the step did to its machine; `scene` is as it is after the step.
+    /// Observes a step. `outcome` is its effect on the machine; `scene` is the state after the
+    /// step.
     fn step(&mut self, scene: Scene<'_>, step: &Step, outcome: &Outcome);
 
-    /// Events of `actor` are missing (`None`: nobody knows whose).
+    /// Observes lost events of `actor` (`None`: unknown).
     fn loss(&mut self, _scene: Scene<'_>, _actor: Option<ActorId>, _loss: &Loss) {}
 }
 
+/// The state of a pass that all analyses share.
 #[derive(Default)]
 pub struct Session {
     pub activity: Activity,
     pub windows: Windows,
     pub met: Met,
     pub events: u64,
-    /// Counted lost events.
+    /// Number of lost events, as far as it is known.
     pub lost: u64,
-    /// Losses that nobody counted.
+    /// Number of losses without a known number of events.
     pub uncounted_losses: u64,
     pub lost_of: BTreeMap<ActorId, u64>,
     distinct: Distinct,
@@ -85,7 +89,7 @@ impl Session {
         }
     }
 
-    /// `actor`: who wrote last where events are missing.
+    /// Records lost events. `actor` is the last writer of the stream that lost them.
     pub fn loss(&mut self, vocabulary: &Vocabulary, actor: Option<ActorId>, loss: &Loss, observers: &mut [&mut dyn Observer]) {
         self.extend(loss.end_ns);
         match loss.events {
@@ -104,12 +108,13 @@ impl Session {
         }
     }
 
-    /// Events whose name is one too many of its kind: they stand under [`crate::stats::distinct::OTHER_NAMES`].
+    /// Returns the number of events whose name exceeds the limit of its kind; they are collected
+    /// under [`crate::stats::distinct::OTHER_NAMES`].
     pub fn gathered(&self) -> u64 {
         self.distinct.gathered
     }
 
-    /// First and last moment of anything seen.
+    /// Returns the times of the first and the last event or loss.
     pub fn range(&self) -> Option<(i64, i64)> {
         self.range
     }

@@ -1,7 +1,8 @@
-//! The shares of a machine's states in its work, net of the probes' own cost, each with its error.
+//! The shares of a machine's states in its work, without the probes' own cost, each with its error.
 //!
-//! Work is a machine's time without waiting and without loss. Left out of it are outstandingly long stays, in which the thread was probably
-//! not running, and states of waking others once per batch: both tell of the scheduler, not of the machine.
+//! Work is a machine's time without waits and without losses. Two more parts are left out:
+//! exceptionally long stays, in which the thread was probably not running, and states that wake
+//! others once per batch. Both depend on the scheduler and not on the machine.
 
 use crate::findings::Evidence;
 use crate::scheduling::probed::state_name;
@@ -13,7 +14,7 @@ use longpole_model::system::actors::ActorId;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Fewer long stays prove nothing about their state.
+/// Number of long stays below which they prove nothing about their state.
 const MIN_OWN_LONGS: u64 = 20;
 
 /// A state of one machine by name, with its net time.
@@ -22,20 +23,21 @@ pub(crate) struct Share {
     pub name: String,
     pub state: State,
     pub ns: u64,
-    /// In long stays, in which the thread was probably not running: not in `ns`.
+    /// Time of long stays, in which the thread was probably not running; not part of `ns`.
     pub interrupted_ns: u64,
     pub share: f64,
     pub error: f64,
     pub evidence: Evidence,
     pub named: bool,
-    /// Not one state, but what is left of very many.
+    /// True for the sum of very many names beyond the limit.
     pub gathered: bool,
-    /// A span that other spans take most of: its own time is the rest between them.
+    /// True for a span of which other spans take most: its own time is what remains between them.
     pub enclosing: bool,
 }
 
 impl Judge<'_> {
-    /// The work of a machine by the names of its states, the longest first. Computed once per machine.
+    /// Returns the work of a machine by state names, the longest first. It is computed once per
+    /// machine.
     pub(crate) fn shares(&self, prepared: &Prepared, machine: ActorId) -> Rc<Vec<Share>> {
         if let Some(known) = prepared.shares.borrow().get(&machine) {
             return Rc::clone(known);
@@ -45,7 +47,8 @@ impl Judge<'_> {
         shares
     }
 
-    /// Linear in the machine's cells times the windows: names may be made at run time, so there may be very many.
+    /// Takes time proportional to the machine's cells times the windows: names may be made at run
+    /// time, so there may be very many.
     fn compute_shares(&self, prepared: &Prepared, machine: ActorId) -> Vec<Share> {
         let cells = self.session.activity.cells();
         let totals = self.session.activity.totals();
@@ -61,7 +64,7 @@ impl Judge<'_> {
                 Some(&place) => {
                     let (_, known, members) = &mut found[place];
                     members.push(at);
-                    // A call within a span of the same name is a call.
+                    // A call within a span of the same name counts as the call.
                     if matches!(state, State::Call(_)) {
                         *known = state;
                     }
@@ -83,7 +86,7 @@ impl Judge<'_> {
             members.iter().map(net).sum()
         };
         let work = sum(totals, &all);
-        // Windows in which the machine worked, and for how long.
+        // Windows in which the machine worked, with its working time.
         let windows: Vec<_> =
             prepared.windows.iter().map(|window| (window, sum(&window.added, &all))).filter(|&(_, worked)| worked > 0).collect();
         let mut shares: Vec<Share> = found
@@ -119,8 +122,9 @@ impl Judge<'_> {
         shares
     }
 
-    /// The error of a share that lies within some of a machine's cells, by how evenly these are spread over the run: their time per window
-    /// is known, that of the share itself is not.
+    /// Returns the error of a share that lies within some of a machine's cells. It follows from the
+    /// spread of these cells over the run: their time per window is known, that of the share itself
+    /// is not.
     pub(crate) fn error_within(&self, prepared: &Prepared, machine: ActorId, cells: &[usize], share: f64) -> Option<f64> {
         let known = self.session.activity.cells();
         let works = |at: usize| !known[at].state.is_idle() && known[at].state != State::Lost;
@@ -141,8 +145,9 @@ impl Judge<'_> {
         Some((share * error_of_ratio(squares.iter().sum(), squares.len(), work) / ratio).min(1.0))
     }
 
-    /// The cells whose outstandingly long stays are their own. A thread that is not running is interrupted anywhere, so interruptions
-    /// spread over its states as its time does; where one state has far more than its part of them, it is slow by itself now and then.
+    /// Returns the cells whose long stays count as their own time. A thread that is not running may
+    /// be interrupted in any state, so interruptions are spread over its states like its time. A
+    /// state with far more than its share of them is slow by itself now and then.
     fn own_long_stays(&self, all: &[usize], groups: &[&[usize]]) -> HashSet<usize> {
         let totals = self.session.activity.totals();
         let sums = |members: &[usize]| {
@@ -164,7 +169,8 @@ impl Judge<'_> {
         own
     }
 
-    /// Of a machine's time without waiting for work: outside of all named states, or lost.
+    /// Returns the share of a machine's time without waits that is outside of all named states, or
+    /// lost.
     pub(crate) fn unknown_share(&self, machine: ActorId, shares: &[Share]) -> f64 {
         let lost = self.total_of(Cell { actor: machine, state: State::Lost }).ns;
         let work: u64 = shares.iter().map(|share| share.ns).sum();
@@ -178,7 +184,8 @@ impl Judge<'_> {
         (lost + unnamed + interrupted) as f64 / (lost + work + interrupted).max(1) as f64
     }
 
-    /// Of the same time: lost or interrupted. What lies outside of named states was at least seen.
+    /// Returns the share of the same time that is lost or interrupted. Time outside of named states
+    /// was at least observed.
     pub(crate) fn unseen_share(&self, machine: ActorId, shares: &[Share]) -> f64 {
         let lost = self.total_of(Cell { actor: machine, state: State::Lost }).ns;
         let interrupted: u64 = shares.iter().map(|share| share.interrupted_ns).sum();
@@ -186,8 +193,9 @@ impl Judge<'_> {
         (lost + interrupted) as f64 / (lost + work + interrupted).max(1) as f64
     }
 
-    /// Whether a state is one of waking others once per batch. Whoever is woken may take the CPU, so this time says more of the scheduler than
-    /// of the state: it is left out of the work, as interruptions are. Signals per item are another matter.
+    /// Returns whether a state wakes others once per batch. The woken thread may take the CPU, so
+    /// this time depends on the scheduler rather than on the state, and is left out of the work as
+    /// interruptions are. Signals per item are not left out.
     fn is_waking(&self, machine: ActorId, members: &[usize]) -> bool {
         let Some(stage) = self.stages.of(machine) else { return false };
         let (cells, totals) = (self.session.activity.cells(), self.session.activity.totals());
@@ -205,7 +213,8 @@ impl Judge<'_> {
     }
 }
 
-/// Two standard errors of a ratio of sums over independent windows; `squares` of what each window's part is off.
+/// Returns two standard errors of a ratio of sums over independent windows. `squares` is the sum of
+/// the squared deviations of each window's part.
 fn error_of_ratio(squares: f64, windows: usize, work: u64) -> f64 {
     if windows < 3 {
         return 1.0;

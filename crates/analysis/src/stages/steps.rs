@@ -1,5 +1,5 @@
-//! What a trace's probes say, resolved, in blocks: for analyses that go through it elsewhere than
-//! where it is read.
+//! Resolved steps of a trace's probes, in blocks, for analyses that run in another thread than the
+//! reader.
 
 use crate::stages::left_out::{Gathered, LeftOut};
 use longpole_model::interaction::block::{New, Told};
@@ -8,17 +8,17 @@ use longpole_model::step::Step;
 use longpole_model::system::actors::ActorId;
 use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
 
-/// A stretch of steps and losses, in their order, with the names that are new in it.
+/// A sequence of steps and losses, in their order, with the names that are new in it.
 #[derive(Debug, Default)]
 pub struct Steps {
     new: New,
     steps: Vec<Step>,
-    /// Each with how many of the steps are before it.
+    /// Losses, each with the number of steps before it.
     losses: Vec<(usize, Option<ActorId>, Loss)>,
 }
 
 impl Steps {
-    /// Steps that stand in one block.
+    /// Largest number of steps in one block.
     pub const MOST: usize = 1 << 12;
 
     pub fn with_room() -> Steps {
@@ -30,7 +30,7 @@ impl Steps {
         self.steps.push(step);
     }
 
-    /// Events are missing; of whom, where that is known.
+    /// Adds a loss of events, of `actor` if that is known.
     pub fn loss(&mut self, actor: Option<ActorId>, loss: Loss) {
         self.losses.push((self.steps.len(), actor, loss));
     }
@@ -40,12 +40,12 @@ impl Steps {
         self.steps.len() >= Steps::MOST || self.losses.len() >= Steps::MOST
     }
 
-    /// Closes the block: who goes through it has learned `told` by then.
+    /// Closes the block. A consumer knows the names in `told` before it processes the block.
     pub fn close(&mut self, vocabulary: &Vocabulary, told: &mut Told) {
         self.new = vocabulary.since(told);
     }
 
-    /// Without content; its memory stays.
+    /// Returns the block without content, with its memory for reuse.
     pub fn emptied(mut self) -> Steps {
         self.steps.clear();
         self.losses.clear();
@@ -53,7 +53,7 @@ impl Steps {
         self
     }
 
-    /// Goes through all of it; `vocabulary` learns what is new in it.
+    /// Visits all steps and losses; `vocabulary` learns the new names first.
     pub fn each(&self, vocabulary: &mut Vocabulary, mut visit: impl FnMut(&Vocabulary, Heard<'_>)) {
         vocabulary.learn(&self.new);
         let mut from = 0;
@@ -66,13 +66,14 @@ impl Steps {
     }
 }
 
+/// An entry of a block.
 #[derive(Clone, Copy, Debug)]
 pub enum Heard<'a> {
     Step(&'a Step),
     Loss(Option<ActorId>, &'a Loss),
 }
 
-/// What is counted of a trace's items beside the steps.
+/// Counts of a trace's items that are not steps.
 #[derive(Default)]
 pub struct KnownState {
     pub kernel_events: u64,
@@ -82,8 +83,8 @@ pub struct KnownState {
 }
 
 impl KnownState {
-    /// Whether the item is one of the probes. Events of the kernel and samples of stacks are no
-    /// steps of a program.
+    /// Counts the item. Returns whether it belongs to probes: kernel events and stack samples are
+    /// not steps of a program.
     #[inline]
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) -> bool {
         let stream = match item {

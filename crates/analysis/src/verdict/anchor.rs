@@ -1,11 +1,14 @@
-//! Whose path a verdict is about.
+//! The anchor of a verdict: the thread whose path it is about, and the part of the range.
 //!
-//! The critical path leads back from an end. The end of a command says something about the system only if work decides when it
-//! comes. Where a timer that was set before the work ends the run (a benchmark of fixed duration, a script that sleeps and then
-//! kills its services), or where nothing ends it at all (services under load), the path is asked for from the thread for which the
-//! work is done: the one of the load generator that receives the replies, at its last reply within the steady part of the range.
+//! The critical path leads back from an end. The end of a command shows something about the system
+//! only if work decides when it comes. This is not so if a timer that was set before the work ends
+//! the run (a benchmark of fixed duration, a script that sleeps and then kills its services), or if
+//! nothing ends it (services under load). The path then begins at the thread for which the work is
+//! done: the thread of the load generator that receives the replies, at its last reply within the
+//! steady part of the range.
 //!
-//! Example: `wrk -d 10` sleeps for ten seconds in its main thread. The path is that of its worker, from 2 % to 98 % of the replies.
+//! Example: `wrk -d 10` sleeps for ten seconds in its main thread. The path is that of its worker,
+//! from 2 % to 98 % of the replies.
 
 use super::limits::Limits;
 use super::subjects::{Role, SubjectId, Subjects};
@@ -14,7 +17,7 @@ use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
-/// What decides when the run is over.
+/// The event that decides when the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Run {
@@ -22,7 +25,7 @@ pub enum Run {
     FixedWork,
     /// A timer that was set before the work.
     FixedTime,
-    /// Nothing: the range is a part of what goes on.
+    /// No event: the range is a part of continuous operation.
     Endless,
 }
 
@@ -30,26 +33,26 @@ pub enum Run {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunOf {
     pub kind: Run,
-    /// What is counted as progress; none where the end itself is what counts.
+    /// Events that are counted as progress. `None` if the end itself is the progress.
     pub progress: Option<String>,
     pub start_ns: u64,
     pub end_ns: u64,
 }
 
-/// A thread and the part of the range in which its path is asked for.
+/// A thread, and the part of the range for which its path is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
     pub run: Run,
     pub machine: MachineId,
     pub begin_ns: u64,
     pub end_ns: u64,
-    /// What is counted there: the name of an event that the user named. None: the replies that it
-    /// gets, of which the last one before `end_ns` is where the path ends.
+    /// Name of the event, given by the user, that is counted. `None` if replies are counted: the
+    /// path ends at the last reply before `end_ns`.
     pub event: Option<String>,
 }
 
 impl Anchor {
-    /// What is counted as progress, and where.
+    /// Returns the counted events and their thread, as text.
     pub fn progress(&self, vocabulary: &Vocabulary) -> String {
         let machine = vocabulary.machine_name(self.machine);
         match &self.event {
@@ -59,7 +62,7 @@ impl Anchor {
     }
 }
 
-/// What there is to choose from.
+/// The facts from which an anchor is chosen.
 #[derive(Clone)]
 pub struct Choice<'a> {
     pub traffic: &'a Traffic,
@@ -69,12 +72,13 @@ pub struct Choice<'a> {
     pub has_command: bool,
     /// Begin and end of the path to the command's end.
     pub path: (u64, u64),
-    /// The threads that the user asked about, if any.
+    /// Threads that the user selected, if any.
     pub asked: Option<&'a HashSet<MachineId>>,
 }
 
 impl Choice<'_> {
-    /// None: the path to the end of the command, or to whatever the trace ends with, is the one that counts.
+    /// Returns the anchor. `None` means that the path to the end of the command, or to the end of
+    /// the trace, is the right one.
     pub fn anchor(&self) -> Option<Anchor> {
         let (run, within) = match (self.asked, self.has_command) {
             (Some(_), _) | (None, false) => (Run::Endless, self.path),
@@ -84,9 +88,9 @@ impl Choice<'_> {
         let of_group = || self.machines().filter(|(_, subject)| members.contains(subject)).map(|(machine, _)| machine);
         let machine = match (self.receiver(&members, within), self.asked) {
             (Some(machine), _) => machine,
-            // Nobody wakes it: it is asked about all the same.
+            // No thread wakes the selected threads; their path is still wanted.
             (None, Some(asked)) => return self.busiest(asked.iter().copied(), within),
-            // They may wake each other by way of threads of the kernel (terminals, disks).
+            // They may wake each other through kernel threads (terminals, disks).
             (None, None) if run == Run::Endless => return self.busiest(of_group(), within),
             (None, None) => return None,
         };
@@ -94,8 +98,9 @@ impl Choice<'_> {
         (begin_ns < end_ns).then_some(Anchor { run, machine, begin_ns, end_ns, event: None })
     }
 
-    /// The thread with most of the events that the user named, from the first to the last of them
-    /// in the steady part. `times`: of the events of each thread, by the thread's machine.
+    /// Returns the thread with most of the events that the user named, from the first to the last
+    /// event in the steady part. `times` holds the times of each thread's events, by the thread's
+    /// machine.
     pub fn anchor_at(&self, event: &str, times: &HashMap<MachineId, Vec<u64>>) -> Option<Anchor> {
         let run = match (self.has_command, self.timed()) {
             (false, _) => Run::Endless,
@@ -111,14 +116,14 @@ impl Choice<'_> {
         (begin_ns < end_ns).then(|| Anchor { run, machine, begin_ns, end_ns, event: Some(event.to_owned()) })
     }
 
-    /// The one of these threads that ran most, with all of the range.
+    /// Returns the thread that ran most, with the whole range.
     fn busiest(&self, threads: impl Iterator<Item = MachineId>, (begin_ns, end_ns): (u64, u64)) -> Option<Anchor> {
         let ran = threads.filter_map(|machine| Some((self.traffic.own(machine)?.ran_ns, machine)));
         let machine = ran.max()?.1;
         (begin_ns < end_ns).then_some(Anchor { run: Run::Endless, machine, begin_ns, end_ns, event: None })
     }
 
-    /// Threads of programs other than the recorder, with their subjects.
+    /// Returns the threads of all programs except for the recorder, with their subjects.
     fn machines(&self) -> impl Iterator<Item = (MachineId, SubjectId)> + '_ {
         self.vocabulary.machines().filter_map(|machine| {
             let subject = self.subjects.known(self.vocabulary.machine_name(machine))?;
@@ -126,7 +131,8 @@ impl Choice<'_> {
         })
     }
 
-    /// The longest time that a thread of the command waited for a timer of its own, if that is most of the run.
+    /// Returns the longest wait of a thread of the command for a timer of its own, if that is most
+    /// of the run.
     fn timed(&self) -> Option<(u64, u64)> {
         let (begin, end) = self.path;
         let own = self.machines().filter(|&(_, subject)| self.subjects.get(subject).is_of_command);
@@ -136,8 +142,8 @@ impl Choice<'_> {
         most.then_some((from.max(begin), to.min(end)))
     }
 
-    /// The busiest group of subjects that wake each other; before all others, of those that answer
-    /// requests.
+    /// Returns the busiest group of subjects that wake each other. Groups that answer requests
+    /// precede all others.
     fn group(&self, run: Run) -> Option<HashSet<SubjectId>> {
         let of: HashMap<u32, SubjectId> = self.machines().map(|(machine, subject)| (machine.0, subject)).collect();
         let mut between: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
@@ -168,8 +174,8 @@ impl Choice<'_> {
                 None => true,
             }
         };
-        // A group that answers requests is a service. A script that starts programs once a second
-        // is not, even if it uses more CPU time.
+        // A group that answers requests is a service. A script that starts a program each second is
+        // not, even if it uses more CPU time.
         let answers = |root: &SubjectId| {
             let members = group.iter().filter(|(_, member)| *member == root);
             members.map(|(&subject, _)| self.subjects.get(subject).conduct.served.count).sum::<u64>() >= self.limits.least_replies
@@ -179,7 +185,7 @@ impl Choice<'_> {
         Some(group.iter().filter(|(_, member)| *member == busiest.0).map(|(subject, _)| *subject).collect())
     }
 
-    /// The thread for which the others work.
+    /// Returns the thread for which the others work.
     fn receiver(&self, members: &HashSet<SubjectId>, within: (u64, u64)) -> Option<MachineId> {
         let of: HashMap<u32, SubjectId> = self.machines().map(|(machine, subject)| (machine.0, subject)).collect();
         let mut woken: HashMap<u32, (u64, u64)> = HashMap::new();

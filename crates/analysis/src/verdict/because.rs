@@ -1,88 +1,95 @@
-//! The reasons of a verdict, as data: each becomes a clause of the sentence ([`super::sentence`]).
+//! The reasons of a verdict, as data. [`super::sentence`] turns each reason into a clause of the
+//! sentence.
 
 use super::data::{Locks, Named, RunnerUp, StateNamed};
 use super::figures::{Agreed, Change, Enough, Found, Measured, StateShare, WaitedFor};
 use serde::Serialize;
 
-/// What the outcome rests on, with its figures.
+/// One reason for the outcome of a verdict, with its figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Because {
-    /// The state with the most of the path, which does not stand out. `whole`: share of all states
-    /// of its subject, if these are several and have most of the path.
+    /// The state with the largest share of the path, which does not lead by enough. `whole` is the
+    /// share of all states of its subject, if the subject has several states that together have
+    /// most of the path.
     Largest {
         part: Measured,
         whole: Option<f64>,
     },
+    /// The path has no state at all.
     NothingHappens,
-    /// It waits for something that no event tells.
+    /// The subject waits for something for which the trace has no event.
     WaitNotTold,
-    /// What is in transit waits for a machine that no event tells.
+    /// Items in transit wait for a machine for which the trace has no event.
     TransitNotTold,
-    /// It sleeps until a time that it set itself. `sets_pace`: nobody waits for it; `gain`: what
-    /// half of the sleep would bring then.
+    /// The subject sleeps until a time that it set itself. `sets_pace` is true if no machine waits
+    /// for the subject; `gain` is then the predicted gain if the sleep took half its time.
     OwnTimer {
         sets_pace: bool,
         gain: Option<f64>,
     },
-    /// The next state is not behind the first one beyond the noise.
+    /// The next state is not behind the first one by more than the statistical error.
     NotAhead {
         next: Measured,
     },
-    /// The share is none of those that would be enough.
+    /// The share reaches none of the thresholds in `enough`.
     TooSmall {
         enough: Vec<Enough>,
     },
+    /// No other machine waits for the subject.
     NobodyWaits,
-    /// Half of the state would bring little, since another state is nearly as slow (`rival`), or
-    /// less than another change (`other`).
+    /// Halving the state's time would bring little: either another state is nearly as slow
+    /// (`rival`), or another change brings more (`other`).
     LittleGain {
         change: String,
         gain: f64,
         rival: Option<RunnerUp>,
         other: Option<Change>,
     },
-    /// A CPU is idle while it waits for one, for this share of the path.
+    /// A CPU is idle while the subject waits for one, for this share of the path.
     CpuIdle {
         share: f64,
     },
+    /// The trace has no probes.
     NoProbes,
-    /// No two threads with queue probes hand items to each other.
+    /// No two threads with queue probes pass items to each other.
     NoStages,
-    /// The share of their time for which stages wait for each other.
+    /// Share of their time for which stages wait for each other.
     LittleWaiting {
         share: f64,
     },
-    /// Nobody causes most of the waiting; the stage that causes the most of it.
+    /// No stage causes most of the waiting. `most` is the stage that causes the largest part.
     NoSingleCause {
         most: Named,
         share: f64,
     },
-    /// The stage for which others wait most works for this share of its time only.
+    /// The stage for which others wait most works for only this share of its time.
     LittleWork {
         stage: Named,
         share: f64,
     },
-    /// Of this share of its time nothing is known.
+    /// For this share of the stage's time, its state is unknown.
     LittleKnown {
         stage: Named,
         share: f64,
     },
+    /// This stage is the slowest, although none of its states leads.
     SlowestStage {
         stage: Named,
     },
-    /// The stage shows no work.
+    /// No work of the stage is visible.
     NoWork,
-    /// This share of its work is spread over very many names.
+    /// This share of the stage's work is spread over very many names.
     ManyNames {
         share: f64,
     },
-    /// This share of its work lies outside of its probes' states.
+    /// This share of the stage's work lies outside of the states that its probes name.
     WorkNotNamed {
         share: f64,
     },
-    /// No state of the stage is ahead of the next one beyond the noise, or none is so far ahead
-    /// that it dominates (`is_ahead`).
+    /// No state of the stage leads. With `is_ahead` false, the first state is not ahead of the next
+    /// one by more than the statistical error; with `is_ahead` true, it is ahead, but not by enough
+    /// to dominate.
     NoStateLeads {
         first: StateShare,
         next: Option<StateShare>,
@@ -92,58 +99,59 @@ pub enum Because {
     FewCalls {
         call: String,
     },
-    /// The state is that of a callee: who calls it, and as what.
+    /// The state is that of a callee: the caller, and the name of the call.
     CalledBy {
         caller: Named,
         call: String,
     },
     /// A finding about the stage that is the cause.
     Finding(Found),
-    /// A finding about one thread that nobody waits for.
+    /// A finding about one thread for which no other waits.
     ByItself(Found),
-    /// The probes' own share of the stage's time, which is left out. Null: it was not measured.
+    /// Share of the probes themselves in the stage's time, which is left out of the other shares.
+    /// Null in JSON if it was not measured.
     ProbeCost {
         share: Option<f64>,
     },
-    /// So many threads do the same; the shares are those of the busiest.
+    /// This number of threads do the same work; the shares are those of the busiest one.
     SameThreads {
         count: u64,
     },
-    /// A neighbour of the stage waits for this share of its time.
+    /// A stage next to this one waits for this share of its time.
     Waits {
         waiter: Named,
         share: f64,
         waits_for: WaitedFor,
         queue: String,
     },
-    /// Packets are lost at one place: their share of all packets.
+    /// Packets are lost at one place. `share` is their share of all packets.
     LostPackets {
         count: u64,
         share: f64,
         remedy: String,
     },
-    /// Several recordings were judged, each for itself.
+    /// Several recordings were judged, each by itself.
     Recordings {
         count: u64,
         agreeing: u64,
     },
-    /// No more than half of the recordings name the same.
+    /// No more than half of the recordings name the same bottleneck.
     Disagreement {
         verdicts: Vec<Agreed>,
     },
-    /// Another one starts these processes, again and again.
+    /// Another process starts these processes again and again.
     Processes {
         by: Named,
         count: u64,
         mean_ns: u64,
     },
-    /// Its affinity mask allows some of the CPUs only, and CPUs are idle.
+    /// The thread's affinity mask allows only some of the CPUs, while CPUs are idle.
     Affinity {
         allowed: u64,
         cpus: u64,
         idle: f64,
     },
-    /// It waits until a time that it set itself.
+    /// The subject waits until a time that it set itself.
     Sleeps {
         call: String,
         mean_ns: u64,
@@ -151,11 +159,12 @@ pub enum Because {
         waited_for_by: Option<Named>,
         outstanding: Option<f64>,
     },
-    /// Waits for timers that are left out of the shares: others work meanwhile, or the CPUs are
-    /// full. `gain` is that of half of the largest, and no more than the CPUs allow.
+    /// Waits for timers that are left out of the shares, because other machines work meanwhile or
+    /// the CPUs are full. `gain` is the predicted gain if the largest of these sleeps took half its
+    /// time, at most what the CPUs allow.
     IdleSleeps {
         sleepers: Vec<Named>,
-        /// Of the whole path.
+        /// Share of the whole path.
         share: f64,
         gain: f64,
     },
@@ -166,46 +175,46 @@ pub enum Because {
         members: u64,
         wait: String,
         holder: Option<Named>,
-        /// None: it is not known which.
+        /// `None` if the locks could not be identified.
         locks: Option<Locks>,
     },
-    /// More requests are open than are worked on at a time.
+    /// More requests are open than are processed at a time.
     Serialised {
         at: Named,
         open: f64,
         at_a_time: f64,
         callee: Option<Named>,
     },
-    /// Changes that bring little each and much together.
+    /// Changes that bring little each, and much together.
     OnlyTogether {
         changes: Vec<String>,
-        /// The names of what they change.
+        /// Names of the states that the changes affect.
         states: Vec<String>,
         gains: Vec<f64>,
         gain: f64,
     },
-    /// Several sides sleep and look again.
+    /// Several sides sleep and poll.
     Polls {
         sides: Vec<Named>,
         mean_ns: u64,
         count: u64,
     },
-    /// Requests, or attempts to connect, that nobody answered before a timeout.
+    /// Requests, or attempts to connect, that no peer answered before a timeout.
     Unanswered {
         requests: u64,
         connects: u64,
         mean_ns: u64,
         count: u64,
     },
-    /// One process after another while CPUs are idle, in a part of the run.
+    /// In a part of the run, processes run one after another while CPUs are idle.
     SerialStep {
         step: Named,
         share: f64,
         idle: f64,
-        /// What has at least half of it, of those that the step starts.
+        /// The process with at least half of the step's time, among those that the step starts.
         most: Option<RunnerUp>,
     },
-    /// A connection whose receiver has little room.
+    /// A connection whose receiver has a small window.
     Window {
         port: u16,
         peer: u16,
@@ -213,7 +222,8 @@ pub enum Because {
         count: u64,
         filled: f64,
     },
-    /// Requests one after the other; so many for each request that it answers itself.
+    /// Requests made one after the other. `per_request` is their number for each request that the
+    /// asking process itself answers.
     RoundTrips {
         asker: Option<Named>,
         count: u64,
@@ -221,28 +231,30 @@ pub enum Because {
         callee: Option<Named>,
         per_request: Option<f64>,
     },
+    /// Waits for one of the kernel's timers, and the subjects between which they occur.
     KernelTimer {
         timer: String,
         mean_ns: u64,
         count: u64,
         between: Vec<Named>,
     },
+    /// Waits for a disk in this system call.
     Disk {
         call: String,
         mean_ns: u64,
         count: u64,
     },
-    /// How its time on the path is divided.
+    /// The subject's time on the path, divided by states.
     Divided {
         parts: Vec<(StateNamed, f64)>,
     },
-    /// It works on one CPU while others are idle, with so many threads.
+    /// The subject works on one CPU while others are idle, although it has this number of threads.
     Alone {
         threads: u64,
         cpus: u64,
         idle: f64,
     },
-    /// Who had the CPUs.
+    /// The subjects that occupied the CPUs.
     CpuUsers {
         waits: Named,
         users: Vec<(Named, f64)>,
@@ -250,37 +262,40 @@ pub enum Because {
     },
     /// More threads of the subject run or are ready to run than there are CPUs.
     MoreThreads {
-        /// Mean number.
+        /// Mean number of threads that run or are ready.
         threads: f64,
         cpus: u64,
     },
+    /// Page faults, with their share of the path.
     Faults {
         count: u64,
         share: f64,
     },
-    /// A lock that threads hand from one to the next.
+    /// A lock that threads pass from one to the next.
     Lock {
         count: u64,
         share: f64,
-        /// None: it is not known which.
+        /// `None` if the locks could not be identified.
         locks: Option<Locks>,
     },
-    /// A process waits for a file lock (`flock`, `fcntl`) that another one holds meanwhile.
+    /// A process waits for a file lock (`flock`, `fcntl`) that another process holds meanwhile.
     FileLock {
         call: String,
         waiter: Named,
-        /// The process whose call, or end, let the waiter go on.
+        /// Process that let the waiter continue, by a call or by its end.
         holder: Named,
         count: u64,
         mean_ns: u64,
     },
+    /// Times at which a quota held threads back.
     Quota {
         count: u64,
-        /// It is that of its own reservation (`SCHED_DEADLINE`), not of a control group.
+        /// True if the quota is the thread's own reservation (`SCHED_DEADLINE`), false if it is the
+        /// quota of a control group.
         is_reserved: bool,
     },
-    /// Threads or processes that wake each other for each item: for how much work of their own, and
-    /// at which cost in wake-ups and switches.
+    /// Threads or processes that wake each other for each item: the time of their own work per
+    /// hand-over (`work_ns`), and the cost in wake-ups and context switches (`cost_ns`).
     HandOvers {
         sides: Vec<Named>,
         count: u64,
@@ -288,18 +303,18 @@ pub enum Because {
         work_ns: u64,
         cost_ns: u64,
     },
-    /// Packets wait in the queue of a network device for this share of the time.
+    /// Packets wait in the queue of a network device for this share of the time (`busy`).
     Link {
         device: String,
         discipline: Option<String>,
         bits_per_second: f64,
         busy: f64,
         mean_ns: u64,
-        /// The thread that waits for what is on the way.
+        /// Thread that waits for the packets in flight.
         waits: Option<Named>,
     },
-    /// A server accepts connections all the time, and has this share of its time for the first
-    /// exchange on each (a handshake).
+    /// A server accepts connections throughout the run, and spends the share `first` of its time on
+    /// the first exchange of each connection (a handshake).
     Accepts {
         connections: u64,
         per_second: f64,
@@ -308,8 +323,8 @@ pub enum Because {
         cpu_ns: u64,
         by: Option<Named>,
     },
-    /// An important thread waits for one that is less important, and that does not run because a
-    /// third one does, which is less important than the first, too.
+    /// A thread waits for a less important one, which does not run because a third thread has its
+    /// CPU. The third thread is also less important than the first.
     Inversion {
         waiter: Named,
         holder: Named,
@@ -317,14 +332,14 @@ pub enum Because {
         count: u64,
         mean_ns: u64,
     },
-    /// A thread frees memory itself, since there is none: so many times, for this share of the
-    /// path.
+    /// A thread frees memory itself because none is free: `count` times, for the share `share` of
+    /// the path.
     Reclaims {
         count: u64,
         mean_ns: u64,
         share: f64,
     },
-    /// The first ones, none of which leads.
+    /// The candidates with the largest shares, none of which leads.
     First {
         parts: Vec<RunnerUp>,
     },

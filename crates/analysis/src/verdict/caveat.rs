@@ -1,4 +1,4 @@
-//! What makes a verdict less certain.
+//! Caveats: facts that make a verdict less certain.
 
 use super::data::Named;
 use super::sentence;
@@ -7,33 +7,36 @@ use crate::verdict::not_recorded::NotRecorded;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-/// What makes the verdict less certain.
+/// A fact that makes the verdict less certain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Caveat {
+    /// Events were lost.
     LostEvents {
         count: u64,
-        /// What loses fewer of them ([`super::lost_events::remedy`]).
+        /// Advice to lose fewer events ([`super::lost_events::remedy`]).
         remedy: String,
     },
-    /// A share of the path is unknown; `contradictory`: events on it contradict each other.
+    /// A share of the path is unknown. `contradictory` is true if events on the path contradict
+    /// each other.
     UnknownTime {
         share: f64,
         contradictory: bool,
     },
+    /// Events contradict each other.
     Contradictions(Doubts),
-    /// No event tells when threads run, so the state may be work or a wait.
+    /// No event shows when threads run, so the state may be work or a wait.
     RunningNotTold,
-    /// A thread has set a timer, whose signal may be what ends the run.
+    /// A thread has set a timer whose signal may be what ends the run.
     Timer {
         machine: String,
         call: String,
     },
-    /// Programs that have nothing to do with the path use the CPUs; one of them as an example.
+    /// Programs unrelated to the path use the CPUs. `example` is one of them.
     Bystanders {
         share: f64,
         example: Named,
     },
-    /// More events came than could be stored, and some kinds were not recorded any more.
+    /// More events arrived than could be stored, and the recorder switched off some kinds.
     SwitchedOff {
         kinds: Vec<NotRecorded>,
     },
@@ -74,19 +77,19 @@ impl Serialize for Caveat {
     }
 }
 
-/// What cannot have been as the trace tells it: events are missing, or clocks differ, so the
+/// Counts of events that contradict each other: events are missing, or clocks differ, so the
 /// verdict may be wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Doubts {
     pub contradictions: u64,
-    /// Links that end before they begin.
+    /// Number of links that end before they begin.
     pub negative_links: u64,
-    /// Wake-ups of machines that were not blocked.
+    /// Number of wake-ups of machines that were not blocked.
     pub ignored_wakeups: u64,
 }
 
-/// Share of the interactions. With more of them that contradict earlier ones, or that end before
-/// they begin, the path is not what happened.
+/// Largest share of interactions that contradict earlier ones, or end before they begin. With more,
+/// the path does not show what happened.
 const MOST_CONTRADICTORY: f64 = 1e-5;
 
 impl Doubts {
@@ -94,7 +97,8 @@ impl Doubts {
         Doubts { contradictions: answer.contradictions, negative_links: answer.negative_links, ignored_wakeups: answer.ignored_wakeups }
     }
 
-    /// Whether so much is contradictory that nobody can say that nothing stands out.
+    /// Returns whether the contradictions are so numerous that the absence of a bottleneck cannot
+    /// be stated.
     pub fn weigh(&self, interactions: u64) -> bool {
         (self.contradictions + self.negative_links) as f64 > MOST_CONTRADICTORY * interactions as f64
     }

@@ -1,4 +1,5 @@
-//! A verdict as data: what the first line of a report says. [`crate::verdict::sentence`] makes the line of it.
+//! The verdict as data: everything that the first line of a report states.
+//! [`crate::verdict::sentence`] turns it into that line, and JSON output serialises it directly.
 
 use crate::findings::{Evidence, Finding};
 use crate::verdict::because::Because;
@@ -7,25 +8,26 @@ use crate::verdict::sentence;
 use crate::verdict::subjects::SubjectId;
 use serde::{Serialize, Serializer};
 
-/// What a verdict is decided by.
+/// The kind of data on which a verdict is based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// The critical path by processes, pools and threads.
+    /// The critical path, added up by processes, pools and threads.
     Subjects,
-    /// The critical path by states of machines, where no process is known.
+    /// The critical path, added up by states of machines, because no process is known.
     States,
     /// The queues between stages: which of them are full, and which are empty.
     Stages,
-    /// Probes of which no two threads hand items to each other.
+    /// Probes only, and no two threads with probes pass items to each other.
     Probes,
 }
 
+/// The result of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// One subject limits the system.
     Bottleneck,
-    /// The system waits for a time that it set itself, input, a quota or a rate limit.
+    /// The system waits for a time that it set itself, for input, for a quota or for a rate limit.
     Paced,
     /// No subject leads at any level.
     Spread,
@@ -33,6 +35,7 @@ pub enum Outcome {
     Unknown,
 }
 
+/// The kind of thing that a verdict names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SubjectLevel {
@@ -48,30 +51,31 @@ pub enum SubjectLevel {
     Interrupt,
 }
 
+/// A thing that a verdict names, with the data that identifies it for users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Named {
     pub level: SubjectLevel,
     pub host: Option<String>,
     pub name: String,
-    /// The script that it runs, if it is an interpreter.
+    /// Script that the process runs, if the process is an interpreter.
     pub script: Option<String>,
-    /// What its process is for, as far as the title that the process gave itself tells it.
+    /// Purpose of the process, derived from the title that the process set for itself.
     pub title: Option<String>,
-    /// The systemd service.
+    /// Name of the systemd service.
     pub unit: Option<String>,
-    /// Id or name.
+    /// Id or name of the container.
     pub container: Option<String>,
-    /// Nothing else tells it from another subject.
+    /// Set if only unit and container distinguish this subject from another one.
     #[serde(skip)]
     pub needs_place: bool,
     pub pid: Option<i32>,
     pub tid: Option<i32>,
-    /// The port on which it is asked.
+    /// Port on which the subject receives requests.
     pub port: Option<u16>,
 }
 
 impl Named {
-    /// Something of which no process is known.
+    /// A subject for which only a level and a name are known, and no process.
     pub fn of_name(level: SubjectLevel, name: &str) -> Named {
         Named {
             level,
@@ -89,32 +93,48 @@ impl Named {
     }
 }
 
+/// The kind of a subject's state, for JSON and for the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateKind {
+    /// Executes its own code.
     Running,
+    /// Is in a system call.
     SystemCall,
+    /// Is in a state that a probe or a log declared.
     Declared,
+    /// Waits for a CPU.
     Runnable,
+    /// Waits until a time that it set itself.
     Sleep,
+    /// Waits until one of the kernel's timers expires.
     KernelTimer,
+    /// Is held back by a CPU quota.
     Throttled,
+    /// Waits for pages.
     Faults,
+    /// Waits for a disk.
     Disk,
+    /// Works in an interrupt or softirq, or is interrupted by one.
     Interrupt,
+    /// Waits for an effect in transit.
     Transit,
+    /// Waits for a call or reply in transit.
     Call,
+    /// Loses packets.
     Lost,
+    /// Waits for something unknown.
     Unknown,
 }
 
+/// A state by kind and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StateNamed {
     pub kind: StateKind,
     pub name: String,
 }
 
-/// What a wait waits for.
+/// The object or event for which the subject waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitsFor {
     pub kind: &'static str,
@@ -122,17 +142,19 @@ pub struct WaitsFor {
     pub other: Option<Named>,
 }
 
-/// The locks for which threads wait, told apart by the addresses of their futexes.
+/// The locks for which threads wait. Locks are identified by the addresses of their futexes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Locks {
-    /// Those that have most of the waiting.
+    /// Number of locks that have most of the waiting time.
     pub count: u64,
-    /// Of the first of them, in hexadecimal digits.
+    /// Address of the lock with the most waiting time, in hexadecimal digits.
     pub address: String,
-    /// Its part of the time in which threads wait for locks.
+    /// Share of that lock in the time for which threads wait for locks.
     pub share: f64,
 }
 
+/// The function in which most of the verdict's state is spent, with its share of the path's rest
+/// ([`Verdict::rest`]).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Code {
     pub function: String,
@@ -141,6 +163,7 @@ pub struct Code {
     pub share: f64,
 }
 
+/// Another candidate, with its share of the path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunnerUp {
     pub subject: Named,
@@ -148,15 +171,22 @@ pub struct RunnerUp {
     pub share: f64,
 }
 
+/// The quantity that a change improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GainOf {
+    /// The end of the run comes earlier.
     End,
+    /// The rate of progress grows.
     Rate,
 }
 
-/// Times from request to reply at whoever makes the progress, and what they would be after the change: as many requests are open then as
-/// before, so each takes so much less time as more of them are answered (Little's law).
+/// Times from request to reply at the subject that makes the progress of the run, and the times
+/// predicted after the change.
+///
+/// The prediction keeps the number of open requests constant. By Little's law (open requests = rate
+/// × time), each request then takes less time by the same factor by which the rate of replies
+/// grows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProgressLatency {
     pub p50_ns: u64,
@@ -165,6 +195,8 @@ pub struct ProgressLatency {
     pub predicted_p99_ns: u64,
 }
 
+/// The predicted gain of a change, with the ends of its interval. A gain of 0.5 means 1.5 times as
+/// fast.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gain {
     pub change: String,
@@ -176,68 +208,79 @@ pub struct Gain {
     pub high: f64,
 }
 
-/// How the bottleneck works, where more is known than who and in which state.
+/// The way in which the bottleneck limits the system, where more is known than its subject and
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mechanism {
     /// Requests wait for one another.
     Serialisation,
-    /// A lock goes from one to the next.
+    /// A lock passes from one thread to the next.
     LockConvoy,
-    /// Both sides sleep and look again.
+    /// Both sides sleep and poll.
     Polling,
-    /// A sender that waits for an acknowledgement which the receiver delays.
+    /// A sender waits for an acknowledgement that the receiver delays.
     DelayedAck,
+    /// A sender waits until it sends a lost segment again.
     Retransmission,
+    /// A sender waits until it asks for the size of a closed window.
     WindowProbe,
-    /// A sender that waits for room in its receiver's window.
+    /// A sender waits for room in the window of its receiver.
     WindowLimited,
+    /// TCP's pacing or a queueing discipline holds packets back.
     Pacing,
+    /// The subject waits for another timer of the kernel.
     KernelTimer,
-    /// Waits for the disk once per item.
+    /// Each item waits for the disk once.
     SyncPerItem,
+    /// The subject waits for reads from a disk.
     DiskReads,
+    /// The subject waits for pages that are not mapped yet.
     PageFaults,
+    /// A CPU quota is used up.
     CpuQuota,
     /// A control group's limit for its disks holds requests back.
     DiskQuota,
-    /// More threads want to run than there are CPUs.
+    /// More threads are ready to run than there are CPUs.
     CpuContention,
-    /// Threads that may run on some CPUs only wait for those while others are idle.
+    /// Threads whose affinity mask allows only some CPUs wait for those while others are idle.
     Affinity,
-    /// A process is started for each item, and starting and ending it costs a considerable part.
+    /// A process is started for each item, and starting and ending it costs a considerable share.
     ProcessPerItem,
     /// One thread does all the work while CPUs are idle.
     SingleThread,
-    /// Several threads work, one at a time, while CPUs are idle.
+    /// Several threads work, but only one at a time, while CPUs are idle.
     OneAtATime,
+    /// A server sleeps while it handles a request.
     SleepInHandler,
-    /// Nobody answers, and a timeout passes each time.
+    /// No peer answers, and each attempt lasts until a timeout.
     Timeout,
-    /// Many requests, one after the other.
+    /// Many requests are made one after the other.
     RoundTrips,
-    /// A part of the run that uses one CPU.
+    /// A part of the run that uses one CPU only.
     SerialStep,
+    /// The load generator itself limits the rate.
     LoadGenerator,
+    /// Packets are lost.
     PacketLoss,
     /// Threads or processes wake each other for each small item.
     HandOverPerItem,
-    /// Packets wait in the queue of a device, because its link carries no more.
+    /// Packets wait in the queue of a network device because its link carries no more.
     SlowLink,
-    /// Every packet takes long on its way, and few are on the way.
+    /// Each packet takes a long time to arrive, and few packets are in flight at a time.
     LongLink,
-    /// The kernel's work in interrupts and softirqs.
+    /// The kernel works in interrupts and softirqs.
     InterruptWork,
-    /// A connection is made for each request, and what a server does at its begin takes most of its
-    /// time.
+    /// A connection is made for each request, and a server spends most of its time on what it does
+    /// when a connection begins.
     ConnectionPerRequest,
-    /// A thread waits for a less important one, which waits for a CPU that a third one has.
+    /// A thread waits for a less important one, which waits for a CPU that a third thread occupies.
     PriorityInversion,
-    /// Threads free memory themselves, since there is none.
+    /// Threads free memory themselves (direct reclaim) because no memory is free.
     MemoryReclaim,
 }
 
-/// Written as JSON with `text`, its sentence.
+/// A verdict. In JSON it has one more field, `text`, with the sentence.
 #[derive(Clone, Debug, Serialize)]
 #[serde(remote = "Self")]
 pub struct Verdict {
@@ -249,10 +292,12 @@ pub struct Verdict {
     pub because: Vec<Because>,
     pub code: Option<Code>,
     pub share: Option<f64>,
-    /// Ends of the interval of two standard errors. None: the share or its error is not known.
+    /// Lower end of the interval of two standard errors around `share`. `None` if the share or its
+    /// error is unknown.
     pub share_low: Option<f64>,
     pub share_high: Option<f64>,
-    /// Of `spread`: the first three. Else the next one.
+    /// The next candidate; with the outcome `Spread`, the first one. [`Because::First`] lists more
+    /// of them.
     pub runner_up: Option<RunnerUp>,
     pub gain: Option<Gain>,
     pub role: Option<&'static str>,
@@ -260,17 +305,18 @@ pub struct Verdict {
     pub unknown_share: Option<f64>,
     pub lost: u64,
     pub evidence: Evidence,
-    /// What in the trace does not fit together. None: there is no path, which would show it.
+    /// Counts of contradictory events in the trace. `None` without a critical path, since only the
+    /// path search finds contradictions.
     pub doubts: Option<Doubts>,
-    /// The subject as the judge knows it.
+    /// Id of the subject in [`crate::verdict::subjects::Subjects`].
     #[serde(skip)]
     pub subject_id: Option<SubjectId>,
     #[serde(skip)]
     pub basis: Basis,
-    /// Class and state as rows and changes name them.
+    /// Class and state, in the form in which criticality rows and changes name them.
     #[serde(skip)]
     pub row: Option<(String, String)>,
-    /// Gaps whose number of events nobody knows.
+    /// Number of gaps for which the number of lost events is unknown.
     #[serde(skip)]
     pub uncounted_losses: u64,
 }
@@ -288,7 +334,7 @@ impl Serialize for Verdict {
 }
 
 impl Verdict {
-    /// A verdict of which nothing but this is known yet.
+    /// An otherwise empty verdict with this outcome and basis.
     pub fn new(outcome: Outcome, basis: Basis) -> Verdict {
         Verdict {
             outcome,
@@ -316,37 +362,40 @@ impl Verdict {
         }
     }
 
-    /// The same about a machine, or a class of machines, of which no process is known.
+    /// Returns this verdict with a machine, or a class of machines, as its subject, for which no
+    /// process is known.
     pub fn about(self, machine: &str, state: Option<StateNamed>) -> Verdict {
         let row = state.as_ref().map(|state| (machine.to_owned(), state.name.clone()));
         Verdict { subject: Some(Named::of_name(SubjectLevel::Thread, machine)), state, row, ..self }
     }
 
-    /// The same with a share and its error of two standard errors, as far as they are known.
+    /// Returns this verdict with a share and its error (two standard errors), if these are known.
     pub fn with_share(self, share: Option<f64>, error: Option<f64>) -> Verdict {
         let (low, high) = share.zip(error).map(|(share, error)| ((share - error).max(0.0), (share + error).min(1.0))).unzip();
         Verdict { share, share_low: low, share_high: high, ..self }
     }
 
-    /// The sentence.
+    /// Returns the sentence that states this verdict.
     pub fn text(&self) -> String {
         sentence::sentence(self)
     }
 
-    /// Two standard errors of the share. An end of the interval that was cut off at 0 or 1 tells
-    /// less than the other one.
+    /// Returns two standard errors of the share. The larger distance to an end of the interval is
+    /// used, because an end may have been cut off at 0 or 1.
     pub(in crate::verdict) fn error(&self) -> Option<f64> {
         let (share, low, high) = (self.share?, self.share_low?, self.share_high?);
         Some((share - low).max(high - share))
     }
 
-    /// Whether a finding is the cause: why several states take long, instead of one state.
+    /// Returns whether a finding is among the reasons, which explains several states at once
+    /// instead of one state.
     fn names_a_finding(&self) -> bool {
         self.because.iter().any(|because| matches!(because, Because::Finding(_)))
     }
 
-    /// Whether it is the cause of what the other one names: both speak of one machine, and it has more of that one's work than the
-    /// other's state has of the path.
+    /// Returns whether this verdict gives the cause of the state that `of_path` names. That is so
+    /// if a finding is among its reasons, both are about the same machine, and its share of that
+    /// machine's work is certainly larger than the share of the other's state on the path.
     pub fn explains(&self, of_path: &Verdict) -> bool {
         let low = self.share_low.or(self.share);
         let high = of_path.share_high.or(of_path.share);
@@ -355,17 +404,17 @@ impl Verdict {
         self.names_a_finding() && self.state.is_some() && machine(self) == machine(of_path) && has_more
     }
 
-    /// The part of the path of which the shares are shares: without idle sleeps.
+    /// Returns the share of the path to which the other shares refer: the path without idle sleeps.
     pub fn rest(&self) -> f64 {
         let left_out = self.because.iter().find_map(|because| match because {
             Because::IdleSleeps { share, .. } => Some(*share),
             _ => None,
         });
-        // Never nothing: there was something to judge.
+        // The rest is never zero: a verdict exists, so some part of the path was judged.
         (1.0 - left_out.unwrap_or(0.0)).max(f64::EPSILON)
     }
 
-    /// Whether something runs, so that samples of running code can tell where.
+    /// Returns whether the bottleneck executes code, so that samples can show the function.
     pub fn mechanism_has_code(&self) -> bool {
         let runs = |state: &StateNamed| matches!(state.kind, StateKind::Running | StateKind::SystemCall);
         let waits = [
@@ -381,7 +430,8 @@ impl Verdict {
         self.outcome == Outcome::Bottleneck && runs && !self.mechanism.is_some_and(|mechanism| waits.contains(&mechanism))
     }
 
-    /// That nothing leads is said only where what happens is known.
+    /// Turns the outcome `Spread` into `Unknown`. "No subject leads" is stated only if the trace
+    /// shows what happens.
     pub fn if_known(mut self) -> Verdict {
         if self.outcome == Outcome::Spread {
             self.outcome = Outcome::Unknown;
@@ -389,7 +439,8 @@ impl Verdict {
         self
     }
 
-    /// Where nothing else is the bottleneck, the place at which most packets are lost is.
+    /// Returns a verdict on the place at which most packets are lost, unless this verdict already
+    /// names a bottleneck.
     pub fn or_lost(self, losses: Option<&Finding>) -> Verdict {
         let Some(finding) = losses.filter(|_| self.outcome != Outcome::Bottleneck) else { return self };
         let Finding { subject, count, share, remedy, .. } = finding;
@@ -405,7 +456,7 @@ impl Verdict {
         }
     }
 
-    /// Adds a caveat for what does not fit together.
+    /// Stores the counts of contradictory events, and adds a caveat if they are not zero.
     pub fn doubted(mut self, doubts: Option<Doubts>) -> Verdict {
         self.doubts = doubts;
         self.caveats.extend(doubts.filter(|doubts| !doubts.is_none()).map(Caveat::Contradictions));

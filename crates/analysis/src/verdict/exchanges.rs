@@ -1,16 +1,23 @@
-//! Requests and their replies, as the calls of processes on sockets show them.
+//! Requests and their replies, as seen in the system calls of processes on sockets.
 //!
-//! On one connection a client sends and then receives, a server receives and then sends. So the time from the first byte that a
-//! process sends to the first one that it receives is a *response* if the process is the client, and the time from the first byte
-//! received to the first one sent is a *service* if it is the server. Where neither `accept` nor `connect` was seen, a process that
-//! listens is the server if all TCP connections that it had when the recording began are of its
-//! listening ports. Else the longer of the two kinds of gaps decides: a client that works without pause waits for its replies, a server that is asked works on them.
+//! On one connection a client sends and then receives, and a server receives and then sends. The
+//! time from the first byte that a process sends to the first byte that it receives is therefore a
+//! *response time* if the process is the client. The time from the first byte received to the first
+//! byte sent is a *service time* if the process is the server.
 //!
-//! The sums say how many requests are answered at the load generator (the progress of a run), how long each takes, and how many
-//! are open in a server at a time. A server in which sixteen requests are open while one after the other is answered is a
-//! *serialisation*; nothing but these sums shows it where threads of one process hand work to each other in user space.
+//! The role follows from `accept` or `connect`. Where neither was seen, a process that listens is
+//! the server if all TCP connections that it had when the recording began are on its listening
+//! ports. Otherwise the longer of the two kinds of gaps decides: a client without pauses waits for
+//! its replies, and a server works on requests.
 //!
-//! Example: a proxy with 8 clients and one connection to a backend has `served` 8 open requests and `asked` one.
+//! The sums give the number of requests that are answered at the load generator (the progress of a
+//! run), the time of each, and the mean number that are open in a server at a time. A server in
+//! which sixteen requests are open while they are answered one after the other is a
+//! *serialisation*. Where threads of one process pass work to each other in user space, only these
+//! sums show it.
+//!
+//! Example: a proxy with 8 clients and one connection to a backend has 8 open requests in `served`
+//! and one in `asked`.
 
 use crate::network::links::{Link, Links};
 use crate::stats::histogram::Histogram;
@@ -22,19 +29,20 @@ use longpole_model::linux::{FileKind, Linux};
 use longpole_model::names::NameId;
 use std::collections::{BTreeMap, HashMap};
 
-/// Most connections at one time; calls on further ones are not counted.
+/// Largest number of connections at one time; calls on further connections are ignored.
 const MOST_CONNECTIONS: usize = 1 << 16;
 /// `TCP_LISTEN` of include/net/tcp_states.h.
 const LISTENING: i64 = 10;
 /// `IPPROTO_TCP`.
 const TCP: i64 = 6;
-/// What `connect` returns where it goes on without its caller, and where nobody answered.
+/// Result of `connect` that means "continues in the background"; `TIMED_OUT` means that no peer
+/// answered.
 const IN_PROGRESS: i64 = -115;
 const TIMED_OUT: i64 = -110;
-/// A request that is sent again on the same connection after so long was not answered.
+/// A request that is sent again on the same connection after at least this time was not answered.
 const SENT_AGAIN_NS: i64 = 10_000_000;
 
-/// What a call does to a connection.
+/// Effect of a system call on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Send,
@@ -62,35 +70,36 @@ enum Role {
     Server,
 }
 
+/// A socket of a process from its begin to its end.
 #[derive(Clone, Debug, Default)]
 struct Connection {
     role: Option<Role>,
-    /// Begin of what goes on: the first byte of this direction since the other one's last.
+    /// Direction of the current transfer, and the time of its first byte.
     since: Option<(Last, i64)>,
     from_send: Gaps,
     from_receive: Gaps,
-    /// The first of the times from what was received to what was sent.
+    /// First of the times from a received byte to a sent one.
     first_ns: Option<u64>,
-    /// `connect` went on without its caller, and nothing was transferred since.
+    /// `connect` continues in the background, and nothing has been transferred since.
     is_connecting: bool,
-    /// Requests that were sent again after a while without a reply.
+    /// Number of requests that were sent again after `SENT_AGAIN_NS` without a reply.
     again: u64,
 }
 
-/// The direction of what was transferred last.
+/// The direction of the last transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
     Sent,
     Received,
 }
 
-/// Times between the first byte of one direction and the first one of the other.
+/// Times between the first byte in one direction and the first byte in the other.
 #[derive(Clone, Debug, Default)]
 pub struct Gaps {
     pub count: u64,
     pub total_ns: u64,
     pub times: Histogram,
-    /// Times of the first and the last end.
+    /// Time at which the first gap ended; `last_ns` is the end of the last one.
     pub first_ns: Option<i64>,
     pub last_ns: i64,
 }
@@ -123,25 +132,25 @@ impl Gaps {
         self.first_ns.map_or(0, |first| self.last_ns.saturating_sub(first).max(0) as u64)
     }
 
-    /// How many are open at a time, on average.
+    /// Returns the mean number of requests that are open at a time.
     pub fn open(&self) -> f64 {
         self.total_ns as f64 / self.length_ns().max(1) as f64
     }
 
-    /// Ends per second.
+    /// Returns the number of gaps that end per second.
     pub fn rate(&self) -> f64 {
         self.count.saturating_sub(1) as f64 * 1e9 / self.length_ns().max(1) as f64
     }
 }
 
-/// Connections that a server accepted while it was recorded.
+/// Connections that a server accepted during the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Accepted {
     pub connections: u64,
-    /// Times from what was received to what was sent, of all these connections.
+    /// Number of times from a received byte to a sent one, over all these connections.
     pub exchanges: u64,
     pub total_ns: u64,
-    /// The first one of each.
+    /// Sum of the first such time of each connection.
     pub first_ns: u64,
 }
 
@@ -154,7 +163,7 @@ impl Accepted {
     }
 }
 
-/// What a process does on its sockets.
+/// The activity of a process on its sockets.
 #[derive(Clone, Debug, Default)]
 pub struct Conduct {
     /// Times from request to reply, where the process is the client.
@@ -162,44 +171,50 @@ pub struct Conduct {
     /// Times from request to reply, where the process is the server.
     pub served: Gaps,
     pub accepted: Accepted,
-    /// Connections on which anything was exchanged.
+    /// Number of connections on which anything was exchanged.
     pub connections: u64,
-    /// Requests after which nothing was received until the connection ended, or another request was sent much later.
+    /// Number of requests after which nothing was received until the connection ended, or until
+    /// another request was sent much later.
     pub unanswered: u64,
-    /// Attempts to connect that did not lead to a transfer.
+    /// Number of attempts to connect that led to no transfer.
     pub unconnected: u64,
 }
 
+/// Collects the exchanges of all processes during the pass.
 #[derive(Debug, Default)]
 pub struct Exchanges {
     heard: Vec<Call>,
     acts: Vec<Option<Act>>,
     open: HashMap<(i32, i64), Connection>,
     conducts: HashMap<i32, Conduct>,
-    /// Ports on which a process listens, with how often each was seen.
+    /// Ports on which a process listens, with the number of times that each was seen.
     ports: HashMap<i32, BTreeMap<u16, u64>>,
     /// Local ports of the TCP connections that a process had when the recording began.
     connected: HashMap<i32, Vec<u16>>,
-    /// Sockets of unknown role on which a process sent or received.
+    /// Number of sockets of unknown role on which a process sent or received.
     of_unknown_role: HashMap<i32, u64>,
     listens: Vec<(ThreadId, u16)>,
-    /// Connections whose receiver has little room, by the ports of sender and receiver.
+    /// Connections whose receiver has a small window, by the ports of sender and receiver.
     windows: HashMap<(u16, u16), Window>,
     links: Links,
     inversions: Inversions,
     file_locks: FileLocks,
-    /// Threads that freed memory themselves, with the time of that, until their ids are looked up.
+    /// Threads that freed memory themselves, with the time that it took, until their ids are looked
+    /// up.
     reclaimed: Vec<(ThreadId, u64)>,
     reclaims: HashMap<i32, Reclaims>,
-    /// Processes that were forked, with their parents: a server's children answer on its port.
+    /// Forks since the last event, as pairs of child and parent. A server's children answer on its
+    /// port.
     forks: Vec<(ThreadId, ThreadId)>,
     parents: HashMap<i32, i32>,
 }
 
-/// A connection whose receiver's window was small at some acknowledgement: only those are recorded.
+/// A connection whose receiver's window was small at some acknowledgement. Only such
+/// acknowledgements are recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
-    /// Acknowledgements, and those at which the sender had filled at least half of the window.
+    /// Number of acknowledgements; `filled` counts those at which the sender had filled at least
+    /// half of the window.
     pub count: u64,
     pub filled: u64,
     pub total_bytes: u64,
@@ -207,7 +222,7 @@ pub struct Window {
     pub last_ns: i64,
 }
 
-/// What a thread spent in freeing memory, since there was none.
+/// Time that a thread spent on freeing memory because none was free.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reclaims {
     pub count: u64,
@@ -267,7 +282,7 @@ impl Watch for Exchanges {
                 of.first_ns = if of.count == 1 { hop.t_ns } else { of.first_ns };
                 of.last_ns = hop.t_ns;
             }
-            // The port of a connection that the process made is nothing on which it could be asked.
+            // A client's port is not a port on which the process receives requests.
             Step::Socket { protocol: TCP, port, tid, state: Some(state) } if state != LISTENING => {
                 self.connected.entry(tid).or_default().push(port);
             }
@@ -278,7 +293,8 @@ impl Watch for Exchanges {
 }
 
 impl Exchanges {
-    /// To be called after each event: what was heard is understood with the model as it is now.
+    /// Processes what was collected during an event, with the state of the model after that event.
+    /// Must be called after each event.
     #[inline]
     pub fn after(&mut self, linux: &Linux) {
         self.inversions.after(linux, &mut self.file_locks);
@@ -300,7 +316,7 @@ impl Exchanges {
         }
         while let Some((thread, port)) = self.listens.pop() {
             let thread = &linux.threads[thread.0 as usize];
-            // A port that a process listens on counts more than any number of others that it has.
+            // A listening port outweighs any number of other ports of the process.
             *self.ports.entry(thread.process.unwrap_or(thread.tid)).or_default().entry(port).or_default() += 1 << 32;
         }
     }
@@ -354,7 +370,7 @@ impl Exchanges {
         let connection = self.open.entry(of).or_default();
         connection.is_connecting = false;
         match (act, connection.since) {
-            // What is sent leaves the sender when the call begins.
+            // Sent bytes leave the sender when the call begins.
             (Act::Send, Some((Last::Received, since))) => {
                 connection.first_ns.get_or_insert(begin_ns.saturating_sub(since).max(0) as u64);
                 connection.from_receive.record(since, begin_ns);
@@ -376,7 +392,7 @@ impl Exchanges {
 
     fn ends(&mut self, of: (i32, i64)) {
         if let Some(mut connection) = self.open.remove(&of) {
-            // What it inherits from a process that listens was accepted there.
+            // A socket inherited from a listening process was accepted by that process.
             let inherits = self.parents.get(&of.0).is_some_and(|parent| self.ports.contains_key(parent));
             if connection.role.is_none() && (inherits || self.only_accepts(of.0)) {
                 connection.role = Some(Role::Server);
@@ -385,15 +401,16 @@ impl Exchanges {
         }
     }
 
-    /// Whether a process listens, and all its sockets of unknown role were accepted by it: as many
-    /// TCP connections as those had a port on which it listens when the recording began.
+    /// Returns whether a process listens and accepted all its sockets of unknown role. That is so
+    /// if it has no more such sockets than TCP connections at the beginning of the recording, and
+    /// all of those connections were on its listening ports.
     fn only_accepts(&self, process: i32) -> bool {
         let (Some(connected), Some(own)) = (self.connected.get(&process), self.ports.get(&process)) else { return false };
         let sockets = self.of_unknown_role.get(&process).copied().unwrap_or(0);
         sockets <= connected.len() as u64 && connected.iter().all(|port| own.contains_key(port))
     }
 
-    /// What each process did, by its id, with the port on which it is asked.
+    /// Returns the activity of each process by its id, with the port on which it receives requests.
     pub fn finish(mut self) -> Conducts {
         let mut open: Vec<_> = self.open.keys().copied().collect();
         open.sort_unstable();
@@ -416,7 +433,7 @@ fn add(conduct: &mut Conduct, connection: &Connection) {
     let Connection { role, from_send, from_receive, since, .. } = connection;
     conduct.unconnected += u64::from(connection.is_connecting);
     let is_waiting = matches!(since, Some((Last::Sent, _))) && from_send.count == 0 && from_receive.count == 0;
-    // What a server sends is no request.
+    // Data that a server sends is not a request.
     if *role != Some(Role::Server) {
         conduct.unanswered += connection.again + u64::from(is_waiting);
     }
@@ -444,38 +461,40 @@ pub struct Conducts {
     processes: HashMap<i32, Conduct>,
     ports: HashMap<i32, u16>,
     windows: HashMap<(u16, u16), Window>,
-    /// The link for which packets waited for the longest time.
+    /// Link for which packets waited for the longest time.
     pub link: Option<Link>,
-    /// Those with most inverted time first.
+    /// Priority inversions, the one with the most inverted time first.
     pub inversions: Vec<Inversion>,
-    /// Those with the longest waits first.
+    /// File locks, the one with the longest waits first.
     pub file_locks: Vec<FileLock>,
-    /// By thread id.
+    /// Memory reclaims by thread id.
     pub reclaims: HashMap<i32, Reclaims>,
 }
 
 impl Conducts {
-    /// The connection whose sender most often had its receiver's small window full: ports of sender and receiver.
+    /// Returns the connection whose sender most often had the receiver's small window filled, by
+    /// the ports of sender and receiver.
     pub fn narrowest(&self) -> Option<((u16, u16), Window)> {
         let all = self.windows.iter().map(|(&ports, &window)| (ports, window));
         all.max_by_key(|&(ports, window)| (window.filled, std::cmp::Reverse(ports)))
     }
 
+    /// Returns the activity of a process.
     pub fn of(&self, process: i32) -> Option<&Conduct> {
         self.processes.get(&process)
     }
 
-    /// The port on which the process is asked.
+    /// Returns the port on which the process receives requests.
     pub fn port(&self, process: i32) -> Option<u16> {
         self.ports.get(&process).copied()
     }
 
-    /// The process that is asked on this port.
+    /// Returns the process that receives requests on this port.
     pub fn process_at(&self, port: u16) -> Option<i32> {
         self.ports.iter().filter(|&(_, &known)| known == port).map(|(&process, _)| process).min()
     }
 
-    /// Of several processes together.
+    /// Returns the sum over several processes.
     pub fn together(&self, processes: impl IntoIterator<Item = i32>) -> Conduct {
         let mut out = Conduct::default();
         for conduct in processes.into_iter().filter_map(|process| self.of(process)) {

@@ -1,4 +1,4 @@
-//! Figures that the reasons of a verdict are made of ([`super::because::Because`]).
+//! Figures from which the reasons of a verdict ([`super::because::Because`]) are built.
 
 use super::data::{Named, StateNamed};
 use crate::findings::Finding;
@@ -23,21 +23,21 @@ pub struct Measured {
     pub error: f64,
 }
 
-/// A share that would be enough, and how many times as much as the next one it must be then.
+/// A share that would be enough, and the factor by which it must then exceed the next share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Enough {
     pub share: f64,
     pub lead: f64,
 }
 
-/// A change, and what it would bring.
+/// A change, and its predicted gain.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     pub change: String,
     pub gain: f64,
 }
 
-/// What a neighbour of a stage waits for.
+/// The object of a wait of a stage next to the named one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitedFor {
@@ -45,11 +45,12 @@ pub enum WaitedFor {
     Space,
     /// Items from a queue that the stage fills.
     Items,
-    /// What it left behind in a queue that the stage empties, when it had ended.
+    /// Items that the waiting stage had put into a queue before it ended, and that the named stage
+    /// still has to process.
     Backlog,
 }
 
-/// A finding that the verdict rests on, in the words of its rule.
+/// A finding on which the verdict is based, in the words of its rule.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
     pub finding: String,
@@ -57,29 +58,30 @@ pub struct Found {
     pub share: f64,
     /// Two standard errors of the share.
     pub error: Option<f64>,
-    /// What is so, as a clause.
+    /// Observation, as a clause.
     pub what: String,
     pub remedy: String,
 }
 
 impl Found {
-    /// In a sentence of its own.
+    /// Returns the finding for a sentence of its own.
     pub fn of(finding: &Finding) -> Found {
         let Finding { kind, count, share, error, what, remedy, .. } = finding.clone();
         Found { finding: kind, count, share, error, what, remedy }
     }
 
-    /// In a sentence that has named the machine, which is "it" therefore.
+    /// Returns the finding for a sentence that has already named the machine, which is "it" there.
     pub fn of_it(finding: &Finding) -> Found {
         Found { what: finding.of_it.clone(), ..Found::of(finding) }
     }
 }
 
-/// What some of several recordings name; nothing where they name no bottleneck.
+/// A bottleneck that some of several recordings name. Subject and state are `None` for recordings
+/// that name no bottleneck.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Agreed {
     pub subject: Option<Named>,
     pub state: Option<StateNamed>,
-    /// How many recordings name it.
+    /// Number of recordings that name it.
     pub runs: u64,
 }

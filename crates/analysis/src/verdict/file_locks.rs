@@ -1,8 +1,8 @@
-//! Waits for file locks (`flock`, `fcntl`) that end when another process wakes the waiter: by letting
-//! go of the lock, by its end, or by a signal. Waits that have not ended are not counted.
+//! Waits for file locks (`flock`, `fcntl`) that end when another process wakes the waiter: because
+//! it releases the lock, ends, or sends a signal. Waits that have not ended are not counted.
 //!
-//! Example: a backup holds the lock of a spool while `sha256sum` works for it, and a process that
-//! wants to file a letter waits in `flock`.
+//! Example: a backup holds the lock of a mail spool while `sha256sum` works for it, and a process
+//! that delivers mail waits in `flock`.
 
 use longpole_model::linux::watch::{Cause, ThreadId, Why};
 use longpole_model::linux::Linux;
@@ -10,16 +10,16 @@ use longpole_model::names::NameId;
 use longpole_model::system_calls::CallFamily;
 use std::collections::HashMap;
 
-/// Most pairs of processes; waits of further ones are not counted.
+/// Largest number of pairs of processes; waits of further pairs are not counted.
 const MOST_PAIRS: usize = 1 << 14;
 
-/// Waits of one process for locks that another one let go of.
+/// Waits of one process for locks that another process released.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileLock {
     /// Process ids.
     pub waiter: i32,
     pub holder: i32,
-    /// Name of the system call in which it waited.
+    /// Name of the system call in which the process waited.
     pub call: String,
     pub count: u64,
     pub waited_ns: u64,
@@ -31,7 +31,7 @@ pub struct FileLocks {
 }
 
 impl FileLocks {
-    /// A wait of a thread for this reason, which another thread ended.
+    /// Counts a wait of a thread for the reason `why`, which another thread ended.
     pub fn ended(&mut self, linux: &Linux, (thread, by): (ThreadId, ThreadId), why: Why, ns: u64) {
         let Cause::Call(name, _) = why.cause else { return };
         let call = linux.names.text(name);
@@ -49,7 +49,7 @@ impl FileLocks {
         of.waited_ns += ns;
     }
 
-    /// Those with the longest waits first.
+    /// Returns all file locks, the one with the longest waits first.
     pub fn finish(self) -> Vec<FileLock> {
         let mut all: Vec<FileLock> = self.of.into_values().collect();
         all.sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| (a.waiter, a.holder, &a.call).cmp(&(b.waiter, b.holder, &b.call))));

@@ -1,15 +1,14 @@
-//! The verdict on items that are handed over one by one.
+//! The verdict on items that are handed over one at a time.
 //!
-//! Two threads or processes that exchange one small item at a time wake each other for each of
-//! them. Where the items are so small that the wake-up, the switch and the system calls take longer
-//! than the work, more work at a time is what helps, and neither a faster function nor another CPU
-//! does.
+//! Two threads or processes that exchange one small item at a time wake each other for each item.
+//! If the wake-up, the context switch and the system calls take longer than the work on an item,
+//! only larger batches help; a faster function or another CPU does not.
 //!
 //! Example: `multiprocessing.Pool.imap` with a chunk size of 1 wakes a worker for each number that
-//! is to be squared.
+//! it has to square.
 //!
-//! Requests on sockets are not meant: a client and its server are two programs, and
-//! [`super::requests`] judges how they exchange.
+//! Requests on sockets are not judged here: a client and its server are two programs, and
+//! [`super::requests`] judges their exchanges.
 
 use super::because::Because;
 use super::data::{Mechanism, Outcome, Verdict};
@@ -22,12 +21,12 @@ use std::cmp::Reverse;
 impl Case<'_> {
     pub(super) fn by_hand_over(&self) -> Option<Verdict> {
         let role = |of: SubjectId| self.subjects.get(of).role;
-        // Programs that ask and answer on sockets are judged by their requests.
+        // Programs that exchange requests on sockets are judged by their requests.
         let is_meant = |one: SubjectId, other: SubjectId| one == other || role(one) == Role::None || role(other) == Role::None;
         let woken = self.parts.woken_by.iter().filter(|((by, of), _)| self.is_program(*by) && self.is_program(*of) && is_meant(*by, *of));
         let mut pairs: Vec<((SubjectId, SubjectId), u64)> = woken.map(|(&pair, &count)| (pair, count)).collect();
         pairs.sort_unstable_by_key(|&(pair, count)| (Reverse(count), pair));
-        // Those who exchange the same items do so about equally often.
+        // Threads that exchange the same items do so about equally often.
         let &(_, most) = pairs.first()?;
         pairs.retain(|&(_, count)| count as f64 >= self.limits.considerable * most as f64);
         let mut sides: Vec<SubjectId> = pairs.iter().flat_map(|&((by, of), _)| [by, of]).collect();
@@ -42,9 +41,9 @@ impl Case<'_> {
         let (_, waits, _) = sum(|does| does == Does::Runnable);
         let (cost_ns, _, share) = sum(|does| matches!(does, Does::Runnable | Does::Transit));
         let (work_ns, ..) = sum(|does| matches!(does, Does::Runs | Does::Faults | Does::Declared | Does::SystemCall));
-        // Threads that wait for a CPU for another reason do so without having woken another one, or
-        // having been woken. Those who share a CPU wait twice each: one after it was woken, the
-        // other because that put it off.
+        // A thread that waits for a CPU for another reason does so without having woken a thread or
+        // having been woken. Threads that share a CPU wait twice each: once after the wake-up, and
+        // once because the wake-up preempted the waker.
         let is_woken_each_time = self.limits.similar * count as f64 >= waits as f64;
         if count < self.limits.many_replies || share < self.limits.most || cost_ns <= work_ns || !is_woken_each_time {
             return None;
@@ -52,12 +51,12 @@ impl Case<'_> {
         if self.hands_on_a_lock(&sides, count) {
             return None;
         }
-        // Of two threads that exchange items one runs at a time. Where more threads are ready than
-        // there are CPUs, they wait for each other's CPU.
+        // Of two threads that exchange items, one runs at a time. If more threads are ready than
+        // there are CPUs, they wait for each other's CPU instead.
         if self.want_more_cpus(&sides).is_some() {
             return None;
         }
-        // Where others have the CPUs, it is for them that these wait.
+        // If other programs occupy the CPUs, these threads wait for them instead.
         let is_own = |user: SubjectId| sides.iter().any(|&side| self.subjects.get(side).name == self.subjects.get(user).name);
         let others: f64 = self.cpu_users().iter().filter(|&&(user, _)| !is_own(user)).map(|(_, share)| share).sum();
         if self.cpus_are_short() && others >= self.limits.considerable {
@@ -83,14 +82,14 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Whether these wait for a lock most of the time, and more often than the path goes from one
-    /// to the other: then it is the lock that they hand over.
+    /// Returns whether these subjects wait for a lock most of the time, and more often than the
+    /// path passes between them. They then hand over the lock, not items.
     fn hands_on_a_lock(&self, sides: &[SubjectId], count: u64) -> bool {
         let mut locks = sides.iter().filter_map(|&side| self.lock_of(side));
         locks.any(|lock| lock.share >= self.limits.most && lock.count > count)
     }
 
-    /// The finding about a futex of this subject.
+    /// Returns the finding about a futex of this subject.
     pub(super) fn lock_of(&self, subject: SubjectId) -> Option<&Finding> {
         let is_own = |finding: &&Finding| finding.process.is_some_and(|process| self.subjects.get(subject).processes.contains(&process));
         self.findings.iter().find(is_own)

@@ -1,9 +1,9 @@
-//! Priority inversions: a thread waits for another one that is less important, and that one waits
-//! for a CPU on which a third thread runs, which is less important than the first.
+//! Priority inversions: a thread waits for a less important one, which waits for a CPU on which a
+//! third thread runs that is less important than the first.
 //!
-//! A wait ends when its holder wakes the waiter. The time within it that the holder spent in a
-//! CPU's queue, while a thread of a priority below the waiter's had that CPU, is *inverted*: with
-//! priority inheritance the holder would have run.
+//! A wait ends when its holder wakes the waiter. Within that wait, the time that the holder spent
+//! in a CPU's queue while a thread of a priority below the waiter's had that CPU is *inverted*:
+//! with priority inheritance the holder would have run.
 //!
 //! Example: a control loop (SCHED_FIFO 30) waits for a mutex that a logger (10) holds, while an
 //! encoder (20) runs on the logger's CPU.
@@ -15,30 +15,32 @@ use longpole_model::system_calls::CallFamily;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
-/// The newest stays on a CPU, and the newest waits for one of a thread, that are known; older ones
-/// do not count.
+/// Number of remembered stays on each CPU, and of remembered waits for a CPU of each thread. Older
+/// ones are not counted.
 const MOST_STAYS: usize = 32;
-/// Pairs of waiter and holder, and processes that ran instead of one holder; further ones are not
-/// counted.
+/// Largest number of pairs of waiter and holder, and of processes that ran instead of one holder;
+/// further ones are not counted.
 const MOST_PAIRS: usize = 1 << 12;
 const MOST_INSTEAD: usize = 1 << 8;
 
-/// Between threads of two processes, or of one: threads may be made anew for each piece of work.
+/// Inversions between threads of two processes, or of one process. Pairs of processes are counted
+/// because threads may be created for each piece of work.
 #[derive(Clone, Debug, Default)]
 struct Pair {
-    /// The last two, by thread id.
+    /// Thread ids of the last waiter and holder.
     waiter: i32,
     holder: i32,
     count: u64,
     inverted_ns: u64,
-    /// Who ran instead, by process: for how long, and the last thread.
+    /// Processes that ran instead of the holder, each with its time in nanoseconds and its last
+    /// thread.
     ran: HashMap<i32, (u64, i32)>,
 }
 
-/// What a waiter and a holder lost so.
+/// The sum of inversions between a waiter and a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inversion {
-    /// Thread ids: of the one that waits, of the one it waits for, and of the one that runs
+    /// Thread ids of the thread that waits, the thread for which it waits, and the thread that runs
     /// instead.
     pub waiter: i32,
     pub holder: i32,
@@ -47,15 +49,17 @@ pub struct Inversion {
     pub inverted_ns: u64,
 }
 
+/// Collects priority inversions during the pass.
 #[derive(Debug, Default)]
 pub struct Inversions {
-    /// By CPU: who had it, the newest last.
+    /// Threads that had each CPU, with begin and end, the newest last.
     stays: Vec<VecDeque<(ThreadId, i64, i64)>>,
-    /// By thread: waits for a CPU with that CPU, and the last time that it was blocked.
+    /// Waits of each thread for a CPU, with that CPU, begin and end; `blocked` is the last time for
+    /// which the thread was blocked.
     queued: Vec<VecDeque<(CpuId, i64, i64)>>,
     blocked: Vec<Option<(Why, i64, i64)>>,
     wakes: Vec<(ThreadId, ThreadId, i64)>,
-    /// By the processes of waiter and holder.
+    /// Pairs by the processes of waiter and holder.
     pairs: HashMap<(i32, i32), Pair>,
 }
 
@@ -102,7 +106,7 @@ impl Watch for Inversions {
     }
 }
 
-/// A lock of the program's, which it waits for by futex, or one of the kernel's.
+/// Returns whether the wait is for a lock: one of the program, by futex, or one of the kernel.
 fn is_for_a_lock(linux: &Linux, why: Why) -> bool {
     match why.cause {
         Cause::Call(name, _) if CallFamily::of(linux.names.text(name)) == CallFamily::Futex => true,
@@ -112,15 +116,15 @@ fn is_for_a_lock(linux: &Linux, why: Why) -> bool {
 }
 
 impl Inversions {
-    /// To be called after each event, when its wake-ups and waits are known; `file_locks` hears of
-    /// the same waits.
+    /// Processes the wake-ups and waits of an event. Must be called after each event. `file_locks`
+    /// receives the same waits.
     #[inline]
     pub fn after(&mut self, linux: &Linux, file_locks: &mut FileLocks) {
         while let Some((waiter, holder, t_ns)) = self.wakes.pop() {
             if let Some((why, begin, _)) = self.blocked.get(waiter.0 as usize).copied().flatten().filter(|wait| wait.2 == t_ns) {
                 file_locks.ended(linux, (waiter, holder), why, t_ns.saturating_sub(begin).max(0) as u64);
             }
-            // The smaller number is the more important one.
+            // A smaller number is a higher priority.
             if let (Some(own), Some(other)) = (priority(linux, waiter), priority(linux, holder)) {
                 if own < other {
                     self.waited_for((waiter, own), holder, t_ns, linux);
@@ -157,7 +161,7 @@ impl Inversions {
         pair.count += u64::from(pair.inverted_ns > before);
     }
 
-    /// All that there were, those with most inverted time first.
+    /// Returns all inversions, the one with the most inverted time first.
     pub fn finish(self) -> Vec<Inversion> {
         let mut pairs: Vec<_> = self.pairs.into_iter().filter(|(_, pair)| pair.inverted_ns > 0).collect();
         pairs.sort_unstable_by_key(|&(processes, ref pair)| (Reverse(pair.inverted_ns), processes));

@@ -1,9 +1,11 @@
-//! The constants that decide the verdict, read from `rules/verdict.toml`, where each has its reason.
+//! The constants that decide the verdict. They are read from `rules/verdict.toml`, which gives the
+//! reason for each.
 
 use longpole_model::rules::{self, RuleError};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
+/// The constants. `rules/verdict.toml` gives the meaning of, and the reason for, each.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -25,12 +27,14 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Returns the constants that are part of the program.
     pub fn built_in() -> Result<Limits, RuleError> {
         rules::parse("verdict.toml", include_str!("../../rules/verdict.toml"))
     }
 
-    /// These with one of them smaller or larger by `change` (0.2: a fifth), each in turn: its name,
-    /// its factor, and all. Counts change by at least one.
+    /// Returns copies of these limits, each with one constant smaller or larger by the factor
+    /// `change` (0.2: a fifth), with the name of the constant and its factor. Counts change by at
+    /// least one.
     pub fn varied(&self, change: f64) -> impl Iterator<Item = (String, f64, Limits)> {
         let all = toml::Table::try_from(self).unwrap_or_default();
         let names: Vec<String> = all.keys().cloned().collect();
@@ -55,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_constant_is_varied_alone_to_both_sides() {
+    fn each_constant_is_varied_alone_in_both_directions() {
         let built_in = Limits::built_in().unwrap();
         let all = toml::Table::try_from(&built_in).unwrap();
         let varied: Vec<_> = built_in.varied(0.2).collect();

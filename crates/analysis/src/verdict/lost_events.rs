@@ -1,20 +1,19 @@
-//! Lost events: from when on they matter, and what helps.
+//! Lost events: the number from which they matter, and what reduces them.
 
-/// Share of the events. If more of them are lost, that nothing is found says nothing.
+/// Largest share of lost events at which the absence of a result is still meaningful.
 const MOST_LOST: f64 = 0.01;
 
-/// Whether nothing should be said that rests on these events without saying that many are missing.
+/// Returns whether so large a part of the events is missing that a verdict must mention it.
 pub fn too_many_lost(lost: u64, events: u64) -> bool {
     lost as f64 > MOST_LOST * (lost as f64 + events as f64)
 }
 
-/// Size of a ring in bytes: that which the recorder gives to a busy thread. Where a ring of this
-/// size is full, it is not room that is missing: four threads of 8 M events/s lost more with rings
-/// of 16 MiB.
+/// Ring size in bytes that the recorder gives to a busy thread. If a ring of this size was full, a
+/// larger one does not help: with four threads of 8 M events/s, rings of 16 MiB lost more.
 const LARGE: u64 = 4 << 20;
 
-/// What loses fewer events in another recording. `full`: the size in bytes of the largest ring that
-/// lost some, if that is known.
+/// Returns advice to lose fewer events in another recording. `full` is the size in bytes of the
+/// largest ring that lost events, if known.
 pub fn remedy(full: Option<u64>) -> String {
     match full {
         Some(size @ LARGE..) => format!("rings of {} MiB were full: record fewer events, or into memory (-o /dev/shm)", size >> 20),
@@ -27,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn larger_rings_are_advised_where_those_that_lost_were_small() {
+    fn larger_rings_are_advised_only_if_the_rings_that_lost_events_were_small() {
         for small in [None, Some(32 << 10), Some(2 << 20)] {
             assert_eq!(remedy(small), "record again with --buffer 4MiB");
         }

@@ -1,11 +1,13 @@
-//! The verdict by states of machines, where no process is known: whether the largest state of the
-//! critical path stands out.
+//! The verdict by states of machines, for traces in which no process is known: it decides whether
+//! the largest state of the critical path leads.
 //!
-//! It does if it is ahead of the next beyond the noise, if another machine waits for it, and if the
-//! system would be faster were it shorter. A machine that sleeps by its own timer, or waits for
-//! something that the trace does not tell, holds nothing back that could be named. Machines of one
-//! class are one: threads of a pool take turns on the path. The way of calls there and back belongs
-//! to the caller. The error is two standard errors over windows of equal width.
+//! A state leads if its share is larger than the next one by more than the statistical error, if
+//! another machine waits for it, and if the system would be faster with less of it. A machine that
+//! sleeps by its own timer, or waits for something for which the trace has no event, is not named.
+//!
+//! Machines of one class count as one, because threads of a pool take turns on the path. The time
+//! of calls and replies in transit belongs to the caller. The error is two standard errors over
+//! `WINDOWS` windows of equal width.
 
 use super::because::Because;
 use super::caveat::Caveat;
@@ -22,14 +24,14 @@ use longpole_model::system_calls::CallFamily;
 use std::collections::{HashMap, HashSet};
 
 const WINDOWS: usize = 12;
-/// Items for each call, where one for each is what is tried.
+/// Number of items per call to try where each item makes one call.
 const FEWER_CALLS: u64 = 16;
-/// Of the path: who has less has no part in it.
+/// Share of the path below which other machines have no part in it.
 const LITTLE: f64 = 0.01;
 /// Share of the path from which on a class has most of it.
 const MOST: f64 = 0.6;
 
-/// A state on the path, of all machines of its class.
+/// A state on the path, added up over all machines of its class.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub class: String,
@@ -38,22 +40,23 @@ pub struct Candidate {
     pub segment: SegmentKind,
     pub share: f64,
     pub error: f64,
-    /// The way of calls, there and back: the class calls, the state is what it calls.
+    /// True for the time of calls and replies in transit: `class` is the caller, and `state` is the
+    /// name of the call.
     pub is_call: bool,
-    /// The one machine that has nearly all of it.
+    /// Machine that has nearly all of this state's time, if there is one.
     machine: Option<String>,
-    /// Of each window.
+    /// Share in each window.
     shares: Vec<f64>,
     evidence: Evidence,
 }
 
 impl Candidate {
-    /// The machine, or the class of several.
+    /// Returns the machine, or the class if several machines have the state.
     pub fn owner(&self) -> &str {
         self.machine.as_deref().unwrap_or(&self.class)
     }
 
-    /// What would show whether anything is gained here.
+    /// Returns the change that shows whether anything is gained here.
     pub fn fix(&self) -> Scenario {
         match self.kind {
             Kind::Link if self.is_call => Scenario::batch(&self.class, &state_label(&self.state), FEWER_CALLS),
@@ -62,8 +65,8 @@ impl Candidate {
         }
     }
 
-    /// Whether another machine takes turns with this one: it has a considerable part of the path,
-    /// or most of it for a while.
+    /// Returns whether another machine takes turns with this one: it has a considerable share of
+    /// the path, or most of it in some window.
     fn is_rival(&self, second: &Candidate) -> bool {
         let turns = || self.shares.iter().zip(&second.shares).any(|(first, second)| second > first);
         let considerable = second.share + second.error >= 0.5 * self.share;
@@ -89,13 +92,13 @@ impl Candidate {
         Measured { subject: self.subject(), state: self.state(), share: self.share, error: self.error }
     }
 
-    /// What half of its time would bring if nothing else held back then.
+    /// Returns the gain of halving the time if nothing else became the limit.
     fn promise(&self) -> f64 {
         1.0 / (1.0 - 0.5 * self.share) - 1.0
     }
 }
 
-/// The states of a path, the largest first.
+/// Returns the states of a path, the largest first.
 pub fn candidates(answer: &Answer, path: &Path) -> Vec<Candidate> {
     let mut cut = Cut::new(answer, WINDOWS);
     let mut sums: Vec<((&str, &str), [u64; WINDOWS])> = Vec::new();
@@ -125,7 +128,7 @@ pub fn candidates(answer: &Answer, path: &Path) -> Vec<Candidate> {
             let alone = most.filter(|&(ns, _)| ns as f64 >= 0.9 * whole as f64).map(|(_, of)| path.machine(of).to_owned());
             let call = most.and_then(|(_, of)| callers.of(call(path, of)?));
             let (class, state) = match most {
-                // As most of it is called.
+                // A wait for a CPU gets the name that most of its time has.
                 Some((_, of)) if path.kind(of) == Kind::Runnable => (class, path.class_and_state(of).1),
                 _ => call.unwrap_or((class, state)),
             };
@@ -148,33 +151,38 @@ pub fn candidates(answer: &Answer, path: &Path) -> Vec<Candidate> {
     out
 }
 
-/// Class and state under which a stretch is counted: the way of a call there and back is one state,
-/// and so is all the time for which a class waits for a CPU, whether it was preempted or woken.
+/// Returns the class and state under which a stretch is counted. A call and its reply in transit
+/// are one state, and so is all the time for which a class waits for a CPU, whether preempted or
+/// woken.
 fn pooled(path: &Path, of: u32) -> (&str, &str) {
     let (class, state) = path.class_and_state(of);
     let runnable = StateKind::Runnable.text().filter(|_| path.kind(of) == Kind::Runnable);
     (path.call(of).map_or(class, |call| call.queue), runnable.unwrap_or(state))
 }
 
-/// The callers: the machines that the path left last before it went the way of a call.
+/// Callers of each call: the machines that the path left last before it followed a call.
 #[derive(Default)]
 struct Callers<'a> {
     counts: HashMap<&'a str, HashMap<&'a str, u64>>,
 }
 
-/// The same, as stretches come.
+/// Collects [`Callers`] stretch by stretch.
 struct Calling {
-    /// Of each number of stretches.
+    /// Kind of each stretch number.
     ways: Vec<Way>,
     last: Option<u32>,
     counts: IdMap<(u32, u32), u64>,
 }
 
+/// The role of a stretch in the search for callers.
 #[derive(Clone, Copy)]
 enum Way {
+    /// A call in transit.
     Call,
-    /// What comes back was left by who is called.
+    /// Work of a machine. A reply comes from the machine that was called, so it does not count as a
+    /// call.
     Machine,
+    /// Any other link.
     Other,
 }
 
@@ -212,19 +220,19 @@ impl Calling {
 }
 
 impl<'a> Callers<'a> {
-    /// The class that calls most often, and what it calls.
+    /// Returns the class that makes this call most often, and the name of the call.
     fn of(&self, call: Call<'a>) -> Option<(&'a str, &'a str)> {
         let caller = self.counts.get(call.queue)?.iter().max_by_key(|&(name, &count)| (count, std::cmp::Reverse(*name)))?;
         Some((caller.0, call.name))
     }
 }
 
-/// The call that is on its way there or back.
+/// Returns the call that is in transit, as a call or a reply.
 fn call(path: &Path, of: u32) -> Option<Call<'_>> {
     path.call(of).filter(|_| path.segment_kind(of) == SegmentKind::Link(LinkKind::Queued))
 }
 
-/// Two standard errors of the mean.
+/// Returns two standard errors of the mean.
 fn error(shares: &[f64]) -> f64 {
     let count = shares.len() as f64;
     let mean = shares.iter().sum::<f64>() / count;
@@ -232,10 +240,10 @@ fn error(shares: &[f64]) -> f64 {
     2.0 * (squares / (count - 1.0) / count).sqrt()
 }
 
-/// Whether the path goes from one machine to another. The recorder does not count, since it only
-/// began the command. If others than the first one have next to nothing of the path, only another
-/// program counts: a page that is read once does not make an interrupt or a thread of the kernel
-/// a machine that waits.
+/// Returns whether the path passes from one machine to another. The recorder does not count, since
+/// it only started the command. If the machines outside of the first class have next to nothing of
+/// the path, only another program counts: because a page is read once, neither an interrupt nor a
+/// kernel thread becomes a machine that waits.
 fn anybody_waits(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> bool) -> bool {
     let (mut others_ns, mut whole_ns) = (0, 0);
     let mut of_kernel = HashSet::new();
@@ -261,9 +269,9 @@ fn anybody_waits(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> b
     })
 }
 
-/// Whether the path mostly comes to this machine from others before it sleeps: then it lets them
-/// wait. A machine that sleeps without being asked sets the pace, and so does the one whose end
-/// counts.
+/// Returns whether the path mostly comes to this machine from others before it sleeps, so that its
+/// sleeps let them wait. A machine that sleeps without a request sets the pace, and so does the
+/// machine whose end ends the run.
 fn is_asked(answer: &Answer, path: &Path, first: &Candidate) -> bool {
     let (mut sleeps, mut asked) = (0u64, 0u64);
     let (mut last, mut from_others) = (None, false);
@@ -279,27 +287,28 @@ fn is_asked(answer: &Answer, path: &Path, first: &Candidate) -> bool {
     2 * asked > sleeps
 }
 
-/// Whether the path tells enough to overrule what the queues say.
+/// Returns whether the path shows enough to overrule the verdict by queues.
 pub fn decides(verdict: &Verdict, thresholds: &PathThresholds) -> bool {
     verdict.outcome == Outcome::Bottleneck && verdict.unknown_share.is_some_and(|share| share <= thresholds.max_unknown)
 }
 
-/// What is known beside the path.
+/// Facts from outside of the path.
 pub struct Surroundings<'a> {
-    /// The machines that have recorded.
+    /// Tells whether a machine belongs to the recorder.
     pub is_recorder: &'a dyn Fn(&str) -> bool,
-    /// Classes of threads that wait although a CPU is idle, and for which share of the path: another
-    /// CPU would not help them.
+    /// Classes of threads that wait for a CPU although one is idle, with the share of the path for
+    /// which they do: another CPU would not help them.
     pub idle: &'a [(String, f64)],
-    /// What changes would bring.
+    /// Predicted gains of changes.
     pub predictions: &'a [Prediction],
-    /// What helps where events are lost ([`super::lost_events::remedy`]).
+    /// Advice for a new recording if events were lost ([`super::lost_events::remedy`]).
     pub again: &'a str,
-    /// Something tells when threads run.
+    /// True if the trace shows when threads run.
     pub tells_running: bool,
 }
 
-/// `fix` is what [`Candidate::fix`] of the first would bring, if that was asked.
+/// Returns the verdict by states. `fix` is the prediction for [`Candidate::fix`] of the first
+/// candidate, if it was made.
 pub fn judge(
     answer: &Answer,
     path: &Path,
@@ -346,14 +355,15 @@ pub fn judge(
     }
 }
 
-/// What the first one's class has of the path, where that is most of it, and in several states.
+/// Returns the share of the first candidate's class, if that is most of the path and lies in
+/// several states.
 fn spread(candidates: &[Candidate], first: &Candidate) -> Option<f64> {
     let whole: f64 = candidates.iter().filter(|other| other.class == first.class).map(|other| other.share).sum();
     (whole >= MOST && first.share <= 0.75 * whole && first.kind != Kind::Link).then_some(whole)
 }
 
-/// The thread of this class's program that set a timer on the way to the program's end, and the
-/// call. The timer's signal may be what ends a loop; no event tells whether it is.
+/// Returns the thread of this class's program that set a timer on the path to the program's end,
+/// and the system call. The timer's signal may be what ends a loop; no event shows whether it is.
 pub(crate) fn timer<'a>(answer: &'a Answer, class: &str) -> Option<(&'a str, &'a str)> {
     let ends = program(&answer.end_machine) == program(class);
     let is_call = |row: &Row| matches!(row.kind, SegmentKind::State(StateKind::SystemCall | StateKind::Named));
@@ -362,12 +372,12 @@ pub(crate) fn timer<'a>(answer: &'a Answer, class: &str) -> Option<(&'a str, &'a
     Some((&row.class, &row.state))
 }
 
-/// Threads are named PROGRAM/THREAD.
+/// Returns the program of a thread's name, which has the form `PROGRAM/THREAD`.
 fn program(machine: &str) -> &str {
     machine.split('/').next().unwrap_or(machine)
 }
 
-/// Why the first state does not stand out.
+/// Returns the reason for which the first state does not lead, or `None` if it does.
 fn why_not(
     answer: &Answer,
     path: &Path,
@@ -392,7 +402,7 @@ fn why_not(
     }
     let beyond = first.share - first.error;
     let second = candidates.get(1);
-    // What one gains, the other loses: their errors go together.
+    // A larger share of one is a smaller share of the other: their errors have opposite signs.
     let next = second.map_or(0.0, |second| second.share + second.error);
     if let Some(second) = second.filter(|_| beyond < next) {
         return Some(Because::NotAhead { next: second.measured() });
@@ -401,18 +411,18 @@ fn why_not(
         let enough = thresholds.stands_out.iter().map(|needed| Enough { share: needed.share, lead: needed.lead });
         return Some(Because::TooSmall { enough: enough.collect() });
     }
-    // A machine that waits for a CPU waits for those that have it.
+    // A machine that waits for a CPU waits for the machines that occupy the CPUs.
     if first.kind != Kind::Runnable && !anybody_waits(path, first, context.is_recorder) {
         return Some(Because::NobodyWaits);
     }
     if context.mostly_idle(first) {
         return None;
     }
-    // A machine that calls once for more items than were tried loses by that change; nothing
-    // follows from it. Nothing does either if a timer or a device decides then: in a replay they
-    // come when they came, and in a faster system they may come sooner.
+    // A machine that already passes more items per call than were tried loses by that change, so
+    // nothing follows from it. The same holds if a timer or a device decides after the change: the
+    // replay keeps their times, while they may come sooner in a faster system.
     let fix = fix.filter(|fix| !is_fixed(fix))?;
-    // How the kernel would use another CPU is not known: it brings so much at most.
+    // The kernel's use of another CPU is unknown: the upper end is the most that it brings.
     let gain = if first.kind == Kind::Runnable { fix.gain_high } else { fix.gain };
     let gain = gain.filter(|&gain| !first.is_call || gain > 0.0)?;
     let little = |rival, other| Because::LittleGain { change: fix.change.clone(), gain: gain.max(0.0), rival, other };
@@ -427,22 +437,22 @@ fn why_not(
 }
 
 impl Surroundings<'_> {
-    /// Share of the path in which a CPU is idle while this one waits for it.
+    /// Returns the share of the path in which a CPU is idle while this class waits for one.
     fn idle(&self, first: &Candidate) -> f64 {
         self.idle.iter().filter(|(class, _)| *class == first.class).map(|(_, share)| share).sum()
     }
 
-    /// Whether a thread waits for a CPU mostly while one is idle.
+    /// Returns whether this class waits for a CPU mostly while one is idle.
     fn mostly_idle(&self, first: &Candidate) -> bool {
         first.kind == Kind::Runnable && self.idle(first) >= 0.5 * first.share
     }
 
-    /// What half of the work of another machine's state would bring at most, if the first state is
-    /// work, too.
+    /// Returns the largest gain from halving a state of another machine, if the first state is work
+    /// as well.
     fn best_of_others(&self, candidates: &[Candidate], first: &Candidate) -> Option<(String, f64)> {
         let is_work = |candidate: &Candidate| !matches!(candidate.kind, Kind::Runnable | Kind::Link | Kind::Blocked | Kind::Unknown);
         let others = candidates.iter().filter(|other| is_work(first) && is_work(other) && other.class != first.class);
-        // As they are proposed: machines of a class have their states together.
+        // In the form in which changes are proposed: machines of a class share their states.
         let changes: HashSet<String> = others.map(|other| Scenario::scale(&other.class, &other.state, 0.5).text).collect();
         let gains = self.predictions.iter().filter(|prediction| changes.contains(&prediction.change));
         gains.filter_map(|of| Some((of.change.clone(), of.gain?))).max_by(|a, b| a.1.total_cmp(&b.1))

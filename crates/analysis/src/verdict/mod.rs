@@ -1,13 +1,20 @@
-//! The verdict: who limits the system, then what, then how, as far as each is certain.
+//! The verdict: which subject limits the system, in which state, and by which mechanism, each as
+//! far as it is certain.
 //!
-//! The critical path ([`crate::critical_path`]) says what the end waited for. It does not say whether a sleep on it is the pace of a load
-//! generator or a wait inside a lock, whether a process at 60 % of it leads, or whose path to ask for. That is decided here, from
-//! the path by subject ([`parts`]), from who waits for whom beside it ([`traffic`]), from requests and replies
-//! ([`crate::verdict::exchanges`]), and from what changes would bring ([`crate::what_if`]).
+//! The critical path ([`crate::critical_path`]) shows what the end of the run waited for. It does
+//! not show whether a sleep on it is the pace of a load generator or a wait inside a lock, whether
+//! a process with 60 % of it leads, or whose path matters. This module decides that. It uses the
+//! path by subject ([`parts`]), the wake-ups and waits outside of the path ([`traffic`]), requests
+//! and replies ([`crate::verdict::exchanges`]), and predictions of changes ([`crate::what_if`]).
 //!
-//! The order of questions: Does a timer of the kernel's decide? Does a sleep? The disk? One state of one subject? One subject as a
-//! whole? The CPUs? The first that is answered with certainty is the verdict; if none is, the path is *spread*, or too little is
-//! known. The verdict is data ([`verdict`]); [`sentence`] writes it.
+//! The questions are asked in a fixed order: Does a network link or a kernel timer decide? A
+//! receive window? A quota? A sleep? The disk? A priority inversion, handshakes or hand-overs? The
+//! CPUs? A serial step of the run? Interrupts? One subject, by one of its states or as a whole?
+//! Round trips? The first question with a certain answer is the verdict. If there is none, the path
+//! is *spread*, or too little is known.
+//!
+//! The verdict is data ([`data::Verdict`]); [`sentence`] writes it as text. No rule here may depend
+//! on what a name means: subjects are judged by their roles, states and figures.
 
 pub mod anchor;
 pub mod because;
@@ -56,15 +63,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use subjects::{Level, Role, Subject, SubjectId, Subjects};
 use traffic::{Own, Traffic};
 
-/// What the host had.
+/// CPUs of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cpus {
     pub count: u64,
-    /// Share of their time in which they had nothing to do. None: no event tells.
+    /// Share of the time in which the CPUs were idle. `None` if no event shows it.
     pub idle: Option<f64>,
 }
 
-/// All that the verdict is decided by.
+/// All facts on which the verdict depends.
 #[derive(Clone)]
 pub struct Case<'a> {
     pub answer: &'a Answer,
@@ -76,24 +83,25 @@ pub struct Case<'a> {
     pub predictions: &'a [Prediction],
     /// Two changes that bring much only together.
     pub together: Option<&'a Together>,
-    /// What the states of machines and their classes say by themselves.
+    /// The verdict by states of machines and classes ([`machine_states`]), which ignores processes.
     pub states: &'a Verdict,
     pub anchor: Option<&'a Anchor>,
-    /// How often subjects wake each other ([`between`]).
+    /// Number of wake-ups of each subject by each other one ([`between`]).
     pub between: &'a HashMap<(SubjectId, SubjectId), u64>,
     pub conducts: &'a Conducts,
-    /// For which locks threads wait, as far as the kernel sees it.
+    /// Locks for which threads wait, as far as kernel events show them.
     pub contention: &'a [Contention],
     pub cpus: Cpus,
     pub lost: u64,
-    /// Kinds of events that were not recorded to the end.
+    /// Kinds of events that were switched off during the recording.
     pub not_recorded: Vec<NotRecorded>,
-    /// What helps where events are lost ([`lost_events::remedy`]).
+    /// Advice for a new recording if events were lost ([`lost_events::remedy`]).
     pub again: &'a str,
     pub limits: &'a Limits,
 }
 
 impl Case<'_> {
+    /// Returns the verdict, by processes if the path has any, otherwise by states of machines.
     pub fn judge(&self) -> Verdict {
         let of_processes = self.parts.wholes.first().is_some_and(|first| self.subjects.get(first.subject).level != Level::Machine);
         let mut verdict = match of_processes.then(|| self.without_idle_sleeps()).flatten() {
@@ -105,7 +113,8 @@ impl Case<'_> {
             None if of_processes => self.of_processes(),
             None => self.states.clone(),
         };
-        // What fewer requests would bring, no change of a state tells.
+        // For round trips, no prediction applies: the gain of fewer requests is not the gain of a
+        // change of a state.
         if verdict.gain.is_none() && verdict.mechanism != Some(Mechanism::RoundTrips) {
             verdict.gain = self.gain(&verdict);
         }
@@ -119,17 +128,20 @@ impl Case<'_> {
         verdict
     }
 
-    /// A signal that a timer sends may be what ends the run: then no change makes it shorter.
+    /// Returns a caveat if a signal from a timer may end the run: then no change makes the run
+    /// shorter.
     fn timer(&self, verdict: &Verdict) -> Option<Caveat> {
         let (class, _) = verdict.row.as_ref().filter(|_| verdict.outcome == Outcome::Bottleneck && self.anchor.is_none())?;
         let (machine, call) = machine_states::timer(self.answer, class)?;
         Some(Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() })
     }
 
-    /// The path without sleeps that delay nothing: half of them would bring hardly any of what their
-    /// share promises, since others work meanwhile, or clearly less than that while the programs of
-    /// the path fill the CPUs. A thread that wakes up now and then, and does a bit of work for which
-    /// somebody waits, leads the path back into its sleeps.
+    /// Returns the path without sleeps that delay nothing.
+    ///
+    /// A sleep delays nothing in two cases: halving it would bring hardly any of the gain that its
+    /// share promises, because other work takes its place, or it would bring clearly less while the
+    /// programs of the path fill the CPUs. A thread that wakes up now and then, and does a little
+    /// work for which another thread waits, leads the path back into its sleeps.
     fn without_idle_sleeps(&self) -> Option<(Parts, Because)> {
         let mut shares: BTreeMap<String, f64> = BTreeMap::new();
         let change = |part: &Part| Scenario::scale(&part.class, &part.class_state, 0.5).text;
@@ -143,7 +155,8 @@ impl Case<'_> {
         let is_idle = |(change, share): (&String, &f64)| {
             let Some((prediction, gain)) = predicted(change).and_then(|known| Some((known, known.gain?))) else { return false };
             let promised = 1.0 / (1.0 - share / 2.0) - 1.0;
-            // Where another sleep takes over, both are needed, unless the CPUs have no room for more.
+            // If another sleep takes over, both are needed, unless the CPUs have no room for more
+            // work.
             let next_works = prediction.next.as_ref().is_some_and(|next| next.kind.is_none_or(|kind| kind.is_code()));
             is_full && gain < self.limits.most * promised || next_works && gain < self.limits.considerable * promised
         };
@@ -162,8 +175,9 @@ impl Case<'_> {
         Some((self.parts.without(is_out)?, because))
     }
 
-    /// How many times as fast the CPUs let the system be, if the programs of the path do as much on
-    /// them as now, whether that work is on the path or beside it. None: not known.
+    /// Returns the factor by which the system could be faster until the CPUs are full, if the
+    /// programs of the path need as much CPU time as now, on the path or outside of it. `None` if
+    /// that is unknown.
     fn cpus_allow(&self) -> Option<f64> {
         let on_path = self.parts.wholes.iter().filter(|whole| whole.share >= self.limits.connected_share);
         let on_path: BTreeSet<SubjectId> = on_path.map(|whole| whole.subject).collect();
@@ -201,13 +215,13 @@ impl Case<'_> {
         verdict
     }
 
-    /// What every thread of every subject did.
+    /// Returns the own times of each thread, with its subject.
     fn owners(&self) -> impl Iterator<Item = (SubjectId, &Own)> {
         let machines = self.vocabulary.machines();
         machines.filter_map(|machine| Some((self.subjects.known(self.vocabulary.machine_name(machine))?, self.traffic.own(machine)?)))
     }
 
-    /// The same of one subject.
+    /// Returns the own times of the threads of one subject.
     fn owned(&self, subject: SubjectId) -> impl Iterator<Item = &Own> {
         self.owners().filter(move |(of, _)| *of == subject).map(|(_, own)| own)
     }
@@ -234,7 +248,7 @@ impl Case<'_> {
         }
     }
 
-    /// Says for which file lock others wait while the subject works or sleeps.
+    /// Adds the file lock for which others wait while the subject works or sleeps.
     fn add_file_lock(&self, verdict: &mut Verdict) {
         let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
         let has_lock = verdict.because.iter().any(|because| matches!(because, Because::Convoy { .. } | Because::Lock { .. }));
@@ -249,7 +263,7 @@ impl Case<'_> {
         verdict.because.insert(0, lock);
     }
 
-    /// A caveat where programs that have nothing to do with the path take a considerable part of the CPUs.
+    /// Adds a caveat if programs unrelated to the path take a considerable share of the CPUs.
     fn add_bystanders(&self, verdict: &mut Verdict) {
         let is_own = |id: SubjectId| {
             let subject = self.subjects.get(id);
@@ -262,7 +276,7 @@ impl Case<'_> {
         verdict.caveats.push(Caveat::Bystanders { share, example: self.name(first.0, None) });
     }
 
-    /// A verdict on these parts of one subject, of which the first is named.
+    /// Returns a verdict on parts of one subject. The first part gives the name and the state.
     fn named(&self, outcome: Outcome, subject: SubjectId, parts: &[&Part]) -> Verdict {
         let share: f64 = parts.iter().map(|part| part.share).sum();
         let error = parts.iter().map(|part| part.error).fold(0.0, f64::max);
@@ -288,7 +302,7 @@ impl Case<'_> {
         RunnerUp { subject: self.name_of(part), state: state_of(part), share: part.share }
     }
 
-    /// The subject of a part, down to the threads that do the same.
+    /// Returns the name of a part's subject, down to a thread or a group of threads with one role.
     fn name_of(&self, part: &Part) -> Named {
         let named = self.name(part.subject, part.machine.as_deref());
         match &part.role {
@@ -300,7 +314,8 @@ impl Case<'_> {
         }
     }
 
-    /// The subject, down to its thread if one thread stands for it.
+    /// Returns the name of a subject, down to the thread `machine` if one thread accounts for the
+    /// part.
     fn name(&self, id: SubjectId, machine: Option<&str>) -> Named {
         let subject = self.subjects.get(id);
         let thread = machine.and_then(|machine| self.subjects.thread(machine));
@@ -334,7 +349,8 @@ impl Case<'_> {
         self.parts.parts.iter().filter(|part| is_meant(part)).map(|part| part.share).sum()
     }
 
-    /// Whether nothing of another kind takes more of the path than this.
+    /// Returns whether `share` is large enough, and no other kind of state has a larger share of
+    /// the path.
     fn is_most(&self, share: f64, is_meant: impl Fn(&Part) -> bool) -> bool {
         let others = |does: &dyn Fn(Does) -> bool| self.share(|part| does(part.does) && !is_meant(part));
         let most = [
@@ -349,12 +365,13 @@ impl Case<'_> {
         share >= self.limits.least_share && most.into_iter().all(|other| share > other)
     }
 
-    /// Where CPUs are idle, a thread that waits for one waits for it to wake up, or is tied to another.
+    /// Returns whether the CPUs are the limit. Where CPUs are idle, a thread that waits for one
+    /// waits for that CPU to wake up, or is bound to another one.
     fn cpus_are_short(&self) -> bool {
         self.cpus.idle.is_none_or(|idle| idle <= self.limits.idle_share + self.limits.considerable)
     }
 
-    /// A state that a program declared, or the way of its calls.
+    /// Judges a state that a program declared, or the time of its calls in transit.
     fn by_declared(&self) -> Option<Verdict> {
         let of = self.states;
         let row = of.row.as_ref().filter(|_| of.outcome == Outcome::Bottleneck)?;
@@ -369,7 +386,7 @@ impl Case<'_> {
         !subject.is_recorder && matches!(subject.level, Level::Process | Level::Pool | Level::Machine)
     }
 
-    /// The three with the most of the path.
+    /// Returns a verdict that names the three parts with the largest shares.
     fn spread(&self) -> Verdict {
         let first = self.parts.parts.iter().filter(|part| part.does != Does::Transit).take(3);
         let mut verdict = self.empty(Outcome::Spread);
@@ -378,14 +395,14 @@ impl Case<'_> {
         verdict
     }
 
-    /// Names both of a pair where they bring much only together, and more than the change of the
-    /// verdict.
+    /// Names both changes of a pair if they bring much only together, and more than the change of
+    /// the verdict.
     fn add_together(&self, verdict: &mut Verdict) {
         let Some(together) = self.together.filter(|_| verdict.outcome != Outcome::Unknown) else { return };
         let is_spread = verdict.outcome == Outcome::Spread;
         let better = is_spread || verdict.gain.as_ref().is_some_and(|gain| together.both.gain_low > Some(gain.high));
         let Some(gain) = self.gain_of(&together.both).filter(|_| better) else { return };
-        // A client and its server are always slower by what both take: that says nothing of the
+        // A client and its server always take their times together, which shows nothing about the
         // service.
         let is_changed = |subject: &Subject| together.alone.iter().any(|alone| alone.change == subject.halved().text);
         let is_of = |role: Role| self.subjects.iter().any(|(_, subject)| subject.role == role && is_changed(subject));
@@ -400,7 +417,7 @@ impl Case<'_> {
         let of_state = verdict.row.as_ref().map(|(class, state)| Scenario::scale(class, state, 0.5).text);
         let of_subject = verdict.subject.as_ref().map(|named| {
             let program = named.name.split('/').next().unwrap_or(&named.name);
-            // A process may have been another program before.
+            // A process may have executed another program before.
             let own = |subject: &Subject| named.pid.is_some_and(|pid| subject.processes == [pid] && subject.name == program);
             let stage = self.subjects.iter().map(|(_, subject)| subject).find(|subject| own(subject));
             stage.map_or_else(|| Scenario::scale_all(program, 0.5), Subject::halved).text
@@ -428,7 +445,7 @@ impl Case<'_> {
     }
 }
 
-/// How often each subject wakes each other one.
+/// Returns how often each subject wakes each other one.
 pub fn between(traffic: &Traffic, subjects: &Subjects, vocabulary: &Vocabulary) -> HashMap<(SubjectId, SubjectId), u64> {
     let mut between: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
     for (by, machine, pair) in traffic.pairs() {
@@ -440,10 +457,12 @@ pub fn between(traffic: &Traffic, subjects: &Subjects, vocabulary: &Vocabulary) 
     between
 }
 
-/// Subjects of which all that they do is tried at once; as many changes are tried two at a time.
+/// Number of subjects for which halving all their work is tried; the same number of changes is
+/// tried in pairs.
 pub(crate) const TRIED: usize = 3;
 
-/// Changes of whole subjects that are worth trying: those with the most of the path.
+/// Returns the changes of whole subjects that are worth trying: those with the largest shares of
+/// the path.
 pub fn scenarios(parts: &Parts, subjects: &Subjects) -> Vec<Scenario> {
     let programs = parts.wholes.iter().map(|whole| subjects.get(whole.subject));
     let known = programs.filter(|subject| matches!(subject.level, Level::Process | Level::Pool) && !subject.is_recorder);
@@ -456,15 +475,16 @@ pub fn scenarios(parts: &Parts, subjects: &Subjects) -> Vec<Scenario> {
     out
 }
 
-/// The function in which most of the verdict's state is spent, of those that samples show on the path.
+/// Adds the function in which most of the verdict's state is spent, among those for which there are
+/// samples on the path.
 pub fn add_code(verdict: &mut Verdict, functions: &[CriticalFunction], limits: &Limits) {
     let Some(subject) = verdict.subject.as_ref().filter(|_| verdict.mechanism_has_code()) else { return };
     let program = subject.name.split('/').next().unwrap_or(&subject.name);
-    // Functions have shares of the whole path.
+    // Shares of functions refer to the whole path.
     let share = verdict.share.unwrap_or(0.0) * verdict.rest();
     let own = functions.iter().filter(|function| function.process == program && function.path_samples > 0);
     let top = own.max_by(|a, b| a.share.total_cmp(&b.share));
-    // One that a few samples more or less would overturn is none.
+    // A function is named only if a few samples more or less would not change the result.
     if let Some(top) = top.filter(|top| top.low >= limits.considerable * share && top.function != "(no symbols)") {
         let of_rest = (top.share / verdict.rest()).min(1.0);
         verdict.code = Some(Code { function: top.function.clone(), file: None, line: None, share: of_rest });

@@ -1,14 +1,15 @@
 //! Pairs of changes that bring much only together.
 //!
-//! Where two sides limit the pace in turns, a change of one of them moves the limit to the other:
-//! two stages that take equally long, two programs that look again for one another's work, each
-//! after a sleep. Each change alone brings little then, and no single state seems to be the
-//! bottleneck. So the changes with the most of the path are also tried two at a time.
+//! If two sides limit the pace in turns, a change of one of them moves the limit to the other: two
+//! stages that take equally long, or two programs that poll for one another's work, each after a
+//! sleep. Each change alone then brings little, and no single state seems to be the bottleneck.
+//! Therefore the changes with the largest shares of the path are also tried in pairs.
 //!
-//! Changes of states that take one after the other save what each saves alone. Those that save more
-//! together by the factor by which a leader leads ([`Limits::lead`]) limit the pace only together.
+//! Changes of states that follow one another save together what each saves alone. Changes that save
+//! more together, by the factor that a leader needs ([`Limits::lead`]), limit the pace only
+//! together.
 //!
-//! Example: halving one of two equal stages saves nothing, halving both saves half of the time.
+//! Example: halving one of two equal stages saves nothing; halving both saves half of the time.
 
 use super::because::Because;
 use super::limits::Limits;
@@ -18,10 +19,10 @@ use crate::what_if::{Prediction, Scenario};
 /// Two changes that bring much only together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Together {
-    /// What each of them brings alone, and both.
+    /// Predictions for each change alone.
     pub alone: [Prediction; 2],
     pub both: Prediction,
-    /// The names of what they change.
+    /// Names of the states that the changes affect.
     pub states: [String; 2],
 }
 
@@ -37,7 +38,7 @@ impl Together {
     }
 }
 
-/// Pairs of changes, of the states and of the subjects with the most of the path.
+/// Pairs of changes of the states, and of the subjects, with the largest shares of the path.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs(Vec<[Scenario; 2]>);
 
@@ -53,12 +54,12 @@ impl Pairs {
         Pairs(pairs)
     }
 
-    /// Both changes of each pair at once.
+    /// Returns a scenario for each pair, with both of its changes.
     pub fn scenarios(&self) -> impl Iterator<Item = Scenario> + '_ {
         self.0.iter().map(|[one, other]| one.with(other))
     }
 
-    /// The pair that brings most, of those that bring it only together.
+    /// Returns the pair with the largest gain among those that bring it only together.
     pub fn best(&self, predictions: &[Prediction], limits: &Limits) -> Option<Together> {
         let known = |change: &str| predictions.iter().find(|it| it.change == change && it.gain.is_some());
         let of = |[one, other]: &[Scenario; 2]| {
@@ -66,7 +67,7 @@ impl Pairs {
             let alone = [known(&one.text)?, known(&other.text)?];
             let saved = |of: &Prediction| of.gain.map_or(0.0, |gain| 1.0 - 1.0 / (1.0 + gain)).max(0.0);
             let is_more = saved(both) > limits.lead * alone.iter().map(|of| saved(of)).sum::<f64>();
-            // It is more than what each brings alone for certain.
+            // The gain must exceed what each change certainly brings alone.
             let most = alone.iter().filter_map(|of| of.gain_low).fold(limits.min_gain, f64::max);
             let is_certain = both.gain_low.is_some_and(|low| low > most);
             (is_more && is_certain).then(|| Together {

@@ -1,10 +1,12 @@
-//! The critical path by subject: what each one does on it, and for how long.
+//! The critical path by subject: the states of each subject on it, with their times.
 //!
-//! A link has no owner on the path: `timer` may be anybody's. Here each link belongs to the thread that goes on behind it. The time
-//! of a timer is a wait of the thread that set it, named by the system call in which it waited; the time of a disk request is a
-//! wait of the thread that asked for it.
+//! A link has no owner on the path: a `timer` may belong to any thread. Here each link is assigned
+//! to the thread that continues after it. The time of a timer is a wait of the thread that set it,
+//! named by the system call in which the thread waited. The time of a disk request is a wait of the
+//! thread that made the request.
 //!
-//! Example: `link::timer 5 ms, pgbench::runnable, pgbench::ppoll` is a wait of pgbench in `ppoll`, until a time that it set itself.
+//! Example: `link::timer 5 ms, pgbench::runnable, pgbench::ppoll` is a wait of pgbench in `ppoll`,
+//! until a time that it set itself.
 
 use super::subjects::{SubjectId, Subjects};
 use crate::critical_path::path_windows::Cut;
@@ -15,40 +17,42 @@ use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 use longpole_model::system_calls::CallFamily;
 use std::collections::{HashMap, HashSet};
 
-/// Windows of equal width over which shares scatter.
+/// Number of windows of equal width from which the error of a share is computed.
 pub const WINDOWS: usize = 12;
 
-/// What a subject does, or waits for, in a part of the path.
+/// The activity or wait of a subject in a part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Does {
-    /// Its own code.
+    /// Executes its own code.
     Runs,
+    /// Is in a system call.
     SystemCall,
-    /// The kernel brings pages that it wants.
+    /// Waits while the kernel provides a page that it accesses.
     Faults,
-    /// A state that a program or a log declared.
+    /// Is in a state that a program or a log declared.
     Declared,
     /// Waits for a CPU.
     Runnable,
-    /// Until a time that it set itself.
+    /// Waits until a time that it set itself.
     Sleeps,
-    /// Until one of the kernel's timers goes off: delayed acknowledgement, retransmission, …
+    /// Waits until one of the kernel's timers expires: delayed acknowledgement, retransmission, …
     KernelTimer(LinkKind),
-    /// Ready to run, and held back by a CPU quota.
+    /// Is ready to run, and held back by a CPU quota.
     Throttled,
+    /// Waits for a disk.
     Disk,
-    /// An interrupt or softirq at work, or a thread beneath one.
+    /// An interrupt or softirq works, or interrupts this thread.
     Interrupt,
-    /// The way from a cause to its effect.
+    /// An effect is in transit from its cause.
     Transit,
-    /// The way of a call there and back.
+    /// A call or its reply is in transit.
     Call,
-    /// It waits for what no event identifies.
+    /// Waits for something that no event identifies.
     Unknown,
 }
 
 impl Does {
-    /// Whether the time passes because something is at work.
+    /// Returns whether work is done during this time.
     pub fn is_work(self) -> bool {
         matches!(self, Does::Runs | Does::SystemCall | Does::Faults | Does::Declared | Does::Interrupt)
     }
@@ -58,32 +62,33 @@ impl Does {
 #[derive(Clone, Debug)]
 pub struct Part {
     pub subject: SubjectId,
-    /// Threads of the subject that do the same: their name without its number. None: threads that are called like the subject.
+    /// Common name of threads of the subject that do the same work, without their numbers. `None`
+    /// for threads with the name of the subject.
     pub role: Option<String>,
     pub does: Does,
-    /// For display: a state's name, or the system call of a wait.
+    /// Text for display: the name of the state, or the system call of a wait.
     pub state: String,
     pub ns: u64,
     pub share: f64,
     /// Two standard errors of the share.
     pub error: f64,
     pub windows: Vec<u64>,
-    /// Stretches, and the longest of them.
+    /// Number of stretches; `longest` is the begin and end of the longest one.
     pub count: u64,
     pub longest: (u64, u64),
-    /// Stretches before which another subject's doing led to this one.
+    /// Number of stretches before which the path came from another subject.
     pub asked: u64,
     pub evidence: Evidence,
-    /// The machine with nearly all of it, if there is one.
+    /// Machine with nearly all of the time, if there is one.
     pub machine: Option<String>,
-    /// As the what-if knows it: class (or link) and state.
+    /// Class (or link) and state in the form that what-if scenarios use.
     pub class: String,
     pub class_state: String,
-    /// Packets are on their way from a sender to a receiver.
+    /// True if packets are in flight from a sender to a receiver.
     pub is_on_wire: bool,
-    /// The family of the system call that it is, or waits, in.
+    /// Family of the system call that is executed, or in which the subject waits.
     pub call: CallFamily,
-    /// A sleep of which no system call is known.
+    /// True for a sleep for which no system call is known.
     pub is_bare_sleep: bool,
     machines: HashMap<u32, u64>,
 }
@@ -93,40 +98,42 @@ impl Part {
         self.ns / self.count.max(1)
     }
 
-    /// Whether others mostly lead to it.
+    /// Returns whether the path mostly comes to this part from other subjects.
     pub fn is_asked(&self) -> bool {
         2 * self.asked > self.count
     }
 }
 
-/// A subject on the path.
+/// A subject on the path, over all its parts.
 #[derive(Clone, Debug)]
 pub struct Whole {
     pub subject: SubjectId,
     pub share: f64,
     pub error: f64,
     pub ns: u64,
-    /// How often the path comes to it from others.
+    /// Number of times that the path comes to it from other subjects.
     pub visits: u64,
     pub evidence: Evidence,
 }
 
+/// The path, divided by subjects and their states.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// The largest first.
+    /// All parts, the largest first.
     pub parts: Vec<Part>,
     pub wholes: Vec<Whole>,
     pub length_ns: u64,
-    /// How often the path goes from a thread straight to another one of the same subject.
+    /// Number of times that the path passes from a thread directly to another one of the same
+    /// subject.
     pub handed_over: HashMap<SubjectId, u64>,
-    /// How often it comes to a subject (first) from another one.
+    /// Number of times that the path comes to a subject (first) from another one (second).
     pub entered_from: HashMap<(SubjectId, SubjectId), u64>,
-    /// How often a thread of a subject (first) wakes one of a subject on the path by itself,
-    /// without an interrupt between them.
+    /// Number of times that a thread of a subject (first) directly wakes a thread of a subject
+    /// (second) on the path, without an interrupt between them.
     pub woken_by: HashMap<(SubjectId, SubjectId), u64>,
 }
 
-/// A link that waits for the thread that goes on behind it.
+/// A link that is not assigned yet, because the thread that continues after it is unknown.
 struct Pending {
     does: Does,
     of: u32,
@@ -141,10 +148,10 @@ struct Gather<'a> {
     cut: Cut,
     parts: Vec<Part>,
     index: HashMap<(SubjectId, Option<String>, Does, String), usize>,
-    /// Of each number of stretches that is no link: its part.
+    /// Part of each stretch number that is not a link.
     part_of: Vec<Option<usize>>,
     visits: HashMap<SubjectId, u64>,
-    /// Subjects to which the path came from others since they slept last.
+    /// Subjects, with the note whether the path came to them from others since their last sleep.
     from_others: HashMap<SubjectId, bool>,
     considerable: f64,
 }
@@ -195,14 +202,14 @@ impl Gather<'_> {
         does != Does::Sleeps || self.from_others.insert(subject, false).unwrap_or(false)
     }
 
-    /// What is pending belongs to this thread, which was in this system call.
+    /// Assigns all pending links to this thread, which was in the given system call.
     fn settle(&mut self, pending: &mut Vec<Pending>, thread: &(SubjectId, Option<String>), call: Option<&str>) {
         for Pending { does, of, start, end, windows } in pending.drain(..) {
             let (class, state) = self.path.class_and_state(of);
             let state = match (does, call) {
                 (Does::Sleeps | Does::Disk, Some(call)) => call.to_owned(),
                 (Does::Disk, None) => "disk".to_owned(),
-                // The link says in which call its thread waited.
+                // The link's name may contain the system call in which its thread waited.
                 (Does::Sleeps, None) => state.strip_prefix("timer ").unwrap_or(state).to_owned(),
                 _ if class == LINK => state.to_owned(),
                 _ => format!("{class} ({state})"),
@@ -216,10 +223,11 @@ impl Gather<'_> {
 }
 
 impl Parts {
-    /// `considerable`: a smaller part of a state's time does not matter.
+    /// Divides a path into parts. A machine with at least `1 - considerable` of a part's time is
+    /// named as its machine.
     pub fn new(answer: &Answer, path: &Path, subjects: &mut Subjects, considerable: f64) -> Parts {
         let kinds = path.kinds();
-        // Interrupts and softirqs, also where what they do is unknown.
+        // Interrupts and softirqs, including those whose work is unknown.
         let is_interrupt = |&of: &u32| path.segment_kind(of) == SegmentKind::State(StateKind::Interrupt);
         let contexts: HashSet<&str> = (0..kinds as u32).filter(is_interrupt).map(|of| path.machine(of)).collect();
         let mut owners: Vec<Option<(SubjectId, Option<String>)>> = vec![None; kinds];
@@ -239,7 +247,7 @@ impl Parts {
         let mut woken_by: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
         let mut by_context = false;
         let mut last: Option<(u32, (SubjectId, Option<String>))> = None;
-        // The thread that goes on behind what is pending, whose system call may still come.
+        // Thread that continues after the pending links, and whose system call may still follow.
         let mut resumes: Option<(SubjectId, Option<String>)> = None;
         for stretch in path.stretches() {
             let of = stretch.of;
@@ -307,7 +315,7 @@ impl Parts {
             let Gather { cut, parts, .. } = &mut gather;
             cut.add(&stretch, &mut parts[at].windows);
         }
-        // What leads to no thread any more stays with the last one.
+        // Links after which no thread continues are assigned to the last thread.
         if let (Some((_, thread)), false) = (last, pending.is_empty()) {
             gather.settle(&mut pending, &thread, None);
         }
@@ -316,8 +324,9 @@ impl Parts {
 }
 
 impl Parts {
-    /// Adds to the interval of each prediction what the scatter of the path lets it be off by: a state with a share of s ± e of the path,
-    /// halved, brings 1 / (1 - s / 2) - 1, and e moves that by (1 + gain)² e / 2.
+    /// Widens the interval of each prediction by the error of the path's shares. Halving a state
+    /// with a share of s ± e of the path brings 1 / (1 - s / 2) - 1, and e changes that by (1 +
+    /// gain)² e / 2.
     pub fn widen(&self, predictions: &mut [Prediction]) {
         let errors = |change: &str| {
             let own = self.parts.iter().filter(|part| Scenario::scale(&part.class, &part.class_state, 0.5).text == change);
@@ -330,15 +339,16 @@ impl Parts {
                 0.0 => most,
                 error => error,
             };
-            // The upper end stays finite by the first term of the series.
+            // The first term of the series keeps the upper end finite.
             let lower = 1.0 / (1.0 / (1.0 + low) + error / 2.0) - 1.0;
             let higher = high + (1.0 + high).powi(2) * error / 2.0;
             (prediction.gain_low, prediction.gain_high) = (Some(lower), Some(higher));
         }
     }
 
-    /// The same path without some parts; shares and errors are those of the rest. None if nothing
-    /// remains, or if the rest lies in less than half of the windows, so that its scatter is unknown.
+    /// Returns the same path without some parts, with shares and errors of the rest. Returns `None`
+    /// if nothing remains, or if the rest lies in less than half of the windows, so that its error
+    /// is unknown.
     pub fn without(&self, is_out: impl Fn(&Part) -> bool) -> Option<Parts> {
         let mut rest = self.clone();
         rest.parts.retain(|part| !is_out(part));
@@ -372,18 +382,19 @@ impl Parts {
         self.wholes.iter().find(|whole| whole.subject == subject)
     }
 
+    /// Returns the parts of one subject.
     pub fn of(&self, subject: SubjectId) -> impl Iterator<Item = &Part> {
         self.parts.iter().filter(move |part| part.subject == subject)
     }
 
-    /// From which subject the path mostly comes to this one.
+    /// Returns the subject from which the path mostly comes to this one.
     pub fn asked_by(&self, subject: SubjectId) -> Option<SubjectId> {
         let from = self.entered_from.iter().filter(|((to, _), _)| *to == subject);
         from.max_by_key(|&((_, from), &count)| (count, std::cmp::Reverse(*from))).map(|((_, from), _)| *from)
     }
 }
 
-/// How often the path goes from one thread to another, as [`Parts`] has it.
+/// Counts of passages of the path between threads, as in [`Parts`].
 struct Crossings {
     handed_over: HashMap<SubjectId, u64>,
     entered_from: HashMap<(SubjectId, SubjectId), u64>,
@@ -424,12 +435,13 @@ impl Gather<'_> {
     }
 }
 
-/// Two standard errors of the mean over windows, by their quartiles: a window of start-up or wind-down says nothing of the others.
+/// Returns two standard errors of the mean over windows, computed from their quartiles, so that a
+/// window of start-up or shutdown does not affect it.
 fn error(shares: &[f64]) -> f64 {
     let mut sorted = shares.to_vec();
     sorted.sort_by(f64::total_cmp);
     let quartile = |part: usize| sorted[(sorted.len() - 1) * part / 4];
-    // Of a normal distribution, 1.349 standard deviations lie between the quartiles.
+    // In a normal distribution, 1.349 standard deviations lie between the quartiles.
     2.0 * (quartile(3) - quartile(1)) / 1.349 / (shares.len() as f64).sqrt()
 }
 

@@ -1,11 +1,12 @@
-//! Where a process runs as administrators know it: the systemd unit and the container, both told by
+//! The place of a process as administrators know it: systemd unit and container, both derived from
 //! the path of its control group.
 
-/// Digits that identify a container, as `docker ps`, `podman ps` and `crictl ps` show them.
+/// Number of digits of a container's id that `docker ps`, `podman ps` and `crictl ps` show.
 const SHOWN: usize = 12;
-/// Of a container's whole id.
+/// Number of digits of a container's whole id.
 const DIGITS: usize = 64;
 
+/// The systemd unit and the container of a process, if it has any.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
     pub unit: Option<String>,
@@ -13,6 +14,7 @@ pub struct Place {
 }
 
 impl Place {
+    /// Derives the place from the path of a control group.
     pub fn of(cgroup: &str) -> Place {
         let parts = || cgroup.split('/').rev();
         let unit = parts().find(|part| part.len() > ".service".len() && part.ends_with(".service"));
@@ -20,14 +22,15 @@ impl Place {
     }
 }
 
-/// `docker-ID.scope`, `libpod-ID.scope`, `cri-containerd-ID.scope`, `ID`: container engines differ
-/// in what they write around the id. LXC's containers have names.
+/// Returns the container of a path component: `docker-ID.scope`, `libpod-ID.scope`,
+/// `cri-containerd-ID.scope`, or `ID`. Container engines differ in what they write around the id.
+/// LXC containers have names.
 fn container(part: &str) -> Option<String> {
     if let Some(name) = part.strip_prefix("lxc.payload.") {
         return Some(name.to_owned());
     }
     let part = part.strip_suffix(".scope").unwrap_or(part);
-    // `cri-containerd:ID` where the path is of the form SLICE:PREFIX:ID.
+    // `cri-containerd:ID` occurs in paths of the form SLICE:PREFIX:ID.
     let id = part.rsplit(['-', ':']).next()?;
     let is_id = id.len() == DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| id[..SHOWN].to_owned())
@@ -54,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_known_by_its_id_whatever_stands_around_it() {
+    fn a_container_is_identified_by_its_id_with_any_prefix_and_suffix() {
         for path in [
             format!("/system.slice/docker-{ID}.scope"),
             format!("/docker/{ID}"),

@@ -1,5 +1,5 @@
-//! Verdicts on requests: how many are open, on how many a subject works at a time, and whether a
-//! client asks one after the other.
+//! Verdicts on requests: how many are open, how many a subject processes at a time, and whether a
+//! client sends one after the other.
 
 use super::because::Because;
 use super::data::{Mechanism, Outcome, Verdict};
@@ -9,8 +9,8 @@ use super::Case;
 use crate::verdict::exchanges::Conduct;
 
 impl Case<'_> {
-    /// The client of this subject sends one request after the other, many of them, and mostly waits
-    /// for the replies.
+    /// Returns a reason if the client of this subject sends many requests, one after the other, and
+    /// spends most of its time waiting for the replies.
     pub(super) fn chatty(&self, subject: SubjectId) -> Option<Because> {
         let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
         let askers = self.between.iter().filter(|((_, to), _)| *to == subject);
@@ -32,18 +32,18 @@ impl Case<'_> {
         })
     }
 
-    /// A server to which a connection is made for each request, and which has most of its work with
-    /// the first exchange on each: a handshake.
+    /// Judges a server to which a connection is made for each request, and which does most of its
+    /// work in the first exchange of each connection (a handshake).
     pub(super) fn by_connections(&self) -> Option<Verdict> {
         let first = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject));
-        // A client may have as much to do for a handshake as its server.
+        // A client may have as much work for a handshake as its server.
         let whole = first.take(2).find(|whole| self.is_handshaking(whole.subject))?;
         let accepted = &self.subjects.get(whole.subject).conduct.accepted;
         if whole.share < self.limits.least_share {
             return None;
         }
         let own: Vec<_> = self.parts.of(whole.subject).filter(|part| part.does != Does::Transit).collect();
-        // A server that sleeps or waits for a disk in a handshake is slow because of that.
+        // A server that sleeps or waits for a disk during a handshake is slow because of that.
         let busy: u64 = own.iter().filter(|part| part.does.is_work() || part.does == Does::Runnable).map(|part| part.ns).sum();
         if (busy as f64) < self.limits.most * whole.ns as f64 {
             return None;
@@ -70,19 +70,20 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Connections come all the time and end soon, something follows their first exchange, and that
-    /// one takes most of the server's time all the same.
+    /// Returns whether connections arrive throughout the run and end soon, have further exchanges
+    /// after the first, and the first exchange still takes most of the server's time.
     fn is_handshaking(&self, subject: SubjectId) -> bool {
         let accepted = &self.subjects.get(subject).conduct.accepted;
         let follows = accepted.exchanges as f64 >= (1.0 + self.limits.most) * accepted.connections as f64;
-        // On one that is kept, the first request may be a large one, which no other connection saves.
+        // On a connection that stays open, the first request may be a large one; fewer connections
+        // would not save it.
         let ends_soon = accepted.exchanges < self.limits.least_replies * accepted.connections;
         let is_most = accepted.first_ns as f64 >= self.limits.most * accepted.total_ns as f64;
         accepted.connections >= self.limits.least_replies && ends_soon && follows && is_most
     }
 
-    /// A client that asks again and again, one request after the other, and mostly waits for
-    /// replies.
+    /// Judges a client that sends request after request, one at a time, and spends most of its time
+    /// waiting for replies.
     pub(super) fn by_round_trips(&self) -> Option<Verdict> {
         let wholes = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject));
         let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
@@ -114,21 +115,23 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Whom a client wakes most often.
+    /// Returns the subject that a client wakes most often.
     fn mostly_asks(&self, client: SubjectId) -> Option<SubjectId> {
         let callees = self.between.iter().filter(|((from, _), _)| *from == client);
         callees.max_by_key(|&((_, to), &count)| (count, std::cmp::Reverse(*to))).map(|((_, to), _)| *to)
     }
 
-    /// Whether most of the path is neither in these two nor on the way between them: then the
-    /// replies wait for somebody else, as that to a request for the next item of an empty queue.
+    /// Returns whether most of the path is neither in these two subjects nor in transit between
+    /// them. The replies then wait for another subject, such as the reply to a request for the next
+    /// item of an empty queue.
     fn is_elsewhere(&self, client: SubjectId, callee: Option<SubjectId>) -> bool {
         let is_other = |subject: SubjectId| self.is_program(subject) && subject != client && Some(subject) != callee;
         self.share(|part| part.does != Does::Transit && is_other(part.subject)) >= self.limits.most
     }
 
-    /// Requests that wait for one another in this subject, or in one that asks it: more are open
-    /// than calls of it are outstanding, or than the path's stay in it allows.
+    /// Returns a reason if requests wait for one another in this subject, or in one that calls it.
+    /// That is so if more requests are open than calls of it are outstanding, or than the path's
+    /// stays in it allow.
     pub(super) fn serialisation(&self, subject: SubjectId) -> Option<Because> {
         let mut callers: Vec<SubjectId> = self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from).collect();
         callers.sort_unstable();
@@ -147,8 +150,8 @@ impl Case<'_> {
         is_limit.then(|| Because::Serialised { at: self.name(subject, None), open, at_a_time, callee: None })
     }
 
-    /// How many requests to a subject are open, on average: those that it has read, or those that
-    /// whoever asks it has sent.
+    /// Returns the mean number of open requests to a subject: those that it has read, or those that
+    /// its clients have sent, whichever is larger.
     pub(super) fn open(&self, subject: SubjectId) -> f64 {
         let served = &self.subjects.get(subject).conduct.served;
         // A server that never waits for a request is not woken by its clients, but wakes them.
@@ -163,7 +166,7 @@ impl Case<'_> {
         askers.map(|asked| asked.open()).fold(served.open(), f64::max)
     }
 
-    /// On how many requests a subject works at a time, on average.
+    /// Returns the mean number of requests that a subject processes at a time.
     pub(super) fn at_a_time(&self, subject: SubjectId) -> Option<f64> {
         let served = &self.subjects.get(subject).conduct.served;
         let whole = self.parts.whole(subject).filter(|whole| whole.visits > 0)?;
@@ -174,8 +177,8 @@ impl Case<'_> {
         if 2 * works > whole.ns {
             return Some(self.running(subject).0.max(1.0));
         }
-        // It waits: in a request's time in the subject the path comes and goes several times, as it
-        // follows one of those that are open.
+        // The subject waits: the path enters and leaves it several times during the time of one
+        // request, because it follows one of the open requests at a time.
         let mean = served.total_ns as f64 / served.count as f64;
         let stays = whole.ns as f64 / whole.visits as f64;
         Some((served.open() * stays / mean.max(1.0)).max(1.0))

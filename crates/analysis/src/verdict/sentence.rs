@@ -1,8 +1,8 @@
-//! The sentence of a verdict, made from its data. Nothing else writes one.
+//! The text of a verdict, generated from its data. No other module writes such text.
 //!
-//! It is several sentences if more is known: the outcome with what it rests on, what helps, and what
-//! makes the outcome less certain. [`machines`] writes those of states and stages; the clauses of
-//! [`Because`] and of [`Caveat`] are the same for all.
+//! The text has several sentences if more is known: the outcome with its reasons, the remedy, and
+//! the caveats. [`machines`] writes the sentences of verdicts on states and stages; the clauses of
+//! [`Because`] and [`Caveat`] are the same for all.
 
 mod machines;
 
@@ -12,7 +12,7 @@ use super::data::{Basis, Locks, Mechanism, Named, Outcome, StateKind, StateNamed
 use crate::stats::text::{number, percent};
 use crate::verdict::not_recorded;
 
-/// The whole text.
+/// Returns the whole text.
 pub fn sentence(verdict: &Verdict) -> String {
     let mut sentences = match verdict.basis {
         _ if verdict.mechanism == Some(Mechanism::PacketLoss) => vec![machines::packet_loss(verdict)],
@@ -28,14 +28,14 @@ pub fn sentence(verdict: &Verdict) -> String {
     format!("{}{contradictions}.", sentences.join(". "))
 }
 
-/// Where a caveat is written.
+/// The position of a caveat in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// In the sentence of the outcome.
     Outcome,
-    /// In a sentence behind the others.
+    /// In a sentence after the others.
     Last,
-    /// Behind all of them.
+    /// At the end of the text.
     End,
 }
 
@@ -44,19 +44,19 @@ fn place(verdict: &Verdict, caveat: &Caveat) -> Place {
     match caveat {
         Caveat::Contradictions(_) => Place::End,
         _ if verdict.mechanism == Some(Mechanism::PacketLoss) => Place::Last,
-        // Of an unknown outcome, they are the reason.
+        // For an unknown outcome, the caveats are the reason.
         _ if verdict.basis == Basis::Subjects && verdict.outcome == Outcome::Unknown => Place::Outcome,
         _ if verdict.basis != Basis::Subjects && of_path => Place::Outcome,
         _ => Place::Last,
     }
 }
 
-/// Those that are written in the sentence of the outcome.
+/// Returns the caveats that belong into the sentence of the outcome.
 fn of_outcome(verdict: &Verdict) -> Vec<&Caveat> {
     verdict.caveats.iter().filter(|caveat| place(verdict, caveat) == Place::Outcome).collect()
 }
 
-/// Of processes, pools and threads.
+/// Returns the sentences of a verdict on processes, pools and threads.
 fn subjects(verdict: &Verdict) -> Vec<String> {
     let mut first = outcome(verdict);
     if let Some(code) = &verdict.code {
@@ -73,7 +73,7 @@ fn subjects(verdict: &Verdict) -> Vec<String> {
     [first].into_iter().chain(remedy).collect()
 }
 
-/// What makes the verdict less certain, each with what helps.
+/// Returns the caveats as clauses, each with its remedy.
 fn caveats(of: &[&Caveat]) -> String {
     let one = |caveat: &&Caveat| match remedy_of(caveat) {
         Some(remedy) => format!("{} ({remedy})", self::caveat(caveat)),
@@ -82,7 +82,7 @@ fn caveats(of: &[&Caveat]) -> String {
     of.iter().map(one).collect::<Vec<_>>().join(", and ")
 }
 
-/// What makes the verdict less certain, as a clause.
+/// Returns a caveat as a clause.
 pub fn caveat(of: &Caveat) -> String {
     match of {
         Caveat::LostEvents { count: 1, .. } => "1 event is lost".to_owned(),
@@ -101,7 +101,7 @@ pub fn caveat(of: &Caveat) -> String {
     }
 }
 
-/// What helps.
+/// Returns the remedy of a caveat.
 pub fn remedy_of(caveat: &Caveat) -> Option<String> {
     let remedy = match caveat {
         Caveat::LostEvents { remedy, .. } => remedy,
@@ -126,16 +126,17 @@ fn contradictions(of: &Doubts) -> String {
     format!("{} in the trace: clocks, losses or misplaced probes", counts.map(counted).collect::<Vec<_>>().join(", "))
 }
 
-/// A subject as users know it: name, port, process, and its place where another one has its name.
+/// Returns a subject's name as users know it: name, port or process, and its place if another
+/// subject has the same name.
 pub fn name(of: &Named) -> String {
     let host = of.host.as_ref().map_or_else(String::new, |host| format!("{host}/"));
-    // The title has the program's name, or a better one; behind it stands the thread's.
+    // The title contains the program's name or a better one; the thread's name follows it.
     let (title, script) = match (&of.title, of.name.split_once('/')) {
         (Some(title), Some((_, thread))) => (format!("{title}/{thread}"), None),
         (Some(title), None) => (title.clone(), None),
         (None, _) => (of.name.clone(), of.script.as_ref()),
     };
-    // Some interpreters call their threads by the script.
+    // Some interpreters name their threads after the script.
     let script = script.filter(|script| !of.name.contains(script.as_str()));
     let script = script.map_or_else(String::new, |script| format!(" {script}"));
     let place = match (&of.container, &of.unit) {
@@ -214,7 +215,7 @@ fn outcome(verdict: &Verdict) -> String {
     }
 }
 
-/// A state as a predicate of its subject.
+/// Returns a state as a predicate of its subject.
 pub fn does(state: &StateNamed) -> String {
     let name = &state.name;
     match state.kind {
@@ -537,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_stands_for_the_program_and_its_script() {
+    fn a_title_replaces_the_program_and_its_script() {
         let title = Some("shop: cook".to_owned());
         let process = Named { title: title.clone(), script: Some("cook.py".to_owned()), ..named("python3") };
         assert_eq!(name(&process), "shop: cook (pid 7)");
@@ -547,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_is_said_only_where_names_are_equal() {
+    fn the_place_is_shown_only_if_names_are_equal() {
         let unit = Named { unit: Some("a.service".to_owned()), port: Some(80), ..named("nginx") };
         assert_eq!(name(&unit), "nginx (port 80)");
         let unit = Named { needs_place: true, ..unit };
@@ -558,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn caveats_stand_behind_what_helps_and_contradictions_behind_all() {
+    fn caveats_follow_the_remedy_and_contradictions_come_last() {
         let contradictions = Caveat::Contradictions(Doubts { contradictions: 1, negative_links: 0, ignored_wakeups: 2 });
         let bystanders = Caveat::Bystanders { share: 0.5, example: named("make") };
         let verdict = Verdict {
@@ -578,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_threads_wait_for_one_lock_or_for_several_is_said() {
+    fn the_text_distinguishes_one_lock_from_several() {
         let clause_of = |count: Option<u64>| {
             let locks = count.map(|count| Locks { count, address: "0x7000".to_owned(), share: 0.9 });
             clause(&Because::Lock { count: 50, share: 0.5, locks })

@@ -1,10 +1,10 @@
-//! The verdict by queues: the stage behind a full and before an empty queue, and the state in which
-//! it spends its time.
+//! The verdict by queues: the stage after a full queue and before an empty one, and the state in
+//! which it spends its time.
 //!
-//! The stage is the one for which most of the waiting is ([`crate::wait_graph::blame`]): upstream waits for
-//! space in its queue, downstream for its items. Its state is the one that takes most of its work
-//! ([`crate::stages::shares`]). Both must stand out beyond the noise; else the verdict is that nothing stands
-//! out, with the reason.
+//! The stage is the one that causes most of the waiting ([`crate::wait_graph::blame`]): stages
+//! before it wait for space in its input queue, and stages after it for its items. Its state is the
+//! one with the largest share of its work ([`crate::stages::shares`]). Both must lead by more than
+//! the statistical error; otherwise the verdict is that none leads, with the reason.
 
 use super::because::Because;
 use super::caveat::Caveat;
@@ -27,7 +27,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// What the stages are judged by.
+/// The data from which the stages are judged.
 pub struct Judge<'a> {
     pub session: &'a Session,
     pub vocabulary: &'a Vocabulary,
@@ -35,12 +35,12 @@ pub struct Judge<'a> {
     pub stages: &'a Stages,
     pub latencies: &'a Latencies,
     pub probe_cost_ps: u64,
-    /// What helps where events are lost ([`super::lost_events::remedy`]).
+    /// Advice for a new recording if events were lost ([`super::lost_events::remedy`]).
     pub again: &'a str,
     pub rules: &'a Rules,
 }
 
-/// What is computed once for the verdict and the facts.
+/// Results that are computed once for the verdict and the facts.
 pub(crate) struct Prepared {
     pub names: Vec<String>,
     pub windows: Vec<Window>,
@@ -48,14 +48,14 @@ pub(crate) struct Prepared {
     pub blame: Blame,
     pub pools: Pools,
     pub whole: Evidence,
-    /// Per machine: where its cells stand.
+    /// Indices of each machine's cells.
     cells: Vec<Vec<usize>>,
-    /// Filled by [`Judge::shares`].
+    /// Cache that [`Judge::shares`] fills.
     pub shares: RefCell<HashMap<ActorId, Rc<Vec<Share>>>>,
 }
 
 impl Prepared {
-    /// The window in which these cells (in the order of the activity's) took most.
+    /// Returns the window in which these cells (indices into the activity's) have the most time.
     pub fn strongest(&self, cells: &[usize]) -> Evidence {
         let part = |window: &Window| cells.iter().filter_map(|&at| window.added.get(at)).map(|total| total.ns).sum::<u64>();
         let best = self.windows.iter().map(|window| (part(window), window)).filter(|&(ns, _)| ns > 0).max_by_key(|&(ns, _)| ns);
@@ -73,10 +73,11 @@ impl Judge<'_> {
         let (verdict, slowest) = self.verdict(&prepared);
         let found = verdict.outcome == Outcome::Bottleneck;
         let findings = self.rules.judge(&self.facts(&prepared, found));
-        // A stage may be slow by what it does between its states: then a finding says it.
+        // A stage may be slow because of its activity between its states. A finding then gives the
+        // cause.
         let first = findings.first().filter(|finding| finding.share >= self.rules.verdict.min_finding);
         let cause = first.filter(|finding| finding.is_cause());
-        // One thread that nobody waits for may still waste its time.
+        // A single thread for which no other waits may still waste its time.
         if let (false, Some(alone), true) = (found, first.filter(|finding| finding.machine.is_some()), self.stages(&prepared).len() < 2) {
             let because = [verdict.because, vec![Because::ByItself(Found::of(alone))]].concat();
             return (Verdict { because, ..verdict }, findings);
@@ -90,7 +91,7 @@ impl Judge<'_> {
         (verdict, findings)
     }
 
-    /// That a finding about the slowest stage is the cause.
+    /// Returns a verdict with a finding about the slowest stage as the cause.
     fn of_finding(&self, prepared: &Prepared, stage: usize, cause: &Finding) -> Verdict {
         let machine = ActorId(stage as u32);
         let because = [vec![Because::Finding(Found::of_it(cause))], self.context(prepared, stage)].concat();
@@ -100,7 +101,7 @@ impl Judge<'_> {
             .with_share(Some(cause.share), cause.error)
     }
 
-    /// A verdict about the stages as such.
+    /// Returns a verdict about the stages as such.
     fn of_stages(&self, prepared: &Prepared, outcome: Outcome, because: Vec<Because>) -> Verdict {
         Verdict {
             because,
@@ -146,14 +147,14 @@ impl Judge<'_> {
         }
     }
 
-    /// One machine per stage.
+    /// Returns one machine per stage.
     pub(crate) fn stages(&self, prepared: &Prepared) -> Vec<usize> {
         let count = self.vocabulary.actors.all().len();
         let is_stage = |&at: &usize| self.stages.of(ActorId(at as u32)).is_some_and(is_stage);
         (0..count).filter(|&at| prepared.pools.is_leader(at)).filter(is_stage).collect()
     }
 
-    /// With the slowest stage, where there is one but none of its states stands out.
+    /// Returns the verdict, and the slowest stage if there is one but none of its states leads.
     fn verdict(&self, prepared: &Prepared) -> (Verdict, Option<usize>) {
         let thresholds = &self.rules.verdict;
         let lossy = too_many_lost(self.session.lost, self.session.events) || self.session.uncounted_losses > 0;
@@ -198,7 +199,8 @@ impl Judge<'_> {
         if let Some(reason) = self.why_none_stands_out(ActorId(stage as u32), &shares) {
             return (nothing(vec![Because::SlowestStage { stage: named() }, reason]), Some(stage));
         }
-        let first = &shares[0]; // there is one, since `why_none_stands_out` names an empty list
+        // The list is not empty: an empty one would have yielded a reason above.
+        let first = &shares[0];
         let blamed = self.follow_calls(prepared, ActorId(stage as u32), first, thresholds);
         let called_by = blamed.as_ref().map(|_| Because::CalledBy { caller: named(), call: first.name.clone() });
         let because = called_by.into_iter().chain(self.context(prepared, stage)).collect();
@@ -211,12 +213,12 @@ impl Judge<'_> {
         (verdict.about(&prepared.names[machine], Some(declared(state))).with_share(Some(share), Some(first.error)), None)
     }
 
-    /// Why no state of the machine stands out. None: one does.
+    /// Returns the reason for which no state of the machine leads, or `None` if one does.
     pub(crate) fn why_none_stands_out(&self, machine: ActorId, shares: &[Share]) -> Option<Because> {
         let thresholds = &self.rules.verdict;
         let Some(Share { state: State::Call(call), name, .. }) = shares.first() else { return why_none_stands_out(shares, thresholds) };
-        // A caller that calls once per batch and waits long although the callee hardly works waits
-        // for a CPU, not for the callee.
+        // A caller that calls once per batch, and waits long although the callee hardly works,
+        // waits for a CPU and not for the callee.
         let few_calls = || {
             let served = self.latencies.service(*call, machine).is_some_and(|(_, share)| share >= thresholds.min_service);
             let is_called_rarely = self.calls_per_item(machine, *call) < thresholds.min_calls;
@@ -225,7 +227,8 @@ impl Judge<'_> {
         why_none_stands_out(shares, thresholds).or_else(few_calls)
     }
 
-    /// Where a call's time is the callee's work, the callee is to blame, and what it does then.
+    /// Returns the callee and its state if the time of a call is the callee's work, which is then
+    /// the cause.
     fn follow_calls(&self, prepared: &Prepared, caller: ActorId, first: &Share, thresholds: &Thresholds) -> Option<(ActorId, Share)> {
         let mut blamed = None;
         let (mut caller, mut state, mut share) = (caller, first.state, first.share);
@@ -236,7 +239,7 @@ impl Judge<'_> {
                 break;
             }
             let shares = self.shares(prepared, callee);
-            // What else the callee does is not this call's.
+            // The other work of the callee does not belong to this call.
             let Some(next) = shares.iter().find(|share| share.named && share.state != State::Reentry) else { break };
             share *= served * next.share;
             let mut next = next.clone();
@@ -247,8 +250,8 @@ impl Judge<'_> {
         blamed
     }
 
-    /// What of this stage's time the probes took, which is left out of all shares. None: it was
-    /// not measured.
+    /// Returns the share of the stage's time that the probes took, which is left out of all shares.
+    /// `None` if it was not measured.
     fn probe_share(&self, machine: ActorId) -> Option<f64> {
         if self.probe_cost_ps == 0 {
             return None;
@@ -263,8 +266,8 @@ impl Judge<'_> {
         Some(if all > 0 { probes as f64 / all as f64 } else { 0.0 })
     }
 
-    /// What is said of a stage that is the bottleneck beside its state: the probes' cost, the
-    /// threads that do the same, and its neighbours.
+    /// Returns further reasons about a stage that is the bottleneck: the probes' cost, the number
+    /// of threads that do the same, and the waits of stages next to it.
     fn context(&self, prepared: &Prepared, stage: usize) -> Vec<Because> {
         let mut out = vec![Because::ProbeCost { share: self.probe_share(ActorId(stage as u32)) }];
         out.extend(prepared.pools.members.get(&stage).map(|members| Because::SameThreads { count: members.len() as u64 }));
@@ -272,12 +275,12 @@ impl Judge<'_> {
         out
     }
 
-    /// The two that wait most for the stage.
+    /// Returns the two stages that wait most for this stage.
     fn neighbours(&self, prepared: &Prepared, stage: usize) -> Vec<Because> {
         let Some(facts) = self.stages.of(ActorId(stage as u32)) else { return Vec::new() };
         let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
         let leader = |machine: ActorId| prepared.pools.leader[machine.0 as usize];
-        // (who, what for, queue) to the time.
+        // Entries of waiting stage, object of the wait, queue, and time.
         let mut waits: Vec<(usize, WaitedFor, QueueId, u64)> = Vec::new();
         for (cell, total) in cells {
             let waits_for = match cell.state {
@@ -312,7 +315,7 @@ impl Judge<'_> {
     }
 }
 
-/// A state as a probe names it.
+/// Returns a state with the name that a probe gave it.
 fn declared(name: &str) -> StateNamed {
     StateNamed { kind: StateKind::Declared, name: name.to_owned() }
 }
@@ -329,7 +332,7 @@ fn why_none_stands_out(shares: &[Share], thresholds: &Thresholds) -> Option<Beca
     let measured = |share: &Share| StateShare { state: declared(&share.name), share: share.share, error: share.error };
     let no_lead = |is_ahead| Because::NoStateLeads { first: measured(first), next: second.map(measured), is_ahead };
     let (next, next_error) = second.map_or((0.0, 0.0), |second| (second.share, second.error));
-    // Both errors are two standard errors, so is that of the difference.
+    // Both are two standard errors; `hypot` yields that of the difference.
     if first.share - next < first.error.hypot(next_error) {
         return Some(no_lead(false));
     }

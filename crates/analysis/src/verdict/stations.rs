@@ -1,24 +1,25 @@
-//! Stations: where work waits for other work, and what more places there would bring.
+//! Stations: places where work waits for other work, and the predicted gain of more of them.
 //!
-//! A server that works on one request while fifteen wait, and a lock that goes from thread to
+//! A server that processes one request while fifteen wait, and a lock that passes from thread to
 //! thread, are stations of a closed queueing system: `n` pieces of work circulate, `W` of them wait
-//! for the station, `M` are worked on there, and the others are elsewhere. In units of the time
+//! for the station, `M` are processed there, and the others are elsewhere. In units of the time
 //! between two replies, one round takes `n` (Little's law). With `N` places instead of `M`, the
-//! rate grows at most by (Denning and Buzen, 1978)
+//! rate grows at most by the following factors (Denning and Buzen, 1978):
 //!
-//! - `N / M`, since the station works on no more than `N` at a time;
-//! - `n / (n - W)`, since a round takes all but that wait as before;
-//! - what the CPUs, and each other thread that all work goes through, are idle for.
+//! - `N / M`, since the station processes at most `N` at a time;
+//! - `n / (n - W)`, since a round takes as long as before without that wait;
+//! - the factor until the CPUs, or another thread through which all work passes, are busy all the
+//!   time.
 //!
-//! The smallest is predicted. The lower end of the interval is the rate if each piece of work finds
-//! all others in front of it, at the station and at the CPUs, of which programs that have nothing
-//! to do with it keep what they have.
+//! The prediction is the smallest of them. The lower end of the interval is the rate if each piece
+//! of work finds all others in front of it, at the station and at the CPUs, of which unrelated
+//! programs keep their share.
 //!
-//! Example: 16 requests are open, 1 is worked on, 15 wait. With 4 places the rate is 4 times as
-//! high, with 16 places 16 times, if the CPUs are busy for less than a sixteenth of the time.
+//! Example: 16 requests are open, 1 is processed, 15 wait. With 4 places the rate is 4 times as
+//! high, and with 16 places 16 times, if the CPUs are busy for less than a sixteenth of the time.
 //!
-//! The recording tells how many wait, not why. That they would not wait with more places is what
-//! the change means.
+//! The recording shows how much work waits, not why. The change itself assumes that it would not
+//! wait with more places.
 
 use super::because::Because;
 use super::data::{Mechanism, Verdict};
@@ -28,33 +29,35 @@ use super::Case;
 use crate::what_if::grammar::MOST_AT_ONCE;
 use crate::what_if::{Answer, Bounds, Change, Prediction, Scenario};
 
-/// What circulates, in pieces of work, on average.
+/// The circulating work, as mean numbers of pieces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// All that circulate: those that are open, or the threads that share a lock.
+    /// All pieces that circulate: open requests, or threads that share a lock.
     pub all: f64,
-    /// Those that wait for the station.
+    /// Pieces that wait for the station.
     pub waiting: f64,
-    /// Those that are worked on there.
+    /// Pieces that are processed at the station.
     pub at_once: f64,
 }
 
 impl Load {
-    /// How many times as high the rate is with so many places (None: with one for each), from the
-    /// lower to the upper end. `busy`: the share of the time in which what all work shares, such as
-    /// the CPUs, is busy; 0: not known. `taken`: the share of it that is not to be had, since
-    /// others use it.
+    /// Returns the factor of the rate with this number of places (`None`: one for each piece), as
+    /// lower end, prediction and upper end.
+    ///
+    /// `busy` is the share of the time in which the resource that all work shares, such as the
+    /// CPUs, is busy (0: unknown). `taken` is the share of that resource that is not available
+    /// because others use it.
     pub fn rates(&self, places: Option<f64>, busy: f64, taken: f64) -> [f64; 3] {
         let Load { all, waiting, at_once } = *self;
         let places = places.unwrap_or(f64::INFINITY).max(f64::MIN_POSITIVE);
         let shared = if busy > 0.0 { 1.0 / busy } else { f64::INFINITY };
-        // What it uses today it has, whatever others do.
+        // The share that the work uses today remains available, whatever others do.
         let slowest = if busy > 0.0 { busy.min(1.0) / (1.0 - taken).max(busy).min(1.0) } else { 0.0 };
         let elsewhere = all - waiting - at_once;
         let highest = (places / at_once).min(all / (all - waiting)).min(shared.max(1.0));
         let round = elsewhere.max(0.0) + at_once * (all / places).max(1.0) + (all - 1.0).max(0.0) * slowest;
         let lowest = (all / round).min(highest);
-        // Where there is more room, nobody waits for longer than before.
+        // With at least as many places as before, no piece of work waits longer than before.
         let lowest = if places >= at_once { lowest.max(1.0) } else { lowest };
         [lowest.min(highest), highest, highest]
     }
@@ -63,18 +66,18 @@ impl Load {
 /// A subject, or the lock that its threads share.
 #[derive(Clone, Debug)]
 pub struct Station {
-    /// How it may be called; the first is how a change calls it.
+    /// Accepted names; the first is the one that changes use.
     names: Vec<String>,
-    /// Machines that are it: they have more places, too.
+    /// Machines that belong to the station: they get more places as well.
     machines: Vec<String>,
-    /// Or why more places bring nothing that is known.
+    /// Circulating requests, or the reason for which no gain of more places is known.
     requests: Result<Load, String>,
     lock: Result<Load, String>,
 }
 
 impl Station {
     fn is(&self, name: &str) -> bool {
-        // A group of threads is PROGRAM/THREADS.
+        // A group of threads has the name PROGRAM/THREADS.
         self.names.iter().any(|own| own == name || name.split_once('/').is_some_and(|(program, _)| own == program))
     }
 
@@ -85,7 +88,7 @@ impl Station {
         }
     }
 
-    /// The change that gives each piece of work that circulates a place of its own.
+    /// Returns the change that gives each circulating piece of work a place of its own.
     fn widest(&self) -> Option<Scenario> {
         let name = self.names.first()?;
         match (&self.requests, &self.lock) {
@@ -110,8 +113,8 @@ impl Station {
 pub struct Stations(Vec<Station>);
 
 impl Stations {
-    /// What a scenario brings that gives one of them more places. None: it gives nothing here more
-    /// places, or what has that name is none of them.
+    /// Returns the prediction for a scenario that gives one of the stations more places. Returns
+    /// `None` if the scenario adds no places, or if no station has the given name.
     pub fn predict(&self, answer: &Answer, scenario: &Scenario) -> Option<Prediction> {
         let refused = |why: &str| Some(answer.predict(scenario.text.clone(), Err(why.to_owned())));
         let change = scenario.changes.iter().find(|change| change.at_once().is_some())?;
@@ -131,7 +134,7 @@ impl Stations {
         }
     }
 
-    /// What each of them brings if all work that circulates has a place.
+    /// Returns the prediction for each station if each circulating piece of work has a place.
     pub fn widest(&self, answer: &Answer) -> Vec<Prediction> {
         let one = |station: &Station| {
             let scenario = station.widest()?;
@@ -142,7 +145,7 @@ impl Stations {
 }
 
 impl Case<'_> {
-    /// Every program that the path goes through, or that answers requests.
+    /// Returns a station for each program on the path, and for each program that answers requests.
     pub fn stations(&self) -> Stations {
         let meant = self.subjects.iter().filter(|(id, subject)| {
             let is_known = self.parts.whole(*id).is_some() || subject.conduct.served.count > 0;
@@ -167,8 +170,8 @@ impl Case<'_> {
         }
     }
 
-    /// The first is how a change calls it: by its name if no other one has it, else by its port or
-    /// process.
+    /// Returns the names of a station. The first is the one that changes use: the program's name if
+    /// it is unique, otherwise its port or process.
     fn names_of_station(&self, id: SubjectId) -> Vec<String> {
         let (subject, named) = (self.subjects.get(id), self.name(id, None));
         let is_alone = self.subjects.iter().filter(|(_, other)| other.name == subject.name).count() == 1;
@@ -181,27 +184,27 @@ impl Case<'_> {
         names
     }
 
-    /// Requests that wait in it.
+    /// Returns the load of requests that wait in the subject.
     fn requests(&self, id: SubjectId) -> Option<Load> {
         let conduct = &self.subjects.get(id).conduct;
         let (open, served, asked) = (self.open(id), &conduct.served, &conduct.asked);
         let calls = asked.count >= self.limits.least_replies && 2 * asked.count >= served.count;
-        // It may work on a request itself, or wait for whom it asks.
+        // The subject may process a request itself, or wait for the server that it calls.
         let at_once = if calls { Some(asked.open()) } else { self.at_a_time(id) }.filter(|at_once| *at_once > 0.0)?;
         let waiting = open - at_once;
         (served.count >= self.limits.least_replies && waiting >= self.limits.waiters).then_some(Load { all: open, waiting, at_once })
     }
 
-    /// Threads that wait for a lock of its own.
+    /// Returns the load of threads that wait for a lock of the subject.
     fn lock(&self, id: SubjectId) -> Option<Load> {
         let turns = self.parts.of(id).next()?.count;
         let convoy = self.convoy(id, turns).filter(|convoy| convoy.subject == id)?;
-        // One of those that do not wait has the lock.
+        // One of the threads that do not wait holds the lock.
         let all = (convoy.members as f64).max(convoy.waiting + 1.0);
         (convoy.waiting >= self.limits.waiters).then_some(Load { all, waiting: convoy.waiting, at_once: 1.0 })
     }
 
-    /// What more places bring where the verdict is that work waits for other work.
+    /// Returns the prediction for more places if the verdict is that work waits for other work.
     pub(super) fn of_station(&self, verdict: &Verdict) -> Option<&Prediction> {
         if !matches!(verdict.mechanism, Some(Mechanism::Serialisation | Mechanism::LockConvoy | Mechanism::OneAtATime)) {
             return None;
@@ -222,7 +225,8 @@ impl Case<'_> {
 mod tests {
     use super::*;
 
-    /// Of a closed system with `n` clients, a service time `s` and a think time `z`, all in a row.
+    /// Returns the load and the rate of a closed system with `n` clients, service time `s` and
+    /// think time `z`, one after the other.
     fn load(n: f64, s: f64, z: f64) -> (Load, f64) {
         let rate = (1.0 / s).min(n / (s + z));
         let (at_once, elsewhere) = (rate * s, rate * z);
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn more_places_bring_what_the_law_of_closed_systems_says() {
+    fn the_gain_of_more_places_follows_the_law_of_closed_systems() {
         for (n, s, z) in [(16.0, 3.0, 0.2), (8.0, 100.0, 300.0), (4.0, 50.0, 0.0), (3.0, 10.0, 500.0)] {
             let (load, before) = load(n, s, z);
             for places in [1.0, 2.0, 5.0, 100.0] {
@@ -245,17 +249,17 @@ mod tests {
     }
 
     #[test]
-    fn what_all_work_shares_bounds_it_and_others_in_front_are_the_lower_end() {
+    fn a_shared_resource_bounds_the_gain_and_a_full_queue_gives_the_lower_end() {
         let (load, _) = load(16.0, 3.0, 0.0);
         let [low, rate, high] = load.rates(None, 0.25, 0.0);
         assert_eq!((rate, high), (4.0, 4.0));
-        // A round takes the service and fifteen others at the CPUs.
+        // A round takes the service and the work of fifteen others at the CPUs.
         assert!((low - 16.0 / (1.0 + 15.0 * 0.25)).abs() < 1e-9, "{low}");
-        // Where others have all but what it uses today, nothing more is certain.
+        // If others use all of the resource except today's share, no gain is certain.
         assert_eq!(load.rates(None, 0.25, 0.75)[0], 1.0);
         // Fewer places are slower.
         assert!(Load { all: 16.0, waiting: 12.0, at_once: 4.0 }.rates(Some(2.0), 0.0, 0.0)[1] == 0.5);
-        // CPUs that are always busy let nothing be faster, and nothing is slower for it.
+        // CPUs that are always busy allow no gain, and nothing becomes slower.
         assert_eq!(load.rates(None, 1.5, 0.0), [1.0; 3]);
     }
 }

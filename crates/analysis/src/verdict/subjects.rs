@@ -1,11 +1,14 @@
-//! Whom a verdict can name: processes, pools of processes that do the same, threads of the kernel,
-//! interrupts, machines of a log.
+//! Subjects, which a verdict can name: processes, pools of processes that do the same work, kernel
+//! threads, interrupts, and machines of a log.
 //!
 //! The critical path knows machines by their names. A *subject* is what an engineer would name: the
-//! process that a thread belongs to, or the pool of processes that run the same program in the same
-//! role. Two Python processes of which one asks and the other answers are two subjects; four that
-//! answer on one port are one. So are two that wait for each other in different ways, one for room
-//! in a pipe and one for data in it: they are stages, and what helps one does not help the other.
+//! process to which a thread belongs, or the pool of processes that run the same program in the
+//! same role.
+//!
+//! Example: of two Python processes, one sends requests and the other answers them: these are two
+//! subjects. Four processes that answer on one port are one subject. Two processes of one program
+//! that wait for each other in different ways, one for room in a pipe and one for data in it, are
+//! two subjects: they are stages, and what helps one does not help the other.
 
 use super::places::Place;
 use super::titles::{self, Titled};
@@ -16,103 +19,109 @@ use longpole_model::interaction::Vocabulary;
 use longpole_model::names::NameId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What the recording knows of the thread behind a machine.
+/// Facts from the recording about the thread behind a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
     pub pid: i32,
     pub tid: i32,
     /// Name of the process's main thread.
     pub program: String,
-    /// Of an interpreter, what it runs.
+    /// Script that the process runs, if it is an interpreter.
     pub script: Option<String>,
-    /// The role that the process's title tells ([`titles`]).
+    /// Role of the process, derived from its title ([`titles`]).
     pub title: Option<String>,
     pub place: Place,
     /// Name of the thread.
     pub name: String,
-    /// A thread of the kernel's own.
+    /// True for a kernel thread.
     pub is_kernel: bool,
     pub is_recorder: bool,
-    /// Of the recorded command, or started by it.
+    /// True for a thread of the recorded command, or of a process that it started.
     pub is_of_command: bool,
-    /// On how many CPUs it may run, if that is known.
+    /// Number of CPUs on which the thread may run, if known.
     pub allowed: Option<u64>,
-    /// It runs by reservation: so much CPU time in each period (`SCHED_DEADLINE`).
+    /// True if the thread runs by reservation: a fixed CPU time in each period (`SCHED_DEADLINE`).
     pub is_reserved: bool,
 }
 
+/// Index of a subject in [`Subjects`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubjectId(pub u32);
 
+/// The role of a subject in exchanges of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// It asks and is not asked.
+    /// Sends requests and receives none.
     Client,
-    /// It is asked.
+    /// Receives requests.
     Server,
+    /// Neither sends nor receives requests.
     None,
 }
 
+/// The kind of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
     Process,
     /// Several processes.
     Pool,
-    /// A machine of which no process is known: of a machine log, or of probes alone.
+    /// A machine for which no process is known, from a machine log or from probes alone.
     Machine,
     KernelThread,
     Interrupt,
 }
 
+/// A subject: what a verdict can name.
 #[derive(Clone, Debug)]
 pub struct Subject {
     pub level: Level,
     pub host: String,
     pub name: String,
-    /// What tells it from others of its program.
+    /// Script, which distinguishes the subject from others of its program.
     pub script: Option<String>,
     pub title: Option<String>,
-    /// Where all of its processes are.
+    /// Unit and container of all its processes.
     pub place: Place,
-    /// Another subject has its name, and is in another place.
+    /// True if another subject has the same name in another place.
     pub needs_place: bool,
     pub processes: Vec<i32>,
-    /// The port on which it is asked.
+    /// Port on which it receives requests.
     pub port: Option<u16>,
     pub role: Role,
     pub is_recorder: bool,
     pub is_of_command: bool,
     pub conduct: Conduct,
-    /// As the what-if knows it: the program, or the only thread of a stage.
+    /// Name in what-if scenarios: the program, or the only thread of a stage.
     scaled: String,
 }
 
 impl Subject {
-    /// What its name in a sentence is made of, but for its place.
+    /// Returns the parts of its name in a sentence, except for its place.
     fn shown(&self) -> (String, Option<String>, Option<String>, Option<u16>, bool) {
         let port = self.port.filter(|_| self.role == Role::Server);
         (self.name.clone(), self.script.clone(), self.title.clone(), port, self.is_recorder)
     }
 
-    /// All that it does takes half of the time.
+    /// Returns the change in which all its work takes half of the time.
     pub fn halved(&self) -> Scenario {
         Scenario::scale_all(&self.scaled, 0.5)
     }
 }
 
+/// All subjects of a recording.
 #[derive(Debug, Default)]
 pub struct Subjects {
     list: Vec<Subject>,
-    /// By host and name of the machine.
+    /// Subjects by host and name of the machine.
     of: HashMap<(String, String), SubjectId>,
-    /// The same of machines of the recording's own host.
+    /// Subjects by name of the machine, for machines of the recording's own host.
     local: HashMap<String, SubjectId>,
     by_name: HashMap<String, Thread>,
 }
 
 impl Subjects {
-    /// `threads`: by the names of their machines. `stages`: processes that do not do the same as
-    /// others of their program.
+    /// Builds the subjects. `threads` are the threads by the names of their machines, `stages` the
+    /// processes that do other work than the others of their program.
     pub fn new(threads: HashMap<String, Thread>, conducts: &Conducts, stages: &HashMap<i32, Stage>) -> Subjects {
         let mut out = Subjects::default();
         let mut machines: Vec<&String> = threads.keys().collect();
@@ -127,8 +136,8 @@ impl Subjects {
             }
             let port = conducts.port(thread.pid);
             let role = match role(conducts.of(thread.pid)) {
-                // Connections that were there before the recording tell only by their times who
-                // asks.
+                // On connections that existed before the recording, only times distinguish client
+                // and server, so a listening port is the better evidence.
                 Role::Client if port.is_some() => Role::Server,
                 role => role,
             };
@@ -157,7 +166,7 @@ impl Subjects {
             });
             let subject = &mut out.list[id.0 as usize];
             if subject.scaled != *machine {
-                // A program of several threads has no other name of its own.
+                // A program with several threads has no other common name.
                 subject.scaled.clone_from(&thread.program);
             }
             if !subject.processes.contains(&thread.pid) {
@@ -181,7 +190,7 @@ impl Subjects {
         out
     }
 
-    /// The subject of a machine on the path; one of its own where no process is known.
+    /// Returns the subject of a machine on the path; a new one if no process is known.
     pub fn of(&mut self, host: &str, machine: &str, class: &str, is_interrupt: bool) -> SubjectId {
         if let Some(id) = self.known(machine).filter(|_| host.is_empty()) {
             return id;
@@ -221,7 +230,8 @@ impl Subjects {
         id
     }
 
-    /// What the threads of a subject that do the same are called, where that is not the subject's name.
+    /// Returns the common name of the subject's threads that do the same work as this one, if it
+    /// differs from the subject's name.
     pub fn role(&self, id: SubjectId, machine: &str) -> Option<String> {
         let thread = self.by_name.get(machine).filter(|thread| thread.name != self.get(id).name)?;
         let unnumbered = thread.name.trim_end_matches(|letter: char| letter.is_ascii_digit());
@@ -235,13 +245,13 @@ impl Subjects {
         &self.list[id.0 as usize]
     }
 
-    /// On how many CPUs the threads of a subject may run, each of them.
+    /// Returns the number of CPUs on which each thread of a subject may run.
     pub fn allowed(&self, id: SubjectId) -> Option<u64> {
         let own = self.by_name.iter().filter(|(machine, _)| self.known(machine) == Some(id));
         own.filter_map(|(_, thread)| thread.allowed).max()
     }
 
-    /// Whether a thread of the subject runs by reservation.
+    /// Returns whether a thread of the subject runs by reservation.
     pub fn is_reserved(&self, id: SubjectId) -> bool {
         self.by_name.iter().any(|(machine, thread)| thread.is_reserved && self.known(machine) == Some(id))
     }
@@ -254,19 +264,19 @@ impl Subjects {
         self.list.iter().enumerate().map(|(at, subject)| (SubjectId(at as u32), subject))
     }
 
-    /// All threads, by the names of their machines.
+    /// Returns all threads, by the names of their machines.
     pub fn threads(&self) -> impl Iterator<Item = (&str, &Thread)> {
         self.by_name.iter().map(|(name, thread)| (name.as_str(), thread))
     }
 
-    /// The subject of a thread's machine.
+    /// Returns the subject of a thread's machine.
     pub fn known(&self, machine: &str) -> Option<SubjectId> {
         self.local.get(machine).copied()
     }
 }
 
-/// The first argument of a process that lives for a small part of the time is an item (`gcc
-/// order.c`), and tells it from nobody.
+/// Removes the script from processes that live for a small part of the time. The first argument of
+/// such a process is an item (`gcc order.c`), which does not distinguish it from others.
 pub fn leave_items(threads: &mut HashMap<String, Thread>, traffic: &Traffic, vocabulary: &Vocabulary, least: f64) {
     let (begin, end) = traffic.range();
     let mut lives: HashMap<i32, (u64, u64)> = HashMap::new();
@@ -286,8 +296,8 @@ pub fn leave_items(threads: &mut HashMap<String, Thread>, traffic: &Traffic, voc
     }
 }
 
-/// Tells each thread the role of its process, as far as titles tell it. A process that executed
-/// another program has the title of that one.
+/// Sets the role of each thread's process, as far as titles show it. A process that executed
+/// another program has the title of the latter only.
 pub fn add_titles(threads: &mut HashMap<String, Thread>, processes: &HashMap<i32, Titled>, least_alike: usize) {
     let roles = titles::roles(processes, least_alike);
     for thread in threads.values_mut() {
@@ -296,12 +306,12 @@ pub fn add_titles(threads: &mut HashMap<String, Thread>, processes: &HashMap<i32
     }
 }
 
-/// In what a process mostly waits for others of its program. None: it wakes them, and waits for
-/// none.
+/// The wait in which a process mostly waits for others of its program. `None` if it wakes others
+/// and waits for none.
 pub type Stage = Option<NameId>;
 
-/// Processes of one program that do not do the same, since they wait for each other in different
-/// ways.
+/// Returns the processes of one program that do different work, because they wait for each other in
+/// different ways.
 pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: &Vocabulary, least: u64) -> HashMap<i32, Stage> {
     let mut waits: BTreeMap<(&str, i32), BTreeMap<NameId, u64>> = BTreeMap::new();
     for (by, machine, pair) in traffic.pairs() {
@@ -354,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_one_role_are_one_subject() {
+    fn processes_with_the_same_role_are_one_subject() {
         let worker = || Some("nginx: worker process");
         let told = subjects(vec![thread(1, Some("nginx: master process"), None), thread(2, worker(), None), thread(3, worker(), None)]);
         let (master, worker) = (Some("nginx: master process".to_owned()), worker().map(str::to_owned));
@@ -362,14 +372,14 @@ mod tests {
     }
 
     #[test]
-    fn subjects_of_one_name_in_two_units_need_their_place() {
+    fn subjects_with_one_name_in_two_units_are_shown_with_their_place() {
         let told =
             subjects(vec![thread(1, None, Some("a.service")), thread(2, None, Some("b.service")), thread(3, Some("nginx: x"), None)]);
         assert_eq!(told, [(None, vec![1], true), (None, vec![2], true), (Some("nginx: x".to_owned()), vec![3], false)]);
     }
 
     #[test]
-    fn a_title_is_not_that_of_the_program_that_the_process_was_before() {
+    fn a_title_does_not_apply_to_the_program_that_the_process_ran_before() {
         let (_, mut before) = thread(1, None, None);
         before.program = "sh".to_owned();
         let mut threads = HashMap::from([("sh".to_owned(), before), thread(1, None, None)]);

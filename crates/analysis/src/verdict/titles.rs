@@ -1,38 +1,39 @@
-//! What processes are for, from the titles that they give themselves.
+//! Roles of processes, derived from the titles that they set for themselves.
 //!
-//! A title tells the role of its process first and what the process does at the moment behind it:
-//! `postgres: app shop 127.0.0.1(4242) UPDATE waiting`. The role is what stays: the words before
-//! the first one that varies (a number, an address, something in brackets, what changed while the
-//! process was looked at). Processes of one role are one pool. No program is known by name here.
+//! A title begins with the role of its process, and continues with its current activity:
+//! `postgres: app shop 127.0.0.1(4242) UPDATE waiting`. The role consists of the words before the
+//! first one that varies: a number, an address, text in brackets, or a word that changed while the
+//! process was observed. Processes with one role form a pool. No program is known by its name here.
 //!
 //! Example: of `postgres: app shop [local] idle`, `postgres: app shop [local] COMMIT` and
-//! `postgres: walwriter` the first two are `postgres: app shop`.
+//! `postgres: walwriter`, the first two have the role `postgres: app shop`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What is known of a process.
+/// The observed facts about a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Titled {
     /// Name of its main thread.
     pub program: String,
     pub parent: Option<i32>,
-    /// In the order in which they were seen. None: its arguments are the command, or it lived for
-    /// too short a time to be looked at.
+    /// Titles in the order in which they were observed. Empty if the arguments are the command
+    /// itself, or if the process ended before it was observed.
     pub titles: Vec<String>,
 }
 
-/// A role as far as the titles of one process tell it.
+/// A role as far as the titles of one process show it.
 struct Role<'a> {
     words: Vec<&'a str>,
-    /// Something varies from process to process behind these words.
+    /// True if a varying word follows these words.
     is_cut: bool,
 }
 
-/// The roles of processes, by their ids; none of those whose title tells no more than the program's
-/// name. If at least `least_alike` processes have a role each that ends where something varies,
-/// what stands there (a user's name) varies, too.
+/// Returns the roles of processes by their ids, without those whose title contains no more than the
+/// program's name. If at least `least_alike` different roles end before a varying word and belong
+/// to one process each, the end of these roles (a user's name) varies as well: the words with which
+/// all of them begin are the role of all.
 pub fn roles(processes: &HashMap<i32, Titled>, least_alike: usize) -> HashMap<i32, String> {
-    // By program and first word: an interpreter runs programs of different names.
+    // Grouped by program and first word: an interpreter runs programs of different names.
     let mut families: BTreeMap<(&str, &str), BTreeMap<i32, Vec<Vec<&str>>>> = BTreeMap::new();
     for (&pid, process) in processes {
         let parent = process.parent.and_then(|parent| processes.get(&parent));
@@ -61,7 +62,7 @@ pub fn roles(processes: &HashMap<i32, Titled>, least_alike: usize) -> HashMap<i3
 }
 
 fn of_family<'a>(family: &BTreeMap<i32, Vec<Vec<&'a str>>>, least_alike: usize) -> BTreeMap<i32, Vec<&'a str>> {
-    // A name with a number in it (`www2`) is the pool's if several have it.
+    // A name with a number in it (`www2`) is the pool's name if several processes have it.
     let mut holders: HashMap<&str, HashSet<i32>> = HashMap::new();
     for (&pid, titles) in family {
         titles.iter().flatten().for_each(|word| {
@@ -93,21 +94,22 @@ fn of_family<'a>(family: &BTreeMap<i32, Vec<Vec<&'a str>>>, least_alike: usize) 
     roles.iter().map(|(&pid, role)| (pid, of(role))).collect()
 }
 
-/// The words with which all begin.
+/// Returns the words with which all titles begin.
 fn common<'b, 'a>(mut all: impl Iterator<Item = &'b [&'a str]>) -> &'b [&'a str] {
     let Some(first) = all.next() else { return &[] };
     let count = all.fold(first.len(), |count, other| first[..count].iter().zip(other).take_while(|(a, b)| a == b).count());
     &first[..count]
 }
 
-/// A number, an address, something in brackets; a name with a number that only one process has.
+/// Returns whether a word varies: a number, an address, text in brackets, or a name with a number
+/// that only one process has.
 fn varies(word: &str, is_shared: &impl Fn(&str) -> bool) -> bool {
     let has_digit = word.contains(|letter: char| letter.is_ascii_digit());
     word.starts_with(['[', '(', '<', '{']) || has_digit && !(word.starts_with(char::is_alphabetic) && is_shared(word))
 }
 
-/// Processes that lived for too short a time to be looked at do what most of their parent's other
-/// children of that program do.
+/// Adds roles of processes that ended before they were observed: the role of most of their parent's
+/// other children of that program.
 fn add_siblings(roles: &mut HashMap<i32, String>, processes: &HashMap<i32, Titled>) {
     let mut of: HashMap<(i32, &str), HashMap<Option<&String>, u64>> = HashMap::new();
     for (pid, process) in processes.iter().filter(|(_, process)| !process.titles.is_empty()) {
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_is_added_to_a_role_is_no_other_role() {
+    fn a_state_added_to_a_role_does_not_make_another_role() {
         let worker = "nginx: worker process";
         let titles: [&[&str]; 3] = [&[worker], &["nginx: worker process is shutting down"], &["nginx: cache manager process"]];
         assert_eq!(told("nginx", &titles), some(&[worker, worker, "nginx: cache manager process"]));
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_number_tells_pools_apart_if_several_have_it() {
+    fn a_name_with_a_number_distinguishes_pools_if_several_processes_have_it() {
         let titles: [&[&str]; 4] = [&["php-fpm: pool www1"], &["php-fpm: pool www1"], &["php-fpm: pool www2"], &["php-fpm: pool www2"]];
         let (one, two) = ("php-fpm: pool www1", "php-fpm: pool www2");
         assert_eq!(told("php-fpm8.2", &titles), some(&[one, one, two, two]));
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_each_only_one_process_has_do_not_split_a_pool() {
+    fn names_that_only_one_process_has_do_not_split_a_pool() {
         let titles: [&[&str]; 5] = [
             &["postgres: ann ann [local] idle"],
             &["postgres: bob bob [local] idle"],
@@ -202,22 +204,22 @@ mod tests {
         ];
         let walwriter = Some("postgres: walwriter".to_owned());
         assert_eq!(told("postmaster", &titles), [some(&["postgres"; 4]), vec![walwriter]].concat());
-        // Of few, each may have a role of its own.
+        // If there are only a few, each may have a role of its own.
         assert_eq!(told("postgres", &titles[..2]), some(&["postgres: ann ann", "postgres: bob bob"]));
     }
 
     #[test]
-    fn a_process_that_nobody_looked_at_does_what_most_of_its_siblings_do() {
+    fn a_process_that_was_not_observed_has_the_role_of_most_of_its_siblings() {
         let backend = "postgres: app shop";
         let titles: [&[&str]; 4] =
             [&["postgres: app shop [local] idle"], &["postgres: app shop [local] SELECT"], &["postgres: walwriter"], &[]];
         assert_eq!(told("postgres", &titles), some(&[backend, backend, "postgres: walwriter", backend]));
-        // Where as many do one thing as another, it is not known which.
+        // If two roles are equally frequent, the role is unknown.
         assert_eq!(told("postgres", &[&["postgres: walwriter"], &["postgres: checkpointer"], &[]])[2], None);
     }
 
     #[test]
-    fn what_tells_no_more_than_the_programs_name_is_no_role() {
+    fn a_title_with_no_more_than_the_programs_name_is_not_a_role() {
         assert_eq!(told("redis-server", &[&["redis-server 127.0.0.1:6379"]]), [None]);
         assert_eq!(told("ruby", &[&["puma 6.0 (tcp://0.0.0.0:3000) [shop]"]]), some(&["puma"]));
         assert_eq!(told("sh", &[&[]]), [None]);

@@ -1,49 +1,53 @@
-//! Who wakes whom, how long the woken ones had waited, and who sleeps until a time that it set itself.
+//! Wake-ups between machines, the waits that they ended, and sleeps until a time that the sleeper
+//! set itself.
 //!
-//! The critical path follows one chain of causes. What decides whether a sleep on it holds anything back lies beside it: threads
-//! that wait meanwhile, a lock that goes from one to the next, a timer that was set for the whole run. These sums are gathered in
-//! the same pass.
+//! The critical path follows one chain of causes. Facts outside of it decide whether a sleep on it
+//! holds anything back: threads that wait meanwhile, a lock that passes from one thread to the
+//! next, a timer that was set for the whole run. These sums are collected in the same pass.
 //!
-//! A wake-up by an interrupt context counts for the thread that caused the context: a packet on the loopback is delivered by a
-//! softirq, and what woke its receiver is the thread that sent it.
+//! A wake-up by an interrupt context counts for the thread that caused the context. Example: a
+//! softirq delivers a packet on the loopback device, and the thread that sent the packet has woken
+//! its receiver.
 
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, StateKind};
 use longpole_model::names::NameId;
 
-/// Equal parts of the time in which wake-ups are counted; their width doubles as the trace grows.
+/// Number of equal parts of the time in which wake-ups are counted; their width doubles as the
+/// trace grows.
 const PARTS: usize = 256;
-/// Width of a part at first.
+/// Initial width of a part.
 const FIRST_WIDTH_NS: u64 = 1 << 16;
-/// Machines whose wake-ups are counted by parts of the time; programs that live for a moment come
-/// by the hundred thousand.
+/// Largest number of machines whose wake-ups are counted by parts of the time. Short-lived programs
+/// may occur by the hundred thousand.
 const MOST_COUNTED: usize = 1 << 14;
-/// Pairs of machines of which wake-ups are counted.
+/// Largest number of pairs of machines for which wake-ups are counted.
 const MOST_PAIRS: usize = 1 << 18;
 
 /// Wake-ups of one machine by another one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pair {
     pub count: u64,
-    /// Time that the woken one had waited.
+    /// Time for which the woken machine had waited.
     pub waited_ns: u64,
-    /// By the other one's own code, not by way of an interrupt.
+    /// Number of wake-ups by the waker's own code, without an interrupt in between.
     pub direct: u64,
     pub direct_waited_ns: u64,
-    /// What the woken one mostly waited in.
+    /// Most frequent reason of the woken machine's waits.
     pub why: Option<NameId>,
     votes: u64,
 }
 
-/// What one machine did to itself.
+/// Times and counts of one machine by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
-    /// Sleeps until a time that it set itself, timeouts of other waits included.
+    /// Number of sleeps until a time that the machine set itself, including timeouts of other
+    /// waits.
     pub sleeps: u64,
     pub slept_ns: u64,
     pub longest: Option<(u64, u64)>,
-    /// Time in which it ran, system calls included.
+    /// Time in which it ran, including system calls.
     pub ran_ns: u64,
     /// Time from wake-ups and preemptions to the next run.
     pub ready_ns: u64,
@@ -51,12 +55,13 @@ pub struct Own {
     pub held_ns: u64,
     pub first_ns: Option<u64>,
     pub last_ns: u64,
-    /// Threads and processes that it made.
+    /// Number of threads and processes that it created.
     pub forks: u64,
-    /// Wake-ups by others, counted by parts of the time.
+    /// Wake-ups by others, by parts of the time.
     woken: Vec<u32>,
 }
 
+/// The current activity of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Doing {
     #[default]
@@ -68,16 +73,18 @@ enum Doing {
     Blocked,
 }
 
+/// The current state of a machine.
 #[derive(Clone, Copy, Debug, Default)]
 struct Now {
     doing: Doing,
     since: u64,
     why: Option<NameId>,
     is_context: bool,
-    /// The thread that caused what this context does.
+    /// Thread that caused the work of this interrupt context.
     origin: Option<MachineId>,
 }
 
+/// The sums over all machines and pairs of machines.
 #[derive(Debug)]
 pub struct Traffic {
     begin: Option<u64>,
@@ -86,7 +93,7 @@ pub struct Traffic {
     now: Vec<Now>,
     own: Vec<Own>,
     pairs: IdMap<(u32, u32), Pair>,
-    /// Time in which programs ran, all of them together, by parts of the time.
+    /// Time for which programs ran, summed over all of them, by parts of the time.
     ran: Vec<u64>,
     counted: usize,
     end: u64,
@@ -109,7 +116,7 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    /// What is before is not counted; to be said before anything has happened.
+    /// Sets the time before which nothing is counted. Must be called before the first interaction.
     pub fn begin_at(&mut self, t: u64) {
         self.asked_begin = t;
     }
@@ -168,7 +175,7 @@ impl Traffic {
         now.origin.filter(|_| now.is_context).unwrap_or(machine)
     }
 
-    /// The machine does something else from now on.
+    /// Records that the machine changes what it does at time `t`.
     fn turn(&mut self, machine: MachineId, t: u64, doing: Doing, why: Option<NameId>) {
         let begin = self.begin.unwrap_or(0);
         let before = *self.of(machine);
@@ -236,7 +243,7 @@ impl Traffic {
         if let Some(why) = direct_why {
             pair.direct += 1;
             pair.direct_waited_ns += waited_ns;
-            // The majority, if there is one (Boyer and Moore, 1981).
+            // Keeps the majority, if there is one (Boyer and Moore, 1981).
             match pair.why {
                 Some(known) if known == why => pair.votes += 1,
                 _ if pair.votes == 0 => (pair.why, pair.votes) = (Some(why), 1),
@@ -245,7 +252,7 @@ impl Traffic {
         }
     }
 
-    /// Makes the parts wide enough for this time after the begin.
+    /// Doubles the width of the parts until they reach this time after the begin.
     fn make_room(&mut self, from_begin: u64) {
         while from_begin / self.width >= PARTS as u64 {
             self.width *= 2;
@@ -273,7 +280,7 @@ impl Traffic {
         }
     }
 
-    /// Parts of the time, each with how many programs ran at a time in it.
+    /// Returns parts of the time, each with the mean number of programs that ran at a time.
     pub fn running(&self) -> impl Iterator<Item = ((u64, u64), f64)> + '_ {
         let begin = self.begin.unwrap_or(0);
         self.ran.iter().enumerate().map(move |(part, &ns)| {
@@ -304,18 +311,18 @@ impl Traffic {
         self.own.get(machine.0 as usize)
     }
 
-    /// Wake-ups, by who woke and who was woken.
+    /// Returns wake-ups with the waker and the woken machine.
     pub fn pairs(&self) -> impl Iterator<Item = (MachineId, MachineId, &Pair)> {
         self.pairs.iter().map(|(&(by, machine), pair)| (MachineId(by), MachineId(machine), pair))
     }
 
-    /// Begin and end of what was told.
+    /// Returns begin and end of the interactions.
     pub fn range(&self) -> (u64, u64) {
         (self.begin.unwrap_or(0), self.end)
     }
 
-    /// The time between which this share of the wake-ups of these machines lies at each end: where they work steadily. None: nobody
-    /// wakes them.
+    /// Returns the time in which these machines work steadily: without the share `left_out` of
+    /// their wake-ups at each end. Returns `None` if no machine wakes them.
     pub fn steady(&self, machines: impl Iterator<Item = MachineId>, (from, to): (u64, u64), left_out: f64) -> Option<(u64, u64)> {
         let begin = self.begin.unwrap_or(0);
         let mut sums = [0u64; PARTS];
@@ -354,7 +361,7 @@ impl Own {
         }
     }
 
-    /// Wake-ups by others.
+    /// Returns the number of wake-ups by others.
     pub fn wakes(&self) -> u64 {
         self.woken.iter().map(|&count| u64::from(count)).sum()
     }

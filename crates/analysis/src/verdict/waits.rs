@@ -1,7 +1,8 @@
-//! Verdicts on waits: the kernel's timers, a receive window, a quota, sleeps, the disk.
+//! Verdicts on waits: for a link, kernel timers, a receive window, a quota, sleeps, and the disk.
 //!
-//! A sleep is judged by who waits for it: it is a bottleneck if others lead to it, if a lock is
-//! handed on meanwhile, or if both sides sleep and look again. Else it makes the pace.
+//! A sleep is judged by the machines that wait for it. It is a bottleneck if others lead to it, if
+//! a lock passes from thread to thread meanwhile, or if both sides sleep and poll. Otherwise it
+//! sets the pace.
 
 use super::because::Because;
 use super::data::{Locks, Mechanism, Named, Outcome, SubjectLevel, Verdict};
@@ -16,11 +17,12 @@ use longpole_model::kinds::{LinkKind, LINK};
 use longpole_model::system_calls::CallFamily;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A pool whose members hand a lock from one to the next.
+/// A pool whose members pass a lock from one to the next.
 pub(super) struct Convoy {
     pub(super) subject: SubjectId,
     waiters: f64,
-    /// Those of them that wait for one another, and not for all of them.
+    /// Mean number of members that wait for one another, without those that wait for threads
+    /// outside of the members.
     pub(super) waiting: f64,
     pub(super) members: u64,
     wait: String,
@@ -28,7 +30,7 @@ pub(super) struct Convoy {
 }
 
 impl Case<'_> {
-    /// A link that has packets to carry all the time, while the path waits for what is on the way.
+    /// Judges a link that always has packets to carry while the path waits for packets in flight.
     pub(super) fn by_link(&self) -> Option<Verdict> {
         let link = self.conducts.link.as_ref()?;
         let (begin, end) = self.traffic.range();
@@ -86,7 +88,7 @@ impl Case<'_> {
         let other = others.max_by_key(|&((_, from), &count)| (count, std::cmp::Reverse(*from))).map(|((_, from), _)| *from);
         between.extend(other.filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
         if !self.is_program(first.subject) && between.len() == 2 {
-            // A kernel thread works for a program: the program is the one that waits.
+            // A kernel thread works for a program: that program is the one that waits.
             verdict.subject = between.pop();
             between.clear();
         }
@@ -97,7 +99,7 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// A connection whose sender always has its receiver's small window full.
+    /// Judges a connection whose sender always has the receiver's small window filled.
     pub(super) fn by_window(&self) -> Option<Verdict> {
         let ((port, peer), window) = self.conducts.narrowest()?;
         let length = self.answer.length_ns.max(1) as f64;
@@ -106,17 +108,17 @@ impl Case<'_> {
         if !lasts || !is_full || window.count < self.limits.many_replies {
             return None;
         }
-        // It must be what the path goes along.
+        // The path must pass through this connection.
         let at = |port: u16| {
             let process = self.conducts.process_at(port)?;
             self.parts.wholes.iter().find(|whole| self.subjects.get(whole.subject).processes.contains(&process))
         };
         let ends: Vec<&Whole> = [peer, port].into_iter().filter_map(at).collect();
         let receiver = ends.first()?;
-        // One that computes meanwhile is slow by itself; its window says that it comes to read too
-        // late.
+        // A receiver that computes meanwhile is slow by itself; a full window then only shows that
+        // it reads too late.
         let computes: f64 = self.parts.of(receiver.subject).filter(|part| part.does == Does::Runs).map(|part| part.share).sum();
-        // So is one that sleeps, whatever its connection is called.
+        // The same holds for one that sleeps, whatever its connection shows.
         if computes.max(self.share(|part| part.does == Does::Sleeps)) >= self.limits.least_share {
             return None;
         }
@@ -135,7 +137,8 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// A thread that is ready to run and may not, since its control group has used up its quota.
+    /// Judges a thread that is ready to run but may not, because its control group has used up its
+    /// quota.
     pub(super) fn by_quota(&self) -> Option<Verdict> {
         let held = self.findings.iter().find(|finding| finding.of == Scope::Held);
         let is_held = |part: &Part| {
@@ -145,7 +148,7 @@ impl Case<'_> {
         };
         let part = self.parts.parts.iter().find(|part| is_held(part))?;
         let share = self.share(is_held);
-        // Threads of its own that sleep meanwhile could do nothing either.
+        // Threads of the subject that sleep meanwhile could not run either.
         let is_held_back = share >= self.limits.considerable && self.held(part.subject) >= self.limits.most;
         if !is_held_back && (share < self.limits.least_share || !self.is_most(share, is_held)) {
             return None;
@@ -158,7 +161,7 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// How many threads of the subject are held back by a quota at a time, on average.
+    /// Returns the mean number of the subject's threads that a quota holds back at a time.
     fn held(&self, subject: SubjectId) -> f64 {
         let (begin, end) = self.traffic.range();
         let held: u64 = self.owned(subject).map(|own| own.held_ns).sum();
@@ -177,13 +180,13 @@ impl Case<'_> {
         }
         let sum = |parts: &Vec<&Part>| parts.iter().map(|part| part.ns).sum::<u64>();
         let (&subject, parts) = by_subject.iter().max_by_key(|(subject, parts)| (sum(parts), std::cmp::Reverse(**subject)))?;
-        // What many do, each for a little, is no one's pace.
+        // Short sleeps of many subjects set no pace.
         if parts.iter().map(|part| part.share).sum::<f64>() < self.limits.least_share {
             return None;
         }
         let (ns, count, asked) =
             parts.iter().fold((0, 0, 0), |(ns, count, asked), part| (ns + part.ns, count + part.count, asked + part.asked));
-        // A server does not wait for those who ask it.
+        // A server does not wait for its clients.
         let role = |of: SubjectId| self.subjects.get(of).role;
         let is_asker = |by: SubjectId| self.is_program(by) && (role(by) != Role::Server || role(subject) == Role::Server);
         let asked_by = self.parts.asked_by(subject).filter(|&by| is_asker(by));
@@ -211,8 +214,8 @@ impl Case<'_> {
             verdict.because.push(serialised);
             return Some(verdict);
         }
-        // Threads that take turns in waiting for events, up to a time, wake each other too, and hold
-        // nothing. Those that wait at few locks do.
+        // Threads that take turns in waiting for events, up to a timeout, wake each other as well,
+        // without any lock. Those that wait at few locks hold one.
         let is_turn = parts.first().is_some_and(|part| part.class == LINK && part.call == CallFamily::WaitForEvents);
         let is_lock = |convoy: &Convoy| {
             !is_turn || self.locks(convoy.subject, convoy.waited_ns).is_some_and(|locks| 2 * locks.count <= convoy.members)
@@ -239,8 +242,8 @@ impl Case<'_> {
         }
         let is_server = self.subjects.get(subject).role == Role::Server;
         let others = self.parts.wholes.iter().filter(|whole| whole.subject != subject && whole.visits > 0).count();
-        // A request may come before its server waits for it: then the path does not leave the
-        // server, and requests are open all the same.
+        // A request may arrive before its server waits for it: then the path does not leave the
+        // server, although requests are open.
         let has_requests = is_server && self.open(subject) >= self.limits.most;
         if has_requests
             || 2 * asked > count && others > 0 && (is_server || !self.is_end(subject) && !self.is_sleep_of_another(subject, count))
@@ -255,8 +258,8 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Whether each of these sleeps is a process that another one starts for it, for which nobody
-    /// waits: `sleep 1` in a script.
+    /// Returns whether each of these sleeps is a process that another subject starts and for which
+    /// no other waits: `sleep 1` in a script.
     fn is_sleep_of_another(&self, subject: SubjectId, count: u64) -> bool {
         let Some(by) = self.parts.asked_by(subject) else { return false };
         let is_waited_for = !self.is_end(by) && self.parts.asked_by(by).is_some_and(|asker| asker != subject);
@@ -264,7 +267,7 @@ impl Case<'_> {
         !is_waited_for && forks as f64 >= self.limits.most * count as f64
     }
 
-    /// Whether the path leads to this subject's own end.
+    /// Returns whether the path leads to this subject's own end.
     pub(super) fn is_end(&self, subject: SubjectId) -> bool {
         self.subjects.known(&self.answer.end_machine) == Some(subject)
     }
@@ -276,7 +279,7 @@ impl Case<'_> {
         if !self.is_most(share, is_meant) || waits.is_empty() {
             return None;
         }
-        // A thread of the kernel waits for whoever has asked it.
+        // A kernel thread waits on behalf of the thread that made the request.
         waits.sort_by_key(|part| (self.subjects.get(part.subject).level == Level::KernelThread, std::cmp::Reverse(part.ns)));
         let first = waits[0];
         let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[first]);
@@ -290,7 +293,7 @@ impl Case<'_> {
         let syncs = first.call == CallFamily::Sync;
         verdict.mechanism = Some(if syncs { Mechanism::SyncPerItem } else { Mechanism::DiskReads });
         verdict.because.push(Because::Disk { call: first.state.clone(), mean_ns: ns / count.max(1), count });
-        // What is read again and again had to make room before.
+        // Pages that are read again and again were evicted to make room.
         if let Some(reclaims) = self.reclaims(first.subject, share) {
             verdict.mechanism = Some(Mechanism::MemoryReclaim);
             verdict.because.push(reclaims);
@@ -299,9 +302,10 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// A lock that goes from one to the next, in this subject or in one that waits for it. The path
-    /// must go with it, about once for each of so many turns of its holder: threads of a runtime
-    /// that park and wake each other hand nothing on.
+    /// Returns a lock that passes from thread to thread, in this subject or in one that waits for
+    /// it. The path must pass between these threads often enough: at least a considerable share of
+    /// `turns`, the number of turns of the holder. Without this condition, threads of a runtime
+    /// that park and wake each other would look like a lock.
     pub(super) fn convoy(&self, subject: SubjectId, turns: u64) -> Option<Convoy> {
         let mut between: HashMap<SubjectId, Vec<(MachineId, MachineId, Pair)>> = HashMap::new();
         for (by, machine, pair) in self.traffic.pairs().filter(|(.., pair)| pair.direct > 0) {
@@ -316,7 +320,7 @@ impl Case<'_> {
         for (pool, pairs) in between {
             let connected = pool == subject || self.is_connected(pool, subject);
             let handed_over = self.parts.handed_over.get(&pool).copied().unwrap_or(0);
-            // What the requests in it show is more than what its threads do.
+            // The requests in the subject are stronger evidence than its threads.
             let parallel = self.at_a_time(pool).is_some_and(|at_a_time| at_a_time > self.limits.most * self.open(pool));
             if !connected
                 || self.subjects.get(pool).is_recorder
@@ -356,8 +360,8 @@ impl Case<'_> {
         best
     }
 
-    /// The locks for which the subject's threads wait, if they have most of a wait of this length:
-    /// else it is something else that is handed on.
+    /// Returns the locks for which the subject's threads wait, if these explain most of a wait of
+    /// this length. Otherwise the threads pass on something else.
     pub(super) fn locks(&self, subject: SubjectId, waited_ns: u64) -> Option<Locks> {
         let processes = &self.subjects.get(subject).processes;
         let mut of: BTreeMap<(Option<i32>, i64), u64> = BTreeMap::new();
@@ -378,10 +382,12 @@ impl Case<'_> {
         Some(Locks { count, address: format!("{address:#x}"), share: first as f64 / all.max(1) as f64 })
     }
 
-    /// A file lock for which another process than the subject waits most of the time, with which the
-    /// path goes from the holder to the waiter. The holder may have others work for it meanwhile.
+    /// Returns a file lock for which another process than the subject waits most of the time, and
+    /// along which the path passes from the holder to the waiter. The holder may have others work
+    /// for it meanwhile.
     pub(super) fn file_lock(&self, subject: SubjectId) -> Option<Because> {
-        // A process that executes one program after the other has several; the last one names it.
+        // A process that executes one program after the other has several subjects; the last one
+        // names it.
         let mut subjects: HashMap<i32, Vec<SubjectId>> = HashMap::new();
         for (id, subject) in self.subjects.iter().filter(|(_, subject)| !subject.is_recorder) {
             subject.processes.iter().for_each(|&process| subjects.entry(process).or_default().push(id));
@@ -397,7 +403,7 @@ impl Case<'_> {
                 of.entry((waiter, lock.call.as_str())).or_default().push((lock, holder));
             }
         }
-        // The path may enter the waiter but once: the holder's turns can follow one another on it.
+        // The path may enter the waiter only once: the holder's turns can follow one another on it.
         of.retain(|_, locks| locks.iter().any(|(lock, _)| goes(lock)));
         let waited = |locks: &[(&FileLock, SubjectId)]| locks.iter().map(|(lock, _)| lock.waited_ns).sum::<u64>();
         let ((waiter, call), locks) = of.into_iter().max_by_key(|(of, locks)| (waited(locks), std::cmp::Reverse(*of)))?;
@@ -421,15 +427,16 @@ impl Case<'_> {
         times(one, other) + times(other, one) >= self.limits.least_replies
     }
 
-    /// Several threads that each sleep for a short time again and again, and wake nobody.
+    /// Returns several threads that sleep for short times again and again and wake no other thread:
+    /// their names, the mean sleep and the number of sleeps.
     pub(super) fn polling(&self) -> Option<(Vec<Named>, u64, u64)> {
         let (begin, end) = self.traffic.range();
         let length = end - begin;
         let mut sleepers: Vec<(MachineId, SubjectId, u64, u64)> = Vec::new();
         for machine in self.vocabulary.machines() {
             let Some(subject) = self.subjects.known(self.vocabulary.machine_name(machine)) else { continue };
-            // Those that look for what the other one leaves in memory or in a file wake nobody:
-            // nothing else connects them.
+            // Threads that poll memory or a file for data of the other side wake no thread: nothing
+            // else connects them.
             let is_alike = self.parts.wholes.iter().any(|whole| self.subjects.get(whole.subject).name == self.subjects.get(subject).name);
             if !self.subjects.get(subject).is_of_command && !is_alike {
                 continue;
@@ -445,7 +452,7 @@ impl Case<'_> {
                 sleepers.push((machine, subject, own.sleeps, own.slept_ns));
             }
         }
-        // They look at the same thing about equally often.
+        // Threads that poll the same thing do so about equally often.
         let mean = |sleeper: &(MachineId, SubjectId, u64, u64)| sleeper.3 / sleeper.2.max(1);
         let shortest = sleepers.iter().map(mean).min().unwrap_or(0);
         sleepers.retain(|sleeper| mean(sleeper) as f64 <= self.limits.similar * shortest as f64);

@@ -1,4 +1,4 @@
-//! Verdicts on work: the CPUs, one subject as a whole, a serial step of the run.
+//! Verdicts on work: the CPUs, one subject as a whole, and a serial step of the run.
 
 use super::because::Because;
 use super::data::{Mechanism, Outcome, StateNamed, Verdict};
@@ -12,14 +12,15 @@ use longpole_model::interaction::MachineId;
 use std::collections::HashMap;
 
 impl Case<'_> {
-    /// A thread that an important one waits for, and that cannot run because of a third one.
+    /// Judges a thread for which a more important one waits, and which cannot run because of a
+    /// third thread.
     pub(super) fn by_inversion(&self) -> Option<Verdict> {
         self.conducts.inversions.iter().find_map(|inversion| self.inverted(inversion))
     }
 
     fn inverted(&self, inversion: &Inversion) -> Option<Verdict> {
         let share = (inversion.inverted_ns as f64 / self.answer.length_ns.max(1) as f64).min(1.0);
-        // A thread that changes its name is known by each of them.
+        // A thread that changes its name is known by each of its names.
         let named = |tid: i32| {
             let own = self.subjects.threads().filter(|(_, thread)| thread.tid == tid);
             let known = own.filter_map(|(machine, thread)| Some((self.subjects.known(machine)?, machine, thread.name != thread.program)));
@@ -32,7 +33,7 @@ impl Case<'_> {
         let (_, waiter) = named(inversion.waiter)?;
         let (_, instead) = named(inversion.instead)?;
         let own: Vec<&Part> = self.parts.of(subject).filter(|part| part.does == Does::Runnable).collect();
-        // What others of the host lose is none of the path's.
+        // Time that other threads of the host lose is not time of the path.
         let on_path: f64 = own.iter().map(|part| part.share).sum();
         if share.min(on_path) < self.limits.least_share {
             return None;
@@ -83,7 +84,7 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Subjects by CPU time, the largest first, as shares of the CPU time of all programs.
+    /// Returns subjects by CPU time, the largest first, as shares of the CPU time of all programs.
     pub(super) fn cpu_users(&self) -> Vec<(SubjectId, f64)> {
         let mut ran: HashMap<SubjectId, u64> = HashMap::new();
         self.owners().for_each(|(subject, own)| *ran.entry(subject).or_default() += own.ran_ns);
@@ -94,7 +95,7 @@ impl Case<'_> {
         users
     }
 
-    /// Interrupts and softirqs, and threads beneath them, with most of the path.
+    /// Judges interrupts and softirqs, and threads that they interrupt, with most of the path.
     pub(super) fn by_interrupts(&self) -> Option<Verdict> {
         let is_meant = |part: &Part| part.does == Does::Interrupt;
         let share = self.share(is_meant);
@@ -107,7 +108,7 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// One subject with most of the path, in whichever state.
+    /// Judges one subject with most of the path, in any states.
     pub(super) fn by_subject(&self) -> Option<Verdict> {
         let wholes: Vec<&Whole> = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).collect();
         let first = *wholes.first()?;
@@ -118,18 +119,18 @@ impl Case<'_> {
             return None;
         }
         let parts: Vec<&Part> = self.parts.of(first.subject).filter(|part| part.does != Does::Transit).collect();
-        // A state alone is named if it has most of what its subject has.
+        // A single state is named if it has most of its subject's time.
         let top = *parts.first()?;
         let alone = top.ns as f64 >= self.limits.most * first.ns as f64;
-        // Where no work of one side leads, the way there and back does, again and again.
+        // If the work of neither side leads, the repeated round trips may.
         if !alone || top.does == Does::Runnable {
             if let Some(round_trips) = self.by_round_trips() {
                 return Some(round_trips);
             }
         }
         let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
-        // That the only program there is has all of the path says nothing, if none of its threads
-        // leads.
+        // If there is only one program, its share of the whole path proves nothing unless one of
+        // its threads leads.
         let others: f64 = wholes.iter().skip(1).map(|whole| whole.share).sum();
         let mut roles: HashMap<&Option<String>, u64> = HashMap::new();
         parts.iter().for_each(|part| *roles.entry(&part.role).or_default() += part.ns);
@@ -137,7 +138,7 @@ impl Case<'_> {
         if !alone && others < self.limits.considerable && 2 * leading < first.ns {
             return None;
         }
-        // The next one takes over at once: they are equally busy.
+        // With no gain, the next subject takes over at once: both are equally busy.
         let change = self.subjects.get(first.subject).halved().text;
         let gain = self.predictions.iter().find(|prediction| prediction.change == change).and_then(|prediction| prediction.gain);
         if next >= self.limits.considerable && gain.is_some_and(|gain| gain < self.limits.min_gain) {
@@ -193,8 +194,8 @@ impl Case<'_> {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::RoundTrips));
         }
         if let Some(processes) = self.processes(first.subject) {
-            // What the kernel does to start and end them is mostly their own system calls and page
-            // faults.
+            // The kernel's work to start and end processes consists mostly of their own system
+            // calls and page faults.
             let of_kernel = |part: &&Part| matches!(part.does, Does::SystemCall | Does::Faults);
             let kernel: f64 = self.parts.of(first.subject).filter(of_kernel).map(|part| part.share).sum();
             if kernel >= self.limits.fault_share * first.share {
@@ -217,7 +218,7 @@ impl Case<'_> {
         } else if verdict.role.is_some() {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LoadGenerator));
         } else if runs >= self.limits.most && idle <= self.limits.idle_share && self.cpus.count > 1 && !one_at_a_time {
-            // Its threads or processes have all CPUs: none of them holds the others up.
+            // Its threads or processes occupy all CPUs: none of them delays the others.
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::CpuContention));
             let users = self.cpu_users().into_iter().take(3).map(|(user, share)| (self.name(user, None), share)).collect();
             verdict.because.push(Because::CpuUsers { waits: self.name(first.subject, None), users, idle });
@@ -228,7 +229,8 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// A thread of the subject that has a considerable part of its time in freeing memory.
+    /// Returns a reason if a thread of the subject spends a considerable share of its time on
+    /// freeing memory.
     pub(super) fn reclaims(&self, subject: SubjectId, share: f64) -> Option<Because> {
         let own = self.subjects.threads().filter(|(machine, _)| self.subjects.known(machine) == Some(subject));
         let of_threads = own.filter_map(|(_, thread)| self.conducts.reclaims.get(&thread.tid));
@@ -241,7 +243,7 @@ impl Case<'_> {
         })
     }
 
-    /// The parent of a pool of many processes, if it starts at least half of them.
+    /// Returns the parent of a pool of many processes, if it starts at least half of them.
     fn processes(&self, subject: SubjectId) -> Option<Because> {
         let count = self.subjects.get(subject).processes.len() as u64;
         let lives = self.owned(subject).filter_map(|own| own.first_ns.map(|first| own.last_ns - first));
@@ -257,8 +259,8 @@ impl Case<'_> {
         (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
     }
 
-    /// A program that starts processes again and again, where most of what it and they do, before
-    /// they execute another one, is the kernel's work for that.
+    /// Judges a program that starts processes again and again, if most of its time and theirs,
+    /// before they execute another program, is the kernel's work for that.
     pub(super) fn by_processes(&self) -> Option<Verdict> {
         let first = self.parts.wholes.iter().find(|whole| self.is_program(whole.subject))?;
         let name = &self.subjects.get(first.subject).name;
@@ -277,7 +279,7 @@ impl Case<'_> {
         let (by, count) = forks.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))?;
         let lives: Vec<u64> =
             self.owners().filter(|&(of, _)| of != by && is_own(of)).filter_map(|(_, own)| Some(own.last_ns - own.first_ns?)).collect();
-        // Each of them is gone soon, and together they are a considerable part of it.
+        // Each of them ends soon, and together they take a considerable share of the run.
         let (lived, longest) = (lives.iter().sum::<u64>() as f64, lives.iter().max().copied().unwrap_or(0) as f64);
         let least = self.limits.considerable * self.parts.length_ns as f64;
         if count < self.limits.least_replies || longest >= least || lived < whole * least {
@@ -293,7 +295,8 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// A part of the run in which one program at a time runs, where in another part several do.
+    /// Judges a part of the run in which one program at a time runs, if several run at a time in
+    /// another part.
     pub(super) fn by_serial_step(&self) -> Option<Verdict> {
         if self.cpus.count < 2 || self.anchor.is_some() {
             return None;
@@ -314,13 +317,13 @@ impl Case<'_> {
         };
         let (parts, context) = (parts_of(&is_serial), parts_of(&|running| running >= 1.0 + self.limits.most));
         let all: u64 = parts.iter().map(|(from, to)| to - from).sum();
-        // The process whose life is most like that part of the run.
+        // The process whose lifetime best matches that part of the run.
         let likeness = |machine: MachineId| {
             let own = self.traffic.own(machine).filter(|own| own.forks > 0)?;
             let (first, last) = (own.first_ns?, own.last_ns);
             let within =
                 |parts: &[(u64, u64)]| -> u64 { parts.iter().map(|(from, to)| last.min(*to).saturating_sub(first.max(*from))).sum() };
-            // One that lives while several run is no step that they wait for.
+            // A process that lives while several run is not a step for which they wait.
             let length: u64 = context.iter().map(|(from, to)| to - from).sum();
             if within(&context) as f64 > self.limits.considerable * length as f64 {
                 return None;
@@ -354,8 +357,8 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Mean number of threads of these subjects that run or are ready to run, if they are more than
-    /// the CPUs and as many as make a queue.
+    /// Returns the mean number of threads of these subjects that run or are ready to run, if it
+    /// exceeds the number of CPUs by enough to form a queue.
     pub(super) fn want_more_cpus(&self, subjects: &[SubjectId]) -> Option<f64> {
         let (begin, end) = self.traffic.range();
         let own = self.owners().filter(|(of, _)| subjects.contains(of));
@@ -365,7 +368,8 @@ impl Case<'_> {
         (is_more && self.cpus.count > 0).then_some(threads)
     }
 
-    /// CPUs that the subject has on average, and its threads that have a considerable part of that.
+    /// Returns the mean number of CPUs that the subject uses, and the number of its threads with a
+    /// considerable share of that.
     pub(super) fn running(&self, subject: SubjectId) -> (f64, u64) {
         let (begin, end) = self.traffic.range();
         let ran: Vec<u64> = self.owned(subject).map(|own| own.ran_ns).collect();

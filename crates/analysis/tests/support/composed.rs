@@ -1,4 +1,4 @@
-//! What is composed of a toy kernel's events, and its path.
+//! The interactions that the composer makes of a toy kernel's events, and their critical path.
 #![allow(dead_code)] // each test file uses its part
 
 use super::linux_support::{each_interaction, Kernel};
@@ -40,7 +40,7 @@ pub fn drawn(answer: &Answer) -> String {
     segments.map(|it| format!("{}-{} {}::{}", it.start_ns, it.end_ns, it.machine, it.state)).collect::<Vec<_>>().join(", ")
 }
 
-/// CPU 0 runs `t11`, CPU 1 nobody.
+/// CPU 0 runs `t11`, CPU 1 is idle.
 pub fn two_cpus() -> Kernel {
     let mut kernel = Kernel::new(2);
     kernel.switch(100, 1, 0, 0, 0);
@@ -48,7 +48,7 @@ pub fn two_cpus() -> Kernel {
     kernel
 }
 
-/// Probes alone.
+/// Probes without kernel events.
 pub fn probes() -> (Kernel, u32, u32) {
     let mut kernel = Kernel::new(0);
     let one = kernel.thread("one", "", 11, 11);

@@ -1,5 +1,6 @@
-//! A toy kernel: CPUs, threads, interrupts within softirqs within system calls, wake-ups and migrations at random. It leaves the events
-//! that a reader would yield, and beside them the truth, summed up step by step in the dullest way.
+//! A toy kernel: CPUs, threads, interrupts within softirqs within system calls, wake-ups and
+//! migrations at random. It produces the events that a reader would yield, and the true times,
+//! summed up step by step in the simplest way.
 #![allow(dead_code)] // each test file uses its part
 
 use crate::support::Random;
@@ -16,7 +17,7 @@ pub enum Val {
     E(i64, &'static str),
 }
 
-/// All that is composed of a kernel's events, one interaction after the other.
+/// Passes each interaction that a composer makes of a kernel's events to `each`.
 pub fn each_interaction(kernel: &Kernel, composer: &mut Composer, mut each: impl FnMut(&Vocabulary, &Interaction)) {
     let mut drain = |composer: &mut Composer| {
         while let Some(interaction) = composer.next_interaction() {
@@ -35,12 +36,12 @@ pub fn text(text: &str) -> Val {
     Val::S(text.to_owned())
 }
 
-/// Kernel events by hand.
+/// Kernel events that are written by hand.
 #[derive(Default)]
 pub struct Kernel {
     pub catalogue: Catalogue,
     classes: HashMap<String, ClassId>,
-    /// Time, CPU, class, fields.
+    /// Events as time, CPU, class and fields.
     pub events: Vec<(i64, u32, ClassId, Vec<Val>)>,
     pub losses: Vec<Loss>,
     cpus: u32,
@@ -53,7 +54,7 @@ impl Kernel {
         for cpu in 0..cpus {
             kernel.catalogue.streams.push(Stream { name: format!("kernel/cpu{cpu}"), kind: StreamKind::Kernel });
         }
-        // All interrupts and softirqs are recorded, also where there are none.
+        // All interrupts and softirqs count as recorded, even if there are none.
         kernel.class("irq_handler_entry", &["irq", "name"]);
         kernel.class("irq_softirq_entry", &["vec"]);
         kernel
@@ -74,7 +75,7 @@ impl Kernel {
         self.events.push((t_ns, cpu, class, fields.iter().map(|(_, value)| value.clone()).collect()));
     }
 
-    /// A thread with probes: its events go to the stream that this returns.
+    /// Adds a thread with probes, and returns the stream of its events.
     pub fn thread(&mut self, label: &str, thread: &str, pid: i32, tid: i32) -> u32 {
         let (label, thread) = (label.to_owned(), thread.to_owned());
         self.catalogue.streams.push(Stream { name: format!("user/{tid}"), kind: StreamKind::User });
@@ -170,7 +171,7 @@ impl Kernel {
                 catalogue.losses_ahead = ahead.extract_if(.., |ahead| ahead.begin_ns <= loss.end_ns).collect();
                 each(&catalogue, &Item::Loss(*loss));
             }
-            // As the reader, which decodes what comes next of a stream before it goes on.
+            // Like the reader, which decodes the next item of a stream before it continues.
             catalogue.losses_ahead = ahead.extract_if(.., |ahead| ahead.begin_ns <= *t_ns).collect();
             let values: Vec<Value<'_>> = fields
                 .iter()
@@ -195,7 +196,7 @@ impl Kernel {
         }
     }
 
-    /// Takes the events of a CPU within a time away, as a full buffer does.
+    /// Removes the events of a CPU within a time, as a full buffer does.
     pub fn lose(&mut self, cpu: u32, begin_ns: i64, end_ns: i64) {
         let before = self.events.len();
         self.events.retain(|(t, of, ..)| !(*of == cpu && *t > begin_ns && *t < end_ns));
@@ -204,7 +205,7 @@ impl Kernel {
     }
 }
 
-/// A thread of the kernel that ends grace periods.
+/// A kernel thread that ends grace periods.
 pub const RCU: i32 = 9;
 
 pub fn comm(tid: i32) -> String {
@@ -232,7 +233,7 @@ struct Worker {
     state: State,
     cpu: u32,
     ready_ns: i64,
-    /// Begin and name of the interrupt that woke it.
+    /// Begin and name of the interrupt that woke the thread.
     by: Option<(i64, String)>,
     call: Option<(&'static str, i64)>,
     stay_ns: u64,
@@ -283,18 +284,18 @@ pub struct ThreadTruth {
 pub struct Truth {
     pub cpus: Vec<CpuTruth>,
     pub threads: BTreeMap<i32, ThreadTruth>,
-    /// By the name of the context: own times, raise delays, delays to starts.
+    /// Own times by the name of the context; the next two are raise delays and delays to starts.
     pub handled: BTreeMap<String, Vec<u64>>,
     pub raised: BTreeMap<String, Vec<u64>>,
     pub starts: BTreeMap<String, Vec<u64>>,
-    /// By name: entries, durations, errors.
+    /// Entries, durations and number of errors by the name of the call.
     pub calls: BTreeMap<String, (u64, Vec<u64>, u64)>,
     pub end_ns: i64,
 }
 
 pub const BEGIN_NS: i64 = 1_000;
 
-/// `range`: what is accounted.
+/// Simulates a kernel. The truth covers the time `range`.
 pub fn simulate(seed: u64, cpus: u32, threads: i32, steps: usize, range: (i64, i64)) -> (Kernel, Truth) {
     let mut random = Random(seed);
     let mut kernel = Kernel::new(cpus);
@@ -318,7 +319,7 @@ pub fn simulate(seed: u64, cpus: u32, threads: i32, steps: usize, range: (i64, i
         truth.threads.insert(worker.tid, ThreadTruth::default());
     }
     for cpu in 0..cpus {
-        // Tells that all are idle.
+        // Reports that all CPUs are idle.
         kernel.switch(now, cpu, 0, 0, 0);
     }
     for _ in 0..steps {
@@ -393,7 +394,7 @@ fn act(
     let blocked: Vec<usize> = (0..workers.len()).filter(|&n| workers[n].state == State::Blocked).collect();
     let choice = random.below(10);
     if choice < 2 && cores[at].open.len() < 3 {
-        // An interrupt, or below all of them a softirq.
+        // Starts an interrupt, or, if none is active, possibly a softirq.
         if cores[at].open.is_empty() && random.below(2) == 0 {
             let vec = random.below(10) as i64;
             let name = format!("softirq {}", SOFTIRQS[vec as usize]);

@@ -1,13 +1,13 @@
-//! A toy system whose bottleneck is known: source, router and sink joined by two queues, a server that the router may call, and
-//! signals between all of them. It runs as a discrete-event simulation and leaves the items that a reader would yield.
-//! All names are random words.
+//! A toy system with a known bottleneck: source, router and sink joined by two queues, a server
+//! that the router may call, and signals between all of them. It runs as a discrete-event
+//! simulation and produces the items that a reader would yield. All names are random words.
 #![allow(dead_code)] // each test file uses its part
 
 use longpole_analysis::report::{Pass, Report};
 use longpole_trace::event::{Catalogue, Class, ClassId, Event, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
 use std::collections::{HashMap, VecDeque};
 
-/// splitmix64: enough for jitter and names.
+/// splitmix64: sufficient for jitter and names.
 #[derive(Clone)]
 pub struct Random(pub u64);
 
@@ -24,7 +24,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// Around `mean`, between a half and one and a half.
+    /// Returns a number from half of `mean` to one and a half times `mean`.
     fn about(&mut self, mean: i64) -> i64 {
         mean / 2 + self.below(mean.max(1) as u64) as i64
     }
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// Events in the order of their making; sorted by time when they are replayed.
+/// Events in the order of their creation; they are sorted by time when they are replayed.
 #[derive(Default)]
 pub struct Trace {
     pub catalogue: Catalogue,
@@ -76,7 +76,7 @@ impl Trace {
         self.events.push((t_ns, thread, class, fields.iter().map(|(_, value)| *value).collect()));
     }
 
-    /// Takes the events of a thread within a time away, as a full ring does.
+    /// Removes the events of a thread within a time, as a full ring does.
     pub fn lose(&mut self, thread: u32, begin_ns: i64, end_ns: i64) {
         let before = self.events.len();
         self.events.retain(|(t, of, ..)| !(*of == thread && *t > begin_ns && *t < end_ns));
@@ -120,7 +120,7 @@ impl Trace {
 
 pub const CAPACITY: usize = 255;
 
-/// Costs in ns and what the router does wrong.
+/// Costs in nanoseconds, and the faults of the router.
 #[derive(Clone)]
 pub struct Costs {
     pub generate: i64,
@@ -133,7 +133,7 @@ pub struct Costs {
     pub eager: bool,
     pub submit: i64,
     pub reentry: i64,
-    /// Every so many ns a thread does not run for a while.
+    /// Mean time between interruptions, in which a thread does not run for a while, in nanoseconds.
     pub interruptions: Option<i64>,
 }
 
@@ -196,15 +196,15 @@ pub struct Pipeline {
 struct Agent {
     thread: u32,
     t: i64,
-    /// Waits for its signal.
+    /// True if the agent waits for its signal.
     asleep: bool,
     signalled: bool,
-    /// Items in hand: they enter or leave a queue at the next step, so that nobody sees them early.
+    /// Items that enter or leave a queue at the next step, so that no other agent sees them early.
     in_hand: usize,
     next_interruption: i64,
 }
 
-/// Runs for `length_ns`.
+/// Runs the system for `length_ns`.
 pub fn pipeline(seed: u64, costs: &Costs, length_ns: i64) -> Pipeline {
     let mut random = Random(seed);
     let names = Names::random(&mut random);

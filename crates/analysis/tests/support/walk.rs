@@ -1,5 +1,6 @@
-//! A backward walk over a history that is kept whole: what the streaming pass is held against. Each unit of a queue is an entry of its own
-//! here, each machine keeps every change of its state, and nothing is forgotten.
+//! A backward walk over a complete history, with which the streaming pass is compared. Each unit of
+//! a queue is an entry of its own here, each machine keeps every change of its state, and nothing
+//! is forgotten.
 #![allow(dead_code)]
 
 use proptest::prelude::*;
@@ -26,14 +27,14 @@ pub struct Kind {
     pub merge: bool,
 }
 
-/// Time since the line before, machine, what it does.
+/// Time since the line before, machine, and its action.
 pub type Line = (u8, u8, Op);
 /// Start, end, machine, state.
 pub type Piece = (u64, u64, String, String);
 
 #[derive(Clone, Debug)]
 enum Before {
-    /// The entry before of the same machine.
+    /// The previous entry of the same machine.
     Same,
     Nothing,
     Cause(Source),
@@ -42,7 +43,7 @@ enum Before {
 #[derive(Clone, Debug)]
 struct Source {
     machine: u8,
-    /// The lineage after so many of its entries, at this time.
+    /// Number of entries of the machine's path at the time `t`.
     entries: usize,
     t: u64,
     link: (String, String),
@@ -79,7 +80,7 @@ struct Machine {
     state: String,
 }
 
-/// What was taken: how many units, the latest of them, and whether some were missing.
+/// The units that were taken: the latest of them, their number, and whether some were missing.
 struct Taken {
     latest: Option<Unit>,
     count: usize,
@@ -132,7 +133,7 @@ impl History {
         self.note(machine, before);
     }
 
-    /// The machine's lineage as it is now.
+    /// Returns the machine's path at the current time.
     fn source(&mut self, machine: u8, link: (String, String)) -> Source {
         self.seq += 1;
         let (t, seq) = (self.t, self.seq);
@@ -146,7 +147,8 @@ impl History {
         source
     }
 
-    /// The lineage of a machine that has done something, else nothing and a contradiction.
+    /// Returns the path of a machine that has done something, otherwise nothing and a
+    /// contradiction.
     fn before(&mut self, by: u8, at: u64, link: &str) -> Before {
         if self.machine(by).entries.is_empty() {
             self.contradictions += 1;
@@ -270,7 +272,7 @@ impl History {
         taken
     }
 
-    /// The next units of a queue and their places in it.
+    /// Returns the next units of a queue and their places in it.
     fn pick(&self, queue: usize, n: Option<u8>, flow: Option<u8>) -> (Taken, Vec<usize>) {
         let it = &self.queues[queue];
         let mut places: Vec<usize> = (0..it.units.len()).filter(|&at| flow.is_none() || it.units[at].flow == flow).collect();
@@ -297,7 +299,7 @@ impl History {
         }
     }
 
-    /// The global path to the end of the machine that did something last.
+    /// Returns the global path to the end of the machine that acted last.
     pub fn path(&self, begin: u64) -> Option<(u64, Vec<Piece>)> {
         let machine = self.last?;
         let mut at = Source { machine, entries: usize::MAX, t: self.t, link: Default::default(), seq: 0 };
@@ -343,7 +345,7 @@ impl Taken {
     }
 }
 
-/// The same as a machine log.
+/// Returns the same as a machine log.
 pub fn log(kinds: &[Kind], lines: &[Line]) -> String {
     let mut log = String::new();
     for (at, kind) in kinds.iter().enumerate() {
@@ -406,7 +408,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 pub fn system() -> impl Strategy<Value = (Vec<Kind>, Vec<Line>)> {
     let line = (0u8..6, 0u8..5, op());
-    // Where nobody does anything but stop there is no path.
+    // If machines only stop, there is no path.
     let lines = proptest::collection::vec(line, 1..120).prop_map(|mut lines| {
         lines[0].2 = Op::State(0);
         lines

@@ -1,5 +1,5 @@
-//! Asks of a machine log what changes would bring.
-#![allow(dead_code)] // each test file asks some of it
+//! Predictions for changes of a machine log.
+#![allow(dead_code)] // each test file uses some of it
 
 use longpole_analysis::machine_log::Reader;
 use longpole_analysis::what_if::{Answer, NoAnswer, Options, Prediction, Scenario, WhatIf};
@@ -8,7 +8,7 @@ pub fn ask(log: &str, scenarios: &[&str]) -> Result<Answer, NoAnswer> {
     ask_recorded(log, scenarios, 0.0)
 }
 
-/// Of a log whose every event cost so many ns.
+/// The same for a log in which each event cost `probe_ns` nanoseconds.
 pub fn ask_recorded(log: &str, scenarios: &[&str], probe_ns: f64) -> Result<Answer, NoAnswer> {
     let scenarios = scenarios.iter().map(|text| Scenario::parse(text).unwrap()).collect();
     let mut reader = Reader::new(log.as_bytes());

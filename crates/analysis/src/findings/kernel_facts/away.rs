@@ -1,7 +1,9 @@
-//! Interrupts that wake a thread which runs on another CPU: the way there costs an interrupt between CPUs, and often the waking of an idle one.
+//! Interrupts that wake a thread which runs on another CPU. This costs an interrupt between CPUs,
+//! and often the wake-up of an idle CPU.
 //!
-//! A softirq counts where an interrupt has led to it, not where a thread's own system call did: who sends to itself has no interrupt that could be moved. Timers are no
-//! device's; they are left out.
+//! A softirq counts if an interrupt led to it, and not if a thread's own system call did: a thread
+//! that sends to itself has no interrupt that could be moved. Timers are left out, because they
+//! belong to no device.
 
 use super::{heaviest, OnPath};
 use crate::findings::{Evidence, Facts, Scope};
@@ -10,14 +12,14 @@ use longpole_model::linux::watch::{ContextId, CpuId, Start, ThreadId, Waker};
 use longpole_model::linux::Linux;
 use std::collections::HashMap;
 
-/// `enum`s of the kernel: softirqs of timers, the scheduler and RCU.
+/// Numbers of softirqs of timers, the scheduler and RCU, from the kernel's `enum`.
 const OF_THE_KERNEL: [i64; 4] = [1, 7, 8, 9];
 const SOFTIRQS: usize = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Away {
     heard: Vec<Heard>,
-    /// By CPU: whether an interrupt has led to the softirq that was raised last.
+    /// For each CPU and softirq, whether an interrupt led to its last raise.
     raised: Vec<[bool; SOFTIRQS]>,
     woken: HashMap<(ContextId, ThreadId), Woken>,
 }
@@ -32,7 +34,7 @@ enum Heard {
 struct Woken {
     count: u64,
     away: u64,
-    /// From wake-ups on another CPU to the start.
+    /// Time from wake-ups on another CPU to the start of the thread.
     away_ns: u64,
     longest: (i64, i64),
 }
@@ -78,7 +80,7 @@ impl Away {
 
     fn is_of_interrupt(&mut self, linux: &Linux, cpu: CpuId, by: Waker) -> bool {
         match by {
-            // An interrupt that is not traced lies on top of whoever asks the kernel for nothing.
+            // An interrupt that is not traced lies on top of a thread that is not in a system call.
             Waker::Thread(id) => linux.calls_nothing(id),
             Waker::Idle => true,
             Waker::Unknown => false,

@@ -1,7 +1,9 @@
-//! Locks of programs without probes: futexes that the same threads wait for and give on, one after the other.
+//! Locks of programs without probes: futexes for which the same threads wait and which they pass
+//! on, one after the other.
 //!
-//! The kernel sees a lock only when somebody waits for it. It is one where whoever waits at an address also wakes a single other one there; at a queue's or a barrier's
-//! address some only wait, some only wake, or all are woken at once.
+//! The kernel sees a lock only when a thread waits for it. A futex counts as a lock if the threads
+//! that wait at its address also wake one other thread there. At the address of a queue or a
+//! barrier, some threads only wait, some only wake, or all are woken at once.
 
 use super::{heaviest, Contention, OnPath};
 use crate::findings::{Evidence, Facts, Scope};
@@ -12,15 +14,15 @@ use longpole_model::names::NameId;
 use longpole_model::system_calls::takes_a_futex_operation;
 use std::collections::{BTreeSet, HashMap};
 
-/// Addresses that are told apart, and threads of each.
+/// Largest number of addresses that are distinguished, and of threads of each.
 const MOST_LOCKS: usize = 1 << 12;
 const MOST_THREADS: usize = 1 << 10;
-/// Waits for one of them that are apart from each other.
+/// Largest number of disjoint waits that are kept for each address.
 const MOST_APART: usize = 1 << 8;
 
-/// The low bits of the operation; above them it says only whose the address is and which clock counts.
+/// Mask of the operation. The bits above it only select private addresses and the clock.
 const OPERATION: i64 = 0x7f;
-/// The address is that of one process: another one's is another futex.
+/// Flag of a private address: the same address in another process is another futex.
 const PRIVATE: i64 = 0x80;
 const WAIT: i64 = 0;
 const WAKE: i64 = 1;
@@ -33,9 +35,9 @@ const LOCK_PI2: i64 = 13;
 #[derive(Debug, Default)]
 pub(super) struct Futexes {
     heard: Vec<Call>,
-    /// By name: whether it is the call.
+    /// For each name id, whether it is the futex system call.
     names: Vec<Option<bool>>,
-    /// By process and address.
+    /// Futexes by process and address.
     locks: HashMap<(i32, i64), Futex>,
 }
 
@@ -43,7 +45,8 @@ pub(super) struct Futexes {
 struct Futex {
     waits: Lock,
     is_private: bool,
-    /// How often each waited, and woke one other.
+    /// For each thread, the number of its waits and the number of times that it woke one other
+    /// thread.
     threads: HashMap<ThreadId, (u64, u64)>,
 }
 
@@ -51,7 +54,7 @@ struct Futex {
 struct Waited {
     threads: u64,
     waits: u64,
-    /// Those by threads that also wake.
+    /// Number of waits by threads that also wake others.
     handed_on: u64,
 }
 
@@ -66,7 +69,8 @@ impl Futex {
         out
     }
 
-    /// Not the end of a thread or an item of a queue, for which others wait for longer.
+    /// Returns whether this is a lock, and not the end of a thread or an item of a queue, for which
+    /// others wait more often than they wake.
     fn is_lock(&self) -> bool {
         let Waited { waits, handed_on, .. } = self.waited();
         handed_on > 0 && 2 * handed_on >= waits
@@ -137,7 +141,7 @@ impl Futexes {
         }
     }
 
-    /// All locks, in no order.
+    /// Returns all locks, in no particular order.
     pub fn contention(&self) -> impl Iterator<Item = Contention> + '_ {
         self.locks.iter().filter(|(_, futex)| futex.is_lock()).map(|(&(process, address), futex)| Contention {
             process,
@@ -147,7 +151,7 @@ impl Futexes {
         })
     }
 
-    /// Of each process the lock that is waited for most.
+    /// Returns the facts about the lock with the longest waits in each process.
     pub fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
         let mut first: HashMap<i32, (i64, &Futex)> = HashMap::new();
         for (&(process, address), futex) in self.locks.iter().filter(|(_, futex)| futex.is_lock()) {

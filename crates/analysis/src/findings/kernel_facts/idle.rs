@@ -1,7 +1,9 @@
-//! Threads that wait for a CPU while another one, on which they may run, has nothing to do.
+//! Threads that wait for a CPU while another CPU, on which they may run, is idle.
 //!
-//! A CPU that is woken needs some 10 us until it runs anything, and a thread that waits for its own CPU to wake up waits for nobody: so only what lasts is counted,
-//! and only while somebody else has the thread's CPU. Where nobody has that one either, for a while, the thread is held back: it may not run.
+//! A CPU needs some 10 µs from its wake-up until it runs anything, and a thread that waits for its
+//! own CPU to wake up waits for no other thread. Therefore only longer idle times count, and only
+//! while another thread has the waiting thread's CPU. If no thread has that CPU for a while, the
+//! waiting thread is *held*: it is not allowed to run.
 
 use super::{heaviest, OnPath};
 use crate::findings::{Evidence, Facts, Scope};
@@ -10,11 +12,12 @@ use longpole_model::linux::watch::{Base, CpuId, ThreadId, Wait};
 use longpole_model::linux::Linux;
 use std::collections::{HashMap, VecDeque};
 
-/// Shorter idleness during a wait is none.
+/// Shortest idle time during a wait that is counted, in nanoseconds.
 const LEAST_NS: i64 = 100_000;
-/// So long its own CPU has nothing to do before a thread is held back: to wake up takes a virtual CPU some time, too.
+/// Shortest idle time of the thread's own CPU from which the thread counts as held, in nanoseconds.
+/// A virtual CPU takes some time to wake up as well.
 const LEAST_HELD_NS: i64 = 500_000;
-/// Stays of a CPU that are remembered.
+/// Number of stays that are remembered per CPU.
 const REMEMBERED: usize = 1 << 12;
 
 #[derive(Debug, Default)]
@@ -22,11 +25,11 @@ pub(super) struct Idle {
     cpus: Vec<VecDeque<Stay>>,
     waits: Vec<Wait>,
     threads: IdMap<ThreadId, Missed>,
-    /// Ready to run, and nobody had the thread's own CPU.
+    /// Threads that were ready to run while no thread had their own CPU.
     held: IdMap<ThreadId, Missed>,
 }
 
-/// Below the interrupts.
+/// A time for which a CPU was idle or busy, without regard to interrupts.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     idle: bool,
@@ -107,7 +110,7 @@ impl Idle {
         }
     }
 
-    /// When another CPU was idle, apart from each other.
+    /// Returns the times at which another CPU was idle; they do not overlap.
     fn missed(&self, linux: &Linux, wait: &Wait) -> Vec<(i64, i64)> {
         let Some(thread) = linux.threads.get(wait.thread.0 as usize) else { return Vec::new() };
         let allowed = thread.mask.now();
@@ -115,7 +118,7 @@ impl Idle {
         let mut pieces: Vec<(i64, i64)> = Vec::new();
         for (at, cpu) in linux.cpus.iter().enumerate() {
             let id = CpuId(at as u32);
-            // Where nothing tells on which CPUs it may run, nothing is said.
+            // If it is unknown on which CPUs the thread may run, no time counts.
             if id == wait.cpu || !allowed.as_ref().is_some_and(|allowed| allowed.contains(&cpu.number)) {
                 continue;
             }
@@ -135,10 +138,10 @@ impl Idle {
         apart
     }
 
-    /// When the CPU was idle, or had a thread, during the wait.
+    /// Returns the times during the wait for which the CPU was idle, or had a thread.
     fn stays(&self, linux: &Linux, cpu: CpuId, wait: &Wait, idle: bool) -> Vec<(i64, i64)> {
         let told = self.cpus.get(cpu.0 as usize);
-        // What it does now is told when it is over.
+        // The current stay of the CPU is reported only after it ends.
         let mut newest = linux.idle_since(cpu).filter(|_| idle);
         let mut out: Vec<(i64, i64)> = newest.map(|since| (since, wait.end_ns)).into_iter().collect();
         for stay in told.into_iter().flatten().rev().take_while(|stay| stay.end_ns > wait.begin_ns) {

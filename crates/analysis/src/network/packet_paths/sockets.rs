@@ -1,7 +1,9 @@
-//! Packets in sockets: a queue of tokens, since what a socket holds has no address that the trace shows.
+//! Packets in sockets, as a queue of tokens, because packets in a socket have no address that the
+//! trace shows.
 //!
-//! A socket is known by its address, and that is used again as soon as it is gone. It is taken for another one when its port or protocol is another,
-//! when what it held is thrown away because it is closed, and when the thread that read from it has ended.
+//! A socket is identified by its address, which is reused as soon as the socket is gone. It counts
+//! as another socket if its port or protocol differs, if its content is purged because it was
+//! closed, or if the thread that read from it has ended.
 
 use super::{place, FlowKey, Journeys, MOST_SOCKETS};
 use crate::network::in_flight::{End, Flight, Leg, Origin, Stage, Wakeup};
@@ -11,12 +13,12 @@ use std::collections::VecDeque;
 
 const TCP: i64 = 6;
 const UDP: i64 = 17;
-/// `MSG_PEEK | MSG_ERRQUEUE`: the call takes nothing.
+/// Flags `MSG_PEEK | MSG_ERRQUEUE`: with them, a call takes no packet.
 const TAKES_NOTHING: i64 = 0x2 | 0x2000;
 const EAGAIN: i64 = -11;
-/// Headers of IPv4 and IPv6 with that of UDP.
+/// Sizes of the headers of IPv4 and IPv6 with that of UDP, in bytes.
 const HEADERS: [i64; 2] = [28, 48];
-/// Places of packets that were given up.
+/// Largest number of places of packets that were given up.
 const MOST_PLACES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -24,34 +26,35 @@ pub struct Socket {
     address: u64,
     pub protocol: Option<i64>,
     pub port: Option<u16>,
-    /// Who read from it first, and last.
+    /// First thread that read from the socket; `reader` is the last one.
     pub first: Option<ThreadId>,
     pub reader: Option<ThreadId>,
     queue: VecDeque<Token>,
 }
 
 impl Socket {
-    /// All that it holds is unknown.
+    /// Forgets the content of the socket, which is unknown from now on.
     pub(super) fn forget(&mut self) {
         self.queue.clear();
     }
 }
 
-/// What a socket holds.
+/// A packet in a socket.
 #[derive(Clone, Copy, Debug)]
 struct Token {
     packet: u64,
-    /// Of the flight.
+    /// Id of the packet in flight.
     id: u64,
     length: u32,
-    /// Datagrams into which the kernel cut it for the socket.
+    /// Number of remaining datagrams into which the kernel split the packet for the socket.
     left: u32,
-    /// When the last of those was taken.
+    /// Time at which the last of those was taken.
     taken_ns: Option<i64>,
 }
 
 impl Token {
-    /// A datagram is read whole or cut; bytes of other protocols go on without their packets.
+    /// Returns whether a call with this result may have taken the whole packet. A datagram is read
+    /// whole or truncated; with other protocols, bytes continue without their packets.
     fn fits(&self, protocol: Option<i64>, result: i64) -> bool {
         let headers = i64::from(self.length) - result;
         match protocol {
@@ -60,7 +63,8 @@ impl Token {
         }
     }
 
-    /// A buffer that is too small cuts what it takes.
+    /// Returns whether the packet is long enough for this result. A buffer that is too small
+    /// truncates the datagram.
     fn holds(&self, result: i64) -> bool {
         i64::from(self.length) - HEADERS[0] >= result
     }
@@ -80,7 +84,8 @@ impl Journeys {
         Some(id)
     }
 
-    /// The socket at the address if it can be of this protocol, else another one that has taken its place.
+    /// Returns the socket at the address if it can have this protocol, otherwise a new one that has
+    /// taken its place.
     fn socket_of(&mut self, address: u64, protocol: Option<i64>) -> Option<u32> {
         let id = self.socket(address)?;
         let known = self.sockets[id as usize].protocol;
@@ -91,7 +96,7 @@ impl Journeys {
         Some(id)
     }
 
-    /// The same, by the port.
+    /// Returns the same by port.
     pub(super) fn socket_of_port(&mut self, address: u64, port: Option<u16>) -> Option<u32> {
         let id = self.socket(address)?;
         let known = self.sockets[id as usize].port;
@@ -101,19 +106,20 @@ impl Journeys {
         Some(id)
     }
 
-    /// Another socket at the same address.
+    /// Registers another socket at the same address.
     fn renew(&mut self, address: u64) -> Option<u32> {
         self.socket_ids.remove(&address);
         self.socket(address)
     }
 
-    /// Whoever else has the socket reads on: what it holds stays.
+    /// Handles the end of a reader. Another thread with the same socket continues to read, so its
+    /// content remains.
     pub(super) fn reader_gone(&mut self, thread: ThreadId) {
         while let Some(&(_, address)) = self.readers.range((thread, 0)..=(thread, u64::MAX)).next() {
             self.readers.remove(&(thread, address));
             let Some(&id) = self.socket_ids.get(&address) else { continue };
             let old = &mut self.sockets[id as usize];
-            // A stream says itself when it is another.
+            // For a stream, events of its own show a new socket.
             if old.reader != Some(thread) || old.protocol == Some(TCP) {
                 continue;
             }
@@ -132,7 +138,7 @@ impl Journeys {
         }
     }
 
-    /// What a closed socket held is thrown away.
+    /// Handles the purge of a closed socket's content.
     pub(super) fn purged(&mut self, packet: u64) {
         let held = self.flights.get(&packet).filter(|flight| flight.stage == Stage::Ready).and_then(|flight| flight.socket);
         let Some(id) = held.or(self.kept.get(&packet).map(|(socket, _)| *socket)) else { return };
@@ -142,21 +148,22 @@ impl Journeys {
         }
     }
 
-    /// A packet is given up that waits in a socket: its place stays, so that those behind it are not taken for it.
+    /// Gives up a packet that waits in a socket. Its place is kept, so that the packets after it
+    /// are not mistaken for it.
     pub(super) fn keep_place(&mut self, packet: u64, flight: &Flight) {
         if let Some(id) = flight.socket.filter(|_| self.kept.len() < MOST_PLACES) {
             self.kept.insert(packet, (id, flight.id));
         }
     }
 
-    /// Datagrams of it that nobody took.
+    /// Returns the number of its datagrams that were not taken.
     pub(super) fn left(&self, flight: &Flight) -> u32 {
         let queue = flight.socket.and_then(|id| self.sockets.get(id as usize)).map(|socket| &socket.queue);
         let token = queue.and_then(|queue| queue.iter().find(|token| token.id == flight.id));
         token.map_or(1, |token| token.left)
     }
 
-    /// One of the datagrams into which it was cut had no room any more.
+    /// Handles the loss of one of the datagrams into which a packet was split.
     pub(super) fn refused_piece(&mut self, socket: Option<u32>, id: u64) {
         let queue = socket.and_then(|socket| self.sockets.get_mut(socket as usize)).map(|socket| &mut socket.queue);
         if let Some(token) = queue.and_then(|queue| queue.iter_mut().rfind(|token| token.id == id)) {
@@ -164,14 +171,14 @@ impl Journeys {
         }
     }
 
-    /// Whether it is still there, as far as anything told.
+    /// Returns whether the token is still in the socket, as far as events show.
     fn is_held(&self, token: &Token) -> bool {
         self.cut.contains_key(&token.id)
             || self.flights.get(&token.packet).is_some_and(|flight| flight.id == token.id)
             || self.kept.get(&token.packet).is_some_and(|(_, id)| *id == token.id)
     }
 
-    /// The port of a socket.
+    /// Records the port of a socket.
     pub(super) fn state(&mut self, socket: u64, protocol: Option<i64>, port: u16) {
         if self.socket_of(socket, protocol).is_some() {
             if let Some(id) = self.socket_of_port(socket, Some(port).filter(|&port| port != 0)) {
@@ -188,7 +195,7 @@ impl Journeys {
         let packet = if received(self.flights.get(&receiving)) {
             receiving
         } else {
-            // One CPU puts into a socket's queue what several have brought.
+            // One CPU may queue into a socket the packets that several CPUs have received.
             let near = |flight: &Flight| flight.stage == Stage::Received && hop.t_ns.saturating_sub(flight.t_ns) < 1_000_000;
             let mut others = self.cpus.iter().filter_map(|cpu| cpu.receiving.map(|(packet, _)| packet));
             let other = others.find(|packet| *packet != receiving && self.flights.get(packet).is_some_and(near));
@@ -240,12 +247,13 @@ impl Journeys {
             return;
         }
         if result == EAGAIN {
-            // It is empty.
+            // The socket is empty.
             for token in std::mem::take(&mut known.queue) {
                 self.kept.remove(&token.packet);
                 let Some(flight) = self.remove_if(token.packet, token.id) else { continue };
                 match token.taken_ns {
-                    // The first of its datagrams may have been taken before anything told that they were there.
+                    // The first of its datagrams may have been taken before any event showed that
+                    // they were there.
                     Some(t_ns) => self.finish_flight(flight, End::Read, t_ns, (thread, None)),
                     None => self.vanished(flight),
                 }
@@ -262,7 +270,7 @@ impl Journeys {
         let protocol = *protocol;
         let first = |fits: &dyn Fn(&Token) -> bool| queue.iter().position(|token| fits(token) && self.is_held(token));
         let at = match copied.and_then(|copied| first(&|token| token.packet == copied)) {
-            // Datagrams come in the order of their queue.
+            // Datagrams are taken in the order of their queue.
             None if protocol == Some(UDP) => match queue.front() {
                 Some(head) if head.holds(result) => Some(0),
                 Some(_) => first(&|token| token.fits(protocol, result)).or_else(|| first(&|token| token.holds(result))).or(Some(0)),
@@ -273,7 +281,7 @@ impl Journeys {
         };
         let Some(at) = at else { return };
         if let Some(token) = self.sockets[id as usize].queue.get_mut(at).filter(|token| protocol == Some(UDP) && token.left > 1) {
-            // A socket may want it whole, too.
+            // A socket may also take it whole.
             if !token.fits(protocol, result) {
                 token.left -= 1;
                 token.taken_ns = Some(hop.t_ns);
@@ -308,7 +316,7 @@ impl Journeys {
         }
     }
 
-    /// The socket to which nearly all went that this thread sent.
+    /// Returns the socket to which nearly all packets of this sender went.
     pub fn destination(&self, sender: ThreadId) -> Option<u32> {
         let from = FlowKey { sender: Some(sender), socket: None, device: None };
         let to = FlowKey { sender: Some(sender), socket: Some(u32::MAX), device: None };

@@ -1,6 +1,8 @@
-//! Who had which CPU, and who waited for it meanwhile: kept while the trace is read, for whoever asks once the path is known.
+//! A log of CPU occupancy and of waits for CPUs, written while the trace is read, and replayed once
+//! the path is known.
 //!
-//! A few bytes for each, in memory while they are few, else in a file without a name: so the trace need not be read again, and memory does not grow with it.
+//! An entry takes a few bytes. The log is kept in memory while it is short, and otherwise in a file
+//! without a name. Thus the trace need not be read again, and memory does not grow with the trace.
 
 use super::CpuHolders;
 use crate::critical_path::Spill;
@@ -10,23 +12,24 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a piece, which goes to the file as a whole.
+/// Size in bytes of a piece, which is written to the file as a whole.
 const PIECE: usize = 1 << 18;
 
-/// What an entry is, in the low bits of its first byte; who has the CPU stands above them.
+/// Kinds of entries, in the low bits of the first byte; the kind of the CPU's occupant is in the
+/// bits above.
 const OCCUPIED: u8 = 0;
 const CLAIMED: u8 = 1;
 const WAITED: u8 = 2;
 const PREEMPTED: u8 = 3;
 const KINDS: u8 = 2;
 
-/// Keeps what it hears.
+/// Writes the events that it observes to the log.
 #[derive(Debug)]
 pub struct Turns {
-    /// None: there is no room for a file, which costs memory, not the answer.
+    /// Creates the file. `None` if there is no room for a file: the log then stays in memory.
     make: Option<fn() -> io::Result<File>>,
     file: Option<File>,
-    /// Where each piece in the file ends.
+    /// End offset of each piece in the file.
     ends: Vec<u64>,
     held: Vec<u8>,
     last_ns: i64,
@@ -63,7 +66,8 @@ impl Turns {
         self.held.push(number as u8);
     }
 
-    /// Those that follow each other are close, though not always one after the other.
+    /// Writes a time as the difference from the last one. Consecutive times are close, but not
+    /// always in order.
     fn time(&mut self, ns: i64) {
         let step = ns.wrapping_sub(self.last_ns);
         self.number(((step << 1) ^ (step >> 63)) as u64);
@@ -86,7 +90,7 @@ impl Turns {
         }
     }
 
-    /// All of it, in its order, to who asks.
+    /// Replays the whole log, in its order, into `cpu_holders`.
     pub fn tell(&self, linux: &Linux, cpu_holders: &mut CpuHolders) -> io::Result<()> {
         let (mut from, mut last_ns, mut piece) = (0, 0, Vec::new());
         for &end in &self.ends {
@@ -125,7 +129,7 @@ impl Watch for Turns {
     }
 }
 
-/// A piece on its way back.
+/// A piece that is decoded.
 struct Told<'a> {
     bytes: &'a [u8],
     last_ns: &'a mut i64,
@@ -192,7 +196,8 @@ impl Told<'_> {
 mod tests {
     use super::*;
 
-    /// Of so many turns of two threads on one CPU, each of which waits while the other one has it.
+    /// Returns the holders after `count` turns of two threads on one CPU, each of which waits while
+    /// the other one has it.
     fn kept_by(count: i64, spill: Spill) -> Vec<(u32, u64)> {
         let (mut turns, mut linux) = (Turns::new(spill), Linux::new(i64::MIN, i64::MAX).unwrap());
         linux.threads.resize_with(2, Default::default);
@@ -213,7 +218,7 @@ mod tests {
             turns.waited(&wait);
             turns.occupied(CpuId(0), by, Base::Unknown, Mode::Unknown, begin_ns, end_ns);
         }
-        // The path stands still while the second one waits.
+        // The path waits while the second thread waits.
         let pieces = (0..count).map(|turn| (turn * 100, turn * 100 + 100, 7)).collect();
         let mut cpu_holders = CpuHolders { pieces, threads: [(7, vec![2])].into_iter().collect(), ..CpuHolders::default() };
         turns.tell(&linux, &mut cpu_holders).unwrap();
@@ -222,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_is_told_from_memory_and_from_the_file_and_without_one() {
+    fn the_log_is_replayed_from_memory_from_the_file_and_without_a_file() {
         let spill = Spill { make: tempfile::tempfile, from: 0 };
         let nowhere = Spill { make: || Err(io::ErrorKind::StorageFull.into()), from: 0 };
         for count in [2, 200, 200_000] {

@@ -1,7 +1,8 @@
-//! The sentences of states, of stages, and of several recordings.
+//! The sentences of verdicts on states and on stages, and of verdicts on several recordings.
 //!
-//! They begin as those of processes do if one is the bottleneck. Else they say what comes closest,
-//! and why that is not enough. Figures that show how much is known follow in either case.
+//! If there is a bottleneck, they begin like the sentences of processes. Otherwise they name the
+//! closest candidate and the reason for which it is not enough. In either case, figures follow that
+//! show how much is known.
 
 use super::super::because::Because;
 use super::super::caveat::Caveat;
@@ -10,7 +11,7 @@ use super::super::figures::{Agreed, Enough, Found, Measured, StateShare, WaitedF
 use super::{caveat, name, of_outcome, remedy_of};
 use crate::stats::text::{number, percent};
 
-/// The outcome, and what is said beside it.
+/// Returns the sentence of the outcome and the sentences that follow it.
 pub(super) fn sentences(verdict: &Verdict) -> Vec<String> {
     let outcome = if verdict.outcome == Outcome::Bottleneck { bottleneck(verdict) } else { nothing(verdict) };
     let together = verdict.because.iter().filter(|because| matches!(because, Because::OnlyTogether { .. }));
@@ -22,7 +23,7 @@ pub(super) fn sentences(verdict: &Verdict) -> Vec<String> {
     [format!("{outcome}{together}")].into_iter().chain(threads).chain(waits).chain(by_itself).collect()
 }
 
-/// Where most packets are lost.
+/// Returns the sentence on the place at which most packets are lost.
 pub(super) fn packet_loss(verdict: &Verdict) -> String {
     let place = verdict.subject.as_ref().map_or_else(String::new, name);
     let lost = verdict.because.iter().find_map(|because| match because {
@@ -71,7 +72,7 @@ fn bottleneck(verdict: &Verdict) -> String {
     format!("{what}{end}")
 }
 
-/// Why nothing is the bottleneck.
+/// Returns the sentence on the absence of a bottleneck, with the reason.
 fn nothing(verdict: &Verdict) -> String {
     let begin = match verdict.outcome {
         Outcome::Unknown => "No bottleneck can be told",
@@ -84,14 +85,14 @@ fn nothing(verdict: &Verdict) -> String {
     let is_reason = |because: &&Because| !matches!(because, Because::OnlyTogether { .. } | Because::ByItself(_));
     let reasons: Vec<String> = verdict.because.iter().filter(is_reason).map(clause).collect();
     let reasons = reasons.join(", but ");
-    // What is lost is the reason then.
+    // If too little is known, lost events are the reason, so the advice comes before the figures.
     match verdict.because.iter().any(|because| matches!(because, Because::LittleKnown { .. })) {
         true => format!("{begin}: {reasons}{advice}{figures}"),
         false => format!("{begin}: {reasons}{figures}{advice}"),
     }
 }
 
-/// How much is known.
+/// Returns the figures that show how much is known.
 fn figures(verdict: &Verdict) -> String {
     let unknown = verdict.unknown_share.map_or_else(|| "?".to_owned(), percent);
     let lost = number(verdict.lost);
@@ -112,10 +113,10 @@ fn figures(verdict: &Verdict) -> String {
     }
 }
 
-/// What helps where too little is known, and what the state may be.
+/// Returns the remedies for missing facts, and the other caveats.
 fn advice(verdict: &Verdict) -> String {
     let one = |caveat: &Caveat| match (caveat, remedy_of(caveat)) {
-        // That much is missing is in the figures.
+        // The figures already show the number of missing events.
         (Caveat::LostEvents { .. } | Caveat::UnknownTime { .. }, Some(remedy)) => format!("; {remedy}"),
         (_, Some(remedy)) => format!("; {} ({remedy})", self::caveat(caveat)),
         (_, None) => format!("; {}", self::caveat(caveat)),
@@ -123,7 +124,7 @@ fn advice(verdict: &Verdict) -> String {
     of_outcome(verdict).into_iter().map(one).collect()
 }
 
-/// The caller of the machine that the verdict names, and the call.
+/// Returns the caller of the machine that the verdict names, and the name of the call.
 fn caller(verdict: &Verdict) -> Option<(&Named, &str)> {
     verdict.because.iter().find_map(|because| match because {
         Because::CalledBy { caller, call } => Some((caller, call.as_str())),
@@ -150,7 +151,7 @@ fn measured(share: f64, error: f64) -> String {
     format!("{} ± {}", percent(share), percent(error))
 }
 
-/// What a state or a stage is judged by.
+/// Returns a reason about a state or a stage as a clause.
 pub(super) fn clause(because: &Because) -> String {
     match because {
         Because::Largest { part, whole } => {
@@ -243,7 +244,7 @@ pub(super) fn clause(because: &Because) -> String {
             let one = |of: &Agreed| format!("{} in {}", what(of), number(of.runs));
             format!("the recordings do not agree ({})", verdicts.iter().map(one).collect::<Vec<_>>().join(", "))
         }
-        // Said of processes only.
+        // The remaining reasons apply to processes only.
         _ => String::new(),
     }
 }
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn two_changes_that_help_only_together_stand_behind_the_caveats_of_a_state() {
+    fn two_changes_that_help_only_together_follow_the_caveats_of_a_state() {
         let together = Because::OnlyTogether {
             changes: vec!["a::x x0.5".to_owned(), "b::y x0.5".to_owned()],
             states: vec!["a::x".to_owned(), "b::y".to_owned()],
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_stage_stands_behind_its_figures() {
+    fn facts_about_a_stage_follow_its_figures() {
         let waits = |waiter: &str, waits_for| Because::Waits { waiter: named(waiter), share: 0.5, waits_for, queue: "q".to_owned() };
         let because = vec![
             Because::CalledBy { caller: named("router"), call: "look up".to_owned() },
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn why_nothing_stands_out_is_said_with_what_comes_closest() {
+    fn without_a_bottleneck_the_text_names_the_closest_candidate() {
         let part = Measured { subject: named("a"), state: state(StateKind::Declared, "work"), share: 0.3, error: 0.01 };
         let next = Measured { subject: named("b"), ..part.clone() };
         let because = vec![Because::Largest { part, whole: None }, Because::NotAhead { next }];
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn recordings_that_do_not_agree_are_listed() {
+    fn recordings_that_disagree_are_listed() {
         let agreed = |name: Option<&str>, runs| Agreed { subject: name.map(named), state: None, runs };
         let because = vec![Because::Disagreement { verdicts: vec![agreed(Some("a"), 2), agreed(None, 1)] }];
         let verdict = Verdict { because, ..Verdict::new(Outcome::Spread, Basis::States) };
