@@ -1,10 +1,13 @@
-//! Packets of network interfaces: what AF_PACKET shows of them, into `packets/interfaces.pcapng`.
+//! Captures the packets of network interfaces through AF_PACKET sockets, into
+//! `packets/interfaces.pcapng`.
 //!
-//! Each device has a ring of its own that the kernel fills ([`ring`]); one thread empties them ten times a second, and earlier when a
-//! part of a ring is full ([`drain`]). Nothing is sent, no device is put into another mode unless asked, and what is captured passes on as before.
-//! Times become those of the recording's clock ([`realtime`]).
+//! Each device has a ring that the kernel fills ([`ring`]). One thread empties all rings ten times
+//! per second, and earlier when a part of a ring is full ([`drain`]). Nothing is sent, captured
+//! packets are still delivered as usual, and the mode of a device changes only on request. Times
+//! are converted to the recording's clock ([`realtime`]).
 //!
-//! It needs root or CAP_NET_RAW. Without, the rest is recorded, and what is missing is said with its remedy.
+//! Capturing needs root or CAP_NET_RAW. Without them, all other sources are recorded, and what is
+//! missing is reported with its remedy.
 
 mod device;
 mod drain;
@@ -32,29 +35,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Bytes of each device's ring where nobody says otherwise.
+/// Size of each device's ring in bytes, unless the user chose one.
 const BUFFER: u64 = 4 << 20;
-/// Of all rings together: the kernel does not give this memory to anybody else meanwhile.
+/// Largest size of all rings together in bytes. The kernel can use this memory for nothing else
+/// meanwhile.
 const MOST_BYTES: u64 = 256 << 20;
-/// A smaller ring loses packets of any fast device.
+/// Smallest size of a ring in bytes. A smaller one loses packets of any fast device.
 const LEAST_BUFFER: u64 = 1 << 20;
-/// The file's name, as labels are.
+/// Name of the file without its extension, in the form of a label.
 const LABEL: &str = "interfaces";
 
-/// What is to be captured: `packets` of the configuration, with what the command line says instead.
+/// Request to capture packets: `packets` of the configuration, overridden by the command line.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
-    /// Empty: nothing.
+    /// Devices to capture. Empty to capture nothing.
     #[serde(deserialize_with = "patterns", serialize_with = "names")]
     pub interfaces: Vec<Pattern>,
-    /// Bytes kept of a packet.
+    /// Largest number of bytes that are recorded of a packet.
     #[serde(deserialize_with = "policy::snaplen")]
     pub snaplen: u32,
-    /// Bytes of each device's ring.
+    /// Size of each device's ring in bytes. `None` for the default.
     #[serde(deserialize_with = "policy::optional_size")]
     pub buffer: Option<u64>,
-    /// Receive also what is addressed to others: changes the mode of the device while the recording runs.
+    /// True to receive also packets that are addressed to others. This changes the mode of the
+    /// device while the recording runs.
     pub promiscuous: bool,
 }
 
@@ -73,7 +78,7 @@ fn names<S: serde::Serializer>(patterns: &[Pattern], serializer: S) -> Result<S:
     serializer.collect_seq(patterns.iter().map(ToString::to_string))
 }
 
-/// Why packets cannot be captured.
+/// Reason why packets cannot be captured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterfaceError {
@@ -98,35 +103,39 @@ impl InterfaceError {
         InterfaceError::Io { what, of: of.to_string(), source }
     }
 
-    /// The user can mend it, and would not want anything else meanwhile.
+    /// True if the user must correct the request. Nothing should be recorded then, not even from
+    /// other sources.
     pub fn is_wrong_request(&self) -> bool {
         matches!(self, InterfaceError::Unknown { .. } | InterfaceError::TooMany { .. })
     }
 }
 
-/// What one device gave.
+/// Packets of one device.
 #[derive(Clone, Debug, Default)]
 pub struct Count {
     pub name: String,
-    /// Seen by the socket, dropped ones included.
+    /// Number of packets that the socket saw, including dropped ones.
     pub received: u64,
+    /// Number of packets that the kernel dropped because the ring was full.
     pub dropped: u64,
+    /// True if the device was removed during the recording.
     pub vanished: bool,
 }
 
-/// What the thread tells.
+/// Data shared with the thread that empties the rings.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
     told: Mutex<Told>,
 }
 
+/// Results of that thread until now.
 #[derive(Debug, Default)]
 struct Told {
     interfaces: Vec<Count>,
-    /// In the file.
+    /// Number of packets in the file.
     packets: u64,
-    /// That the disk did not take.
+    /// Number of packets that could not be written to the disk.
     refused: u64,
     diagnostics: BTreeMap<String, u64>,
 }
@@ -141,7 +150,7 @@ impl Shared {
     }
 }
 
-/// What came of it.
+/// Result of a capture.
 #[derive(Debug, Default)]
 pub struct Captured {
     pub interfaces: Vec<Count>,
@@ -152,11 +161,12 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Packets that are not in the file.
+    /// Number of packets that are not in the file.
     pub fn lost(&self) -> u64 {
         self.interfaces.iter().fold(self.refused, |sum, count| sum.saturating_add(count.dropped))
     }
 
+    /// Returns the part of the recording's description about packets.
     pub fn to_json(&self) -> Value {
         self.description.clone()
     }
@@ -171,6 +181,7 @@ struct Ready {
     ring: Ring,
 }
 
+/// Network interfaces as a source of packets.
 #[derive(Debug)]
 pub struct Source {
     request: Request,
@@ -213,7 +224,7 @@ impl Source {
         Ok(Source { request: request.clone(), ready, ring_bytes, thread: None, wake: Arc::new(wake), shared })
     }
 
-    /// From the return of this function on everything is captured.
+    /// Starts the capture. When this function returns, all packets are captured.
     pub fn begin(&mut self, recording: &Path, clock: Clock) -> Result<(), InterfaceError> {
         let written = |error: crate::Error| InterfaceError::io("write", "packets/interfaces.pcapng", io::Error::other(error.to_string()));
         let now = clock.unix_ns(clock.now()).max(0) as u64;
@@ -234,6 +245,7 @@ impl Source {
         Ok(())
     }
 
+    /// Returns the part of the recording's description about packets.
     pub fn describe(&self) -> Value {
         let told = self.shared.told();
         let interfaces: Vec<Value> = told
@@ -252,7 +264,7 @@ impl Source {
         })
     }
 
-    /// Ends it: all packets are on the disk, the file is complete.
+    /// Ends the capture. Afterwards all packets are on the disk and the file is complete.
     pub fn stop(mut self) -> Captured {
         self.end();
         let mut told = self.shared.told();
@@ -287,17 +299,18 @@ impl Drop for Source {
     }
 }
 
-/// Bytes of each ring, if there is room for so many.
+/// Returns the size of each ring in bytes. `None` if the devices are too many for rings of
+/// [`LEAST_BUFFER`] bytes.
 fn share(wanted: u64, devices: usize) -> Option<u64> {
     let each = MOST_BYTES / (devices as u64).max(1);
     match wanted <= each {
         true => Some(wanted),
-        // The kernel takes powers of two.
+        // The kernel allocates powers of two.
         false => Some(1 << each.checked_ilog2()?).filter(|each| *each >= LEAST_BUFFER),
     }
 }
 
-/// The devices of a pattern, in the namespace of this thread.
+/// Opens the devices of a pattern, in the network namespace of this thread.
 fn open(pattern: &Pattern, buffer: u64) -> Result<Vec<Ready>, InterfaceError> {
     let mut all = Vec::new();
     for device in device::matching(pattern)? {
@@ -325,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rings_of_many_devices_share_what_there_is() {
+    fn the_rings_of_many_devices_share_the_memory_limit() {
         assert_eq!(share(4 << 20, 64), Some(4 << 20));
         assert_eq!(share(4 << 20, 65), Some(2 << 20));
         assert_eq!(share(4 << 20, 256), Some(1 << 20));

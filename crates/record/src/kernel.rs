@@ -1,11 +1,17 @@
-//! What the kernel does, beside what programs with probes say: its tracepoints, recorded by a private instance of its tracer.
+//! Records the kernel's tracepoints with a private instance of its tracer (ftrace), in addition to
+//! the events of programs with probes.
 //!
-//! While the recording runs, pages go from the kernel to the disk as they are ([`source`]); nobody looks at an event. What is needed to
-//! understand them later (formats, names, who was there at the start) is saved before the first one ([`dump`]). At the
-//! end the pages become CTF. A recorder that is killed leaves pages and an instance behind; [`tidy`] brings both to their end.
+//! While the recording runs, whole pages of events go from the kernel to the disk unchanged
+//! ([`source`]); no code looks at a single event. What is needed to understand the pages later is
+//! saved as well ([`dump`]): the events' formats before the first event, and the processes, files
+//! and devices that existed when the recording began. At the end, [`convert`](fn@convert) turns
+//! the pages into CTF. A recorder that is killed leaves pages and an instance behind; [`reap`]
+//! saves and removes them.
 //!
-//! Everything here may be missing: no tracefs, no right to use it, a kernel without some of the events. Then the rest is recorded,
-//! and what is missing is said with its remedy. Nobody else's tracing is touched: all happens in an instance of our own.
+//! Everything here may be missing: no tracefs, no permission to use it, a kernel without some of
+//! the events. Then all other sources are recorded, and what is missing is reported with its
+//! remedy. The tracing of other users is never touched, because all happens in an instance of our
+//! own.
 
 mod convert;
 mod counters;
@@ -44,19 +50,19 @@ pub use pause::Frozen;
 pub(crate) use plan::Plan;
 pub(crate) use source::Source;
 
-/// What names of our instances begin with.
+/// Prefix of the names of our tracer instances.
 pub const PREFIX: &str = "longpole";
 
-/// Where the pages of a recording lie until they are converted.
+/// Folder of a recording, relative to it, that holds the kernel's pages until they are converted.
 pub const RAW: &str = "kernel/raw";
 
-/// What is said of the pages; see [`Source`](source::Source) for its content.
+/// Name of the file in [`RAW`] that describes the pages. [`Source`](source::Source) writes it.
 pub const DESCRIPTION: &str = "source.json";
 
-/// The kernel's tracer, if this process may use it. The error says what to do.
+/// Returns the kernel's tracer if this process may use it. The error says what to do otherwise.
 pub fn available() -> Result<longpole_ftrace::TraceFs, longpole_ftrace::TraceFsError> {
     let tracefs = longpole_ftrace::TraceFs::find()?;
-    // Reading may be allowed where making an instance is not.
+    // A user who may read tracefs is not necessarily allowed to make an instance.
     let folder = tracefs.path().join("instances");
     match rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
         Ok(()) => Ok(tracefs),
@@ -64,16 +70,26 @@ pub fn available() -> Result<longpole_ftrace::TraceFs, longpole_ftrace::TraceFsE
     }
 }
 
-/// The number of the first pid namespace, the same on every machine (`PROC_PID_INIT_INO` of linux/proc_ns.h).
+/// Inode number of the initial pid namespace, the same on every host (`PROC_PID_INIT_INO` in
+/// `linux/proc_ns.h`).
 pub(crate) const FIRST_PIDS: u64 = 0xEFFF_FFFC;
 
-/// Whether the kernel numbers threads otherwise than this process sees them: it is in a pid namespace of its own, as in a container.
+/// True if this process is in a pid namespace of its own, as in a container. The kernel then
+/// numbers threads differently from what this process sees.
 pub fn has_foreign_pids() -> bool {
     std::fs::metadata("/proc/self/ns/pid").is_ok_and(|found| std::os::unix::fs::MetadataExt::ino(&found) != FIRST_PIDS)
 }
 
-/// Brings the kernel events of a recording to their end: saves what a killed recorder left in the tracer, and converts the pages. Where a
-/// living process is at it, that is an error; where there are no pages, nothing happens. `progress` ends it by saying false.
+/// Finishes the kernel events of a recording: saves what a killed recorder left in the tracer, and
+/// converts the pages.
+///
+/// A recording without pages is left unchanged. `progress` gets the bytes done and the total; if it
+/// returns false, the conversion ends with [`ConvertError::Ended`].
+///
+/// # Errors
+///
+/// [`ConvertError::Busy`] if a living process records or converts these pages, and all other errors
+/// of the conversion.
 pub fn complete(recording: &std::path::Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Converted, ConvertError> {
     let saved = reap::recording(recording);
     let mut done = convert_while(recording, progress)?;

@@ -1,11 +1,13 @@
-//! What the CPUs do, by samples: `--stacks HZ` times a second each CPU is asked for the stack of what it runs, kernel and user.
+//! Samples the stacks of all CPUs. With `--stacks HZ`, each CPU records the kernel and user stack
+//! of the code that it runs, HZ times per second.
 //!
-//! The kernel does it (perf_event_open(2), its CPU clock, which every machine has), for the whole machine. It also tells of new
-//! processes, their names and what code they map, so that addresses can be understood when the process is long gone. One small thread
-//! moves all that into `samples/`, a CTF trace beside the others, on their clock. What an address means is looked up after the recording
-//! (`longpole-symbols`); here nobody looks at one.
+//! The kernel takes the samples, for the whole host (perf_event_open(2) with its CPU clock, which
+//! every host has). It also records new processes, their names and the code that they map, so that
+//! addresses can be resolved when the process has long ended. One small thread moves all of this
+//! into `samples/`, a CTF trace next to the other ones, on the recording's clock. Addresses are
+//! resolved after the recording (`longpole-symbols`); no code here interprets one.
 //!
-//! The events live as long as their descriptors: a recorder that is killed leaves none behind.
+//! The perf events end with their descriptors, so a recorder that is killed leaves none behind.
 
 mod metadata;
 mod parse;
@@ -34,22 +36,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Where the samples of a recording lie.
+/// Folder of the samples in a recording.
 pub const FOLDER: &str = "samples";
-/// Bytes of each CPU's ring: what an ordinary user may lock for each.
+/// Size of each CPU's ring in bytes: what an ordinary user may lock for each CPU.
 const RING: usize = 512 << 10;
-/// Longest time that a sample waits.
+/// Longest time that a sample waits in the ring.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Looking at who is there must not keep the rings waiting.
+/// Longest time of one look at existing processes, so that the rings do not fill up meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
-/// Where the kernel bounds how often it may be interrupted.
+/// File with the largest number of samples per second that the kernel allows.
 const MOST_HZ: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
-/// The name space of the processes of the whole machine (PROC_PID_INIT_INO).
+/// Link of the initial pid namespace, which contains the processes of the whole host
+/// (`PROC_PID_INIT_INO` in `linux/proc_ns.h`).
 const FIRST_PIDS: &str = "pid:[4026531836]";
-/// Processes of which it is remembered that they make code.
+/// Largest number of processes that are remembered as makers of code.
 const MOST_MAKERS: usize = 1 << 16;
 
-/// Why no stacks are sampled.
+/// Reason why no stacks are sampled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StacksError {
@@ -85,7 +88,7 @@ fn paranoid() -> String {
     }
 }
 
-/// What could be sampled here; changes nothing.
+/// Finds out what could be sampled on this host, and changes nothing. Returns a text for people.
 pub fn survey() -> Result<String, Trouble> {
     let cpus = online();
     match Ring::open(cpus.first().copied().unwrap_or(0), 1, 1) {
@@ -118,21 +121,23 @@ fn online() -> Vec<u32> {
     }
 }
 
-/// What came of it.
+/// Result of the sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleOutcome {
     pub samples: u64,
-    /// Samples and other records that the kernel or the disk lost.
+    /// Number of samples and other records that were lost by the kernel or because of the disk.
     pub lost: u64,
     pub cpus: usize,
 }
 
+/// Data shared with the thread that moves the samples.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
     samples: AtomicU64,
     lost: AtomicU64,
-    /// Samples that were not taken because the kernel held the clock back; part of `lost`.
+    /// Number of samples that were not taken because the kernel throttled the event. They are
+    /// included in `lost`.
     throttled: AtomicU64,
     troubles: Mutex<BTreeMap<String, u64>>,
 }
@@ -143,6 +148,7 @@ impl Shared {
     }
 }
 
+/// The sampling of all CPUs.
 #[derive(Debug)]
 pub struct Stacks {
     rings: Vec<(u32, Ring)>,
@@ -151,12 +157,13 @@ pub struct Stacks {
     thread: Option<JoinHandle<()>>,
     wake: Arc<OwnedFd>,
     shared: Arc<Shared>,
-    /// Tells others that this process lives.
+    /// Lock on the folder, by which other processes see that this recorder lives.
     lock: Option<File>,
 }
 
 impl Stacks {
-    /// Opens the events of all CPUs. Nothing is sampled yet.
+    /// Opens the perf events of all CPUs. Nothing is sampled yet. `hz` is limited to what the
+    /// kernel allows.
     pub fn prepare(hz: u32) -> Result<Stacks, StacksError> {
         let shared = Shared::default();
         let most = fs::read_to_string(MOST_HZ).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u32::MAX);
@@ -175,7 +182,7 @@ impl Stacks {
         for cpu in online() {
             match Ring::open(cpu, hz, RING) {
                 Ok(ring) => rings.push((cpu, ring)),
-                // It went offline just now.
+                // The CPU just went offline.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 Err(error) => return Err(StacksError::open(error)),
             }
@@ -186,7 +193,7 @@ impl Stacks {
         Ok(Stacks { rings, hz, cpus, thread: None, wake: Arc::new(wake), shared: Arc::new(shared), lock: None })
     }
 
-    /// From the return of this function on all CPUs are sampled.
+    /// Starts the sampling. When this function returns, all CPUs are sampled.
     pub(crate) fn begin(&mut self, recording: &Path, uuid: &Uuid, clock: &Clock) -> Result<(), StacksError> {
         let folder = recording.join(FOLDER);
         fs::create_dir(&folder).map_err(StacksError::io("make", &folder))?;
@@ -198,7 +205,8 @@ impl Stacks {
                 self.shared.trouble(format!("the kernel's symbols could not be saved: {error}"));
             }
         }
-        // Readers take traces of one uuid for parts of one trace.
+        // Readers take traces with the same UUID for parts of one trace, so this trace gets its
+        // own.
         let own = Uuid::random().map_err(StacksError::io("read", "/dev/urandom"))?;
         let start = clock.now();
         let stream = |name: &str, class, cpu| {
@@ -210,7 +218,7 @@ impl Stacks {
         for (cpu, ring) in self.rings.drain(..) {
             lanes.push(Lane { stream: stream(&format!("cpu{cpu}"), OF_CPU, cpu)?, ring, lost: 0, held_back: None });
         }
-        // Complete before it is seen.
+        // The metadata is complete before it is visible.
         let (hidden, seen) = (folder.join(".metadata"), folder.join("metadata"));
         let text = metadata::text(&own, uuid, clock, &recording::host(), self.hz);
         fs::write(&hidden, text).and_then(|()| fs::rename(&hidden, &seen)).map_err(StacksError::io("make", &seen))?;
@@ -236,7 +244,7 @@ impl Stacks {
         Ok(())
     }
 
-    /// As the description has it.
+    /// Returns the part of the recording's description about samples.
     pub fn describe(&self) -> Value {
         let outcome = self.outcome();
         json!({
@@ -256,7 +264,8 @@ impl Stacks {
         }
     }
 
-    /// Ends it: all samples are on the disk. Returns what the description is to say, and what was unusual.
+    /// Ends the sampling. Afterwards all samples are on the disk. Returns the result, the part of
+    /// the recording's description, and diagnostics.
     pub fn stop(mut self) -> (SampleOutcome, Value, Vec<String>) {
         self.end();
         let troubles = std::mem::take(&mut *self.shared.troubles.lock().unwrap_or_else(PoisonError::into_inner));
@@ -287,20 +296,23 @@ impl Drop for Stacks {
 struct Lane {
     stream: stream::Stream,
     ring: Ring,
-    /// Records that are in the stream's count of what was lost.
+    /// Number of lost records that are already in the stream's count.
     lost: u64,
-    /// Since then the kernel takes no samples, to protect itself.
+    /// Time since which the kernel takes no samples because they took too much time. `None` while
+    /// it takes them.
     held_back: Option<u64>,
 }
 
-/// What the thread does.
+/// State of the thread that moves the samples.
 struct Mover {
     lanes: Vec<Lane>,
+    /// Stream of the processes that existed at the begin.
     begin: stream::Stream,
     start: u64,
-    /// Processes that nobody has looked at yet.
+    /// Processes that existed at the begin and were not looked at yet.
     waiting: VecDeque<i32>,
-    /// Processes that make code, whose owners are told.
+    /// Processes that generate code at run time, such as JIT compilers, and whose owner is already
+    /// in the trace.
     makers: HashSet<i32>,
     clock: Clock,
     hz: u32,
@@ -320,7 +332,8 @@ impl Mover {
                 }
             }
             let mut lanes = std::mem::take(&mut self.lanes);
-            // Times of the samples are those of a clock that runs evenly; converted by a pair that is not older than a turn they stay true.
+            // Samples have times of CLOCK_MONOTONIC_RAW, which runs evenly. A pair of clock
+            // readings that is not older than one turn of this loop converts them exactly enough.
             let pair = self.clock.raw_pair();
             for lane in &mut lanes {
                 self.drain(lane, pair, stop);
@@ -370,10 +383,10 @@ impl Mover {
         });
         self.scratch = scratch;
         if last {
-            // What was lost after the last record that found room.
+            // Losses after the last record that was stored.
             let rest = ring.lost().map_or(0, |all| all.saturating_sub(*lost));
             result = result.and(stream.loss(pair.0, rest));
-            // Nothing tells any more when it would have gone on.
+            // The event was still throttled at the end, so the pause is counted until now.
             let missed = self.missed(held_back.take(), pair.1);
             result = result.and(stream.loss(pair.0, missed));
         }
@@ -383,7 +396,8 @@ impl Mover {
         }
     }
 
-    /// Samples that were not taken because the kernel held the clock back.
+    /// Counts the samples that were not taken while the event was throttled, from `since` to
+    /// `until` in ns.
     fn missed(&self, since: Option<u64>, until: u64) -> u64 {
         let ns = since.map_or(0, |since| until.saturating_sub(since));
         let missed = (u128::from(ns) * u128::from(self.hz) / 1_000_000_000) as u64;
@@ -391,7 +405,7 @@ impl Mover {
         missed
     }
 
-    /// What the recording's description says is right at any time.
+    /// Updates the number of losses, so that the recording's description is correct at any time.
     fn count_lost(&self) {
         let lost = self.lanes.iter().map(|lane| lane.stream.discarded()).sum();
         self.shared.lost.store(lost, Ordering::Relaxed);
@@ -443,7 +457,8 @@ impl Mover {
         stream.event(time, id, &self.payload)
     }
 
-    /// Says whose a process is that makes code itself; its list of functions must be of the same user.
+    /// Writes the owner of a process that generates code. The list of functions that such a process
+    /// provides is accepted only if it belongs to the same user.
     fn maker(&mut self, stream: &mut stream::Stream, time: u64, pid: i32) -> io::Result<()> {
         if self.makers.len() >= MOST_MAKERS || !self.makers.insert(pid) {
             return Ok(());
@@ -456,7 +471,8 @@ impl Mover {
         stream.event(time, PROCESS, &payload)
     }
 
-    /// Looks at those who were there at the begin; all of them if it is the last time.
+    /// Looks at processes that existed at the begin: all of them if `all` is set, otherwise for a
+    /// limited time.
     fn look(&mut self, all: bool) {
         let begin = Instant::now();
         let mut payload = Vec::new();

@@ -1,7 +1,8 @@
-//! Network devices: which there are, and what their frames begin with.
+//! Finds network devices and the type of their link headers.
 //!
-//! Devices belong to a network namespace, and a thread sees those of its own. So whatever concerns another namespace is done by a thread
-//! that enters it and ends there.
+//! A device belongs to a network namespace, and a thread sees only the devices of its own
+//! namespace. So all work in another namespace is done by a thread that enters it and ends
+//! afterwards.
 
 use super::InterfaceError;
 use crate::control::glob;
@@ -14,25 +15,25 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Longest name that a device can have.
+/// Longest name that a device can have, in bytes.
 const LONGEST_NAME: usize = libc::IFNAMSIZ - 1;
 const ARPHRD_RAWIP: u16 = 519;
 
-/// Devices as the user names them: `eth0`, `eth*`, `pid:1234/eth0`, `blue/eth0`.
+/// Devices in the form that users write: `eth0`, `eth*`, `pid:1234/eth0`, `blue/eth0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     pub namespace: Namespace,
     pub device: String,
 }
 
-/// Whose devices.
+/// The network namespace of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Namespace {
-    /// The recorder's.
+    /// The recorder's own namespace.
     Own,
-    /// That of a process.
+    /// The namespace of a process.
     Process(i32),
-    /// One with a name, as `ip netns` gives them.
+    /// A namespace with a name, in the form of `ip netns`.
     Named(String),
 }
 
@@ -71,7 +72,7 @@ impl Namespace {
         }
     }
 
-    /// The name of one of its devices that no other has.
+    /// Returns a name of a device that is unique over all namespaces.
     pub fn full(&self, device: &str) -> String {
         match self {
             Namespace::Own => device.to_owned(),
@@ -93,7 +94,8 @@ impl Namespace {
         let Some(path) = self.path() else { return work() };
         let inside = || {
             let file = File::open(&path).map_err(|error| InterfaceError::io("open the network namespace", path.display(), error))?;
-            // SAFETY: a valid descriptor; only this thread goes there, and it ends with its work.
+            // SAFETY: the descriptor is valid. Only this thread changes its namespace, and it ends
+            // after the work.
             match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
                 0 => work(),
                 _ => Err(InterfaceError::io("enter the network namespace", path.display(), io::Error::last_os_error())),
@@ -113,9 +115,9 @@ pub struct Device {
     pub index: u32,
 }
 
-/// All of them.
+/// Returns all devices of this thread's namespace.
 pub fn list() -> io::Result<Vec<Device>> {
-    // SAFETY: no preconditions; what it returns is freed below.
+    // SAFETY: there are no preconditions; the list is freed below.
     let first = unsafe { libc::if_nameindex() };
     if first.is_null() {
         return Err(io::Error::last_os_error());
@@ -123,23 +125,24 @@ pub fn list() -> io::Result<Vec<Device>> {
     let mut all = Vec::new();
     let mut at = first;
     loop {
-        // SAFETY: the list ends with an entry without a name, and `at` has not gone beyond that.
+        // SAFETY: the list ends with an entry without a name, and `at` has not passed that entry.
         let entry = unsafe { &*at };
         if entry.if_index == 0 || entry.if_name.is_null() {
             break;
         }
-        // SAFETY: names are texts that end with 0.
+        // SAFETY: names are NUL-terminated.
         let name = unsafe { CStr::from_ptr(entry.if_name) }.to_string_lossy().into_owned();
         all.push(Device { name, index: entry.if_index });
         // SAFETY: this was not the last entry.
         at = unsafe { at.add(1) };
     }
-    // SAFETY: the list that was returned above.
+    // SAFETY: this is the list that was returned above, and no reference to it exists any more.
     unsafe { libc::if_freenameindex(first) };
     Ok(all)
 }
 
-/// Those that a pattern means. None is an error that names those that there are.
+/// Returns the devices that match a pattern. If there are none, the error lists all existing
+/// devices.
 pub fn matching(pattern: &Pattern) -> Result<Vec<Device>, InterfaceError> {
     let all = list().map_err(|error| InterfaceError::io("list", "the network devices", error))?;
     let found: Vec<Device> = all.iter().filter(|device| glob::matches(&pattern.device, &device.name)).cloned().collect();
@@ -150,15 +153,16 @@ pub fn matching(pattern: &Pattern) -> Result<Vec<Device>, InterfaceError> {
     Ok(found)
 }
 
-/// What a device's frames begin with.
+/// Link header of a device's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     pub kind: LinkType,
-    /// The device's own header is none that a reader would know: the kernel takes it away and Linux's "cooked" one is put in front.
+    /// True if no reader would know the device's own header. The kernel then removes it, and
+    /// Linux's "cooked" header is put in its place.
     pub cooked: bool,
 }
 
-/// By the device's ARPHRD type, as libpcap has it.
+/// Returns the link header for a device's ARPHRD type, the same as libpcap's.
 pub fn link(hardware: u16) -> Link {
     let plain = |number| Link { kind: LinkType(number), cooked: false };
     match hardware {
@@ -177,14 +181,14 @@ pub fn link(hardware: u16) -> Link {
     }
 }
 
-/// Of a device in the namespace of this socket.
+/// Returns the ARPHRD type of a device in the network namespace of this socket.
 pub fn hardware(socket: &impl AsRawFd, name: &str) -> io::Result<u16> {
-    // SAFETY: all bits zero is a valid ifreq.
+    // SAFETY: an `ifreq` of zeros is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes().take(LONGEST_NAME)) {
         *place = byte as libc::c_char;
     }
-    // SAFETY: a valid descriptor; the kernel reads and writes the request alone.
+    // SAFETY: the descriptor is valid, and the kernel accesses only the request.
     match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &mut request) } {
         // SAFETY: after this call the union holds an address.
         0 => Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family }),
@@ -197,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_named_alone_or_behind_its_namespace() {
+    fn a_device_is_named_alone_or_after_its_namespace() {
         let pattern = |text: &str| text.parse::<Pattern>();
         assert_eq!(pattern("eth*").unwrap().namespace, Namespace::Own);
         assert_eq!(pattern("pid:17/lo").unwrap(), Pattern { namespace: Namespace::Process(17), device: "lo".into() });
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_device_is_answered_with_those_that_exist() {
+    fn the_error_for_an_unknown_device_lists_the_existing_ones() {
         let error = matching(&"no-such-device".parse().unwrap()).unwrap_err().to_string();
         assert!(error.contains("no-such-device") && error.contains("lo"), "{error}");
         assert!(matching(&"l*".parse().unwrap()).unwrap().iter().any(|device| device.name == "lo"));

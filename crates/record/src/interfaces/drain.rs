@@ -1,7 +1,9 @@
-//! Empties the rings of all devices into one file, in the order of time.
+//! Empties the rings of all devices into one file, in order of time.
 //!
-//! Packets that are younger than the time for which the kernel may keep a block to itself wait here, since another device's block may
-//! still hold an older one. Their memory is bounded: where it is used up, what waits is written, and only each device's own order holds.
+//! The kernel may hold a block back for a while, so another device's block may still contain an
+//! older packet. For that reason packets wait here until they are older than that time. The memory
+//! of waiting packets is limited: if it is used up, they are written at once, and then only the
+//! packets of each single device are in order.
 
 use super::device::Link;
 use super::realtime::Realtime;
@@ -16,34 +18,36 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A block whose first packet is so old is ours.
+/// Time after a block's first packet at which the kernel hands the block over, even if it is not
+/// full.
 pub const RETIRE: Duration = Duration::from_millis(40);
-/// Packets are written when they are so old.
+/// Age in ns at which packets are written.
 const HOLD: i64 = 70_000_000;
-/// Longest time between two looks.
+/// Longest time between two looks at the rings.
 const PERIOD: Duration = Duration::from_millis(100);
 /// Shortest time between two writes.
 const PACE: Duration = Duration::from_millis(50);
-/// Bytes of packets that wait.
+/// Largest number of bytes of packets that wait.
 const MOST: usize = 16 << 20;
-/// Blocks of one device that are taken before others have their turn.
+/// Number of blocks of one device that are taken before the next device is served.
 const BLOCKS: usize = 16;
-/// After the last packet, the kernel hands its block over within this time.
+/// Time within which the kernel hands over the last block after the capture was stopped.
 const LAST: Duration = Duration::from_millis(60);
 
-/// Linux's cooked header (LINKTYPE_LINUX_SLL).
+/// Size of Linux's cooked header (LINKTYPE_LINUX_SLL) in bytes.
 const COOKED: usize = 16;
 
-/// A device.
+/// A device that is captured.
 #[derive(Debug)]
 pub struct Lane {
     name: String,
-    /// In the file.
+    /// Index of the interface in the file.
     index: usize,
     link: Link,
     ring: Ring,
-    /// It was when we last looked.
+    /// True if the socket once reported that the device is down.
     down: bool,
+    /// True if the device was removed.
     gone: bool,
 }
 
@@ -53,12 +57,13 @@ impl Lane {
     }
 }
 
-/// A packet that waits.
+/// A packet that waits to be written.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     time: i64,
-    /// Lost on its device before it.
+    /// Number of packets that were lost on the device before this one.
     dropped: u64,
+    /// Position of the packet in [`Drain::bytes`].
     at: usize,
     captured: u32,
     length: u32,
@@ -66,6 +71,7 @@ struct Held {
     direction: Direction,
 }
 
+/// State of the thread that empties the rings.
 #[derive(Debug)]
 pub struct Drain {
     lanes: Vec<Lane>,
@@ -84,6 +90,7 @@ impl Drain {
         Drain { lanes, capture, realtime, held: Vec::new(), bytes: Vec::new(), written: Instant::now(), wake, shared }
     }
 
+    /// Empties the rings until the capture is stopped, and completes the file.
     pub fn run(mut self) {
         while !self.shared.stop.load(Ordering::Acquire) {
             self.wait(PERIOD);
@@ -92,7 +99,7 @@ impl Drain {
         for lane in &self.lanes {
             let _ = lane.ring.keep(0);
         }
-        // Nothing wakes us for a block that is not full before its time.
+        // No event wakes this thread for a block that is not full until its time has passed.
         std::thread::sleep(LAST);
         self.realtime.refresh(true);
         self.turn(true);
@@ -116,6 +123,7 @@ impl Drain {
         let _ = poll(&mut ready, Some(&timeout));
     }
 
+    /// Takes what is in the rings and writes what is old enough; everything if `last` is set.
     fn turn(&mut self, last: bool) {
         self.realtime.refresh(false);
         for at in 0..self.lanes.len() {
@@ -130,13 +138,14 @@ impl Drain {
         }
     }
 
-    /// Takes some blocks of a device; true: there may be more.
+    /// Takes some blocks of a device. Returns true if there may be more.
     fn take(&mut self, at: usize) -> bool {
         let Drain { lanes, realtime, held, bytes, .. } = self;
         let lane = &mut lanes[at];
         for _ in 0..BLOCKS {
             let begin = held.len();
-            // The first packet after a loss: those that follow it in this block say the same.
+            // Index of the first packet after a loss. Later packets of the same block also have the
+            // mark.
             let mut losing = None;
             let link = lane.link;
             let any = lane.ring.take(|frame| {
@@ -164,7 +173,7 @@ impl Drain {
         true
     }
 
-    /// Counts what a device dropped, and sees whether it is still there.
+    /// Counts the packets that a device dropped, and checks if the device still exists.
     fn look_after(&mut self, at: usize) {
         let lane = &mut self.lanes[at];
         let counted = lane.ring.counts().unwrap_or_default();
@@ -181,7 +190,7 @@ impl Drain {
         }
         let down = lane.ring.take_error();
         lane.down |= down.is_some();
-        // A device goes down before it goes away, and only the first is an error of the socket.
+        // A device goes down before it is removed, and only going down is an error of the socket.
         lane.gone = lane.down && lane.ring.is_orphaned();
         if lane.gone {
             self.shared.told().interfaces[at].vanished = true;
@@ -191,9 +200,9 @@ impl Drain {
         }
     }
 
-    /// Writes what waits and is older than `before`.
+    /// Writes the waiting packets that are older than `before`.
     fn write(&mut self, before: i64) {
-        // A stable sort: packets of equal time keep the order in which the kernel had them.
+        // The sort must be stable: packets with equal times keep the kernel's order.
         self.held.sort_by_key(|packet| packet.time);
         let count = self.held.partition_point(|packet| packet.time < before);
         for packet in &self.held[..count] {
@@ -229,14 +238,14 @@ impl Drain {
     }
 }
 
-/// Packets that the disk does not take are dropped and counted.
+/// Writes the packets to the file. Those that the disk does not take are dropped and counted.
 fn flush(capture: &mut Capture, shared: &Shared) {
     if let Err(error) = capture.flush() {
         shared.diagnostic(format!("packets of interfaces could not be written and count as dropped: {error}"));
     }
 }
 
-/// Keeps a packet with the header that its reader expects.
+/// Stores a packet, with the link header that a reader of the file expects.
 fn hold(held: &mut Vec<Held>, bytes: &mut Vec<u8>, lane: u16, link: Link, frame: &Frame<'_>, time: i64) {
     let at = bytes.len();
     let mut length = frame.length;
@@ -251,7 +260,7 @@ fn hold(held: &mut Vec<Held>, bytes: &mut Vec<u8>, lane: u16, link: Link, frame:
         length = length.saturating_add(COOKED as u32);
         bytes.extend_from_slice(frame.bytes);
     } else {
-        // The kernel takes VLAN headers out of Ethernet frames; here they stand where they were.
+        // The kernel removes VLAN headers from Ethernet frames; this puts them back in their place.
         match frame.vlan.filter(|_| link.kind == longpole_pcapng::LinkType::ETHERNET && frame.bytes.len() >= 12) {
             Some((kind, tag)) => {
                 bytes.extend_from_slice(&frame.bytes[..12]);

@@ -1,7 +1,11 @@
-//! The kernel stamps packets with CLOCK_REALTIME. That clock is steered, and somebody may set it; the recording's is neither.
+//! Converts times of CLOCK_REALTIME to the recording's clock. The kernel gives packets times of
+//! CLOCK_REALTIME, which NTP adjusts and anyone with the permission may set; the recording's clock
+//! is affected by neither.
 //!
-//! Both are read together some twenty times a second. Between two such pairs the distance of the clocks is interpolated. Where it
-//! has jumped between them, a packet's time was taken before or after the jump: whichever of the two lies between the pairs.
+//! Both clocks are read together some twenty times per second. Between two such pairs, the
+//! difference of the clocks is interpolated. If the difference has jumped between two pairs, a
+//! packet's time is from before or after the jump; the one whose result is between the pairs is
+//! used.
 
 use crate::clock::Clock;
 use std::collections::VecDeque;
@@ -9,25 +13,30 @@ use std::time::{Duration, Instant};
 
 /// Time between two pairs.
 const STEP: Duration = Duration::from_millis(50);
-/// Packets wait in the kernel for less than the time that these cover.
+/// Number of pairs that are remembered. Packets wait in the kernel for a shorter time than these
+/// pairs cover.
 const PAIRS: usize = 16;
-/// No steering moves a clock by so much within a step, in ns.
+/// Smallest change of the difference, in ns, that counts as a jump. No adjustment moves a clock
+/// this much between two pairs.
 const JUMP: i64 = 1_000_000;
 
+/// Readings of both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
-    /// The recording's clock, ns of Unix time.
+    /// Time on the recording's clock, in ns of Unix time.
     own: i64,
-    /// How far it is ahead of CLOCK_REALTIME.
+    /// Time by which the recording's clock is ahead of CLOCK_REALTIME, in ns.
     ahead: i64,
 }
 
+/// Converter from CLOCK_REALTIME to the recording's clock.
 #[derive(Debug)]
 pub struct Realtime {
     clock: Clock,
+    /// Recent pairs of both clocks.
     pairs: VecDeque<Pair>,
     last: Instant,
-    /// Of the greatest jump, ns.
+    /// The largest jump in ns; 0 if there was none.
     pub jump: i64,
 }
 
@@ -38,7 +47,7 @@ impl Realtime {
         new
     }
 
-    /// Reads the clocks if it is time, or if `now`.
+    /// Reads the clocks if the last reading is old enough, or always if `now` is set.
     pub fn refresh(&mut self, now: bool) {
         if now || self.last.elapsed() >= STEP {
             self.last = Instant::now();
@@ -64,12 +73,12 @@ impl Realtime {
         self.pairs.push_back(pair);
     }
 
-    /// The recording's time of the newest pair.
+    /// Returns the time of the newest pair on the recording's clock, in ns.
     pub fn newest(&self) -> i64 {
         self.pairs.back().map_or(0, |pair| pair.own)
     }
 
-    /// A time of CLOCK_REALTIME on the recording's clock.
+    /// Converts a time of CLOCK_REALTIME to the recording's clock, both in ns of Unix time.
     pub fn convert(&self, real: i64) -> i64 {
         for (after, before) in self.pairs.iter().rev().zip(self.pairs.iter().rev().skip(1)) {
             let within = |own: i64| (before.own..=after.own).contains(&own).then_some(own);
@@ -85,7 +94,7 @@ impl Realtime {
                 return own;
             }
         }
-        // Before the first pair, or a little after the newest.
+        // The time is before the first pair or a little after the newest one.
         let first = self.pairs.front().filter(|pair| real + pair.ahead < pair.own);
         first.or(self.pairs.back()).map_or(real, |pair| real.saturating_add(pair.ahead))
     }
@@ -104,20 +113,21 @@ mod tests {
     }
 
     #[test]
-    fn between_two_pairs_the_distance_of_the_clocks_is_interpolated() {
+    fn between_two_pairs_the_difference_of_the_clocks_is_interpolated() {
         let clock = with(&[(1_000_000_000, 100), (1_100_000_000, 300)]);
         assert_eq!(clock.convert(1_000_000_000 - 100), 1_000_000_000);
         assert!((clock.convert(1_100_000_000 - 300) - 1_100_000_000).abs() <= 1);
         assert!((clock.convert(1_050_000_000 - 200) - 1_050_000_000).abs() <= 1);
-        // Outside of them it is that of the nearer one.
+        // Outside of all pairs, the difference is that of the nearest pair.
         assert_eq!(clock.convert(900_000_000), 900_000_100);
         assert_eq!(clock.convert(1_200_000_000), 1_200_000_300);
         assert_eq!(clock.jump, 0);
     }
 
     #[test]
-    fn a_clock_that_was_set_moves_no_packet() {
-        // Between the last two pairs somebody set it an hour ahead: our clock is behind it by so much from then on.
+    fn setting_the_clock_moves_no_packet() {
+        // Between the last two pairs, CLOCK_REALTIME is set ahead by an hour, so our clock is
+        // behind it by an hour from then on.
         const HOUR: i64 = 3_600_000_000_000;
         let clock = with(&[(1_000_000_000, 0), (1_100_000_000, 0), (1_200_000_000, -HOUR)]);
         assert_eq!(clock.convert(1_050_000_000), 1_050_000_000);
@@ -125,14 +135,14 @@ mod tests {
         assert_eq!(clock.convert(1_170_000_000 + HOUR), 1_170_000_000);
         assert_eq!(clock.convert(1_210_000_000 + HOUR), 1_210_000_000);
         assert_eq!(clock.jump, -HOUR);
-        // Back by half a second.
+        // CLOCK_REALTIME is set back by half a second.
         let clock = with(&[(1_000_000_000, 0), (1_100_000_000, 500_000_000)]);
         assert_eq!(clock.convert(1_080_000_000), 1_080_000_000);
         assert_eq!(clock.convert(590_000_000), 1_090_000_000);
     }
 
     #[test]
-    fn the_present_is_the_present() {
+    fn the_present_is_converted_to_the_present() {
         let clock = Calibration::begin(Source::choose()).finish();
         let mut realtime = Realtime::new(clock);
         let (own, real) = (clock.unix_ns(clock.now()), crate::clock::unix_now() as i64);

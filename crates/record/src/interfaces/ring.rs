@@ -1,7 +1,10 @@
-//! A device's ring: an AF_PACKET socket whose frames the kernel puts into memory that it shares with us (TPACKET_V3).
+//! The ring of a device: an AF_PACKET socket whose frames the kernel writes into memory that it
+//! shares with this process (TPACKET_V3).
 //!
-//! The ring consists of blocks. The kernel fills one, hands it over when it is full or a time has passed since its first frame, and
-//! needs it back. When all blocks are ours it drops frames and counts them. Layouts: `linux/if_packet.h`.
+//! The ring consists of blocks. The kernel fills a block and hands it over when it is full, or when
+//! some time has passed since its first frame. After reading the block, this process returns it to
+//! the kernel. While the kernel owns no block it drops frames and counts them. The layouts are from
+//! `linux/if_packet.h`.
 
 use std::io;
 use std::mem::size_of;
@@ -10,11 +13,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+/// Size of a block in bytes.
 const BLOCK: usize = 256 << 10;
-/// A ring of fewer blocks would stand still while one is read.
+/// Smallest number of blocks. With fewer, the kernel would have no block to fill while one is read.
 const FEWEST_BLOCKS: usize = 4;
+/// Largest size of a ring in bytes.
 const LARGEST: u64 = 1 << 30;
-/// The kernel only wants to see a number here: frames of this version have any length.
+/// Frame size that the kernel requires in the request. It has no effect: frames of this version
+/// have any length.
 const FRAME: usize = 2048;
 
 const PACKET_ADD_MEMBERSHIP: libc::c_int = 1;
@@ -27,28 +33,30 @@ const TP_STATUS_USER: u32 = 1;
 const TP_STATUS_LOSING: u32 = 1 << 2;
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
-/// `tpacket3_hdr`, aligned; the address stands behind it.
+/// Size of an aligned `tpacket3_hdr` in bytes; the sender's address follows it.
 const HEADER: usize = 48;
+/// Size of that address (`sockaddr_ll`) in bytes.
 const ADDRESS: usize = 20;
 const BPF_RET: u16 = 6;
 
+/// The kernel's `struct tpacket_req3`.
 #[repr(C)]
 struct Request {
     block_size: u32,
     block_count: u32,
     frame_size: u32,
     frame_count: u32,
-    /// Milliseconds.
+    /// Time in milliseconds after which a block is handed over.
     retire_after: u32,
     private_size: u32,
     features: u32,
 }
 
-/// Since the last call.
+/// Counters since the last call of [`Ring::counts`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those that were dropped included.
+    /// Number of frames, including those that were dropped.
     pub packets: u32,
     pub dropped: u32,
     freezes: u32,
@@ -57,23 +65,26 @@ pub struct Counts {
 /// A frame in the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// CLOCK_REALTIME, ns.
+    /// Time of CLOCK_REALTIME in ns.
     pub time: i64,
-    /// Length on the wire.
+    /// Length on the wire, in bytes.
     pub length: u32,
     pub bytes: &'a [u8],
-    /// `sll_pkttype`
+    /// Type of the packet, `sll_pkttype`: incoming, outgoing and others.
     pub kind: u8,
-    /// ARPHRD type, EtherType, and the link-layer address of the sender.
+    /// ARPHRD type of the device.
     pub hardware: u16,
+    /// EtherType of the frame.
     pub protocol: u16,
+    /// Link-layer address of the sender.
     pub sender: &'a [u8],
-    /// Type and tag of a VLAN header that the kernel has taken away.
+    /// Type and tag of a VLAN header that the kernel has removed from the frame.
     pub vlan: Option<(u16, u16)>,
-    /// Frames were dropped before this one and since [`Ring::counts`].
+    /// True if frames were dropped before this one since the last call of [`Ring::counts`].
     pub losing: bool,
 }
 
+/// A packet socket with its ring.
 #[derive(Debug)]
 pub struct Ring {
     socket: OwnedFd,
@@ -82,23 +93,24 @@ pub struct Ring {
     next: usize,
 }
 
-// SAFETY: the memory belongs to no thread.
+// SAFETY: the mapped memory is not bound to a thread.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A socket of this thread's network namespace that receives nothing yet. `cooked`: the kernel takes the devices' own headers away.
+    /// Opens a socket in this thread's network namespace that receives nothing yet. With `cooked`,
+    /// the kernel removes the devices' own headers.
     pub fn socket(cooked: bool) -> io::Result<OwnedFd> {
         let kind = if cooked { libc::SOCK_DGRAM } else { libc::SOCK_RAW };
-        // SAFETY: takes no memory.
+        // SAFETY: the call takes numbers only.
         let socket = unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
         match socket {
-            // SAFETY: a new descriptor that nobody else has.
+            // SAFETY: a new descriptor, which has no other owner.
             0.. => Ok(unsafe { OwnedFd::from_raw_fd(socket) }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Gives a socket its memory.
+    /// Makes the ring of a socket. `bytes` is rounded up to whole blocks.
     pub fn new(socket: OwnedFd, bytes: u64, retire_after: Duration) -> io::Result<Ring> {
         let blocks = (bytes.min(LARGEST) as usize).div_ceil(BLOCK).max(FEWEST_BLOCKS);
         set(&socket, PACKET_VERSION, &TPACKET_V3)?;
@@ -113,7 +125,7 @@ impl Ring {
         };
         set(&socket, PACKET_RX_RING, &request)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new shared mapping at an address of the kernel's choice.
+        // SAFETY: this is a new shared mapping at an address that the kernel chooses.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), blocks * BLOCK, access, libc::MAP_SHARED, socket.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -122,16 +134,16 @@ impl Ring {
         Ok(Ring { socket, base, blocks, next: 0 })
     }
 
-    /// From here on it receives all frames of this device, `snaplen` bytes of each.
+    /// Starts to receive all frames of this device, at most `snaplen` bytes of each.
     pub fn begin(&self, device: u32, snaplen: u32, promiscuous: bool) -> io::Result<()> {
         self.keep(snaplen)?;
-        // SAFETY: all bits zero is a valid address.
+        // SAFETY: an address of zeros is valid.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
         address.sll_ifindex = device as i32;
         let length = size_of::<libc::sockaddr_ll>() as u32;
-        // SAFETY: a valid descriptor, and an address of this length.
+        // SAFETY: the descriptor is valid, and the address has this length.
         if unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), length) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -149,18 +161,18 @@ impl Ring {
         Ok(())
     }
 
-    /// Keeps so many bytes of each frame; 0: receives no frame any more.
+    /// Limits the bytes that are stored of each frame. With 0, no further frame is received.
     pub fn keep(&self, bytes: u32) -> io::Result<()> {
         let mut program = [libc::sock_filter { code: BPF_RET, jt: 0, jf: 0, k: bytes }];
         let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
         set_at(&self.socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
     }
 
-    /// Frames since the last call.
+    /// Returns the counters since the last call.
     pub fn counts(&self) -> io::Result<Counts> {
         let mut counts = Counts::default();
         let mut length = size_of::<Counts>() as u32;
-        // SAFETY: the kernel writes `length` bytes at most.
+        // SAFETY: the kernel writes at most `length` bytes.
         let result = unsafe {
             libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_PACKET, PACKET_STATISTICS, (&raw mut counts).cast(), &raw mut length)
         };
@@ -171,7 +183,7 @@ impl Ring {
         }
     }
 
-    /// What happened to the socket, once: the device went down, or is gone.
+    /// Returns and clears the error of the socket: the device went down or was removed.
     pub fn take_error(&self) -> Option<io::Error> {
         let mut error: libc::c_int = 0;
         let mut length = size_of::<libc::c_int>() as u32;
@@ -182,29 +194,33 @@ impl Ring {
         (result == 0 && error != 0).then(|| io::Error::from_raw_os_error(error))
     }
 
-    /// Whether the device that it receives from is gone for good.
+    /// True if the device of this socket was removed for good.
     pub fn is_orphaned(&self) -> bool {
-        // SAFETY: all bits zero is a valid address.
+        // SAFETY: an address of zeros is valid.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         let mut length = size_of::<libc::sockaddr_ll>() as u32;
-        // SAFETY: the kernel writes `length` bytes at most.
+        // SAFETY: the kernel writes at most `length` bytes.
         let result = unsafe { libc::getsockname(self.socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length) };
         result == 0 && address.sll_ifindex == -1
     }
 
+    /// Size of the ring in bytes.
     pub fn bytes(&self) -> usize {
         self.blocks * BLOCK
     }
 
-    /// Takes the next block, if the kernel has handed it over, and gives it back. Says whether there was one.
+    /// Reads the next block if the kernel has handed it over, and returns it to the kernel. The
+    /// result is true if there was one.
     pub fn take(&mut self, frame: impl FnMut(Frame<'_>)) -> bool {
         let begin = self.next * BLOCK;
-        // SAFETY: within the mapping, at a multiple of 8; the kernel and we take turns by this word alone.
+        // SAFETY: the word is in the mapping and aligned to 8 bytes. The kernel and this process
+        // hand the block over by this word alone.
         let status = unsafe { &*self.base.as_ptr().add(begin + 8).cast::<AtomicU32>() };
         if status.load(Ordering::Acquire) & TP_STATUS_USER == 0 {
             return false;
         }
-        // SAFETY: the block lies within the mapping, and the kernel does not touch it until its status says that it is the kernel's.
+        // SAFETY: the block is in the mapping, and the kernel does not access it until its status
+        // says that the kernel owns it.
         let block = unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(begin), BLOCK) };
         walk(block, frame);
         status.store(0, Ordering::Release);
@@ -221,7 +237,7 @@ impl AsFd for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`; nobody has a reference into it.
+        // SAFETY: this is the mapping made in `new`, and no reference into it exists.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.blocks * BLOCK) };
     }
 }
@@ -238,7 +254,8 @@ fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &
     }
 }
 
-/// The frames of a block. What does not lie within the block ends it.
+/// Calls `each` with the frames of a block. A frame that is not completely in the block ends the
+/// walk.
 fn walk(block: &[u8], mut each: impl FnMut(Frame<'_>)) {
     let half = |bytes: &[u8], at: usize| bytes.get(at..at + 2).map(|bytes| u16::from_ne_bytes([bytes[0], bytes[1]]));
     let word = |bytes: &[u8], at: usize| bytes.get(at..at + 4).map(|bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
@@ -295,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_walked_frame_by_frame() {
+    fn a_block_is_read_frame_by_frame() {
         let mut block = vec![0; 1024];
         block[12..16].copy_from_slice(&2u32.to_ne_bytes());
         block[16..20].copy_from_slice(&48u32.to_ne_bytes());
@@ -311,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_lead_out_of_the_block_end_it() {
+    fn a_length_that_leaves_the_block_ends_the_walk() {
         for (offset, value) in [(48, u32::MAX), (48 + 12, 2000), (16, 1020), (16, u32::MAX)] {
             let mut block = vec![0; 1024];
             block[12..16].copy_from_slice(&u32::MAX.to_ne_bytes());

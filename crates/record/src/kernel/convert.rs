@@ -1,12 +1,15 @@
-//! Raw pages of the kernel become CTF, after the recording.
+//! Converts the kernel's raw pages to CTF, after the recording.
 //!
-//! `kernel/raw` (pages, formats, state dump) is read once, page by page, all CPUs together in the order of time: only so is it known to
-//! which process a thread belongs when it forks. What is written goes to `kernel/.converting` and is moved to `kernel/` when it is
-//! complete and durable, `metadata` last; only then the pages go. So a conversion that is interrupted at any point begins again or has nothing
-//! left to do but tidying, and a disk that is too full costs nothing but the attempt.
+//! `kernel/raw` (pages, formats, state dump) is read once, page by page, all CPUs together in order
+//! of time. Only in that order is it known to which process a thread belongs when it forks. The
+//! result is written to `kernel/.converting` and moved to `kernel/` when it is complete and
+//! durable, `metadata` last; the pages are removed only after that. So a conversion that is
+//! interrupted at any point is either repeated, or only the removal of the pages is left to do; and
+//! on a disk that is too full nothing is lost but the attempt.
 //!
-//! Nothing in the directory is believed: pages may be damaged, formats missing, descriptions false. What cannot be understood is kept
-//! as bytes, counted, or counted as lost; memory is one page per CPU and one packet per stream.
+//! Nothing in the directory is trusted: pages may be damaged, formats missing, descriptions false.
+//! Data that cannot be decoded is either kept as bytes and counted, or counted as lost. Memory use
+//! is limited to a read buffer per CPU and a packet per stream.
 
 mod calls;
 mod dump;
@@ -37,15 +40,17 @@ use std::path::{Path, PathBuf};
 pub(crate) use dump::classes as statedump_classes;
 
 const TID: Int = Int { signed: true, ..Int::unsigned(32) };
-/// In `kernel/`: what is not yet complete.
+/// Folder in `kernel/` of a conversion that is not complete.
 const BUILDING: &str = ".converting";
-/// Messages that are kept.
+/// Largest number of diagnostics that a conversion returns.
 const MOST_MESSAGES: usize = 20;
-/// The caller hears of the progress after so many bytes.
+/// Bytes of pages after which `progress` is called again.
 const TELL: u64 = 4 << 20;
-/// Larger than any text that a recorder writes.
+/// Limit for text files, larger than any that a recorder writes.
 const MOST_BYTES: u64 = 16 << 20;
 
+/// Error of a conversion. The conversion can be repeated, because the pages are removed only after
+/// a complete one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
@@ -78,26 +83,27 @@ impl ConvertError {
     }
 }
 
-/// What came of a conversion.
+/// Result of a conversion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
-    /// Events of the pages.
+    /// Number of events in the pages.
     pub events: u64,
-    /// Events of each class; classes that had none are left out.
+    /// Number of events of each class. Classes without events are left out.
     pub names: BTreeMap<String, u64>,
-    /// Events that the kernel lost, by its own count where it has one.
+    /// Number of events that the kernel lost, by its own count if that is known.
     pub lost: u64,
     pub cpus: usize,
-    /// Bytes of pages read, bytes of CTF written.
+    /// Bytes of pages that were read.
     pub raw_bytes: u64,
+    /// Bytes of CTF that were written.
     pub bytes: u64,
-    /// Pages that could not be read to their end.
+    /// Number of pages that could not be read completely.
     pub damaged_pages: u64,
-    /// Events whose format was not saved; they are kept as bytes.
+    /// Number of events whose format was not saved. They are kept as bytes.
     pub unknown: u64,
-    /// Records that contradict their format.
+    /// Number of records that contradict their format.
     pub short: u64,
-    /// Events that lay before their predecessor in time, and were moved to it.
+    /// Number of events that were earlier than their predecessor and got its time instead.
     pub moved: u64,
     pub diagnostics: Vec<String>,
 }
@@ -110,12 +116,14 @@ impl Converted {
     }
 }
 
-/// Whether the recording has pages that are not yet converted, or not yet tidied.
+/// True if the recording has pages that are not yet converted, or not yet removed after the
+/// conversion.
 pub fn is_pending(recording: &Path) -> bool {
     recording.join("kernel/raw").is_dir()
 }
 
-/// Converts what the recording has of raw pages; without any, nothing happens. `progress` hears of bytes done and of all.
+/// Converts the raw pages of a recording; without any, nothing happens. `progress` gets the bytes
+/// done and the total.
 pub fn convert(recording: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Converted, ConvertError> {
     convert_while(recording, &mut |done, total| {
         progress(done, total);
@@ -123,7 +131,7 @@ pub fn convert(recording: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<C
     })
 }
 
-/// As [`convert`]; ends with [`ConvertError::Ended`] when `progress` says false.
+/// Like [`convert`], but ends with [`ConvertError::Ended`] when `progress` returns false.
 pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Converted, ConvertError> {
     if !is_pending(recording) {
         return Ok(Converted::default());
@@ -139,14 +147,16 @@ pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> boo
             return Err(ConvertError::Foreign { path: recording.path().to_owned(), owner });
         }
     }
-    // Two readers may come at once; the lock goes with its holder.
+    // Two processes may try to convert at the same time. The kernel releases the lock when its
+    // holder ends.
     match rustix::fs::flock(&raw, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(ConvertError::Busy { path: raw.path().to_owned() }),
         Err(error) => return Err(ConvertError::io("lock", raw.path())(error.into())),
     }
     let done = match kernel.holds("metadata") {
-        // Somebody was faster, or was interrupted while tidying.
+        // Another process converted the pages, or a conversion was interrupted before it removed
+        // them.
         true => Converted::default(),
         false => {
             remove(&kernel, BUILDING)?;
@@ -172,9 +182,9 @@ pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> boo
         let what = "no conversion wrote this; the pages stay in raw".to_owned();
         return Err(ConvertError::Description { path, what });
     }
-    // Whether the trace says that pages are missing in it.
+    // The metadata has this field if pages are missing in the trace.
     if metadata.contains(&format!("\n\t{} = ", ctf::DAMAGED)) {
-        // What could not be read here may be read by somebody else.
+        // Pages that could not be read here may be readable with another tool, so they are kept.
         kernel.rename("raw", &kernel, "damaged").map_err(ConvertError::io("move the damaged pages to", kernel.join("damaged")))?;
         return Ok(done);
     }
@@ -195,7 +205,7 @@ fn remove(folder: &Folder, name: &str) -> Result<(), ConvertError> {
     folder.remove(name).map_err(ConvertError::io("remove", folder.join(name)))
 }
 
-/// Streams first, metadata last: a directory with metadata is complete.
+/// Moves the streams first and the metadata last, so a directory with metadata is complete.
 fn publish(building: &Folder, kernel: &Folder) -> Result<(), ConvertError> {
     let sync = |folder: &Folder| folder.sync().map_err(ConvertError::io("sync", folder.path()));
     let mut names = building.names().map_err(ConvertError::io("read", building.path()))?;
@@ -212,42 +222,45 @@ fn publish(building: &Folder, kernel: &Folder) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// What an event id of the kernel leads to.
+/// What is done with an event of the kernel, by its id.
 enum Class {
     Plain {
         id: u16,
         plan: Box<Plan>,
         follow: Box<Follow>,
-        /// Of a switch: the thread that comes.
+        /// For a switch, the field with the thread that runs next.
         to: Option<Box<Field>>,
     },
     SysEnter,
     SysExit,
-    /// What the recorder itself has put among the events.
+    /// A mark that the recorder itself wrote among the events.
     Mark(Marks),
 }
 
+/// State of a conversion.
 struct Conversion {
     classes: Vec<Option<Class>>,
     calls: Calls,
     people: People,
     context: Context,
     unknown: u16,
-    /// Id of our own event that tells of a thread that no switch told of.
+    /// Id of our event for a thread that runs although no switch to it is in the trace.
     running: u16,
-    /// Of the one that tells where a thread may run.
+    /// Id of our event for the CPUs on which a thread may run. The next id is the same for masks
+    /// that were read at the end of the recording.
     mask: u16,
-    /// Of the one that tells what is not recorded any more, and those that are not written yet, in
-    /// the order of time.
+    /// Id of our event for events that are not recorded any more.
     switched_off: u16,
+    /// Such events that are not written yet, in order of time.
     offs: VecDeque<marks::SwitchedOff>,
-    /// Ticks of one.
+    /// Clock ticks of one second.
     second: u64,
     counts: Vec<u64>,
     done: Converted,
     order: ByteOrder,
 }
 
+/// Converts the pages into the folder `building`, metadata included.
 fn pages_to_ctf(
     recording: &Folder,
     raw: &Folder,
@@ -266,11 +279,12 @@ fn pages_to_ctf(
     }
     let page = description.page_layout(raw, order, formats.first())?;
 
-    // Ids in the order of the formats, then ours; metadata is written when it is known which are used.
+    // Ids follow the order of the formats, then come our own classes. The metadata is written last,
+    // when it is known which classes are used.
     let context = Context::new(&description.context, formats.first());
     let mut names: Vec<(String, Vec<(String, Kind)>)> = Vec::new();
     let mut classes: Vec<Option<Class>> = Vec::new();
-    // By the id of the class.
+    // Filters, by the id of the class.
     let mut filters: Vec<Option<String>> = Vec::new();
     let mut calls = Calls::default();
     for format in &formats {
@@ -310,7 +324,7 @@ fn pages_to_ctf(
     names.push(("longpole_running".to_owned(), vec![("tid".to_owned(), Kind::Int(TID))]));
     let mask = names.len() as u16;
     names.push(marks::Mask::class());
-    // Next to it.
+    // Its id must be the one after `mask`; see `Conversion::mask`.
     names.push(marks::Mask::class_at_end());
     let switched_off = names.len() as u16;
     names.push(marks::SwitchedOff::class());
@@ -353,7 +367,8 @@ fn pages_to_ctf(
         order,
     };
 
-    // The earliest moment of all: there the streams begin, and there stands what was known at the start.
+    // All streams begin at the earliest moment of all CPUs; the events of the state dump have that
+    // time.
     let mut heap = BinaryHeap::new();
     for (index, lane) in lanes.iter_mut().enumerate() {
         if let Some(time) = lane.time(&mut conversion.done).map_err(ConvertError::io("read", path(lane.cpu)))? {
@@ -402,10 +417,11 @@ fn pages_to_ctf(
         let lane = &lanes[index];
         let path = || building.join(format!("cpu{}", lane.cpu));
         match description.counted.get(&lane.cpu) {
-            // What was lost in the window is told by its pages: the buffer was emptied.
+            // The buffer was emptied: losses inside the snapshot's window are in its pages, and the
+            // kernel's count also contains those before it.
             Some(counted) if counted.cut => {}
-            // What no page told of: the newest loss has no page behind it, some pages know no count, some were handed out and never
-            // reached the disk.
+            // Losses that are in no page: no page follows the newest loss, some pages have no
+            // count, and some pages were read from the kernel but never reached the disk.
             Some(counted) => {
                 let lost = counted.lost.saturating_add(counted.read.saturating_sub(lane.found));
                 let (end, rest) = (stream.last(), lost.saturating_sub(stream.discarded()));
@@ -433,7 +449,7 @@ fn pages_to_ctf(
     });
     for (id, (name, fields)) in names.iter().enumerate() {
         let count = counts[id];
-        // Of system calls, only those that occurred: there are hundreds.
+        // Of system calls, only those that occurred get a class, because there are hundreds.
         if count > 0 || id < usize::from(calls.first) {
             let filter = filters.get(id).and_then(Option::as_deref);
             ctf::class(&mut text, id as u16, name, fields, filter);
@@ -454,12 +470,14 @@ fn pages_to_ctf(
 }
 
 impl Conversion {
-    /// Writes what was given up until then, where an event comes first after it.
+    /// Writes the notes about events that were switched off until `time`. Called before an event of
+    /// that time is written.
     fn offs_until(&mut self, time: u64, stream: &mut Stream) -> io::Result<()> {
         while self.offs.front().is_some_and(|off| off.time <= time) {
             let Some(off) = self.offs.pop_front() else { break };
             self.counts[usize::from(self.switched_off)] += 1;
-            // Where events are lost on this CPU, later than it was.
+            // Events may be lost on this CPU, so that its stream is already later than the moment
+            // of switching off.
             let time = off.time.max(stream.last());
             let out = stream.event(time, self.switched_off)?;
             out.extend_from_slice(&self.context.nobody());
@@ -468,7 +486,7 @@ impl Conversion {
         Ok(())
     }
 
-    /// Writes what the lane's page holds, up to `until`.
+    /// Writes the events of the lane's current page, up to the time `until`.
     fn run(&mut self, lane: &mut Lane, stream: &mut Stream, until: u64) -> io::Result<()> {
         self.people.cpu = lane.cpu;
         let mut running = std::mem::take(&mut lane.running);

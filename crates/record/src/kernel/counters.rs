@@ -1,9 +1,13 @@
-//! What the kernel counts of packets by itself, beside its events: of each network interface and its queueing discipline, of UDP, IP and TCP, of the CPUs' backlogs.
+//! Reads the kernel's own packet counters, independently of its events: those of each network
+//! interface and its queueing discipline, of UDP, IP and TCP, and of the CPUs' backlogs.
 //!
-//! They are read when the recording has begun and before it ends, of every network namespace that can be entered; what they grew by is told in
-//! `longpole.json`. Whoever names losses by events can be held against them. A difference is told only where both of its ends are known: a counter whose beginning
-//! nobody read may have been large long before. The moments of both readings are told, too, of each the first and the last:
-//! an event between them may be in the difference, or not.
+//! The counters are read after the recording has begun and before it ends, in every network
+//! namespace that can be entered. Their growth is written to `longpole.json`, so that losses found
+//! by events can be compared with it. A difference is reported only if both of its values are
+//! known: a counter whose first value is missing may have been large long before the recording.
+//!
+//! Both readings take time, so the begin and end of each is recorded. An event during a reading may
+//! be in the difference or not.
 
 mod space;
 
@@ -14,47 +18,57 @@ use space::{Of, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// Differences that are told; of what is beyond them only the number.
+/// Largest number of differences that are reported. Of the others, only the number is
+/// reported.
 const MOST_TOLD: usize = 1024;
-/// Names that are told of what was not read, and of what is gone.
+/// Largest number of names that are listed as not read, and as gone.
 const MOST_NAMES: usize = 16;
 
-/// All counters at one time, in the clock's ticks.
+/// All counters at one time.
 #[derive(Debug, Default)]
 pub struct Counters {
+    /// Time in ticks at which the reading began.
     first: u64,
+    /// Time in ticks at which the reading ended.
     last: u64,
-    /// By their cookies.
+    /// Counters of each network namespace, by its cookie.
     spaces: BTreeMap<u64, Space>,
+    /// Namespaces that could not be read.
     missed: Missed,
+    /// Packets dropped from the CPUs' backlogs.
     backlog: Option<u64>,
 }
 
-/// By how much they grew.
+/// Growth of the counters between two readings.
 #[derive(Debug, Default)]
 pub struct Grown {
+    /// Begin and end of the first reading, in ticks.
     begin: [u64; 2],
+    /// Begin and end of the second reading, in ticks.
     end: [u64; 2],
+    /// Namespace, owner and name of each counter that grew, with its growth.
     rows: Vec<(String, Of, &'static str, u64)>,
-    /// Counters that grew by nobody knows what.
+    /// Number of counters whose growth is not known.
     unknown: usize,
     /// Interfaces whose counters were read both times.
     interfaces: BTreeSet<String>,
+    /// Namespaces that were not read, or not completely.
     not_read: BTreeSet<String>,
-    /// Namespaces and interfaces that were there at the begin only.
+    /// Namespaces and interfaces that were present at the begin and not at the end.
     gone: BTreeSet<String>,
 }
 
-/// What a counter was at the begin.
+/// Value of a counter at the begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
     Was(u64),
-    /// It began with 0 meanwhile.
+    /// The counter began with 0 during the recording.
     New,
     Unknown,
 }
 
 impl Counters {
+    /// Reads all counters. `now` returns the time in ticks.
     pub fn read(now: &dyn Fn() -> u64) -> Counters {
         let mut read = Counters { first: now(), ..Counters::default() };
         let mut room = space::MOST_INTERFACES;
@@ -68,19 +82,21 @@ impl Counters {
                 spaces.entry(namespace.cookie).or_insert_with(|| Space::read(name, &mut room));
             }
         });
-        // It might be another one at the end.
+        // A namespace without a cookie cannot be recognized: the one at the end might be a
+        // different one.
         read.missed.names.extend(nameless);
         read.backlog = fs::read_to_string("/proc/net/softnet_stat").ok().as_deref().and_then(space::backlog);
         read.last = now();
         read
     }
 
-    /// Everything that could be counted was read.
+    /// True if every counter was read.
     fn whole(&self) -> bool {
         self.missed.none() && self.spaces.values().all(|space| space.whole)
     }
 
-    /// From these to later ones. What is not there any more is not told: nobody knows how far it came.
+    /// Computes the growth from this reading to a later one. A counter that is gone at the end is
+    /// left out, because its last value is not known.
     pub fn grown(&self, later: &Counters) -> Grown {
         let mut grown = Grown { begin: [self.first, self.last], end: [later.first, later.last], ..Grown::default() };
         let not_read = |counters: &Counters| {
@@ -119,9 +135,9 @@ impl Counters {
         }
         match (space, moved) {
             (Some(space), _) if !space.whole => Base::Unknown,
-            // It may be one that was not read.
+            // The namespace may have existed at the begin without being read.
             (None, _) if !self.whole() => Base::Unknown,
-            // An interface that moves leaves it behind.
+            // A discipline does not move with its interface, so this one is new.
             _ if matches!(of, Of::Qdisc { .. }) => Base::New,
             (_, Some(Moved::No)) | (None, None) => Base::New,
             (_, Some(Moved::From(space, of))) => known(space, of).map_or(Base::Unknown, Base::Was),
@@ -129,7 +145,8 @@ impl Counters {
         }
     }
 
-    /// Interfaces that are not any more where they were. Loopback stays.
+    /// Returns the interfaces that are not in their namespace any more, without loopback
+    /// interfaces, which never move.
     fn gone_links<'a>(&'a self, later: &Counters) -> Vec<Known<'a>> {
         let there: BTreeSet<(u64, &Of)> = later.spaces.iter().flat_map(|(cookie, space)| space.links().map(|of| (*cookie, of))).collect();
         let all = self.spaces.iter().flat_map(|(cookie, space)| space.links().map(move |of| (*cookie, space, of)));
@@ -138,7 +155,8 @@ impl Counters {
             .collect()
     }
 
-    /// An interface may move to another namespace, where it may get another name and number, and takes its counters with it.
+    /// Finds out where an interface was at the begin. An interface may move to another namespace,
+    /// where it may get another name and index; it keeps its counters.
     fn moved<'a>(&self, gone: &[Known<'a>], space: &Space, of: &Of) -> Moved<'a> {
         if of.is_loopback() {
             return Moved::No;
@@ -150,7 +168,8 @@ impl Counters {
             (Some(_), Some(_)) => return Moved::Maybe,
             (None, _) => {}
         }
-        // None of its counters can have been larger.
+        // A moved interface keeps its counters, so a gone interface with a larger value is not this
+        // one.
         let may = |was: &Known<'_>| was.values.iter().zip(&now.values).all(|(was, now)| was <= now);
         if gone.iter().any(may) || !self.whole() {
             return Moved::Maybe;
@@ -159,7 +178,7 @@ impl Counters {
     }
 }
 
-/// An interface as it was or is.
+/// An interface at one of the two readings.
 struct Known<'a> {
     space: &'a Space,
     of: &'a Of,
@@ -175,7 +194,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Of the same one, whatever its interface was called.
+/// Returns the value of the same discipline under an earlier name of its interface.
 fn of_discipline(space: &Space, of: &Of) -> Option<u64> {
     fn identity(of: &Of) -> Option<(u32, &str, u32)> {
         if let Of::Qdisc { index, kind, handle, .. } = of {
@@ -188,10 +207,10 @@ fn of_discipline(space: &Space, of: &Of) -> Option<u64> {
     space.values.iter().find(|((known, _), _)| identity(known) == Some(this)).map(|(_, value)| *value)
 }
 
-/// Where an interface was before.
+/// Earlier place of an interface.
 #[derive(Clone, Copy)]
 enum Moved<'a> {
-    /// Nowhere.
+    /// The interface is new.
     No,
     From(&'a Space, &'a Of),
     Maybe,
@@ -216,7 +235,7 @@ impl Of {
         }
     }
 
-    /// `blue/eth0`.
+    /// Text for people: `blue/eth0`.
     fn shown(&self, space: &str) -> String {
         let name = self.interface().unwrap_or_default();
         if space.is_empty() {
@@ -239,7 +258,7 @@ impl Grown {
     fn add(&mut self, space: &str, of: &Of, counter: &'static str, base: Base, value: u64) {
         let delta = match base {
             Base::New => Some(value),
-            // One that went back was set to 0 meanwhile.
+            // A counter that decreased was reset meanwhile, so its growth is not known.
             Base::Was(was) => value.checked_sub(was),
             Base::Unknown => None,
         };
@@ -253,8 +272,9 @@ impl Grown {
         }
     }
 
+    /// Returns the growth in the form of `longpole.json`. Counters that did not grow are left out.
     pub fn to_json(&self, clock: &Clock) -> Value {
-        // What tells of losses comes first, should there be too many.
+        // Counters of losses come first, because only a limited number is reported.
         let (traffic, losses): (Vec<_>, Vec<_>) = self.rows.iter().partition(|row| row.2.ends_with("_packets"));
         let rows = losses.iter().chain(&traffic).take(MOST_TOLD).map(|(namespace, of, counter, delta)| {
             let kind = match of {
@@ -288,7 +308,8 @@ mod tests {
     use super::*;
     use crate::clock::{Calibration, Source};
 
-    /// A namespace with interfaces: index, name, address, dropped packets.
+    /// Makes a namespace. Each interface has an index, a name, an address and a number of dropped
+    /// packets.
     fn space(name: &str, links: &[(u32, &str, u8, u64)]) -> Space {
         let mut space = Space { name: name.to_owned(), whole: true, ..Space::default() };
         for (index, name, address, value) in links {
@@ -302,7 +323,7 @@ mod tests {
         Counters { spaces: spaces.iter().cloned().collect(), ..Counters::default() }
     }
 
-    /// Namespace, interface and difference, and what is unknown.
+    /// Returns namespace, interface and growth of each counter, and the number of unknown ones.
     fn told(before: &Counters, later: &Counters) -> (Vec<(String, String, u64)>, usize) {
         let grown = before.grown(later);
         let name = |of: &Of| of.interface().unwrap().to_owned();
@@ -314,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_is_told_also_of_an_interface_that_is_new_or_moved_and_not_of_one_that_was_reset() {
+    fn growth_is_reported_also_for_new_and_moved_interfaces_and_not_for_reset_counters() {
         let here = [(2, "a", 2, 5), (3, "b", 3, 5), (4, "moved", 4, 40), (5, "gone", 5, 9), (6, "same", 6, 9)];
         let before = counters(&[(1, space("", &here)), (2, space("blue", &[]))]);
         let later = [(2, "a", 2, 8), (3, "b", 3, 2), (6, "same", 6, 9)];
@@ -328,35 +349,36 @@ mod tests {
     }
 
     #[test]
-    fn counters_of_a_dead_namespace_are_nobody_s_beginning() {
-        // The new namespaces have interfaces of the same numbers and names.
+    fn counters_of_a_dead_namespace_are_not_used_for_a_new_one() {
+        // The new namespace has interfaces with the same indexes and names.
         let before = counters(&[(1, space("", &[])), (2, space("dead", &[(1, "lo", 0, 100), (2, "eth0", 7, 100)]))]);
         let later = counters(&[(1, space("", &[])), (3, space("new", &[(1, "lo", 0, 130), (2, "eth0", 8, 30)]))]);
         assert_eq!(told(&before, &later), (vec![row("new", "lo", 130), row("new", "eth0", 30)], 0));
         assert_eq!(before.grown(&later).gone, BTreeSet::from(["dead".to_owned()]));
-        // It might be the other one with a new address and a new name.
+        // The interface might be the gone one with a new address and a new name.
         let later = counters(&[(1, space("", &[])), (3, space("new", &[(1, "lo", 0, 130), (2, "eth9", 8, 130)]))]);
         assert_eq!(told(&before, &later), (vec![row("new", "lo", 130)], 1));
     }
 
     #[test]
-    fn what_was_not_read_at_the_begin_does_not_count_from_0() {
+    fn counters_that_were_not_read_at_the_begin_do_not_count_from_0() {
         let later = counters(&[(1, space("", &[(3, "new", 3, 7), (9, "old", 9, 9)])), (2, space("blue", &[(1, "lo", 0, 50)]))]);
         let whole = counters(&[(1, space("", &[(9, "old", 9, 4)]))]);
         assert_eq!(told(&whole, &later), (vec![row("", "new", 7), row("", "old", 5), row("blue", "lo", 50)], 0));
-        // One was not entered: it may be the one that is there now, and an interface may be from there.
+        // One namespace was not entered. It may be the present one, and an interface may have come
+        // from it.
         let mut missed = counters(&[(1, space("", &[(9, "old", 9, 4)]))]);
         missed.missed.names.push("blue".to_owned());
         assert_eq!(told(&missed, &later), (vec![row("", "old", 5)], 2));
         assert_eq!(missed.grown(&later).not_read, BTreeSet::from(["blue".to_owned()]));
-        // A part of its interfaces only.
+        // Only a part of the namespace's interfaces was read.
         let part = Space { whole: false, ..space("blue", &[]) };
         let part = counters(&[(1, space("", &[(9, "old", 9, 4)])), (2, part)]);
         assert_eq!(told(&part, &later), (vec![row("", "old", 5)], 2));
     }
 
     #[test]
-    fn a_discipline_counts_on_under_another_name_of_its_interface_and_anew_in_another_s_place() {
+    fn a_discipline_continues_under_a_new_interface_name_and_a_replacement_counts_from_0() {
         let with = |name: &str, kind: &str, value: u64| {
             let mut space = space("", &[(2, name, 2, 9)]);
             space.values.insert((Of::Qdisc { index: 2, name: name.to_owned(), kind: kind.to_owned(), handle: 1 }, "drops"), value);

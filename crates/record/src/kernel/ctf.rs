@@ -1,8 +1,10 @@
-//! Writer of `kernel/`: streams per CPU and metadata, as LTTng's kernel tracer lays them out (docs/formats/kernel-trace.md).
+//! Writes `kernel/`: a stream per CPU and metadata, in the layout of LTTng's kernel tracer
+//! (`docs/formats/kernel-trace.md`).
 //!
-//! A loss is a packet without events, from the last event before it to the first moment after it, because readers take the
-//! step of `events_discarded` for a loss between the end of the packet before and the end of this one. Every stream begins with a
-//! packet that says 0, since the first value is no step.
+//! A loss is written as a packet without events, from the last event before the loss to the first
+//! moment after it. Readers take an increase of `events_discarded` for a loss between the end of
+//! the previous packet and the end of the current one. Every stream begins with an empty packet
+//! whose counter is 0, because the first value that a reader sees is no increase.
 
 use super::layout::{Kind, VERSION};
 use crate::output::metadata::{encoded, literal};
@@ -10,29 +12,29 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
 
-/// Bytes of the packet's header and context.
+/// Size of the packet's header and context in bytes.
 pub const HEADER: usize = 84;
 const MAGIC: u32 = 0xc1fc_1fc1;
-/// A packet is written when it has so many bytes.
+/// Size in bytes from which a packet is written.
 const FULL: usize = 1 << 20;
-/// Ids from here on need the extended event header.
+/// First event id that needs the extended event header.
 const EXTENDED: u16 = u16::MAX;
 
-/// In the env block of every such trace, and of no other.
+/// Text in the `env` block by which our kernel traces are recognized.
 pub const OWN: &str = "\n\tlongpole_version = ";
-/// Of the env block.
+/// Field of the `env` block with the number of damaged pages.
 pub const DAMAGED: &str = "damaged_pages";
 
-/// One CPU's stream.
+/// The stream of one CPU.
 #[derive(Debug)]
 pub struct Stream {
     file: File,
     uuid: [u8; 16],
     cpu: u32,
-    /// The packet that is being filled, header room included.
+    /// The packet that is being filled. Its first [`HEADER`] bytes are reserved for the header.
     packet: Vec<u8>,
     begin: u64,
-    /// Time of the last event, or of the last packet's end.
+    /// Time of the last event, or of the end of the last packet.
     last: u64,
     sequence: u64,
     discarded: u64,
@@ -41,7 +43,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Takes an empty file, and writes the packet that says that nothing was lost by `start`.
+    /// Begins a stream in an empty file, with a packet that says that nothing was lost until
+    /// `start`.
     pub fn begin(file: File, uuid: [u8; 16], cpu: u32, start: u64) -> io::Result<Stream> {
         let mut packet = Vec::with_capacity(FULL + (64 << 10));
         packet.resize(HEADER, 0);
@@ -50,16 +53,18 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Time of the last event.
+    /// Time of the last event, in ticks.
     pub fn last(&self) -> u64 {
         self.last
     }
 
+    /// Number of events that were lost until now.
     pub fn discarded(&self) -> u64 {
         self.discarded
     }
 
-    /// Begins an event; the payload is to be appended to what is returned. `time` must not be before the last event's.
+    /// Begins an event and returns the buffer to which its payload must be appended. `time` must
+    /// not be earlier than the last event's.
     #[inline]
     pub fn event(&mut self, time: u64, id: u16) -> io::Result<&mut Vec<u8>> {
         if self.packet.len() >= FULL {
@@ -68,7 +73,8 @@ impl Stream {
         if self.packet.len() == HEADER {
             (self.begin, self.last) = (time, time);
         }
-        // A reader completes 32 bits by the time before; a longer pause needs the long form.
+        // A reader completes the 32 bits with the time of the previous event. After a longer pause,
+        // the extended header is needed.
         if time.wrapping_sub(self.last) >> 32 == 0 && id != EXTENDED {
             let mut header = [0; 6];
             header[..2].copy_from_slice(&id.to_ne_bytes());
@@ -83,7 +89,7 @@ impl Stream {
         Ok(&mut self.packet)
     }
 
-    /// Events were lost between the last one and `time`.
+    /// Writes that `count` events were lost between the last event and `time`.
     pub fn loss(&mut self, time: u64, count: u64) -> io::Result<()> {
         if count == 0 {
             return Ok(());
@@ -95,7 +101,8 @@ impl Stream {
         self.write()
     }
 
-    /// Before here something is missing that nobody counted: as if it were a packet.
+    /// Writes that an unknown number of events is missing before this point. The sequence number
+    /// skips one, so readers report a lost packet.
     pub fn gap(&mut self) -> io::Result<()> {
         self.flush()?;
         self.begin = self.last;
@@ -103,7 +110,7 @@ impl Stream {
         self.write()
     }
 
-    /// Writes what there is and makes it durable.
+    /// Writes the rest and makes it durable. Returns the bytes of the stream.
     pub fn finish(mut self) -> io::Result<u64> {
         self.flush()?;
         self.file.sync_all()?;
@@ -137,22 +144,23 @@ impl Stream {
     }
 }
 
-/// What the metadata says of the whole.
+/// Content of the metadata before the event classes.
 #[derive(Debug)]
 pub struct Preamble<'a> {
     pub uuid: String,
     pub host: &'a str,
     pub kernel: &'a str,
-    /// What the timestamps count: `tsc`, `mono_raw`.
+    /// Clock of the timestamps: `tsc` or `mono_raw`.
     pub clock_source: &'a str,
     /// The `clock` block, with the name `longpole`.
     pub clock: &'a str,
-    /// Pages that are not in the trace, or not wholly.
+    /// Number of pages that are not, or not completely, in the trace.
     pub damaged_pages: u64,
-    /// Context of every event, in order.
+    /// Fields of the context of every event, in order.
     pub context: &'a [(String, Kind)],
 }
 
+/// Returns the metadata up to the event classes.
 pub fn preamble(of: &Preamble<'_>) -> String {
     let order = if cfg!(target_endian = "big") { "be" } else { "le" };
     let mut context = String::new();
@@ -254,7 +262,8 @@ stream {{
     )
 }
 
-/// Appends an event class. `filter`: only such events of it were recorded.
+/// Appends an event class. `filter` is the filter with which its events were recorded, if there was
+/// one.
 pub fn class(text: &mut String, id: u16, name: &str, fields: &[(String, Kind)], filter: Option<&str>) {
     let uri = filter.map(|filter| format!("\tmodel.emf.uri = \"longpole:site?filter={}\";\n", encoded(filter, "")));
     // Writing into a String cannot fail.
@@ -270,7 +279,8 @@ pub fn class(text: &mut String, id: u16, name: &str, fields: &[(String, Kind)], 
     text.push_str("\t};\n};\n");
 }
 
-/// A field's name; formats of the kernel have only such, files that somebody changed may not.
+/// Makes a valid name of a field. The kernel's formats have only valid names, but a modified file
+/// may not.
 fn word(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
 }
@@ -282,7 +292,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn pauses_of_any_length_losses_and_full_packets_are_read_as_they_were_written() {
+    fn pauses_of_any_length_losses_and_full_packets_are_read_as_written() {
         let clock = "clock {\n\tname = \"longpole\";\n\tfreq = 1000000000;\n};";
         let uuid = "00000000-0000-0000-0000-000000000007".to_owned();
         let mut text =
@@ -293,7 +303,7 @@ mod tests {
         let mut uuid = [0; 16];
         uuid[15] = 7;
         let mut stream = Stream::begin(File::create(&path).unwrap(), uuid, 3, 50).unwrap();
-        // Just below, at and above what 32 bits hold, and far more.
+        // Pauses just below, at and above the range of 32 bits, and much longer.
         let mut expected = Vec::new();
         let mut time = 60;
         for pause in [0, 1, (1 << 32) - 1, 1 << 32, (1 << 32) + 1, 1 << 40, 5] {

@@ -1,8 +1,11 @@
-//! Who was there when the recording began: what the kernel's events take as known.
+//! Writes the state of the system at the begin of a recording. The kernel's events assume it as
+//! known.
 //!
-//! Processes with their threads, open files, interrupts, network interfaces, queueing disciplines, sockets and block devices, an object a line. All of it is read from
-//! /proc and /sys after the tracer was started: what changes meanwhile is in its events. What vanishes while it is read
-//! is left out; each line tells the time at which it was true.
+//! Processes with their threads, open files, interrupts, network interfaces, queueing disciplines,
+//! sockets, block devices and the functions of timers are written as one JSON object per line. All
+//! of it is read from /proc and /sys after the tracer was started, so changes during the reading
+//! are in the tracer's events. What vanishes while it is read is left out. Each line contains the
+//! time at which it was true.
 
 pub(super) mod network;
 
@@ -15,7 +18,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Functions of the kernel's timers that have a name in the model (`rules/linux.toml`): an event of a timer bears an address.
+/// Functions of the kernel's timers that have a name in the model (`rules/linux.toml`). A timer's
+/// event contains only the address of its function.
 const TIMER_FUNCTIONS: [&str; 18] = [
     "tcp_delack_timer",
     "tcp_compressed_ack_kick",
@@ -37,17 +41,20 @@ const TIMER_FUNCTIONS: [&str; 18] = [
     "tick_nohz_handler",
 ];
 
-/// Where they are, as long as the kernel runs.
+/// Addresses of these functions. They stay the same while the kernel runs.
 static TIMERS: OnceLock<Vec<(u64, &'static str)>> = OnceLock::new();
 
-/// A process with more open files than this is a server; its sockets say nothing here.
+/// Largest number of open files of one process. A process with more is a server, whose sockets are
+/// not interesting here.
 const MOST_FILES_OF_ONE: usize = 256;
+/// Largest number of open files of all processes together.
 const MOST_FILES: usize = 20_000;
-/// Of a path; longer ones are cut.
+/// Longest path in bytes; longer ones are cut.
 const LONGEST_PATH: usize = 4096;
-/// Set in a kernel thread's flags.
+/// Flag of kernel threads in proc(5)'s `stat`.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
+/// Writer of the state dump.
 struct Dump<'a> {
     out: BufWriter<File>,
     now: &'a dyn Fn() -> u64,
@@ -61,7 +68,8 @@ impl Dump<'_> {
     }
 }
 
-/// Writes all of it, a JSON object a line. With foreign pids, /proc tells nothing of the threads that the kernel's events name.
+/// Writes the whole state, one JSON object per line. With `foreign_pids`, processes are left out,
+/// because /proc then numbers threads differently from the kernel's events.
 pub fn write(file: File, foreign_pids: bool, now: &dyn Fn() -> u64) -> io::Result<()> {
     let mut dump = Dump { out: BufWriter::new(file), now };
     let sockets = if foreign_pids { HashMap::new() } else { processes(&mut dump)? };
@@ -73,7 +81,7 @@ pub fn write(file: File, foreign_pids: bool, now: &dyn Fn() -> u64) -> io::Resul
     dump.out.flush()
 }
 
-/// Names of a folder that are numbers, ascending.
+/// Returns the names in a folder that are numbers, in ascending order.
 pub(super) fn numbers(path: &str) -> Vec<i32> {
     let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
     let mut found: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
@@ -81,7 +89,7 @@ pub(super) fn numbers(path: &str) -> Vec<i32> {
     found
 }
 
-/// Returns whose the sockets are, by their inodes.
+/// Writes all processes. Returns the process of each socket, by the socket's inode.
 fn processes(dump: &mut Dump<'_>) -> io::Result<HashMap<u64, i32>> {
     let (mut files, mut left_out) = (0, 0);
     let mut sockets = HashMap::new();
@@ -116,13 +124,14 @@ fn processes(dump: &mut Dump<'_>) -> io::Result<HashMap<u64, i32>> {
     Ok(sockets)
 }
 
-/// Of proc(5)'s `fdinfo`, in octal digits.
+/// Returns the flags of an open file from proc(5)'s `fdinfo`, which has them in octal digits.
 fn flags(info: &str) -> Option<i64> {
     let digits = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
     i64::from_str_radix(digits.trim(), 8).ok()
 }
 
-/// Of proc(5)'s `syscall`: the call in which the thread waits, and its first argument. None: it runs, or waits elsewhere.
+/// Parses proc(5)'s `syscall`: the number of the call in which the thread waits, and its first
+/// argument. `None` if the thread runs, or waits outside of a call.
 fn call(text: &str) -> Option<(u32, i64)> {
     let (number, rest) = text.split_once(' ')?;
     let first = rest.split_whitespace().next()?.strip_prefix("0x")?;
@@ -151,12 +160,12 @@ fn thread(pid: i32, tid: i32) -> Option<Value> {
     for (key, line) in [("vtids", "NSpid:"), ("vpids", "NStgid:")] {
         let numbers = status.lines().find_map(|text| text.strip_prefix(line));
         let numbers: Option<Vec<i32>> = numbers.map(|text| text.split_whitespace().filter_map(|number| number.parse().ok()).collect());
-        // Of a thread of the own namespace it says nothing new.
+        // For a thread of our own namespace there is one number only, which is already known.
         if numbers.as_ref().is_some_and(|numbers| numbers.len() > 1) {
             thread[key] = json!(numbers);
         }
     }
-    // Of a kernel's own thread it would be what a register happens to hold.
+    // For a kernel thread, this would be the accidental content of a register.
     if thread["kernel_thread"] == false {
         let waits = fs::read_to_string(format!("{folder}/syscall")).unwrap_or_default();
         if let Some((number, first)) = call(&waits) {
@@ -170,13 +179,14 @@ fn thread(pid: i32, tid: i32) -> Option<Value> {
     Some(thread)
 }
 
-/// The fields of proc(5)'s `stat` that matter here.
+/// Parses the fields of proc(5)'s `stat` that matter here.
 fn parse_stat(text: &str) -> Option<Value> {
-    // The name may hold anything, brackets and spaces too; the rest follows the last bracket.
+    // The name may contain any character, including brackets and spaces. The other fields follow
+    // the last closing bracket.
     let (before, rest) = text.rsplit_once(')')?;
     let comm = before.split_once('(')?.1;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    // The field that proc(5) numbers so; the state is the third.
+    // Fields are numbered as in proc(5); the state is number 3.
     let field = |number: usize| fields.get(number - 3).copied();
     let integer = |number: usize| field(number).and_then(|text| text.parse::<i64>().ok());
     Some(json!({
@@ -192,7 +202,7 @@ fn parse_stat(text: &str) -> Option<Value> {
     }))
 }
 
-/// Nothing where the kernel hides its addresses.
+/// Writes the addresses of known timer functions; none if the kernel hides its addresses.
 fn timer_functions(dump: &mut Dump<'_>) -> io::Result<()> {
     if TIMERS.get().is_none() {
         let mut timers = Vec::new();
@@ -208,7 +218,7 @@ fn timer_functions(dump: &mut Dump<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// If the function is one of a timer that the model knows.
+/// Returns the address and name of a function if it is in [`TIMER_FUNCTIONS`].
 fn timer(symbol: &Symbol<'_>) -> Option<(u64, &'static str)> {
     let name = TIMER_FUNCTIONS.into_iter().find(|name| name.as_bytes() == symbol.name)?;
     let address = u64::from_str_radix(std::str::from_utf8(symbol.address).ok()?, 16).ok()?;
@@ -245,6 +255,7 @@ fn interfaces(dump: &mut Dump<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the names in a folder that are valid UTF-8, sorted.
 pub(super) fn names(path: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
     let mut found: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
@@ -252,33 +263,34 @@ pub(super) fn names(path: &str) -> Vec<String> {
     found
 }
 
-/// The first IPv4 address of each interface.
+/// Returns the first IPv4 address of each interface.
 fn ipv4_addresses() -> BTreeMap<String, Ipv4Addr> {
     let mut found = BTreeMap::new();
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: on success the function stores a list that is freed below, once.
+    // SAFETY: on success the function stores a list, which is freed below once.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {
         return found;
     }
     let mut current = list;
     while !current.is_null() {
-        // SAFETY: a non-null element of the list, which is not freed yet.
+        // SAFETY: `current` is a non-null element of the list, which is not freed yet.
         let entry = unsafe { &*current };
         current = entry.ifa_next;
         if entry.ifa_addr.is_null() || entry.ifa_name.is_null() {
             continue;
         }
-        // SAFETY: a non-null address has its family at least.
+        // SAFETY: a non-null address has at least its family.
         if i32::from(unsafe { (*entry.ifa_addr).sa_family }) != libc::AF_INET {
             continue;
         }
-        // SAFETY: an address of this family is a sockaddr_in; the place need not be aligned for one.
+        // SAFETY: an address of this family is a `sockaddr_in`; the read allows for missing
+        // alignment.
         let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
-        // SAFETY: a NUL-terminated name, copied here.
+        // SAFETY: the name is NUL-terminated; it is copied here.
         let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
         found.entry(name).or_insert_with(|| Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)));
     }
-    // SAFETY: the list that getifaddrs stored; nothing of it is used afterwards.
+    // SAFETY: this is the list that `getifaddrs` stored; no reference to it is used afterwards.
     unsafe { libc::freeifaddrs(list) };
     found
 }
@@ -293,17 +305,19 @@ fn block_devices(dump: &mut Dump<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// `major:minor` as the kernel's own number, which its events bear: the minor has twenty bits.
+/// Converts `major:minor` to the kernel's internal device number, as in its events: the minor
+/// number has 20 bits.
 fn device_number(text: &str) -> Option<u32> {
     let (major, minor) = text.split_once(':')?;
     let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
     (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
 }
 
-/// Saves what the kernel's code addresses mean, for events that carry some: `symbols/kallsyms`, functions only, as the kernel writes them.
+/// Saves the kernel's functions with their addresses, for events that contain addresses: the lines
+/// of `/proc/kallsyms` for functions, unchanged, as `symbols/kallsyms`.
 pub fn symbols(recording: &Path) -> io::Result<()> {
     write_symbols(recording).inspect_err(|_| {
-        // A part of them would give wrong names.
+        // With a part of the symbols, addresses would get wrong names.
         let _ = fs::remove_file(recording.join("symbols/kallsyms"));
     })
 }
@@ -327,13 +341,15 @@ fn write_symbols(recording: &Path) -> io::Result<()> {
     out.map_or(Ok(()), |mut out| out.flush())
 }
 
+/// A function of the kernel.
 struct Symbol<'a> {
-    /// In hexadecimal digits.
+    /// Hexadecimal digits.
     address: &'a [u8],
     name: &'a [u8],
 }
 
-/// The kernel's functions, with their lines. None if this user is not shown where the kernel is: then all addresses are zero.
+/// Calls `visit` with the line of each function of the kernel. If this user is not allowed to see
+/// addresses, all of them are zero and no function is visited.
 fn each_symbol(mut visit: impl FnMut(&[u8], &Symbol<'_>) -> io::Result<()>) -> io::Result<()> {
     let mut lines = BufReader::with_capacity(256 << 10, File::open("/proc/kallsyms")?);
     let (mut line, mut shown) = (Vec::new(), false);
@@ -351,7 +367,7 @@ fn each_symbol(mut visit: impl FnMut(&[u8], &Symbol<'_>) -> io::Result<()>) -> i
             return Ok(());
         }
         shown = true;
-        // A module's function has the module's name behind it.
+        // For a function of a module, the module's name follows after white space.
         let name = name.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
         visit(&line, &Symbol { address, name })?;
     }
@@ -375,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_call_in_which_a_thread_waits_is_understood() {
+    fn the_call_in_which_a_thread_waits_is_parsed() {
         assert_eq!(call("0 0x3 0x7ffb5c879000 0x20000 0x22 0xffffffff 0x0 0x7ffd 0x7ffb\n"), Some((0, 3)));
         for none in ["running\n", "-1 0x7ffd 0x7ffb\n", "", "0", "0 3"] {
             assert_eq!(call(none), None, "{none:?}");
@@ -384,14 +400,14 @@ mod tests {
     }
 
     #[test]
-    fn a_device_number_is_the_kernel_s_own() {
+    fn a_device_number_has_the_kernels_internal_form() {
         assert_eq!(device_number("254:1"), Some(254 << 20 | 1));
         assert_eq!(device_number("8:1048576"), None);
         assert_eq!(device_number("x"), None);
     }
 
     #[test]
-    fn the_dump_knows_this_process_its_files_and_the_loopback_interface() {
+    fn the_dump_contains_this_process_its_files_and_the_loopback_interface() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.jsonl");
         write(File::create(&path).unwrap(), false, &|| 9).unwrap();

@@ -1,7 +1,11 @@
-//! The recorder's own system calls are left out of the trace while it looks at the system: thousands of calls that nobody wants to see.
+//! Excludes the recorder's own system calls from the trace while the recorder looks at the system,
+//! for example at all of /proc. These are thousands of calls that would only hide those of the
+//! observed programs.
 //!
-//! A filter on the events of all calls names the threads that are at it. A thread learns its number only when it runs, so each one names itself, before it
-//! begins to work. All else that such a thread does stays in the trace: the interrupts that hit it, and whom it wakes, are the machine's.
+//! A filter on the events of all system calls excludes the threads that do this work. A thread
+//! learns its number only when it runs, so each thread adds itself before it begins. Everything
+//! else about such a thread stays in the trace: the interrupts during its time and the threads that
+//! it wakes are part of what happened on the host.
 
 use longpole_ftrace::Instance;
 use std::cell::RefCell;
@@ -9,29 +13,32 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What system calls are told by.
+/// Events of all system calls.
 pub const CALLS: [&str; 2] = ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"];
-/// The same, as a group's part.
+/// The same as [`CALLS`], as the event patterns of a group's part.
 pub const CALLS_OF_TRACER: &[&str] = &CALLS;
 
 thread_local! {
     static HERE: RefCell<Option<Quiet>> = const { RefCell::new(None) };
 }
 
-/// As long as it is not over, threads may join in.
+/// The exclusion of the recorder's threads. Until [`Quiet::end`], further threads may join.
 #[derive(Clone, Debug)]
 pub struct Quiet(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// The files of the filters, and what the user asked for.
+    /// Path of each filter file, and the filter that the user asked for.
     filters: Vec<(PathBuf, Option<String>)>,
+    /// Numbers of the excluded threads.
     tids: Vec<i32>,
+    /// True after the end; a thread that joins later changes no filter.
     over: bool,
 }
 
 impl Quiet {
-    /// Begins with this thread. `events`: those of [`CALLS`] that are recorded, with the user's filter.
+    /// Begins the exclusion with this thread. `events` are those of [`CALLS`] that are recorded,
+    /// each with the user's filter.
     pub fn begin(instance: &Instance, events: Vec<(&str, Option<String>)>) -> Quiet {
         let file = |event: &str| instance.path().join(format!("events/{}/filter", event.replace(':', "/")));
         let filters = events.into_iter().map(|(event, asked)| (file(event), asked)).collect();
@@ -41,15 +48,15 @@ impl Quiet {
         quiet
     }
 
-    /// Of this thread, to be handed to those that it starts.
+    /// Returns the exclusion that this thread began, to be handed to the threads that it starts.
     pub fn here() -> Option<Quiet> {
         HERE.with_borrow(Clone::clone)
     }
 
-    /// This thread's calls are left out from now on.
+    /// Excludes this thread's system calls from now on.
     pub fn join(&self) {
         if super::has_foreign_pids() {
-            // The kernel knows this thread by another number.
+            // The kernel knows this thread by a different number.
             return;
         }
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,17 +67,17 @@ impl Quiet {
         let others: Vec<String> = state.tids.iter().map(|tid| format!("common_pid != {tid}")).collect();
         let others = others.join(" && ");
         for (path, asked) in &state.filters {
-            // What cannot be set leaves the calls in the trace.
+            // If a filter cannot be set, the calls stay in the trace, which is harmless.
             let _ = fs::write(path, asked.as_ref().map_or_else(|| others.clone(), |asked| format!("({asked}) && {others}")));
         }
     }
 
-    /// Sets the user's own filters again.
+    /// Restores the user's own filters.
     pub fn end(self) -> std::io::Result<()> {
         HERE.set(None);
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.over = true;
-        // 0 is no filter.
+        // The kernel removes a filter when `0` is written.
         state.filters.iter().try_for_each(|(path, asked)| fs::write(path, asked.as_deref().unwrap_or("0")))
     }
 }

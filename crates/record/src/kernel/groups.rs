@@ -1,7 +1,7 @@
-//! Which of the kernel's events are recorded: groups by subject, and single events by name.
+//! The kernel events that can be requested: groups by subject, and single events by name.
 //!
-//! A group names what its subject needs, not all that the kernel has of it: what costs much and says little is left out
-//! and can be had by `--event`.
+//! A group contains what an analysis of its subject needs, not all events that the kernel has for
+//! it. Events that cost much and say little are left out; `--event` records them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,11 +27,13 @@ pub enum Group {
     Power,
 }
 
-/// Processes that come, go and change their names: few events, and without them nobody knows whose the others are.
+/// Events about processes that begin, end and change their names. They are always recorded: they
+/// are few, and without them it is not known to which process the other events belong.
 pub const ALWAYS: &[&str] =
     &["sched:sched_process_fork", "sched:sched_process_exec", "sched:sched_process_exit", "task:task_newtask", "task:task_rename"];
 
-/// Entries and exits of the interrupts that are no messages between CPUs. The other events of this subsystem tell of their administration.
+/// Entries and exits of interrupts, except for those by which CPUs send messages to each other. The
+/// other events of this subsystem are about the administration of interrupts.
 const VECTORS: &[&str] = &[
     "irq:irq_handler_*",
     "irq_vectors:local_timer_*",
@@ -45,7 +47,7 @@ const VECTORS: &[&str] = &[
 ];
 
 impl Group {
-    /// What is recorded where nobody says otherwise, each in its light form ([`super::light`]).
+    /// Groups that are recorded if the user chose none, each in its light form ([`super::light`]).
     pub const DEFAULT: [Group; 8] =
         [Group::Sched, Group::Irq, Group::Softirq, Group::Net, Group::Block, Group::Workqueue, Group::Syscall, Group::Fault];
 
@@ -89,7 +91,8 @@ impl Group {
         }
     }
 
-    /// Its events, as patterns that [`TraceFs::matching`](longpole_ftrace::TraceFs::matching) understands.
+    /// Patterns of the group's events that are recorded without a filter, in the form that
+    /// [`TraceFs::matching`](longpole_ftrace::TraceFs::matching) accepts.
     fn patterns(self) -> &'static [&'static str] {
         match self {
             Group::Sched => &[
@@ -117,7 +120,8 @@ impl Group {
                 "napi:napi_poll",
                 "skb:kfree_skb",
                 "skb:skb_copy_datagram_iovec",
-                // To which socket a packet came, and which call took it: a datagram that a reader copies whole leaves no other trace.
+                // The socket that a packet reached, and the call that received it: a datagram that
+                // a reader copies whole leaves no other trace.
                 "sock:sk_data_ready",
                 "sock:sock_recv_length",
                 "sock:inet_sock_set_state",
@@ -132,9 +136,11 @@ impl Group {
             Group::Skb => &["skb:*", "qdisc:*"],
             Group::Block => &["block:block_rq_*", "block:block_bio_*", "block:block_getrq", "block:block_split"],
             Group::Syscall => &["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"],
-            // Its system calls are a filter on the two events of all; see `Group::filtered`.
+            // System calls of futexes are a filter on the events of all system calls; see
+            // `Group::filtered`.
             Group::Futex | Group::Lock => &["lock:contention_begin", "lock:contention_end"],
-            // A thread that finds no free memory frees some itself.
+            // Includes direct reclaim, because a thread that finds no free memory frees some
+            // itself.
             Group::Fault => &[
                 "exceptions:page_fault_*",
                 "vmscan:mm_vmscan_direct_reclaim_*",
@@ -156,30 +162,33 @@ impl Group {
         }
     }
 
-    /// Further events of which only a part is wanted, with the filter that chooses it.
+    /// The group's other events: those with a filter, and those that belong to them.
     fn filtered(self) -> Vec<Part> {
         match self {
             Group::Futex => {
-                // futex, futex_waitv, futex_wake, futex_wait, futex_requeue: but for the first they have one number on every architecture.
+                // futex, futex_waitv, futex_wake, futex_wait, futex_requeue. All but the first have
+                // the same number on every architecture.
                 let numbers = [libc::SYS_futex, 449, 454, 455, 456];
                 let filter = numbers.map(|number| format!("id == {number}")).join(" || ");
                 vec![Part::some(&["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"], filter)]
             }
-            // A softirq that a timer has led to acts for who set that.
+            // A softirq that runs because of a timer works for the thread that set the timer.
             Group::Softirq => vec![
-                // The timer by which TCP sends again is also the one by which it probes a closed window.
+                // TCP sends again and probes a closed window by the same timer; these events
+                // distinguish them.
                 Part::all(&["timer:timer_expire_entry", "tcp:tcp_retransmit_skb", "tcp:tcp_retransmit_synack"]),
                 Part::some(&["timer:timer_start"], format!("function.function != {OWN_TIMER}")),
                 Part::some(&["timer:hrtimer_expire_entry"], format!("function.function != {TICK}")),
                 Part::some(&["timer:hrtimer_start"], one_of(&FINE_TIMERS)),
             ],
-            // A small window holds up a sender that has more to send; it is rare where nobody chose a small buffer.
+            // A small window delays a sender that has more to send. It is rare unless a program
+            // chose a small buffer.
             Group::Net => vec![Part::some(&["tcp:tcp_probe"], format!("snd_wnd < {SMALL_WINDOW}"))],
             _ => Vec::new(),
         }
     }
 
-    /// All of it.
+    /// Returns all events of the group in its full form.
     pub fn parts(self) -> Vec<Part> {
         let mut parts = vec![Part::all(self.patterns())];
         parts.extend(self.filtered());
@@ -187,7 +196,7 @@ impl Group {
     }
 }
 
-/// Events that are wanted, all of them or those that a filter chooses.
+/// Events that are recorded, either all of them or those that match a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub patterns: &'static [&'static str],
@@ -195,17 +204,20 @@ pub struct Part {
 }
 
 impl Part {
+    /// All events that match the patterns.
     pub fn all(patterns: &'static [&'static str]) -> Part {
         Part { patterns, filter: None }
     }
 
+    /// The events that match the patterns and the filter.
     pub fn some(patterns: &'static [&'static str], filter: String) -> Part {
         Part { patterns, filter: Some(filter) }
     }
 }
 
-/// Functions of fine timers that act for others: TCP's pace and its acknowledgements, rate limits, timers of programs, quotas of CPU time. All others wake whoever
-/// set them, or are the tick.
+/// Functions of high-resolution timers that work for others: TCP's pacing and its acknowledgements,
+/// rate limits, timers of programs, quotas of CPU time. All others either wake the thread that set
+/// them or are the tick.
 const FINE_TIMERS: [&str; 8] = [
     "tcp_pace_kick",
     "tcp_compressed_ack_kick",
@@ -216,11 +228,12 @@ const FINE_TIMERS: [&str; 8] = [
     "sched_cfs_period_timer",
     "sched_cfs_slack_timer",
 ];
-/// The tick, some hundred times a second on each CPU.
+/// Function of the tick, which expires some hundred times per second on each CPU.
 const TICK: &str = "tick_nohz_handler";
-/// Wakes the thread of the kernel that set it.
+/// Function of a timer that only wakes the thread that set it.
 const OWN_TIMER: &str = "process_timeout";
-/// Bytes. A connection begins with 64 KiB, and the kernel enlarges that unless a program has chosen a small buffer.
+/// TCP window in bytes below which events are recorded. A connection begins with 64 KiB, and the
+/// kernel enlarges that unless a program has chosen a small buffer.
 const SMALL_WINDOW: u32 = 32 << 10;
 
 fn one_of(functions: &[&str]) -> String {
@@ -241,17 +254,17 @@ impl FromStr for Group {
     }
 }
 
-/// `SUBSYSTEM:NAME[:FILTER]`, or `all`.
+/// A single event in a request: `SUBSYSTEM:NAME[:FILTER]`, or `all`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRequest {
-    /// With `*` and `?`.
+    /// Subsystem and name, separated by a colon. May contain the wildcards `*` and `?`.
     pub pattern: String,
-    /// In the kernel's language.
+    /// Filter in the kernel's language.
     pub filter: Option<String>,
 }
 
 impl EventRequest {
-    /// Whether it can mean several events.
+    /// True if several events may match.
     pub fn is_pattern(&self) -> bool {
         self.pattern == "all" || self.pattern.contains(['*', '?'])
     }
@@ -267,7 +280,7 @@ impl FromStr for EventRequest {
         }
         let mut parts = text.splitn(3, ':');
         let (Some(system), Some(name)) = (parts.next(), parts.next()) else { return Err(wrong()) };
-        // These are parts of a path in the kernel's folder.
+        // Both become parts of a path in tracefs, so only harmless characters are accepted.
         let plain = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.*?".contains(&b));
         if !plain(system) || !plain(name) {
             return Err(wrong());
@@ -289,7 +302,7 @@ impl fmt::Display for EventRequest {
     }
 }
 
-/// What every event tells of its thread in the converted trace.
+/// A field that every event in the converted trace contains about its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     Pid,
@@ -319,7 +332,7 @@ impl FromStr for Context {
     }
 }
 
-/// A wish that cannot be understood.
+/// A request that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("{0:?} is no group of kernel events; there are {list}, and none", list = names(&Group::ALL.map(Group::name)))]
@@ -339,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_group_is_found_by_its_name_and_a_wrong_one_is_told_all_names() {
+    fn every_group_is_found_by_its_name_and_an_error_lists_all_names() {
         for group in Group::ALL {
             assert_eq!(group.name().parse(), Ok(group));
             assert!(group.parts().iter().any(|part| !part.patterns.is_empty()));
@@ -349,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_a_subsystem_a_name_and_perhaps_a_filter_with_colons() {
+    fn an_event_has_a_subsystem_a_name_and_an_optional_filter_with_colons() {
         let request = |text: &str| text.parse::<EventRequest>();
         assert_eq!(request("sched:sched_w*"), Ok(EventRequest { pattern: "sched:sched_w*".into(), filter: None }));
         let filtered = request("sched:sched_switch:prev_comm ~ \"a:b\"").unwrap();
@@ -361,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn of_some_events_a_group_wants_a_part() {
+    fn groups_record_some_events_only_in_part() {
         let filter = |group: Group, event: &str| {
             let part = group.parts().into_iter().find(|part| part.patterns.contains(&event));
             part.unwrap_or_else(|| panic!("{event}")).filter

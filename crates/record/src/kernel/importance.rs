@@ -1,19 +1,20 @@
-//! In which order kernel events are given up where a host cannot store them all: first what costs
-//! the answer least.
+//! The order in which kinds of kernel events are given up on a host that cannot store them all:
+//! first those whose absence harms the answer least.
 //!
-//! The order is one of events, not of the groups that ask for them, since a group may hold both:
-//! `sched` has the switches, without which there is no path, and the moves between CPUs, which only
-//! detail it. An event that the user asked for by its whole name is never given up, and neither is
-//! what [`KEPT`] names: whatever goes, the critical path still leads from each wait to the thread
-//! or device that ended it.
+//! The order is one of events, not of the groups that contain them, because one group may hold both
+//! important and unimportant events. For example, `sched` has the switches, without which there is
+//! no critical path, and the moves between CPUs, which only add detail. Two kinds of events are
+//! never given up: those that the user requested by their full name, and those in [`KEPT`]. So
+//! whatever is given up, the critical path still leads from each wait to the thread or device that
+//! ended it.
 
 use super::layout::Layout;
 use crate::control::glob;
 
-/// Never given up. Without any of these, a path is wrong or ends; what the others tell is missing
-/// from an answer that is right.
+/// Events that are never given up. Without any of these, a critical path is wrong or ends early;
+/// without the others, an answer is right but has less detail.
 const KEPT: &[&str] = &[
-    // Who runs, who is woken by whom, who is born and ends.
+    // Which thread runs, which one wakes another, and which ones begin and end.
     "sched:sched_switch",
     "sched:sched_waking",
     "sched:sched_wakeup_new",
@@ -21,10 +22,11 @@ const KEPT: &[&str] = &[
     "sched:sched_process_exec",
     "sched:sched_process_exit",
     "task:*",
-    // An interrupt that is not known makes a waker of the thread that it hits.
+    // If an interrupt is missing from the trace, the thread that it interrupted is taken for the
+    // waker.
     "irq:*",
     "irq_vectors:*",
-    // Which timer ended a wait, and who had set it.
+    // Which timer ended a wait, and which thread set it.
     "timer:timer_start",
     "timer:timer_expire_entry",
     "timer:hrtimer_start",
@@ -33,26 +35,27 @@ const KEPT: &[&str] = &[
     // Which disk a thread waits for, and whose request an interrupt completes.
     "block:block_rq_issue",
     "block:block_rq_complete",
-    // Rare, and who ends whom.
+    // Rare, and needed to know which process ended another one.
     "signal:*",
 ];
 
 /// Events that are given up together.
 struct Row {
-    /// What is missing afterwards, for people.
+    /// Text for people: what is missing afterwards.
     what: &'static str,
     patterns: &'static [&'static str],
-    /// Of system calls, those that are recorded further.
+    /// For a row of system calls, the calls that are still recorded afterwards.
     calls: &'static [&'static str],
 }
 
-/// The first is given up first. What fits no row and is not kept goes before all of them: nothing
-/// of it is part of the path.
+/// The rows in the order in which they are given up. Events that match no row and are not in
+/// [`KEPT`] are given up before all rows, because the critical path needs none of them.
 const ROWS: [Row; 7] = [
-    // A page fault that waits is a wait all the same; else it is a microsecond of its thread.
+    // A page fault that waits is visible as a wait without these events. Any other one is about a
+    // microsecond of its thread's time.
     Row { what: "page faults", patterns: &["exceptions:*"], calls: &[] },
-    // In which CPU's queue a thread stood. `sched_waking` tells who woke it, and the next switch
-    // where it runs.
+    // The queue of which CPU a thread was in. `sched_waking` already has the waker, and the next
+    // switch the CPU on which the thread runs.
     Row {
         what: "moves between the queues of CPUs",
         patterns: &[
@@ -64,25 +67,26 @@ const ROWS: [Row; 7] = [
         ],
         calls: &[],
     },
-    // A call that does not wait is time of its thread, inside the kernel or not.
+    // A call that does not wait is time of its thread, with or without an event for it.
     Row { what: "system calls that do not wait", patterns: &["raw_syscalls:*"], calls: &WAITING_CALLS },
-    // The steps between a request's begin and its end; and what a thread does in a system call or
-    // page fault, which is its own time all the same. The latter are too few for a step of their own:
-    // it would relieve nothing.
+    // Two kinds: the steps between the begin and the end of a block request, and what a thread does
+    // inside a system call or page fault, which is its own time in any case. Events of the second
+    // kind are too few for a row of their own: giving them up alone would relieve nothing.
     Row { what: "steps of block requests, direct reclaim and compaction", patterns: &["block:*", "vmscan:*", "compaction:*"], calls: &[] },
-    // Then a wait has no name any more; who ended it is known further.
+    // Afterwards a wait has no name any more, but it is still known what ended it.
     Row { what: "system calls", patterns: &["raw_syscalls:*", "syscalls:*"], calls: &[] },
-    // Where one interrupt takes packets of several senders, all of it counts as the work of one.
+    // Without these, if one interrupt handles packets of several senders, all of its work counts as
+    // the work of one sender.
     Row { what: "packets", patterns: &["net:*", "skb:*", "sock:*", "udp:*", "tcp:*", "qdisc:*", "napi:*"], calls: &[] },
-    // Work that a worker does for one counts as that of another.
+    // Without these, work that a kernel worker does for one thread may count as done for another.
     Row { what: "work of kernel threads for others", patterns: &["workqueue:*"], calls: &[] },
 ];
 
-/// What is given up before all rows.
+/// Name of the step before all rows.
 const REST: &str = "events beside the groups' own";
 
-/// Calls that may wait, and those that change what is known of files, signals, threads and their
-/// numbers.
+/// System calls that may wait, and those that change what is known of files, signals, threads and
+/// their numbers.
 const WAITING_CALLS: [&str; 96] = [
     "read",
     "write",
@@ -182,21 +186,21 @@ const WAITING_CALLS: [&str; 96] = [
     "alarm",
 ];
 
-/// Events that are given up at once.
+/// Events that are given up together, as a step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What is not recorded from then on, for people.
+    /// Text for people: what is not recorded from then on.
     pub what: &'static str,
-    /// `subsystem:name` of the events that are concerned.
+    /// Names of the events, as `subsystem:name`.
     pub events: Vec<String>,
-    /// They are not switched off: those that fit this filter are recorded further.
+    /// Filter for events that are still recorded. `None` if the events are switched off altogether.
     pub filter: Option<String>,
-    /// The system calls that the filter leaves. Empty without a filter.
+    /// System calls that pass the filter. Empty if there is no filter.
     pub calls: Vec<&'static str>,
 }
 
-/// The steps by which these events are given up, the first one first. `events` are those that may
-/// be: nobody asked for one by its whole name.
+/// Returns the steps by which these events are given up, in order. `events` must not contain events
+/// that the user requested by their full name.
 pub fn steps<'a>(events: impl IntoIterator<Item = &'a str>) -> Vec<Step> {
     let mut rest = Vec::new();
     let mut rows: Vec<Vec<String>> = vec![Vec::new(); ROWS.len()];
@@ -219,7 +223,8 @@ pub fn steps<'a>(events: impl IntoIterator<Item = &'a str>) -> Vec<Step> {
         match (row.calls, filter(row.calls)) {
             ([], _) => steps.push(step(row.what, events)),
             (_, Some((filter, calls))) => steps.push(Step { filter: Some(filter), calls, ..step(row.what, events) }),
-            // On this processor nobody knows the calls' numbers: they go all at once.
+            // The system call numbers of this processor are not known, so the calls cannot be
+            // filtered. A later step gives all of them up.
             (_, None) => {}
         }
     }
@@ -231,7 +236,8 @@ fn fits(patterns: &[&str], event: &str) -> bool {
     patterns.iter().any(|pattern| glob::matches(pattern, event))
 }
 
-/// Chooses these calls by their numbers. Returns also which of them this processor has.
+/// Makes a filter that lets these calls pass by their numbers. Returns also those calls that this
+/// processor has, or `None` if there are none or the numbers are not known.
 fn filter(calls: &[&'static str]) -> Option<(String, Vec<&'static str>)> {
     let layout = Layout::new(std::env::consts::ARCH).ok()?;
     let number = |call: &&'static str| Some((layout.calls.iter().find(|row| row.name == **call)?.number, *call));
@@ -241,8 +247,8 @@ fn filter(calls: &[&'static str]) -> Option<(String, Vec<&'static str>)> {
     (!known.is_empty()).then(|| (one_of(&numbers), known.into_iter().map(|(_, call)| call).collect()))
 }
 
-/// Halves the numbers, which are sorted: the kernel then compares a call with a dozen of them
-/// instead of with all.
+/// Makes a filter by halving the sorted numbers repeatedly, so that the kernel compares a call with
+/// a dozen numbers instead of with all of them.
 fn one_of(numbers: &[u32]) -> String {
     match numbers {
         [] => "0".to_owned(),
@@ -260,14 +266,14 @@ mod tests {
     use super::*;
     use crate::kernel::Group;
 
-    /// The default's events as their patterns name them; a pattern stands for one event.
+    /// The default's events. A pattern is replaced by the name of one event that it matches.
     fn default() -> Vec<String> {
         let parts = Group::DEFAULT.into_iter().flat_map(super::super::light::parts);
         parts.flat_map(|part| part.patterns).map(|pattern| pattern.replace('*', "x")).collect()
     }
 
     #[test]
-    fn what_the_path_needs_is_in_no_step_and_all_else_of_the_default_in_one() {
+    fn every_default_event_is_either_needed_by_the_path_or_given_up_in_one_step() {
         let events = default();
         let steps = steps(events.iter().map(String::as_str));
         let given_up =
@@ -278,7 +284,8 @@ mod tests {
         for kept in ["sched:sched_switch", "sched:sched_waking", "irq:softirq_x", "block:block_rq_issue", "timer:hrtimer_expire_entry"] {
             assert!(fits(KEPT, kept), "{kept}");
         }
-        // Nothing of the default is beside the groups' own.
+        // All events of the default are in a row, so the step before all rows is empty and left
+        // out.
         assert_eq!(steps[0].what, "page faults");
     }
 
@@ -289,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_the_answer_least_goes_first_and_the_wait_outlives_the_other_calls() {
+    fn the_least_important_events_are_given_up_first_and_waiting_calls_after_the_others() {
         let events = ["raw_syscalls:sys_exit", "net:net_dev_queue", "sched:sched_wakeup", "exceptions:page_fault_user", "foo:bar"];
         let steps = steps(events);
         let whats: Vec<&str> = steps.iter().map(|step| step.what).collect();

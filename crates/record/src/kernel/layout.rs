@@ -1,9 +1,11 @@
-//! What LTTng's kernel tracer calls the kernel's events and their fields, as tables: the layout that other tools know.
+//! Tables of the names that LTTng's kernel tracer gives to the kernel's events and their fields.
+//! Other tools know this layout.
 //!
-//! The tables are data (`layout/*.toml`), because they are compared row by row with the metadata of real LTTng traces, and because the
-//! documentation's table is made from them. Here they are parsed and turned into TSDL and, together with the formats
-//! that the kernel states, into a plan per event class (see [`encode`]). What the kernel has and no row names is kept under the kernel's
-//! own names, so a table that is behind the kernel costs names, never content.
+//! The tables are data (`layout/*.toml`), because they are compared row by row with the metadata of
+//! real LTTng traces, and because the documentation's table is made from them. This module parses
+//! them and turns them into TSDL and, together with the formats that the kernel states, into a plan
+//! per event class (see [`encode`]). Events and fields without a row keep the kernel's own names,
+//! so a table that is older than the kernel loses names, never content.
 
 pub(crate) mod encode;
 pub(crate) mod people;
@@ -17,31 +19,34 @@ use std::sync::Arc;
 
 pub use longpole_ftrace::format::Label;
 
-/// The version of lttng-modules whose layout is followed; readers decide by it.
+/// The version of lttng-modules whose layout is followed. Readers choose their behaviour by it.
 pub const VERSION: (u32, u32, u32) = (2, 10, 0);
 
 const EVENTS: &str = include_str!("layout/events.toml");
 const CALLS_X86_64: &str = include_str!("layout/syscalls-x86_64.toml");
 
-/// An event class of the kernel and its name and fields in a trace.
+/// An event class of the kernel, with its name and fields in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRow {
-    /// `system/name` of the kernel.
+    /// `system/name` in the kernel.
     pub from: String,
     pub name: String,
-    /// The version of lttng-modules that the row was compared with, or the public source.
+    /// The version of lttng-modules that the row was compared with, or the public source of the
+    /// row.
     pub like: String,
     pub fields: Vec<FieldRow>,
-    /// Ours, behind all others.
+    /// Our own fields, after all others.
     pub more: Vec<FieldRow>,
 }
 
-/// A system call: its name, and its arguments as fields (the source is the argument's number).
+/// A system call: its name, and its arguments as fields. The source of a field is the index of the
+/// argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallRow {
     pub number: u32,
     pub name: String,
-    /// As [`EventRow::like`]; none where the program's memory would be needed to be alike.
+    /// Same as [`EventRow::like`]. `None` if LTTng's fields need memory of the program, so that
+    /// ours differ.
     pub like: Option<String>,
     pub args: Vec<FieldRow>,
 }
@@ -54,27 +59,31 @@ pub struct FieldRow {
     pub transform: Transform,
 }
 
+/// Origin of a field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A field of the kernel's event.
+    /// A field of the kernel's event, by its name.
     Field(String),
     Constant(u64),
 }
 
-/// The type of a field. All types are aligned to bytes, as on machines that load unaligned words.
+/// The type of a field. All types are aligned to bytes, as LTTng aligns them on processors that can
+/// load unaligned words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Int(Int),
     /// Numbers with the names by which the kernel prints them.
     Enum(Int, Arc<[Label]>),
+    /// An array of this length.
     Ints(Int, u32),
-    /// Characters, padded with zero bytes.
+    /// Characters in an array of this length, padded with zero bytes.
     Text(u32),
     String,
-    /// A sequence; its length is a field before it, so many bits wide.
+    /// A sequence. The first number is the size in bits of its length field.
     List(u32, Int),
+    /// A sequence of characters. The number is the size in bits of its length field.
     Chars(u32),
-    /// The packet's header in net events. Only its first byte is written: 0, unknown.
+    /// The header of a packet in network events. Only its first byte is written: 0, for "unknown".
     Network,
 }
 
@@ -82,25 +91,25 @@ pub enum Kind {
 pub struct Int {
     pub bits: u32,
     pub signed: bool,
-    /// In which readers print it: 8, 10, 16.
+    /// Base in which readers print the number: 8, 10 or 16.
     pub base: u8,
-    /// Network byte order.
+    /// True for network byte order.
     pub big: bool,
 }
 
-/// What happens to a value on its way.
+/// Conversion of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transform {
     Plain,
     /// The kernel's events have `p->prio`, LTTng has `p->prio - MAX_RT_PRIO`.
     Prio,
-    /// `prev_state` without the bits that only say "preempted".
+    /// `prev_state` without the bits that only mean "preempted".
     State,
-    /// The letters of a block request (`WFS`) become LTTng's flags.
+    /// The letters of a block request (`WFS`) as LTTng's flags.
     Rwbs,
-    /// The process of a thread, as far as the trace tells.
+    /// The process of a thread, if the trace has contained it until now.
     Process,
-    /// The process of a thread that is just made.
+    /// The process of a thread that was just made.
     ChildProcess,
     /// Nanoseconds to microseconds.
     Micro,
@@ -110,7 +119,7 @@ pub enum Transform {
 #[derive(Debug)]
 pub struct Layout {
     pub events: Vec<EventRow>,
-    /// Sorted by number.
+    /// System calls, sorted by number.
     pub calls: Vec<CallRow>,
     by_event: HashMap<String, usize>,
 }
@@ -152,7 +161,8 @@ struct CallText {
 }
 
 impl Layout {
-    /// The tables for kernels of this architecture (as Rust names it). Without a table of system calls they keep their numbers.
+    /// Returns the tables for kernels of this architecture, in Rust's spelling. On architectures
+    /// without a table of system calls, calls keep their numbers.
     pub fn new(arch: &str) -> Result<Layout, LayoutError> {
         let wrong = |what: &str, error: toml::de::Error| LayoutError(format!("{what}: {error}"));
         let file: EventsFile = toml::from_str(EVENTS).map_err(|e| wrong("events.toml", e))?;
@@ -232,7 +242,8 @@ impl Kind {
         Some(Kind::Int(Int::parse(text)?))
     }
 
-    /// The declaration of a field. Readers take the leading underscore away; it keeps names apart from keywords.
+    /// Appends the declaration of a field. Its leading underscore separates names from keywords;
+    /// readers remove it.
     pub fn declare(&self, name: &str, text: &mut String) {
         // Writing into a String cannot fail.
         let _ = match self {
@@ -293,7 +304,8 @@ fn character(signed: bool) -> String {
     format!("integer {{ size = 8; align = 8; signed = {}; encoding = UTF8; base = 10; }}", u8::from(signed))
 }
 
-/// The header of a packet as lttng-modules 2.10 declares it: a kind, and the fields of that kind.
+/// Returns the declaration of a packet's header in the form of lttng-modules 2.10: a kind, and the
+/// fields of that kind.
 fn network(name: &str) -> String {
     let int = |bits: u32, align: u32, base: u32| {
         format!("integer {{ size = {bits}; align = {align}; signed = 0; encoding = none; base = {base}; byte_order = be; }}")

@@ -1,12 +1,14 @@
-//! What is recorded where nobody chose groups: of each group what the critical path and the verdict need.
+//! The light form of each group: the events that are recorded if the user chose no groups. It
+//! contains what the critical path and the verdict need.
 //!
-//! Two things make a program of many system calls slow under the tracer: an event of each call that never waits, and seven of nine events of each packet. No
-//! answer about causes follows from those. [`left_out`] lists them, for the recording's description.
+//! Two things slow a program with many system calls down under the tracer: an event for each call
+//! that never waits, and seven of the nine events of each packet. No answer about causes depends on
+//! them, so they are left out. [`left_out`] lists them for the recording's description.
 
 use super::groups::{Group, Part};
 use serde_json::{json, Value};
 
-/// Rare where nothing is wrong.
+/// Network events that are rare on a host without problems.
 const NET: &[&str] = &[
     "net:net_dev_xmit_timeout",
     "skb:kfree_skb",
@@ -18,13 +20,16 @@ const NET: &[&str] = &[
     "qdisc:qdisc_destroy",
 ];
 
-/// Of a packet: queued for its device, and received. They lead from each packet's sender to whoever it wakes. Without them, on the loopback too, a third of the path of a
-/// server and its client went to the client alone, since one softirq takes packets of both.
+/// Events of each packet: queued for its device, and received. They connect the sender of a packet
+/// with the thread that the packet wakes. Without them, a third of the critical path of a server
+/// and its client was attributed to the client alone, even on the loopback interface, because one
+/// softirq handles packets of both.
 const PACKETS: &[&str] = &["net:net_dev_queue", "net:netif_receive_skb"];
-/// What the driver gets: of devices that may cut packets.
+/// What the driver gets to send, for devices that may cut packets into smaller ones. The loopback
+/// interface does not.
 const TRANSMIT: (&[&str], &str) = (&["net:net_dev_start_xmit"], "name != \"lo\"");
 
-/// Rare where memory is free.
+/// Events of memory reclaim, rare while memory is free.
 const RECLAIM: &[&str] = &[
     "vmscan:mm_vmscan_direct_reclaim_*",
     "vmscan:mm_vmscan_memcg_reclaim_*",
@@ -32,11 +37,12 @@ const RECLAIM: &[&str] = &[
     "compaction:mm_compaction_end",
 ];
 
-/// Calls that neither wait nor change what is known of threads, files and sockets. As few as can be: the kernel compares each call with each of them, and ten cost a
-/// server as much as what they spared it.
+/// System calls that neither wait nor change what is known of threads, files and sockets. The list
+/// is short on purpose: the kernel compares each call with each entry, and ten entries cost a
+/// server as much time as they saved.
 const SWIFT_CALLS: [(&str, i64); 2] = [("epoll_ctl", libc::SYS_epoll_ctl), ("clock_gettime", libc::SYS_clock_gettime)];
 
-/// The parts of a group that are recorded by default.
+/// Returns the parts of a group that are recorded by default.
 pub fn parts(group: Group) -> Vec<Part> {
     match group {
         Group::Net => {
@@ -48,13 +54,15 @@ pub fn parts(group: Group) -> Vec<Part> {
             let filter = SWIFT_CALLS.map(|(_, number)| format!("id != {number}")).join(" && ");
             vec![Part::some(super::exclude_self::CALLS_OF_TRACER, filter)]
         }
-        // Those of the kernel are time of the call that it works for.
+        // Page faults in kernel mode are not recorded: they count as time of the system call in
+        // which they occur.
         Group::Fault => vec![Part::all(&["exceptions:page_fault_user"]), Part::all(RECLAIM)],
         group => group.parts(),
     }
 }
 
-/// What these groups would record besides if they were asked for by name.
+/// Lists what these groups record in their full form but not in the light form, for the recording's
+/// description: event patterns, system calls, and the groups that have such events.
 pub fn left_out(groups: &[Group]) -> Value {
     let mut events: Vec<&str> = Vec::new();
     let mut calls: Vec<&str> = Vec::new();

@@ -1,9 +1,15 @@
-//! On which CPUs threads may run, each time that it is changed.
+//! Records the affinity masks of threads (the CPUs on which they may run) each time they are
+//! changed.
 //!
-//! A call of `sched_setaffinity` names them in the program's memory, which no event holds. So a second, tiny instance of the tracer has nothing but this
-//! call, and a thread here that is woken at its end asks the kernel for the mask. The answer goes into the recording's own instance, by its marker: so it
-//! lies in the pages like any event, and it tells when it was asked. It is what the kernel says just after the call: where the mask is changed again
-//! within those microseconds it may be that of the later change, which whoever reads it sees by both times; a thread that is gone by then has none.
+//! A call of `sched_setaffinity` has the CPUs in the program's memory, which no event contains. So
+//! a second, tiny instance of the tracer records only this call. A thread of the recorder is woken
+//! at the end of each call and asks the kernel for the mask. It writes the answer into the
+//! recording's own instance through the tracer's marker, so the answer is in the pages like any
+//! event, together with the time of the question.
+//!
+//! The answer is the mask that the kernel has just after the call. If the mask is changed again
+//! within those microseconds, the answer may be that of the later change; a reader sees this
+//! possibility from both times. A thread that has ended by then has no mask.
 
 use super::dump;
 use super::exclude_self::Quiet;
@@ -20,33 +26,41 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// What names of these instances begin with. Nothing in them is worth being saved.
+/// Prefix of the names of these instances. They contain nothing that must be saved after a recorder
+/// was killed.
 pub const PREFIX: &str = "longpole_masks";
-/// The number of a marker that holds a mask.
+/// Number by which a marker with a mask is recognized.
 pub const MARK: u32 = 0x6d61_736b;
-/// The event by which the kernel has markers.
+/// The event by which the kernel records markers.
 pub const MARKER: (&str, &str) = ("ftrace", "raw_data");
 
+/// The events of the second instance.
 const CALLS: [&str; 2] = ["sys_enter_sched_setaffinity", "sys_exit_sched_setaffinity"];
-/// Of each CPU's buffer: some hundred calls.
+/// Size of each CPU's buffer: enough for some hundred calls.
 const BUFFER_KB: u64 = 32;
-/// Threads within the call.
+/// Largest number of threads that are inside the call at the same time.
 const MOST_CALLERS: usize = 4096;
-/// A longer text is no line of the tracer's.
+/// Size of the read buffer. A longer text without a line end is no line of the tracer and is
+/// dropped.
 const MOST_TEXT: usize = 64 << 10;
-/// Of a list of CPUs; the kernel takes markers of three times that. A longer one is not told.
+/// Longest list of CPUs in bytes; the kernel accepts markers of three times that. A longer list is
+/// left out.
 const LONGEST_LIST: usize = 1000;
-/// CPUs of a mask; the kernel refuses to tell it to one that has room for fewer than it could have.
+/// Number of CPUs in a mask. The kernel refuses the question if there is less room than it could
+/// need.
 const MOST_CPUS: usize = 1 << 13;
 
-/// Of linux/nsfs.h, since 6.11: the number here of a thread of that pid namespace.
+/// From `linux/nsfs.h`, since Linux 6.11: returns the number that a thread of that pid namespace
+/// has in our namespace.
 const NS_GET_PID_FROM_PIDNS: libc::Ioctl = 0x8004_b706u32 as libc::Ioctl;
 
-/// Threads that are asked at the end.
+/// Largest number of threads that are asked at the end.
 const MOST_THREADS: usize = 50_000;
-/// In place of how the caller numbers threads: there is none, the recording ends.
+/// Value of [`Call::numbers`] for masks that were read at the end of the recording and not after a
+/// call.
 pub const AT_END: i32 = 2;
-/// How a caller numbers threads: as this process does, otherwise, or it was gone before it could be looked at.
+/// Values of [`Call::numbers`]: the caller numbers threads like this process, differently, or it
+/// had ended before its namespace could be read.
 const OWN: i32 = 1;
 const OTHER: i32 = 0;
 const UNKNOWN: i32 = -1;
@@ -54,17 +68,18 @@ const UNKNOWN: i32 = -1;
 /// A call that sets a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
+    /// Thread that makes the call.
     by: i32,
-    /// The thread that the caller names, in its own numbers; 0 is itself.
+    /// Thread that the caller names, in the numbers of the caller. 0 is the caller itself.
     about: i32,
-    /// The same in the numbers of this process; 0: not known.
+    /// The same thread in the numbers of this process; 0 if not known.
     tid: i32,
-    /// Whose numbers the caller's are.
+    /// Pid namespace of the numbers: [`OWN`], [`OTHER`], [`UNKNOWN`] or [`AT_END`].
     numbers: i32,
 }
 
 impl Call {
-    /// Of a caller that is within the call, or was a moment ago.
+    /// Describes the call of a thread that is still inside it, or was a moment ago.
     fn of(by: i32, about: i32) -> Call {
         let call = Call { by, about, tid: about, numbers: OWN };
         if about == 0 || about == by {
@@ -79,13 +94,15 @@ impl Call {
     }
 }
 
-/// Of a thread that has this number in that pid namespace. Older kernels do not tell.
+/// Returns our number of the thread that has `number` in that pid namespace. Always `None` on
+/// kernels before 6.11.
 fn number_here(namespace: &File, number: i32) -> Option<i32> {
-    // SAFETY: a descriptor that is open; the call takes a number and answers by one.
+    // SAFETY: the descriptor is open; the call takes a number and returns one.
     let found = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_PID_FROM_PIDNS, number) };
     (found > 0).then_some(found)
 }
 
+/// The second instance of the tracer and the thread that reads from it.
 #[derive(Debug)]
 pub struct Masks {
     instance: Option<Instance>,
@@ -95,12 +112,12 @@ pub struct Masks {
     missed: Arc<Missed>,
 }
 
-/// Changes whose masks are not told.
+/// Number of changes whose masks are missing in the trace.
 #[derive(Debug, Default)]
 struct Missed {
-    /// Events of calls that the second instance had no room for.
+    /// Events that were lost because the second instance's buffer was full.
     calls: AtomicU64,
-    /// Answers that the first one had no room for.
+    /// Answers that were lost because the first instance's buffer was full.
     answers: AtomicU64,
 }
 
@@ -116,11 +133,12 @@ impl Missed {
 }
 
 impl Masks {
-    /// `main` gets the answers. From the return on, calls are heard.
+    /// Starts the second instance. `main` gets the answers. From the return of this function on,
+    /// all calls are noticed.
     pub fn begin(tracefs: &TraceFs, main: &Instance, clock: ClockSource) -> Result<Masks, KernelError> {
         let instance = Instance::create(tracefs, PREFIX)?;
         instance.set_buffer_size_kb(BUFFER_KB)?;
-        // Woken by each event.
+        // Wake the reader for each event.
         instance.set("buffer_percent", "0")?;
         let _ = instance.set_option("record-cmd", false);
         for name in CALLS {
@@ -148,8 +166,12 @@ impl Masks {
         Ok(Masks { instance: Some(instance), thread, stop, wake, missed })
     }
 
-    /// After the last answer, every thread is asked once more: cpusets and CPUs that come or go change masks, too, and no call tells. Returns what was missed.
-    /// The instance goes with this: the kernel takes 50 ms for that, which need not be recorded.
+    /// Answers the last calls, and then reads the mask of every thread once more: cpusets, and CPUs
+    /// that come or go, change masks as well without a call. Returns diagnostics about masks that
+    /// were missed.
+    ///
+    /// The second instance is removed only when this value is dropped. The kernel takes 50 ms for
+    /// that, which need not be recorded.
     pub fn end(&mut self, main: &Instance, clock: ClockSource) -> Vec<String> {
         self.finish();
         if let Ok(marker) = OpenOptions::new().write(true).open(main.path().join("trace_marker_raw")) {
@@ -158,7 +180,7 @@ impl Masks {
         self.missed.notes()
     }
 
-    /// All calls until now are answered.
+    /// Ends the thread after all calls until now are answered.
     fn finish(&mut self) {
         if let Some(instance) = &self.instance {
             let _ = instance.stop();
@@ -174,12 +196,13 @@ impl Masks {
 impl Drop for Masks {
     fn drop(&mut self) {
         self.finish();
-        // What cannot be removed is found as that of a dead recorder.
+        // If the instance cannot be removed, a later recorder finds and removes it as that of a
+        // dead one.
         let _ = self.instance.take().map(Instance::remove);
     }
 }
 
-/// Where the answers go.
+/// Writer of the answers.
 struct Answers<'a> {
     marker: File,
     clock: ClockSource,
@@ -199,7 +222,8 @@ impl Answers<'_> {
         }
     }
 
-    /// First of all which CPUs there are, as of the thread 0: the kernel leaves out the others.
+    /// Writes the masks of all threads. The first answer, for thread 0, has the CPUs that are
+    /// online, because the kernel leaves out all others in its masks.
     fn ask_all(&mut self) {
         let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
         let nobody = Call { by: 0, about: 0, tid: 0, numbers: AT_END };
@@ -212,11 +236,12 @@ impl Answers<'_> {
     }
 }
 
+/// Body of the thread: reads calls from the second instance and answers them, until it is stopped.
 fn listen(mut calls: File, mut answers: Answers<'_>, wake: &OwnedFd, stop: &AtomicBool) {
     let mut text = vec![0; MOST_TEXT];
     let (mut filled, mut callers) = (0, HashMap::new());
     loop {
-        // Read once more after the end was asked for.
+        // The end was requested: read what is there once more, then return.
         let last = stop.load(Ordering::Acquire);
         if !last {
             let mut ready = [PollFd::from_borrowed_fd(calls.as_fd(), PollFlags::IN), PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
@@ -241,8 +266,12 @@ fn listen(mut calls: File, mut answers: Answers<'_>, wake: &OwnedFd, stop: &Atom
     }
 }
 
-/// The call that has changed a mask, as a line of the tracer says: `NAME-TID [CPU] FLAGS TIME: sys_sched_setaffinity(pid: 0x2f4, …`, where 0 is the caller, and
-/// at its end `… sys_sched_setaffinity -> 0x0`. Names may hold anything. `callers`: threads within the call, with whom it is about.
+/// Parses a line of the tracer's text. Returns the call that changed a mask, at the end of the
+/// call.
+///
+/// The begin of a call is `NAME-TID [CPU] FLAGS TIME: sys_sched_setaffinity(pid: 0x2f4, …`, where
+/// pid 0 is the caller. The end is `… sys_sched_setaffinity -> 0x0`. A thread's name may contain
+/// any text. `callers` holds the calls that have begun and not ended, by thread.
 fn asked(line: &str, callers: &mut HashMap<i32, Call>, look: &dyn Fn(i32, i32) -> Call) -> Option<Call> {
     let (before, rest) = line.rsplit_once(": sys_sched_setaffinity")?;
     let caller: i32 = before.rsplit_once(" [")?.0.trim_end().rsplit_once('-')?.1.parse().ok()?;
@@ -253,21 +282,23 @@ fn asked(line: &str, callers: &mut HashMap<i32, Call>, look: &dyn Fn(i32, i32) -
     let target = rest.strip_prefix("(pid: ")?.split([',', ')']).next()?;
     let target = u64::from_str_radix(target.trim_start_matches("0x"), 16).ok()? as u32 as i32;
     if callers.len() >= MOST_CALLERS {
-        // Ends of calls were lost.
+        // This number of open calls is only reached if their ends were lost.
         callers.clear();
     }
     callers.insert(caller, look(caller, target));
     None
 }
 
-/// Events that a line of the tracer says to be lost: `CPU:0 [LOST 5 EVENTS]`, or without a count.
+/// Returns the number of lost events in a line such as `CPU:0 [LOST 5 EVENTS]`, at least 1 if the
+/// line has no count.
 fn lost(line: &str) -> u64 {
     let lost = line.strip_prefix("CPU:").and_then(|rest| rest.trim_end().split_once(" [LOST ")?.1.strip_suffix("EVENTS]"));
     lost.map_or(0, |count| count.trim().parse().unwrap_or(1))
 }
 
-/// The marker: its number, the thread, who changed its mask, and under which number, the time before it was asked, and the list as `0-3,8`, empty if the
-/// thread is gone.
+/// Makes the marker: its number, the thread, the caller, the caller's number for the thread, the
+/// namespace of that number, the time before the question, and the list such as `0-3,8`. The list
+/// is empty if the thread has ended.
 fn answer(call: Call, asked: u64, list: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(32 + list.len());
     out.extend_from_slice(&MARK.to_ne_bytes());
@@ -280,14 +311,16 @@ fn answer(call: Call, asked: u64, list: &str) -> Vec<u8> {
     out
 }
 
+/// Asks the kernel for the mask of a thread. `None` if the thread has ended.
 fn mask(tid: i32) -> Option<Vec<u64>> {
     let mut mask = vec![0u64; MOST_CPUS / 64];
-    // SAFETY: the buffer is as long as is said, and the kernel alone writes to it.
+    // SAFETY: the buffer has the stated length, and only the kernel writes to it.
     let size = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, mask.len() * 8, mask.as_mut_ptr()) };
     mask.truncate(usize::try_from(size).ok()?.div_ceil(8));
     Some(mask)
 }
 
+/// Writes a mask as a list such as `0-3,8`. Empty if the list is too long.
 fn list(mask: &[u64]) -> String {
     let has = |cpu: &usize| mask[cpu / 64] >> (cpu % 64) & 1 == 1;
     let cpus: Vec<usize> = (0..mask.len() * 64).filter(has).collect();
@@ -308,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_call_that_succeeded_names_the_thread_that_it_was_about() {
+    fn the_end_of_a_successful_call_names_the_thread_whose_mask_was_set() {
         let mut callers = HashMap::new();
         let mut ask = |line: &str| {
             let call = asked(line, &mut callers, &|by, about| Call { by, about, tid: about + 1, numbers: OTHER })?;
@@ -318,11 +351,12 @@ mod tests {
             ask("         taskset-77  [001] ..... 62994664182286: sys_sched_setaffinity(pid: 0x2f4, len: 0x20, user_mask_ptr: 0x56)"),
             None
         );
-        // A name may look like what follows it.
+        // A thread's name may look like the text after it.
         assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 5: sys_sched_setaffinity(pid: 0, len: 8, user_mask_ptr: 7f)"), None);
         assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 6: sys_sched_setaffinity -> 0x0"), Some((88, 0, 1)));
         assert_eq!(ask("         taskset-77  [001] ..... 7: sys_sched_setaffinity -> 0x0"), Some((77, 0x2f4, 0x2f5)));
-        // Told once; a call that failed has changed nothing; an end without a begin says of whom nothing.
+        // A call is answered once. A call that failed changed nothing, and the end of a call whose
+        // begin is unknown is ignored.
         assert_eq!(ask("         taskset-77  [001] ..... 8: sys_sched_setaffinity -> 0x0"), None);
         assert_eq!(ask("x-9 [001] ..... 7: sys_sched_setaffinity(pid: 1, len: 8, user_mask_ptr: 7f)"), None);
         assert_eq!(ask("x-9 [001] ..... 8: sys_sched_setaffinity -> 0xffffffffffffffea"), None);
@@ -338,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_were_lost_are_counted_and_no_name_makes_some() {
+    fn lost_events_are_counted_and_thread_names_are_not_mistaken_for_them() {
         assert_eq!([lost("CPU:0 [LOST 34 EVENTS]"), lost("CPU:17 [LOST EVENTS]\n"), lost("")], [34, 1, 0]);
         assert_eq!(lost("CPU:0 [LOST 5 E-88 [000] ..... 5: sys_sched_setaffinity(pid: 0, len: 8, user_mask_ptr: 7f)"), 0);
         let missed = Missed::default();
@@ -348,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_caller_means_is_found_by_its_own_numbers() {
+    fn the_thread_that_a_caller_names_is_found_in_the_callers_pid_namespace() {
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         assert_eq!(Call::of(own, 0), Call { by: own, about: 0, tid: own, numbers: OWN });
         assert_eq!(Call::of(i32::MAX, 1), Call { by: i32::MAX, about: 1, tid: 1, numbers: UNKNOWN });
@@ -366,10 +400,11 @@ mod tests {
         }
         if let Some(inner) = inner() {
             let call = Call::of(inner, 1);
-            // Before 6.11 nobody tells.
+            // Kernels before 6.11 cannot translate the number.
             assert!([0, inner].contains(&call.tid) && call.numbers == OTHER, "{call:?} {inner}");
             assert_eq!(Call::of(inner, 0), Call { by: inner, about: 0, tid: inner, numbers: OWN });
-            // SAFETY: a child of this test's child, whose end that one waits for.
+            // SAFETY: `inner` is a child of this test's child, which has not collected its exit
+            // status yet.
             unsafe { libc::kill(inner, libc::SIGKILL) };
         } else {
             println!("skipped: numbers of other pid namespaces (needs root)");
@@ -378,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_is_told_as_the_kernel_tells_it() {
+    fn a_mask_is_the_same_as_in_proc() {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let said = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
         let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
@@ -387,7 +422,7 @@ mod tests {
             ends.flat_map(|(first, last)| first.parse().unwrap()..=last.parse().unwrap()).collect()
         };
         let own = rustix::thread::gettid().as_raw_nonzero().get();
-        // A thread may be allowed CPUs that are not there.
+        // A thread's mask in /proc may contain CPUs that are offline.
         let there: Vec<u32> = cpus(said).into_iter().filter(|cpu| cpus(&online).contains(cpu)).collect();
         assert_eq!(cpus(&list(&mask(own).unwrap())), there);
         assert_eq!(

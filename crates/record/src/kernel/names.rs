@@ -1,13 +1,14 @@
-//! What processes are called beside the kernel's name of 15 bytes: the title that a program gives
-//! itself, the script of an interpreter, the control group.
+//! Finds better names for processes than the kernel's, which have at most 15 bytes: the title that
+//! a program gives itself, the script of an interpreter, and the control group.
 //!
-//! `postgres: walwriter` and `python3 orders.py` tell more than `postgres` and `python3`. No event
-//! of the kernel bears the arguments of a program, so they are looked at in /proc, for those who
-//! live long enough to matter: soon after the begin, then less and less often, and at the end.
-//! Titles change: each new one is kept, up to a limit.
+//! `postgres: walwriter` and `python3 orders.py` say more than `postgres` and `python3`. No event
+//! of the kernel contains the arguments of a program, so a thread reads them from /proc. Only
+//! processes that live long enough to matter are found: the thread looks soon after the begin, then
+//! less and less often, and once more at the end. Titles change; each new one is recorded, up to a
+//! limit.
 //!
-//! Arguments may hold secrets. What is kept of them is the last part of the path of a script, and
-//! of a title the words before the first option.
+//! Arguments may contain secrets. Only the last component of a script's path, and the words of a
+//! title before the first option, are recorded.
 
 mod cgroup;
 mod script;
@@ -24,15 +25,18 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// Time before the first look. It doubles after each look.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Of hundreds of processes it takes a thousandth of a CPU.
+/// Longest time between two looks. With hundreds of processes, looking takes a thousandth of a CPU
+/// then.
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// Of a command line.
+/// Bytes of a command line that are read.
 const LONGEST_ARGUMENTS: usize = 4096;
-/// Titles of one process that are kept: a server shows what it does at the moment.
+/// Largest number of titles that are recorded for one process. A server may show in its title what
+/// it does at the moment.
 const MOST_TITLES: usize = 8;
 
-/// Looks for them until it is ended.
+/// The thread that looks for names. It ends when this is dropped, after a last look.
 #[derive(Debug)]
 pub struct Names {
     is_over: Arc<(Mutex<bool>, Condvar)>,
@@ -40,7 +44,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// What is found goes to `file`, a JSON object a line as in the state dump.
+    /// Starts the thread. It writes the names to `file`, one JSON object per line as in the state
+    /// dump.
     pub fn begin(file: File) -> io::Result<Names> {
         let is_over = Arc::new((Mutex::new(false), Condvar::new()));
         let ends = Arc::clone(&is_over);
@@ -52,7 +57,7 @@ impl Names {
                 let (guard, _) = ends.1.wait_timeout_while(guard, pause, |over| !*over).unwrap_or_else(PoisonError::into_inner);
                 let over = *guard;
                 drop(guard);
-                // A disk that is full costs names.
+                // On a full disk, only names are lost.
                 if looks.look(&mut out).and_then(|()| out.flush()).is_err() || over {
                     return;
                 }
@@ -64,35 +69,36 @@ impl Names {
     }
 }
 
-/// A last look, and no more.
+/// Ends the thread after a last look.
 impl Drop for Names {
     fn drop(&mut self) {
         *self.is_over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.is_over.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // Names are all that it could have lost.
+            // If the thread panicked, only names are lost.
             let _ = thread.join();
         }
     }
 }
 
-/// One look: what is known of those who are there now.
+/// Looks once, and writes the names of all present processes to `file`.
 pub fn write(file: File) -> io::Result<()> {
     let mut out = BufWriter::new(file);
     Looks::default().look(&mut out)?;
     out.flush()
 }
 
-/// What is known of a process by now.
+/// Names of a process that were written already.
 #[derive(Debug, Default)]
 struct Known {
-    /// A hash of the command line that was looked at last.
+    /// Hash of the command line at the last look.
     arguments: u64,
     titles: Vec<String>,
     script: Option<String>,
     cgroup: Option<String>,
 }
 
+/// The names that were found by all looks.
 #[derive(Debug, Default)]
 struct Looks {
     known: HashMap<i32, Known>,
@@ -100,7 +106,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// Tells of what is new.
+    /// Looks once, and writes the names that are new.
     fn look(&mut self, out: &mut impl Write) -> io::Result<()> {
         let pids = numbers("/proc");
         self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
@@ -114,7 +120,8 @@ impl Looks {
                 continue;
             }
             known.arguments = hash;
-            // Who starts a service or a container moves it before it executes the program.
+            // A process that starts a service or a container sets the control group before it
+            // executes the program, so the group is final when the command line has changed.
             if let Some(path) = cgroup::of(pid).filter(|path| known.cgroup.as_ref() != Some(path)) {
                 writeln!(out, "{}", line("cgroup", pid, &path))?;
                 known.cgroup = Some(path);
@@ -133,14 +140,15 @@ impl Looks {
     }
 }
 
-/// The begin of the command line. None: a thread of the kernel, or a process that has ended.
+/// Returns the begin of the command line. `None` for a kernel thread, and for a process that has
+/// ended.
 fn arguments(pid: i32) -> Option<Vec<u8>> {
     let mut arguments = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     arguments.truncate(LONGEST_ARGUMENTS);
     (!arguments.is_empty()).then_some(arguments)
 }
 
-/// As the state dump has it.
+/// Makes a line in the form of the state dump.
 fn line(kind: &str, pid: i32, name: &str) -> Value {
     json!({ "kind": kind, "pid": pid, "name": name })
 }
@@ -151,7 +159,8 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
 
-    /// What is told of the process while it waits for its input.
+    /// Returns the process id and the names that are found for the process while it waits for its
+    /// input.
     fn told(mut command: Command) -> (i32, String) {
         let mut child: Child = command.stdin(Stdio::piped()).spawn().unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -183,9 +192,9 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_reads_a_text_has_no_script() {
+    fn a_text_that_a_program_reads_is_no_script() {
         let folder = tempfile::tempdir().unwrap();
-        // One that names an interpreter, at that.
+        // The text even names an interpreter.
         fs::write(folder.path().join("orders.sh"), "#!/bin/sh\nread line\n").unwrap();
         let mut reader = Command::new("tail");
         reader.args(["-f", "orders.sh"]).current_dir(folder.path()).stdout(Stdio::null());

@@ -1,7 +1,10 @@
-//! The network namespaces of this machine: those to which a thread, an open file, or a mount of ours leads.
+//! Finds the network namespaces of this host: those to which a thread, an open file or a mount of
+//! ours leads.
 //!
-//! A namespace is known by its cookie (`SO_NETNS_COOKIE`), which is never used again. Its inode is: a new namespace gets that of a dead one. Nothing here keeps a
-//! namespace alive, since the devices of one that should be gone would stay, too.
+//! A namespace is identified by its cookie (`SO_NETNS_COOKIE`), which is never used again. The
+//! inode does not identify it, because a new namespace may get the inode of a dead one. No code
+//! here keeps a namespace alive, because that would also keep the devices of a namespace that
+//! should be gone.
 
 use super::dump::{names, numbers};
 use super::exclude_self::Quiet;
@@ -15,36 +18,38 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 const OWN: &str = "/proc/thread-self/ns/net";
+/// Largest number of namespaces that are entered.
 const MOST_NAMESPACES: usize = 256;
-/// How often namespaces are looked for where one cannot be entered any more.
+/// Number of attempts to find a namespace again if it could not be entered.
 const TRIES: usize = 4;
-/// Open files of all processes that are looked at.
+/// Largest number of open files, over all processes, that are looked at.
 const MOST_FILES: usize = 100_000;
 
-/// One that was entered.
+/// A namespace that was entered.
 pub struct Namespace<'a> {
-    /// 0: a kernel before 5.14 tells none.
+    /// Cookie of the namespace; 0 on kernels before 5.14, which have none.
     pub cookie: u64,
-    /// The file by which it was found; none: the own one.
+    /// File by which the namespace was found. `None` for our own.
     path: Option<&'a Path>,
 }
 
-/// Those that could not be entered.
+/// Namespaces that could not be entered.
 #[derive(Debug, Default)]
 pub struct Missed {
     pub names: Vec<String>,
-    /// Not all open files could be looked at: there may be more.
+    /// True if not all open files could be looked at, so there may be more namespaces.
     pub files: bool,
 }
 
 impl Missed {
+    /// True if no namespace was missed.
     pub fn none(&self) -> bool {
         self.names.is_empty() && !self.files
     }
 }
 
 impl Namespace<'_> {
-    /// `blue`, as `ip netns` has it, or `pid:1234`; empty: the own one.
+    /// Returns the name: `blue` as in `ip netns`, or `pid:1234`. Empty for our own namespace.
     pub fn name(&self) -> String {
         self.path.map_or_else(String::new, name)
     }
@@ -62,12 +67,14 @@ fn name(path: &Path) -> String {
     }
 }
 
-/// Does `work` in each network namespace that can be entered, the own one first. One that begins or ends meanwhile is in it, or not.
+/// Does `work` in each network namespace that can be entered, our own first. A namespace that
+/// begins or ends meanwhile may be left out.
 pub fn in_each(work: &mut (dyn FnMut(&Namespace<'_>) + Send)) -> Missed {
     let (mut found, mut missed) = all();
     let own = fs::metadata(OWN).map(|file| file.ino()).unwrap_or_default();
     let names = &mut missed;
-    // A thread that has entered a namespace does not come back, so it is one of its own.
+    // A thread that has entered a namespace may not be able to return, so a new thread does the
+    // work.
     let done = std::thread::scope(|scope| {
         let quiet = Quiet::here();
         let inside = move || {
@@ -81,7 +88,7 @@ pub fn in_each(work: &mut (dyn FnMut(&Namespace<'_>) + Send)) -> Missed {
                 for (inode, path) in found.iter().filter(|(inode, _)| !done.contains(*inode)).collect::<Vec<_>>() {
                     let full = done.len() > MOST_NAMESPACES;
                     match enter(path, *inode) {
-                        // Another file may still lead to it.
+                        // The file is gone; another one may lead to the same namespace.
                         Err(error) if is_gone(&error) && tries > 0 && !full => {
                             again = true;
                             continue;
@@ -103,10 +110,10 @@ pub fn in_each(work: &mut (dyn FnMut(&Namespace<'_>) + Send)) -> Missed {
     missed
 }
 
-/// Each namespace once, by its inode: a file that leads to it, one with a name if there is one.
+/// Finds each namespace once. Returns by inode a file that leads to it, preferably one with a name.
 fn all() -> (BTreeMap<u64, PathBuf>, Missed) {
     let (mut found, mut missed) = (BTreeMap::new(), Missed::default());
-    // `ip netns` leaves an empty file where a namespace was.
+    // `ip netns` may leave an empty file after a namespace ended; such a file is on another device.
     let device = fs::metadata(OWN).map(|file| file.dev()).ok();
     let names = names("/run/netns").into_iter().map(|name| PathBuf::from("/run/netns").join(name));
     for path in names.chain(mounted(&fs::read("/proc/thread-self/mountinfo").unwrap_or_default())) {
@@ -139,13 +146,15 @@ fn all() -> (BTreeMap<u64, PathBuf>, Missed) {
     (found, missed)
 }
 
-/// The inode of the namespace to which a link of /proc leads, by its text: looking at what it leads to costs twice as much.
+/// Returns the inode of the namespace to which a link in /proc leads. The link's text is parsed,
+/// because stat(2) on its target takes twice as long.
 fn linked(path: &Path) -> Option<u64> {
     let target = fs::read_link(path).ok()?;
     target.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Where namespaces of networks are mounted, by proc(5)'s `mountinfo`: the fourth word is what is mounted, the fifth where.
+/// Returns where network namespaces are mounted, from proc(5)'s `mountinfo`. The fourth word of a
+/// line is what is mounted, the fifth is where.
 fn mounted(text: &[u8]) -> Vec<PathBuf> {
     let lines = text.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut words = line.split(|byte| *byte == b' ').skip(3);
@@ -155,7 +164,7 @@ fn mounted(text: &[u8]) -> Vec<PathBuf> {
     lines.collect()
 }
 
-/// A space is written as `\040`.
+/// Decodes the octal escapes of `mountinfo`, where a space is `\040`.
 fn unescaped(mut text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     while let Some((&first, rest)) = text.split_first() {
@@ -173,7 +182,7 @@ fn enter(path: &Path, inode: u64) -> io::Result<()> {
     if file.metadata()?.ino() != inode {
         return Err(io::ErrorKind::NotFound.into());
     }
-    // SAFETY: a descriptor that is open; a failure is told by the result.
+    // SAFETY: the descriptor is open; the result is checked.
     match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -184,13 +193,13 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Of this thread's namespace; 0: none is told.
+/// Returns the cookie of this thread's namespace; 0 if the kernel has none.
 fn cookie() -> u64 {
     let Ok(socket) = netlink::socket() else { return 0 };
     let mut cookie = 0u64;
     let mut size = size_of::<u64>() as libc::socklen_t;
     let place = (&raw mut cookie).cast();
-    // SAFETY: the place has as many bytes as are said.
+    // SAFETY: `place` has the stated number of bytes.
     let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, place, &raw mut size) };
     if result == 0 {
         cookie
@@ -204,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_namespace_is_entered_first_and_each_but_once() {
+    fn our_own_namespace_is_entered_first_and_each_only_once() {
         let mut cookies = Vec::new();
         let mut own = Vec::new();
         in_each(&mut |namespace| {
@@ -219,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_mounts_are_understood() {
+    fn names_and_mounts_are_parsed() {
         assert_eq!((name(Path::new("/proc/12/ns/net")), name(Path::new("/run/netns/blue"))), ("pid:12".to_owned(), "blue".to_owned()));
         let text =
             b"25 1 0:4 / /proc rw - proc proc rw\n26 1 0:5 net:[4026532001] /run/a\\040b rw - nsfs nsfs rw\n27 1 0:5 mnt:[1] /x rw\n9 9\n";

@@ -1,44 +1,55 @@
-//! Asks the kernel for all that it has of a kind (rtnetlink(7)), in this thread's network namespace.
+//! Asks the kernel for all objects of a kind through rtnetlink(7), in this thread's network
+//! namespace.
 //!
-//! An answer is all of it or an error: whoever counts must not take what was cut off for what is not there.
+//! An answer is either complete or an error. If a truncated answer were accepted, a missing object
+//! would be mistaken for one that does not exist.
 
 use std::ffi::CStr;
 use std::io::{self, Error, ErrorKind};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Answers of the kernel, one after the other, are no longer than this each.
+/// Longest accepted length of a single answer in bytes. The kernel sends several of them, one after
+/// the other.
 const ANSWER: usize = 64 << 10;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-/// Set where something changed between two parts of an answer, so that something may be missing or there twice.
+/// Flag of an answer during which something changed, so that objects may be missing or present
+/// twice.
 const NLM_F_DUMP_INTR: u16 = 0x10;
-/// Bytes of `struct nlmsghdr`.
+/// Size of `struct nlmsghdr` in bytes.
 pub const HEADER: usize = 16;
 
-/// Bytes of the kernel's answer, message by message; false: enough.
+/// Function that gets the body of each message in the kernel's answer. It returns false to stop.
 pub type Each<'a> = dyn FnMut(&[u8]) -> bool + 'a;
 
+/// State after a part of an answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     More,
     Done,
-    /// What follows cannot be understood, or the kernel refused.
+    /// The rest cannot be parsed, or the kernel refused the request.
     Broken,
 }
 
-/// A socket of this thread's namespace.
+/// Opens a netlink socket in this thread's network namespace.
 pub fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers; a failure is told by the result.
+    // SAFETY: no pointers are passed; the result is checked below.
     let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
     if fd < 0 {
         return Err(Error::last_os_error());
     }
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: the descriptor was just made and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// `body`: the bytes of the request behind the header, all 0. `each` gets what follows the header of each message of the kind `answer`. An error of the kind `Interrupted`
-/// says that something changed meanwhile.
+/// Sends a request and reads the whole answer. `body` is the number of bytes of the request after
+/// the header, all of them 0. `each` gets the bytes after the header of each message of the kind
+/// `answer`.
+///
+/// # Errors
+///
+/// [`ErrorKind::Interrupted`] if something changed while the kernel answered,
+/// [`ErrorKind::InvalidData`] if the answer is incomplete, and errors of the socket.
 pub fn ask(request: u16, body: usize, answer: u16, each: &mut Each<'_>) -> io::Result<()> {
     let socket = socket()?;
     let mut message = vec![0u8; HEADER + body];
@@ -46,12 +57,13 @@ pub fn ask(request: u16, body: usize, answer: u16, each: &mut Each<'_>) -> io::R
     message[0..4].copy_from_slice(&length.to_ne_bytes());
     message[4..6].copy_from_slice(&request.to_ne_bytes());
     message[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the buffer has the stated length.
     again(|| unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) })?;
     let mut bytes = vec![0u8; ANSWER];
     let mut changed = false;
     loop {
-        // SAFETY: the buffer is as long as is said. With MSG_TRUNC the result is the whole length, also of what did not fit.
+        // SAFETY: the buffer has the stated length. With MSG_TRUNC, the result is the length of the
+        // whole message, even if it did not fit.
         let size = again(|| unsafe { libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_TRUNC) })?;
         let said = bytes.get(..size).ok_or_else(|| Error::new(ErrorKind::InvalidData, "the kernel's answer is too long"))?;
         match parse(said, answer, &mut changed, each) {
@@ -63,7 +75,7 @@ pub fn ask(request: u16, body: usize, answer: u16, each: &mut Each<'_>) -> io::R
     }
 }
 
-/// A signal is no answer.
+/// Repeats a call that was interrupted by a signal.
 fn again(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     loop {
         match usize::try_from(call()) {
@@ -92,7 +104,8 @@ fn parse(mut messages: &[u8], answer: u16, changed: &mut bool, each: &mut Each<'
     Next::More
 }
 
-/// The value of the first attribute of this kind. The highest bits only say that there are attributes in it.
+/// Returns the value of the first attribute of this kind. The two highest bits of an attribute's
+/// kind are flags.
 pub fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     while attributes.len() >= 4 {
         let length = usize::from(half(attributes, 0));
@@ -105,6 +118,7 @@ pub fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     None
 }
 
+/// Returns the NUL-terminated text in an attribute. `None` if the NUL is missing.
 pub fn text(value: &[u8]) -> Option<String> {
     Some(CStr::from_bytes_until_nul(value).ok()?.to_string_lossy().into_owned())
 }
@@ -113,6 +127,7 @@ fn half(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes([bytes[at], bytes[at + 1]])
 }
 
+/// Reads 32 bits at this offset. Panics beyond the end, so callers check the length before.
 pub fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
@@ -140,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_cut_or_lie_about_their_length_are_not_taken_for_whole_ones() {
+    fn truncated_answers_and_wrong_lengths_are_not_accepted() {
         let sound = message(KIND, 0, b"body");
         assert_eq!(read(&sound), (Next::More, false, vec![b"body".to_vec()]));
         for cut in 1..sound.len() {
@@ -157,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_during_which_something_changed_says_so() {
+    fn an_answer_during_which_something_changed_is_marked_as_such() {
         let both = [message(KIND, NLM_F_DUMP_INTR, b"one "), message(NLMSG_DONE, 0, &[0; 4])].concat();
         assert_eq!(read(&both), (Next::Done, true, vec![b"one ".to_vec()]));
     }
 
     #[test]
-    fn attributes_that_lie_about_their_length_end_the_search() {
+    fn attributes_with_wrong_lengths_end_the_search() {
         let sound = [&8u16.to_ne_bytes()[..], &0x8001u16.to_ne_bytes(), b"tbf\0"].concat();
         assert_eq!(attribute(&sound, 1).and_then(text), Some("tbf".to_owned()));
         assert_eq!((attribute(&sound, 2), attribute(&sound[..3], 1)), (None, None));

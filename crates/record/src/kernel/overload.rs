@@ -1,17 +1,20 @@
-//! Whether the kernel's events come faster than they can be stored, and what is given up then.
+//! Detects that the kernel's events come faster than they can be stored, and gives up some kinds of
+//! events then.
 //!
 //! Each CPU's buffer fills while the system works and is emptied by the thread that moves its
-//! pages. Where the pages go to a disk that is slower than the system, or that thread has no CPU, a
-//! buffer fills up, and the kernel overwrites its oldest page: of every CPU, and of all events
-//! alike, so that hardly a wait has both of its ends. A second thread looks at the fill of the
-//! buffers, which costs a few reads of counters. When a buffer loses events, or will be full sooner
-//! than something could be done about it, the thread switches events off in the tracer's instance,
-//! by the order in [`importance`](super::importance): one [`Step`] at a time, and the next one only
-//! if that is not enough although the reader has taken pages since, or has let the time go by in
-//! which a buffer filled when most came. What was switched off stays off: a recording whose meaning
-//! changes twice is worse than one that holds less from some moment on.
+//! pages. If the disk is slower than the system, or that thread gets no CPU, a buffer fills up and
+//! the kernel overwrites its oldest page. This happens on every CPU and to all kinds of events
+//! alike, so that hardly any wait has both of its ends in the trace.
 //!
-//! [`Overload`] decides, from numbers alone; [`Relief`] is the thread. Nothing here is done for a
+//! To avoid that, a second thread looks at the fill of the buffers, which costs a few reads of
+//! counters. When a buffer loses events, or will be full before anything could be done about it,
+//! the thread switches events off in the tracer's instance, in the order of
+//! [`importance`](super::importance). It takes one [`Step`] at a time. The next step follows only
+//! if the first was not enough, and only after the reader has taken pages since then, or after the
+//! time in which a buffer filled at the highest rate seen. What was switched off stays off: a
+//! recording whose meaning changes twice is worse than one that holds less from some moment on.
+//!
+//! [`Overload`] decides, from numbers alone; [`Relief`] is the thread. Nothing here is used for a
 //! flight recorder, whose buffers overwrite on purpose.
 
 use super::importance::Step;
@@ -31,22 +34,23 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest time between two looks: that of the reader, which a calm buffer waits for as well.
+/// Longest time between two looks. The reader of the pages uses the same time when a buffer fills
+/// slowly.
 const LONGEST: Duration = Duration::from_millis(100);
 /// Shortest time between two looks. A look takes some 10 µs for each CPU, and a buffer of 20 MiB
 /// fills in no less than 50 ms.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// How full a CPU's buffer is.
+/// Fill of a CPU's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fill {
-    /// Bytes that it can hold.
+    /// Size of the buffer in bytes.
     pub size: u64,
-    /// Bytes in it that nobody has taken yet.
+    /// Bytes in the buffer that were not taken yet.
     pub held: u64,
     /// Bytes that the reader has taken since the begin.
     pub taken: u64,
-    /// Events that were lost since the begin.
+    /// Number of events that were lost since the begin.
     pub lost: u64,
 }
 
@@ -55,50 +59,53 @@ pub struct Fill {
 pub enum Advice {
     /// Look again after this time.
     Look(Duration),
-    /// Switch the next events off, and say when that is done ([`Overload::switched_off`]).
+    /// Switch the next events off, and call [`Overload::switched_off`] when that is done.
     SwitchOff,
 }
 
 /// Decides when events are given up.
 #[derive(Debug, Default)]
 pub struct Overload {
+    /// Time of the last look, and the fills at that time.
     last: Option<(Duration, Vec<Fill>)>,
-    /// Of each CPU: what the reader had taken when events were switched off last.
+    /// For each CPU, the bytes that the reader had taken when events were switched off last.
     taken: Vec<u64>,
-    /// When that was.
+    /// Time at which events were switched off last.
     stepped: Duration,
-    /// How long the longest switching off took. An event takes 0.1 ms, one that others use, too, up
-    /// to 5.
+    /// Longest time that switching off took. One event takes 0.1 ms; an event that other users of
+    /// the tracer have enabled as well takes up to 5 ms.
     took: Duration,
-    /// The shortest time so far in which a buffer would have been filled by what came between two
-    /// looks. Fewer events fill it more slowly, so this is the least that another buffer takes.
+    /// Shortest time in which a buffer would have been filled at the rate between two looks. Fewer
+    /// events fill it more slowly, so a buffer needs at least this time to fill again.
     fills_in: Option<Duration>,
 }
 
 impl Overload {
-    /// The buffers at a time of any clock that does not jump. The fills are of the same CPUs each
-    /// time.
+    /// Looks at the buffers. `now` is the time of any clock that does not jump; `fills` must be of
+    /// the same CPUs in each call.
     pub fn look(&mut self, now: Duration, fills: &[Fill]) -> Advice {
         let Some((then, before)) = self.last.replace((now, fills.to_vec())) else { return Advice::Look(SHORTEST) };
         let spent = now.saturating_sub(then);
-        // After the next look it may be too late for two steps: each takes its time, and between
-        // them lie two looks that tell whether one is enough.
+        // If a buffer is full within this time, there may be no time left for two steps. Each step
+        // takes its time, and two looks between them are needed to see if one is enough.
         let late = 3 * SHORTEST + 2 * self.took;
         let mut soonest = LONGEST * 2;
         for (fill, before) in fills.iter().zip(&before) {
             let filled = full_in(&Fill { held: 0, taken: fill.taken + fill.held, ..*fill }, before, spent);
             self.fills_in = Some(self.fills_in.map_or(filled, |known| known.min(filled)));
         }
-        // A reader that stands still takes no more of fewer events. It may be a moment, or not.
+        // A reader that is blocked takes nothing, even if fewer events come; it may be blocked only
+        // for a moment. So after this time another step is allowed although nothing was taken.
         let another = self.fills_in.is_some_and(|filled| now.saturating_sub(self.stepped) >= filled);
         for (cpu, (fill, before)) in fills.iter().zip(&before).enumerate() {
             let full_in = full_in(fill, before, spent);
             soonest = soonest.min(full_in);
             let loses = fill.lost > before.lost;
-            // The reader is woken at a quarter: at a half it has let as much time pass again as it
-            // took until then.
+            // The reader is woken at a quarter of the buffer. At a half, it has let as much time
+            // pass again as the first quarter took.
             let fills_up = fill.held > before.held && fill.held >= fill.size / 2 && full_in <= late;
-            // What was lost before the reader came again is no reason for another step.
+            // If the reader has not taken anything since the last step, events that are lost may be
+            // due to the time before that step.
             let reads = self.taken.get(cpu).is_none_or(|taken| before.taken > *taken);
             if (loses || fills_up) && (reads || another) {
                 return Advice::SwitchOff;
@@ -107,20 +114,20 @@ impl Overload {
         Advice::Look((soonest / 2).clamp(SHORTEST, LONGEST))
     }
 
-    /// The events that were advised to are off; that took so long, and the reader has taken so much
-    /// by now of each CPU.
+    /// Must be called when the events are switched off. `took` is the time that this needed,
+    /// `taken` the bytes that the reader has taken until now from each CPU.
     pub fn switched_off(&mut self, took: Duration, taken: impl IntoIterator<Item = u64>) {
         self.took = self.took.max(took);
         let last = self.last.as_ref().map_or(Duration::ZERO, |(last, _)| *last);
         self.stepped = last + took;
         self.taken = taken.into_iter().collect();
-        // How fast buffers fill from now on says nothing but what comes from now on.
+        // The fill rate from before does not apply to the events that are still recorded.
         self.last = None;
     }
 }
 
-/// The time until the buffer is full, if it goes on as since the look before and nobody takes
-/// anything.
+/// Returns the time until the buffer is full, if events keep coming at the rate since the last look
+/// and no page is taken.
 fn full_in(now: &Fill, before: &Fill, spent: Duration) -> Duration {
     let came = (now.held + now.taken).saturating_sub(before.held + before.taken);
     match came {
@@ -133,9 +140,9 @@ fn full_in(now: &Fill, before: &Fill, spent: Duration) -> Duration {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchedOff {
     pub step: Step,
-    /// In ticks: the first event may be missing from the one moment on, and all are from the other
-    /// one on.
+    /// Time in ticks before the first event was switched off: events may be missing from here on.
     pub begin: u64,
+    /// Time in ticks at which all events were switched off.
     pub end: u64,
 }
 
@@ -152,13 +159,13 @@ impl SwitchedOff {
     }
 }
 
-/// The buffer of a CPU, as this thread sees it.
+/// The buffer of a CPU, as the relief thread sees it.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    /// `per_cpu/cpuN/stats`. Its being open keeps the instance from being removed.
+    /// The file `per_cpu/cpuN/stats`. While it is open, the instance cannot be removed.
     pub stats: File,
     pub size: u64,
-    /// Counted by the reader.
+    /// Bytes that the reader has taken; the reader counts them.
     pub taken: Arc<AtomicU64>,
 }
 
@@ -172,7 +179,7 @@ impl Buffer {
     }
 }
 
-/// The thread that looks at the buffers.
+/// Handle of the thread that looks at the buffers. The thread ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Relief {
     thread: Option<JoinHandle<()>>,
@@ -180,19 +187,20 @@ pub(super) struct Relief {
     wake: Arc<OwnedFd>,
 }
 
-/// What the thread works with.
+/// Everything that the thread needs.
 pub(super) struct Work {
     pub buffers: Vec<Buffer>,
     pub steps: VecDeque<Step>,
-    /// Of the tracer's instance.
+    /// Folder of the tracer's instance.
     pub instance: PathBuf,
-    /// Filters of the events, as they were recorded until then.
+    /// Filters of the events as they were recorded until then, by event name.
     pub filters: Value,
     pub clock: ClockSource,
     pub shared: Arc<Shared>,
 }
 
 impl Relief {
+    /// Starts the thread.
     pub fn begin(work: Work) -> io::Result<Relief> {
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let stop = Arc::new(AtomicBool::new(false));
@@ -234,6 +242,8 @@ impl Work {
         }
     }
 
+    /// Switches the events of a step off, and notes it. Events that cannot be switched off are
+    /// reported and left out of the note.
     fn switch_off(&self, step: Step) {
         let begin = self.clock.now();
         let mut events = Vec::new();
@@ -255,7 +265,7 @@ impl Work {
     }
 }
 
-/// What fits both filters.
+/// Returns a filter for events that match both filters.
 pub(super) fn narrowed(before: Option<&str>, filter: &str) -> String {
     match before {
         Some(before) => format!("({before}) && ({filter})"),

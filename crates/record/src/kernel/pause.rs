@@ -1,8 +1,11 @@
-//! The tracer stands still for an instant, so that its buffers can be taken as of one moment.
+//! Pauses the tracer for a moment, so that all of its buffers can be emptied as of one point in
+//! time.
 //!
-//! Recording to the disk, what the buffers hold goes where the rest went; overwriting, nobody has taken anything, and the pages go to a snapshot. In
-//! both cases the buffers are emptied: what this kernel offers to read without emptying them is text. So of two snapshots of a flight
-//! recorder the second begins where the first one ended. While the tracer stands still, nothing of the kernel is recorded; how long is told.
+//! When recording to the disk, the content of the buffers goes to the recording like all pages
+//! before. In a flight recorder nothing was read before, and the pages go to a snapshot. The
+//! buffers are emptied in both cases, because the kernel's only way to read pages without consuming
+//! them yields text. So the second of two snapshots of a flight recorder begins where the first one
+//! ended. During the pause no event of the kernel is recorded; the length of the pause is reported.
 
 use super::source::{CpuLanes, CpuLoss, Shared, Source};
 use crate::output::folder::Folder;
@@ -17,29 +20,29 @@ use std::path::Path;
 use std::sync::mpsc::{channel, Sender};
 use std::time::{Duration, Instant};
 
-/// The pages of one buffer take some ten milliseconds.
+/// Time limit for emptying all buffers. The pages of one buffer take some ten milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where all that is in the buffers goes, unfinished pages included.
+/// Destination of the content of the buffers, including unfinished pages.
 #[derive(Debug)]
 pub(super) enum What {
     /// To the recording.
     Out,
-    /// To these.
+    /// To these files, by CPU.
     Into(BTreeMap<u32, File>),
-    /// The finished pages to the recording, and all that follows to these.
+    /// The finished pages to the recording, and everything that follows to these files.
     Shift(CpuLanes),
 }
 
-/// What came of it.
+/// Result of an order.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     pub bytes: u64,
-    /// Of a shift: what the kernel had counted then.
+    /// For a shift, the kernel's counters at that time.
     pub cpus: Vec<CpuLoss>,
 }
 
-/// What the thread that moves pages is asked for.
+/// An order to the thread that moves pages.
 #[derive(Debug)]
 pub(super) struct Order {
     what: What,
@@ -51,36 +54,42 @@ impl Order {
         &mut self.what
     }
 
+    /// Sends the result to the thread that gave the order.
     pub fn answer(self, moved: io::Result<Moved>) {
         let _ = self.done.send(moved);
     }
 }
 
-/// All that is in a buffer, the unfinished page included.
+/// Moves the whole content of a buffer, including the unfinished page. Returns the bytes.
 pub(super) fn empty(reader: &mut RawReader, file: &File) -> io::Result<usize> {
     reader.drain_to(file.as_fd())
 }
 
-/// A tracer that stands still.
+/// A pause of the tracer. [`Source::thaw`] ends it.
 #[derive(Debug)]
 pub struct Frozen {
     since: Instant,
 }
 
 impl Source {
+    /// Pauses the tracer. `None` if there is no tracer or it cannot be paused.
     pub fn freeze(&mut self) -> Option<Frozen> {
         let since = Instant::now();
         self.instance.as_ref()?.stop().ok()?;
         Some(Frozen { since })
     }
 
-    /// Events that were lost so far; overwriting, none is.
+    /// Number of events that were lost until now. `None` for a flight recorder, which overwrites on
+    /// purpose.
     pub fn lost(&self) -> Option<u64> {
         let instance = self.instance.as_ref().filter(|_| !self.overwrites)?;
         Some(self.cpus.iter().filter_map(|&cpu| instance.stats(cpu).ok()).map(|stats| stats.lost()).sum())
     }
 
-    /// Empties the buffers, into the recording or, overwriting, into `snapshot`, and lets the tracer go on. Returns what a snapshot has to know.
+    /// Empties the buffers and lets the tracer continue. The pages go to the recording, or to
+    /// `snapshot` if this is a flight recorder. Returns what the description of a snapshot needs:
+    /// the length of the pause, the end of the recorded time, and the counters and pages of each
+    /// CPU.
     pub fn thaw(&mut self, frozen: Frozen, snapshot: &Path) -> Result<Value, String> {
         let end = self.clock.map(|clock| clock.now());
         let moved = self.emptied(snapshot);
@@ -89,7 +98,8 @@ impl Source {
             for &cpu in &self.cpus {
                 let Ok(stats) = instance.stats(cpu) else { continue };
                 let told = self.told_cpus.entry(cpu).or_default();
-                // A snapshot's own: what was lost and read before belongs to those before.
+                // A snapshot reports only its own losses; the earlier ones belong to the snapshots
+                // before.
                 let before = if self.overwrites { std::mem::replace(told, stats) } else { *told };
                 cpus.push(CpuLoss { cpu, stats: since(stats, before) }.to_json());
             }
@@ -129,7 +139,8 @@ impl Source {
         self.ordered(what)
     }
 
-    /// What the kernel has counted and is told elsewhere: by the chunks before, or what a snapshot took of a flight recorder's pages.
+    /// Kernel counters that are reported elsewhere: by earlier chunks, or, for a flight recorder,
+    /// the events that a snapshot took.
     pub(super) fn before(&self, cpu: u32) -> CpuStats {
         let told = self.told_cpus.get(&cpu).copied().unwrap_or_default();
         match self.overwrites {
@@ -138,7 +149,8 @@ impl Source {
         }
     }
 
-    /// Writes it down for whoever saves the pages if this recorder is killed.
+    /// Writes these counters into the description, for a process that saves the pages if this
+    /// recorder is killed.
     pub(super) fn note_before(&mut self) {
         self.description["before"] = self.cpus.iter().map(|&cpu| CpuLoss { cpu, stats: self.before(cpu) }.to_json()).collect();
         if let Err(error) = self.describe() {
@@ -146,11 +158,12 @@ impl Source {
         }
     }
 
-    /// Pages go to other files from here on.
+    /// Moves all later pages to other files.
     pub(super) fn shift(&self, files: CpuLanes) -> io::Result<Moved> {
         self.ordered(What::Shift(files))
     }
 
+    /// Gives an order to the thread and waits for its result, at most for [`PATIENCE`].
     fn ordered(&self, what: What) -> io::Result<Moved> {
         let (done, answer) = channel();
         self.shared.order(Order { what, done }, &self.wake);
@@ -158,7 +171,7 @@ impl Source {
     }
 }
 
-/// What was counted between two moments.
+/// Returns the difference of the counters between two moments.
 pub(super) fn since(stats: CpuStats, before: CpuStats) -> CpuStats {
     CpuStats {
         overrun: stats.overrun.saturating_sub(before.overrun),
@@ -169,7 +182,7 @@ pub(super) fn since(stats: CpuStats, before: CpuStats) -> CpuStats {
     }
 }
 
-/// What the kernel counts of the CPU that `reader` reads.
+/// Returns the kernel's counters of the CPU that `reader` reads.
 pub(super) fn counted(reader: &RawReader) -> Option<CpuStats> {
     let text = std::fs::read_to_string(reader.path().with_file_name("stats")).ok()?;
     CpuStats::parse(&text).ok()
@@ -181,6 +194,7 @@ impl Shared {
         let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
     }
 
+    /// Takes the order that waits, if there is one.
     pub(super) fn ordered(&self) -> Option<Order> {
         self.order.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
     }

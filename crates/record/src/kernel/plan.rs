@@ -1,4 +1,5 @@
-//! From wishes to the events of this kernel: which are there, which of them with what filter, and on which clock.
+//! Turns a request into a list of this kernel's events: which of the requested events exist, with
+//! what filter each is recorded, and on which clock.
 
 use super::groups::{Context, EventRequest, Group, ALWAYS};
 use super::light;
@@ -9,24 +10,25 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-/// What is wanted of the kernel.
+/// Request for events of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub groups: Vec<Group>,
-    /// Of each group what the critical path needs, not all of it.
+    /// True to record only those events of each group that the critical path needs.
     pub light: bool,
     pub events: Vec<EventRequest>,
     pub context: Vec<Context>,
-    /// Bytes of each CPU's buffer.
+    /// Size of each CPU's buffer in bytes. `None` for the default.
     pub buffer: Option<u64>,
-    /// The pages stay in the kernel, the oldest go, until somebody asks for them.
+    /// True for a flight recorder: pages stay in the kernel, and the oldest are overwritten, until
+    /// a snapshot is requested.
     pub overwrite: bool,
-    /// Where more events come than can be stored, lose what does not fit and give up no kind of
-    /// event.
+    /// True to give up no kind of event if there are more events than can be stored. Events that do
+    /// not fit are lost then.
     pub keep_all: bool,
 }
 
-/// Why the kernel is not recorded.
+/// Reason why the kernel is not recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
@@ -34,7 +36,7 @@ pub enum KernelError {
     TraceFs(#[from] TraceFsError),
     #[error("cannot {what} {}: {source}", path.display())]
     Io { what: &'static str, path: PathBuf, source: io::Error },
-    /// The user asked for it by name, so this is for the user to mend.
+    /// The user requested this event by name, so the user must correct the request.
     #[error("--event {request}: {source}")]
     Event { request: String, source: TraceFsError },
 }
@@ -45,33 +47,36 @@ impl KernelError {
         move |source| KernelError::Io { what, path, source }
     }
 
-    /// Whether another command would be better, or the rest can be recorded without the kernel.
+    /// True if the user must change the request. Otherwise all other sources can be recorded
+    /// without the kernel.
     pub(crate) fn is_wrong_request(&self) -> bool {
         matches!(self, KernelError::Event { .. })
     }
 }
 
-/// An event that this kernel has.
+/// An event of this kernel that is to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub event: EventName,
+    /// Filter in the kernel's language. `None` to record all events of this kind.
     pub filter: Option<String>,
-    /// None if only a group wants it.
+    /// The user's request for this event. `None` if only a group contains it.
     pub asked: Option<EventRequest>,
 }
 
+/// The events to be recorded, and how.
 #[derive(Debug)]
 pub struct Plan {
     pub tracefs: TraceFs,
     pub request: Request,
     pub wanted: Vec<Wanted>,
-    /// Patterns that fit no event of this kernel.
+    /// Patterns that match no event of this kernel.
     pub missing: Vec<String>,
-    /// The tracer's clock, and the recording's that counts the same.
+    /// The tracer's clock, and the recording's clock that counts the same.
     pub clock: (&'static str, ClockSource),
 }
 
-/// Filters of one event: one that wants all of it outweighs those that choose.
+/// Filters of one event. A request for all events of this kind outweighs those with a filter.
 #[derive(Default)]
 struct Filters {
     all: bool,
@@ -80,6 +85,7 @@ struct Filters {
 }
 
 impl Plan {
+    /// Chooses the events and the clock on this host.
     pub fn make(request: &Request, preferred: ClockSource) -> Result<Plan, KernelError> {
         let tracefs = super::available()?;
         let clock = clock(&tracefs.read("trace_clock")?, preferred)?;
@@ -89,6 +95,8 @@ impl Plan {
     }
 }
 
+/// Chooses the requested events among those of this kernel. Returns also the patterns that match
+/// none.
 pub(super) fn choose(request: &Request, events: &[EventName]) -> (Vec<Wanted>, Vec<String>) {
     let mut chosen: BTreeMap<EventName, Filters> = BTreeMap::new();
     let mut missing = Vec::new();
@@ -97,7 +105,7 @@ pub(super) fn choose(request: &Request, events: &[EventName]) -> (Vec<Wanted>, V
         for event in events.iter().filter(|event| fits(pattern, event)) {
             found = true;
             let filters = chosen.entry(event.clone()).or_default();
-            // What the user says of an event goes before what a group wants of it.
+            // The user's request for an event takes precedence over that of a group.
             if asked.is_none() && filters.asked.is_some() {
                 continue;
             }
@@ -109,7 +117,8 @@ pub(super) fn choose(request: &Request, events: &[EventName]) -> (Vec<Wanted>, V
                 filters.asked = asked.cloned();
             }
         }
-        // Which interrupts a processor has is its maker's choice; nobody misses those of another.
+        // The set of interrupts depends on the processor, so interrupts of other processors are not
+        // reported as missing.
         let expected = asked.is_some() || !pattern.starts_with("irq_vectors:");
         if !found && expected && !missing.iter().any(|known| known == pattern) {
             missing.push(pattern.to_owned());
@@ -141,7 +150,8 @@ pub(super) fn choose(request: &Request, events: &[EventName]) -> (Vec<Wanted>, V
     (wanted.collect(), missing)
 }
 
-/// `all` leaves out what cannot be enabled, and the events of single system calls, which raw_syscalls tells already.
+/// True if the pattern matches the event. `all` excludes events that cannot be enabled, and those
+/// of single system calls, which raw_syscalls contains already.
 fn fits(pattern: &str, event: &EventName) -> bool {
     match pattern.split_once(':') {
         Some((system, name)) => glob::matches(system, &event.system) && glob::matches(name, &event.name),
@@ -149,7 +159,8 @@ fn fits(pattern: &str, event: &EventName) -> bool {
     }
 }
 
-/// The counter where both the programs and the kernel can read it; else the clock that is the same for all.
+/// Chooses the CPU's counter if both the programs and the kernel can read it, otherwise the
+/// monotonic clock that all can read.
 pub(super) fn clock(has: &str, preferred: ClockSource) -> Result<(&'static str, ClockSource), KernelError> {
     let has_clock = |name: &str| has.split_whitespace().any(|word| word.trim_matches(['[', ']']) == name);
     if preferred == ClockSource::Counter && cfg!(target_arch = "x86_64") && has_clock("x86-tsc") {
@@ -187,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_kernel_has_not_is_named_and_left_out() {
+    fn events_that_this_kernel_lacks_are_named_and_left_out() {
         let (wanted, missing) = choose(&request(&[Group::Sched], &["foo:b*r"]), &events());
         let names: Vec<String> = wanted.iter().map(|wanted| wanted.event.to_string()).collect();
         assert_eq!(names, ["sched:sched_process_exec", "sched:sched_switch", "sched:sched_waking"]);
@@ -195,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_wants_all_of_an_event_outweighs_one_that_filters() {
+    fn a_group_with_all_events_of_a_kind_outweighs_one_with_a_filter() {
         let (wanted, _) = choose(&request(&[Group::Futex], &[]), &events());
         assert!(filters(&wanted).iter().any(|(name, filter)| name == "raw_syscalls:sys_enter" && filter.is_some_and(|f| f.contains("||"))));
         let (wanted, _) = choose(&request(&[Group::Futex, Group::Syscall], &[]), &events());
@@ -203,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_chooses_among_the_calls_and_a_group_that_is_asked_for_does_not() {
+    fn the_default_filters_system_calls_and_a_requested_group_does_not() {
         let groups = request(&[Group::Syscall], &[]);
         let (wanted, _) = choose(&Request { light: true, ..groups.clone() }, &events());
         assert!(filters(&wanted).iter().any(|(name, filter)| name == "raw_syscalls:sys_enter" && filter.is_some_and(|f| f.contains("!="))));
@@ -212,21 +223,21 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_of_the_user_holds_for_an_event_of_a_group_too() {
+    fn a_users_filter_also_applies_to_an_event_of_a_group() {
         let (wanted, _) = choose(&request(&[Group::Sched], &["sched:sched_switch:prev_pid == 1"]), &events());
         assert!(filters(&wanted).contains(&("sched:sched_switch".to_owned(), Some("prev_pid == 1"))), "{wanted:?}");
         assert!(filters(&wanted).contains(&("sched:sched_waking".to_owned(), None)), "{wanted:?}");
     }
 
     #[test]
-    fn filters_of_one_event_are_alternatives() {
+    fn several_filters_of_one_event_are_alternatives() {
         let (wanted, _) = choose(&request(&[], &["sched:sched_switch:prev_pid == 1", "sched:sched_sw*:next_pid == 1"]), &events());
         let expected = ("sched:sched_switch".to_owned(), Some("(prev_pid == 1) || (next_pid == 1)"));
         assert!(filters(&wanted).contains(&expected), "{wanted:?}");
     }
 
     #[test]
-    fn all_are_all_but_the_single_system_calls() {
+    fn all_excludes_only_the_events_of_single_system_calls() {
         let (wanted, _) = choose(&request(&[], &["all"]), &events());
         assert_eq!(wanted.len(), 5);
         let (wanted, _) = choose(&request(&[], &["syscalls:*"]), &events());
@@ -234,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_kernel_cannot_read_the_counter_all_sources_take_the_other_clock() {
+    fn if_the_kernel_cannot_read_the_counter_all_sources_use_the_other_clock() {
         let both = "[local] global mono_raw x86-tsc";
         let chosen = |has, preferred| clock(has, preferred).unwrap();
         if cfg!(target_arch = "x86_64") {

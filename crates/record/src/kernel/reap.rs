@@ -1,8 +1,10 @@
-//! What a recorder that was killed leaves in the kernel: its instance, with the pages that nobody has taken.
+//! Saves what a killed recorder leaves in the kernel: the tracer's instance, with the pages that
+//! were not read.
 //!
-//! Whoever comes next saves the pages into that recording and removes the instance. Only our own instances are touched, and of
-//! those only the ones whose recorder is gone. A living recorder holds a lock on its folder of pages, which the kernel releases
-//! at its death; it holds across namespaces, where pids say nothing.
+//! The next process of this tool saves the pages into that recording and removes the instance. Only
+//! our own instances are touched, and only those whose recorder is dead. A living recorder holds a
+//! lock on its folder of pages, which the kernel releases when the recorder ends. The lock works
+//! across pid namespaces, where a pid proves nothing.
 
 use super::masks;
 use super::pause::since;
@@ -18,23 +20,26 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// For each instance a file that names its recording. The tracer is one for the whole machine, so this place is, too.
+/// Folder with a file per instance, which contains the path of the instance's recording. There is
+/// one tracer for the whole host, so there is one such folder.
 const PLACE: &str = "/run/longpole";
 const LONGEST_PATH: u64 = 4096;
 const LARGEST_DESCRIPTION: u64 = 4 << 20;
 
-/// Holds a recording's pages for this process.
+/// A lock on the pages of a recording. While it is held, no other process records, saves or
+/// converts them.
 #[derive(Debug)]
 pub struct Lock(#[allow(dead_code)] Folder);
 
-/// Takes the pages of a recording, to record, save or convert them. None: there are none, or a living process has them.
+/// Locks the pages of a recording, to record, save or convert them. `None` if there are none, or if
+/// a living process holds the lock.
 pub fn lock(recording: &Path) -> Option<Lock> {
     let folder = open_raw(recording)?;
     flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
     Some(Lock(folder))
 }
 
-/// Whether a living process records or converts its kernel events.
+/// True if a living process records or converts the kernel events of this recording.
 pub fn is_going_on(recording: &Path) -> bool {
     open_raw(recording).is_some_and(|folder| flock(&folder, FlockOperation::NonBlockingLockShared).is_err())
 }
@@ -47,7 +52,8 @@ fn open_raw(recording: &Path) -> Option<Folder> {
     Some(folder)
 }
 
-/// The pages' folder, to write to: it and those above it must be this user's, since others would have files written where they like.
+/// Opens the folder of the pages to write into it. It and the folders above it in the recording
+/// must belong to this user, because another owner could make us write files to other places.
 pub(super) fn own_raw(recording: &Path) -> io::Result<Folder> {
     let mut folder = Folder::open(recording)?;
     for name in Path::new(super::RAW).iter().map(Some).chain([None]) {
@@ -62,21 +68,24 @@ pub(super) fn own_raw(recording: &Path) -> io::Result<Folder> {
     Ok(folder)
 }
 
-/// Says whose an instance is. Without that, only a reader of the recording itself finds it.
+/// Records to which recording an instance belongs. If that fails, only a process that reads the
+/// recording itself finds the instance.
 pub(super) fn announce(instance: &str, recording: &Path) {
     if let Some(place) = place() {
-        // If this fails, the instance is tidied all the same, and its last pages by whoever reads the recording.
+        // A failure is harmless: the instance is removed anyway, and its last pages are saved when
+        // the recording is read.
         let _ = fs::write(place.join(instance), recording.as_os_str().as_bytes());
     }
 }
 
+/// Removes the file that names the recording of an instance.
 pub(super) fn forget(instance: &str) {
     if let Some(place) = place() {
         let _ = fs::remove_file(place.join(instance));
     }
 }
 
-/// A folder that only this user can write to.
+/// Returns the folder of the instances' files, if only this user can write to it.
 fn place() -> Option<PathBuf> {
     let place = PathBuf::from(PLACE);
     let _ = fs::DirBuilder::new().mode(0o700).create(&place);
@@ -94,14 +103,14 @@ fn recording_of(instance: &str) -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
-/// Brings what dead recorders left to its end. Returns what should be told of it.
+/// Saves and removes everything that dead recorders left. Returns messages for the user.
 pub fn all() -> Vec<String> {
     crate::output::scratch::tidy();
     let Ok(tracefs) = super::available() else { return Vec::new() };
     helpers(&tracefs);
     let Ok(dead) = Instance::dead(&tracefs, super::PREFIX) else { return Vec::new() };
     let told = dead.into_iter().filter_map(|dead| one(dead, None)).collect();
-    // A name is written after its instance was made, so one without an instance is of the past.
+    // The file is written after the instance was made, so a file without an instance is old.
     for entry in place().and_then(|place| fs::read_dir(place).ok()).into_iter().flatten().flatten() {
         if !tracefs.path().join("instances").join(entry.file_name()).exists() {
             let _ = fs::remove_file(entry.path());
@@ -110,21 +119,22 @@ pub fn all() -> Vec<String> {
     told
 }
 
-/// Removes the instances that only helped dead recorders.
+/// Removes the instances that dead recorders used only for masks.
 fn helpers(tracefs: &TraceFs) {
     for dead in Instance::dead(tracefs, masks::PREFIX).unwrap_or_default() {
-        // If it stays, the next one removes it.
+        // If it cannot be removed, the next process tries again.
         let _ = dead.remove();
     }
 }
 
-/// Instances that dead recorders left and that nobody has tidied yet.
+/// Returns the names of instances that dead recorders left and that are not removed yet.
 pub fn left() -> Vec<String> {
     let dead = super::available().and_then(|tracefs: TraceFs| Instance::dead(&tracefs, super::PREFIX));
     dead.unwrap_or_default().into_iter().map(|dead| dead.name).collect()
 }
 
-/// Saves what the kernel still holds of this recording, if its recorder is dead. Returns what should be told of it.
+/// Saves what the kernel still holds of this recording, if its recorder is dead. Returns a message
+/// for the user.
 pub fn recording(path: &Path) -> Option<String> {
     let name = read_description(path)?.get("instance")?.as_str()?.to_owned();
     let tracefs = super::available().ok()?;
@@ -133,16 +143,18 @@ pub fn recording(path: &Path) -> Option<String> {
     one(dead.into_iter().find(|dead| dead.name == name)?, Some(path.to_owned()))
 }
 
+/// Saves and removes one instance. `known` is its recording, if the caller knows it.
 fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
     let name = dead.name.clone();
     let announced = known.or_else(|| recording_of(&name));
     let recording = announced.clone().filter(|path| names_instance(path, &name));
     let told = match recording {
         Some(recording) => {
-            // A recorder of another namespace lives, or somebody else is saving it.
+            // The lock is held if a recorder of another pid namespace lives, or if another process
+            // is saving the pages.
             let lock = lock(&recording)?;
             if !dead.exists() {
-                // Somebody else was faster.
+                // Another process was faster.
                 return None;
             }
             let saved = save(dead, &recording);
@@ -173,7 +185,8 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
     told
 }
 
-/// Removes a recording that had not begun, so that no verb can read it. Who lives in it holds its lock.
+/// Removes a recording that had not begun and that no verb can read. A process that still uses it
+/// holds its lock, and then it is not removed.
 fn clear(recording: &Path) -> bool {
     let begun = ["longpole.json", "user/metadata"].iter().any(|name| fs::symlink_metadata(recording.join(name)).is_ok());
     let held = lock(recording);
@@ -197,7 +210,7 @@ fn read_description(recording: &Path) -> Option<Value> {
     serde_json::from_reader(io::BufReader::new(file)).ok()
 }
 
-/// Returns the bytes of pages that were saved.
+/// Saves the pages. Returns their size in bytes.
 fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let raw = own_raw(recording).map_err(|error| text(&error))?;
@@ -209,12 +222,12 @@ fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
     let drained: Result<(), String> = (|| {
         for cpu in instance.cpus().map_err(|error| text(&error))? {
             let name = format!("cpu{cpu}");
-            // Its recorder took only the CPUs that are there.
+            // The recorder took only the CPUs that are present.
             let Ok(mut file) = raw.write(&name) else { continue };
             let mut reader = instance.reader(cpu).map_err(|error| text(&error))?;
             let page = reader.page_size() as u64;
             let length = file.metadata().map_err(|error| text(&error))?.len();
-            // Killed in the middle of a move, it left a part of a page.
+            // A recorder that was killed while it moved pages left an incomplete page.
             let whole = length - length % page;
             file.set_len(whole).map_err(|error| text(&error))?;
             file.seek(SeekFrom::Start(whole)).map_err(|error| text(&error))?;
@@ -226,7 +239,7 @@ fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
         Ok(())
     })();
     if let Err(error) = drained {
-        // Once there is room, the next one can save the rest.
+        // The instance stays: when there is space on the disk, the next process can save the rest.
         instance.leave();
         return Err(error);
     }

@@ -1,4 +1,5 @@
-//! The kernel's pages go to another recording from here on, while the tracer goes on: cut between two pages of each CPU.
+//! Redirects the kernel's pages to another recording while the tracer keeps running. Each CPU's
+//! sequence of pages is cut between two pages.
 
 use super::pause::since;
 use super::source::{CpuLanes, CpuLoss, Source};
@@ -12,7 +13,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 impl Source {
-    /// The old recording's pages are complete when this returns, and are converted when somebody reads them.
+    /// Switches to a new recording (the next chunk). When this returns, the old recording's pages
+    /// are complete; they are converted when someone reads that recording.
     pub fn rotate(&mut self, recording: &Path) -> Result<(), KernelError> {
         let path = recording.join(super::RAW);
         fs::create_dir_all(&path).map_err(KernelError::io("make", &path))?;
@@ -21,7 +23,8 @@ impl Source {
         copy_formats(&self.raw, &raw).map_err(KernelError::io("write", &path))?;
         if let Some(old) = self.raw.path().parent().and_then(Path::parent) {
             let (from, to) = (old.join("symbols"), recording.join("symbols"));
-            // They are the same, and nobody changes them.
+            // The symbols are the same in both recordings and never modified, so a hard link
+            // suffices.
             let _ = fs::create_dir(&to).and_then(|()| fs::hard_link(from.join("kallsyms"), to.join("kallsyms")));
         }
         let mut files: CpuLanes = BTreeMap::new();
@@ -40,7 +43,7 @@ impl Source {
         let moved = self.shift(files).map_err(KernelError::io("write", old.path()))?;
         let of_chunk = |CpuLoss { cpu, stats }| {
             let stats = match self.overwrites {
-                // All pages are still in the kernel.
+                // Nothing was read yet: all pages are still in the kernel.
                 true => CpuStats::default(),
                 false => {
                     let told = self.told_cpus.insert(cpu, stats).unwrap_or_default();
@@ -51,17 +54,19 @@ impl Source {
         };
         last["cpus"] = moved.cpus.into_iter().map(of_chunk).collect();
         self.note_before();
-        // The buffers are the next recording's.
+        // The tracer's instance and its buffers now belong to the next recording.
         last["instance"] = serde_json::Value::Null;
         last["end"] = json!(self.clock.map(|clock| clock.now()));
         super::source::describe(&old, &last).map_err(KernelError::io("write", old.join(super::DESCRIPTION)))?;
         self.reserve_in(recording);
         self.lock = lock;
         if let Some(clock) = self.clock {
-            // Reading /proc takes longer than a turn may.
+            // Reading /proc takes longer than the recorder's main loop may be blocked, so a thread
+            // does it.
             let raw = self.raw.path().to_owned();
             let _ = std::thread::Builder::new().name("longpole-state".to_owned()).spawn(move || {
-                // Whoever converts the chunk meanwhile takes whole files only.
+                // The file gets its name only when it is complete, so a process that converts this
+                // recording meanwhile never reads half of it.
                 let written = |name: &str, write: &dyn Fn(fs::File) -> io::Result<()>| {
                     let hidden = raw.join(format!(".{name}"));
                     fs::File::create_new(&hidden).and_then(write)?;

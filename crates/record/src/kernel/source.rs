@@ -1,8 +1,10 @@
-//! The instance while it records: one thread moves whole pages of every CPU to the disk.
+//! The tracer's instance while it records. One thread moves whole pages of events of every CPU to
+//! the disk.
 //!
-//! The kernel wakes the thread when a quarter of a buffer is full, else it looks ten times a second. Pages go by splice: what is
-//! recorded costs the machine a copy into the page cache and no work per event. A buffer that fills up overwrites its
-//! oldest page and counts; the count stands in the next page, where the loss was.
+//! The kernel wakes the thread when a quarter of a buffer is full; otherwise the thread looks ten
+//! times a second. Pages are moved by splice(2), so recording costs the host one copy into the page
+//! cache and no work per event. A buffer that fills up overwrites its oldest page and counts the
+//! lost events. The next page contains that count, so the trace shows where the loss was.
 
 use super::counters::{Counters, Grown};
 use super::dump;
@@ -32,27 +34,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes of each CPU's buffer where nobody says otherwise.
+/// Size of each CPU's buffer in bytes, unless the user chose one.
 const BUFFER: u64 = 20 << 20;
-/// All buffers together take at most this part of the memory that is free.
+/// Divisor of the free memory: all buffers together take at most a quarter of it.
 const SHARE: u64 = 4;
+/// Smallest size of each CPU's buffer in bytes.
 const SMALLEST_BUFFER: u64 = 1 << 20;
-/// Longest time that a finished page waits.
+/// Longest time that a finished page waits in the kernel.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Where the kernel wakes the thread, in percent of the buffer.
+/// Fill at which the kernel wakes the thread, in percent of the buffer.
 const WAKE_AT: &str = "25";
+/// The event for page faults of programs.
 const USER_FAULT: &str = "exceptions:page_fault_user";
-/// Bytes after which the thread says how far it is: what its pipe holds.
+/// Bytes moved by one splice: what the reader's pipe holds. After each of them, the thread updates
+/// its byte counters.
 const CHUNK: usize = 1 << 20;
-/// After a wake-up that brought nothing (a CPU that went offline), so that the thread does not spin.
+/// Pause after a wake-up that brought no page (for example because a CPU went offline), so that the
+/// thread does not spin.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Where the disk has so much room, the kernel's symbols (some 5 MiB) are saved at the start.
+/// Free bytes on the disk from which the kernel's symbols (some 5 MiB) are saved at the start.
 const AMPLE: u64 = 128 << 20;
-/// And so much, at the end: the pages shall find room to be converted.
+/// Free bytes on the disk from which the symbols are saved at the end. Less free space is left for
+/// the conversion of the pages.
 const ENOUGH: u64 = 16 << 20;
 
-/// What the kernel counted for one CPU.
+/// The kernel's counters of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuLoss {
     pub cpu: u32,
@@ -60,12 +67,13 @@ pub struct CpuLoss {
 }
 
 impl CpuLoss {
+    /// Returns the counters in the form of `source.json`.
     pub(super) fn to_json(self) -> Value {
         let CpuStats { entries, overrun, commit_overrun, dropped, read, .. } = self.stats;
         json!({ "cpu": self.cpu, "entries": entries, "overrun": overrun, "commit_overrun": commit_overrun, "dropped": dropped, "read": read })
     }
 
-    /// Of [`CpuLoss::to_json`]; what is missing there is 0.
+    /// Reads what [`CpuLoss::to_json`] wrote. A counter that is missing there is 0.
     pub(super) fn from_json(told: &Value) -> Option<CpuLoss> {
         let count = |key: &str| told[key].as_u64().unwrap_or(0);
         let stats = CpuStats {
@@ -80,102 +88,116 @@ impl CpuLoss {
     }
 }
 
-/// What came of it.
+/// Result of a finished recording of the kernel.
 #[derive(Debug, Default)]
 pub struct Drained {
     pub cpus: Vec<CpuLoss>,
-    /// Bytes of pages.
+    /// Bytes of pages that were moved.
     pub bytes: u64,
-    /// What the kernel counted of packets meanwhile.
+    /// Growth of the kernel's own packet counters during the recording.
     pub grown: Option<Grown>,
     pub diagnostics: Vec<String>,
 }
 
 impl Drained {
-    /// Events in the pages.
+    /// Number of events in the pages.
     pub fn events(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.stats.read).sum()
     }
 
-    /// Events that are in no page.
+    /// Number of events that are in no page.
     pub fn lost(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.stats.lost().saturating_add(cpu.stats.entries)).sum()
     }
 
+    /// Returns the counters of all CPUs in the form of `source.json`.
     pub fn cpus_json(&self) -> Value {
         self.cpus.iter().map(|cpu| cpu.to_json()).collect()
     }
 }
 
-/// Files of CPUs, with their paths.
+/// Page files by CPU, with their paths.
 pub(super) type CpuLanes = BTreeMap<u32, (File, PathBuf)>;
 
+/// Data shared with the thread that moves the pages and the thread that gives events up.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     stop: AtomicBool,
     pub(super) order: Mutex<Option<Order>>,
     bytes: AtomicU64,
     troubles: Mutex<BTreeMap<String, u64>>,
-    /// In the order of time.
+    /// Steps by which events were given up, in order of time.
     pub(super) switched_off: Mutex<Vec<SwitchedOff>>,
 }
 
 impl Shared {
+    /// Notes a problem, to be reported once with its count at the end.
     pub(super) fn trouble(&self, text: String) {
         *self.troubles.lock().unwrap_or_else(PoisonError::into_inner).entry(text).or_insert(0) += 1;
     }
 }
 
+/// Reader and page file of one CPU.
 #[derive(Debug)]
 struct Lane {
     reader: RawReader,
     file: File,
     path: PathBuf,
-    /// Bytes that the buffer holds: as many are moved at once, then the next CPU's turn comes.
+    /// Size of the buffer in bytes. At most this much is moved before the next CPU is served.
     most: usize,
     /// Bytes that were moved.
     taken: Arc<AtomicU64>,
 }
 
+/// The kernel as a source of events: an instance of its tracer and the thread that empties the
+/// instance's buffers into a recording.
 #[derive(Debug)]
 pub struct Source {
-    /// Gone when it was stopped.
+    /// The tracer's instance. `None` after the end of the recording.
     pub(super) instance: Option<Instance>,
-    /// By its descriptor: whoever owns a folder above could move another one to its path.
+    /// Folder of the pages, open. A path would not do: the owner of a folder above it could put
+    /// another folder there.
     pub(super) raw: Folder,
     pub(super) cpus: Vec<u32>,
-    /// A flight recorder: the pages stay in the kernel until somebody asks for them.
+    /// True for a flight recorder: the pages stay in the kernel, the oldest are overwritten, and a
+    /// snapshot takes them when asked for.
     pub(super) overwrites: bool,
-    /// What the kernel had counted when this chunk began; of a flight recorder, at the newest snapshot.
+    /// The kernel's counters at the begin of this chunk. For a flight recorder, at the newest
+    /// snapshot.
     pub(super) told_cpus: BTreeMap<u32, CpuStats>,
-    /// Before the begin.
+    /// Readers and page files of the CPUs. Empty after the begin, because the thread owns them
+    /// then.
     lanes: Vec<Lane>,
     thread: Option<JoinHandle<()>>,
     pub(super) wake: Arc<OwnedFd>,
     pub(super) shared: Arc<Shared>,
     pub(super) description: Value,
-    /// Room for what the description says at the end.
+    /// Space reserved on the disk, so that the description can be completed at the end even on a
+    /// full disk.
     reserve: Reserve,
-    /// Once it has begun.
+    /// The recording's clock. `None` before the begin.
     pub(super) clock: Option<ClockSource>,
-    /// When it had begun.
+    /// The kernel's packet counters at the begin.
     counters: Option<Counters>,
-    /// Where system calls are recorded.
+    /// Records affinity masks. `None` if system calls are not recorded.
     masks: Option<Masks>,
     names: Option<Names>,
-    /// What is given up if there is more than can be stored, the first step first.
+    /// Steps by which events are given up if there are more than can be stored, in order.
     steps: Vec<Step>,
-    /// While it is recorded.
+    /// The thread that gives events up. `None` before the begin, after [`Source::calm`], and if
+    /// there are no steps.
     relief: Option<Relief>,
-    /// Bytes of each CPU's buffer, and what was moved of it.
+    /// For each CPU, the size of its buffer in bytes and the number of bytes that were moved from
+    /// it.
     buffers: BTreeMap<u32, (u64, Arc<AtomicU64>)>,
-    /// Tells others that this process lives.
+    /// Lock on the pages, by which other processes see that this recorder lives.
     pub(super) lock: Option<reap::Lock>,
     pub diagnostics: Vec<String>,
 }
 
 impl Source {
-    /// Makes the instance and saves what explains its pages. Nothing is recorded yet.
+    /// Makes the instance and saves the formats that explain its pages. Recording does not begin
+    /// yet.
     pub fn prepare(plan: Plan, recording: &Path) -> Result<Source, KernelError> {
         let Plan { tracefs, request, wanted, missing, clock } = plan;
         let raw = recording.join(super::RAW);
@@ -183,18 +205,19 @@ impl Source {
         let raw = reap::own_raw(recording).map_err(KernelError::io("open", &raw))?;
         let lock = reap::lock(recording);
         let instance = Instance::create(&tracefs, super::PREFIX)?;
-        // From here on, whoever finds the instance finds the recording.
+        // From here on, a process that finds the instance also finds its recording.
         reap::announce(&instance.name(), recording);
         let mut diagnostics = Vec::new();
         instance.set_clock(&[clock.0])?;
-        // The newest is kept, since only then the pages tell where something is missing. Names come with the events.
+        // Keep the newest events: in this mode only, the pages contain where events are missing.
+        // Names of threads come with the events, so the kernel need not record them separately.
         instance.set_option("overwrite", true)?;
         let _ = instance.set_option("record-cmd", false);
         let _ = instance.set("buffer_percent", WAKE_AT);
         let cpus = present(instance.cpus()?);
         let (size, note) = size_buffers(&instance, &request, cpus.len() as u64)?;
         diagnostics.extend(note);
-        // Before the tracer makes faults slower.
+        // Measured before the tracer makes page faults slower.
         let faults = wanted.iter().any(|wanted| wanted.event.to_string() == USER_FAULT);
         let page_fault_ns = faults.then(faults::least_ns).flatten();
         let mut enabled = Vec::new();
@@ -210,7 +233,8 @@ impl Source {
                 (Err(source), Some(request)) if !request.is_pattern() => {
                     return Err(KernelError::Event { request: request.to_string(), source });
                 }
-                // A pattern means those of its events that can be recorded so.
+                // A pattern means all matching events that can be recorded with this filter, so one
+                // refusal is no error.
                 (Err(error), _) => {
                     let text = error.to_string();
                     refused.entry(text.lines().last().unwrap_or("").to_owned()).or_default().push(name);
@@ -225,7 +249,7 @@ impl Source {
             if let Some(filter) = &wanted.filter {
                 filters.insert(name.clone(), json!(filter));
             }
-            // Who writes an event's whole name wants that one, whatever else is missing.
+            // An event that the user requested by its full name is never given up.
             if wanted.asked.as_ref().is_none_or(EventRequest::is_pattern) {
                 may_go.push(name.clone());
             }
@@ -239,7 +263,7 @@ impl Source {
         }
         for name in ["header_page", "header_event"] {
             let path = format!("events/{name}");
-            // Older kernels state it only for all instances together.
+            // Older kernels have this file only for all instances together.
             let text = instance.get(&path).or_else(|_| tracefs.read(&path))?;
             raw.create(name).and_then(|mut file| file.write_all(text.as_bytes())).map_err(KernelError::io("write", raw.join(name)))?;
         }
@@ -310,21 +334,24 @@ impl Source {
             diagnostics,
         };
         source.describe()?;
-        // On a disk that is nearly full they would take the room of the events; then they come last, if at all.
+        // The symbols come last on a disk that is nearly full, if at all: otherwise they would take
+        // the space of the events.
         if room(source.raw.path()).is_none_or(|room| room >= AMPLE) {
             source.symbols(recording);
         }
         Ok(source)
     }
 
-    /// Where the kernel does not show its addresses, there are none to be looked up.
+    /// Saves the kernel's symbols. A kernel that hides its addresses has no address in its events
+    /// to be looked up, so nothing is saved then.
     fn symbols(&self, recording: &Path) {
         if let Err(error) = dump::symbols(recording) {
             self.shared.trouble(format!("the kernel's symbols could not be saved: {error}"));
         }
     }
 
-    /// What the recording's description says of it: what was asked for, what came of that, and how much it is so far.
+    /// Returns what the recording's own description contains about the kernel: the requested
+    /// events, those that were given up, and the bytes recorded until now.
     pub fn told(&self, clock: &Clock) -> Value {
         let said = |key: &str| self.description[key].clone();
         let off = |off: &SwitchedOff| json!({ "what": off.step.what, "since_ns": clock.unix_ns(off.begin), "events": off.step.events, "calls": off.step.calls });
@@ -340,11 +367,13 @@ impl Source {
         })
     }
 
-    /// From the return of this function on everything is recorded, and who was there before is known.
+    /// Starts recording. When this function returns, all events are recorded, and the state from
+    /// before is saved.
     pub fn begin(&mut self, clock: ClockSource) -> Result<(), KernelError> {
         let Some(instance) = &self.instance else { return Ok(()) };
         let quiet = self.quiet(instance);
-        // Pages outlive chunks and snapshots: none of their events is earlier than this.
+        // Time before the tracer starts. Pages outlive chunks and snapshots, and none of their
+        // events is earlier than this.
         self.description["begin"] = json!(clock.now());
         instance.start()?;
         self.clock = Some(clock);
@@ -365,7 +394,8 @@ impl Source {
                 Err(error) => self.diagnostics.push(format!("where threads may run is not known after it is changed: {error}")),
             }
         }
-        // After the tracer: what is born meanwhile is in one of the two at least.
+        // Dump the state after the tracer was started: a thread that begins meanwhile is then in
+        // the dump, in the events, or in both.
         let begin = clock.now();
         let dumped = self.raw.create("state.jsonl").and_then(|file| dump::write(file, super::has_foreign_pids(), &|| clock.now()));
         dumped.map_err(KernelError::io("write", self.raw.join("state.jsonl")))?;
@@ -379,7 +409,8 @@ impl Source {
         }
         self.counters = Some(Counters::read(&|| clock.now()));
         quiet.end().map_err(KernelError::io("set the filters of", instance.path()))?;
-        // It changes filters itself, so not before theirs are right.
+        // The relief thread changes filters itself, so it begins only when the user's filters are
+        // restored.
         if !self.steps.is_empty() {
             match self.relieve(instance, clock) {
                 Ok(relief) => self.relief = Some(relief),
@@ -404,18 +435,19 @@ impl Source {
         })
     }
 
-    /// What was given up so far, since there was more than could be stored.
+    /// Returns the events that were given up until now because there were more than could be
+    /// stored.
     pub fn switched_off(&self) -> Vec<SwitchedOff> {
         self.shared.switched_off.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From here on nothing more is given up.
+    /// Stops giving up events.
     pub fn calm(&mut self) {
         self.relief = None;
     }
 
-    /// Writes down what was given up since the last time, for whoever reads the pages if this
-    /// recorder is killed. Says whether there was something.
+    /// Adds the events that were given up since the last call to the description, so that they are
+    /// known even if this recorder is killed. Returns true if there were any.
     pub fn note_switched_off(&mut self) -> bool {
         let known = self.description["switched_off"].as_array().map_or(0, Vec::len);
         let all = self.switched_off();
@@ -429,12 +461,12 @@ impl Source {
         true
     }
 
-    /// Whether the event is recorded.
+    /// True if this event is recorded.
     fn hears(&self, event: &str) -> bool {
         self.description["events"].as_array().is_some_and(|names| names.iter().any(|known| known == event))
     }
 
-    /// Leaves out this thread's system calls, and those of the threads that join in.
+    /// Excludes this thread's system calls, and those of the threads that join, from the trace.
     fn quiet(&self, instance: &Instance) -> Quiet {
         let off = self.switched_off();
         let asked = |name: &'static str| {
@@ -445,12 +477,13 @@ impl Source {
         Quiet::begin(instance, CALLS.into_iter().filter(|name| self.hears(name)).map(asked).collect())
     }
 
-    /// Bytes of pages so far.
+    /// Bytes of pages that were moved until now.
     pub fn bytes(&self) -> u64 {
         self.shared.bytes.load(Ordering::Relaxed)
     }
 
-    /// Ends it: all pages are on the disk, their description is complete, the instance is gone.
+    /// Ends the recording. Afterwards all pages are on the disk, their description is complete, and
+    /// the instance is removed.
     pub fn stop(mut self) -> Drained {
         self.end()
     }
@@ -461,7 +494,7 @@ impl Source {
         self.calm();
         self.note_switched_off();
         if let Some(clock) = self.clock {
-            // Until the instance is gone.
+            // In force until the instance is removed.
             let _quiet = self.quiet(&instance);
             if let Some(masks) = &mut self.masks {
                 drained.diagnostics.extend(masks.end(&instance, clock));
@@ -514,12 +547,13 @@ impl Source {
         drained
     }
 
-    /// Keeps room in another recording.
+    /// Reserves space in another recording instead of the current one.
     pub(super) fn reserve_in(&mut self, recording: &Path) {
         self.reserve.remove();
         self.reserve = Reserve::make(&recording.join(super::RAW));
     }
 
+    /// Writes the description next to the pages.
     pub(super) fn describe(&self) -> Result<(), KernelError> {
         describe(&self.raw, &self.description).map_err(KernelError::io("write", self.raw.join(super::DESCRIPTION)))
     }
@@ -531,13 +565,15 @@ impl Drop for Source {
     }
 }
 
-/// Replaces the description at once.
+/// Replaces the description atomically.
 pub(super) fn describe(raw: &Folder, description: &Value) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(description)?;
     text.push(b'\n');
     raw.replace(super::DESCRIPTION, &text)
 }
 
+/// Body of the thread that moves the pages, until it is stopped. A flight recorder's pages are
+/// moved only by order.
 fn drain(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared, overwrites: bool) {
     let period = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(PERIOD.subsec_nanos()) };
     while !shared.stop.load(Ordering::Acquire) {
@@ -570,7 +606,7 @@ fn drain(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared, overwrites: bool
 }
 
 impl Lane {
-    /// Moves what is there, or as much as a full buffer holds.
+    /// Moves the finished pages, at most as much as a full buffer holds.
     fn turn(&mut self, shared: &Shared) -> usize {
         let mut all = 0;
         while all < self.most {
@@ -590,13 +626,15 @@ impl Lane {
                 moved
             }
             Err(error) => {
-                // The reader keeps what it took; the kernel counts what it overwrites meanwhile.
+                // The reader keeps the pages that it took, and the kernel counts what it overwrites
+                // meanwhile.
                 shared.trouble(format!("cannot write the kernel's pages to {}: {error}; the pages before are kept", self.path.display()));
                 0
             }
         }
     }
 
+    /// Carries out an order for this CPU, and adds the result to `all`.
     fn emptied(&mut self, shared: &Shared, what: &mut What, overwrites: bool, all: &mut Moved) -> io::Result<()> {
         let moved = match what {
             What::Out => self.moved(shared, pause::empty),
@@ -613,7 +651,7 @@ impl Lane {
                     self.close();
                     (self.file, self.path) = (file, path);
                 }
-                // Nobody else reads pages meanwhile.
+                // Only this thread reads pages, so the counters fit what was moved.
                 all.cpus.extend(pause::counted(&self.reader).map(|stats| CpuLoss { cpu: self.reader.cpu(), stats }));
                 moved
             }
@@ -622,7 +660,7 @@ impl Lane {
         Ok(())
     }
 
-    /// A page that did not fit onto the disk is no page.
+    /// Cuts off an incomplete page at the end of the file, which is left when the disk is full.
     fn close(&self) {
         let page = self.reader.page_size() as u64;
         if let Ok(found) = self.file.metadata() {
@@ -633,13 +671,14 @@ impl Lane {
     }
 }
 
-/// Bytes that the disk has left.
+/// Returns the bytes that are free on the disk.
 fn room(path: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(path).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Returns the size, and a note if it is less than it should be.
+/// Sets the size of the buffers. Returns the size in bytes, and a diagnostic if it is less than
+/// wanted.
 fn size_buffers(instance: &Instance, request: &Request, cpus: u64) -> Result<(u64, Option<String>), KernelError> {
     let wanted = request.buffer.unwrap_or(BUFFER);
     let most = match request.buffer {
@@ -664,7 +703,7 @@ fn available_memory() -> Option<u64> {
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10)
 }
 
-/// Those that are there: the tracer has folders for all that could be.
+/// Returns the CPUs that are present. The tracer has folders for all CPUs that could ever be.
 fn present(cpus: Vec<u32>) -> Vec<u32> {
     let present = crate::cpus::listed("/sys/devices/system/cpu/present");
     let found: Vec<u32> = cpus.iter().copied().filter(|cpu| present.contains(cpu)).collect();
@@ -681,7 +720,8 @@ mod tests {
     use crate::kernel::Group;
     use longpole_ftrace::{ByteOrder, EventFormat, Item, PageLayout, PageStream};
 
-    /// Events in the pages of a CPU, and those that the pages say are missing.
+    /// Counts the events in the pages of a CPU, and the missing events that the pages contain a
+    /// count of.
     fn count(raw: &Path, cpu: u32, page_size: usize) -> (u64, u64) {
         let text = fs::read_to_string(raw.join("header_page")).unwrap();
         let mut layout = PageLayout::parse(&text, ByteOrder::NATIVE).unwrap().with_page_size(page_size);
@@ -721,11 +761,11 @@ mod tests {
     }
 
     #[test]
-    fn the_pages_hold_what_the_kernel_counted_and_the_instance_is_gone() {
+    fn the_pages_hold_what_the_kernel_counted_and_the_instance_is_removed() {
         if !live("recording the kernel") {
             return;
         }
-        // A buffer that holds everything, and one that loses.
+        // A buffer that holds all events, and one that loses some.
         for (buffer, rounds) in [(4 << 20, 20), (64 << 10, 60)] {
             let recording = tempfile::tempdir().unwrap();
             let request = Request { groups: vec![Group::Sched, Group::Syscall], buffer: Some(buffer), ..Request::default() };
@@ -755,7 +795,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_stored_is_given_up_in_order_until_it_can_and_who_runs_is_recorded_to_the_end() {
+    fn events_that_cannot_be_stored_are_given_up_in_order_and_switches_are_recorded_to_the_end() {
         if !live("an overload") {
             return;
         }
@@ -766,7 +806,7 @@ mod tests {
         let mut source = Source::prepare(plan, recording.path()).unwrap();
         let instance = source.instance.as_ref().unwrap().path().to_owned();
         let expected: Vec<&str> = source.steps.iter().map(|step| step.what).collect();
-        // A disk that takes nothing: pipes that nobody reads.
+        // Pipes that nobody reads act as a disk that takes nothing.
         let mut disks = Vec::new();
         for lane in &mut source.lanes {
             let (disk, to) = io::pipe().unwrap();
@@ -780,7 +820,7 @@ mod tests {
             rounds += 1;
             assert!(rounds < 100_000, "nothing is given up");
         }
-        // Now it takes all.
+        // From here on the disk takes everything.
         let raw = recording.path().join(crate::kernel::RAW);
         let stored: Vec<_> = disks
             .into_iter()
@@ -810,7 +850,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_all_kinds_loses_of_all_and_gives_up_none() {
+    fn with_keep_all_no_kind_of_event_is_given_up() {
         if !live("a refused relief") {
             return;
         }
@@ -827,7 +867,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recorders_own_calls_are_left_out_and_the_users_filters_hold_afterwards() {
+    fn the_recorders_own_calls_are_excluded_and_the_users_filters_are_restored_afterwards() {
         if !live("filters while the state is dumped") {
             return;
         }
@@ -860,7 +900,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_the_kernel_refuses_is_refused_in_its_own_words() {
+    fn a_refused_filter_is_reported_with_the_kernels_message() {
         if !live("a refused filter") {
             return;
         }
@@ -873,7 +913,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_takes_no_more_keeps_the_pages_that_are_there_and_is_told() {
+    fn a_full_disk_keeps_the_pages_that_are_there_and_is_reported() {
         if !live("pages on a full disk") {
             return;
         }
@@ -883,7 +923,7 @@ mod tests {
         let clock = plan.clock.1;
         let mut source = Source::prepare(plan, recording.path()).unwrap();
         let page = source.lanes[0].reader.page_size();
-        // As large as a disk that has room for three pages.
+        // A file that cannot grow beyond three pages acts as a full disk.
         let small = File::from(rustix::fs::memfd_create("small", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap());
         small.set_len(3 * page as u64).unwrap();
         rustix::fs::fcntl_add_seals(&small, rustix::fs::SealFlags::GROW).unwrap();
@@ -892,7 +932,7 @@ mod tests {
         let mut there = rustix::thread::CpuSet::new();
         there.set(source.lanes[0].reader.cpu() as usize);
         source.begin(clock).unwrap();
-        // Wherever the rest of the machine is at work.
+        // Work on the CPU whose file is full, even if the rest of the host works elsewhere.
         rustix::thread::sched_setaffinity(None, &there).unwrap();
         work(20);
         let drained = source.stop();

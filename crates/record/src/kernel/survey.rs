@@ -1,4 +1,4 @@
-//! What could be recorded of this kernel, for those who only ask.
+//! Finds out what could be recorded from this kernel, without recording anything.
 
 use super::groups::Group;
 use super::plan::{choose, clock, Request};
@@ -6,24 +6,26 @@ use crate::clock::Source as ClockSource;
 use longpole_ftrace::TraceFsError;
 use std::path::PathBuf;
 
+/// What can be recorded on this host.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Of the tracer's folder.
+    /// Path of the tracer's folder.
     pub path: PathBuf,
     pub clock: &'static str,
-    /// Those of which this kernel has an event.
+    /// Groups of which this kernel has at least one event.
     pub groups: Vec<Group>,
+    /// Groups of which this kernel has no event.
     pub absent: Vec<Group>,
 }
 
-/// Why nothing can be recorded, and what to do about it.
+/// Reason why nothing can be recorded, with the remedy.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     pub what: String,
     pub remedy: String,
 }
 
-/// Changes nothing.
+/// Looks at the tracer and changes nothing.
 pub fn survey() -> Result<Survey, Trouble> {
     let tracefs = super::available().map_err(trouble)?;
     let clock = clock(&tracefs.read("trace_clock").map_err(trouble)?, ClockSource::choose())

@@ -1,4 +1,5 @@
-//! The metadata of `samples/`: TSDL text of CTF 1.8. It is complete from the first moment.
+//! Makes the metadata of `samples/`: TSDL text of CTF 1.8. It is complete when the sampling begins
+//! and never changes.
 
 use crate::clock::Clock;
 use crate::output::metadata::{clock_block, literal, Uuid};
@@ -11,10 +12,11 @@ pub const FORK: u16 = 3;
 pub const EXIT: u16 = 4;
 pub const PROCESS: u16 = 5;
 
-/// Classes of streams: that of each CPU, and that of the begin.
+/// Classes of streams: one stream per CPU, and one for the state at the begin.
 pub const OF_CPU: u32 = 0;
 pub const OF_BEGIN: u32 = 1;
 
+/// Id, name and fields of each event.
 const EVENTS: [(u16, &str, &str); 6] = [
     (SAMPLE, "sample", "uint16_t kernel_length; hex64_t kernel[kernel_length]; uint16_t user_length; hex64_t user[user_length];"),
     (MAPPING, "mapping", "hex64_t start; hex64_t length; hex64_t offset; uint64_t inode; string path;"),
@@ -24,7 +26,8 @@ const EVENTS: [(u16, &str, &str); 6] = [
     (PROCESS, "process", "uint32_t uid; int32_t namespace_pid;"),
 ];
 
-/// `uuid` is that of this trace, `clock_uuid` that of the recording's clock: readers take traces of equal uuid for parts of one.
+/// Returns the metadata. `uuid` is the UUID of this trace and `clock_uuid` that of the recording's
+/// clock. They must differ, because readers take traces with the same UUID for parts of one trace.
 pub fn text(uuid: &Uuid, clock_uuid: &Uuid, clock: &Clock, host: &str, hz: u32) -> String {
     let order = if cfg!(target_endian = "big") { "be" } else { "le" };
     let mut text = format!(

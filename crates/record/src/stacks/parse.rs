@@ -1,4 +1,5 @@
-//! What the kernel writes into the ring: records of perf_event_open(2), as far as they are asked for.
+//! Parses the records that the kernel writes into the ring: those of perf_event_open(2) that
+//! [`perf`](super::perf) asks for.
 
 use super::perf::TRAILER;
 
@@ -10,16 +11,17 @@ const THROTTLE: u32 = 5;
 const UNTHROTTLE: u32 = 6;
 const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
-/// Of `misc`: the name comes from an exec.
+/// Bit of `misc`: the name comes from an exec.
 const COMM_EXEC: u16 = 1 << 13;
 const CPU_MODE: u16 = 7;
 const MODE_KERNEL: u16 = 1;
-/// Chain entries from here on are no addresses: they say whose the following ones are.
+/// Chain entries from this value on are no addresses. They mark the following addresses as those of
+/// the kernel, a program or a guest.
 const CONTEXTS: u64 = -4095i64 as u64;
 const CONTEXT_KERNEL: u64 = -128i64 as u64;
 const CONTEXT_USER: u64 = -512i64 as u64;
 
-/// Times are those of the clock that was asked for.
+/// A record of the kernel. Its time is on the clock that the event was opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     pub time: u64,
@@ -28,6 +30,7 @@ pub struct Record<'a> {
     pub what: What<'a>,
 }
 
+/// Content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What<'a> {
     Sample(Chain<'a>),
@@ -35,12 +38,14 @@ pub enum What<'a> {
     Comm { exec: bool, comm: &'a [u8] },
     Fork { parent_pid: i32, parent_tid: i32 },
     Exit,
+    /// Number of records that were lost.
     Lost(u64),
+    /// True if the kernel stops taking samples, false if it takes them again.
     Throttled(bool),
     Other,
 }
 
-/// The entries of a chain as the kernel wrote them.
+/// The entries of a call chain, unchanged from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain<'a> {
     entries: &'a [u8],
@@ -49,7 +54,9 @@ pub struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Appends the addresses to `kernel` and `user`, innermost first. Those of a hypervisor's guest are left out.
+    /// Appends the addresses of the kernel to `kernel` and those of the program to `user`,
+    /// innermost first. Addresses in a guest of a hypervisor are left out. Without any address in
+    /// the chain, the sampled instruction's is used.
     pub fn split(&self, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
         let mut to = None;
         let mut found = false;
@@ -72,7 +79,7 @@ impl Chain<'_> {
     }
 }
 
-/// None if the record is shorter than its kind needs.
+/// Parses a record. `None` if it is shorter than its kind requires.
 pub fn parse(record: &[u8]) -> Option<Record<'_>> {
     let kind = half(record, 0)?;
     let misc = u16::from_ne_bytes([*record.get(4)?, *record.get(5)?]);
@@ -129,7 +136,7 @@ fn word(bytes: &[u8]) -> u64 {
     wide(bytes, 0).unwrap_or(0)
 }
 
-/// Up to the first NUL; the kernel fills up to eight bytes.
+/// Returns the text up to the first NUL; the kernel pads texts to a multiple of eight bytes.
 fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
 }
@@ -138,7 +145,7 @@ fn text(bytes: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// A record with its header; the trailer says pid 70, tid 71, time 900, CPU 2.
+    /// Makes a record with its header. The trailer has pid 70, tid 71, time 900, CPU 2.
     fn record(kind: u32, misc: u16, body: &[u8], trailer: bool) -> Vec<u8> {
         let mut bytes = kind.to_ne_bytes().to_vec();
         bytes.extend(misc.to_ne_bytes());
@@ -156,14 +163,14 @@ mod tests {
         of.iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 
-    /// Two 32-bit numbers as the word that holds them.
+    /// Returns the word that consists of two 32-bit numbers.
     fn pair(first: i32, second: i32) -> u64 {
         let bytes: Vec<u8> = [first, second].iter().flat_map(|id| id.to_ne_bytes()).collect();
         u64::from_ne_bytes(bytes.try_into().unwrap())
     }
 
     #[test]
-    fn a_chain_is_split_into_the_kernel_s_part_and_the_program_s() {
+    fn a_chain_is_split_into_addresses_of_the_kernel_and_of_the_program() {
         let split = |misc: u16, chain: &[u64]| {
             let mut body = words(&[0x1234, pair(7, 8), 900, pair(1, 0), chain.len() as u64]);
             body.extend(words(chain));
@@ -173,7 +180,7 @@ mod tests {
             let What::Sample(chain) = found.what else { panic!("{found:?}") };
             let (mut kernel, mut user) = (Vec::new(), Vec::new());
             chain.split(&mut kernel, &mut user);
-            // Neither is read beyond its end.
+            // A truncated record is rejected at each length.
             (0..bytes.len()).for_each(|length| assert_eq!(parse(&bytes[..length]), None));
             (kernel, user)
         };
@@ -181,13 +188,13 @@ mod tests {
         assert_eq!(split(1, &[CONTEXT_KERNEL, 5, 6, CONTEXT_USER, 7]), (vec![5, 6], vec![7]));
         assert_eq!(split(2, &[CONTEXT_USER, 7, 8]), (vec![], vec![7, 8]));
         assert_eq!(split(2, &[guest, 1, CONTEXT_USER, 7]), (vec![], vec![7]));
-        // Where there is no chain, there is the place at least.
+        // Without a chain, at least the sampled instruction is known.
         assert_eq!(split(1, &[]), (vec![0x1234], vec![]));
         assert_eq!(split(2, &[CONTEXT_USER]), (vec![], vec![0x1234]));
     }
 
     #[test]
-    fn what_becomes_of_processes_is_told() {
+    fn records_about_processes_mappings_and_losses_are_parsed() {
         let body = [words(&[pair(5, 6), 0x1000, 0x2000, 0x3000, pair(8, 1), 99, 0, pair(5, 2)]), b"/bin/a\0\0".to_vec()].concat();
         let bytes = record(MMAP2, 2, &body, true);
         let mapping = What::Mapping { start: 0x1000, length: 0x2000, offset: 0x3000, inode: 99, path: b"/bin/a" };

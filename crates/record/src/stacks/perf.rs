@@ -1,6 +1,7 @@
-//! perf_event_open(2): one event per CPU that samples it by the clock, and the ring into which the kernel writes.
+//! Interface to perf_event_open(2): one event per CPU that samples it by the clock, and the ring
+//! into which the kernel writes the records.
 //!
-//! The numbers are those of `linux/perf_event.h`, which are the kernel's promise to programs.
+//! All numbers are from `linux/perf_event.h`, which is a stable interface of the kernel.
 
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -16,9 +17,10 @@ const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_CALLCHAIN: u64 = 1 << 5;
 const SAMPLE_CPU: u64 = 1 << 7;
-/// Bits of the attributes: what the event is to do.
+/// Bits of the attributes: what the event does.
 const DISABLED: u64 = 1;
-/// Idle CPUs have no ticks, and without ticks the kernel takes the samples for too many and stops them.
+/// Idle CPUs have no ticks. Without ticks, the kernel would count their samples as too many and
+/// stop them.
 const EXCLUDE_IDLE: u64 = 1 << 7;
 const MMAP: u64 = 1 << 8;
 const COMM: u64 = 1 << 9;
@@ -29,16 +31,17 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 const MMAP2: u64 = 1 << 23;
 const COMM_EXEC: u64 = 1 << 24;
 const USE_CLOCKID: u64 = 1 << 25;
-/// `read` tells how many records were lost, too (Linux 6.0).
+/// With this bit, `read` also returns the number of lost records (since Linux 6.0).
 const FORMAT_LOST: u64 = 1 << 4;
 const FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
-/// Where the positions of the ring stand in its first page.
+/// Offsets of the ring's positions in its first page.
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
 
-/// `struct perf_event_attr` as far as clockid (PERF_ATTR_SIZE_VER3 and more).
+/// `struct perf_event_attr` up to `sample_max_stack` (PERF_ATTR_SIZE_VER5, 112 bytes). The kernel
+/// must know at least `clockid` (PERF_ATTR_SIZE_VER3).
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -63,17 +66,18 @@ struct Attributes {
     reserved: u16,
 }
 
-/// Bytes that every record ends with: pid, tid, time, CPU.
+/// Size in bytes of the end of every record except for samples: pid, tid, time, CPU.
 pub const TRAILER: usize = 24;
 
-/// One CPU's event and ring.
+/// The perf event and the ring of one CPU.
 #[derive(Debug)]
 pub struct Ring {
     fd: OwnedFd,
     base: NonNull<u8>,
     page: usize,
-    /// Bytes of the data area, a power of two.
+    /// Size of the data area in bytes, a power of two.
     size: usize,
+    /// True if the kernel returns the number of lost records.
     tells_losses: bool,
 }
 
@@ -81,7 +85,8 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// An event that does not count yet. `size` is rounded up to a power of two of pages.
+    /// Opens a disabled event. `size` is the size of the ring in bytes, rounded up to a power of
+    /// two and at least a page.
     pub fn open(cpu: u32, hz: u32, size: usize) -> io::Result<Ring> {
         let page = page_size();
         let size = size.next_power_of_two().max(page);
@@ -105,29 +110,33 @@ impl Ring {
             other => other?,
         };
         let length = page + size;
-        // SAFETY: a new mapping of a file of our own; nothing else is at the address that the kernel chooses.
+        // SAFETY: this is a new mapping of our own descriptor, at an address that the kernel
+        // chooses.
         let base = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Ring { fd, base, page, size, tells_losses: attributes.read_format != 0 })
     }
 
+    /// Starts the sampling.
     pub fn enable(&self) -> io::Result<()> {
         self.control(IOC_ENABLE)
     }
 
+    /// Stops the sampling.
     pub fn disable(&self) -> io::Result<()> {
         self.control(IOC_DISABLE)
     }
 
     fn control(&self, request: libc::c_ulong) -> io::Result<()> {
-        // SAFETY: these requests take a plain number and touch no memory of ours.
+        // SAFETY: these requests take a plain number and access no memory of ours.
         match unsafe { libc::ioctl(self.fd.as_raw_fd(), request as _, 0) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }
     }
 
-    /// Records that the kernel lost since the begin, where it tells.
+    /// Returns the number of records that the kernel lost since the begin. `None` on kernels that
+    /// do not count them.
     pub fn lost(&self) -> Option<u64> {
         let mut words = [0u8; 16];
         let read = rustix::io::read(&self.fd, &mut words).ok()?;
@@ -135,11 +144,13 @@ impl Ring {
     }
 
     fn position(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: the first page is mapped as long as this value lives; the kernel keeps an aligned 64-bit position there.
+        // SAFETY: the first page is mapped while this value lives, and the kernel keeps an aligned
+        // 64-bit position there.
         unsafe { &*self.base.as_ptr().add(at).cast::<AtomicU64>() }
     }
 
-    /// Hands out all whole records that are there, with `scratch` for those that lie across the ring's end, and frees their room.
+    /// Calls `take` with each complete record, and then frees the space of all of them. `scratch`
+    /// holds a copy of the record, which may continue at the start of the ring.
     pub fn drain(&mut self, scratch: &mut Vec<u8>, mut take: impl FnMut(&[u8])) {
         let head = self.position(DATA_HEAD).load(Ordering::Acquire);
         let mut tail = self.position(DATA_TAIL).load(Ordering::Relaxed);
@@ -154,7 +165,7 @@ impl Ring {
             take(scratch);
             tail = tail.wrapping_add(size as u64);
         }
-        // What makes no sense cannot be stepped over.
+        // A record with an impossible size has no known end, so all the rest is skipped.
         let rest = head.wrapping_sub(tail);
         if rest > 0 {
             tail = head;
@@ -166,7 +177,8 @@ impl Ring {
     fn copy(&self, position: u64, length: usize, to: &mut Vec<u8>) {
         let at = (position % self.size as u64) as usize;
         let first = length.min(self.size - at);
-        // SAFETY: both ranges lie in the data area behind the first page; the kernel does not write between tail and head.
+        // SAFETY: both ranges are in the data area after the first page, and the kernel does not
+        // write between tail and head.
         unsafe {
             let data = self.base.as_ptr().add(self.page);
             to.extend_from_slice(std::slice::from_raw_parts(data.add(at), first));
@@ -183,23 +195,25 @@ impl AsFd for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `open`, with its length; nobody has a reference into it any more.
+        // SAFETY: this is the mapping made in `open`, with its length; no reference into it exists
+        // any more.
         let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.page + self.size) };
     }
 }
 
 fn open(attributes: &Attributes, cpu: u32) -> io::Result<OwnedFd> {
     let whole: *const Attributes = attributes;
-    // SAFETY: the kernel reads `size` bytes of the attributes, which they have, and makes a descriptor.
+    // SAFETY: the kernel reads as many bytes of the attributes as their `size` field says, which is
+    // their true size.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, whole, -1, cpu as libc::c_int, -1, FLAG_FD_CLOEXEC) };
     match i32::try_from(fd) {
-        // SAFETY: a new descriptor that nobody else has.
+        // SAFETY: a new descriptor, which has no other owner.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
 fn page_size() -> usize {
-    // SAFETY: asks for a number.
+    // SAFETY: `sysconf` takes and returns a number; no memory is passed.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }

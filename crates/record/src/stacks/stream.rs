@@ -1,12 +1,16 @@
-//! Writer of `samples/`: one stream per CPU, and one for who was there at the begin.
+//! Writes `samples/`: one stream per CPU, and one for the processes that existed at the begin.
 //!
-//! The file is whole after every system call, so that a recorder may be killed between any two of them: it always ends with an empty packet that
-//! covers what is reserved. A packet's events, and behind them the next empty packet, are written into that room, which a reader does not
-//! see; then the packet's header over that of the empty one. Room is made page by page, each an empty packet of its own, until
-//! one of them covers them all. (The lanes of `user/` do the same for rings that are larger by far.)
+//! The file is a valid stream after every system call, so the recorder may be killed between any
+//! two of them. To achieve that, the file always ends with an empty packet that covers the reserved
+//! space. The events of a new packet are written into this space, which a reader does not look at,
+//! and after them the header of the next empty packet. Only then the header of the new packet
+//! replaces that of the old empty one. Space is reserved page by page, each page an empty packet of
+//! its own, until one of them covers them all. (The streams of `user/` do the same for much larger
+//! rings.)
 //!
-//! A loss is a packet without events, from the last event before it to the first moment after it; every stream begins with a packet
-//! that says 0, since readers see only steps.
+//! A loss is written as a packet without events, from the last event before the loss to the first
+//! moment after it. Every stream begins with an empty packet whose count of lost events is 0,
+//! because readers see only increases of that count.
 
 use crate::output::metadata::Uuid;
 use std::fs::{File, OpenOptions};
@@ -14,43 +18,47 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Bytes of the packet's header and context, in the order of the metadata.
+/// Size of the packet's header and context in bytes, in the order of the metadata.
 const HEADER: usize = 76;
 const MAGIC: u32 = 0xc1fc_1fc1;
-/// Packets begin at multiples of this, so that no header lies across two pages: the kernel writes it at once.
+/// Alignment of packets in bytes. No header crosses a page boundary, so the kernel writes each
+/// header as a whole.
 const ALIGN: usize = 128;
 const PAGE: usize = 4096;
-/// By this much a file is extended.
+/// Bytes by which a file is extended.
 const STEP: usize = 64 << 10;
-/// Bytes of the header of an event: its id and its time.
+/// Size of an event's header in bytes: its id and its time.
 const EVENT: usize = 10;
-/// A packet is written when it has so many bytes.
+/// Size in bytes from which a packet is written.
 const FULL: usize = 256 << 10;
 
+/// A stream of `samples/`.
 #[derive(Debug)]
 pub struct Stream {
     file: File,
     uuid: [u8; 16],
     class: u32,
     cpu: u32,
-    /// The packet that is being filled, header room included.
+    /// The packet that is being filled. Its first [`HEADER`] bytes are reserved for the header.
     packet: Vec<u8>,
-    /// Events in it.
+    /// Number of events in `packet`.
     events: u64,
     begin: u64,
-    /// Time of the last event, or of the last packet's end.
+    /// Time of the last event, or of the end of the last packet.
     last: u64,
     sequence: u64,
     discarded: u64,
-    /// The empty packet at the end, and the end.
+    /// Position of the empty packet at the end of the file.
     at: usize,
+    /// Length of the file.
     length: usize,
     #[cfg(test)]
     seen: std::cell::RefCell<Vec<Vec<u8>>>,
 }
 
 impl Stream {
-    /// Makes the file, with the packet that says that nothing was lost by `start`. `class` is the stream's in the metadata.
+    /// Makes the file, with a packet that says that nothing was lost until `start`. `class` is the
+    /// stream's id in the metadata.
     pub fn create(path: &Path, uuid: Uuid, class: u32, cpu: u32, start: u64) -> io::Result<Stream> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).custom_flags(libc::O_NOFOLLOW).open(path)?;
         let mut stream = Stream {
@@ -73,8 +81,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Appends an event; `payload` is what the metadata says of its context and fields. What lies before its predecessor in time is moved to
-    /// it.
+    /// Appends an event. `payload` is its context and fields, in the layout of the metadata. An
+    /// event that is earlier than its predecessor gets its predecessor's time.
     pub fn event(&mut self, time: u64, id: u16, payload: &[u8]) -> io::Result<()> {
         let flushed = if self.packet.len() + EVENT + payload.len() > FULL { self.flush() } else { Ok(()) };
         let time = time.max(self.last);
@@ -89,12 +97,12 @@ impl Stream {
         flushed
     }
 
-    /// Events that were lost so far.
+    /// Number of events that were lost until now.
     pub fn discarded(&self) -> u64 {
         self.discarded
     }
 
-    /// Events were lost between the last one and `time`.
+    /// Writes that `count` events were lost between the last event and `time`.
     pub fn loss(&mut self, time: u64, count: u64) -> io::Result<()> {
         if count == 0 {
             return Ok(());
@@ -106,7 +114,7 @@ impl Stream {
         flushed.and(self.write())
     }
 
-    /// Writes what there is.
+    /// Writes the events that are not in the file yet.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.packet.len() > HEADER {
             self.write()?;
@@ -114,7 +122,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes what there is, and gives back what was reserved.
+    /// Writes the rest, and releases the reserved space.
     pub fn finish(&mut self) -> io::Result<()> {
         self.flush()?;
         self.file.set_len(self.at as u64)?;
@@ -122,7 +130,8 @@ impl Stream {
         Ok(())
     }
 
-    /// The packet is gone from memory also where the disk takes it not; then its events are lost, and the next packet says so.
+    /// Writes the packet and forgets it, even if the disk does not take it. In that case its events
+    /// are counted as lost, and the next packet contains that count.
     fn write(&mut self) -> io::Result<()> {
         let result = self.commit();
         self.packet.truncate(HEADER);
@@ -147,12 +156,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Makes room for a packet and the header of the next one. The old empty packet stays.
+    /// Reserves space for a packet and the header of the next one. The previous empty packet
+    /// remains in the file.
     fn reserve(&mut self, size: usize) -> io::Result<()> {
         if self.at + size + HEADER <= self.length {
             return Ok(());
         }
-        // Nothing is written yet at the very begin.
+        // At the very begin there is no previous packet.
         let first = self.sequence + u64::from(self.length > 0);
         let begin = self.length;
         let step = STEP.max((size + HEADER).next_multiple_of(PAGE));
@@ -200,7 +210,7 @@ mod tests {
     use std::sync::Arc;
 
     impl Stream {
-        /// What the file holds after a system call.
+        /// Notes the content of the file after a system call.
         pub(super) fn look(&self) {
             let mut bytes = vec![0; self.file.metadata().unwrap().len() as usize];
             self.file.read_exact_at(&mut bytes, 0).unwrap();
@@ -208,7 +218,8 @@ mod tests {
         }
     }
 
-    /// Parent pids of the forks, and the losses, or what is wrong.
+    /// Returns the parent pids of the forks and the number of lost events. Panics if the stream is
+    /// not valid.
     fn read(metadata: &Arc<Metadata>, bytes: Vec<u8>) -> (Vec<i64>, u64) {
         let mut decoder = StreamDecoder::new(metadata.clone(), BytesSource(bytes));
         let (mut found, mut lost) = (Vec::new(), 0);
@@ -224,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_whole_after_every_system_call() {
+    fn the_file_is_valid_after_every_system_call() {
         let clock = Calibration::begin(Source::MonoRaw).finish();
         let uuid = Uuid::random().unwrap();
         let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &uuid, &clock, "h", 99)).unwrap());
@@ -235,7 +246,7 @@ mod tests {
         for round in [1, 3, 100, 2000, 1, 4000, 20_000] {
             for _ in 0..round {
                 let payload: Vec<u8> = [7, 7, written, 0].iter().flat_map(|word: &i32| word.to_ne_bytes()).collect();
-                // Some lie before their predecessor in time.
+                // Some events are earlier than their predecessor.
                 stream.event(2000 + written as u64 - u64::from(written % 7 == 0), metadata::FORK, &payload).unwrap();
                 written += 1;
             }

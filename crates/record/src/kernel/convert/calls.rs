@@ -1,16 +1,19 @@
-//! System calls: `raw_syscalls` has numbers and words, LTTng has a class per call.
+//! Converts system calls. The kernel's `raw_syscalls` events have the call's number and untyped
+//! words; LTTng has one event class per call, with named fields.
 
 use super::super::layout::encode::integer;
 use super::super::layout::{Int, Kind, Layout, Source};
 use longpole_ftrace::{ByteOrder, EventFormat};
 
 const WORDS: usize = 6;
-/// `syscall_entry_unknown` and `syscall_exit_unknown` come first.
+/// Offsets of `syscall_entry_unknown` and `syscall_exit_unknown`, which precede the classes of all
+/// known calls.
 const ENTER: u16 = 0;
 const EXIT: u16 = 1;
 const RESULT: Int = Int { signed: true, ..Int::unsigned(64) };
 const NUMBER: Int = Int { signed: true, ..Int::unsigned(32) };
 
+/// Classes of system calls, and the decoders of the kernel's two events.
 #[derive(Default)]
 pub struct Calls {
     /// Id of the first class of system calls.
@@ -20,18 +23,19 @@ pub struct Calls {
     exit: Option<Place>,
 }
 
+/// Classes of one system call, and its arguments.
 struct Call {
     enter: u16,
     exit: u16,
-    /// Which argument, and how it is written.
+    /// For each written field, the argument's index and its integer type.
     args: Vec<(usize, Int)>,
 }
 
-/// Where the words stand in a record.
+/// Positions of the fields in a record.
 struct Place {
     id: usize,
     id_size: usize,
-    /// The arguments, or the result.
+    /// Offset of the arguments, or of the result.
     words: usize,
     word_size: usize,
     order: ByteOrder,
@@ -66,18 +70,19 @@ impl Place {
 }
 
 impl Calls {
-    /// Takes the format of `sys_enter`; false if it is another than it always was.
+    /// Takes the format of `sys_enter`. Returns false if it lacks the expected fields.
     pub fn enter(&mut self, format: &EventFormat, order: ByteOrder) -> bool {
         self.enter = Place::of(format, "args", WORDS as u32, order);
         self.enter.is_some()
     }
 
+    /// Takes the format of `sys_exit`. Returns false if it lacks the expected fields.
     pub fn exit(&mut self, format: &EventFormat, order: ByteOrder) -> bool {
         self.exit = Place::of(format, "ret", 1, order);
         self.exit.is_some()
     }
 
-    /// Appends the classes of all calls.
+    /// Appends the classes of all calls to `names`.
     pub fn name(&mut self, layout: &Layout, names: &mut Vec<(String, Vec<(String, Kind)>)>) {
         self.first = names.len() as u16;
         let field = |name: &str, kind: Kind| (name.to_owned(), kind);
@@ -104,19 +109,21 @@ impl Calls {
         self.by_number.get(usize::try_from(number).ok()?)?.as_ref()
     }
 
+    /// Returns the id of the class for a `sys_enter` record.
     #[inline]
     pub fn enter_id(&self, data: &[u8]) -> u16 {
         let number = self.enter.as_ref().map_or(-1, |place| place.number(data));
         self.call(number).map_or(self.first + ENTER, |call| call.enter)
     }
 
+    /// Returns the id of the class for a `sys_exit` record.
     #[inline]
     pub fn exit_id(&self, data: &[u8]) -> u16 {
         let number = self.exit.as_ref().map_or(-1, |place| place.number(data));
         self.call(number).map_or(self.first + EXIT, |call| call.exit)
     }
 
-    /// Appends the payload that belongs to [`Calls::enter_id`].
+    /// Appends the payload for the class [`Calls::enter_id`].
     #[inline]
     pub fn write_enter(&self, data: &[u8], out: &mut Vec<u8>) {
         let Some(place) = &self.enter else { return };
@@ -136,6 +143,7 @@ impl Calls {
         }
     }
 
+    /// Appends the payload for the class [`Calls::exit_id`].
     #[inline]
     pub fn write_exit(&self, data: &[u8], out: &mut Vec<u8>) {
         let Some(place) = &self.exit else { return };
@@ -144,7 +152,7 @@ impl Calls {
             integer(out, number.into(), NUMBER);
         }
         let result = place.word(data, 0);
-        // A `long` of 32 bits keeps its sign.
+        // A `long` of 32 bits is sign-extended.
         let result = if place.word_size == 4 { i64::from(result as i32) } else { result as i64 };
         integer(out, result, RESULT);
     }

@@ -1,6 +1,8 @@
-//! The state dump: who and what was there at the start, as LTTng's `lttng_statedump_*` events.
+//! Writes the state dump (processes, files and devices at the start of the recording) as LTTng's
+//! `lttng_statedump_*` events.
 //!
-//! The recorder took it from /proc, so some of LTTng's fields are not known; they have the value that LTTng has for "unknown" or "none".
+//! The recorder took the state from /proc, so some of LTTng's fields are not known. They get the
+//! value that LTTng uses for "unknown" or "none".
 
 use super::super::ctf::Stream;
 use super::super::layout::encode::integer;
@@ -25,9 +27,9 @@ const SCRIPT: usize = 10;
 const TITLE: usize = 11;
 const CGROUP: usize = 12;
 
-/// A line beyond this is no line of a state dump.
+/// Longest accepted line of a state dump, in bytes.
 const MOST_LINE: u64 = 1 << 20;
-/// Longest path that is written.
+/// Longest text that is written, in bytes.
 const MOST_TEXT: usize = 4096;
 
 const I32: Int = Int { signed: true, ..Int::unsigned(32) };
@@ -47,16 +49,17 @@ const WAIT_CPU: i64 = 2;
 const ZOMBIE: i64 = 4;
 const WAIT: i64 = 5;
 const DEAD: i64 = 7;
-/// The parent of all threads of the kernel.
+/// Pid of `kthreadd`, the parent of all kernel threads.
 const KTHREADD: i64 = 2;
 const MAX_RT_PRIO: i64 = 100;
 
-/// Names and fields, in the order of the constants above. What follows LTTng's fields is ours.
+/// Names and fields of the classes, in the order of the constants above. Fields after LTTng's are
+/// ours.
 pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
     let named =
         |name: String, fields: &[(&str, Kind)]| (name, fields.iter().map(|(name, kind)| ((*name).to_owned(), kind.clone())).collect());
     let class = |name: &str, fields: &[(&str, Kind)]| named(format!("lttng_statedump_{name}"), fields);
-    // LTTng has none of these.
+    // LTTng has no counterpart of these classes.
     let own = |name: &str, fields: &[(&str, Kind)]| named(format!("longpole_statedump_{name}"), fields);
     const INT: Kind = Kind::Int(I32);
     const UNSIGNED: Kind = Kind::Int(U32);
@@ -103,7 +106,7 @@ pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
                 ("protocol", UNSIGNED),
                 ("port", UNSIGNED),
                 ("inode", Kind::Int(Int::unsigned(64))),
-                // As in include/net/tcp_states.h.
+                // Numbers as in `include/net/tcp_states.h`.
                 ("state", UNSIGNED),
             ],
         ),
@@ -114,17 +117,17 @@ pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
     ]
 }
 
-/// Where the dump goes.
+/// Destination of the state dump's events.
 pub struct Dump<'a> {
     pub stream: &'a mut Stream,
     pub time: u64,
-    /// Id of the first class.
+    /// Id of the first class of the state dump.
     pub first: u16,
-    /// Events of all classes.
+    /// Number of events by class, for all classes of the trace.
     pub counts: &'a mut [u64],
-    /// What stands before each payload.
+    /// Bytes of the context before each payload.
     pub context: Vec<u8>,
-    /// For the names of system calls.
+    /// Tables with the names of system calls.
     pub layout: &'a Layout,
 }
 
@@ -138,8 +141,8 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// Writes all of it as events of one moment, with the names that were found until the end. A
-    /// dump that is missing or broken costs what is broken of it.
+    /// Writes the state and the names of processes, which were collected until the end, as events
+    /// of one moment. A missing dump or a broken line is reported and costs only itself.
     pub fn write(&mut self, file: io::Result<File>, names: io::Result<File>, people: &mut People, done: &mut Converted) -> io::Result<()> {
         let file = match file {
             Ok(file) => file,
@@ -149,7 +152,7 @@ impl Dump<'_> {
             }
         };
         self.event(START, &[])?;
-        // Recordings of older recorders have none.
+        // Recordings of older recorders have no names.
         let names: Box<dyn Read> = names.map_or_else(|_| Box::new(io::empty()) as Box<dyn Read>, |file| Box::new(file));
         let mut reader = BufReader::new(file.chain(names));
         let (mut line, mut payload, mut broken) = (Vec::new(), Vec::new(), 0u64);
@@ -224,7 +227,7 @@ impl Dump<'_> {
                         _ => CGROUP,
                     }
                 }
-                // A later recorder may know of more.
+                // Ignored: a later recorder may write other kinds.
                 _ => continue,
             };
             self.event(kind, &payload)?;
@@ -247,7 +250,7 @@ fn process(value: &Value, layout: &Layout, people: &mut People, out: &mut Vec<u8
     let size = name.len().min(15);
     comm[..size].copy_from_slice(&name[..size]);
     people.knows(tid as i32, Person { pid: pid as i32, ppid: parent as i32, comm, prio: prio as i32 });
-    // From the recorder's pid namespace down to the thread's own.
+    // Both lists go from the recorder's pid namespace down to the thread's own.
     let inner = |key: &str, otherwise: i64| value[key].as_array().and_then(|all| all.last()?.as_i64()).unwrap_or(otherwise);
     let level = value["vtids"].as_array().map_or(0, |all| all.len().saturating_sub(1)) as i64;
     for number in [tid, inner("vtids", tid), pid, inner("vpids", pid), parent, parent] {
@@ -280,7 +283,7 @@ fn process(value: &Value, layout: &Layout, people: &mut People, out: &mut Vec<u8
     integer(out, first.and(value["call_about"].as_i64()).unwrap_or(-1), I64);
 }
 
-/// Names of a first argument that is an open file.
+/// Names by which system calls have an open file as their first argument.
 const FILE_ARGUMENTS: [&str; 6] = ["fd", "fildes", "oldfd", "epfd", "fd_in", "in_fd"];
 
 fn number(value: &Value, otherwise: i64) -> i64 {
@@ -297,7 +300,7 @@ fn address(value: &Value) -> [u8; 4] {
     value.as_str().and_then(|text| text.parse::<std::net::Ipv4Addr>().ok()).map_or([0; 4], |address| address.octets())
 }
 
-/// As the kernel numbers devices inside: 12 bits major, 20 bits minor.
+/// Device number in the kernel's internal form: 12 bits major, 20 bits minor.
 fn device(value: &Value) -> i64 {
     let pair = value.as_str().and_then(|text| text.split_once(':'));
     match pair.and_then(|(major, minor)| Some((major.parse::<i64>().ok()?, minor.parse::<i64>().ok()?))) {

@@ -1,4 +1,5 @@
-//! Events that tell who is who, and the context that is made of it.
+//! Follows which threads exist and which one runs, from the events, and writes that as the context
+//! of each event.
 
 use super::super::layout::encode::integer;
 use super::super::layout::people::People;
@@ -8,10 +9,10 @@ use serde_json::Value;
 
 const I32: Int = Int { signed: true, ..Int::unsigned(32) };
 const MAX_RT_PRIO: i64 = 100;
-/// The context of what no thread did.
+/// Value of the context fields for an event that no thread caused.
 const NOBODY: i64 = -1;
 
-/// What an event tells; the fields are where it stands.
+/// What an event says about threads. The fields are its positions in a record.
 pub enum Follow {
     Nothing,
     Made {
@@ -21,11 +22,11 @@ pub enum Follow {
     Gone {
         pid: Field,
     },
-    /// Names and priorities, as (tid, name, priority).
+    /// Names and priorities of threads, as (tid, name, priority).
     Told(Vec<(Field, Option<Field>, Option<Field>)>),
 }
 
-/// `all`: names and priorities are needed too.
+/// Returns what events of this format say about threads. With `all`, also names and priorities.
 pub fn follow(format: &EventFormat, all: bool) -> Follow {
     let field = |name: &str| format.field(name).cloned();
     match (format.system.as_str(), format.name.as_str()) {
@@ -47,6 +48,7 @@ pub fn follow(format: &EventFormat, all: bool) -> Follow {
 }
 
 impl Follow {
+    /// Applies an event to the known threads.
     #[inline]
     pub fn see(&self, data: &[u8], order: ByteOrder, people: &mut People) {
         let int = |field: &Field| field.int(data, order).unwrap_or(0);
@@ -71,16 +73,19 @@ impl Follow {
     }
 }
 
-/// Which thread runs on a CPU, by the switches that were traced. Every record says it too, and not every machine traces every switch.
+/// The thread that runs on a CPU according to the recorded switches. Every record contains its
+/// thread as well, but not every host records every switch: on virtual hosts, some switches of the
+/// idle task are missing.
 #[derive(Debug, Default)]
 pub struct Running {
     tid: Option<i32>,
-    /// Some switch was seen: without any there is nothing that could contradict a record.
+    /// True if a switch was seen. Without any, nothing could contradict a record.
     told: bool,
 }
 
 impl Running {
-    /// The thread that made this record, if no switch told of it. `to`: the record is a switch to that thread.
+    /// Returns the thread that made this record if no switch to it was seen. `to` is the next
+    /// thread if the record is itself a switch.
     #[inline]
     pub fn unseen(&mut self, tid: Option<i32>, to: Option<i32>) -> Option<i32> {
         let unseen = tid.filter(|_| self.told && to.is_none() && self.tid != tid);
@@ -89,13 +94,13 @@ impl Running {
         unseen
     }
 
-    /// Events are missing here.
+    /// Forgets the thread, because events are missing here.
     pub fn lost(&mut self) {
         self.tid = None;
     }
 }
 
-/// What every event tells of the thread that was running.
+/// A context field: what every event says about the thread that was running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Tid,
@@ -105,6 +110,7 @@ enum Part {
     Prio,
 }
 
+/// The context fields of every event in the trace.
 #[derive(Debug, Default)]
 pub struct Context {
     parts: Vec<Part>,
@@ -112,7 +118,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// From what the recorder was asked for. Whatever it was, the thread is told too: all else hangs on it.
+    /// Takes the fields that the user requested. If there are any, the thread's id is added,
+    /// because readers need it to use the others.
     pub fn new(wanted: &Value, any: Option<&EventFormat>) -> Context {
         let mut parts: Vec<Part> = Vec::new();
         for name in wanted.as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -138,13 +145,13 @@ impl Context {
         self.parts.is_empty()
     }
 
-    /// The thread that made a record.
+    /// Returns the thread that made a record.
     #[inline]
     pub fn tid(&self, data: &[u8], order: ByteOrder) -> Option<i32> {
         self.tid.as_ref().and_then(|field| field.int(data, order).ok()).map(|tid| tid as i32)
     }
 
-    /// Names and types as LTTng's contexts have them.
+    /// Names and types of the fields, the same as in LTTng's contexts.
     pub fn fields(&self) -> Vec<(String, Kind)> {
         let field = |part: &Part| match part {
             Part::Tid => ("tid", Kind::Int(I32)),
@@ -156,7 +163,7 @@ impl Context {
         self.parts.iter().map(field).map(|(name, kind)| (name.to_owned(), kind)).collect()
     }
 
-    /// Of a record.
+    /// Appends the context of a record.
     #[inline]
     pub fn write(&self, data: &[u8], order: ByteOrder, people: &People, out: &mut Vec<u8>) {
         if self.parts.is_empty() {
@@ -175,7 +182,7 @@ impl Context {
         }
     }
 
-    /// Of an event that no thread caused.
+    /// Returns the context of an event that no thread caused.
     pub fn nobody(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for part in &self.parts {
@@ -193,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_no_switch_told_of_is_told_once() {
+    fn a_running_thread_without_a_switch_is_reported_once() {
         let mut running = Running::default();
         // Nothing is known before the first switch.
         assert_eq!(running.unseen(Some(7), None), None);
@@ -201,7 +208,7 @@ mod tests {
         assert_eq!(running.unseen(Some(0), None), None);
         assert_eq!(running.unseen(Some(9), None), Some(9));
         assert_eq!(running.unseen(Some(9), None), None);
-        // A switch itself tells who left.
+        // A switch contains the thread that leaves, so nothing is reported.
         assert_eq!(running.unseen(Some(8), Some(9)), None);
         running.lost();
         assert_eq!(running.unseen(Some(9), None), Some(9));

@@ -1,7 +1,8 @@
-//! The pages of one CPU, a page at a time: what comes next, and when.
+//! Reads the pages of one CPU, one page at a time, and yields the next event or loss with its time.
 //!
-//! A page whose header or time cannot be true is left out and is a loss. Nothing in a page proves its time, so it is compared with what
-//! the recording and the pages around it say: one damaged bit would move all that follows by years.
+//! A page whose header or time cannot be true is left out and counted as a loss. A page contains no
+//! proof of its time, so the time is compared with that of the recording and of the surrounding
+//! pages. Otherwise a single damaged bit would move all later events by years.
 
 use super::follow::Running;
 use super::Converted;
@@ -11,47 +12,54 @@ use std::io::{self, Read};
 
 /// Bytes read at once.
 const READ: usize = 1 << 20;
-/// Pages that are asked whether a page's time can be true.
+/// Number of following pages that are compared with a page to see if its time can be true.
 const AHEAD: usize = 3;
 
-/// What is known beforehand of a CPU's pages.
+/// Limits for the content of a CPU's pages, known from the recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// No event was before or after, in ticks.
+    /// Time in ticks before which there is no event.
     pub begin: u64,
+    /// Time in ticks after which there is no event.
     pub end: u64,
-    /// Differences up to this are no contradiction.
+    /// Difference in ticks up to which two times do not contradict each other.
     pub slack: u64,
-    /// More events than this cannot be missing.
+    /// Largest number of events that can be missing.
     pub most_lost: u64,
 }
 
+/// Reader of the pages of one CPU.
 pub struct Lane {
     pub cpu: u32,
-    /// None: there is no such file, and that was told.
+    /// The file of pages. `None` if there is none, which was reported before, and after it was read
+    /// completely.
     file: Option<File>,
     layout: PageLayout,
     bounds: Bounds,
-    /// Pages that were read, and where the next one begins.
+    /// Bytes of pages that were read from the file.
     buffer: Vec<u8>,
+    /// Bytes of `buffer` that are filled.
     filled: usize,
+    /// Position in `buffer` of the next page.
     at: usize,
-    /// The page being yielded: a loss before its events, these as places in `buffer`, and a loss after them.
+    /// The current page: a loss before its events. Next come its events, as positions in `buffer`,
+    /// and a loss after them.
     before: Option<Lost>,
     events: Vec<Place>,
     next: usize,
     after: Option<Lost>,
-    /// The latest time that was believed.
+    /// The latest time that was accepted as true, in ticks.
     last: u64,
     page: u64,
     ended: bool,
-    /// Bytes taken from the file.
+    /// Bytes read from the file.
     pub read: u64,
     /// Events that were yielded.
     pub found: u64,
     pub running: Running,
 }
 
+/// Position of an event in the buffer.
 struct Place {
     time: u64,
     id: u16,
@@ -59,6 +67,7 @@ struct Place {
     len: u32,
 }
 
+/// A loss before or after the events of a page.
 #[derive(Clone, Copy)]
 struct Lost {
     time: u64,
@@ -66,13 +75,14 @@ struct Lost {
     gap: bool,
 }
 
+/// What a lane yields.
 pub enum Next<'a> {
     Event {
         time: u64,
         id: u16,
         data: &'a [u8],
     },
-    /// `count` events at least; with a gap nobody knows how many.
+    /// At least `count` events are missing. With `gap`, their number is not known.
     Loss {
         time: u64,
         count: u64,
@@ -103,7 +113,8 @@ impl Lane {
         }
     }
 
-    /// Time of what comes next; reads on where the page is used up. None at the end.
+    /// Returns the time of the next event or loss in ticks. Reads the next page if the current one
+    /// is used up; `None` at the end of the file.
     pub fn time(&mut self, done: &mut Converted) -> io::Result<Option<u64>> {
         loop {
             let event = self.events.get(self.next).map(|place| place.time);
@@ -117,7 +128,7 @@ impl Lane {
         }
     }
 
-    /// What comes next in this page, if it is not after `until`.
+    /// Returns the next event or loss of the current page, if it is not later than `until`.
     #[inline]
     pub fn next(&mut self, until: u64) -> Option<Next<'_>> {
         if self.before.is_some() {
@@ -150,7 +161,8 @@ impl Lane {
         match Page::new(&self.layout, bytes, self.page, self.page * size as u64) {
             Ok(page) if self.is_plausible(page.time(), &after) => {
                 if let Some(loss) = page.loss() {
-                    // Without a count at least one is missing; the kernel's final count brings the rest.
+                    // A loss without a count is at least one event. The rest is added from the
+                    // kernel's final counters.
                     let count = loss.count.unwrap_or(1);
                     let gap = count > self.bounds.most_lost;
                     if gap {
@@ -158,7 +170,7 @@ impl Lane {
                     }
                     self.before = Some(Lost { time: page.time(), count: if gap { 1 } else { count }, gap });
                 }
-                // The next page's first event is later than all of this one.
+                // All events of this page are earlier than the first event of the next page.
                 let latest = after.iter().filter(|time| **time >= page.time()).min().copied().unwrap_or(self.bounds.end);
                 let latest = latest.saturating_add(self.bounds.slack);
                 let mut last = page.time();
@@ -190,7 +202,7 @@ impl Lane {
         if let Some(error) = damage {
             done.damaged_pages += 1;
             done.note(format!("cpu{}: {error}", self.cpu));
-            // Until the next page whose time can be true.
+            // The loss lasts until the next page whose time can be true.
             let next = after.iter().filter(|time| **time >= self.last).min().copied();
             self.after = Some(Lost { time: next.unwrap_or(self.last), count: 1, gap: true });
         }
@@ -199,7 +211,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Of the pages after this one, what can be a time of theirs.
+    /// Returns the times of the next pages, without those that cannot be true.
     fn times_after(&self, size: usize) -> Vec<u64> {
         let page = |index: usize| {
             let at = self.at + index * size;
@@ -215,16 +227,19 @@ impl Lane {
         time.saturating_add(slack) >= self.last && time <= end
     }
 
-    /// Of the pages that follow, which are possible themselves, most must not lie before this one.
+    /// True if the time of a page can be true and most of the following pages are not earlier.
+    /// `after` are the times from [`Lane::times_after`].
     fn is_plausible(&self, time: u64, after: &[u64]) -> bool {
         let before = after.iter().filter(|next| next.saturating_add(self.bounds.slack) < time).count();
         self.is_possible(time) && 2 * before <= after.len()
     }
 
-    /// Moves the rest to the begin and reads on, for at least one page and those that are asked about it, if there are so many.
+    /// Moves the unread rest to the start of the buffer and reads more: at least one page and the
+    /// following ones that it is compared with, if the file has them.
     fn fill(&mut self, page: usize) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        // No more than there is: many small files that claim large pages shall not take memory for them.
+        // Allocate no more than the file has left: otherwise many small files that claim large
+        // pages would take memory for them.
         let left = file.metadata()?.len().saturating_sub(self.read);
         let rest = self.filled - self.at;
         let room = READ.max(page * (AHEAD + 1)).min(rest.saturating_add(usize::try_from(left).unwrap_or(usize::MAX)));

@@ -1,5 +1,6 @@
-//! What the recorder says among the kernel's events: masks, by the tracer's marker (see `masks`),
-//! and what it gave up (see `overload`), by its description.
+//! What the recorder itself writes into the kernel's trace: affinity masks, which it put among the
+//! events through the tracer's marker (see `masks`), and events that it gave up (see `overload`),
+//! which it noted in the description of the pages.
 
 use super::super::layout::encode::integer;
 use super::super::layout::{Int, Kind};
@@ -10,43 +11,48 @@ use longpole_ftrace::{ByteOrder, EventFormat, Field};
 const TID: Int = Int { signed: true, ..Int::unsigned(32) };
 const NS: Int = Int::unsigned(64);
 
+/// Decoder of the marker event by which the recorder writes masks.
 pub struct Marks {
     number: Field,
 }
 
-/// A thread was asked where it may run.
+/// Answer of the kernel about the CPUs on which a thread may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask<'a> {
     tid: i32,
-    /// Who had changed it, by which number, and whose numbers these are.
+    /// Thread that changed the mask.
     by: i32,
+    /// Number by which that thread named the thread with the mask.
     about: i32,
+    /// Pid namespace to which `about` belongs: one of the constants in `masks`.
     numbers: i32,
-    /// In ticks.
+    /// Time of the question, in ticks.
     asked: u64,
+    /// The CPUs, such as `0-3,8`. Empty if the thread had ended.
     list: &'a [u8],
 }
 
 impl Mask<'_> {
-    /// It is no answer to a call.
+    /// True if the mask was read at the end of the recording and not after a call that changed it.
     pub fn is_at_end(&self) -> bool {
         self.numbers == AT_END
     }
 
-    /// The class of those that are told at the end.
+    /// Name and fields of the class for masks that were read at the end of the recording.
     pub fn class_at_end() -> (String, Vec<(String, Kind)>) {
         let fields = [("tid", Kind::Int(TID)), ("cpus_allowed", Kind::String), ("waited_ns", Kind::Int(NS))];
         ("longpole_affinity_end".to_owned(), fields.map(|(name, kind)| (name.to_owned(), kind)).into())
     }
 
-    /// The class in the trace.
+    /// Name and fields of the class for masks that were read after a call.
     pub fn class() -> (String, Vec<(String, Kind)>) {
         let number = |name: &str| (name.to_owned(), Kind::Int(TID));
         let fields = [number("tid"), ("cpus_allowed".to_owned(), Kind::String), number("by_tid"), number("about"), number("own_numbers")];
         ("longpole_affinity".to_owned(), fields.into_iter().chain([("waited_ns".to_owned(), Kind::Int(NS))]).collect())
     }
 
-    /// Of a mark that stands at `time`; `second` are the ticks of one.
+    /// Appends the payload of a mark that was written at `time`. `second` is the number of ticks of
+    /// one second.
     pub fn write(&self, time: u64, second: u64, out: &mut Vec<u8>) {
         integer(out, self.tid.into(), TID);
         out.extend_from_slice(self.list);
@@ -60,25 +66,25 @@ impl Mask<'_> {
     }
 }
 
-/// Rather too long than too short.
+/// Converts ticks to nanoseconds, rounded up.
 fn nanoseconds(ticks: u64, second: u64) -> i64 {
     let all = u128::from(ticks) * 1_000_000_000;
     i64::try_from(all.div_ceil(u128::from(second.max(1)))).unwrap_or(i64::MAX)
 }
 
-/// From a time on, these events are not recorded.
+/// Events that are not recorded any more from a time on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchedOff {
     pub time: u64,
     what: String,
-    /// Names of classes, with `*` for any text.
+    /// Names of classes. A `*` matches any text.
     classes: Vec<String>,
-    /// Of the classes of system calls: those that are recorded further.
+    /// For classes of system calls, the calls that are still recorded.
     calls: Vec<String>,
 }
 
 impl SwitchedOff {
-    /// `names`: what the class of an event is called in the trace.
+    /// `names` returns the name of an event's class in the trace.
     pub fn new(off: &Off, names: impl Fn(&str) -> Option<String>) -> SwitchedOff {
         let classes = off.events.iter().filter_map(|event| match event.as_str() {
             "raw_syscalls:sys_enter" => Some("syscall_entry_*".to_owned()),
@@ -88,13 +94,13 @@ impl SwitchedOff {
         SwitchedOff { time: off.time, what: off.what.clone(), classes: classes.collect(), calls: off.calls.clone() }
     }
 
-    /// The class in the trace.
+    /// Name and fields of the class in the trace.
     pub fn class() -> (String, Vec<(String, Kind)>) {
         let fields = ["what", "events", "calls"].map(|name| (name.to_owned(), Kind::String));
         ("longpole_switched_off".to_owned(), fields.into_iter().chain([("ago_ns".to_owned(), Kind::Int(NS))]).collect())
     }
 
-    /// At `time`; `second` are the ticks of one.
+    /// Appends the payload of an event at `time`. `second` is the number of ticks of one second.
     pub fn write(&self, time: u64, second: u64, out: &mut Vec<u8>) {
         for text in [&self.what, &self.classes.join(" "), &self.calls.join(" ")] {
             out.extend(text.bytes().filter(|byte| *byte != 0));
@@ -105,11 +111,12 @@ impl SwitchedOff {
 }
 
 impl Marks {
+    /// Makes a decoder for events of this format. `None` if the format has no field `id`.
     pub fn new(format: &EventFormat) -> Option<Marks> {
         Some(Marks { number: format.field("id")?.clone() })
     }
 
-    /// None: the mark is another one, or damaged.
+    /// Decodes a mask. `None` if the mark is a different one or damaged.
     pub fn mask<'a>(&self, record: &'a [u8], order: ByteOrder) -> Option<Mask<'a>> {
         if self.number.int(record, order).ok()? != i128::from(MARK) {
             return None;
@@ -121,7 +128,7 @@ impl Marks {
         let (numbers, rest) = rest.split_first_chunk()?;
         let (asked, rest) = rest.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
-        // The kernel fills the record up.
+        // The record may be longer than the list, because the kernel pads it.
         let list = rest.get(..u32::from_ne_bytes(*length) as usize)?;
         let (tid, by) = (i32::from_ne_bytes(*tid), i32::from_ne_bytes(*by));
         let (about, numbers) = (i32::from_ne_bytes(*about), i32::from_ne_bytes(*numbers));
@@ -135,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_read_as_far_as_it_says_and_a_damaged_one_tells_nothing() {
+    fn a_mark_is_read_to_its_stated_length_and_a_damaged_one_is_ignored() {
         let text = "name: raw_data\nID: 19\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:unsigned int id;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:char buf[];\toffset:12;\tsize:0;\tsigned:0;\n";
         let marks = Marks::new(&EventFormat::parse("ftrace", text).unwrap()).unwrap();
         let record = |number: u32, tid: i32, length: u32, list: &[u8]| {

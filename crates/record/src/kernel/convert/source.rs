@@ -1,4 +1,5 @@
-//! What is known of the pages: `source.json`, the formats, the header of a page, and the recording's clock.
+//! Reads the description of the pages: `source.json`, the events' formats, the header of a page,
+//! and the recording's clock.
 
 use super::{ConvertError, Converted, MOST_BYTES};
 use crate::output::folder::Folder;
@@ -10,82 +11,88 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 
-/// A description of the pages beyond this is none: it costs many times its size to read.
+/// Largest accepted size of `source.json` in bytes: the parsed JSON takes many times its size in
+/// memory.
 const MOST_DESCRIPTION: u64 = 4 << 20;
-/// A format beyond this is none.
+/// Largest accepted size of a format in bytes.
 const MOST_FORMAT: u64 = 1 << 20;
-/// More formats than a kernel has; ids have 16 bits.
+/// Largest accepted number of formats, more than any kernel has. Ids have 16 bits.
 const MOST_FORMATS: usize = 30_000;
 
-/// More than a recorder takes.
+/// Largest accepted number of steps by which events were given up, more than a recorder takes.
 const MOST_STEPS: usize = 64;
 
-/// The most that a kernel can be built for.
+/// The largest number of CPUs that a kernel can be built for.
 const MOST_CPUS: usize = 8192;
 
-/// Everything that is said beside the pages.
+/// Everything that is known about the pages from other files.
 #[derive(Debug)]
 pub struct Description {
     pub host: String,
     pub kernel: String,
     pub arch: String,
-    /// As `clock_source` of the user trace.
+    /// Name of the clock, like `clock_source` in the user trace.
     pub clock_source: String,
-    /// The block of the metadata.
+    /// The `clock` block of the metadata.
     pub clock: String,
-    /// Of this trace. The user trace has another one, since readers join traces of one uuid.
+    /// UUID of this trace. It differs from the user trace's, because readers join traces that have
+    /// the same UUID.
     pub uuid: [u8; 16],
-    /// Where the streams begin if there is no event.
+    /// Time at which the streams begin if there is no event.
     pub begin: u64,
-    /// The tracer was started then: no event of the pages is earlier.
+    /// Time at which the tracer was started: no event in the pages is earlier.
     pub earliest: u64,
-    /// What the recorder was asked to tell of every event's thread.
+    /// Context fields that the user requested for every event, about the thread that caused it.
     pub context: Value,
-    /// By event: which of it were recorded.
+    /// Filters by event name: only matching events were recorded.
     filters: Value,
     page_size: Option<u64>,
-    /// When the recorder had stopped the tracer, if it lived to say it.
+    /// Time at which the recorder stopped the tracer. `None` if the recorder was killed before.
     pub end: Option<u64>,
-    /// Ticks of a second.
+    /// Clock ticks of one second.
     pub second: u64,
-    /// By CPU, sorted.
+    /// Pages by CPU, in ascending order.
     pub lanes: Vec<Pages>,
-    /// What was given up while it was recorded, in the order of time.
+    /// Events that were given up during the recording, in order of time.
     pub switched_off: Vec<Off>,
-    /// What the kernel counted, by CPU; a CPU that is missing here was not counted.
+    /// The kernel's counters by CPU. A CPU that is missing here was not counted.
     pub counted: HashMap<u32, Counted>,
 }
 
-/// Events that were recorded no longer from a time on, since more came than could be stored.
+/// Events that were not recorded any more from a time on, because there were more than could be
+/// stored.
 #[derive(Clone, Debug)]
 pub struct Off {
     pub time: u64,
     pub what: String,
-    /// `subsystem:name`.
+    /// Names of the events, as `subsystem:name`.
     pub events: Vec<String>,
-    /// Of system calls: those that were recorded further.
+    /// For system calls, the calls that were still recorded.
     pub calls: Vec<String>,
 }
 
-/// The pages of a CPU.
+/// The pages of one CPU.
 #[derive(Debug)]
 pub struct Pages {
     pub cpu: u32,
-    /// None: the recorder left some, but no file is there.
+    /// The file with the pages. `None` if the recorder read pages but no file is there.
     pub file: Option<File>,
     pub bytes: u64,
 }
 
-/// What the kernel counted of a CPU: events that no page holds, and those in pages that it handed out.
+/// The kernel's counters of a CPU: events that are in no page, and events in pages that were read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
     pub lost: u64,
     pub read: u64,
-    /// Of more pages than there are: those before a snapshot's window were left out.
+    /// True if the counters cover more pages than there are: those before a snapshot's window were
+    /// left out.
     pub cut: bool,
 }
 
 impl Description {
+    /// Reads `longpole.json`, `source.json` and the user trace's clock. Files that are missing or
+    /// broken are reported in `done`; only a missing clock is an error.
     pub fn read(recording: &Folder, raw: &Folder, done: &mut Converted) -> Result<Description, ConvertError> {
         let whole = json(recording, "longpole.json", MOST_BYTES, done);
         let source = json(raw, "source.json", MOST_DESCRIPTION, done);
@@ -100,7 +107,8 @@ impl Description {
             })?,
         };
         let mono = source["clock"].as_str() == Some("mono_raw");
-        // On a full disk the newest description of the pages may be missing where the recording's found a place.
+        // On a full disk, the newest `source.json` may be missing although `longpole.json` could be
+        // written.
         let cpus = [&source["cpus"], &whole["kernel_events"]["cpus"]].into_iter().find_map(|cpus| cpus.as_array());
         let begin = source["state_dump"]["begin"].as_u64().unwrap_or(0);
         let counted: HashMap<u32, Counted> = cpus.into_iter().flatten().filter_map(counted).collect();
@@ -128,12 +136,12 @@ impl Description {
         Uuid(self.uuid).to_string()
     }
 
-    /// None: all of them were recorded.
+    /// Filter of an event. `None` if all of these events were recorded.
     pub fn filter(&self, system: &str, name: &str) -> Option<&str> {
         self.filters[format!("{system}:{name}").as_str()].as_str()
     }
 
-    /// The formats that can be read, in the order of their names.
+    /// Returns the formats that can be read, in the order of their names.
     pub fn formats(raw: &Folder, done: &mut Converted) -> Vec<EventFormat> {
         let mut formats: Vec<EventFormat> = Vec::new();
         let mut known = std::collections::HashSet::new();
@@ -164,6 +172,8 @@ impl Description {
         formats
     }
 
+    /// Reads the layout of the pages from `header_page` and `header_event`. `any` is a format from
+    /// which the position of event ids is taken.
     pub fn page_layout(&self, raw: &Folder, order: ByteOrder, any: Option<&EventFormat>) -> Result<PageLayout, ConvertError> {
         let text = |name: &str| {
             let path = raw.join(name);
@@ -174,7 +184,8 @@ impl Description {
         HeaderEvent::parse(&header).map_err(|error| ConvertError::Format { path, error })?;
         let (path, header) = text("header_page")?;
         let layout = PageLayout::parse(&header, order).map_err(|error| ConvertError::Format { path, error })?;
-        // The header is the kernel's own text. Pages of another size would be read askew, each of them.
+        // `header_page` is the kernel's own text and is trusted more. Pages read with a wrong size
+        // would be misaligned, all of them.
         if let Some(size) = self.page_size.filter(|size| *size != layout.page_size() as u64) {
             let what = format!("pages of {size} bytes contradict header_page, whose pages have {}; the pages stay", layout.page_size());
             return Err(ConvertError::Description { path: raw.join("source.json"), what });
@@ -186,7 +197,8 @@ impl Description {
     }
 }
 
-/// A recorder that was killed may have left none, or an early one.
+/// Reads a JSON file. Returns `Null` if it is missing or cannot be read: a recorder that was killed
+/// may have left none, or an incomplete one.
 fn json(folder: &Folder, name: &str, most: u64, done: &mut Converted) -> Value {
     let read = folder.text(name, most).map_err(|error| (error.kind(), error.to_string()));
     let parsed = read.and_then(|text| serde_json::from_str(&text).map_err(|error| (io::ErrorKind::InvalidData, error.to_string())));
@@ -198,7 +210,7 @@ fn json(folder: &Folder, name: &str, most: u64, done: &mut Converted) -> Value {
     })
 }
 
-/// The CPUs that have pages, or should have some.
+/// Returns the CPUs that have pages, or should have some by the kernel's counters.
 fn lanes(raw: &Folder, counted: &HashMap<u32, Counted>, done: &mut Converted) -> Result<Vec<Pages>, ConvertError> {
     let mut cpus: Vec<u32> = counted.iter().filter(|(_, counted)| counted.read > 0).map(|(cpu, _)| *cpu).collect();
     for name in raw.names().map_err(ConvertError::io("read", raw.path()))? {
@@ -229,7 +241,8 @@ fn lanes(raw: &Folder, counted: &HashMap<u32, Counted>, done: &mut Converted) ->
     Ok(lanes)
 }
 
-/// Nothing, a link, a folder or a pipe stands where a file should. Anything else may be better the next time.
+/// True if nothing, a link, a folder or a pipe is in the place of the file. Other errors may
+/// disappear, so the conversion fails with them and can be repeated.
 fn is_not_there(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) || error.raw_os_error() == Some(libc::ELOOP)
 }
@@ -241,18 +254,19 @@ fn off(told: &Value) -> Option<Off> {
 
 fn counted(cpu: &Value) -> Option<(u32, Counted)> {
     let number = |key: &str| cpu[key].as_u64().unwrap_or(0);
-    // What stayed in the buffer is in no page either.
+    // Events that stayed in the buffer are in no page either.
     let lost = ["overrun", "commit_overrun", "dropped", "entries"].into_iter().map(number).fold(0, u64::saturating_add);
     Some((u32::try_from(cpu["cpu"].as_u64()?).ok()?, Counted { lost, read: number("read"), cut: cpu["cut"] == true }))
 }
 
-/// Of a clock's block.
+/// Returns the frequency from a `clock` block, in Hz.
 fn frequency(block: &str) -> Option<u64> {
     let rest = &block[block.find("freq = ")? + 7..];
     rest[..rest.find(';')?].trim().parse().ok().filter(|hz| *hz > 0)
 }
 
-/// The clock block of a trace that we wrote, word for word: both traces then have one clock to the last digit.
+/// Returns the `clock` block of a trace that we wrote, unchanged. Copied into this trace, it gives
+/// both traces exactly the same clock.
 fn block(metadata: &str) -> Option<&str> {
     let at = metadata.find("\nclock {\n")? + 1;
     let end = at + metadata[at..].find("\n};\n")? + 3;
@@ -260,7 +274,7 @@ fn block(metadata: &str) -> Option<&str> {
     block.contains("name = \"longpole\";").then_some(block)
 }
 
-/// The same from `longpole.json`, whose offset is rounded to nanoseconds.
+/// Makes a `clock` block from `longpole.json`, whose offset is rounded to nanoseconds.
 fn clock(whole: &Value, source: &Value, uuid: Option<Uuid>) -> Option<String> {
     let mono = source["clock"].as_str() == Some("mono_raw");
     let frequency = whole["clock"]["frequency_hz"].as_u64().filter(|hz| *hz > 0).or(mono.then_some(1_000_000_000))?;
@@ -275,7 +289,7 @@ fn clock(whole: &Value, source: &Value, uuid: Option<Uuid>) -> Option<String> {
     ))
 }
 
-/// A uuid that belongs to the recording and is not the user trace's.
+/// Derives this trace's UUID from that of the user trace, so that they belong together but differ.
 fn sibling(uuid: Option<Uuid>) -> [u8; 16] {
     let mut bytes = uuid.map_or([0; 16], |uuid| uuid.0);
     for (byte, mask) in bytes.iter_mut().zip(b"kernel") {

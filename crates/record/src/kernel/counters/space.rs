@@ -1,4 +1,5 @@
-//! The counters of one network namespace, as this thread is in it: of its interfaces, their queueing disciplines, and its protocols.
+//! Reads the counters of one network namespace, the one that this thread is in: those of its
+//! interfaces, their queueing disciplines, and its protocols.
 
 use crate::kernel::dump::network::{RTM_GETQDISC, RTM_NEWQDISC, TCA_KIND, TCMSG};
 use crate::kernel::netlink;
@@ -8,13 +9,14 @@ use std::io::{self, ErrorKind};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
-/// Bytes of `struct ifinfomsg`; the index is at 4.
+/// Size of `struct ifinfomsg` in bytes. The index is at offset 4.
 const IFINFOMSG: usize = 16;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_STATS64: u16 = 23;
 
-/// Fields of `struct rtnl_link_stats64` (linux/if_link.h), by their place in it. An interface adds up what its driver counts and what the kernel counts for it.
+/// Fields of `struct rtnl_link_stats64` (`linux/if_link.h`), by their position in it. The counters
+/// of an interface are the sum of its driver's and the kernel's own.
 pub const LINK: [(&str, usize); 12] = [
     ("rx_packets", 0),
     ("tx_packets", 1),
@@ -32,12 +34,15 @@ pub const LINK: [(&str, usize); 12] = [
 
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_QUEUE: u16 = 3;
-/// In `struct gnet_stats_queue` (linux/gen_stats.h): `qlen`, `backlog`, `drops`.
+/// Offset of `drops` in `struct gnet_stats_queue` (`linux/gen_stats.h`), after `qlen` and
+/// `backlog`.
 const DROPS: usize = 8;
-/// The discipline of the whole device. It counts what those below it drop, too.
+/// Parent of the discipline of a whole device. That discipline also counts what those below it
+/// drop.
 const TC_H_ROOT: u32 = u32::MAX;
 
-/// Counters of protocols: whose, the line of /proc/net/snmp or netstat, the counter's name, and the protocol's name in snmp6.
+/// Counters of protocols: owner, line of /proc/net/snmp or netstat, name of the counter, and name
+/// of the protocol in snmp6.
 const PROTOCOLS: [(Of, &str, &str, Option<&str>); 14] = [
     (Of::Udp, "Udp", "NoPorts", Some("Udp6")),
     (Of::Udp, "Udp", "RcvbufErrors", Some("Udp6")),
@@ -50,26 +55,27 @@ const PROTOCOLS: [(Of, &str, &str, Option<&str>); 14] = [
     (Of::Ip, "Ip", "OutDiscards", Some("Ip6")),
     (Of::Ip, "Ip", "OutNoRoutes", Some("Ip6")),
     (Of::Ip, "IpExt", "InNoRoutes", Some("Ip6")),
-    // Of both versions of IP.
+    // These counters already cover IPv4 and IPv6.
     (Of::Tcp, "TcpExt", "ListenDrops", None),
     (Of::Tcp, "TcpExt", "TCPBacklogDrop", None),
     (Of::Tcp, "TcpExt", "TCPRcvQDrop", None),
 ];
 
-/// Interfaces of all namespaces together.
+/// Largest number of interfaces in all namespaces together.
 pub const MOST_INTERFACES: usize = 4096;
-/// How often the kernel is asked where something changes while it answers.
+/// Number of attempts if something changes while the kernel answers.
 const TRIES: usize = 5;
 
-/// Whose counter it is.
+/// Owner of a counter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Of {
-    /// By index and name: both stay as long as the interface stays where it is.
+    /// An interface. Index and name stay the same while the interface stays in its namespace.
     Link {
         index: u32,
         name: String,
     },
-    /// One that is put in another's place counts anew.
+    /// The root discipline of an interface. If it is replaced by another one, counting begins with
+    /// 0.
     Qdisc {
         index: u32,
         name: String,
@@ -82,27 +88,31 @@ pub enum Of {
     Backlog,
 }
 
+/// Counters by owner and name.
 pub type Values = BTreeMap<(Of, &'static str), u64>;
 
+/// The counters of one network namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Space {
-    /// As one would write it: the own one is empty.
+    /// Name of the namespace in the form that users write. Empty for our own.
     pub name: String,
     pub values: Values,
-    /// The interfaces' own addresses, by the index. Loopback has none.
+    /// Hardware addresses of the interfaces, by index. Loopback has none.
     pub addresses: BTreeMap<u32, Vec<u8>>,
-    /// All that there is was read.
+    /// True if all counters of the namespace were read.
     pub whole: bool,
 }
 
 impl Space {
-    /// `room`: for how many interfaces there is still room.
+    /// Reads the counters of this thread's namespace. `room` is the number of interfaces that may
+    /// still be read; it is reduced by those that are read.
     pub fn read(name: String, room: &mut usize) -> Space {
         let mut space = Space { name, ..Space::default() };
         space.whole = space.read_links(room).is_ok() & space.read_disciplines().is_ok() & space.read_protocols().is_ok();
         space
     }
 
+    /// Returns each interface once.
     pub fn links(&self) -> impl Iterator<Item = &Of> {
         let mut before = None;
         self.values.keys().map(|(of, _)| of).filter(move |of| matches!(of, Of::Link { .. }) && before.replace(*of) != Some(*of))
@@ -119,7 +129,7 @@ impl Space {
         Ok(())
     }
 
-    /// Of the interfaces that are known by now.
+    /// Reads the disciplines of the interfaces that are known by now.
     fn read_disciplines(&mut self) -> io::Result<()> {
         let names: BTreeMap<u32, String> =
             self.links().filter_map(|of| if let Of::Link { index, name } = of { Some((*index, name.clone())) } else { None }).collect();
@@ -145,7 +155,7 @@ impl Space {
     }
 }
 
-/// All that the kernel tells of a kind, asked for anew where something changed meanwhile.
+/// Returns all objects of a kind. Asks again if something changed while the kernel answered.
 fn whole<T>(request: u16, body: usize, answer: u16, room: usize, read: &dyn Fn(&[u8]) -> Option<T>) -> io::Result<Vec<T>> {
     for _ in 0..TRIES {
         let (mut found, mut full) = (Vec::new(), false);
@@ -175,7 +185,7 @@ fn link(body: &[u8]) -> Option<Link> {
     let attributes = body.get(IFINFOMSG..)?;
     let name = netlink::text(netlink::attribute(attributes, IFLA_IFNAME)?)?;
     let stats = netlink::attribute(attributes, IFLA_STATS64)?;
-    // Kernels have appended fields.
+    // The length of the attribute depends on the kernel, because later versions appended fields.
     let value = |at: usize| Some(u64::from_ne_bytes(stats.get(at * 8..at * 8 + 8)?.try_into().ok()?));
     Some(Link {
         of: Of::Link { index: netlink::word(body, 4), name },
@@ -191,7 +201,7 @@ struct Discipline {
     drops: u32,
 }
 
-/// A root.
+/// Parses a root discipline. `None` for all others.
 fn discipline(body: &[u8]) -> Option<Discipline> {
     let attributes = body.get(TCMSG..)?;
     let queue = netlink::attribute(netlink::attribute(attributes, TCA_STATS2)?, TCA_STATS_QUEUE)?;
@@ -201,7 +211,8 @@ fn discipline(body: &[u8]) -> Option<Discipline> {
     root.then(|| Discipline { index: netlink::word(body, 4), kind, handle: netlink::word(body, 8), drops })
 }
 
-/// What is not there has no counters: a kernel without IPv6.
+/// Reads a file of /proc/net. A missing file has no counters; for example, a kernel without IPv6
+/// has no `snmp6`.
 fn proc_net(name: &str) -> io::Result<String> {
     match fs::read_to_string(format!("/proc/thread-self/net/{name}")) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
@@ -209,21 +220,22 @@ fn proc_net(name: &str) -> io::Result<String> {
     }
 }
 
-/// Two lines, names and values: `Udp: InDatagrams NoPorts …`.
+/// Finds a counter in two lines, one with names and one with values: `Udp: InDatagrams NoPorts …`.
 fn line_of(text: &str, protocol: &str, counter: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(':'));
     let at = lines.next()?.split_whitespace().position(|name| name == counter)?;
     lines.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// A line each: `Udp6NoPorts 3`.
+/// Finds a counter in a text with one counter per line: `Udp6NoPorts 3`.
 fn line6(text: &str, protocol: &str, counter: &str) -> Option<u64> {
     let line =
         text.lines().find_map(|line| line.strip_prefix(protocol)?.strip_prefix(counter).filter(|rest| rest.starts_with([' ', '\t'])))?;
     line.trim().parse().ok()
 }
 
-/// Of all CPUs, whatever namespace asks: the second column of each CPU's line, in hexadecimal digits.
+/// Returns the sum over all CPUs, which is the same in each namespace: the second column of each
+/// line, in hexadecimal digits.
 pub fn backlog(text: &str) -> Option<u64> {
     text.lines().map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok()).try_fold(0, |sum: u64, value| Some(sum + value?))
 }
@@ -233,13 +245,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_with_more_interfaces_than_there_is_room_for_is_not_whole() {
+    fn a_namespace_with_too_many_interfaces_is_not_whole() {
         assert!(Space::read(String::new(), &mut 1000).whole);
         assert!(!Space::read(String::new(), &mut 0).whole);
     }
 
     #[test]
-    fn counters_of_an_interface_lie_where_the_kernel_has_them() {
+    fn counters_of_an_interface_are_at_the_offsets_of_the_kernels_header() {
         let header = fs::read_to_string("/usr/include/linux/if_link.h").unwrap_or_default();
         let Some((_, rest)) = header.split_once("struct rtnl_link_stats64 {") else {
             println!("skipped: places of the counters (needs the kernel's headers for programs)");
@@ -249,13 +261,13 @@ mod tests {
             rest.split('}').next().unwrap_or_default().lines().filter_map(|line| line.trim().strip_prefix("__u64")?.split(';').next());
         let fields: Vec<&str> = fields.map(str::trim).collect();
         for (counter, at) in LINK {
-            // Older headers have fewer.
+            // Older headers have fewer fields.
             assert!(fields.get(at).is_none_or(|field| *field == counter), "{counter}: {fields:?}");
         }
     }
 
     #[test]
-    fn what_a_root_discipline_dropped_is_found_and_broken_messages_tell_nothing() {
+    fn the_drops_of_a_root_discipline_are_found_and_broken_messages_are_ignored() {
         let put = |kind: u16, value: &[u8]| [&(value.len() as u16 + 4).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
         let queue: Vec<u8> = [0u32, 0, 77, 0, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
         let message = |parent: u32| {
@@ -272,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_of_text_are_found_by_their_names_and_broken_text_tells_none() {
+    fn counters_in_text_are_found_by_name_and_broken_text_has_none() {
         let text = "Tcp: NoPorts\nTcp: 9\nUdp: InDatagrams NoPorts RcvbufErrors\nUdp: 4 3 2\nUdpLite: NoPorts\nUdpLite: 7\n";
         let udp = |counter| line_of(text, "Udp", counter);
         assert_eq!((udp("NoPorts"), udp("RcvbufErrors"), udp("MemErrors")), (Some(3), Some(2), None));

@@ -1,5 +1,6 @@
-//! What the network looked like at the start: queueing disciplines by device and sockets by process, of every network namespace that a process
-//! or `ip netns` holds. Other namespaces than the own need root; without it they are left out.
+//! Writes the state of the network at the start: queueing disciplines by device, and sockets by
+//! process. All network namespaces that a process or `ip netns` keeps alive are included. To enter
+//! a namespace other than our own needs root; without it they are left out.
 
 use super::Dump;
 use crate::kernel::namespaces;
@@ -10,23 +11,27 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
+/// Largest number of sockets and disciplines of one namespace; the rest is left out.
 const MOST_SOCKETS: usize = 10_000;
+/// Largest number of queueing disciplines of one namespace.
 const MOST_DISCIPLINES: usize = 10_000;
 
 pub const RTM_NEWQDISC: u16 = 36;
 pub const RTM_GETQDISC: u16 = 38;
-/// Bytes of `struct tcmsg`: the index of the device is at 4, the handle at 8, the parent at 12.
+/// Size of `struct tcmsg` in bytes. The index of the device is at offset 4, the handle at 8, the
+/// parent at 12.
 pub const TCMSG: usize = 20;
 pub const TCA_KIND: u16 = 1;
 
-/// `owners`: processes by the inodes of their sockets.
+/// Writes sockets and disciplines of all namespaces. `owners` has the process of each socket, by
+/// the socket's inode.
 pub(super) fn write(dump: &mut Dump<'_>, owners: &HashMap<u64, i32>) -> io::Result<()> {
     let mut lines = Vec::new();
     namespaces::in_each(&mut |_| look(owners, &mut lines));
     lines.into_iter().try_for_each(|line| dump.line(line))
 }
 
-/// Of this thread's namespace.
+/// Collects those of this thread's namespace.
 fn look(owners: &HashMap<u64, i32>, lines: &mut Vec<Value>) {
     let before = lines.len();
     lines.extend(disciplines());
@@ -47,8 +52,8 @@ fn look(owners: &HashMap<u64, i32>, lines: &mut Vec<Value>) {
     }
 }
 
-/// Port, state and inode of a line of /proc/net/udp: `sl local_address rem_address st queues timer
-/// retransmissions uid timeout inode`.
+/// Parses a line of /proc/net/udp into port, state and inode. The columns are `sl local_address
+/// rem_address st queues timer retransmissions uid timeout inode`.
 fn socket(line: &str) -> Option<(u16, u8, u64)> {
     let mut words = line.split_ascii_whitespace();
     let (_, port) = words.nth(1)?.rsplit_once(':')?;
@@ -56,7 +61,8 @@ fn socket(line: &str) -> Option<(u16, u8, u64)> {
     Some((u16::from_str_radix(port, 16).ok()?, state, words.nth(5)?.parse().ok()?))
 }
 
-/// As many as the kernel tells.
+/// Returns the queueing disciplines that the kernel lists. If it fails, those that it listed
+/// before.
 fn disciplines() -> Vec<Value> {
     let mut found = Vec::new();
     let _ = ask(RTM_GETQDISC, TCMSG, RTM_NEWQDISC, &mut |body| {
@@ -74,7 +80,7 @@ fn discipline(body: &[u8]) -> Option<Value> {
 
 fn device(index: u32) -> Option<String> {
     let mut name = [0u8; libc::IF_NAMESIZE];
-    // SAFETY: the buffer has the size that the function asks for.
+    // SAFETY: the buffer has the size that the function requires.
     let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) };
     (!found.is_null()).then(|| CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy().into_owned()).ok()).flatten()
 }
@@ -84,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_proc_net_tells_port_state_and_inode() {
+    fn a_line_of_proc_net_has_port_state_and_inode() {
         let line = "  57: 00000000:1451 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 77123 2 0000000000000000 0";
         assert_eq!(socket(line), Some((0x1451, 7, 77123)));
         for broken in ["", "  sl  local_address rem_address", "57: x y"] {
@@ -93,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn a_discipline_is_told_with_its_device_and_broken_ones_are_not() {
+    fn a_discipline_is_written_with_its_device_and_broken_ones_are_ignored() {
         let mut body = vec![0u8; TCMSG];
-        // The loopback device is number 1 everywhere.
+        // The loopback device has number 1 everywhere.
         body[4..8].copy_from_slice(&1u32.to_ne_bytes());
         body.extend([&8u16.to_ne_bytes()[..], &TCA_KIND.to_ne_bytes(), b"tbf\0"].concat());
         let told = discipline(&body).unwrap();

@@ -1,15 +1,17 @@
-//! From a record of the kernel to the payload of an event: one plan per event class, made once.
+//! Converts a record of the kernel to the payload of a CTF event, by a plan that is made once per
+//! event class.
 //!
-//! A record that is shorter than its format says yields zeros and is counted; nothing here fails.
+//! A record that is shorter than its format yields zeros and is counted by the caller; no
+//! conversion fails.
 
 use super::people::People;
 use super::{EventRow, FieldRow, Int, Kind, Label, Source, Transform};
 use longpole_ftrace::format::Shape;
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 
-/// What the kernel adds to real-time priorities.
+/// Number that the kernel adds to real-time priorities.
 const MAX_RT_PRIO: i64 = 100;
-/// `prev_state` has the states that are reported in its low 8 bits; the next one says "preempted".
+/// The low 8 bits of `prev_state`, which hold the reported states. The next bit means "preempted".
 const REPORTED: i64 = 0xff;
 
 /// One step of a plan.
@@ -35,14 +37,14 @@ enum Op {
     String {
         field: Field,
     },
-    /// Bytes of a dynamic array, with their number of elements before them.
+    /// The bytes of a dynamic array, after its number of elements.
     List {
         field: Field,
         length: Int,
         element: usize,
         text: bool,
     },
-    /// A sequence of one.
+    /// A sequence of one element.
     Single {
         field: Field,
         length: Int,
@@ -54,7 +56,7 @@ enum Op {
     },
 }
 
-/// How to write the events of a class.
+/// Plan for writing the events of a class.
 #[derive(Debug)]
 pub struct Plan {
     pub name: String,
@@ -65,7 +67,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// `row` names what it knows of the event; the kernel's other fields follow.
+    /// Makes the plan of a class. `row` has LTTng's names for some of the kernel's fields; the
+    /// others follow under the kernel's names. `long` is the size of a `long` in bytes.
     pub fn new(format: &EventFormat, row: Option<&EventRow>, order: ByteOrder, long: usize) -> Plan {
         let mut plan = Plan {
             name: row.map_or_else(|| format.name.clone(), |row| row.name.clone()),
@@ -115,7 +118,8 @@ impl Plan {
         self.ops.push(op);
     }
 
-    /// False if the kernel's field cannot be what the table says; it then goes by its own name.
+    /// Adds a field of the table. Returns false if the kernel's field does not have the type in the
+    /// table; the caller then adds it under the kernel's own name.
     fn field(&mut self, row: &FieldRow, field: &Field, long: usize) -> bool {
         let scalar = field.shape == Shape::Scalar && matches!(field.size, 1 | 2 | 4 | 8);
         let field = field.clone();
@@ -141,7 +145,8 @@ impl Plan {
         true
     }
 
-    /// A field that no row names, under the kernel's name; an enumeration where the kernel prints names.
+    /// Adds a field without a row, under the kernel's name. It becomes an enumeration if the kernel
+    /// prints its values by names.
     fn own(&mut self, field: &Field, labels: Vec<Label>, long: usize) {
         let hex = field.type_text.ends_with('*');
         let int = |bytes: u32| Int { bits: bytes * 8, signed: field.signed && !hex, base: if hex { 16 } else { 10 }, big: false };
@@ -168,7 +173,7 @@ impl Plan {
         self.push(&field.name, kind, op);
     }
 
-    /// What needs no look at it is copied, neighbours at once.
+    /// Replaces steps that do not change a value by copies, and merges copies of adjacent bytes.
     fn join_copies(&mut self) {
         let mut joined: Vec<Op> = Vec::new();
         for op in self.ops.drain(..) {
@@ -191,7 +196,8 @@ impl Plan {
         self.ops = joined;
     }
 
-    /// Appends the payload; false if the record was too short or contradicts its format.
+    /// Appends the payload of a record. Returns false if the record is too short or contradicts its
+    /// format.
     #[inline]
     pub fn encode(&self, record: &[u8], people: &mut People, out: &mut Vec<u8>) -> bool {
         let mut whole = true;
@@ -224,7 +230,7 @@ impl Plan {
             Op::Int { field, to, transform } => {
                 let value = field.int(record, order);
                 let whole = value.is_ok();
-                // Values of 64 bits keep their bits.
+                // Unsigned values of 64 bits keep their bits in this conversion.
                 let value = value.unwrap_or(0) as i64;
                 let value = match transform {
                     Transform::Plain | Transform::Rwbs => value,
@@ -279,7 +285,7 @@ impl Plan {
     }
 }
 
-/// Whether there are names, and all their values are values of the type.
+/// True if there are names and all their values fit the type.
 fn named(int: Int, labels: &[Label]) -> bool {
     let (low, high) = match (int.signed, int.bits) {
         (_, 64) => (i64::MIN, i64::MAX),
@@ -289,7 +295,7 @@ fn named(int: Int, labels: &[Label]) -> bool {
     !labels.is_empty() && labels.iter().all(|label| (low..=high).contains(&label.value))
 }
 
-/// The low bytes of a value in the machine's order, or the network's.
+/// Appends the low bytes of a value, in the host's byte order or in network byte order.
 #[inline]
 pub fn integer(out: &mut Vec<u8>, value: i64, to: Int) {
     let bytes = if to.big { value.to_be_bytes() } else { value.to_le_bytes() };
@@ -303,7 +309,8 @@ pub fn integer(out: &mut Vec<u8>, value: i64, to: Int) {
     }
 }
 
-/// LTTng's flags of a block request, from the kernel's letters. F before the operation is a flush, behind it "unit access".
+/// Converts the kernel's letters of a block request to LTTng's flags. An F before the operation is
+/// a flush; after it, an F means "forced unit access".
 fn rwbs(letters: &[u8]) -> i64 {
     const WRITE: i64 = 1 << 0;
     const DISCARD: i64 = 1 << 1;
@@ -372,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preempted_thread_is_running_and_a_sleeping_one_keeps_its_state() {
+    fn a_preempted_thread_is_running_and_a_sleeping_thread_keeps_its_state() {
         assert_eq!(switch(0x100), 0);
         assert_eq!(switch(0), 0);
         for state in [1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80] {
@@ -391,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_of_block_requests_are_lttngs_flags() {
+    fn letters_of_block_requests_become_lttngs_flags() {
         assert_eq!(rwbs(b"W"), 1);
         assert_eq!(rwbs(b"RA"), 4 | 8);
         assert_eq!(rwbs(b"WS"), 1 | 32);

@@ -1,64 +1,73 @@
-//! Who is who: threads, their processes, parents and names, as far as the trace told until the event being converted.
+//! Threads with their processes, parents and names, as far as the trace has shown them up to the
+//! event that is being converted.
 
 use std::collections::HashMap;
 
 const CLONE_THREAD: u64 = 0x10000;
-/// Of a thread that nobody spoke of.
+/// Parent of a thread that was not in the trace yet.
 const UNKNOWN: i32 = -1;
 
-/// One thread.
+/// What is known of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Person {
     pub pid: i32,
     pub ppid: i32,
     pub comm: [u8; 16],
-    /// As the kernel has it: 120 is the normal one.
+    /// Priority in the kernel's own numbers, where 120 is the normal one.
     pub prio: i32,
 }
 
 impl Person {
     fn unknown(tid: i32) -> Person {
-        // A thread that nobody spoke of counts as the first of its process.
+        // A thread that was not in the trace yet is assumed to be the first of its process.
         Person { pid: tid, ppid: UNKNOWN, comm: [0; 16], prio: 120 }
     }
 }
 
+/// All known threads.
 #[derive(Debug, Default)]
 pub struct People {
     known: HashMap<i32, Person>,
-    /// The last thread that was made on each CPU, and the flags of its clone: `task_newtask` precedes `sched_process_fork`.
+    /// The last thread that was made on each CPU, and the flags of its clone. `task_newtask`
+    /// precedes `sched_process_fork`, which does not have the flags.
     newest: HashMap<u32, (i32, u64)>,
-    /// Where the record being converted comes from.
+    /// CPU of the record that is being converted.
     pub cpu: u32,
 }
 
 impl People {
+    /// Adds a thread, or replaces what is known of it.
     pub fn knows(&mut self, tid: i32, person: Person) {
         self.known.insert(tid, person);
     }
 
-    /// What is known of a thread, to be corrected. The idle threads share a number and are nobody.
+    /// Returns what is known of a thread, to be changed. The idle threads of all CPUs share the
+    /// number 0, so nothing is known of them.
     pub fn of(&mut self, tid: i32) -> &mut Person {
         self.known.entry(tid).or_insert_with(|| Person::unknown(tid))
     }
 
+    /// Returns what is known of a thread.
     pub fn get(&self, tid: i32) -> Person {
         self.known.get(&tid).copied().unwrap_or_else(|| Person::unknown(tid))
     }
 
+    /// Notes the flags of a clone, for the fork event that follows on this CPU.
     pub fn made(&mut self, tid: i32, flags: u64) {
         self.newest.insert(self.cpu, (tid, flags));
     }
 
+    /// Forgets a thread that has ended, because its number may be used again.
     pub fn gone(&mut self, tid: i32) {
         self.known.remove(&tid);
     }
 
+    /// Returns the process of a thread; the thread itself if nothing is known of it.
     pub fn process(&self, tid: i32) -> i32 {
         self.known.get(&tid).map_or(tid, |person| person.pid)
     }
 
-    /// Notes and says whose the new thread is. The parent is the one that runs.
+    /// Adds a new thread and returns its process. The parent is the thread that runs.
     pub fn child(&mut self, child: i32, parent: i32) -> i32 {
         let of = self.get(parent);
         let person = match self.newest.get(&self.cpu) {
@@ -75,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_made_with_the_threads_flag_belongs_to_its_makers_process() {
+    fn a_thread_made_with_the_thread_flag_belongs_to_its_makers_process() {
         let mut people = People::default();
         people.of(11).pid = 10;
         people.made(12, CLONE_THREAD);

@@ -1,4 +1,5 @@
-//! The tables, held against the metadata of real LTTng traces, and the documentation's table, held against them.
+//! Tests that compare the tables with the metadata of real LTTng traces, and the table in the
+//! documentation with these tables.
 
 use super::super::ctf::{self, Preamble};
 use super::{Layout, Source, Transform};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 const CLOCK: &str = "clock {\n\tname = \"longpole\";\n\tfreq = 1000000000;\n};";
 
-/// Metadata with all classes that the tables know.
+/// Metadata with all classes in the tables.
 fn ours() -> Metadata {
     let layout = Layout::new("x86_64").unwrap();
     let uuid = "00000000-0000-0000-0000-000000000001".to_owned();
@@ -48,7 +49,8 @@ fn payloads(metadata: &Metadata) -> BTreeMap<String, StructType> {
     events.filter_map(|event| Some((event.name.clone(), StructType::clone(event.payload.as_ref()?)))).collect()
 }
 
-/// Name and type, without the places in the text that a type remembers.
+/// Returns name and type of a member, without the positions in the metadata text that a type
+/// contains.
 fn told(member: &Member) -> String {
     let text = format!("{} {:?}", member.name, member.ty);
     let mut out = String::new();
@@ -61,7 +63,7 @@ fn told(member: &Member) -> String {
 }
 
 #[test]
-fn every_mapped_event_is_lttngs_in_name_fields_types_and_order() {
+fn every_mapped_event_has_lttngs_name_fields_types_and_order() {
     let (Some(new), Some(old)) = (reference("2.10"), reference("2.6")) else { return };
     let references = BTreeMap::from([("2.10", payloads(&new)), ("2.6", payloads(&old))]);
     let ours = payloads(&ours());
@@ -70,7 +72,7 @@ fn every_mapped_event_is_lttngs_in_name_fields_types_and_order() {
     for row in &layout.calls {
         wanted.extend(row.like.clone().map(|like| (format!("syscall_entry_{}", row.name), like, true)));
     }
-    // Ours has more fields behind LTTng's, and more classes.
+    // Our state dump has more fields after LTTng's, and more classes.
     let likewise = statedump_classes().into_iter().filter(|(name, _)| name.starts_with("lttng_"));
     wanted.extend(likewise.map(|(name, _)| (name, "2.10".to_owned(), false)));
     let mut compared = 0;
@@ -98,7 +100,7 @@ fn every_mapped_event_is_lttngs_in_name_fields_types_and_order() {
 }
 
 #[test]
-fn header_and_packet_context_are_lttngs() {
+fn header_and_packet_context_are_the_same_as_lttngs() {
     let Some(theirs) = reference("2.10") else { return };
     let ours = ours();
     let scrub = |members: &[Member]| members.iter().map(told).collect::<Vec<_>>();
@@ -108,7 +110,8 @@ fn header_and_packet_context_are_lttngs() {
     assert_eq!(header(&ours), header(&theirs));
 }
 
-/// The documentation's table: event of the kernel, event in the trace, compared with, fields that are not just copied.
+/// Returns the documentation's table: event of the kernel, event in the trace, what it was compared
+/// with, and fields that are not simply copied.
 fn table() -> String {
     let layout = Layout::new("x86_64").unwrap();
     let mut text =

@@ -1,11 +1,12 @@
-//! The script that an interpreter runs: `orders.py` of `python3 -u orders.py`.
+//! Finds the script that an interpreter runs: `orders.py` of `python3 -u orders.py`.
 //!
-//! `gzip orders.log` has a file as its argument, too, and it is no script: a file is one if it is a
-//! text and the program is an interpreter, that is, a program that a script names behind its `#!`.
-//! It is named by this very file, or by some other command: where programs are installed, those in
-//! shell, Perl, Python or JavaScript lie next to them. The same program under another name (`sh`,
-//! `dash`) is known by its inode. An archive that states by its manifest to be a program (a jar) is
-//! read by what runs it.
+//! Not every argument that is a file is a script: `gzip orders.log` has none. A file counts as a
+//! script if it is a text and the program is an interpreter. An interpreter is a program that some
+//! script names after its `#!`: either this very file, or an installed command. For the second
+//! case, the folders where programs are installed are searched, because commands written in shell,
+//! Perl, Python or JavaScript are located next to their interpreters. The same program under
+//! another name (`sh`, `dash`) is recognized by its inode. An archive with the manifest of a
+//! program (a jar) also counts as a script, of the program that runs it.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -15,33 +16,33 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Longer names are no names.
+/// Longest name of a script in bytes; longer ones are ignored.
 const LONGEST_NAME: usize = 64;
-/// Bytes that tell whether a file is a text, and what it names behind `#!`: as many as the kernel
-/// looks at.
+/// Bytes at the begin of a file that decide if it is a text and contain the interpreter after `#!`.
+/// The kernel reads the same number of bytes.
 const BEGIN: usize = 256;
-/// Commands of a folder that are looked at.
+/// Largest number of commands of a folder that are looked at.
 const MOST_COMMANDS: usize = 4096;
-/// Folders that are looked at.
+/// Largest number of folders that are looked at.
 const MOST_FOLDERS: usize = 16;
-/// Where commands are, next to the folder of the program itself.
+/// Folders of commands that are searched in addition to the folder of the program itself.
 const FOLDERS: [&str; 3] = ["usr/local/bin", "usr/bin", "bin"];
 
-/// Device and inode.
+/// Device and inode of a file.
 type Id = (u64, u64);
 
 fn id(file: &Metadata) -> Id {
     (file.dev(), file.ino())
 }
 
-/// The programs that commands name behind `#!`, by the folder of the commands.
+/// Known interpreters: for each folder of commands, the programs that its commands name after `#!`.
 #[derive(Debug, Default)]
 pub struct Interpreters {
     of: HashMap<Id, HashSet<Id>>,
 }
 
 impl Interpreters {
-    /// The script of a process, without its folders.
+    /// Returns the name of the script that a process runs, without its folders.
     pub fn script(&mut self, pid: i32, arguments: &[u8]) -> Option<String> {
         let path = in_process(pid, first_argument(arguments)?);
         let name = path.file_name()?.to_str().filter(|name| name.len() <= LONGEST_NAME)?.to_owned();
@@ -49,7 +50,7 @@ impl Interpreters {
         self.is_run(pid, &begin).then_some(name)
     }
 
-    /// Whether the process runs a file that begins so.
+    /// True if the process runs a file with these first bytes as a script.
     fn is_run(&mut self, pid: i32, begin: &[u8]) -> bool {
         if is_program_archive(begin) {
             return true;
@@ -63,7 +64,7 @@ impl Interpreters {
         own == Some(program) || folders.iter().any(|folder| self.of_folder(pid, folder, &folders).is_some_and(|of| of.contains(&program)))
     }
 
-    /// The programs that the commands of this folder name.
+    /// Returns the programs that the commands of this folder name after `#!`.
     fn of_folder(&mut self, pid: i32, folder: &Path, folders: &[PathBuf]) -> Option<&HashSet<Id>> {
         let key = id(&fs::metadata(folder).ok()?);
         if !self.of.contains_key(&key) {
@@ -72,7 +73,7 @@ impl Interpreters {
             }
             let commands = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).take(MOST_COMMANDS);
             let begins = commands.filter_map(|command| begin(&command));
-            // Many name the same.
+            // Many commands name the same interpreter.
             let named: HashSet<Vec<u8>> = begins.filter_map(|begin| named(&begin).map(<[u8]>::to_vec)).collect();
             let found = named.iter().filter_map(|interpreter| found(pid, interpreter, folders)).collect();
             self.of.insert(key, found);
@@ -81,7 +82,7 @@ impl Interpreters {
     }
 }
 
-/// A path as the process sees it.
+/// Returns our path to a file that the process names by `path`.
 fn in_process(pid: i32, path: &OsStr) -> PathBuf {
     let path = Path::new(path);
     match path.strip_prefix("/") {
@@ -90,7 +91,7 @@ fn in_process(pid: i32, path: &OsStr) -> PathBuf {
     }
 }
 
-/// Where the process's program and other commands are.
+/// Returns the folders of the process's program and of other commands.
 fn folders(pid: i32) -> Vec<PathBuf> {
     let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
     let own = program.as_deref().and_then(Path::parent).map(|folder| in_process(pid, folder.as_os_str()));
@@ -98,9 +99,9 @@ fn folders(pid: i32) -> Vec<PathBuf> {
     own.into_iter().chain(FOLDERS.iter().map(|folder| root.join(folder))).collect()
 }
 
-/// The first bytes of a regular file.
+/// Returns the first bytes of a regular file.
 fn begin(path: &Path) -> Option<Vec<u8>> {
-    // To open a pipe or a device must not make the recorder wait.
+    // Opening a pipe or a device must not block the recorder.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;
@@ -110,18 +111,20 @@ fn begin(path: &Path) -> Option<Vec<u8>> {
     Some(begin)
 }
 
-/// Without bytes that no text has: control characters but white space.
+/// True if there are no bytes that a text does not contain: control characters other than white
+/// space.
 fn is_text(begin: &[u8]) -> bool {
     !begin.is_empty() && begin.iter().all(|byte| *byte >= b' ' && *byte != 0x7f || matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c))
 }
 
-/// A zip archive whose first entry is the manifest of a Java program.
+/// True for a zip archive whose first entry is the manifest of a Java program.
 fn is_program_archive(begin: &[u8]) -> bool {
-    // Behind the 30 bytes of a local header stands the entry's name.
+    // The local header has 30 bytes; the name of the entry follows.
     begin.starts_with(b"PK\x03\x04") && begin.get(30..).is_some_and(|name| name.starts_with(b"META-INF/"))
 }
 
-/// What a script names behind `#!`; of `env`, the program that it is asked for.
+/// Returns the interpreter that a script names after `#!`. For `env`, the program that `env`
+/// starts.
 fn named(begin: &[u8]) -> Option<&[u8]> {
     let line = begin.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -132,7 +135,7 @@ fn named(begin: &[u8]) -> Option<&[u8]> {
     words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))
 }
 
-/// The program of that name or path.
+/// Returns the program that has this name or path.
 fn found(pid: i32, interpreter: &[u8], folders: &[PathBuf]) -> Option<Id> {
     let interpreter = OsStr::from_bytes(interpreter);
     let file = match interpreter.as_bytes().contains(&b'/') {
@@ -142,7 +145,7 @@ fn found(pid: i32, interpreter: &[u8], folders: &[PathBuf]) -> Option<Id> {
     file.map(|file| id(&file))
 }
 
-/// The first one that is no option; each ends with a zero.
+/// Returns the first argument that is no option. Each argument ends with a zero byte.
 fn first_argument(arguments: &[u8]) -> Option<&OsStr> {
     let mut arguments = arguments.split(|&byte| byte == 0).skip(1);
     let first = arguments.find(|argument| !argument.starts_with(b"-"))?;
@@ -154,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_argument_that_is_no_option_is_meant() {
+    fn the_first_argument_that_is_no_option_is_the_script() {
         assert_eq!(first_argument(b"python3\0-u\0orders.py\0--port\x001\0"), Some(OsStr::new("orders.py")));
         assert_eq!(first_argument(b"sleep\0"), None);
         assert_eq!(first_argument(b""), None);
     }
 
     #[test]
-    fn what_stands_behind_the_signs_is_the_interpreter() {
+    fn the_interpreter_is_the_word_after_the_number_sign_and_exclamation_mark() {
         assert_eq!(named(b"#!/bin/sh -e\necho"), Some(&b"/bin/sh"[..]));
         assert_eq!(named(b"#! /usr/bin/env -S A=b python3 -u\n"), Some(&b"python3"[..]));
         assert_eq!(named(b"#!/usr/bin/env"), None);

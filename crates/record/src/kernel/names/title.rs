@@ -1,18 +1,20 @@
-//! The title that a program gives itself: `postgres: walwriter`, `nginx: worker process`.
+//! Finds the title that a program gives itself: `postgres: walwriter`, `nginx: worker process`.
 //!
-//! A daemon writes it over its arguments, so that ps shows what each of its processes does. It is
-//! then no longer the command by which the program was executed: its first string has several words
-//! and is no file.
+//! A daemon writes its title over its arguments, so that ps shows what each of its processes does.
+//! Such a command line differs from the one with which the program was executed: its first string
+//! has several words and is no file.
 
 use std::fs;
 use std::path::Path;
 
-/// Longer ones are cut.
+/// Longest title in bytes; longer ones are cut.
 const LONGEST: usize = 128;
 
+/// Returns the title of a process from its command line.
 pub fn of(pid: i32, arguments: &[u8]) -> Option<String> {
     let first = first(arguments)?;
-    // A path may have spaces. An absolute one replaces the folder in which the process works.
+    // The path of a program may contain spaces, so check for a file. `join` replaces the working
+    // directory if the path is absolute.
     let is_file = fs::metadata(Path::new(&format!("/proc/{pid}/cwd")).join(first)).is_ok();
     let is_program = fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program == Path::new(first));
     if is_file || is_program {
@@ -27,13 +29,13 @@ pub fn of(pid: i32, arguments: &[u8]) -> Option<String> {
     Some(title)
 }
 
-/// An option, a value or an address may be a secret.
+/// True for a word that may contain a secret: an option, a value or an address.
 fn is_option(word: &str) -> bool {
     word.starts_with('-') || word.contains('=') || word.contains("://")
 }
 
-/// The words before the first option, without the folders of the program. None: all that is left is
-/// the program, whose arguments were joined to one string.
+/// Returns the words before the first option, without the folders of the program. `None` if only
+/// the program is left: then the string is a command line whose arguments were joined.
 fn words(first: &str) -> Option<String> {
     let words: Vec<&str> = first.split_whitespace().take_while(|word| !is_option(word)).collect();
     let (program, rest) = words.split_first()?;
@@ -41,7 +43,7 @@ fn words(first: &str) -> Option<String> {
     (!rest.is_empty()).then(|| format!("{program} {}", rest.join(" ")))
 }
 
-/// The first string, if it has several words.
+/// Returns the first string of the command line, if it has several words.
 fn first(arguments: &[u8]) -> Option<&str> {
     let first = std::str::from_utf8(arguments.split(|&byte| byte == 0).next()?).ok()?.trim();
     first.contains(char::is_whitespace).then_some(first)
@@ -52,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_as_it_was_executed_is_no_title() {
+    fn the_command_line_of_an_ordinary_program_is_no_title() {
         assert_eq!(first(b"/usr/sbin/nginx\0-g\0daemon off;\0"), None);
         assert_eq!(first(b"python3\0orders.py\0"), None);
         assert_eq!(first(b"-bash\0"), None);
@@ -60,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pads_a_title_is_no_part_of_it() {
+    fn padding_is_no_part_of_a_title() {
         assert_eq!(first(b"nginx: worker process\0\0\0"), Some("nginx: worker process"));
         assert_eq!(first(b"postgres: walwriter   \0"), Some("postgres: walwriter"));
     }
