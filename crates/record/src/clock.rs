@@ -1,22 +1,26 @@
-//! The clock of a recording: the raw counter that probes read, and what turns it into Unix time.
+//! The clock of a recording: the raw counter that probes read, and its conversion to Unix time.
 //!
-//! Rate and offset are fixed when the recording begins and never edited: two files that were written at different times must agree.
-//! The rate is measured against CLOCK_MONOTONIC_RAW, which nothing slews; then one offset ties it to CLOCK_REALTIME. How far
-//! CLOCK_REALTIME has moved away since then is the residual, which is stored beside.
+//! The rate and the offset are fixed when the recording begins and never changed, because files
+//! that were written at different times must agree. The rate is measured against
+//! CLOCK_MONOTONIC_RAW, which is never slewed; one offset then relates it to CLOCK_REALTIME. The
+//! later deviation from CLOCK_REALTIME is the residual, which is stored separately.
 
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the timestamps count.
+/// The clock that timestamps count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
+    /// The CPU's counter: TSC on x86-64, CNTVCT on arm64.
     Counter,
+    /// CLOCK_MONOTONIC_RAW in ns.
     MonoRaw,
 }
 
 impl Source {
-    /// The counter, unless the machine's is no clock or the user forbids it by `LONGPOLE_CLOCK=mono_raw`.
+    /// Chooses the counter, unless it is unusable on this host or the user forbids it with
+    /// `LONGPOLE_CLOCK=mono_raw`.
     pub fn choose() -> Source {
         let forced = std::env::var_os("LONGPOLE_CLOCK").is_some_and(|value| value == "mono_raw");
         if forced || !counter_is_a_clock() {
@@ -34,7 +38,7 @@ impl Source {
         }
     }
 
-    /// As `orders.clock` has it.
+    /// Number of the clock in `orders.clock`.
     pub fn number(self) -> u32 {
         match self {
             Source::Counter => longpole_abi::CLOCK_COUNTER,
@@ -50,7 +54,8 @@ impl Source {
     }
 }
 
-/// Whether the counter runs at one rate at all times. The generic timer of arm64 does by its definition.
+/// Returns whether the counter runs at a constant rate at all times. The generic timer of arm64
+/// does by definition.
 pub fn counter_is_a_clock() -> bool {
     if cfg!(target_arch = "aarch64") {
         return true;
@@ -63,14 +68,14 @@ pub fn counter_is_a_clock() -> bool {
 
 #[cfg(target_arch = "x86_64")]
 fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction, and Linux leaves it to user space.
+    // SAFETY: every x86-64 processor has the instruction, and Linux allows it in user space.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 #[cfg(target_arch = "aarch64")]
 fn counter() -> u64 {
     let value: u64;
-    // SAFETY: reads a register that Linux leaves to user space.
+    // SAFETY: reads a register that Linux makes available to user space.
     unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) value, options(nomem, nostack)) };
     value
 }
@@ -87,7 +92,8 @@ pub fn unix_now() -> u64 {
     time_of(libc::CLOCK_REALTIME)
 }
 
-/// A counter value and the time of `clock` at the same moment: the tightest of many pairs.
+/// A counter value and the time of `clock` at the same moment: the pair with the smallest
+/// uncertainty of `attempts`.
 fn pair(source: Source, clock: libc::clockid_t, attempts: u32) -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..attempts {
@@ -102,18 +108,20 @@ fn pair(source: Source, clock: libc::clockid_t, attempts: u32) -> (u64, u64) {
     (best.1, best.2)
 }
 
-/// Unix time of a counter value is `offset_s + (offset + value) / frequency` seconds.
+/// Conversion of counter values: the Unix time is `offset_s + (offset + value) / frequency`
+/// seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     pub source: Source,
-    /// Hz.
+    /// Rate in Hz.
     pub frequency: u64,
     pub offset_s: i64,
     /// Ticks, less than `frequency`.
     pub offset: u64,
 }
 
-/// The first half of a calibration; the longer until [`Calibration::finish`], the better.
+/// The first half of a calibration. A longer time until [`Calibration::finish`] makes it more
+/// exact.
 #[derive(Debug)]
 pub struct Calibration {
     source: Source,
@@ -121,11 +129,13 @@ pub struct Calibration {
     first: (u64, u64),
 }
 
-/// Least distance of the two moments at which the rate is measured.
+/// Minimum time between the two measurements of the rate.
 const BASE: Duration = Duration::from_millis(120);
+/// Number of pairs from which the best one is taken.
 const PAIRS: u32 = 300;
 
 impl Calibration {
+    /// Takes the first measurement.
     pub fn begin(source: Source) -> Calibration {
         let first = match source {
             Source::Counter => pair(source, libc::CLOCK_MONOTONIC_RAW, PAIRS),
@@ -134,6 +144,8 @@ impl Calibration {
         Calibration { source, begin: Instant::now(), first }
     }
 
+    /// Takes the second measurement, at least 120 ms after the first one if the clock is the
+    /// counter.
     pub fn finish(self) -> Clock {
         let frequency = match self.source {
             Source::MonoRaw => 1_000_000_000,
@@ -162,7 +174,7 @@ impl Clock {
         pair(self.source, libc::CLOCK_MONOTONIC_RAW, 5)
     }
 
-    /// The counter value at a time of CLOCK_MONOTONIC_RAW near that of `pair`.
+    /// Counter value at the time `raw` of CLOCK_MONOTONIC_RAW, which should be near that of `pair`.
     pub fn of_raw(&self, pair: (u64, u64), raw: u64) -> u64 {
         if self.source == Source::MonoRaw {
             return raw;
@@ -184,17 +196,17 @@ impl Clock {
         (duration.as_nanos() * u128::from(self.frequency) / 1_000_000_000).min(u128::from(u64::MAX)) as u64
     }
 
-    /// Unix time in ns of the counter's zero.
+    /// Unix time in ns of counter value 0.
     pub fn offset_ns(&self) -> i64 {
         self.unix_ns(0)
     }
 
-    /// How far this clock is from CLOCK_REALTIME now, in ns.
+    /// Difference between this clock and CLOCK_REALTIME now, in ns.
     pub fn residual_ns(&self) -> i64 {
         self.pair_with_realtime().1
     }
 
-    /// This clock, as Unix time in ns, and how far it is ahead of CLOCK_REALTIME at that moment.
+    /// This clock as Unix time in ns, and its lead over CLOCK_REALTIME at that moment, in ns.
     pub fn pair_with_realtime(&self) -> (i64, i64) {
         let (counter, unix) = pair(self.source, libc::CLOCK_REALTIME, 10);
         let own = self.unix_ns(counter);
@@ -202,22 +214,25 @@ impl Clock {
     }
 }
 
-/// The full counter value whose low 48 bits are `low`, next to `near`. No packet is longer than 2⁴⁷ ticks while its recorder lives, for
-/// what a thread has written is taken within two periods; so a packet's begin is near enough.
+/// The full counter value nearest to `near` whose low 48 bits are `low`. The distance must be less
+/// than 2⁴⁷ ticks. The begin of a packet is near enough, because a living recorder takes a thread's
+/// events within two periods.
 pub fn extend(near: u64, low: u64) -> u64 {
     let difference = (low.wrapping_sub(near) << 16) as i64 >> 16;
     near.wrapping_add(difference as u64)
 }
 
-/// The newest counter value whose low 48 bits are `low` and that was reached at `now`. A thread may read its clock, be held up, and show
-/// its event after ours was read, so a little later is still before.
+/// The newest counter value whose low 48 bits are `low` and that was reached at `now`. Values up to
+/// 2^40 ticks after `now` are allowed, because a thread may read its clock, be delayed, and publish
+/// its event after `now` was read.
 pub fn newest(now: u64, low: u64) -> u64 {
     const AHEAD: u64 = 1 << 40;
     let back = (now.wrapping_add(AHEAD).wrapping_sub(low)) & 0xffff_ffff_ffff;
     now.wrapping_add(AHEAD).wrapping_sub(back)
 }
 
-/// As every reader does: the next counter value from `previous` on whose low 48 bits are `low`.
+/// The first counter value from `previous` on whose low 48 bits are `low`. Every reader of a trace
+/// computes it in the same way.
 pub fn following(previous: u64, low: u64) -> u64 {
     previous.wrapping_add(low.wrapping_sub(previous) & 0xffff_ffff_ffff)
 }
@@ -227,14 +242,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_after_a_long_silence_has_the_time_of_the_look_and_not_of_its_sub_buffer() {
+    fn an_event_after_a_long_silence_gets_the_time_of_the_look_and_not_of_its_sub_buffer() {
         let begun = 0x0005_0000_0000_1234u64;
         // 20 hours, 31 hours and a year at 2.5 GHz.
         for silence in [180_000_000_000_000u64, 280_000_000_000_000, 78_840_000_000_000_000] {
             let written = begun + silence;
             let low = written & 0xffff_ffff_ffff;
             assert_ne!(extend(begun, low), written, "from the begin it cannot be told");
-            // Seen at once, after ten seconds, after a day; and shown by a thread that was a second behind our look.
+            // Events seen at once, after ten seconds and after a day; and one whose thread was a
+            // second behind the look.
             for later in [0, 25_000_000_000, 216_000_000_000_000] {
                 assert_eq!(newest(written + later, low), written);
             }
@@ -244,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_go_to_the_next_value_with_these_bits() {
+    fn readers_advance_to_the_next_value_with_the_same_low_bits() {
         assert_eq!(following(0x1_0000_0000_0005, 5), 0x1_0000_0000_0005);
         assert_eq!(following(0x1_0000_0000_0005, 4), 0x2_0000_0000_0004);
         assert_eq!(following(u64::MAX, 0), 0);

@@ -1,13 +1,13 @@
-//! Lists of CPUs as /sys writes them: `0-3,8`.
+//! Lists of CPUs in the format of sysfs, for example `0-3,8`.
 
 use std::fs;
 
-/// The CPUs of a file like /sys/devices/system/cpu/online; empty if it cannot be read.
+/// CPUs in a file such as /sys/devices/system/cpu/online; empty if it cannot be read.
 pub fn listed(path: &str) -> Vec<u32> {
     parse(&fs::read_to_string(path).unwrap_or_default())
 }
 
-/// More than any kernel can have.
+/// Larger than the number of CPUs of any kernel; bounds the list that a damaged file can produce.
 const MOST: u32 = 1 << 16;
 
 fn parse(text: &str) -> Vec<u32> {

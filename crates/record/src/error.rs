@@ -1,19 +1,22 @@
-//! What can keep a recording from beginning or going on.
+//! Errors that prevent or end a recording.
 
 use crate::control::policy::PolicyError;
 use std::io;
 use std::path::PathBuf;
 
+/// Error that prevents or ends a recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     #[error("cannot {what} {}: {source}", path.display())]
     Io { what: &'static str, path: PathBuf, source: io::Error },
-    /// Another user could put files there.
+    /// Other users could put files into the runtime directory.
     #[error("{} is no safe runtime directory: {why}", path.display())]
     Unsafe { path: PathBuf, why: &'static str },
+    /// Another recorder of the same kind is running.
     #[error("a recording is running already: {}", first(*pid, path))]
     Busy { pid: i32, path: String },
+    /// Another recorder records this process.
     #[error("process {process} is recorded already: {}", first(*pid, path))]
     Taken { process: i32, pid: i32, path: String },
     #[error(transparent)]
@@ -28,7 +31,8 @@ pub enum Error {
     Interfaces(#[from] crate::interfaces::InterfaceError),
 }
 
-/// The recorder that was there first. One that begins or ends at this moment does not say who it is.
+/// Description of the recorder that was first. `pid` 0: a recorder that is starting or ending has
+/// not published its identity.
 fn first(pid: i32, path: &str) -> String {
     match pid {
         0 => "by a recorder that does not say who it is; it may be beginning or ending".to_owned(),

@@ -1,16 +1,25 @@
-//! The recorder: finds the programs with probes of one user, orders what they record, takes what they wrote into shared memory
-//! and writes it to disk as a CTF trace and pcapng files.
+//! The recorder: finds the processes of one user (as root, of all users) that contain probes, tells
+//! each what to record, takes the events that they write into shared memory, and writes them to
+//! disk as a CTF trace and pcapng files.
 //!
-//! Four properties shape it:
+//! Each thread with probes writes into its own *ring*, a file in the *runtime directory* that the
+//! process and the recorder both map. The recorder runs on one thread in *turns*: it finds new
+//! processes, looks at all rings, and copies their new events to the disk, one packet per *chunk*
+//! of contiguous events. [`Recorder`] does all of that; [`runtime_dir::subjects`] and
+//! [`runtime_dir::session`] serve the commands that only look.
 //!
-//! * *Nothing in shared memory is believed.* Any program of the user can scribble into any file of the runtime directory. Geometry is
-//!   copied once and checked; later values are used only as far as they fit it; a file that shrinks under its mapping costs its own ring.
-//! * *The files are readable at every moment.* Another program may copy the recording, and the recorder may be killed, between any two
-//!   system calls. So a packet is written first and committed by its header last (see [`lane`]).
-//! * *Every event is recorded once or counted as lost*, also across a recorder that was killed and started again (see [`takeover`]).
-//! * *The bytes of events are moved, not looked at*, except in rings that hold captured packets, and while a snapshot waits for an event.
+//! Four properties shape the design:
 //!
-//! [`Recorder`] is the whole of it; [`subjects`] and [`session`] are what the verbs that only look need.
+//! * *Shared memory is not trusted.* Any program of the user can write anything into any file of
+//!   the runtime directory. The geometry of a ring is copied and checked once; later values are
+//!   used only within that geometry; a file that shrinks under its mapping costs only its own ring.
+//! * *The files are readable at every moment.* Another program may copy the recording, and the
+//!   recorder may be killed, between any two system calls. Therefore a packet's events are written
+//!   first, and its header, which commits the packet, last (see `output::stream`).
+//! * *Every event is either recorded once or counted as lost*, also if a recorder is killed and
+//!   another one continues (see `control::recovery`).
+//! * *Events are copied without being decoded*, except in rings that hold captured packets, where
+//!   the site table is damaged, and while a snapshot waits for a certain event.
 
 mod clock;
 pub mod control;

@@ -1,8 +1,13 @@
-//! A recording from its first to its last moment.
+//! One recording, from its start to its end.
 //!
-//! The recorder does everything in turns on one thread: look who is there, say what is to be recorded, look at all rings, take what they
-//! hold. The caller decides when a turn comes and when the last one has been; [`Recorder::wait`] sleeps until something calls for
-//! the next.
+//! The recorder works in turns on one thread. A turn finds new processes, writes their orders,
+//! looks at all rings, and takes the events that they hold. The caller decides when a turn runs
+//! ([`Recorder::turn`]) and which one is the last; [`Recorder::wait`] sleeps until the next turn is
+//! due.
+//!
+//! This folder holds what concerns the recording as a whole: the sources other than rings
+//! (`sources`), the location of its files (`home`) and its end (`ending`). What handles a single
+//! ring, process or file belongs in `ring`, `runtime_dir` or `output`.
 
 mod ending;
 mod home;
@@ -46,19 +51,19 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Whose events are recorded.
+/// The processes whose events are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All programs of the user.
     Everything,
-    /// One process.
+    /// One process, by its pid.
     Process(i32),
-    /// What a command starts; see [`Recorder::follow`].
+    /// The processes that a command starts; see [`Recorder::follow`].
     Descendants,
 }
 
 impl Scope {
-    /// The process, if it is one.
+    /// The pid of the process, if the scope is a single process.
     pub(crate) fn alone(self) -> Option<i32> {
         match self {
             Scope::Process(pid) => Some(pid),
@@ -67,146 +72,176 @@ impl Scope {
     }
 }
 
+/// What the user asked for. Options override the configuration file.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `-o`; else as the configuration says, else `LONGPOLE_ROOT`, else `traces`.
+    /// Folder for new recordings (`-o`). Default: the folder named by the configuration, else by
+    /// `LONGPOLE_ROOT`, else `traces`.
     pub root: Option<PathBuf>,
-    /// Configuration file.
+    /// Path of the configuration file.
     pub config: Option<PathBuf>,
     pub scope: Scope,
-    /// Of these, only whom somebody chooses meanwhile.
+    /// Filter that can be changed during the recording: only processes and threads that it enables
+    /// are recorded.
     pub selection: Option<Selection>,
-    /// Size of every ring in bytes, whatever policies say.
+    /// Size of every ring in bytes; overrides the policies.
     pub buffer: Option<u64>,
-    /// What a full ring does, whatever policies say; overwriting, also the kernel's buffers.
+    /// Action of a full ring; overrides the policies. [`Mode::Overwrite`] applies also to the
+    /// kernel's buffers.
     pub mode: Option<Mode>,
-    /// Bytes on the disk, and age of the oldest event, beyond which the oldest part goes.
+    /// Limit of the recording's bytes on the disk; beyond it the oldest chunk is deleted.
     pub max_size: Option<u64>,
+    /// Limit of the age of the oldest event; beyond it the oldest chunk is deleted.
     pub max_age: Option<Duration>,
-    /// Told in the description.
+    /// Command line of the recorded command, for `longpole.json`.
     pub command: Vec<String>,
-    /// What one event costs the thread that writes it, where that was measured.
+    /// Cost of one event for the thread that writes it, in nanoseconds, if it was measured.
     pub probe_cost_ns: Option<f64>,
-    /// What of the kernel; none: nothing.
+    /// Request for kernel events; `None` records no kernel events.
     pub kernel: Option<kernel::Request>,
-    /// How often a second the stack of what each CPU runs is taken; none: never.
+    /// Stack samples per second and CPU; `None` takes no samples.
     pub stacks: Option<u32>,
-    /// Whose packets, in place of those that the configuration names; an empty list: nobody's.
+    /// Interfaces whose packets are captured; overrides the configuration. An empty list captures
+    /// none.
     pub packets: Option<Vec<interfaces::Pattern>>,
-    /// How the command shall run, and the nice value that it would have had.
+    /// Scheduling policy for the command, and the nice value that it would have had without it.
     pub steady: Option<(Steady, i32)>,
-    /// Bytes kept of a packet of an interface, in place of what the configuration says.
+    /// Bytes recorded of each packet of an interface; overrides the configuration.
     pub snaplen: Option<u32>,
 }
 
-/// What came of a recording.
+/// Result of a recording.
 #[derive(Debug)]
 pub struct Outcome {
+    /// Path of the recording's folder.
     pub path: PathBuf,
-    /// Bytes of events.
+    /// Bytes of recorded events.
     pub recorded: u64,
-    /// Events.
+    /// Number of lost events.
     pub lost: u64,
+    /// Number of stream files.
     pub lanes: usize,
-    /// None if the kernel was not recorded.
+    /// `None` if the kernel was not recorded.
     pub kernel: Option<KernelOutcome>,
-    /// None if no stacks were sampled.
+    /// `None` if no stacks were sampled.
     pub samples: Option<SampleOutcome>,
-    /// None if no interface was captured.
+    /// `None` if no interface was captured.
     pub interfaces: Option<InterfacesOutcome>,
-    /// Packets in capture files.
+    /// Number of packets in capture files.
     pub packets: u64,
-    /// Why there is nothing in it.
+    /// Reason why the recording holds no events; `None` if it holds some.
     pub empty: Option<String>,
+    /// Notes about unexpected conditions, for the user.
     pub diagnostics: Vec<String>,
 }
 
-/// What came of the kernel's events.
+/// Result of recording the kernel's events.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelOutcome {
     pub events: u64,
-    /// Events that the kernel counted as lost.
+    /// Number of events that the kernel counted as lost.
     pub lost: u64,
     pub cpus: usize,
 }
 
-/// What came of the packets of interfaces.
+/// Result of capturing the packets of interfaces.
 #[derive(Clone, Copy, Debug)]
 pub struct InterfacesOutcome {
     pub packets: u64,
-    /// Packets that are not in the file, although they were seen.
+    /// Number of packets that were seen but are not in the file.
     pub lost: u64,
     pub interfaces: usize,
 }
 
 /// Shortest time between two turns.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// For so long after a birth, nobody knows yet how busy the newcomer is.
+/// Time after the birth of a process during which its rate of events is unknown; the recorder then
+/// takes turns as often as it can.
 const UNKNOWN: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
-/// Different oddities that are kept.
+/// Number of different diagnostics that are stored; further ones are dropped.
 const MOST_DIAGNOSTICS: usize = 100;
 
+/// Epoll token: a watched runtime directory has changed.
 pub(crate) const TOKEN_DIRECTORY: u64 = 1;
+/// Epoll token: a signal arrived.
 pub(crate) const TOKEN_STOP: u64 = 2;
+/// Epoll token: a recorded process has ended.
 pub(crate) const TOKEN_PROCESS: u64 = 3;
+/// Epoll token: a request arrived or was withdrawn.
 pub(crate) const TOKEN_REQUEST: u64 = 4;
+/// Epoll token: something changed in the runtime directories of other users.
 pub(crate) const TOKEN_NEIGHBOURS: u64 = 5;
 
-/// A process and its rings.
+/// A process with probes, and its rings.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub process: Process,
     pub sources: Vec<Source>,
-    /// Within the scope.
+    /// The process is within the scope of this recording.
     pub wanted: bool,
-    /// This recorder's, and no other's; of others there are no sources.
+    /// This recorder holds the lock of the process. `sources` is empty otherwise.
     pub claimed: bool,
-    /// It was said that it is another's.
+    /// A diagnostic has reported that another recorder holds the process.
     pub told_taken: bool,
-    /// It is of another recorder's command; not asked again before.
+    /// Time of the next attempt to claim the process. Set if another recorder's command started the
+    /// process and that recorder is running.
     pub anothers_until: Option<Instant>,
-    /// In which nothing came from it, though it is claimed and not to be recorded.
+    /// Number of turns without an event from the process, although it is claimed; counted only
+    /// while it has nothing to record.
     pub silent_turns: u32,
     pub order: Order,
-    /// Sizes that its policies ask for.
+    /// Ring size in bytes that its policies ask for.
     pub buffer: Option<u64>,
     pub ended: bool,
-    /// Rings that are not read; their memory is freed with the process's.
+    /// File names of rings that cannot be read; they are removed together with the process's files.
     pub ignored: Vec<String>,
-    /// Turns since it ended.
+    /// Number of turns since the process ended.
     pub turns_dead: u32,
 }
 
+/// A recorder, from its start to its end. [`Recorder::start`] makes one, [`Recorder::turn`] works,
+/// [`Recorder::finish`] ends it.
 #[derive(Debug)]
 pub struct Recorder {
-    /// The own one; another only while [`Recorder::in_each_place`] is there.
+    /// The runtime directory that is being handled: the recorder's own, except during
+    /// [`Recorder::in_each_place`].
     pub(crate) place: Place,
+    /// Runtime directories of other users and mount namespaces.
     pub(crate) others: Vec<Place>,
     pub(crate) search: Search,
+    /// Watch of other users' runtime directories; `None` if they are not recorded.
     neighbours: Option<RuntimeWatch>,
-    /// The newest stream class.
+    /// Number of the newest CTF stream class.
     pub(crate) streams: u32,
     pub(crate) options: Options,
     pub(crate) config: Config,
+    /// Version of the configuration file that was read last.
     config_seen: Option<(SystemTime, u64)>,
-    /// The choice that was looked at.
+    /// Version of the selection that was applied last.
     chosen: u64,
+    /// Path of the recording's folder, for messages and other processes.
     pub(crate) path: PathBuf,
+    /// Descriptor of the recording's folder.
     pub(crate) home: Home,
     pub(crate) uuid: Uuid,
     pub(crate) clock: Clock,
+    /// Number of the recording: the microseconds since 1970 at its start.
     pub(crate) session: u64,
     pub(crate) metadata: Metadata,
+    /// Open stream files, by lane number.
     pub(crate) lanes: Vec<Option<Lane>>,
-    /// What is told of lanes that are closed, by number.
+    /// Descriptions of closed stream files for `longpole.json`, by lane number.
     pub(crate) closed: BTreeMap<u32, serde_json::Value>,
+    /// Capture files of programs, by label.
     pub(crate) captures: HashMap<String, Capture>,
-    /// Streams of the command whose lines are recorded.
+    /// Output streams of the command whose lines are recorded.
     pub(crate) outputs: Vec<Output>,
+    /// Recording of a killed recorder that is being recovered; only during the start.
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) reserve: Reserve,
     pub(crate) epoll: OwnedFd,
+    /// The runtime directories must be listed in the next turn.
     pub(crate) directory_changed: bool,
     pub(crate) mailbox: Option<Mailbox>,
     pub(crate) requests_changed: bool,
@@ -214,63 +249,81 @@ pub struct Recorder {
     pub(crate) chunks: Chunks,
     /// Some process may have ended.
     pub(crate) deaths: bool,
+    /// Pid of the recorded command.
     pub(crate) ancestor: Option<i32>,
+    /// Unix time in ns at which the current chunk began.
     start: u64,
+    /// Largest deviation of the clock from CLOCK_REALTIME in ns, by absolute value.
     residual: i64,
+    /// Diagnostics, each with the number of its occurrences.
     diagnostics: BTreeMap<String, u64>,
     pub(crate) total: Totals,
-    /// Of the newest events without a ring.
+    /// Reason of the newest refusal: events that found no ring.
     pub(crate) why_refused: String,
     pub(crate) last_turn: Instant,
-    /// Until the next turn, by how fast rings fill.
+    /// Time until the next turn, from how fast rings fill.
     pace: Duration,
     pub(crate) disk: Disk,
     last_second: Instant,
+    /// Time at which the newest process appeared.
     pub(crate) last_birth: Instant,
+    /// Buffer for copies of events, reused to avoid allocations.
     pub(crate) scratch: Vec<u8>,
     kernel: Option<kernel::Source>,
-    /// As the description has it, once it is complete.
+    /// The kernel's entry in `longpole.json`, once it is final.
     kernel_told: Option<serde_json::Value>,
+    /// Reason why the kernel's events are missing or incomplete.
     kernel_trouble: Option<String>,
     stacks: Option<Stacks>,
+    /// Entry of the stack samples in `longpole.json`, once it is final.
     stacks_told: Option<serde_json::Value>,
     stacks_trouble: Option<String>,
     interfaces: Option<interfaces::Source>,
+    /// Entry of the interface packets in `longpole.json`, once it is final.
     interfaces_told: Option<serde_json::Value>,
     interfaces_trouble: Option<String>,
-    /// The newest description, as a hash: one that says the same is not written again.
+    /// Hash of the newest description; one with the same hash is not written again.
     described: Option<u64>,
-    /// What the scheduler grants to the command, or why it does not.
+    /// Scheduling that the command was granted, or the reason why it was not.
     steady: Option<Result<Granted, String>>,
 }
 
-/// Sums over the recording.
+/// Sums over the whole recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
+    /// Bytes of recorded events.
     pub recorded: u64,
-    /// Bytes of streams on the disk: packets are padded to pages.
+    /// Bytes of stream files on the disk. Larger than `recorded`, because packets are padded to
+    /// pages.
     pub written: u64,
+    /// Number of lost events.
     pub lost: u64,
+    /// Number of events that found no ring.
     pub refused: u64,
-    /// Processes with probes that were seen.
+    /// Number of processes with probes that were seen.
     pub processes: u64,
-    /// Those left out because of the scope or of policies.
+    /// Number of processes that were left out because of the scope or of policies.
     pub unwanted: u64,
-    /// Those that another recorder had.
+    /// Number of processes that another recorder holds.
     pub taken: u64,
-    /// Bytes of events that no policy wanted.
+    /// Bytes of events that no policy selects.
     pub dropped: u64,
-    /// Bytes of events of threads of which only packets are wanted.
+    /// Bytes of events of threads of which only captured packets are recorded.
     pub packets_only: u64,
-    /// Captured packets, and those of them that could not be written.
+    /// Number of captured packets.
     pub packets: u64,
+    /// Number of captured packets that could not be written.
     pub packets_refused: u64,
-    /// Nanoseconds that threads say they waited for room.
+    /// Nanoseconds that threads waited for room in their rings, as counted by the threads.
     pub waited: u64,
 }
 
 impl Recorder {
-    /// From the return of this function on, everything that is wanted is recorded.
+    /// Starts a recording. After this function returns, every selected event is recorded.
+    ///
+    /// An error of the kernel, of stack sampling or of interfaces does not prevent the recording:
+    /// it becomes a diagnostic, unless the request itself is wrong. With `stop`, a watchdog is
+    /// started also.
     pub fn start(options: Options, stop: Option<&Stop>) -> Result<Recorder, Error> {
         let config = match &options.config {
             Some(path) => Config::read(path)?,
@@ -291,14 +344,14 @@ impl Recorder {
             None => None,
             Some(request) => without_kernel(kernel::Plan::make(&request, preferred), &mut kernel_trouble)?,
         };
-        // The kernel's tracer and the programs must count the same.
+        // The kernel's tracer and the programs must use the same clock.
         let source = plan.as_ref().map_or(preferred, |plan| plan.clock.1);
         let calibration = Calibration::begin(source);
         let config_seen = options.config.as_deref().and_then(version);
         raise_file_limit();
         let runtime = Runtime::create(&Runtime::default_path())?;
         let start = unix_now();
-        // Microseconds, so that readers of JSON that know only doubles keep it exact.
+        // Microseconds since 1970, because JSON readers with only doubles represent them exactly.
         let session = start / 1000;
         let (held, unfinished) = claim::take(&runtime, options.scope, session)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Error::io("make", "epoll")(error.into()))?;
@@ -311,7 +364,7 @@ impl Recorder {
         let tidied = kernel::reap::all();
         let path = recording::create(&root, start)?;
         let home = Home::open(&path)?;
-        // What this takes falls into the time that the calibration waits anyway.
+        // The preparation overlaps the time that the calibration of the clock needs anyway.
         let prepared = plan.map(|plan| without_kernel(kernel::Source::prepare(plan, &path), &mut kernel_trouble)).transpose();
         let kernel = match prepared {
             Ok(prepared) => prepared.flatten(),
@@ -321,7 +374,7 @@ impl Recorder {
             }
         };
         if kernel.is_none() {
-            // Half a preparation must not look like pages.
+            // A reader would take the files of an incomplete preparation for kernel pages.
             let _ = std::fs::remove_dir_all(path.join("kernel"));
         }
         let clock = calibration.finish();
@@ -334,7 +387,9 @@ impl Recorder {
         let reserve = Reserve::make(&home.path());
         let now = Instant::now();
         let (max_size, max_age) = (options.max_size.or(config.max_size), options.max_age.or(config.max_age));
-        // What cannot overwrite would fill the disk of a recorder that is to run for days. The kernel's pages that overwrite do not go along yet.
+        // Stack samples and interface packets cannot be overwritten in place. In overwrite mode
+        // they would fill the disk of a recorder that runs for days, so a limit of size is implied.
+        // Pages of the kernel's overwriting buffers are not divided into chunks yet.
         let context = (options.stacks.is_some() || interfaces.is_some()) && kernel.is_none();
         let flight = options.mode.or(config.mode) == Some(Mode::Overwrite) && context;
         let implied = (flight && max_size.is_none() && max_age.is_none()).then_some(chunks::FLIGHT);
@@ -419,7 +474,8 @@ impl Recorder {
             crate::output::watchdog::watch(&recorder.path);
         }
         recorder.place.held.publish(&recorder.path, &recorder.default_order());
-        // Who comes from now on is heard; who was there is found.
+        // The watch reports processes that appear from now on; the search finds those that exist
+        // already.
         recorder.neighbours = RuntimeWatch::new(&recorder.epoll);
         recorder.search_elsewhere(true)?;
         recorder.turn()?;
@@ -429,18 +485,21 @@ impl Recorder {
         Ok(recorder)
     }
 
+    /// Path of the recording's folder; with a limit of size or age, that of the newest chunk.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Tells each chunk that comes after this one, when the one before is complete.
+    /// Returns a channel that receives the path of each further chunk, once the chunk before it is
+    /// complete.
     pub fn chunks(&mut self) -> Receiver<PathBuf> {
         let (told, chunks) = channel();
         self.chunks.told = Some(told);
         chunks
     }
 
-    /// Unix time by the recording's clock, which nobody sets: that of its events.
+    /// Unix time in ns by the clock of the recording's events, which ignores later changes of the
+    /// system time.
     pub(crate) fn now_ns(&self) -> u64 {
         self.clock.unix_ns(self.clock.now()).max(0) as u64
     }
@@ -449,12 +508,12 @@ impl Recorder {
         self.start
     }
 
-    /// What follows is a new chunk.
+    /// Sets the start of a new chunk.
     pub(crate) fn begins(&mut self, unix_ns: u64) {
         self.start = unix_ns;
     }
 
-    /// The metadata of a recording at `path`.
+    /// Makes the metadata file of a recording at `path`.
     pub(crate) fn new_metadata(&self, path: &Path, uuid: &Uuid) -> Result<Metadata, Error> {
         let env: Vec<(&str, String)> = self.steady.iter().flatten().map(|granted| ("steady", granted.to_string())).collect();
         let user = path.join("user");
@@ -462,32 +521,34 @@ impl Recorder {
             .map_err(Error::io("make", user.join("metadata")))
     }
 
-    /// The longest time between two looks at a ring.
+    /// Longest time between two looks at a ring.
     pub fn period(&self) -> Duration {
         self.config.period
     }
 
-    /// Why something is not as it was asked for: the kernel, stacks, the packets of interfaces, a steady run.
+    /// Reasons why something that was asked for is missing: kernel events, stacks, packets of
+    /// interfaces, or the scheduling of the command.
     pub fn troubles(&self) -> impl Iterator<Item = &str> {
         let steady = self.steady.as_ref().and_then(|steady| steady.as_ref().err());
         let sources = [&self.kernel_trouble, &self.stacks_trouble, &self.interfaces_trouble];
         sources.into_iter().flatten().chain(steady).map(String::as_str)
     }
 
-    /// Tells something in the recording's description.
+    /// Adds a diagnostic to the recording's description.
     pub fn note(&mut self, text: &str) {
         self.diagnostic(text.to_owned());
     }
 
-    /// What a command must have in its environment to be known as the one that is followed.
+    /// Environment variable (name, value) by which the recorder recognizes the command and its
+    /// descendants.
     pub fn environment(&self) -> (&'static str, String) {
         ("LONGPOLE_SESSION", self.session.to_string())
     }
 
-    /// With [`Scope::Descendants`]: record what this process starts.
+    /// With [`Scope::Descendants`]: records what the process `pid` starts.
     pub fn follow(&mut self, pid: i32) {
         self.ancestor = Some(pid);
-        // What the command has in truth, while it has it.
+        // Scheduling that the command really has, read while it is alive.
         if let (Some(Ok(expected)), Ok(granted)) = (&self.steady, Granted::of(pid)) {
             if *expected != granted {
                 self.diagnostic(format!("the command runs with {granted}, not with {expected}"));
@@ -496,7 +557,7 @@ impl Recorder {
         }
     }
 
-    /// What processes do that nobody has looked at yet.
+    /// Order for a process that the recorder has not seen yet: the union of all policies.
     pub(crate) fn default_order(&self) -> Order {
         let all = self.config.policy.iter().map(|policy| self.config.manner(Some(policy)));
         let manner = self.manner(all.reduce(Manner::common).unwrap_or_else(|| self.config.manner(None)));
@@ -520,7 +581,7 @@ impl Recorder {
         order
     }
 
-    /// What one process does.
+    /// Order for one process, and the ring size in bytes that its policies ask for.
     pub(crate) fn order_for(&self, label: &str, pid: i32, wanted: bool) -> (Order, Option<u64>) {
         let mut order = Order { mask: 0, ..self.default_order() };
         let part = Part::process(label, pid);
@@ -540,7 +601,7 @@ impl Recorder {
         (order, buffer)
     }
 
-    /// Takes all that is there now. Returns when the next turn should come at the latest.
+    /// Takes all events that the rings hold now. Returns the longest time until the next turn.
     pub fn turn(&mut self) -> Result<Duration, Error> {
         self.reload();
         self.choose_again();
@@ -589,7 +650,7 @@ impl Recorder {
         Ok(longest.fold(self.pace, Duration::min))
     }
 
-    /// Somebody has come to the runtime directory of another user.
+    /// Searches the runtime directories of other users after a process appeared in one of them.
     fn look_at_neighbours(&mut self) {
         let began = Instant::now();
         if !self.neighbours.as_mut().is_some_and(|neighbours| neighbours.asks(began)) {
@@ -604,14 +665,17 @@ impl Recorder {
         }
     }
 
-    /// Rings shall be at most half full at the next turn, if things go on as they did since the last one.
+    /// Time until the next turn: rings should be at most half full by then if they fill at the same
+    /// rate as since the last turn.
     fn interval(&self, pressure: f64, since: Duration, now: Instant) -> Duration {
         let period = self.config.period;
         if now - self.last_birth < UNKNOWN {
             return SHORTEST.min(period);
         }
-        // `pressure` is the largest share of a ring that filled up meanwhile; aim at three eighths. How fast a ring fills that was full is not known. Who was
-        // slow for a moment may have had no CPU, and be faster than before when he has one again: so it becomes longer in steps.
+        // `pressure` is the largest share of a ring that was filled since the last turn; the
+        // interval aims at three eighths. For a ring that was full, the rate is unknown. A thread
+        // that was slow may only have had no CPU for a moment and may be faster afterwards, so the
+        // interval at most doubles from turn to turn.
         let calm = match pressure {
             full if full >= 1.0 => SHORTEST,
             some if some > 0.0 => since.max(SHORTEST).mul_f64((0.375 / some).min(1000.0)),
@@ -620,7 +684,8 @@ impl Recorder {
         calm.min(self.pace.max(SHORTEST) * 2).clamp(SHORTEST.min(period), period)
     }
 
-    /// Sleeps until a turn is due: the time is over, a process came or went, or a signal arrived.
+    /// Sleeps until a turn is due: `longest` has passed, a process appeared or ended, or a signal
+    /// or a request arrived.
     pub fn wait(&mut self, longest: Duration) {
         let timeout = rustix::time::Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
         let mut events: [std::mem::MaybeUninit<epoll::Event>; 64] = [std::mem::MaybeUninit::uninit(); 64];
@@ -633,7 +698,8 @@ impl Recorder {
         for token in &tokens[..count] {
             match *token {
                 TOKEN_DIRECTORY => {
-                    // How fast a new ring fills is not known yet, nor may its process have said that it is there.
+                    // The rate of a new ring is unknown, and its process may not have announced the
+                    // ring yet.
                     self.pace = Duration::ZERO;
                     self.place.hear();
                     self.others.iter_mut().for_each(Place::hear);
@@ -676,7 +742,7 @@ impl Recorder {
         }
     }
 
-    /// The configuration is taken again when its file changes.
+    /// Reads the configuration again if its file has changed.
     fn reload(&mut self) {
         let Some(path) = &self.options.config else { return };
         let seen = version(path);
@@ -701,7 +767,7 @@ impl Recorder {
         }
     }
 
-    /// Somebody may have chosen others.
+    /// Decides again about all processes if the selection has changed.
     fn choose_again(&mut self) {
         let Some(version) = self.options.selection.as_ref().map(Selection::version) else { return };
         if std::mem::replace(&mut self.chosen, version) != version {
@@ -712,7 +778,7 @@ impl Recorder {
         }
     }
 
-    /// Something that whoever reads the recording should know. Equal ones are counted.
+    /// Records something unexpected for the readers of the recording. Equal texts are counted.
     pub(crate) fn diagnostic(&mut self, text: String) {
         if self.diagnostics.len() < MOST_DIAGNOSTICS || self.diagnostics.contains_key(&text) {
             *self.diagnostics.entry(text).or_insert(0) += 1;
@@ -728,13 +794,14 @@ impl Recorder {
     }
 }
 
-/// Modification time and size: what tells a changed file.
+/// Modification time and size: together they identify a version of the file.
 fn version(path: &Path) -> Option<(SystemTime, u64)> {
     let found = std::fs::metadata(path).ok()?;
     Some((found.modified().ok()?, found.len()))
 }
 
-/// Every process and lane takes a descriptor. A command that is started gets the old limit back, see the verb.
+/// Each process and each stream file needs a descriptor. The command is started with the old limit;
+/// see the verb.
 fn raise_file_limit() {
     use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,7 +1,18 @@
-//! A ring as its reader sees it: what can be taken now, and what it means.
+//! A ring as its reader sees it: the events that can be taken now, and their times.
 //!
-//! The geometry is copied once, when the ring is opened. Of what is read later, only `head` moves the reader, within bounds, and
-//! only the begin and length of sub-buffers are believed, within theirs.
+//! A *ring* is a file with a header and a circular data area of `size` bytes, divided into
+//! *sub-buffers*. One thread writes it, the recorder reads it. `head` and `tail` are byte positions
+//! that only grow; a position's place in the data area is the position modulo `size`. A sub-buffer
+//! begins with a header (its first time, the events lost before it, its thread) and holds whole
+//! events.
+//!
+//! The geometry is copied once, when the ring is opened, and never read again, because the program
+//! may write anything there. Of the values that are read later, only `head` moves the reader,
+//! within the geometry, and only the begin and the length of a sub-buffer are used, within the
+//! sub-buffer.
+//!
+//! This folder holds what concerns rings: taking events (`drain`), rings that overwrite
+//! (`history`), larger rings (`resize`), and the meaning of events (`class`, `sites`).
 
 pub(crate) mod class;
 pub(crate) mod drain;
@@ -21,55 +32,72 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{fence, AtomicU8, Ordering};
 
+/// Largest data area of a ring in bytes.
 const LARGEST: u64 = 1 << 30;
-/// Looks until the newest event and the head agree, where the thread writes all the time.
+/// Attempts to read the newest event and the head consistently while the thread keeps writing; used
+/// for rings that overwrite.
 const PATIENT: u32 = 1000;
-/// No honest ring gets so far, and no sum of a position and a ring's size overflows.
+/// Largest valid position: no real ring reaches it, and no sum of a position and a ring's size
+/// overflows.
 const FARTHEST: u64 = 1 << 62;
 
+/// A ring as its reader sees it: the mapped file, its geometry, and the reader's position.
 #[derive(Debug)]
 pub struct Ring {
     pub name: String,
+    /// Number in the file's name.
     pub number: u32,
+    /// Made by a thread of the process, not by a recorder.
     pub own: bool,
+    /// Bytes of the data area, a power of two.
     pub size: u64,
+    /// Number of the clock of its times.
     pub clock: u32,
-    /// Its thread overwrites the oldest sub-buffer, and does not look at `tail`.
+    /// The thread overwrites the oldest sub-buffer and ignores `tail`.
     pub overwrites: bool,
+    /// Bytes per sub-buffer.
     subbuffer: u64,
     memory: Headed<Layout>,
-    /// Everything before has been taken.
+    /// Position up to which everything has been taken.
     pub tail: u64,
-    /// `lost` as far as it was accounted for.
+    /// The part of the ring's `lost` counter that is already in the trace.
     pub reported: u64,
-    /// Overwriting: events that were written before `tail`.
+    /// Number of events before `tail`; only for rings that overwrite.
     pub taken: u64,
-    /// What its thread had waited before it was opened.
+    /// Nanoseconds that the thread had waited for room before the ring was opened.
     pub waited_before: u64,
 }
 
-/// Events that lie together and become one packet.
+/// Contiguous events of one sub-buffer that become one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
+    /// Position of the first event.
     pub from: u64,
+    /// Position after the last event.
     pub to: u64,
-    /// What `tail` becomes.
+    /// New value of `tail` once the chunk has been taken.
     pub tail: u64,
+    /// Time of the packet's begin, in clock ticks.
     pub begin: u64,
+    /// Time of the packet's end, in clock ticks.
     pub end: u64,
-    /// The ring's `lost` when the sub-buffer was begun.
+    /// The ring's `lost` counter when the sub-buffer was begun.
     pub lost: u64,
+    /// Pid of the writer, in its own pid namespace.
     pub pid: i32,
+    /// Tid of the writer, in its own pid namespace.
     pub tid: i32,
+    /// Name of the writer, padded with NUL.
     pub thread: [u8; 32],
-    /// From the sub-buffer's begin.
+    /// The chunk begins at the begin of its sub-buffer.
     pub whole: bool,
-    /// The ring's `events` at `from`, if `whole`; and at `tail`.
+    /// The ring's `events` counter at `from`; valid only if `whole`.
     pub events: u64,
+    /// The ring's `events` counter at `tail`.
     pub events_after: u64,
 }
 
-/// Why a ring is not read any further.
+/// The reason why a ring is not read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("its file was cut off")]
@@ -82,20 +110,25 @@ pub enum Fault {
     Lapped,
 }
 
-/// What a look at the ring found.
+/// State of a ring at one look.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub head: u64,
-    /// Counter at the look. What is new since the look before was written around this time.
+    /// Clock at the look. Events that are new since the previous look were written around this
+    /// time.
     pub now: u64,
-    /// Header word of the newest event, if it belongs to `head`.
+    /// Header word of the newest event, if `head` is the position after that event.
     pub last: Option<u64>,
+    /// `RING_OWNED`, `RING_IDLE` or `RING_ENDED`.
     pub state: u32,
+    /// The ring's `lost` counter.
     pub lost: u64,
+    /// The ring's `events` counter, which may be ahead of `head`.
     pub events: u64,
 }
 
 impl Ring {
+    /// Opens and maps a ring. Fails if the file or its geometry is not that of a ring.
     pub fn open(runtime: &Runtime, name: &str, number: u32, own: bool, access: Access) -> io::Result<Ring> {
         let opened = match access {
             Access::Read => runtime.open_readable(name)?,
@@ -144,7 +177,10 @@ impl Ring {
         self.layout().tid.load(Ordering::Relaxed)
     }
 
-    /// The state is read first: an ended ring's head is final.
+    /// Reads the ring's state, head and counters. The state is read first, because the head of an
+    /// ended ring is final.
+    ///
+    /// Fails if the file shrank or the head is not a possible position.
     pub fn look(&self) -> Result<Look, Fault> {
         let layout = self.layout();
         let state = layout.state.load(Ordering::Acquire);
@@ -175,14 +211,16 @@ impl Ring {
         Ok(Look { head, now: clock.now(), last, state, lost, events })
     }
 
-    /// The next events that can be taken, given that no packet may begin before `previous`. None: nothing for now. Without
-    /// `partial`, a sub-buffer is left alone until it is complete.
+    /// Returns the next events that can be taken; `None` if there are none yet. Without `partial`,
+    /// a sub-buffer is left alone until it is complete. `previous` is the end time of the previous
+    /// packet: the new packet does not begin before it.
     pub fn next(&self, look: &Look, previous: u64, partial: bool) -> Result<Option<Chunk>, Fault> {
         self.next_from(self.tail, look, previous, partial)
     }
 
-    /// The same, given that everything before `tail` has been taken. Of a ring that overwrites, what was found is true only if it is
-    /// [`intact`](Ring::intact) after it was copied.
+    /// Does the same as [`next`](Ring::next) if everything before `tail` has been taken. For a ring
+    /// that overwrites, the result is valid only if the chunk is [`intact`](Ring::intact) after it
+    /// was copied.
     pub fn next_from(&self, mut tail: u64, look: &Look, previous: u64, partial: bool) -> Result<Option<Chunk>, Fault> {
         loop {
             if tail >= look.head {
@@ -209,7 +247,7 @@ impl Ring {
                 false => look.head,
             };
             if to <= from {
-                // Nor without it.
+                // An incomplete sub-buffer without a new event contradicts `tail < head`.
                 if !complete {
                     return Err(Fault::Head);
                 }
@@ -219,8 +257,10 @@ impl Ring {
             if !complete && !partial {
                 return Ok(None);
             }
-            // The sub-buffer's begin is the time of its first event. One that follows what was taken before may be any time younger: the
-            // boundary stood at an idle thread's head. But it is no older than the look before.
+            // The header's begin is the time of the sub-buffer's first event. A chunk that starts
+            // in the middle of a sub-buffer may begin any time later, because the previous chunk
+            // may have ended at the head of an idle thread. But its events are not older than the
+            // previous look.
             let near = header.begin.load(Ordering::Relaxed);
             let whole = from == begin + SUBBUFFER_HEADER;
             let first = if whole { extend(near, self.low_time(from)) } else { newest(look.now, self.low_time(from)) };
@@ -229,7 +269,9 @@ impl Ring {
                 let after = self.subbuffer_at(next)?;
                 let near = after.begin.load(Ordering::Relaxed);
                 let bound = near.min(extend(near, self.low_time(next + SUBBUFFER_HEADER)));
-                // What was lost lies between its last event and the next one's first. Programs of an older header do not tell.
+                // Losses lie between the chunk's last event and the first event of the next
+                // sub-buffer. Programs built with an older header do not store the time of the last
+                // event.
                 match header.last.load(Ordering::Relaxed) {
                     0 => bound,
                     last => newest(bound, last >> 16).max(first).min(bound),
@@ -247,7 +289,7 @@ impl Ring {
             if self.mapping().poisoned() {
                 return Err(Fault::Gone);
             }
-            // An honest ring needs none of these corrections.
+            // A ring that a correct program writes needs none of these corrections.
             let begin = started.clamp(previous, first.max(previous));
             let mut thread = [0; 32];
             for (byte, from) in thread.iter_mut().zip(&header.thread) {
@@ -274,18 +316,19 @@ impl Ring {
         self.mapping().get::<Subbuffer>(self.offset(position)).ok_or(Fault::Head)
     }
 
-    /// Time bits of the event at `position`.
+    /// Time bits of the event at `position`: the lower 48 bits of its time.
     fn low_time(&self, position: u64) -> u64 {
         let word = self.mapping().get::<std::sync::atomic::AtomicU64>(self.offset(position));
         word.map_or(0, |word| word.load(Ordering::Relaxed) >> 16)
     }
 
-    /// Bytes of a sub-buffer.
+    /// Bytes per sub-buffer.
     pub fn subbuffer(&self) -> u64 {
         self.subbuffer
     }
 
-    /// Time of the first event of a ring of which nothing has been taken, if it has one.
+    /// Time of the first event of a ring of which nothing has been taken; `None` if it holds no
+    /// event.
     pub fn first_time(&self) -> Option<u64> {
         if self.tail != 0 || self.layout().head.load(Ordering::Acquire) <= SUBBUFFER_HEADER {
             return None;
@@ -294,23 +337,23 @@ impl Ring {
         Some(near.min(extend(near, self.low_time(SUBBUFFER_HEADER)))).filter(|_| !self.mapping().poisoned())
     }
 
-    /// Begin of the sub-buffer that is to be taken next.
+    /// Begin of the sub-buffer that contains `tail`.
     pub fn begun(&self) -> u64 {
         self.tail - self.tail % self.subbuffer
     }
 
-    /// Where a position lies in the mapping.
+    /// Offset of a position in the mapping.
     pub fn offset(&self, position: u64) -> usize {
         RING_DATA + (position & (self.size - 1)) as usize
     }
 
-    /// A private copy of a chunk's events.
+    /// Copies a chunk's events to `to`. Returns false if the file shrank.
     pub fn copy(&self, chunk: &Chunk, to: &mut Vec<u8>) -> bool {
         to.resize((chunk.to - chunk.from) as usize, 0);
         self.mapping().copy(self.offset(chunk.from), to) && !self.mapping().poisoned()
     }
 
-    /// Gives the room up to `tail` back to the thread.
+    /// Returns the room up to `tail` to the thread.
     pub fn release(&mut self, tail: u64, reported: u64) {
         self.tail = tail;
         self.reported = reported;
@@ -320,16 +363,18 @@ impl Ring {
         layout.tail.store(tail, Ordering::Release);
     }
 
-    /// Events of signal handlers that were put aside and that the interrupted probe did not come to merge, because its program was killed. The
-    /// ring's `lost` has none of them.
+    /// Number of events of signal handlers that were set aside and not merged, because the program
+    /// was killed before the interrupted probe could merge them. The ring's `lost` does not include
+    /// them.
     pub fn put_aside(&self) -> u64 {
         let layout = self.layout();
         let count = usize::from(layout.nested.load(Ordering::Relaxed)).min(SIDE_ENTRIES);
         if self.mapping().poisoned() {
             return 0;
         }
-        // They are merged by time, each as it is: those that are not younger than the newest event are in the ring. The event that they
-        // interrupted has the time of the earliest of them, and is written first.
+        // The probe merges these events by time, in order, so those not younger than the newest
+        // event are already in the ring. The interrupted event gets the time of the earliest of
+        // them and is written first.
         let newest = layout.last.load(Ordering::Relaxed);
         let merged = |entry: &&[AtomicU8; 64]| {
             let mut bytes = [0; 8];
@@ -338,7 +383,7 @@ impl Ring {
             }
             let header = u64::from_ne_bytes(bytes);
             let younger = ((header >> 16).wrapping_sub(newest >> 16) << 16) as i64;
-            // One that did not fit into its entry has no header.
+            // An event that did not fit into its entry has no header.
             let taken = entry[56..].iter().all(|byte| byte.load(Ordering::Relaxed) == u8::MAX);
             taken || header != 0 && (younger < 0 || header == newest)
         };
@@ -357,7 +402,8 @@ mod tests {
 
     const SIZE: usize = 32768;
 
-    /// A ring whose words are set by `fill`, which gets the header's and the data's begin as offset 0.
+    /// A ring whose words `fill` sets. Offset 0 is the begin of the header; `RING_DATA` the begin
+    /// of the data.
     fn ring(fill: impl FnOnce(&mut dyn FnMut(usize, u64))) -> (tempfile::TempDir, Ring) {
         let mut bytes = vec![0u8; RING_DATA + SIZE];
         let mut put = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
@@ -372,13 +418,13 @@ mod tests {
         (directory, ring)
     }
 
-    /// Header of an event of class 100.
+    /// Header word of an event of class 100.
     fn header(time: u64) -> u64 {
         time << 16 | 100
     }
 
     #[test]
-    fn what_follows_a_boundary_at_an_idle_threads_head_has_its_time_however_long_the_silence() {
+    fn events_after_any_silence_get_their_time_when_the_last_chunk_ended_at_the_head_of_an_idle_thread() {
         let begun = 1u64 << 50;
         for silence in [0, 1 << 20, 1 << 47, 1 << 48, 3 << 48, (5 << 48) - 1] {
             let (first, second) = (begun + silence, begun + silence + 1000);
@@ -389,7 +435,7 @@ mod tests {
                 put(RING_DATA + 272, header(second));
             });
             let look = |head, now, last| Look { head, now, last: Some(header(last)), state: 0, lost: 0, events: 0 };
-            // Within a period the recorder takes what is there: this draws the boundary.
+            // Within a period the recorder takes the events that exist; the chunk ends at the head.
             let chunk = ring.next(&look(264, begun + 50, begun), 0, true).unwrap().unwrap();
             assert_eq!((chunk.begin, chunk.end, chunk.tail), (begun, begun, 264));
             ring.release(chunk.tail, 0);
@@ -403,7 +449,7 @@ mod tests {
     fn a_complete_sub_buffer_ends_with_its_last_event_however_late_the_next_one_begins() {
         const NEXT: usize = RING_DATA + SIZE / 4;
         let begun = 1u64 << 50;
-        // What it says; nothing, as programs of an older header do; and what cannot be.
+        // A plausible time; no time, as from programs with an older header; and an impossible time.
         for (told, end) in [(header(begun + 90), begun + 90), (0, begun + 5_000), (header(begun + 6_000), begun + 5_000)] {
             let (_directory, ring) = ring(|put| {
                 for (at, word) in [(0, begun), (8, 272), (248, told), (256, header(begun)), (264, header(begun + 90))] {
@@ -421,13 +467,13 @@ mod tests {
     }
 
     #[test]
-    fn no_position_of_a_hostile_ring_overflows_or_holds_its_reader() {
+    fn no_position_of_a_hostile_ring_overflows_or_keeps_its_reader_in_a_loop() {
         let words =
             [0, 8, 255, 256, 264, 8192, 8448, 8456, 32760, 32768, FARTHEST - 8, FARTHEST, FARTHEST + 8, 1 << 63, u64::MAX - 7, u64::MAX];
         for tail in words {
             for head in words {
                 for content in [0, 256, 264, 8192, 8200, u64::MAX] {
-                    // Such a ring is not opened.
+                    // `Ring::open` refuses a ring whose tail is beyond `FARTHEST`.
                     if tail > FARTHEST {
                         continue;
                     }
@@ -460,8 +506,9 @@ mod tests {
     }
 
     #[test]
-    fn of_what_was_put_aside_only_what_is_not_merged_counts() {
-        // Nothing merged; merged up to the second; all; and one that did not fit into its entry.
+    fn only_events_set_aside_and_not_merged_are_counted() {
+        // No event merged; events up to the second merged; all merged; one event that did not fit
+        // into its entry.
         for (last, times, aside) in [(10, [11, 12, 13], 3), (12, [11, 12, 13], 1), (13, [11, 12, 13], 0), (13, [11, 0, 13], 1)] {
             let (_directory, ring) = ring(|put| {
                 put(24, header(last));
@@ -472,7 +519,8 @@ mod tests {
             });
             assert_eq!(ring.put_aside(), aside, "{last} {times:?}");
         }
-        // The interrupted event was dated back to the earliest, and is of another class.
+        // The interrupted event got the time of the earliest event set aside, and has another
+        // class.
         let (_directory, ring) = ring(|put| {
             put(24, header(11) + 1);
             put(48, 2 << 8);
@@ -480,7 +528,7 @@ mod tests {
             put(1088, header(12));
         });
         assert_eq!(ring.put_aside(), 2);
-        // More than there is room for.
+        // A counter that exceeds the number of entries.
         let (_directory, ring) = ring_of_nested(255);
         assert_eq!(ring.put_aside(), SIDE_ENTRIES as u64);
     }
@@ -490,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_where_these_tests_put_words() {
+    fn the_offsets_in_these_tests_are_those_of_the_layout() {
         let (_directory, ring) = ring(|put| put(0, 8));
         let base = std::ptr::from_ref(ring.layout()) as usize;
         let at = |field: &AtomicU64| std::ptr::from_ref(field) as usize - base;

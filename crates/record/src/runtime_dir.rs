@@ -1,7 +1,21 @@
-//! The runtime directory: where programs with probes of one user and their recorder meet.
+//! The runtime directory, where the programs with probes of one user and their recorder meet.
 //!
-//! It must belong to the user alone, and still nothing in it is believed: a file is opened without following links, must be a
-//! regular file of the same user, and has exactly the name that the layout gives it. What has another name is left alone.
+//! It is a directory on a tmpfs, by default `/dev/shm/longpole-<uid>`. Each process with probes
+//! makes a control file there and one ring file per thread; each recorder makes a session file. The
+//! directory must belong to the user alone. Nevertheless its contents are not trusted: a file is
+//! opened without following links, must be a regular file of the same user, and must have a name of
+//! the layout. Files with other names are left alone.
+//!
+//! ```text
+//! session                 the recorder's orders for new processes
+//! sites                   the site table of all programs
+//! 4711-0a1b2c3d.control   process 4711: its label and orders
+//! 4711-0a1b2c3d.0.ring    the first ring that the process made
+//! 4711-0a1b2c3d.s0.ring   a larger ring that the recorder made
+//! ```
+//!
+//! This folder holds what concerns the directory and the processes in it: finding processes, locks,
+//! mappings, and facts from /proc. Reading events belongs in `ring`, writing files in `output`.
 
 pub(crate) mod claim;
 pub(crate) mod discover;
@@ -27,59 +41,63 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+/// An open runtime directory.
 #[derive(Debug)]
 pub struct Runtime {
     path: PathBuf,
     directory: OwnedFd,
-    /// Whose it is, and everything in it.
+    /// Uid of the owner of the directory and of all files in it.
     owner: u32,
-    /// Device of the directory's files in lists of mappings.
+    /// Device of the directory's files in /proc/PID/maps.
     device: OnceLock<String>,
 }
 
-/// Bytes of the path of a runtime directory that programs with probes take.
+/// Longest path of a runtime directory in bytes; programs with probes accept no longer one.
 const LONGEST_PATH: usize = 207;
 
-/// Where the directories of users are.
+/// Parent of the users' runtime directories.
 pub(crate) const USERS: &str = "/dev/shm";
 
-/// The user by whose number a runtime directory is named.
+/// The uid in the name of a runtime directory.
 pub(crate) fn user_of(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?;
     let user = name.strip_prefix("longpole-")?.parse::<u32>().ok()?;
     (name == format!("longpole-{user}")).then_some(user)
 }
 
-/// What stands in the directory, by name.
+/// Kind of a file in the directory, from its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
+    /// Control file of a process.
     Control {
         stem: String,
         pid: i32,
     },
-    /// `own`: made by a thread; else by a recorder, to succeed one.
+    /// `own`: made by a thread of the process. Otherwise a recorder made it to replace a smaller
+    /// ring.
     Ring {
         stem: String,
         number: u32,
         own: bool,
     },
-    /// What a process that died in the middle of making a file left behind.
+    /// File that a process was making when it died.
     Temporary,
+    /// File with a name that does not belong to the layout.
     Foreign,
 }
 
-/// An open file, seen to be a regular one of this user.
+/// An open file that was checked to be a regular file of this user.
 #[derive(Debug)]
 pub struct Opened {
     pub file: OwnedFd,
     pub size: u64,
     pub inode: u64,
-    /// Its names.
+    /// Number of hard links.
     pub links: u64,
 }
 
 impl Runtime {
-    /// `LONGPOLE_RUNTIME_DIR`, made absolute; else the user's own.
+    /// Path of the directory: `LONGPOLE_RUNTIME_DIR`, made absolute, else the user's own.
     pub fn default_path() -> PathBuf {
         match std::env::var_os("LONGPOLE_RUNTIME_DIR") {
             Some(path) if !path.is_empty() => std::path::absolute(&path).unwrap_or_else(|_| PathBuf::from(path)),
@@ -87,8 +105,9 @@ impl Runtime {
         }
     }
 
-    /// The directories that whoever asks may look into: his own, if it is there; for root, those of all users, unless one is named. What is no safe directory is
-    /// an error.
+    /// The directories that the caller may inspect: its own, if it exists, and for root those of
+    /// all users, unless `LONGPOLE_RUNTIME_DIR` names one. Fails if the caller's own directory is
+    /// unsafe.
     pub fn all() -> Result<Vec<Runtime>, Error> {
         let own = Runtime::default_path();
         let mut all = if own.exists() { vec![Runtime::open(&own)?] } else { Vec::new() };
@@ -101,19 +120,20 @@ impl Runtime {
         users.sort();
         for (user, path) in users.into_iter().filter(|(_, path)| *path != own) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            // Anybody can put something of that name there: others are none of theirs.
+            // Any user can make an entry with such a name, so an unsafe directory of another user
+            // is skipped.
             let found = fs::open(&path, flags, Mode::empty()).ok().and_then(|directory| Runtime::at(directory, &path, user).ok());
             all.extend(found);
         }
         Ok(all)
     }
 
-    /// Whose it is.
+    /// Uid of the owner.
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Whether programs with probes can have this path, too.
+    /// Fails if programs with probes could not use this path.
     pub fn check_length(path: &Path) -> Result<(), Error> {
         match path.as_os_str().len() {
             ..=LONGEST_PATH => Ok(()),
@@ -121,7 +141,7 @@ impl Runtime {
         }
     }
 
-    /// Opens the directory, making it if it is not there.
+    /// Opens the directory and makes it if it does not exist.
     pub fn create(path: &Path) -> Result<Runtime, Error> {
         Runtime::check_length(path)?;
         match fs::mkdir(path, Mode::RWXU) {
@@ -130,6 +150,7 @@ impl Runtime {
         }
     }
 
+    /// Opens the caller's own directory. Fails if it does not belong to the user alone.
     pub fn open(path: &Path) -> Result<Runtime, Error> {
         Runtime::check_length(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -143,7 +164,7 @@ impl Runtime {
         Runtime::at(directory, path, rustix::process::geteuid().as_raw())
     }
 
-    /// A directory that is open. `path` is only shown.
+    /// Uses an open directory. `path` is only for messages.
     pub fn at(directory: OwnedFd, path: &Path, owner: u32) -> Result<Runtime, Error> {
         let found = fs::fstat(&directory).map_err(|error| Error::io("look at", path)(error.into()))?;
         if found.st_uid != owner {
@@ -163,6 +184,7 @@ impl Runtime {
         self.directory.as_fd()
     }
 
+    /// Files of the directory by name, without the session files and the site table.
     pub fn entries(&self) -> io::Result<Vec<(String, Entry)>> {
         let mut all = Vec::new();
         for entry in Dir::read_from(&self.directory)? {
@@ -178,7 +200,7 @@ impl Runtime {
         Ok(all)
     }
 
-    /// The files of recorders.
+    /// Names and owners of the session files.
     pub fn sessions(&self) -> io::Result<Vec<(String, session::Whose)>> {
         let mut all = Vec::new();
         for entry in Dir::read_from(&self.directory)? {
@@ -188,15 +210,18 @@ impl Runtime {
         Ok(all)
     }
 
+    /// Opens a file for reading. Fails if it is not a regular file of the directory's owner.
     pub fn open_readable(&self, name: &str) -> io::Result<Opened> {
         self.checked(name, OFlags::RDONLY)
     }
 
-    /// The file's mode forbids writing, except for the instant of opening.
+    /// Opens a file for writing. The mode 0400 of the files forbids writing, except for the moment
+    /// in which a program or the recorder opens them.
     pub fn open_writable(&self, name: &str) -> io::Result<Opened> {
         for _ in 0..100 {
             let readable = self.checked(name, OFlags::RDONLY)?;
-            // Somebody's file of another place, which is none of ours; or one that is getting its name at this moment, and has only that soon.
+            // Either a file from another directory, which is none of this layout, or a file that is
+            // just getting its final name and soon has only that one.
             if readable.links > 1 {
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, "it has other names"));
             }
@@ -204,7 +229,8 @@ impl Runtime {
             let writable = self.checked(name, OFlags::RDWR);
             fs::fchmod(&readable.file, Mode::RUSR)?;
             match writable {
-                // A program's instant of opening ended between our two calls.
+                // A program opened the file at the same time and restored the mode between the two
+                // calls.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                 Ok(writable) if writable.inode == readable.inode => return Ok(writable),
                 Ok(_) => return Err(io::Error::other("the file was exchanged while it was opened")),
@@ -215,7 +241,7 @@ impl Runtime {
     }
 
     fn checked(&self, name: &str, access: OFlags) -> io::Result<Opened> {
-        // NONBLOCK: a pipe of that name must not hold us.
+        // NONBLOCK: opening a pipe of that name must not block.
         let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = fs::openat(&self.directory, name, flags, Mode::empty())?;
         let found = fs::fstat(&file)?;
@@ -228,11 +254,11 @@ impl Runtime {
         Ok(Opened { file, size: found.st_size as u64, inode: found.st_ino, links: found.st_nlink as u64 })
     }
 
-    /// A new file with memory behind it.
+    /// Makes a new file with allocated memory.
     pub fn make(&self, name: &str, size: u64) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&self.directory, name, flags, Mode::RUSR)?;
-        // Programs take only files of their own user.
+        // Programs accept only files of their own user.
         let owner = (self.owner != rustix::process::geteuid().as_raw()).then(|| fs::Uid::from_raw(self.owner));
         let made = owner.map_or(Ok(()), |owner| fs::fchown(&file, Some(owner), None));
         match made.and_then(|()| fs::fallocate(&file, fs::FallocateFlags::empty(), 0, size)) {
@@ -245,11 +271,12 @@ impl Runtime {
     }
 
     pub fn remove(&self, name: &str) {
-        // It may be gone already.
+        // The file may be gone already.
         let _ = fs::unlinkat(&self.directory, name, AtFlags::empty());
     }
 
-    /// Runs `work` while no process is being born; without it, if that cannot be had within a while.
+    /// Runs `work` while no process can start. Returns `None` without running it if the lock is not
+    /// available within about a second.
     pub fn without_births<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         for attempt in 0..200 {
             if attempt > 0 {
@@ -264,7 +291,8 @@ impl Runtime {
         None
     }
 
-    /// How lists of mappings name a file of the directory. All are on one device, and the first mapping that was made of one tells which.
+    /// Identity of a file of the directory in /proc/PID/maps. All files are on one device, which is
+    /// read from the first mapping.
     pub fn mapped(&self, inode: u64, mapping: &Mapping) -> Mapped {
         let device = self.device.get_or_init(|| {
             let found = proc_status::mapped_at(mapping.address()).filter(|found| found.inode == inode).map(|found| found.device);
@@ -276,7 +304,7 @@ impl Runtime {
         Mapped { device: device.clone(), inode }
     }
 
-    /// Bytes that may still be put into the directory.
+    /// Free bytes of the directory's file system.
     pub fn free_memory(&self) -> u64 {
         match fs::fstatvfs(&self.directory) {
             Ok(found) => found.f_bavail.saturating_mul(found.f_frsize),
@@ -285,9 +313,10 @@ impl Runtime {
     }
 }
 
-/// How names of control files end.
+/// End of the names of control files.
 pub(crate) const CONTROL: &str = ".control";
 
+/// Kind of a file, from its name.
 pub(crate) fn classify(name: &str) -> Entry {
     if name.starts_with(".new-") {
         return Entry::Temporary;
@@ -312,7 +341,7 @@ pub(crate) fn classify(name: &str) -> Entry {
     }
 }
 
-/// The pid of `<pid>-<tag>`.
+/// The pid in `<pid>-<tag>`.
 fn pid_of(stem: &str) -> Option<i32> {
     let (pid, tag) = stem.split_once('-')?;
     let number: i32 = pid.parse().ok()?;
@@ -321,6 +350,7 @@ fn pid_of(stem: &str) -> Option<i32> {
     (plain && tag).then_some(number)
 }
 
+/// Name of a ring file. `own`: made by a thread of the process.
 pub fn ring_name(stem: &str, number: u32, own: bool) -> String {
     match own {
         true => format!("{stem}.{number}.ring"),
@@ -328,7 +358,7 @@ pub fn ring_name(stem: &str, number: u32, own: bool) -> String {
     }
 }
 
-/// For tests: a directory that only its owner may enter, opened.
+/// For tests: opens a directory after making it accessible to its owner only.
 #[cfg(test)]
 pub fn private(path: &Path) -> Runtime {
     fs::chmod(path, Mode::RWXU).expect("a directory of our own");
@@ -341,7 +371,7 @@ mod tests {
     use std::os::unix::fs::{symlink, PermissionsExt};
 
     #[test]
-    fn only_names_of_the_layout_are_taken() {
+    fn only_names_of_the_layout_are_accepted() {
         let stem = "12-0a0b0c0d".to_owned();
         assert_eq!(classify("12-0a0b0c0d.control"), Entry::Control { stem: stem.clone(), pid: 12 });
         assert_eq!(classify("12-0a0b0c0d.7.ring"), Entry::Ring { stem: stem.clone(), number: 7, own: true });
@@ -363,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn only_directories_with_the_number_of_a_user_are_those_of_users() {
+    fn only_directories_named_by_a_uid_belong_to_users() {
         let user = |name: &str| user_of(&Path::new(USERS).join(name));
         assert_eq!((user("longpole-0"), user("longpole-1000")), (Some(0), Some(1000)));
         assert_eq!((user("longpole-"), user("longpole-01"), user("longpole-x"), user("other-1")), (None, None, None, None));
@@ -382,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn links_pipes_and_directories_are_no_files() {
+    fn links_pipes_and_directories_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime_dir::private(directory.path());
         symlink("/etc/passwd", directory.path().join("1-a.control")).unwrap();

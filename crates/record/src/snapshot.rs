@@ -1,8 +1,11 @@
-//! A snapshot: all that a running recording knows at one moment, as a recording of its own, while it goes on.
+//! A snapshot: everything that a running recording holds at one moment, as a recording of its own.
+//! The running recording continues.
 //!
-//! Two halves. The recorder does what cannot wait: it stops the kernel's tracer for an instant, copies what overwriting rings hold, and says
-//! how far its own files reached ([`Recorder::snapshot`]). Whoever asked copies these, and completes the recording ([`complete`]):
-//! that may be gigabytes, and a recorder that copies them would lose events meanwhile.
+//! A snapshot is made in two halves. The recorder does what cannot wait: it pauses the kernel's
+//! tracer for an instant, copies the contents of overwriting rings, and stores the current lengths
+//! of its own files ([`Recorder::snapshot`]). The process that requested the snapshot copies these
+//! files into it ([`complete`]). They may be gigabytes, and a recorder that copied them would lose
+//! events meanwhile.
 
 mod complete;
 
@@ -24,12 +27,12 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What made it happen.
+/// The reason for a snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct Cause {
-    /// Counter at the event; none: an absence has no event.
+    /// Time of the event in clock ticks; `None` if the reason is the absence of events.
     pub event: Option<u64>,
-    /// Counter when the recorder saw it.
+    /// Time in clock ticks at which the recorder saw it.
     pub seen: u64,
     pub told: String,
 }
@@ -37,11 +40,11 @@ pub(crate) struct Cause {
 /// A snapshot that is being written.
 struct Snapshot {
     path: PathBuf,
-    /// Counter at the freeze: nothing later is in it.
+    /// Time of the pause in clock ticks: the snapshot holds nothing later.
     frozen: u64,
-    /// Nothing earlier is wanted.
+    /// Time in clock ticks before which nothing is requested; 0 without a limit.
     window: u64,
-    /// Where the oldest of it begins.
+    /// Time in clock ticks of the oldest event.
     begin: u64,
     next_lane: u32,
     lanes: Vec<Value>,
@@ -51,12 +54,13 @@ struct Snapshot {
 }
 
 impl Recorder {
-    /// Returns what whoever asked has to know.
+    /// Takes the snapshot. Returns the answer for the process that requested it: path, recording
+    /// and time taken.
     pub(crate) fn snapshot(&mut self, request: &Request, cause: Option<Cause>) -> Result<Value, Error> {
         let begun = Instant::now();
         let kernel = self.freeze_kernel();
         let (frozen, frozen_ns) = (self.clock.now(), self.now_ns());
-        // What rings that do not overwrite hold goes into the recording's own files, all of it.
+        // Events in rings that do not overwrite are all written to the recording's own files.
         let mut looks = HashMap::new();
         self.in_each_place(|recorder| {
             recorder.visit();
@@ -87,10 +91,10 @@ impl Recorder {
             recorded: 0,
             notes: Vec::new(),
         };
-        // First of all: it has the classes of all that follows.
+        // Copied first, because it describes the classes of all events that follow.
         let metadata = path.join("user/metadata");
         std::fs::copy(self.home.path().join("user/metadata"), &metadata).map_err(Error::io("write", metadata))?;
-        // Captured packets of rings that overwrite are in no file yet.
+        // Captured packets in overwriting rings are in no file yet.
         let home = Home::open(&path)?;
         let own =
             (std::mem::replace(&mut self.path, path.clone()), std::mem::replace(&mut self.home, home), std::mem::take(&mut self.captures));
@@ -112,7 +116,7 @@ impl Recorder {
         Ok(json!({ "path": path, "session": self.path, "took_ns": took.as_nanos() as u64 }))
     }
 
-    /// Empties the rings that do not overwrite, and tells what they lost.
+    /// Empties the rings that do not overwrite, and writes their losses.
     pub(crate) fn take_now(&mut self) {
         let now = Instant::now();
         for source in self.place.subjects.values_mut().flat_map(|subject| &mut subject.sources) {
@@ -120,7 +124,7 @@ impl Recorder {
             source.begun = source.ring.begun();
         }
         self.drain(false);
-        // What was lost since the last event would be told with the next one.
+        // Otherwise the losses since the last event would be written with the next event only.
         let mut subjects = std::mem::take(&mut self.place.subjects);
         for Subject { process, sources, .. } in subjects.values_mut() {
             for source in sources.iter_mut().filter(|source| !source.ring.overwrites && !source.broken) {
@@ -130,7 +134,8 @@ impl Recorder {
         self.place.subjects = subjects;
     }
 
-    /// Looks at the rings that overwrite: by stem and place among its sources, with the time at which what is left of it begins.
+    /// Looks at the rings that overwrite. Returns the stem, the index in `sources`, the look, and
+    /// the time of the oldest remaining event of each.
     fn look_back(&mut self) -> Vec<(String, usize, Look, u64)> {
         let mut looks = Vec::new();
         let mut subjects = std::mem::take(&mut self.place.subjects);
@@ -175,12 +180,13 @@ impl Recorder {
         result
     }
 
-    /// What one ring holds, as a lane of its own. The ring stays as it is.
+    /// Copies the contents of one ring to a lane of its own. The ring is unchanged.
     fn copy_history(&mut self, snapshot: &mut Snapshot, process: &Process, source: &Source, look: &Look) -> Result<(), Error> {
         let ring = &source.ring;
         let mut lane: Option<Lane> = None;
         let mut tail = ring.oldest(look.head);
-        // As of what was copied last: events and losses of the ring, and losses told in the lane.
+        // State after the part copied last: the ring's events and losses, and the losses written to
+        // the lane.
         let (mut events, mut reported, mut discarded) = (ring.taken, ring.reported, 0);
         let number = snapshot.next_lane;
         let name = format!("{}-{number}", component(&process.label));
@@ -203,7 +209,7 @@ impl Recorder {
             let missing = if chunk.whole { chunk.events.saturating_sub(events) } else { 0 };
             let lost_now = chunk.lost.max(reported);
             if chunk.end < snapshot.window {
-                // What was lost before is before the window, too.
+                // Losses before that are before the window as well.
                 (events, reported, tail) = (chunk.events_after, lost_now, chunk.tail);
                 continue;
             }
@@ -214,7 +220,7 @@ impl Recorder {
             let stamp = Stamp {
                 begin: chunk.begin,
                 end,
-                // A program may say that it wrote anything.
+                // The count comes from the program, which may have written anything.
                 discarded: u64::saturating_add(discarded, missing.saturating_add(lost_now - reported)),
                 pid: process.pid_of(chunk.pid),
                 tid: process.tid(chunk.tid),
@@ -236,7 +242,8 @@ impl Recorder {
             };
             let mut written = Ok(());
             if stamp.discarded > writing.discarded && writing.recorded == 0 {
-                // All that was overwritten lies before the first event, and casts no doubt on what follows.
+                // All overwritten events are older than the first remaining event, so the events
+                // after it are complete.
                 written = write(writing, Stamp { end: stamp.begin, position: 0, ..stamp.clone() }, None);
             }
             let body = Body { length, ..ring.body(&chunk) };
@@ -245,7 +252,7 @@ impl Recorder {
                     (events, reported, discarded, tail) = (chunk.events_after, lost_now, stamp.discarded, chunk.tail);
                     self.copy_packets(process, source, &Chunk { to: chunk.from + length as u64, ..chunk });
                     if left {
-                        // The rest is later than the freeze.
+                        // The remaining events are later than the pause.
                         events = look.events;
                         break;
                     }
@@ -271,7 +278,7 @@ impl Recorder {
         lane.close().map_err(Error::io("write", file))
     }
 
-    /// The captured packets of a chunk go to a file of the snapshot.
+    /// Copies the captured packets of a chunk to a file of the snapshot.
     fn copy_packets(&mut self, process: &Process, source: &Source, chunk: &Chunk) {
         if !self.place.classes.packets || source.ring.layout().packets.load(Ordering::Relaxed) == 0 {
             return;
@@ -288,8 +295,8 @@ impl Recorder {
         self.scratch = bytes;
     }
 
-    /// How many bytes of a chunk are events of known form and not later than `until`, the time of the last of them, and whether it has others,
-    /// which are later. None: it was overwritten.
+    /// Measures a chunk: the number of bytes that are decodable events not later than `until`, the
+    /// time of the last one, and whether later events follow. `None` if the chunk was overwritten.
     fn measure(&mut self, source: &Source, chunk: &Chunk, until: u64) -> Option<(usize, u64, bool)> {
         let whole = (chunk.to - chunk.from) as usize;
         if chunk.end <= until && !self.place.classes.invalid {
@@ -312,7 +319,8 @@ impl Recorder {
         copied.then_some((at, end, later))
     }
 
-    /// What its `longpole.json` says: what the recording's own does, and what it is.
+    /// Contents of the snapshot's `longpole.json`: those of the recording, and the entry
+    /// `snapshot`.
     fn tell_of(
         &self,
         snapshot: &Snapshot,
@@ -370,7 +378,7 @@ impl Recorder {
             "begin": snapshot.begin,
             "kernel": kernel,
             "earlier": earlier,
-            // Whoever asked copies them, and takes this away.
+            // The process that requested the snapshot copies these files and removes this entry.
             "pending": files,
         });
         told

@@ -7,7 +7,9 @@ use std::thread::sleep;
 use std::time::Duration;
 use support::{numbered, sum, Count, Place, Running};
 
-/// For threads that live as long as the recording: a loss at a thread's end stands before the next one's first event.
+/// Asserts that all events of each thread are recorded or lost. Only for threads that live as long
+/// as the recording, because a loss at a thread's end is reported before the first event of the
+/// next thread in the same ring.
 fn assert_complete(place: &Place, file: &str, pid: i32, recordings: &[&Path], threads: usize) {
     let counts = sum(recordings);
     let emitted = place.emitted(file);
@@ -18,7 +20,7 @@ fn assert_complete(place: &Place, file: &str, pid: i32, recordings: &[&Path], th
 }
 
 #[test]
-fn what_threads_emit_is_recorded_or_counted_as_lost() {
+fn every_event_of_a_thread_is_recorded_or_counted_as_lost() {
     for (buffer, burst, pause) in [("64KiB", 0, 0), ("4MiB", 0, 0), ("0", 500, 300)] {
         let place = Place::new();
         let recorder = place.recorder(buffer, None);
@@ -35,7 +37,7 @@ fn what_threads_emit_is_recorded_or_counted_as_lost() {
 }
 
 #[test]
-fn nothing_is_lost_where_the_rings_are_large_enough() {
+fn nothing_is_lost_if_the_rings_are_large_enough() {
     let place = Place::new();
     let recorder = place.recorder("4MiB", None);
     let program = Running::start(&mut place.numbered(4, 20_000, 1000, 2000, "p"));
@@ -52,7 +54,7 @@ fn nothing_is_lost_where_the_rings_are_large_enough() {
 }
 
 #[test]
-fn what_a_killed_program_wrote_is_recorded() {
+fn events_of_a_killed_program_are_recorded() {
     for wait in [5, 40, 130] {
         let place = Place::new();
         let recorder = place.recorder("0", None);
@@ -65,7 +67,7 @@ fn what_a_killed_program_wrote_is_recorded() {
         let counts = numbered(&ended.path);
         for (thread, emitted) in place.emitted("p").iter().enumerate().take(3) {
             let count = counts.get(&(pid, thread as u64)).copied().unwrap_or_default();
-            // The one event more was complete, but not yet counted by its thread.
+            // The thread may have been killed after it completed an event and before it counted it.
             let told = count.recorded + count.lost;
             assert!(told == *emitted || told == emitted + 1, "thread {thread}: {count:?} of {emitted}: {:?} {counts:?}", ended.diagnostics);
         }
@@ -76,13 +78,14 @@ fn what_a_killed_program_wrote_is_recorded() {
 }
 
 #[test]
-fn what_a_killed_recorder_had_not_taken_is_in_the_next_recording() {
+fn events_that_a_killed_recorder_had_not_taken_are_in_the_next_recording() {
     for (waits, buffer) in [([3, 20, 50], "0"), ([11, 35, 7], "64KiB"), ([30, 60, 5], "1MiB")] {
         let place = Place::new();
         let mut killed = Vec::new();
         let recorder = place.recorder(buffer, None);
         let program = Running::start(&mut place.numbered(3, 150_000, 300, 200, "p"));
-        // Born under a recorder, it is recorded; without one, it would not be.
+        // The first process starts while a recorder is running; otherwise its events would not be
+        // recorded.
         support::until(|| place.begun("p", 3));
         let mut recorder = Some(recorder);
         for wait in waits {
@@ -100,16 +103,17 @@ fn what_a_killed_recorder_had_not_taken_is_in_the_next_recording() {
     }
 }
 
-/// Follows a thread's numbers through its recordings.
+/// State of one thread's event numbers across recordings.
 #[derive(Clone, Copy, Default)]
 struct Numbers {
-    /// The number after the newest that was recorded.
+    /// Number after the newest recorded one.
     next: u64,
-    /// Lost since.
+    /// Number of events lost since then.
     lost: u64,
 }
 
-/// Holds one recording of a `numbered` program to this: between any two events lie exactly as many numbers as were counted as lost there.
+/// Checks one recording of a `numbered` program: between any two events, exactly as many numbers
+/// are missing as were counted as lost there.
 fn follow(recording: &Path, threads: &mut [Numbers]) {
     for (name, packets) in support::lanes(recording) {
         let (mut discarded, mut owner) = (0, None);
@@ -120,11 +124,12 @@ fn follow(recording: &Path, threads: &mut [Numbers]) {
             if let Some(event) = packet.events.chunks_exact(16).next() {
                 owner = Some((word(event) >> 40) as usize);
             }
-            // A lane whose thread wrote nothing tells its name.
+            // If the thread wrote no event into the lane, its name identifies it.
             let thread = owner.unwrap_or_else(|| packet.thread.strip_prefix("worker ").unwrap().parse().unwrap());
             let numbers = &mut threads[thread];
             numbers.lost += lost;
-            // What is lost lies between the last event before it and the next one: no packet reaches into that time.
+            // The lost events lie between the event before and the next event, so no packet extends
+            // into that time.
             if let Some(event) = packet.events.chunks_exact(16).last() {
                 let last = u64::from_ne_bytes(event[..8].try_into().unwrap()) >> 16;
                 assert_eq!(packet.end & 0xffff_ffff_ffff, last, "{name}: a packet ends with its last event");
@@ -139,8 +144,8 @@ fn follow(recording: &Path, threads: &mut [Numbers]) {
 }
 
 #[test]
-fn over_twenty_recordings_every_missing_number_was_counted_where_it_was_lost() {
-    // Rings that lose in every burst; rings that begin small and are replaced; rings that lose nothing.
+fn over_twenty_recordings_every_missing_number_is_counted_where_it_was_lost() {
+    // Rings that are too small for each burst, and rings that begin small and are replaced.
     for buffers in [["32KiB"; 20], ["0"; 20]] {
         let place = Place::new();
         let program = Running::start(&mut place.numbered(3, 0, 4000, 300, "p"));
@@ -156,7 +161,7 @@ fn over_twenty_recordings_every_missing_number_was_counted_where_it_was_lost() {
             recorded += ended.recorded / 16;
             lost += ended.lost;
         }
-        // Whoever met a probe that was on has left it.
+        // Wait until each thread has left the probe that was enabled.
         let before = place.emitted("p");
         support::until(|| place.emitted("p").iter().zip(&before).take(3).all(|(now, before)| *now > before + 20_000));
         for (thread, numbers) in threads.iter().enumerate() {
@@ -165,7 +170,8 @@ fn over_twenty_recordings_every_missing_number_was_counted_where_it_was_lost() {
             assert!(place.met("p", thread) >= numbers.next + numbers.lost);
             assert!(place.met("p", thread) < place.emitted("p")[thread], "between the recordings the probes were off");
         }
-        // A thread that saw its probe on and was held up there until the recording had ended: of the last recording it is in the ring.
+        // A thread may have seen its probe enabled and then been delayed until the recording had
+        // ended. Its event is still in the ring.
         assert_eq!(met, recorded + lost + place.left_in_rings(program.pid()), "{buffers:?}");
         assert!(buffers[0] == "0" || lost > 0, "the small rings are too large");
         program.kill();
@@ -173,14 +179,14 @@ fn over_twenty_recordings_every_missing_number_was_counted_where_it_was_lost() {
 }
 
 #[test]
-fn the_first_events_of_processes_and_threads_born_meanwhile_are_recorded() {
+fn the_first_events_of_processes_and_threads_born_during_a_recording_are_recorded() {
     let place = Place::new();
     let recorder = place.recorder("0", None);
     let mut pids = Vec::new();
     for round in 0..5 {
         let name = format!("p{round}");
         let progress = place.progress(&name);
-        // One thread after the other: they hand on one ring.
+        // The threads run one after the other and reuse one ring.
         let mut command = place.program("numbered", &["4", "20", "0", "0", progress.to_str().unwrap(), "wait"]);
         let program = Running::start(&mut command);
         pids.push(program.pid());
@@ -196,7 +202,7 @@ fn the_first_events_of_processes_and_threads_born_meanwhile_are_recorded() {
 }
 
 #[test]
-fn what_a_handler_put_aside_counts_as_lost_when_its_program_is_killed() {
+fn events_that_a_signal_handler_set_aside_count_as_lost_if_the_program_is_killed() {
     for (before, nested) in [(1u64, 1u64), (100, 7), (100, 16), (100, 30)] {
         let place = Place::new();
         let recorder = place.recorder("0", None);
@@ -208,7 +214,7 @@ fn what_a_handler_put_aside_counts_as_lost_when_its_program_is_killed() {
 }
 
 #[test]
-fn the_first_threads_have_larger_rings_before_they_are_busy() {
+fn the_first_threads_get_larger_rings_before_they_are_busy() {
     let place = Place::new();
     let recorder = place.recorder("0", None);
     let program = Running::start(&mut place.numbered(20, 0, 1, 20_000, "p"));
@@ -217,7 +223,7 @@ fn the_first_threads_have_larger_rings_before_they_are_busy() {
             std::fs::read_dir(place.runtime()).unwrap().flatten().filter(|entry| entry.file_name().to_string_lossy().ends_with(".ring"));
         rings.filter(|ring| ring.metadata().is_ok_and(|found| found.len() > 4 << 20)).count()
     };
-    // As many as there are CPUs, and four at least.
+    // The number of CPUs, and at least four.
     let most = std::thread::available_parallelism().map_or(4, |cpus| cpus.get().max(4));
     support::until(|| larger() == most.min(20));
     sleep(Duration::from_millis(300));
@@ -227,7 +233,7 @@ fn the_first_threads_have_larger_rings_before_they_are_busy() {
 }
 
 #[test]
-fn a_larger_ring_that_its_thread_could_not_take_gives_its_memory_back() {
+fn a_larger_ring_that_its_thread_could_not_take_is_removed() {
     let place = Place::new();
     let recorder = place.recorder("0", None);
     let program = Running::start(&mut place.program("staying", &[]));
@@ -237,7 +243,7 @@ fn a_larger_ring_that_its_thread_could_not_take_gives_its_memory_back() {
     };
     support::until(|| larger() == 1);
     support::until(|| larger() == 0);
-    // It is not offered another.
+    // The thread is not offered another ring.
     sleep(Duration::from_millis(100));
     assert_eq!(larger(), 0);
     let pid = program.pid();

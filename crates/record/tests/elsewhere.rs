@@ -1,4 +1,5 @@
-//! Programs that have a `/dev/shm` of their own: root finds them, and counts their events like any other's.
+//! Programs with a `/dev/shm` of their own: a recorder that runs as root finds them, and counts
+//! their events like those of any other program.
 
 mod support;
 
@@ -16,7 +17,8 @@ fn live(what: &str) -> bool {
     possible
 }
 
-/// The program behind `unshare FLAGS`, with a tmpfs of its own where everybody else has the runtime directory. `before` runs there first.
+/// Starts a program under `unshare FLAGS`, with a tmpfs of its own in place of the runtime
+/// directory. `before` is a shell command that runs there first.
 fn aside(place: &Place, flags: &[&str], before: &str, program: &Command) -> Running {
     let mut command = Command::new("unshare");
     command.args(flags).args(["--kill-child", "-f", "sh", "-c"]);
@@ -26,7 +28,7 @@ fn aside(place: &Place, flags: &[&str], before: &str, program: &Command) -> Runn
     Running::start(&mut command)
 }
 
-/// The one child of a process, as we see it.
+/// The only child of a process, by its pid in this namespace.
 fn child(pid: i32) -> i32 {
     let path = format!("/proc/{pid}/task/{pid}/children");
     std::fs::read_to_string(path).unwrap().split_whitespace().next().unwrap().parse().unwrap()
@@ -37,13 +39,13 @@ fn assert_exact(place: &Place, file: &str, pid: i32, recordings: &[&Path], threa
     for thread in 0..threads {
         let count = counts.get(&(pid, thread as u64)).copied().unwrap_or_default();
         let (told, met) = (count.recorded + count.lost, place.met(file, thread));
-        // The one event more was complete, but not yet counted by its thread.
+        // The thread may have been killed after it completed an event and before it counted it.
         assert!(count.recorded > 0 && (told == met || told == met + 1), "thread {thread}: {count:?} of {met}: {counts:?}");
     }
 }
 
 #[test]
-fn a_killed_program_in_another_mount_namespace_is_recorded_next_to_one_in_ours() {
+fn a_killed_program_in_another_mount_namespace_is_recorded_next_to_one_in_this_namespace() {
     if !live("a program in another mount namespace") {
         return;
     }
@@ -59,7 +61,7 @@ fn a_killed_program_in_another_mount_namespace_is_recorded_next_to_one_in_ours()
         let (other_pid, own_pid) = (child(other.pid()), own.pid());
         let tasks = std::fs::read_dir(format!("/proc/{other_pid}/task")).unwrap();
         let threads: Vec<i32> = tasks.map(|task| task.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
-        // SAFETY: signals a process of ours.
+        // SAFETY: signals a process that this test started.
         unsafe { libc::kill(other_pid, libc::SIGKILL) };
         std::thread::sleep(std::time::Duration::from_millis(300));
         own.kill();
@@ -68,7 +70,7 @@ fn a_killed_program_in_another_mount_namespace_is_recorded_next_to_one_in_ours()
         assert_exact(&place, "own", own_pid, &[&ended.path], 2);
         let mut lanes = support::lanes(&ended.path).into_values().flatten().filter(|packet| packet.pid == other_pid);
         assert!(lanes.all(|packet| threads.contains(&packet.tid)), "threads are those that we know: {threads:?}");
-        // Other tools see one trace with all of it.
+        // Other tools see one trace with all events.
         if let Ok(output) = Command::new("babeltrace2").arg(ended.path.join("user")).output() {
             let events = String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.contains("mark:numbered")).count();
             let recorded: u64 = numbered(&ended.path).values().map(|count| count.recorded).sum();
@@ -78,7 +80,7 @@ fn a_killed_program_in_another_mount_namespace_is_recorded_next_to_one_in_ours()
 }
 
 #[test]
-fn what_a_killed_recorder_had_not_taken_of_another_mount_namespace_is_in_the_next_recording() {
+fn events_in_another_mount_namespace_survive_a_killed_recorder() {
     if !live("another mount namespace and a killed recorder") {
         return;
     }
@@ -92,7 +94,7 @@ fn what_a_killed_recorder_had_not_taken_of_another_mount_namespace_is_in_the_nex
     let met = place.met("other", 0);
     support::until(|| place.met("other", 0) > met + 5000);
     let pid = child(other.pid());
-    // SAFETY: signals a process of ours.
+    // SAFETY: signals a process that this test started.
     unsafe { libc::kill(pid, libc::SIGKILL) };
     std::thread::sleep(std::time::Duration::from_millis(300));
     let second = second.finish();
@@ -100,11 +102,11 @@ fn what_a_killed_recorder_had_not_taken_of_another_mount_namespace_is_in_the_nex
 }
 
 #[test]
-fn nothing_in_another_mount_namespace_leads_the_recorder_astray() {
+fn no_file_in_another_mount_namespace_misleads_the_recorder() {
     if !live("hostile directories in another mount namespace") {
         return;
     }
-    // The directory is a link, has files that lead out of it, or is open to everybody.
+    // The directory is a link, holds files that lead out of it, or is accessible to everyone.
     for before in [
         "mkdir \"$LONGPOLE_RUNTIME_DIR/x\" && ln -s /etc/passwd \"$LONGPOLE_RUNTIME_DIR/session\"",
         "ln -s /etc/passwd \"$LONGPOLE_RUNTIME_DIR/sites\" && ln -s /etc/passwd \"$LONGPOLE_RUNTIME_DIR/1-a.control\" && mkfifo \"$LONGPOLE_RUNTIME_DIR/2-a.control\"",

@@ -1,4 +1,5 @@
-//! Whatever stands in the runtime directory, the recorder goes on, and whoever behaves is recorded.
+//! Damaged files in the runtime directory: the recorder continues and records the programs that
+//! behave correctly.
 
 mod support;
 
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 use support::{numbered, Place, Running};
 
-/// xorshift64*: the tests need no better, and the same seed gives the same bytes.
+/// xorshift64*: good enough for tests, and the same seed gives the same bytes.
 struct Random(u64);
 
 impl Random {
@@ -24,7 +25,7 @@ impl Random {
     }
 }
 
-/// A file as programs make them.
+/// Makes a file with the mode that programs use.
 fn make(path: &Path, bytes: &[u8], length: u64) -> File {
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).unwrap();
     file.set_len(length).unwrap();
@@ -35,7 +36,7 @@ fn make(path: &Path, bytes: &[u8], length: u64) -> File {
 
 const MAGIC: u64 = 0x454c_4f50_474e_4f4c;
 
-/// A control file of this test's own process, which therefore lives.
+/// A control file of this test's own process, which is alive.
 fn control(rings: u32) -> Vec<u8> {
     control_of(std::process::id(), rings)
 }
@@ -49,7 +50,7 @@ fn control_of(pid: u32, rings: u32) -> Vec<u8> {
     bytes
 }
 
-/// A ring that can be opened; what follows the geometry is the caller's.
+/// A ring that can be opened. Everything after the geometry is set by the caller.
 fn ring(size: u64) -> Vec<u8> {
     let mut bytes = vec![0; 4096 + size as usize];
     let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
@@ -73,7 +74,7 @@ fn record_next_to(place: &Place, meanwhile: impl FnOnce()) -> support::Ended {
     ended
 }
 
-/// Recorded and lost events of one process, whatever else is in the recording.
+/// Number of recorded and lost events of one process, whatever else is in the recording.
 fn numbered_of(recording: &Path, pid: i32) -> u64 {
     let copy = tempfile::tempdir().unwrap();
     fs::create_dir(copy.path().join("user")).unwrap();
@@ -88,11 +89,11 @@ fn numbered_of(recording: &Path, pid: i32) -> u64 {
 }
 
 #[test]
-fn random_bytes_in_headers_harm_nobody() {
+fn random_bytes_in_headers_harm_no_other_program() {
     let mut random = Random(0x1234_5678);
     for _ in 0..3 {
         let place = Place::new();
-        // The streams of those rings hold what they please.
+        // The streams of those rings may hold anything.
         place.damages();
         let runtime = place.runtime();
         record_next_to(&place, || {
@@ -101,13 +102,13 @@ fn random_bytes_in_headers_harm_nobody() {
             make(&runtime.join(format!("{own}-00000002.control")), &control(40), 4096);
             for number in 0..20 {
                 let mut bytes = ring(32768);
-                // Head, limit, last, lost, end, state and all that the recorder is to write.
+                // Head, limit, last, lost, end, state, and all words that the recorder writes.
                 let noise = random.bytes(128);
                 for at in (0..128).filter(|at| !(16..24).contains(at)) {
                     bytes[at] = noise[at];
                 }
                 if number % 2 == 0 {
-                    // A head that is within bounds, and sub-buffers of noise.
+                    // A head within the geometry, and sub-buffers of random bytes.
                     bytes[0..8].copy_from_slice(&(random.next() % 32768 / 8 * 8).to_ne_bytes());
                     bytes[64..128].fill(0);
                     let noise = random.bytes(32768);
@@ -124,7 +125,7 @@ fn random_bytes_in_headers_harm_nobody() {
 }
 
 #[test]
-fn a_counter_of_rings_that_lies_does_not_hold_the_recorder() {
+fn a_wrong_number_of_rings_does_not_block_the_recorder() {
     let place = Place::new();
     let path = place.runtime().join(format!("{}-00000003.control", std::process::id()));
     let ended = record_next_to(&place, || {
@@ -134,7 +135,7 @@ fn a_counter_of_rings_that_lies_does_not_hold_the_recorder() {
 }
 
 #[test]
-fn links_pipes_directories_and_strangers_are_left_alone() {
+fn links_pipes_directories_and_foreign_files_are_left_alone() {
     let place = Place::new();
     let runtime = place.runtime();
     let precious = place.directory.path().join("precious");
@@ -155,7 +156,7 @@ fn links_pipes_directories_and_strangers_are_left_alone() {
 }
 
 #[test]
-fn a_ring_that_is_cut_off_costs_only_itself() {
+fn a_truncated_ring_costs_only_itself() {
     let place = Place::new();
     let runtime = place.runtime();
     let own = std::process::id();
@@ -173,7 +174,7 @@ fn a_ring_that_is_cut_off_costs_only_itself() {
 }
 
 #[test]
-fn a_site_table_of_noise_costs_the_names_alone() {
+fn a_site_table_of_random_bytes_costs_only_the_names() {
     let place = Place::new();
     let mut random = Random(99);
     let mut bytes = vec![0; 4096 + 262_144 + (1 << 20)];
@@ -202,17 +203,19 @@ fn a_runtime_directory_that_others_may_enter_is_refused() {
 }
 
 #[test]
-fn the_rings_of_a_dead_process_are_reaped_whatever_their_heads_say() {
+fn the_rings_of_a_dead_process_are_reaped_whatever_their_heads_are() {
     let place = Place::new();
     let runtime = place.runtime();
-    // At a sub-buffer's begin, behind its header, within it, behind its first event; far away; where sums overflow.
+    // At a sub-buffer's begin, after its header, within it, after its first event; far away; and
+    // where sums overflow.
     let heads = [0, 8, 248, 256, 264, 8192, 8448, 8456, 32768, 1 << 40, 1 << 62, u64::MAX - 7, u64::MAX];
     let ended = record_next_to(&place, || {
         let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let stem = format!("{}-00000001", sleeper.id());
         make(&runtime.join(format!("{stem}.control")), &control_of(sleeper.id(), 2 * heads.len() as u32), 4096);
         for (number, head) in heads.iter().enumerate() {
-            // Once as if nothing had been taken, once as if all but the last bytes had.
+            // Once as if nothing had been taken, and once as if all but the last bytes had been
+            // taken.
             for (at, tail) in [(2 * number, 0), (2 * number + 1, head.saturating_sub(256) / 8 * 8)] {
                 let mut bytes = ring(32768);
                 bytes[0..8].copy_from_slice(&head.to_ne_bytes());
@@ -231,7 +234,7 @@ fn the_rings_of_a_dead_process_are_reaped_whatever_their_heads_say() {
 }
 
 #[test]
-fn what_stands_before_an_event_that_nobody_understands_is_kept_and_the_rest_counts_as_at_least_one() {
+fn events_before_an_undecodable_one_are_recorded_and_the_rest_counts_as_at_least_one() {
     for (before, behind) in [(10, 0), (10, 25), (1, 100)] {
         let place = Place::new();
         let recorder = place.recorder("0", None);

@@ -1,5 +1,6 @@
-//! Rings that overwrite say more that a reader has to believe: which sub-buffer stands where, and how many events there were. Whatever they say,
-//! the recorder goes on, makes snapshots, and counts whoever behaves.
+//! Damaged rings that overwrite. Such a ring also holds the position of each sub-buffer and the
+//! number of events. Whatever these values are, the recorder continues, takes snapshots, and counts
+//! the events of programs that behave correctly.
 
 mod support;
 
@@ -15,7 +16,7 @@ use support::{Place, Running};
 const MAGIC: u64 = 0x454c_4f50_474e_4f4c;
 const SIZE: u64 = 32768;
 
-/// xorshift64*.
+/// xorshift64*: good enough for tests, and the same seed gives the same bytes.
 struct Random(u64);
 
 impl Random {
@@ -33,7 +34,7 @@ fn make(path: &Path, bytes: &[u8]) {
     file.set_permissions(fs::Permissions::from_mode(0o400)).unwrap();
 }
 
-/// A ring that overwrites, of which only the geometry is true.
+/// A ring that overwrites, in which only the geometry is valid.
 fn liar(random: &mut Random) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..4096 + SIZE as usize).map(|_| random.next() as u8).collect();
     let part = SIZE / 4;
@@ -65,7 +66,7 @@ fn liar(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Asks for a snapshot, and completes it.
+/// Requests a snapshot and completes it.
 fn snapshot_of(recording: &Path, when: Option<&str>) -> Result<PathBuf, String> {
     let request = Request { when: when.map(str::to_owned), ..Request::default() };
     let asked = Asked::ask(recording, &request).unwrap();
@@ -82,11 +83,11 @@ fn snapshot_of(recording: &Path, when: Option<&str>) -> Result<PathBuf, String> 
 }
 
 #[test]
-fn rings_that_lie_about_what_they_hold_spoil_no_snapshot_and_no_count() {
+fn rings_with_wrong_contents_spoil_no_snapshot_and_no_count() {
     let mut random = Random(0x5eed);
     for round in 0..2 {
         let place = Place::new();
-        // The streams of those rings hold what they please.
+        // The streams of those rings may hold anything.
         place.damages();
         let config = place.progress("config.toml");
         fs::write(&config, "mode = \"overwrite\"\n").unwrap();
@@ -104,7 +105,7 @@ fn rings_that_lie_about_what_they_hold_spoil_no_snapshot_and_no_count() {
         let program = Running::start(&mut place.numbered(2, 20_000, 100, 100, "p"));
         let pid = program.pid();
         let mut made = vec![snapshot_of(&recorder.path, None).unwrap()];
-        // While it is scribbled on, and while somebody waits for something.
+        // Snapshots while the rings are overwritten, and while a request waits for a condition.
         for ring in &rings {
             fs::set_permissions(ring, fs::Permissions::from_mode(0o600)).unwrap();
             let file = OpenOptions::new().write(true).open(ring).unwrap();
@@ -118,7 +119,7 @@ fn rings_that_lie_about_what_they_hold_spoil_no_snapshot_and_no_count() {
         let ended = recorder.finish();
         made.push(ended.path.clone());
         for (at, recording) in made.iter().enumerate() {
-            // The format of each lane holds, whatever its events are.
+            // The format of each lane is valid, whatever its events are.
             let lanes = support::lanes(recording);
             let honest = lanes.values().flatten().filter(|packet| packet.pid == pid);
             let recorded: usize = honest.map(|packet| packet.events.len() / 16).sum();

@@ -1,5 +1,6 @@
-//! Pages of the kernel become a trace that others read: every event with its time and fields, every loss, and whatever the directory holds,
-//! no panic. `fixtures/kernel` was recorded by the last test here (as root, with LONGPOLE_FIXTURES=DIR).
+//! Converting the kernel's pages to a trace that other tools read: every event with its time and
+//! fields, every loss, and no panic whatever the directory holds. The last test of this file
+//! recorded `fixtures/kernel` (as root, with LONGPOLE_FIXTURES=DIR).
 
 use longpole_ftrace::{ByteOrder, CpuStats, EventFormat, EventName, Formats, Instance, Item, PageLayout, PageStream, TraceFs};
 use longpole_record::kernel::{convert, convert_while, is_pending, ConvertError, Converted};
@@ -27,7 +28,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A recording of our own to work on.
+/// A copy of the fixture that a test may change.
 fn recording() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     copy(Path::new(FIXTURE), place.path());
@@ -45,9 +46,9 @@ fn edit(recording: &Path, name: &str, change: impl FnOnce(&mut Value)) {
     fs::write(path, serde_json::to_vec(&value).unwrap()).unwrap();
 }
 
-/// What the pages hold, by this test's own reading.
+/// Contents of the pages, decoded by this test itself.
 struct Direct {
-    /// Time in ticks, CPU, format's index, record.
+    /// Time in ticks, CPU, id of the format, record.
     events: Vec<(u64, u32, u16, Vec<u8>)>,
     formats: Formats,
     lost: u64,
@@ -78,7 +79,7 @@ fn direct(raw: &Path) -> Direct {
     found
 }
 
-/// One event as babeltrace2 prints it.
+/// One event as printed by babeltrace2.
 #[derive(Debug)]
 struct Printed {
     ns: i128,
@@ -111,7 +112,8 @@ impl Printed {
     }
 }
 
-/// Everything of a trace, and how many events it says were lost. None where the tool is not installed.
+/// All events of a trace, and the number of lost events that it states. `None` if babeltrace2 is
+/// not installed.
 fn babeltrace(trace: &Path) -> Option<(Vec<Printed>, u64)> {
     let Ok(run) = Command::new("babeltrace2").args(["--clock-seconds", "--no-delta"]).arg(trace).output() else {
         println!("skipped: comparing with babeltrace2 (not installed)");
@@ -121,7 +123,7 @@ fn babeltrace(trace: &Path) -> Option<(Vec<Printed>, u64)> {
     assert!(run.status.success(), "{said}");
     let mut lost = 0;
     for line in said.lines().filter(|line| !line.trim().is_empty()) {
-        // The only warning that is allowed is the one that is true.
+        // The only allowed warning is the one about lost events.
         let count = line.split("Tracer discarded ").nth(1).unwrap_or_else(|| panic!("{line}"));
         lost += count.split_whitespace().next().unwrap().parse::<u64>().unwrap();
     }
@@ -141,7 +143,7 @@ fn babeltrace(trace: &Path) -> Option<(Vec<Printed>, u64)> {
     Some((printed.collect(), lost))
 }
 
-/// By hand, so that a wrong table is noticed.
+/// Written by hand, so that an error in the converter's table is noticed.
 fn lttngs_name(system: &str, name: &str) -> String {
     match (system, name) {
         ("irq", name) if name.starts_with("softirq") => format!("irq_{name}"),
@@ -155,7 +157,7 @@ fn lttngs_name(system: &str, name: &str) -> String {
     }
 }
 
-/// Compares a converted recording with what its pages held.
+/// Compares a converted recording with the contents of its pages.
 fn compare(recording: &Path, held: &Direct, converted: &Converted) {
     let whole: Value = serde_json::from_slice(&fs::read(recording.join("longpole.json")).unwrap()).unwrap();
     let frequency = i128::from(whole["clock"]["frequency_hz"].as_u64().unwrap());
@@ -164,13 +166,13 @@ fn compare(recording: &Path, held: &Direct, converted: &Converted) {
     assert_eq!((converted.damaged_pages, converted.unknown, converted.short, converted.moved), (0, 0, 0, 0), "{converted:?}");
     let Some((printed, _)) = babeltrace(&recording.join("kernel")) else { return };
     let dumped = printed.iter().filter(|event| event.name.starts_with("lttng_statedump")).count();
-    // What no page holds: the state at the begin, and threads that no switch told of.
+    // Events that no page holds: the state at the begin, and threads that appear in no switch.
     let own = |event: &Printed| event.name.starts_with("lttng_statedump") || event.name.starts_with("longpole_");
     let mut printed: Vec<Printed> = printed.into_iter().filter(|event| !own(event)).collect();
     assert_eq!(printed.len(), held.events.len());
     assert!(dumped > 10);
     printed.sort_by_key(|event| event.ns);
-    // Events of one moment on several CPUs may stand in any order.
+    // Events of several CPUs at the same time may be in any order.
     let mut by_cpu: BTreeMap<u32, Vec<&Printed>> = BTreeMap::new();
     for event in &printed {
         by_cpu.entry(event.cpu).or_default().push(event);
@@ -182,7 +184,7 @@ fn compare(recording: &Path, held: &Direct, converted: &Converted) {
         let event = by_cpu[cpu][*at];
         *at += 1;
         let expected = offset + i128::from(*time) * 1_000_000_000 / frequency;
-        // Either side rounds twice.
+        // The test and the converter each round twice.
         assert!((event.ns - expected).abs() <= 2, "{event:?} at {} instead of {expected}", event.ns);
         let format = held.formats.by_id(*id).unwrap();
         let int = |name: &str| format.field(name).unwrap().int(record, ByteOrder::NATIVE).unwrap();
@@ -269,7 +271,7 @@ fn a_thread_belongs_to_the_process_that_made_it() {
 }
 
 #[test]
-fn the_context_that_was_asked_for_stands_in_every_event() {
+fn the_requested_context_is_in_every_event() {
     let place = recording();
     edit(place.path(), "kernel/raw/source.json", |source| source["context"] = json!(["pid", "comm", "prio", "ppid"]));
     let held = direct(&place.path().join("kernel/raw"));
@@ -284,7 +286,8 @@ fn the_context_that_was_asked_for_stands_in_every_event() {
     }
 }
 
-/// Sets the mark of a loss in a page's header, with a number behind the events if there is one.
+/// Sets the mark of a loss in a page's header, and the number of lost events after the events, if
+/// given.
 fn lose(path: &Path, page: usize, count: Option<u64>) {
     let mut bytes = fs::read(path).unwrap();
     let at = page * 4096;
@@ -304,7 +307,7 @@ fn lose(path: &Path, page: usize, count: Option<u64>) {
 fn lost_events_are_counted_where_they_were_lost_and_sum_up_to_the_kernels_count() {
     let place = recording();
     let raw = place.path().join("kernel/raw");
-    // A page whose events leave room.
+    // Pages with room for the number.
     let bytes = fs::read(raw.join("cpu0")).unwrap();
     let roomy: Vec<usize> = (1..bytes.len() / 4096)
         .filter(|page| u64::from_ne_bytes(bytes[page * 4096 + 8..page * 4096 + 16].try_into().unwrap()) & 0xfff_ffff <= 4072)
@@ -328,7 +331,7 @@ fn lost_events_are_counted_where_they_were_lost_and_sum_up_to_the_kernels_count(
 }
 
 #[test]
-fn what_an_overrun_buffer_lost_is_what_the_kernel_counted() {
+fn the_losses_of_an_overrun_buffer_are_those_that_the_kernel_counted() {
     let place = recording();
     let raw = place.path().join("kernel/raw");
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ftrace/tests/fixtures");
@@ -359,14 +362,15 @@ fn what_an_overrun_buffer_lost_is_what_the_kernel_counted() {
 }
 
 #[test]
-fn a_conversion_that_is_interrupted_begins_anew_and_ends_alike() {
+fn an_interrupted_conversion_starts_again_and_gives_the_same_result() {
     let whole = recording();
     done(whole.path());
     let place = recording();
     let result = convert_while(place.path(), &mut |_, _| false);
     assert!(matches!(result, Err(ConvertError::Ended)), "{result:?}");
     assert!(is_pending(place.path()) && !place.path().join("kernel/metadata").exists());
-    // A process that was killed in the middle leaves a part of it, and perhaps moved streams.
+    // A process that was killed in the middle leaves a part of the result, and perhaps moved stream
+    // files.
     let part = place.path().join("kernel/.converting");
     fs::create_dir_all(&part).unwrap();
     fs::write(part.join("cpu0"), b"part").unwrap();
@@ -381,7 +385,7 @@ fn a_conversion_that_is_interrupted_begins_anew_and_ends_alike() {
 }
 
 #[test]
-fn one_that_was_interrupted_while_tidying_only_tidies() {
+fn a_conversion_that_was_interrupted_while_removing_pages_only_removes_them() {
     let place = recording();
     fs::write(place.path().join("kernel/metadata"), b"env {\n\tlongpole_version = \"0\";\n};").unwrap();
     assert_eq!(done(place.path()), Converted::default());
@@ -391,7 +395,7 @@ fn one_that_was_interrupted_while_tidying_only_tidies() {
 }
 
 #[test]
-fn pages_that_somebody_else_holds_are_left_alone() {
+fn pages_that_another_process_has_locked_are_left_alone() {
     let place = recording();
     let held = File::open(place.path().join("kernel/raw")).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
@@ -401,7 +405,7 @@ fn pages_that_somebody_else_holds_are_left_alone() {
 }
 
 #[test]
-fn events_without_a_format_are_kept_as_bytes() {
+fn events_without_a_format_are_converted_as_bytes() {
     let place = recording();
     let raw = place.path().join("kernel/raw");
     let held = direct(&raw);
@@ -418,9 +422,9 @@ fn events_without_a_format_are_kept_as_bytes() {
     assert!(printed.iter().any(|event| event.name == "unknown" && event.number("id") == i128::from(gone)));
 }
 
-/// As another version of the kernel might have it: a field has another name, one is gone.
+/// A field has another name, and one is missing, as in another version of the kernel.
 #[test]
-fn an_event_whose_fields_changed_keeps_all_that_the_kernel_states() {
+fn an_event_with_changed_fields_has_all_values_that_the_kernel_recorded() {
     let place = recording();
     let raw = place.path().join("kernel/raw");
     let held = direct(&raw);
@@ -436,7 +440,8 @@ fn an_event_whose_fields_changed_keeps_all_that_the_kernel_states() {
     let printed: Vec<&Printed> = printed.iter().filter(|event| event.name == "sched_waking").collect();
     assert_eq!(printed.len(), expected);
     for event in printed {
-        // The names of the layout where the kernel has the field, its own name for what the layout does not know, nothing for what is gone.
+        // Fields in the layout's table have the layout's name, unknown fields the kernel's name,
+        // and missing fields do not appear.
         assert!(event.number("tid") >= 0 && !event.field("comm").is_empty(), "{event:?}");
         assert!(
             event.fields.contains("chosen_cpu = ") && !event.fields.contains("target_cpu = ") && !event.fields.contains("prio = "),
@@ -445,9 +450,9 @@ fn an_event_whose_fields_changed_keeps_all_that_the_kernel_states() {
     }
 }
 
-/// Ids, names of fields and the kernel's release are what the files say, whatever this machine's kernel says.
+/// Ids, field names and the kernel's release come from the files, not from the kernel of this host.
 #[test]
-fn pages_of_a_kernel_of_another_version_are_read_by_the_formats_next_to_them() {
+fn pages_of_another_kernel_version_are_read_by_the_formats_next_to_them() {
     let (place, other) = (recording(), recording());
     let expected = done(place.path());
     edit(other.path(), "longpole.json", |told| told["kernel"] = json!("9.99.1-other"));
@@ -469,10 +474,12 @@ fn pages_of_a_kernel_of_another_version_are_read_by_the_formats_next_to_them() {
     assert!(metadata.contains("9.99.1-other") && metadata.contains("chosen_cpu") && metadata.contains("prev_priority"));
 }
 
-/// The pages of a CPU that went away in the middle end there; one that came in the middle has a file that begins later, or none.
+/// The pages of a CPU that went offline end there. A CPU that came online has a file that begins
+/// later, or no file.
 #[test]
-fn a_cpu_that_comes_and_goes_leaves_the_others_whole() {
-    // `counted`: the kernel handed out no more than what is there; else it did, and the rest is lost.
+fn a_cpu_that_goes_offline_or_online_does_not_affect_the_others() {
+    // `counted`: the kernel handed out exactly the existing events. Otherwise it handed out more,
+    // and the rest is lost.
     for (gone, counted) in [("half", true), ("half", false), ("empty", true), ("empty", false), ("missing", true)] {
         let place = recording();
         let raw = place.path().join("kernel/raw");
@@ -510,9 +517,9 @@ fn a_cpu_that_comes_and_goes_leaves_the_others_whole() {
 }
 
 #[test]
-fn whatever_the_directory_holds_nothing_panics() {
+fn no_contents_of_the_directory_cause_a_panic() {
     let place = recording();
-    // Small: many turns.
+    // Small files, so that many rounds are possible.
     let raw = place.path().join("kernel/raw");
     for cpu in ["cpu0", "cpu1"] {
         let bytes = fs::read(raw.join(cpu)).unwrap();
@@ -533,7 +540,7 @@ fn whatever_the_directory_holds_nothing_panics() {
         let mut bytes = fs::read(&target).unwrap();
         for _ in 0..1 + random() % 20 {
             let at = (random() % bytes.len() as u64) as usize;
-            // Headers of pages are where it hurts.
+            // Damage to page headers has the largest effect.
             let at = if turn % 3 == 0 { at / 4096 * 4096 + at % 24 } else { at }.min(bytes.len() - 1);
             bytes[at] = random() as u8;
         }
@@ -555,7 +562,7 @@ fn whatever_the_directory_holds_nothing_panics() {
 }
 
 #[test]
-fn a_disk_that_is_too_full_keeps_the_pages() {
+fn a_full_disk_does_not_remove_the_pages() {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         println!("skipped: converting on a full disk (needs root)");
@@ -606,7 +613,7 @@ fn work() {
     let to = receiver.local_addr().unwrap();
     Command::new("true").status().unwrap();
     std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_millis(1))).join().unwrap();
-    // Nobody listens there.
+    // No process listens on this port.
     let _ = sender.send_to(b"lost", "127.0.0.1:9");
     for _ in 0..10 {
         sender.send_to(b"longpole", to).unwrap();
@@ -614,7 +621,7 @@ fn work() {
     }
 }
 
-/// The same on every CPU, at most two.
+/// Runs `work` on each CPU, at most two.
 fn work_everywhere(cpus: &[u32]) {
     for &cpu in &cpus[..cpus.len().min(2)] {
         let pinned = std::thread::spawn(move || {
@@ -627,7 +634,7 @@ fn work_everywhere(cpus: &[u32]) {
     }
 }
 
-/// The recorder's side in short: what it leaves for a conversion.
+/// The recorder's part in short: makes the files that a conversion reads.
 fn record(to: &Path, tracefs: &TraceFs) -> PathBuf {
     for dead in Instance::dead(tracefs, PREFIX).unwrap() {
         let _ = dead.remove();
@@ -687,7 +694,7 @@ fn record(to: &Path, tracefs: &TraceFs) -> PathBuf {
 }
 
 #[test]
-fn what_this_machines_kernel_records_is_in_the_trace() {
+fn events_that_the_kernel_of_this_host_records_are_in_the_trace() {
     // SAFETY: geteuid has no preconditions.
     let (Ok(tracefs), 0) = (TraceFs::find(), unsafe { libc::geteuid() }) else {
         println!("skipped: converting what this kernel records (needs root and tracefs)");

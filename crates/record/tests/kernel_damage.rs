@@ -1,5 +1,6 @@
-//! Pages of the kernel that are damaged, missing or incomplete: nothing is counted twice or left out of the count, no event is moved in
-//! time, and nothing that could be read by somebody else is removed. The pages are those of `kernel_convert`.
+//! Damaged, missing or incomplete pages of the kernel: no event is counted twice or missed by the
+//! counts, no event is moved in time, and nothing that another tool could still read is removed.
+//! The pages are those of `kernel_convert`.
 
 mod support;
 
@@ -25,10 +26,10 @@ fn json_of(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// A recording of our own, whose pages lie between the begin and the end that it names.
+/// A copy of the fixture whose description states the begin and the end of its pages.
 struct Broken {
     place: tempfile::TempDir,
-    /// Events in its pages, as the kernel counted.
+    /// Number of events in its pages, as counted by the kernel.
     read: u64,
     times: (u64, u64),
     second: u64,
@@ -82,7 +83,8 @@ impl Broken {
         told(&self.place.path().join("kernel"))
     }
 
-    /// Every event of the pages is in the trace or lost, and none is outside of the recording's time.
+    /// Checks that every event of the pages is in the trace or lost, and that none is outside of
+    /// the recording's time.
     fn check(&self, converted: &Converted) {
         let told = self.trace();
         assert_eq!(converted.events + converted.lost, self.read, "{converted:?}");
@@ -93,11 +95,11 @@ impl Broken {
     }
 }
 
-/// What a trace says, in ticks.
+/// Contents of a trace, with times in ticks.
 struct Told {
     times: BTreeSet<(String, u64)>,
     lost: u64,
-    /// Losses that nobody counted.
+    /// Number of losses of unknown size.
     gaps: u64,
     damaged: bool,
 }
@@ -125,7 +127,7 @@ fn told(kernel: &Path) -> Told {
 }
 
 #[test]
-fn pages_are_as_old_as_the_tracer_whichever_chunk_has_them() {
+fn pages_older_than_their_chunk_but_not_than_the_tracer_are_valid() {
     let late = Broken::new();
     let (begin, end) = late.times;
     late.edit(|source| {
@@ -139,7 +141,7 @@ fn pages_are_as_old_as_the_tracer_whichever_chunk_has_them() {
 }
 
 #[test]
-fn a_count_of_pages_that_a_snapshot_left_out_is_no_loss() {
+fn events_of_pages_that_a_snapshot_left_out_are_no_loss() {
     let cut = Broken::new();
     cut.edit(|source| {
         for cpu in source["cpus"].as_array_mut().unwrap() {
@@ -154,14 +156,14 @@ fn a_count_of_pages_that_a_snapshot_left_out_is_no_loss() {
 }
 
 #[test]
-fn one_damaged_bit_of_a_page_s_time_costs_that_page_and_moves_nothing() {
+fn one_damaged_bit_in_a_pages_time_costs_that_page_and_moves_no_event() {
     let whole = Broken::new();
     whole.check(&whole.convert().unwrap());
     let whole = whole.trace();
     assert!(!whole.damaged && whole.gaps == 0);
     let pages = fs::read(Path::new(FIXTURE).join("kernel/raw/cpu0")).unwrap().len() / PAGE;
     for page in 0..pages {
-        // Years ahead, and as far back as there is a bit to take.
+        // Years ahead, and back as far as a set bit allows.
         for bit in [52, 44, 38] {
             let broken = Broken::new();
             broken.change("cpu0", |bytes| bytes[page * PAGE + bit / 8] ^= 1 << (bit % 8));
@@ -179,7 +181,7 @@ fn one_damaged_bit_of_a_page_s_time_costs_that_page_and_moves_nothing() {
 }
 
 #[test]
-fn a_page_that_is_cut_off_or_cannot_be_read_is_a_loss_of_known_size() {
+fn a_truncated_or_undecodable_page_is_a_loss_of_known_size() {
     for damage in ["cut", "header", "event"] {
         let broken = Broken::new();
         broken.change("cpu0", |bytes| match damage {
@@ -212,7 +214,7 @@ fn an_impossible_count_of_lost_events_is_damage() {
 }
 
 #[test]
-fn what_next_to_the_pages_contradicts_them_is_an_error_and_they_stay() {
+fn files_that_contradict_the_pages_are_an_error_and_the_pages_remain() {
     type Change = fn(&Broken);
     let cases: [(&str, Change, &str); 6] = [
         ("page size", |broken| broken.edit(|source| source["page_size"] = json!(8192)), "contradict header_page"),
@@ -242,7 +244,7 @@ fn pipe(path: &Path) {
 }
 
 #[test]
-fn pages_that_are_a_link_a_pipe_or_missing_are_told_and_lost() {
+fn pages_that_are_a_link_a_pipe_or_missing_are_reported_and_count_as_lost() {
     for kind in ["link", "pipe", "missing"] {
         let broken = Broken::new();
         let path = broken.raw().join("cpu1");
@@ -264,7 +266,7 @@ fn pages_that_are_a_link_a_pipe_or_missing_are_told_and_lost() {
 }
 
 #[test]
-fn descriptions_that_are_pipes_or_too_large_are_left_out_and_told() {
+fn descriptions_that_are_pipes_or_too_large_are_left_out_and_reported() {
     for name in ["source.json", "state.jsonl"] {
         let broken = Broken::new();
         pipe(&broken.raw().join(name));
@@ -279,7 +281,7 @@ fn descriptions_that_are_pipes_or_too_large_are_left_out_and_told() {
 }
 
 #[test]
-fn a_loss_that_nobody_counted_is_told_as_one() {
+fn a_loss_of_unknown_size_is_reported_as_such() {
     let broken = Broken::new();
     broken.edit(|source| source["cpus"] = Value::Null);
     let converted = broken.convert().unwrap();
@@ -289,7 +291,7 @@ fn a_loss_that_nobody_counted_is_told_as_one() {
 }
 
 #[test]
-fn where_the_pages_description_has_no_counts_those_of_the_recording_hold() {
+fn if_the_pages_description_has_no_counts_those_of_the_recording_are_used() {
     let broken = Broken::new();
     let cpus = json_of(&broken.raw().join("source.json"))["cpus"].clone();
     broken.edit(|source| source["cpus"] = Value::Null);
@@ -302,7 +304,8 @@ fn where_the_pages_description_has_no_counts_those_of_the_recording_hold() {
     assert_eq!((converted.lost, broken.trace().lost, broken.trace().gaps), (70, 70, 0));
 }
 
-/// Whatever happens to the pages: what is in the trace is of the recording's time, and with what is lost it is all that the kernel counted.
+/// For any damage to the pages, the events in the trace are within the recording's time, and
+/// together with the lost events they are all that the kernel counted.
 #[test]
 fn random_damage_of_pages_leaves_no_event_uncounted() {
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
@@ -318,7 +321,7 @@ fn random_damage_of_pages_leaves_no_event_uncounted() {
             broken.change(cpu, |bytes| {
                 for _ in 0..1 + random() % 12 {
                     let at = random() % bytes.len();
-                    // Headers of pages are where it hurts.
+                    // Damage to page headers has the largest effect.
                     let at = if turn % 2 == 0 { at / PAGE * PAGE + at % 16 } else { at };
                     bytes[at] = random() as u8;
                 }
@@ -326,7 +329,7 @@ fn random_damage_of_pages_leaves_no_event_uncounted() {
         }
         let converted = broken.convert().unwrap();
         let told = broken.trace();
-        // Damage within a page can make two events of one.
+        // Damage within a page can turn one event into two.
         assert!(converted.events + converted.lost >= broken.read, "turn {turn}: {converted:?}");
         assert!(converted.lost <= broken.read, "turn {turn}: {converted:?}");
         assert_eq!(told.lost, converted.lost, "turn {turn}");
@@ -336,7 +339,7 @@ fn random_damage_of_pages_leaves_no_event_uncounted() {
 }
 
 #[test]
-fn what_a_full_disk_cost_is_what_the_kernel_counted() {
+fn losses_on_a_full_disk_are_those_that_the_kernel_counted() {
     if !live("the kernel's events on a full disk") {
         return;
     }
@@ -351,7 +354,7 @@ fn what_a_full_disk_cost_is_what_the_kernel_counted() {
     let recorder = support::kernel::Recorder::start(&place, &[]);
     let recording = recorder.path.clone();
     let filler = place.root().join("filler");
-    // More than the room that is kept for the end.
+    // Write more than the space that is reserved for the end.
     let pages = || {
         ["cpu0", "cpu1"].iter().map(|cpu| fs::metadata(recording.join("kernel/raw").join(cpu)).map_or(0, |found| found.len())).sum::<u64>()
     };

@@ -1,4 +1,5 @@
-//! What others may have put into a recording leads no conversion elsewhere and takes no memory: from a fixture.
+//! A hostile recording cannot make a conversion write to other places or use much memory. Made from
+//! a fixture.
 
 use longpole_record::kernel::{convert, is_pending, ConvertError};
 use std::fs;
@@ -8,7 +9,7 @@ use std::process::Command;
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/kernel");
 
-/// A recording in `place`, and a folder beside it that nobody may touch.
+/// A copy of the fixture in `place`, and a folder next to it that must not be changed.
 fn recording(place: &Path) -> (PathBuf, PathBuf) {
     let (recording, outside) = (place.join("recording"), place.join("outside"));
     assert!(Command::new("cp").args(["-r", FIXTURE]).arg(&recording).status().unwrap().success());
@@ -22,7 +23,7 @@ fn is_untouched(outside: &Path) -> bool {
 }
 
 #[test]
-fn where_a_folder_of_the_recording_is_a_link_nothing_is_converted_or_removed() {
+fn if_a_folder_of_the_recording_is_a_link_nothing_is_converted_or_removed() {
     for name in ["kernel", "kernel/raw"] {
         let place = tempfile::tempdir().unwrap();
         let (recording, outside) = recording(place.path());
@@ -37,7 +38,7 @@ fn where_a_folder_of_the_recording_is_a_link_nothing_is_converted_or_removed() {
 }
 
 #[test]
-fn links_where_the_conversion_writes_are_replaced_and_not_followed() {
+fn links_at_paths_that_the_conversion_writes_are_replaced_and_not_followed() {
     let place = tempfile::tempdir().unwrap();
     let (recording, outside) = recording(place.path());
     let kernel = recording.join("kernel");
@@ -53,7 +54,7 @@ fn links_where_the_conversion_writes_are_replaced_and_not_followed() {
 }
 
 #[test]
-fn pages_next_to_metadata_that_no_conversion_wrote_stay() {
+fn pages_next_to_metadata_of_other_origin_are_not_removed() {
     let place = tempfile::tempdir().unwrap();
     let (recording, outside) = recording(place.path());
     symlink(outside.join("metadata"), recording.join("kernel/metadata")).unwrap();
@@ -66,7 +67,7 @@ fn pages_next_to_metadata_that_no_conversion_wrote_stay() {
 }
 
 #[test]
-fn root_converts_nobody_else_s_pages() {
+fn root_does_not_convert_pages_of_another_user() {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         println!("skipped: another user's recording (needs root)");
@@ -83,7 +84,7 @@ fn root_converts_nobody_else_s_pages() {
     }
 }
 
-/// Most memory that this process had at once, in KiB.
+/// Peak memory of this process in KiB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -91,7 +92,7 @@ fn peak() -> u64 {
 }
 
 #[test]
-fn small_files_that_claim_large_pages_take_no_memory_for_them() {
+fn small_files_that_claim_large_pages_use_no_memory_for_them() {
     for (size, is_possible) in [(2 << 20, true), (16 << 20, false)] {
         let place = tempfile::tempdir().unwrap();
         let (recording, _) = recording(place.path());

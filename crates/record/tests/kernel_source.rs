@@ -1,4 +1,5 @@
-//! The kernel's events through a whole recorder, as root: whatever ends it, the tracer's instance goes and the pages stay.
+//! Recording the kernel's events with a whole recorder, as root: however it ends, the tracer's
+//! instance is removed and the pages remain.
 
 mod support;
 
@@ -11,7 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use support::kernel::{Recorder, TRACEFS};
 use support::{live, Place};
 
-/// Each recorder tidies up after dead ones, also after that of another test.
+/// Lock of the tests of this file. Each recorder removes what dead ones left, also that of another
+/// test.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn work() {
@@ -25,7 +27,7 @@ fn description(recording: &Path) -> Value {
 }
 
 #[test]
-fn the_instance_is_gone_after_an_interrupt_and_the_description_tells_what_was_recorded() {
+fn after_an_interrupt_the_instance_is_gone_and_the_description_holds_the_counts() {
     if !live("a recorder that is interrupted") {
         return;
     }
@@ -44,7 +46,7 @@ fn the_instance_is_gone_after_an_interrupt_and_the_description_tells_what_was_re
 }
 
 #[test]
-fn what_a_killed_recorder_left_in_the_tracer_is_saved_and_its_instance_goes() {
+fn pages_that_a_killed_recorder_left_in_the_tracer_are_saved_and_its_instance_is_removed() {
     if !live("a recorder that is killed") {
         return;
     }
@@ -57,11 +59,11 @@ fn what_a_killed_recorder_left_in_the_tracer_is_saved_and_its_instance_goes() {
     recorder.child.kill().unwrap();
     recorder.child.wait().unwrap();
     assert!(!reap::is_going_on(&path));
-    // Nobody is there to take them any more.
+    // No recorder takes these events.
     work();
     let before: u64 = pages(&path);
     reap::all();
-    // Another recorder of this machine may have been faster.
+    // Another recorder on this host may have been faster.
     support::until(|| description(&path)["cpus"].is_array());
     assert!(!Path::new(TRACEFS).join("instances").join(&instance).exists());
     assert!(pages(&path) > before, "{} {before}", pages(&path));
@@ -78,7 +80,7 @@ fn pages(recording: &Path) -> u64 {
 }
 
 #[test]
-fn without_tracefs_the_rest_is_recorded_and_the_remedy_is_told() {
+fn without_tracefs_the_rest_is_recorded_and_a_message_names_the_remedy() {
     // SAFETY: geteuid has no preconditions.
     let root = unsafe { libc::geteuid() } == 0;
     let without = "umount -l /sys/kernel/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; exec \"$@\"";

@@ -1,22 +1,22 @@
-//! When kernel events are given up, by simulated buffers: what comes, what the reader takes, and
-//! looks at the times that were advised.
+//! Switching off kinds of kernel events under overload, tested with simulated buffers. The
+//! simulation produces events, reads them, and calls `Overload::look` at the times that it advises.
 
 use longpole_record::kernel::{steps, Advice, Fill, Overload};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 20 * MIB;
-/// The simulation's clock goes on by this.
+/// Step of the simulation's clock.
 const TICK: Duration = Duration::from_micros(100);
 
-/// Buffers of CPUs, all alike, and one reader.
+/// Buffers of several CPUs with the same load, and one reader.
 struct Buffers {
     now: Duration,
     fills: Vec<Fill>,
-    /// Bytes a second that come on each CPU.
+    /// Bytes per second produced on each CPU.
     comes: f64,
-    /// Bytes a second that the reader takes of all of them. It begins when a buffer is a quarter
-    /// full, and goes on until all are empty.
+    /// Bytes per second that the reader takes from all buffers together. It starts when a buffer is
+    /// a quarter full, and stops when all are empty.
     takes: f64,
     reads: bool,
 }
@@ -41,7 +41,7 @@ impl Buffers {
             }
             for fill in &mut self.fills {
                 fill.held += (self.comes * TICK.as_secs_f64()) as u64;
-                // An event of 50 bytes for each.
+                // One lost event per 50 bytes.
                 fill.lost += fill.held.saturating_sub(SIZE) / 50;
                 fill.held = fill.held.min(SIZE);
             }
@@ -53,8 +53,9 @@ impl Buffers {
         self.fills.iter().map(|fill| fill.lost).sum()
     }
 
-    /// Looks for so long. Each time that something is to be switched off, that takes `took`, and
-    /// `effect` is what comes from then on. Returns how often.
+    /// Simulates this time. Each switching off takes `took`, and `effect` computes the load
+    /// afterwards from the load before. Returns the number of times that something was switched
+    /// off.
     fn watched(&mut self, overload: &mut Overload, time: Duration, took: Duration, effect: impl Fn(f64) -> f64) -> u32 {
         let (end, mut steps) = (self.now + time, 0);
         while self.now < end {
@@ -76,7 +77,7 @@ const SECONDS: Duration = Duration::from_secs(10);
 const TOOK: Duration = Duration::from_millis(1);
 
 #[test]
-fn nothing_is_given_up_as_long_as_the_reader_keeps_up() {
+fn nothing_is_switched_off_while_the_reader_keeps_up() {
     for (comes, takes) in [(0, MIB), (MIB, 200 * MIB), (60 * MIB, 200 * MIB), (90 * MIB, 200 * MIB)] {
         let (mut overload, mut buffers) = (Overload::default(), Buffers::new(2, comes, takes));
         assert_eq!(buffers.watched(&mut overload, SECONDS, TOOK, |comes| comes), 0, "{comes} {takes}");
@@ -85,37 +86,37 @@ fn nothing_is_given_up_as_long_as_the_reader_keeps_up() {
 }
 
 #[test]
-fn what_can_not_be_stored_is_given_up_before_anything_is_lost_and_no_more_than_is_needed() {
+fn only_as_much_as_needed_is_switched_off_before_anything_is_lost() {
     let (mut overload, mut buffers) = (Overload::default(), Buffers::new(2, 75 * MIB, 100 * MIB));
-    // Each step spares a fifth: 150 come of both, then 120, then 96.
+    // Each step saves a fifth: both CPUs together produce 150 MiB/s, then 120, then 96.
     assert_eq!(buffers.watched(&mut overload, SECONDS, TOOK, |comes| comes * 0.8), 2);
     assert_eq!(buffers.lost(), 0);
 }
 
 #[test]
-fn while_the_reader_stands_still_a_step_is_taken_for_each_buffer_that_goes_by() {
+fn while_the_reader_is_stalled_one_step_is_taken_per_filled_buffer() {
     let (mut overload, mut buffers) = (Overload::default(), Buffers::new(1, 20 * MIB, 0));
-    // A buffer fills in a second: the first step comes just before, and one more for each second
-    // after that.
+    // A buffer fills in one second. The first step is taken just before that, and then one for each
+    // further second.
     assert_eq!(buffers.watched(&mut overload, Duration::from_millis(2900), TOOK, |comes| comes), 2);
     assert!(buffers.lost() > 0);
-    // Fast enough again: what is still in the buffer is no reason for another one.
+    // The reader is fast enough again: the old contents of the buffer cause no further step.
     buffers.takes = 400.0 * MIB as f64;
     assert_eq!(buffers.watched(&mut overload, SECONDS, TOOK, |comes| comes), 0);
 }
 
 #[test]
-fn a_loss_is_answered_whatever_its_buffer_holds() {
+fn a_loss_causes_a_step_whatever_the_buffer_holds() {
     let mut overload = Overload::default();
     let calm = Fill { size: SIZE, held: MIB, taken: 0, lost: 0 };
     assert!(matches!(overload.look(Duration::ZERO, &[calm, calm]), Advice::Look(_)));
     let lossy = Fill { lost: 1, ..calm };
     assert_eq!(overload.look(Duration::from_millis(20), &[calm, lossy]), Advice::SwitchOff);
     overload.switched_off(TOOK, [0, 0]);
-    // What was lost before the step is no reason for another one.
+    // A loss before the step causes no further one.
     assert!(matches!(overload.look(Duration::from_millis(40), &[calm, lossy]), Advice::Look(_)));
     assert!(matches!(overload.look(Duration::from_millis(60), &[calm, lossy]), Advice::Look(_)));
-    // Nor is what was lost before the reader came again.
+    // A loss before the reader's next read causes no further one.
     let again = Fill { lost: 2, taken: MIB, ..calm };
     assert!(matches!(overload.look(Duration::from_millis(80), &[calm, again]), Advice::Look(_)));
     let after = Fill { lost: 3, ..again };
@@ -123,7 +124,7 @@ fn a_loss_is_answered_whatever_its_buffer_holds() {
 }
 
 #[test]
-fn a_calm_buffer_is_looked_at_seldom_and_one_that_fills_up_often() {
+fn a_calm_buffer_is_checked_seldom_and_a_filling_one_often() {
     let next = |held: u64| {
         let mut overload = Overload::default();
         let fill = |held| Fill { size: SIZE, held, ..Fill::default() };
@@ -138,7 +139,7 @@ fn a_calm_buffer_is_looked_at_seldom_and_one_that_fills_up_often() {
 }
 
 #[test]
-fn page_faults_go_before_system_calls_and_those_before_packets_and_who_runs_and_wakes_never() {
+fn page_faults_go_first_then_system_calls_then_packets_and_scheduling_is_never_switched_off() {
     let events = [
         "workqueue:workqueue_execute_start",
         "net:net_dev_queue",

@@ -1,4 +1,4 @@
-//! What is recorded of whom, and why nothing is.
+//! The choice of processes and threads by policies, and the reasons for empty recordings.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use support::{numbered, Place, Running};
 
 #[test]
-fn policies_choose_by_label_and_thread() {
+fn policies_select_by_label_and_thread() {
     let place = Place::new();
     let config = place.directory.path().join("policies.toml");
     fs::write(&config, "exclude = [\"noise*\"]\n[[policy]]\nlabel_prefix = \"init -> \"\nthread = \"worker 1\"\n").unwrap();
@@ -24,7 +24,7 @@ fn policies_choose_by_label_and_thread() {
 }
 
 #[test]
-fn a_changed_configuration_is_taken_and_a_wrong_one_is_not() {
+fn a_changed_configuration_is_applied_and_an_invalid_one_is_not() {
     let place = Place::new();
     let config = place.directory.path().join("policies.toml");
     fs::write(&config, "enable = false\nperiod = \"5ms\"\n").unwrap();
@@ -45,7 +45,7 @@ fn a_changed_configuration_is_taken_and_a_wrong_one_is_not() {
 }
 
 #[test]
-fn a_recording_that_captured_nothing_says_why() {
+fn an_empty_recording_gives_the_reason() {
     let place = Place::new();
     let ended = place.recorder("0", None).finish();
     assert!(ended.empty.contains("no process with probes was seen"), "{}", ended.empty);

@@ -1,4 +1,4 @@
-//! Other tools read the recording, at any moment.
+//! Other tools can read the recording at any moment.
 
 mod support;
 
@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 use support::{numbered, tool, Place, Running};
 
-/// Copies as anybody would, with the metadata last: what it lacks, no packet of the copy needs.
+/// Copies a recording while it is written, like any copying program, with the metadata last: no
+/// packet of the copy needs a class that the copied metadata lacks.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     let mut names: Vec<_> = fs::read_dir(from).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -19,7 +20,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Events and lost events as babeltrace2 counts them.
+/// Numbers of events and lost events, as counted by babeltrace2.
 fn babeltrace(user: &Path) -> Option<(u64, u64)> {
     let (good, text) = tool("babeltrace2", &[user])?;
     assert!(good, "{}", text.lines().rev().take(30).collect::<Vec<_>>().join("\n"));
@@ -51,7 +52,7 @@ fn babeltrace_reads_copies_made_during_and_after_the_recording_and_after_a_kill(
     if let Some(other) = babeltrace(&path.join("user")) {
         assert_eq!(other, own);
     }
-    // The next recorder completes what the killed one left.
+    // The next recorder completes the recording of the killed one.
     let recorder = place.recorder("0", None);
     assert_eq!(numbered(&path), counts);
     let text = fs::read_to_string(path.join("longpole.json")).unwrap();
@@ -106,7 +107,7 @@ fn captured_packets_come_as_pcapng_with_interface_direction_and_length() {
     if let Some((events, lost)) = babeltrace(&ended.path.join("user")) {
         assert_eq!((events, lost), (150, 0));
     }
-    // The same instants on both sides.
+    // The last packet has the same time in both files.
     if let Ok(output) = Command::new("babeltrace2").arg("--clock-seconds").arg(ended.path.join("user")).output() {
         let text = String::from_utf8_lossy(&output.stdout);
         let last = text.lines().rfind(|line| line.contains("packet:eth1")).unwrap();

@@ -1,5 +1,6 @@
-//! More of what may stand in the runtime directory, and what may become of it while it is used: the recorder goes on, names who it was, and whoever
-//! behaves is recorded. What is damaged from the beginning is in `hostile.rs`.
+//! Damage to files of the runtime directory while they are in use. The recorder continues, names
+//! the cause, and records the programs that behave correctly. Files that are damaged from the start
+//! are in `hostile.rs`.
 
 mod support;
 
@@ -15,14 +16,14 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// What the recording has of one program.
+/// Counts of one program in a recording.
 fn count(recording: &Path, pid: i32) -> Count {
     let mut all = Count::default();
     sum(&[recording]).into_iter().filter(|(key, _)| key.0 == pid).for_each(|(_, count)| all.add(count));
     all
 }
 
-/// The recording without the lanes of others, which may hold anything.
+/// Copy of a recording with only the lanes of one label; other lanes may hold anything.
 fn lanes_of(recording: &Path, label: &str) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     fs::create_dir(copy.path().join("user")).unwrap();
@@ -35,13 +36,14 @@ fn lanes_of(recording: &Path, label: &str) -> tempfile::TempDir {
     copy
 }
 
-/// Whoever behaves, beside what `meanwhile` does; returns what the recorder said. `known`: files that `meanwhile` makes.
+/// Records two correct programs while `meanwhile` causes damage, and checks their counts. Returns
+/// the recorder's diagnostics. `known`: files that `meanwhile` makes.
 fn behaves_next_to(what: &str, place: &Place, known: &[&str], meanwhile: impl FnOnce()) -> Vec<String> {
-    // The streams of those who behave are compared here, without the others.
+    // The lanes of the correct programs are compared below, without the others.
     place.damages();
     let mut recorder = place.recorder("0", None);
     let early = Running::start(&mut place.numbered(2, 0, 100, 1000, "early"));
-    // The recorder knows it, and its class.
+    // Wait until the recorder has taken up the process and knows its class.
     until(|| place.begun("early", 2) && support::classes(&recorder.path).contains_key("mark:numbered"));
     meanwhile();
     let late = Running::start(&mut place.numbered(2, 30_000, 100, 1000, "late"));
@@ -54,12 +56,12 @@ fn behaves_next_to(what: &str, place: &Place, known: &[&str], meanwhile: impl Fn
     let (early, late) = (count(clean.path(), early_pid), count(clean.path(), late_pid));
     let mut all = early;
     all.add(late);
-    // Without a session file it may be recorded a moment after its birth.
+    // Without a session file, the process may be recorded only some time after its start.
     let came = place.met("late", 0) + place.met("late", 1);
     assert_eq!(late.recorded + late.lost, came, "{what}: {:?}", ended.diagnostics);
     assert!(came > 0, "{what}: it was never recorded");
     let mut tried = place.met("early", 0) + place.met("early", 1);
-    // Each of the killed one's threads may have completed one event more.
+    // Each of the killed program's threads may have completed one more event.
     let found = early.recorded + early.lost;
     if (1..=2).contains(&found.saturating_sub(tried)) {
         tried = found;
@@ -74,20 +76,20 @@ fn said(diagnostics: &[String], what: &str) {
 }
 
 #[test]
-fn a_program_that_scribbles_into_its_files_while_they_are_read_harms_only_itself() {
+fn a_program_that_overwrites_its_files_while_they_are_read_harms_only_itself() {
     for seed in 0..if soak() { 10 } else { 2 } {
         let place = Place::new();
         let millis = if soak() { "3000" } else { "300" };
         behaves_next_to("a program that scribbles into its control file and rings", &place, &[], || {
             let mut scribbler = place.program("scribbler", &[millis, &seed.to_string()]);
-            // It may fall over its own rings.
+            // The program may crash because of its own rings.
             let _ = scribbler.status().unwrap();
         });
     }
 }
 
 #[test]
-fn a_site_table_that_is_cut_off_costs_only_the_classes_that_nobody_has_learnt() {
+fn a_truncated_site_table_costs_only_the_classes_that_were_not_read_before() {
     let place = Place::new();
     let diagnostics = behaves_next_to("a site table that is cut off and put back", &place, &[], || {
         let path = place.runtime().join("sites");
@@ -96,7 +98,8 @@ fn a_site_table_that_is_cut_off_costs_only_the_classes_that_nobody_has_learnt() 
         let mut whole = vec![0; file.metadata().unwrap().len() as usize];
         file.read_exact_at(&mut whole, 0).unwrap();
         file.set_len(0).unwrap();
-        // A program that looks at it now would be ended by that, as by a library that is cut off. The recorder looks all the time.
+        // A program that reads the table now would be killed by SIGBUS, as by a truncated library.
+        // The recorder reads it all the time.
         std::thread::sleep(std::time::Duration::from_millis(300));
         file.write_all_at(&whole, 0).unwrap();
         file.set_permissions(fs::Permissions::from_mode(0o400)).unwrap();
@@ -106,18 +109,18 @@ fn a_site_table_that_is_cut_off_costs_only_the_classes_that_nobody_has_learnt() 
 }
 
 #[test]
-fn a_site_table_that_is_replaced_has_its_events_told_apart_or_left_out() {
+fn events_of_a_replaced_site_table_are_distinguished_or_left_out() {
     let place = Place::new();
     let diagnostics = behaves_next_to("a site table that is replaced", &place, &[], || {
         fs::remove_file(place.runtime().join("sites")).unwrap();
-        // It makes a table of its own, in which there are classes that the first one does not have.
+        // The program makes a new table, with classes that the first one does not have.
         assert!(place.program("packets", &["3"]).status().unwrap().success());
     });
     said(&diagnostics, "site table was replaced");
 }
 
 #[test]
-fn a_recorder_that_finds_no_site_table_leaves_out_what_it_cannot_name() {
+fn a_recorder_without_a_site_table_leaves_out_events_of_unknown_classes() {
     let place = Place::new();
     let first = place.recorder("0", None);
     let early = Running::start(&mut place.numbered(2, 0, 100, 1000, "early"));
@@ -129,7 +132,7 @@ fn a_recorder_that_finds_no_site_table_leaves_out_what_it_cannot_name() {
     until(|| place.met("early", 0) > before + 1000);
     early.kill();
     let ended = second.finish();
-    // It can be read, whatever is missing.
+    // The recording is readable, although events are missing.
     assert!(ended.lost > 0 && ended.recorded == 0, "{:?}", ended.diagnostics);
     if let Some((read, said)) = support::tool("babeltrace2", &[Path::new("-o"), Path::new("dummy"), &ended.path.join("user")]) {
         assert!(read, "{said}");
@@ -138,7 +141,7 @@ fn a_recorder_that_finds_no_site_table_leaves_out_what_it_cannot_name() {
 }
 
 #[test]
-fn a_session_file_that_is_cut_off_or_removed_leaves_the_recording_what_it_is() {
+fn truncating_or_removing_the_session_file_does_not_change_the_recording() {
     for remove in [false, true] {
         let place = Place::new();
         let path = place.runtime().join("session");
@@ -150,7 +153,7 @@ fn a_session_file_that_is_cut_off_or_removed_leaves_the_recording_what_it_is() {
                 File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
             }
         });
-        // And the next recorder makes it what it has to be.
+        // The next recorder restores the file.
         let next = place.recorder("0", None);
         assert_eq!(fs::metadata(&path).unwrap().len(), 4096);
         next.finish();
@@ -158,7 +161,7 @@ fn a_session_file_that_is_cut_off_or_removed_leaves_the_recording_what_it_is() {
 }
 
 #[test]
-fn whatever_kind_of_file_has_a_name_of_the_layout_it_is_left_as_it_is() {
+fn files_of_other_kinds_with_names_of_the_layout_are_left_unchanged() {
     let place = Place::new();
     let runtime = place.runtime();
     let own = std::process::id();
@@ -168,7 +171,8 @@ fn whatever_kind_of_file_has_a_name_of_the_layout_it_is_left_as_it_is() {
     let name = |number: u32, kind: &str| runtime.join(format!("{own}-0000000{number}.{kind}"));
     let listener = std::cell::RefCell::new(None);
     let diagnostics = behaves_next_to("sockets, devices, pipes, folders, links of both kinds", &place, &["precious"], || {
-        // A second name of somebody's file: as a control file, as a ring, as what a thread is making.
+        // Hard links to a foreign file: as a control file, as a ring, and as a file that a thread
+        // is making.
         for path in [name(1, "control"), name(1, "0.ring"), runtime.join(".new-1-abc")] {
             fs::hard_link(&precious, path).unwrap();
         }
@@ -195,7 +199,7 @@ fn whatever_kind_of_file_has_a_name_of_the_layout_it_is_left_as_it_is() {
 }
 
 #[test]
-fn files_that_grow_or_are_replaced_while_they_are_mapped_change_nothing_for_others() {
+fn files_that_grow_or_are_replaced_while_mapped_affect_no_other_program() {
     let place = Place::new();
     behaves_next_to("rings and control files that grow, are replaced, or removed", &place, &["victim"], || {
         let victim = Running::start(&mut place.numbered(3, 0, 100, 1000, "victim"));
@@ -221,7 +225,7 @@ fn files_that_grow_or_are_replaced_while_they_are_mapped_change_nothing_for_othe
 }
 
 #[test]
-fn a_runtime_directory_that_somebody_else_made_is_refused() {
+fn a_runtime_directory_of_another_user_is_refused() {
     if !is_root() {
         println!("skipped: a runtime directory of somebody else (needs root)");
         return;
@@ -231,7 +235,7 @@ fn a_runtime_directory_that_somebody_else_made_is_refused() {
     let refused = std::panic::catch_unwind(|| place.recorder("0", None));
     assert!(refused.is_err());
     assert!(!place.root().exists() && fs::read_dir(place.runtime()).unwrap().next().is_none());
-    // Nor do programs put anything there.
+    // Programs make no files there either.
     Running::start(&mut place.numbered(1, 100, 0, 0, "p")).succeed();
     assert_eq!(fs::read_dir(place.runtime()).unwrap().count(), 0);
 }

@@ -1,4 +1,5 @@
-//! A recorder that stands still, or is killed and started again, in every mode: programs go on, and every event is recorded once or counted.
+//! A recorder that is stopped, or killed and started again, in every mode: programs continue, and
+//! every event is recorded once or counted as lost.
 
 mod support;
 
@@ -27,13 +28,14 @@ fn endless(place: &Place, file: &str) -> Running {
     program
 }
 
-/// Nobody is held: each thread gets on by so many events.
+/// Waits until each thread has written this number of further events: no thread is blocked.
 fn gets_on(place: &Place, file: &str, by: u64) {
     let before = place.emitted(file);
     until(|| place.emitted(file).iter().zip(&before).take(3).all(|(now, before)| *now > before + by));
 }
 
-/// What a program tried, if it has ended by itself; of one that was killed one event more may be complete for each thread.
+/// Compares the counts with the number of events that the programs wrote. For a killed program,
+/// each thread may have completed one more event.
 fn compare(place: &Place, what: &str, recordings: &[PathBuf], programs: &[(i32, &str, bool)], faults: u64) {
     let recordings: Vec<&std::path::Path> = recordings.iter().map(PathBuf::as_path).collect();
     let counts = sum(&recordings);
@@ -56,7 +58,7 @@ fn compare(place: &Place, what: &str, recordings: &[PathBuf], programs: &[(i32, 
 }
 
 #[test]
-fn a_recorder_that_stands_still_costs_events_and_holds_nobody() {
+fn a_stopped_recorder_costs_events_and_blocks_no_program() {
     for mode in MODES {
         let place = Place::new();
         let recorder = recorder(&place, mode);
@@ -64,7 +66,7 @@ fn a_recorder_that_stands_still_costs_events_and_holds_nobody() {
         let (stays_pid, goes_pid) = (stays.pid(), goes.pid());
         recorder.signal(libc::SIGSTOP);
         gets_on(&place, "stays", 20_000);
-        // One is killed meanwhile, one comes and ends.
+        // Meanwhile one program is killed, and another one starts and ends.
         let mut faults = goes.killed();
         let comes = Running::start(&mut place.numbered(3, 20_000, 300, 1000, "comes"));
         let comes_pid = comes.pid();
@@ -80,7 +82,7 @@ fn a_recorder_that_stands_still_costs_events_and_holds_nobody() {
 }
 
 #[test]
-fn a_recorder_that_is_killed_holds_nobody_and_its_successors_have_the_rest() {
+fn a_killed_recorder_blocks_no_program_and_the_next_one_takes_the_rest() {
     for mode in MODES {
         let place = Place::new();
         let mut recordings = Vec::new();
@@ -90,7 +92,7 @@ fn a_recorder_that_is_killed_holds_nobody_and_its_successors_have_the_rest() {
         for _ in 0..if soak() { 20 } else { 2 } {
             gets_on(&place, "stays", 3_000);
             recordings.push(now.kill());
-            // Also where a full ring waits for a recorder.
+            // Also in the mode in which a full ring waits for a recorder.
             gets_on(&place, "stays", 20_000);
             now = recorder(&place, mode);
         }

@@ -1,11 +1,12 @@
-//! Patterns of labels and threads: `*` is any text, `?` one character, everything else itself.
+//! Patterns of labels and threads: `*` matches any text, `?` one character, every other character
+//! itself.
 
-/// Takes time in proportion to the product of the two lengths, whatever the pattern.
+/// Takes time proportional to the product of both lengths at most, for any pattern.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);
-    // Where the last star stands, and where its text ends for now.
+    // Position of the last star, and the current end of the text that it matches.
     let mut star = None;
     while t < text.len() {
         match pattern.get(p) {

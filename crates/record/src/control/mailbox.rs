@@ -1,8 +1,9 @@
-//! How a recorder that runs beside you is asked for something: a folder in its recording.
+//! Requests to a running recorder, through a folder in its recording.
 //!
-//! A request is a file that appears under its name when it is complete; the answer is another one beside it. Both lie in `.requests`, mode 0700,
-//! which the recorder makes and removes: who may write there may write the whole recording. Programs with probes, which nobody trusts, have no
-//! part in it.
+//! A request is a file that gets its final name when it is complete; the answer is another file in
+//! the same folder. The folder is `.requests` with mode 0700, which the recorder makes and removes.
+//! A user with write access there has write access to the whole recording anyway. Programs with
+//! probes, which are not trusted, do not use it.
 
 use crate::output::folder::Folder;
 use crate::runtime_dir::lock;
@@ -19,20 +20,20 @@ const NAME: &str = ".requests";
 const REQUEST: &str = "request";
 const ANSWER: &str = "answer";
 const MOST_BYTES: u64 = 1 << 20;
-/// Requests that are answered at the same time.
+/// Limit of the number of requests that are handled at a time.
 const MOST_REQUESTS: usize = 64;
 
-/// What `longpole snapshot` asks for.
+/// A request of `longpole snapshot`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// In which the snapshot's directory is made; else beside the recording.
+    /// Folder for the snapshot's directory; `None` uses the folder that contains the recording.
     pub output: Option<PathBuf>,
-    /// What has to happen first; nothing: now.
+    /// Condition to wait for; `None` takes the snapshot now.
     pub when: Option<String>,
-    /// How far back it goes; everything that there is.
+    /// Time in ns that the snapshot goes back; `None` includes everything that exists.
     pub pre_ns: Option<u64>,
-    /// How long it goes on after what was waited for.
+    /// Time in ns that the snapshot waits after the condition became true.
     pub post_ns: u64,
 }
 
@@ -48,7 +49,7 @@ impl Mailbox {
         let path = recording.join(NAME);
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         let folder = Folder::open(&path)?;
-        // Whoever owns a folder above could have put another one there.
+        // The owner of a parent folder could have put another folder there.
         if folder.owner()? != rustix::process::geteuid().as_raw() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "its folder belongs to another user"));
         }
@@ -63,7 +64,8 @@ impl Mailbox {
         while matches!(rustix::io::read(&self.watch, &mut buffer), Ok(read) if read > 0) {}
     }
 
-    /// Requests that are there, by name, oldest first. Those that cannot be understood are answered at once.
+    /// Existing requests and their names, oldest first. Requests that cannot be understood are
+    /// answered at once.
     pub fn requests(&self) -> Vec<(String, Request)> {
         let names = self.folder.names().unwrap_or_default();
         let mut names: Vec<String> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
@@ -80,14 +82,14 @@ impl Mailbox {
         all
     }
 
-    /// Removes a request whose asker was killed: then its lock is gone.
+    /// Removes a request if its process was killed and its lock is gone.
     pub fn remove_if_left(&self, name: &str) {
         if self.folder.read(name).is_ok_and(|file| lock::is_free(&file.into())) {
             let _ = self.folder.remove(name);
         }
     }
 
-    /// Who asked may have gone away; then nobody reads it.
+    /// Answers a request. If the process that made it is gone, no one reads the answer.
     pub fn answer(&self, name: &str, answer: &Result<Value, String>) {
         let value = match answer {
             Ok(value) => serde_json::json!({ "done": value }),
@@ -98,33 +100,33 @@ impl Mailbox {
         let _ = self.folder.replace(&name, value.to_string().as_bytes());
     }
 
-    /// Goes along with the recording.
+    /// Moves the folder to the next chunk of the recording.
     pub fn move_to(&self, old: &Path, new: &Path) -> io::Result<()> {
         std::fs::rename(old.join(NAME), new.join(NAME))
     }
 
-    /// Nothing is answered any more.
+    /// Removes the folder; no further requests are answered.
     pub fn close(self, recording: &Path) {
         let _ = std::fs::remove_dir_all(recording.join(NAME));
     }
 }
 
-/// What a recorder that was killed left of it.
+/// Removes the folder of a recorder that was killed.
 pub(crate) fn left(recording: &Path) {
     let _ = std::fs::remove_dir_all(recording.join(NAME));
 }
 
-/// A request that was made, and not yet answered.
+/// A request that was made and is not yet answered.
 #[derive(Debug)]
 pub struct Asked {
     folder: Folder,
     name: String,
-    /// Its lock says that somebody waits for the answer.
+    /// File whose lock shows that a process waits for the answer.
     _file: OwnedFd,
 }
 
 impl Asked {
-    /// `NotFound`: the recorder does not take requests, or has ended.
+    /// Makes a request. Fails with `NotFound` if the recorder takes no requests or has ended.
     pub fn ask(recording: &Path, request: &Request) -> io::Result<Asked> {
         let folder = Folder::open(&recording.join(NAME))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
@@ -133,13 +135,13 @@ impl Asked {
         let mut file = folder.create(&hidden)?;
         file.write_all(&serde_json::to_vec(request)?)?;
         let file = OwnedFd::from(file);
-        // Where the file system has no locks, nobody sees that who asked was killed.
+        // On a file system without locks, a request of a killed process cannot be recognized.
         let _ = lock::take(&file);
         folder.rename(&hidden, &folder, &name)?;
         Ok(Asked { folder, name, _file: file })
     }
 
-    /// None: not yet.
+    /// The answer; `None` if there is none yet.
     pub fn answer(&self) -> io::Result<Option<Result<Value, String>>> {
         let name = self.name.replace(REQUEST, ANSWER);
         if !self.folder.holds(&name) {
@@ -153,7 +155,7 @@ impl Asked {
         }))
     }
 
-    /// Nobody waits for it any more.
+    /// Withdraws the request.
     pub fn withdraw(&self) {
         let _ = self.folder.remove(&self.name);
     }

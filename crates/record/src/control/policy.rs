@@ -1,7 +1,8 @@
-//! What is to be recorded of whom: the configuration file.
+//! The configuration file: what is recorded of which process and thread.
 //!
-//! Policies choose by label and thread; the first one that matches decides. Without any policy everything is recorded. A wrong
-//! configuration is refused whole, with file, line and reason; nothing of it is taken.
+//! Policies select by label and thread; the first one that matches decides. Without any policy,
+//! everything is recorded. An invalid configuration is rejected as a whole, with file, line and
+//! reason.
 
 use crate::control::glob;
 use crate::interfaces;
@@ -14,36 +15,42 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Bytes recorded of a packet by default.
 pub const DEFAULT_SNAPLEN: u32 = 100;
+/// Time between two looks at a calm ring by default.
 const DEFAULT_PERIOD: Duration = Duration::from_millis(100);
+/// Longest wait of a thread for room by default.
 const DEFAULT_BLOCK_LIMIT: Duration = Duration::from_millis(100);
+/// Largest ring in bytes.
 const LARGEST_BUFFER: u64 = 1 << 30;
 
+/// Contents of the configuration file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// False: everything stands still until it is true again.
+    /// If false, nothing is recorded until it is true again.
     pub enable: bool,
     /// Longest time between two looks at a ring.
     #[serde(deserialize_with = "duration")]
     pub period: Duration,
-    /// What a full ring does, where a policy says nothing else; overwriting, also the kernel's buffers.
+    /// Action of a full ring if its policy does not set one. [`Mode::Overwrite`] applies also to
+    /// the kernel's buffers.
     pub mode: Option<Mode>,
-    /// How long a thread waits at most, blocking.
+    /// Longest time that a thread waits for room, in mode [`Mode::Block`].
     #[serde(deserialize_with = "block_limit")]
     pub block_limit: Option<Duration>,
-    /// Where recordings are made.
+    /// Folder for new recordings.
     pub root: Option<PathBuf>,
-    /// Bytes.
+    /// Limit of the recording's bytes on the disk; beyond it the oldest chunk is deleted.
     #[serde(deserialize_with = "optional_size")]
     pub max_size: Option<u64>,
-    /// Of the oldest event.
+    /// Limit of the age of the oldest event; beyond it the oldest chunk is deleted.
     #[serde(deserialize_with = "age")]
     pub max_age: Option<Duration>,
-    /// Bytes of each CPU's buffer in the kernel.
+    /// Size in bytes of each CPU's buffer in the kernel.
     #[serde(deserialize_with = "optional_size")]
     pub kernel_buffer: Option<u64>,
-    /// What is captured of network interfaces.
+    /// Network interfaces whose packets are captured.
     pub packets: interfaces::Request,
     /// Patterns of labels that are never recorded.
     pub exclude: Vec<String>,
@@ -68,11 +75,16 @@ impl Default for Config {
     }
 }
 
+/// A rule that selects processes and threads, and says what is recorded of them. All given
+/// conditions must match.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
+    /// Exact label.
     pub label: Option<String>,
+    /// Begin of the label.
     pub label_prefix: Option<String>,
+    /// End of the label.
     pub label_suffix: Option<String>,
     /// Pattern of the label.
     pub glob: Option<String>,
@@ -80,10 +92,10 @@ pub struct Policy {
     pub thread: Option<String>,
     /// Patterns of labels to which this policy does not apply.
     pub exclude: Vec<String>,
-    /// Categories.
+    /// Bit mask of event categories.
     #[serde(deserialize_with = "categories")]
     pub events: u32,
-    /// Bytes of a ring.
+    /// Size of a ring in bytes.
     #[serde(deserialize_with = "buffer")]
     pub buffer: Option<u64>,
     pub mode: Option<Mode>,
@@ -112,16 +124,17 @@ impl Default for Policy {
     }
 }
 
-/// What happens when a ring is full.
+/// Action of a full ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The newest event is discarded.
+    /// Discards the newest event.
     #[default]
     Discard,
-    /// The oldest sub-buffer goes: a flight recorder. Nothing is taken until somebody asks for it.
+    /// Overwrites the oldest sub-buffer (flight recorder mode). Nothing is taken until a snapshot
+    /// is requested or the recording ends.
     Overwrite,
-    /// The thread waits, for a bounded time; then it discards.
+    /// Blocks the thread for a limited time, then discards the event.
     Block,
 }
 
@@ -136,7 +149,7 @@ impl Mode {
         }
     }
 
-    /// As shared memory has it.
+    /// Number of the mode in shared memory.
     pub(crate) fn number(self) -> u32 {
         match self {
             Mode::Discard => MODE_DISCARD,
@@ -155,6 +168,7 @@ impl std::str::FromStr for Mode {
     }
 }
 
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
@@ -162,12 +176,13 @@ pub enum Backend {
     Pcapng,
 }
 
+/// Packets that a policy selects.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Packets {
-    /// Patterns of interface names; empty: all.
+    /// Patterns of interface names; an empty list selects all.
     pub interfaces: Vec<String>,
-    /// Bytes kept of a packet.
+    /// Bytes recorded of each packet.
     #[serde(deserialize_with = "snaplen")]
     pub snaplen: u32,
 }
@@ -203,12 +218,14 @@ impl Policy {
 }
 
 impl Config {
+    /// Reads and checks a configuration file.
     pub fn read(path: &Path) -> Result<Config, PolicyError> {
         let text =
             fs::read_to_string(path).map_err(|error| PolicyError { path: path.to_owned(), place: None, reason: error.to_string() })?;
         Config::parse(&text, path)
     }
 
+    /// Checks the text of a configuration. `path` is only for messages.
     pub fn parse(text: &str, path: &Path) -> Result<Config, PolicyError> {
         toml::from_str(text).map_err(|error| PolicyError {
             path: path.to_owned(),
@@ -217,7 +234,8 @@ impl Config {
         })
     }
 
-    /// What the process as a whole is to record: all that any of its threads may need. None: nothing.
+    /// What a process as a whole records: the union of what its threads may need. `None` if
+    /// nothing.
     pub fn for_process(&self, label: &str) -> Option<Choice> {
         if !self.enable || self.exclude.iter().any(|pattern| glob::matches(pattern, label)) {
             return None;
@@ -240,7 +258,8 @@ impl Config {
         choice
     }
 
-    /// The policy that decides on one thread; `Err` if it is not to be recorded, `Ok(None)` if there are no policies.
+    /// The policy that decides about a thread. `Ok(None)` if there are no policies; `Err` if none
+    /// of them selects the thread.
     pub fn for_thread(&self, label: &str, thread: &str) -> Result<Option<&Policy>, Unwanted> {
         if self.policy.is_empty() {
             return Ok(None);
@@ -249,7 +268,7 @@ impl Config {
         policies.find(|policy| policy.matches_label(label) && policy.matches_thread(thread)).map(Some).ok_or(Unwanted)
     }
 
-    /// What a full ring does, of a thread on which this policy decides.
+    /// Action of a full ring of a thread with this policy.
     pub fn manner(&self, policy: Option<&Policy>) -> Manner {
         Manner {
             mode: policy.and_then(|policy| policy.mode).or(self.mode).unwrap_or_default(),
@@ -257,6 +276,7 @@ impl Config {
         }
     }
 
+    /// The policies as they appear in `longpole.json`.
     pub fn summary(&self) -> serde_json::Value {
         let policies: Vec<serde_json::Value> = self
             .policy
@@ -283,34 +303,39 @@ impl Config {
     }
 }
 
-/// No policy is for it.
+/// No policy selects the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unwanted;
 
-/// What a process is told.
+/// Instructions for a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
+    /// Bit mask of event categories.
     pub mask: u32,
+    /// Size of a ring in bytes; `None` lets the recorder decide.
     pub buffer: Option<u64>,
+    /// Bytes recorded of each captured packet.
     pub snaplen: u32,
     pub manner: Manner,
 }
 
-/// What a full ring does.
+/// Action of a full ring, with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
     pub mode: Mode,
+    /// Longest wait for room, in mode [`Mode::Block`].
     pub block_limit: Duration,
 }
 
 impl Manner {
-    /// What rings are made with before anybody knows which of both it is: the harmless one.
+    /// The action for new rings of a process whose policies differ: the harmless one, until the
+    /// thread's policy is known.
     pub fn common(self, other: Manner) -> Manner {
         let mode = if self.mode == other.mode { self.mode } else { Mode::Discard };
         Manner { mode, block_limit: self.block_limit.min(other.block_limit) }
     }
 
-    /// Microseconds, as shared memory has it.
+    /// Limit in microseconds, as stored in shared memory.
     pub(crate) fn limit(self) -> u32 {
         u32::try_from(self.block_limit.as_micros()).unwrap_or(u32::MAX)
     }
@@ -319,11 +344,11 @@ impl Manner {
 /// A place in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// From 1.
+    /// Line number, from 1.
     pub line: usize,
     pub column: usize,
     pub text: String,
-    /// Characters from `column` on.
+    /// Number of characters to mark, from `column` on.
     pub width: usize,
 }
 
@@ -340,7 +365,7 @@ impl Place {
     }
 }
 
-/// A configuration that is not taken.
+/// A rejected configuration.
 #[derive(Debug, thiserror::Error)]
 pub struct PolicyError {
     pub path: PathBuf,
@@ -360,7 +385,7 @@ impl fmt::Display for PolicyError {
     }
 }
 
-/// `4MiB`, `64k`, `4096`.
+/// Parses a size in bytes: `4MiB`, `64k`, `4096`.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -380,7 +405,8 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(factor)
 }
 
-/// `100ms`, `1.5s`, `2min`, `10` (seconds). The longest is as many nanoseconds as 64 bits hold: 584 years, which can be added to any moment.
+/// Parses a duration: `100ms`, `1.5s`, `2min`, `10` (seconds). The maximum is 2^64 - 1 ns, about
+/// 584 years, which can be added to any time.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -395,7 +421,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         "d" => 86_400_000_000_000,
         _ => return None,
     };
-    // To the nanosecond, however large: a double would round.
+    // Exact to the nanosecond for any size; a double would round.
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let fraction = &fraction[..fraction.len().min(18)];
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -406,7 +432,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
 }
 
-/// A ring's size: at least `bytes`, and such as a ring can have.
+/// Size in bytes of a ring with at least `bytes`: a power of two within the limits of rings.
 pub fn ring_size(bytes: u64) -> Option<u64> {
     (bytes <= LARGEST_BUFFER).then(|| bytes.max(RING_MINIMUM).next_power_of_two())
 }
@@ -460,7 +486,8 @@ fn categories<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Erro
     Ok(all.iter().fold(0, |mask, categories| mask | categories.0))
 }
 
-/// One word of `events`. It is judged where it is read, so that the complaint points at the word and not at the list.
+/// One word of `events`. It is checked when it is read, so that the message points at the word and
+/// not at the whole list.
 struct Categories(u32);
 
 impl<'de> Deserialize<'de> for Categories {
@@ -493,15 +520,16 @@ impl de::Visitor<'_> for CategoryName {
     }
 }
 
-/// The word that differs least, if it differs by less than half.
+/// The known word with the smallest distance, if that is less than half of its length.
 fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let best = known.iter().map(|other| (distance(word, other), *other)).min()?;
     (2 * best.0 < best.1.len()).then_some(best.1)
 }
 
-/// Letters to insert, to leave out, to replace, or to exchange with their neighbour (optimal string alignment).
+/// Number of letters to insert, remove, replace, or exchange with their neighbour (optimal string
+/// alignment distance).
 fn distance(a: &str, b: &str) -> usize {
-    // Nobody means a category by a longer word.
+    // A longer word is not a mistyped category.
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in 0..=a.len() {
@@ -576,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_category_is_pointed_at_and_the_nearest_one_is_suggested() {
+    fn a_message_points_at_a_wrong_category_and_suggests_the_nearest_one() {
         let error = parse("[[policy]]\nevents = [\"rpc\", \"sgnal\", \"queue\"]\n").unwrap_err();
         let text = error.to_string();
         let lines: Vec<&str> = text.lines().collect();

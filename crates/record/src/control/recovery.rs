@@ -1,8 +1,9 @@
-//! What a recorder that was killed left behind.
+//! Completes the recording of a recorder that was killed.
 //!
-//! Its recording is readable as it is; here it loses the room that was reserved and gets the end of its description. Its rings
-//! still hold what it had not taken. The one doubt is the packet that it was at: the ring says where that packet stands and
-//! what it was to be, and the file says whether it got there.
+//! The recording is readable as it is; here its reserved bytes are cut off and its description is
+//! completed. The rings still hold the events that were not taken. Only one packet is uncertain:
+//! the one that the recorder was writing. The ring holds the offset and the header values of that
+//! packet, and the file shows whether it was committed.
 
 use crate::output::metadata::Uuid;
 use crate::output::packet::{Header, HEADER, MOST_DISCARDED, NOWHERE};
@@ -17,19 +18,20 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Walking the packets of a lane ends here at the latest.
+/// Limit of the number of packets that are followed in a stream file.
 const MOST_PACKETS: u64 = 1 << 40;
 
+/// Recording of a recorder that was killed.
 #[derive(Debug)]
 pub struct Predecessor {
     pub session: u64,
     pub path: PathBuf,
     uuid: Uuid,
-    /// By number.
+    /// Name and file of each lane, by lane number.
     lanes: HashMap<u32, (String, File)>,
 }
 
-/// A lane as its packets tell it.
+/// Contents of a stream file, from its packet headers.
 struct Walked {
     file: String,
     header: Option<Header>,
@@ -38,7 +40,7 @@ struct Walked {
 }
 
 impl Predecessor {
-    /// None: the directory is gone, or is none that a recorder made.
+    /// `None` if the directory is gone or was not made by a recorder.
     pub fn open(unfinished: &Unfinished) -> Option<Predecessor> {
         let path = unfinished.path.clone();
         let description: Value = serde_json::from_slice(&read(&path.join("longpole.json"))?).ok()?;
@@ -62,7 +64,7 @@ impl Predecessor {
         Some(Predecessor { session: unfinished.session, path, uuid, lanes })
     }
 
-    /// Brings a ring's `tail` to where the predecessor's recording ends.
+    /// Sets a ring's `tail` to the position where the previous recording ends.
     pub fn settle(&self, ring: &mut Ring) {
         let layout = ring.layout();
         let tail = layout.pending_tail.load(Ordering::Relaxed);
@@ -72,7 +74,8 @@ impl Predecessor {
         let lane = layout.lane.load(Ordering::Relaxed);
         let Some((_, file)) = lane.checked_sub(1).and_then(|lane| self.lanes.get(&lane)) else { return };
         let Some(first) = header_at(file, offset, &self.uuid) else { return };
-        // One of two that were written together says what both are, but for the tail behind them: that is in the second.
+        // If two packets were written together, the ring's values describe the second one; its
+        // header follows the first one's packet.
         let header = match first.position {
             NOWHERE => None,
             position if position == tail => Some(first),
@@ -86,12 +89,12 @@ impl Predecessor {
         }
     }
 
-    /// Cuts the lanes to their packets and completes the description.
+    /// Truncates the stream files to their packets and completes the description.
     pub fn close(self) {
         let mut walked: Vec<Walked> = Vec::new();
         for (name, file) in self.lanes.values() {
             let lane = walk(name, file, &self.uuid);
-            // Should this fail, the room stays: that is readable, too.
+            // If this fails, the reserved bytes remain, and the file is still readable.
             let _ = file.set_len(lane.end);
             walked.push(lane);
         }
@@ -127,7 +130,7 @@ impl Predecessor {
     }
 }
 
-/// The `ring` of a packet's context.
+/// Value of `ring` in the context of the ring's packets.
 pub fn packet_ring(ring: &Ring) -> u32 {
     ring.number << 1 | u32::from(!ring.own)
 }
@@ -168,7 +171,7 @@ fn header_at(file: &File, offset: u64, uuid: &Uuid) -> Option<Header> {
     Header::decode(&bytes, uuid)
 }
 
-/// A file of modest size that is no link.
+/// Reads a file of limited size that is not a link.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path).ok()?;
@@ -216,7 +219,8 @@ mod tests {
         }
     }
 
-    /// Where the tail is, after packets with these tails (and losses) stood at the place that the ring tells, and the ring told this tail.
+    /// The ring's tail after recovery. `packets`: tail and losses of the packets that begin at the
+    /// pending offset. `told`: pending tail and losses that the ring holds.
     fn settled(packets: &[(u64, u64)], told: (u64, u64)) -> u64 {
         let directory = tempfile::tempdir().unwrap();
         let mut ring = ring(directory.path());
@@ -236,20 +240,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_committed_is_not_taken_again_and_what_was_not_is() {
+    fn committed_events_are_not_taken_again_and_others_are() {
         assert_eq!(settled(&[(QUARTER, 0)], (QUARTER, 0)), QUARTER);
         assert_eq!(settled(&[], (QUARTER, 0)), 0);
-        // An empty packet covers the place.
+        // An empty packet covers the offset.
         assert_eq!(settled(&[(NOWHERE, 0)], (QUARTER, 0)), 0);
-        // Another one, or the same with other losses.
+        // A different packet, or the same packet with different losses.
         assert_eq!(settled(&[(QUARTER, 0)], (2 * QUARTER, 0)), 0);
         assert_eq!(settled(&[(QUARTER, 5)], (QUARTER, 6)), 0);
     }
 
     #[test]
-    fn of_two_that_were_written_together_the_header_of_the_first_commits_both() {
+    fn the_header_of_the_first_of_two_packets_written_together_commits_both() {
         assert_eq!(settled(&[(QUARTER, 3), (2 * QUARTER, 7)], (2 * QUARTER, 7)), 2 * QUARTER);
-        // The second is written before the first is committed.
+        // The second packet is written before the first one is committed.
         assert_eq!(settled(&[(NOWHERE, 0), (2 * QUARTER, 7)], (2 * QUARTER, 7)), 0);
         assert_eq!(settled(&[(QUARTER, 3), (2 * QUARTER, 8)], (2 * QUARTER, 7)), 0);
         assert_eq!(settled(&[(QUARTER, 3), (NOWHERE, 7)], (2 * QUARTER, 7)), 0);

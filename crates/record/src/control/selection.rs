@@ -1,16 +1,18 @@
-//! Who is recorded while somebody says so: a choice per label, process or thread that may change at any time.
+//! A filter of labels, processes and threads that can change at any time during a recording.
 //!
-//! Nobody is recorded at first. What is said of a label holds for its processes and threads, what is said later of one of these for that one; what is
-//! said last of a whole makes what was said of its parts before void.
+//! At first nothing is enabled. A choice for a label applies to its processes and threads; a later
+//! choice for one of them applies to that one. A choice for a whole replaces all earlier choices
+//! for its parts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Held by who chooses and, in [`Options`](crate::Options), by the recorder.
+/// The choices, shared by the code that makes them and, through [`Options`](crate::Options), the
+/// recorder.
 #[derive(Clone, Debug, Default)]
 pub struct Selection(Arc<Mutex<Chosen>>);
 
-/// A label, a process of it, or a thread of that.
+/// A label, one of its processes, or one of that process's threads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Part {
     pub label: String,
@@ -21,7 +23,7 @@ pub struct Part {
 #[derive(Debug, Default)]
 struct Chosen {
     enabled: HashMap<Part, bool>,
-    /// Bytes of a ring.
+    /// Ring sizes in bytes.
     buffers: HashMap<Part, u64>,
     version: u64,
 }
@@ -39,7 +41,7 @@ impl Part {
         Part { tid: Some(tid), ..Part::process(label, pid) }
     }
 
-    /// What it is a part of, from itself upwards.
+    /// The part itself and the larger parts that contain it, smallest first.
     fn wholes(&self) -> impl Iterator<Item = Part> + '_ {
         let process = Part { tid: None, ..self.clone() };
         let label = Part::label(&self.label);
@@ -54,6 +56,7 @@ impl Part {
 }
 
 impl Selection {
+    /// Enables or disables a part.
     pub fn enable(&self, part: &Part, enabled: bool) {
         let mut chosen = self.chosen();
         chosen.enabled.retain(|other, _| !other.is_within(part));
@@ -61,7 +64,7 @@ impl Selection {
         chosen.version += 1;
     }
 
-    /// Rings of this size, in bytes; of a label or a process.
+    /// Sets the ring size in bytes for a label or a process.
     pub fn set_buffer(&self, part: &Part, size: u64) {
         let mut chosen = self.chosen();
         chosen.buffers.retain(|other, _| !other.is_within(part));
@@ -69,26 +72,27 @@ impl Selection {
         chosen.version += 1;
     }
 
-    /// Whether all of it is recorded, but for parts of which something else was said.
+    /// Returns whether the part is recorded, apart from smaller parts with a choice of their own.
     pub fn is_enabled(&self, part: &Part) -> bool {
         let chosen = self.chosen();
         let said = part.wholes().find_map(|whole| chosen.enabled.get(&whole).copied());
         said.unwrap_or(false)
     }
 
+    /// Ring size in bytes for a part, if one was set for it or for a larger part.
     pub fn buffer(&self, part: &Part) -> Option<u64> {
         let chosen = self.chosen();
         let said = part.wholes().find_map(|whole| chosen.buffers.get(&whole).copied());
         said
     }
 
-    /// Whether any part of it is recorded.
+    /// Returns whether any part of it is recorded.
     pub fn touches(&self, part: &Part) -> bool {
         let any = self.chosen().enabled.iter().any(|(other, enabled)| *enabled && other.is_within(part));
         any || self.is_enabled(part)
     }
 
-    /// Another number after each change.
+    /// Number that is different after each change.
     pub(crate) fn version(&self) -> u64 {
         self.chosen().version
     }
@@ -103,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_last_of_a_whole_or_a_part_holds() {
+    fn the_last_choice_for_a_whole_or_a_part_applies() {
         let selection = Selection::default();
         let (label, process, thread) = (Part::label("a"), Part::process("a", 1), Part::thread("a", 1, 2));
         let seen = || [&label, &process, &thread].map(|part| selection.is_enabled(part));

@@ -1,30 +1,35 @@
-//! Running a command so that others disturb it least: what is asked of the kernel's scheduler, and what it grants.
+//! Runs a command with as little disturbance as possible: the scheduling that is requested from the
+//! kernel, and the scheduling that it grants.
 //!
-//! Two ways. The longest time slice needs no right. It lets a thread run on where those that it competes with have long slices, too; from
-//! Linux 6.17 on the shortest slice among them decides. SCHED_FIFO needs a right and lets nothing of lesser priority in between, apart
-//! from the share of the CPU that the kernel keeps for others. Both pass on to whatever the command starts.
+//! There are two ways. The longest time slice needs no privilege. A thread then runs on undisturbed
+//! if its competitors also have long slices; since Linux 6.17 the shortest slice among them
+//! decides. SCHED_FIFO needs a privilege and lets no thread of lower priority run in between, apart
+//! from the share of the CPU that the kernel reserves for other threads. Processes that the command
+//! starts inherit both.
 
 use serde_json::{json, Value};
 use std::io;
 
-/// What is asked for.
+/// Requested scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steady {
+    /// The longest time slice.
     Slice,
+    /// The real-time policy SCHED_FIFO.
     Fifo,
 }
 
-/// The longest that the kernel grants, ns.
+/// Longest slice that the kernel grants, in ns.
 const LONGEST_SLICE: u64 = 100_000_000;
-/// The lowest: above all others, below what the system itself has at a higher one.
+/// Lowest real-time priority: above all normal threads, below system threads with a higher one.
 const PRIORITY: u32 = 1;
 
-/// What a thread has, as the kernel says.
+/// Scheduling of a thread, as reported by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     policy: u32,
     priority: u32,
-    /// Kernels before 6.12 tell none.
+    /// Time slice in ns; `None` for other policies and kernels before 6.12.
     slice_ns: Option<u64>,
 }
 
@@ -36,25 +41,27 @@ impl Steady {
         }
     }
 
-    /// Before such a command, the recorder must have its turn, too, or events are lost: the calling thread and those that it starts from now on.
+    /// Raises the calling thread, and threads that it starts from now on, above such a command.
+    /// Otherwise the recorder would get no CPU, and events would be lost.
     pub fn stay_ahead(self) {
         if self == Steady::Fifo {
             let _ = set(&libc::sched_attr { sched_policy: libc::SCHED_FIFO as u32, sched_priority: PRIORITY + 1, ..attributes() });
         }
     }
 
-    /// The calling thread is one like any other again.
+    /// Returns the calling thread to normal scheduling.
     pub fn fall_back(self, nice: i32) {
         if self == Steady::Fifo {
             let _ = set(&libc::sched_attr { sched_nice: nice, ..attributes() });
         }
     }
 
-    /// For the calling thread. Makes system calls and nothing else, so it may stand between fork and exec.
+    /// Requests the scheduling for the calling thread. Only makes system calls, so it can run
+    /// between fork and exec.
     pub fn apply(self, nice: i32) -> io::Result<()> {
         match self {
             Steady::Slice => {
-                // Whatever else was chosen for it (SCHED_BATCH, a reset at fork) stays.
+                // Other settings (SCHED_BATCH, reset on fork) remain unchanged.
                 let mut attributes = get(0)?;
                 if !is_fair(attributes.sched_policy) {
                     return Err(io::ErrorKind::Unsupported.into());
@@ -69,7 +76,7 @@ impl Steady {
         }
     }
 
-    /// What the kernel will grant: tried on a thread that ends at once.
+    /// Scheduling that the kernel will grant, tried on a thread that ends at once.
     pub fn attempt(self, nice: i32) -> Result<Granted, String> {
         let tried = std::thread::Builder::new().spawn(move || {
             self.apply(nice)?;
@@ -94,7 +101,7 @@ impl Steady {
 }
 
 impl Granted {
-    /// Of a thread; 0: the calling one.
+    /// Scheduling of a thread; 0 is the calling one.
     pub fn of(tid: i32) -> io::Result<Granted> {
         let attributes = get(tid)?;
         let slice_ns = Some(attributes.sched_runtime).filter(|slice| is_fair(attributes.sched_policy) && *slice > 0);
@@ -134,7 +141,7 @@ fn policy_name(policy: u32) -> String {
     }
 }
 
-/// Of a thread; 0: the calling one.
+/// Attributes of a thread; 0 is the calling one.
 fn get(tid: i32) -> io::Result<libc::sched_attr> {
     let mut attributes = attributes();
     let size = attributes.size;
@@ -145,9 +152,9 @@ fn get(tid: i32) -> io::Result<libc::sched_attr> {
     }
 }
 
-/// For the calling thread.
+/// Sets the attributes of the calling thread.
 fn set(attributes: &libc::sched_attr) -> io::Result<()> {
-    // SAFETY: the kernel reads a structure of the size that it says.
+    // SAFETY: the kernel reads a structure of the size that it contains.
     match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(attributes), 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -172,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_granted_is_what_a_thread_then_has() {
+    fn the_granted_scheduling_is_what_a_thread_then_has() {
         match Steady::Slice.attempt(0) {
             Ok(granted) => assert_eq!(granted.to_string(), "SCHED_OTHER, slice 100000 us"),
             Err(why) => assert!(why.contains("6.12"), "{why}"),
@@ -181,7 +188,7 @@ mod tests {
             Ok(granted) => assert_eq!(granted.to_string(), "SCHED_FIFO, priority 1"),
             Err(why) => assert!(why.contains("CAP_SYS_NICE"), "{why}"),
         }
-        // What was chosen besides stays.
+        // Other settings remain unchanged.
         let batch = std::thread::spawn(|| {
             set(&libc::sched_attr { sched_policy: libc::SCHED_BATCH as u32, ..attributes() }).unwrap();
             Steady::Slice.attempt(0)
@@ -190,7 +197,7 @@ mod tests {
             Ok(granted) => assert_eq!(granted.to_string(), "SCHED_BATCH, slice 100000 us"),
             Err(why) => assert!(why.contains("6.12"), "{why}"),
         }
-        // This thread has what it had.
+        // The calling thread is unchanged.
         assert_eq!(Granted::of(0).unwrap().priority, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Wakes and ends a recording from outside: signals, and anything else that holds the handle.
+//! Wakes and ends a recording from outside, by signals.
 
 use rustix::event::{eventfd, EventfdFlags};
 use std::io;
@@ -7,36 +7,38 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::OnceLock;
 
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// Somebody sent the signal to this process alone, not the terminal to all.
+/// The signal was sent to this process alone, not by the terminal to the whole group.
 static DIRECTED: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicI32 = AtomicI32::new(0);
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 static OPEN: OnceLock<OwnedFd> = OnceLock::new();
 
-/// Those that are a command's, a bit each, since they were taken last.
+/// Bit mask of the signals for the command that arrived since the last call of [`Stop::passed`].
 static PASSED: AtomicI32 = AtomicI32::new(0);
 
 /// The signals that end a recording.
 pub(crate) const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
-/// Those that mean nothing to a recorder, and may mean something to its command.
+/// Signals without a meaning for the recorder that may have one for its command.
 const PASSED_ON: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
 
-/// Whether the end was asked for.
+/// Returns whether the end was requested.
 pub(crate) fn asked() -> bool {
     COUNT.load(Ordering::Acquire) > 0
 }
 
-/// The signals that end a recording, and those that say that a child has ended.
+/// Handle of the signals that end a recording and of SIGCHLD, which reports the end of a child.
 #[derive(Clone, Copy, Debug)]
 pub struct Stop;
 
 impl Stop {
-    /// Takes over SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD of this process. One that was ignored at the start (as `nohup` has it) stays ignored.
+    /// Handles SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD of this process. A signal that was
+    /// ignored at the start (for example by `nohup`) stays ignored.
     pub fn install() -> io::Result<Stop> {
         if OPEN.get().is_none() {
             let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
             WAKE.store(wake.as_raw_fd(), Ordering::Release);
-            // A second caller's descriptor would be dropped; then the first one's is in WAKE again below.
+            // The descriptor of a second concurrent caller is dropped; the store below then
+            // restores the first one.
             let _ = OPEN.set(wake);
             if let Some(wake) = OPEN.get() {
                 WAKE.store(wake.as_raw_fd(), Ordering::Release);
@@ -46,14 +48,15 @@ impl Stop {
         Ok(Stop)
     }
 
-    /// Takes over SIGUSR1 and SIGUSR2, too, for [`Stop::passed`].
+    /// Handles SIGUSR1 and SIGUSR2 as well, for [`Stop::passed`].
     pub fn pass_on(&self) -> io::Result<()> {
         Stop::take_over(PASSED_ON.into_iter())
     }
 
     fn take_over(signals: impl Iterator<Item = i32>) -> io::Result<()> {
         for signal in signals {
-            // SAFETY: a zeroed, then filled sigaction; the handler only stores to atomics and writes to an eventfd.
+            // SAFETY: a zeroed, then filled sigaction; the handler only stores to atomics and
+            // writes to an eventfd.
             let result = unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = handle as *const () as usize;
@@ -73,13 +76,13 @@ impl Stop {
         Ok(())
     }
 
-    /// The signals that came for the command since this was asked last.
+    /// The signals for the command that arrived since the last call.
     pub fn passed(&self) -> impl Iterator<Item = i32> {
         let came = PASSED.swap(0, Ordering::AcqRel);
         PASSED_ON.into_iter().filter(move |signal| came & (1 << signal) != 0)
     }
 
-    /// The signal that asked for the end.
+    /// The newest signal that requested the end.
     pub fn signal(&self) -> Option<i32> {
         match SIGNAL.load(Ordering::Acquire) {
             0 => None,
@@ -87,27 +90,28 @@ impl Stop {
         }
     }
 
-    /// Whether it was sent to this process alone.
+    /// Returns whether that signal was sent to this process alone.
     pub fn directed(&self) -> bool {
         DIRECTED.load(Ordering::Acquire)
     }
 
-    /// How often the end was asked for.
+    /// Number of requests to end.
     pub fn count(&self) -> i32 {
         COUNT.load(Ordering::Acquire)
     }
 
-    /// Becomes readable at each signal.
+    /// Descriptor that becomes readable at each signal.
     pub(crate) fn wake(&self) -> Option<BorrowedFd<'static>> {
         OPEN.get().map(AsFd::as_fd)
     }
 }
 
-/// Leads the standard streams nowhere, for a recorder whose starter goes away: a write would fail then.
+/// Redirects the standard streams to /dev/null, for a recorder whose parent ends: writes would fail
+/// then.
 pub fn leave_streams() {
     let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
     for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: replaces what a number stands for by an open file.
+        // SAFETY: replaces a descriptor by an open file.
         unsafe { libc::dup2(null.as_raw_fd(), stream) };
     }
 }
@@ -123,7 +127,8 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _context: 
         COUNT.fetch_add(1, Ordering::AcqRel);
     }
     let one = 1u64;
-    // SAFETY: eight bytes of a local; write is async-signal-safe. errno is put back: the interrupted code may be about to read it.
+    // SAFETY: eight bytes of a local; write is async-signal-safe. errno is restored, because the
+    // interrupted code may be about to read it.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;

@@ -1,7 +1,9 @@
-//! What a snapshot may wait for: `span NAME > 5ms`, `queue NAME full > 10ms`, `counter NAME > X`, `rate NAME < X`, `lost`.
+//! Conditions for which a snapshot can wait: `span NAME > 5ms`, `queue NAME full > 10ms`,
+//! `counter NAME > X`, `rate NAME < X`, `lost`.
 //!
-//! A trigger sees the events of the threads one after the other, each thread's in order, and the clock between; it says when it has happened. It knows
-//! nothing of rings. What began before it was armed it has not seen.
+//! A trigger receives the events of all threads, each thread's in order, and from time to time the
+//! clock; it returns when its condition has become true. It knows nothing of rings. Spans and waits
+//! that began before it was armed are unknown to it.
 
 use crate::control::glob;
 use crate::control::policy::parse_duration;
@@ -11,28 +13,34 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A thread: of which process, and its number.
+/// Identity of a thread: pid and tid.
 pub type Thread = (i32, i32);
 
-/// Threads and names that are followed at the same time, and spans within each other; more than that are not.
+/// Limit of the number of threads and names followed at a time; further ones are ignored.
 const MOST: usize = 10_000;
+/// Limit of the number of nested spans per thread.
 const DEEPEST: usize = 64;
-/// Over so long a rate is taken.
+/// Time over which a rate is measured.
 const SECOND: Duration = Duration::from_secs(1);
+/// Number of steps into which that time is divided.
 const STEPS: u64 = 20;
 
+/// A condition for which a snapshot can wait.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// One takes longer than this.
+    /// A span takes longer than this.
     Span(String, Duration),
-    /// It is full for longer than this.
+    /// A queue is full for longer than this.
     Queue(String, Duration),
+    /// A counter is above or below a bound.
     Counter(String, Order, f64),
-    /// Events of this name in a second.
+    /// The number of events of this name per second is above or below a bound.
     Rate(String, Order, f64),
+    /// Events are lost.
     Lost,
 }
 
+/// Direction of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Above,
@@ -110,7 +118,7 @@ impl FromStr for Condition {
     }
 }
 
-/// What is wrong, and where; `part` is a piece of `text`.
+/// Formats an error message that marks `part`, which must be a slice of `text`.
 fn draw(text: &str, part: &str, why: &str) -> String {
     let at = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize).filter(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -123,38 +131,39 @@ fn draw(text: &str, part: &str, why: &str) -> String {
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     pub thread: Thread,
-    /// Counter.
+    /// Time in clock ticks.
     pub time: u64,
     pub kind: Kind,
     pub name: &'a str,
-    /// Its first word, as a number.
+    /// The first word of the payload, as a number.
     pub value: f64,
-    /// Of a queue, where it is known.
+    /// Capacity of the queue, if it is known.
     pub capacity: Option<u64>,
 }
 
-/// It has happened.
+/// A condition that has become true.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fired {
-    /// Counter; none: something did not happen.
+    /// Time of the event in clock ticks; `None` if the reason is the absence of events.
     pub event: Option<u64>,
     pub told: String,
 }
 
-/// A condition that is watched.
+/// A condition that is being watched.
 #[derive(Debug)]
 pub struct Trigger {
     condition: Condition,
-    /// Ticks of a second.
+    /// Clock ticks per second.
     frequency: u64,
-    /// Begins of spans that have not ended, innermost last.
+    /// Begin times of open spans per thread, innermost last.
     open: HashMap<Thread, Vec<u64>>,
-    /// Who waits for room, in which queue and since when.
+    /// Threads that wait for room, with the queue and the begin of the wait.
     waits: HashMap<Thread, (String, u64)>,
-    /// Queues that said that they are full, since when, and the process that said so last.
+    /// Queues that reported to be full, with the time since when and the pid of the newest report.
     full: HashMap<String, (u64, i32)>,
-    /// Begin of the step that counts now; numbers of those before.
+    /// Begin of the current step of a rate.
     step: u64,
+    /// Number of events in each of the latest steps, the current one last.
     counts: VecDeque<u64>,
     fired: Option<Fired>,
 }
@@ -185,6 +194,7 @@ impl Trigger {
         self.fired.get_or_insert(Fired { event, told });
     }
 
+    /// Processes an event.
     pub fn event(&mut self, seen: Seen<'_>) {
         match &self.condition {
             Condition::Span(name, most) => {
@@ -196,7 +206,7 @@ impl Trigger {
                     if self.open.len() < MOST || self.open.contains_key(&seen.thread) {
                         let begins = self.open.entry(seen.thread).or_default();
                         if begins.len() == DEEPEST {
-                            // A program that ends none of them.
+                            // The program never ends these spans.
                             begins.remove(0);
                         }
                         begins.push(seen.time);
@@ -214,10 +224,10 @@ impl Trigger {
                 let named = glob::matches(name, seen.name);
                 let waits = named && seen.kind == Kind::QueueWaitFull;
                 if waits && self.waits.get(&seen.thread).is_some_and(|(queue, _)| queue == seen.name) {
-                    // It has looked again, in vain.
+                    // The thread has checked the queue again and still waits.
                     return;
                 }
-                // Whatever else a thread does ends its wait.
+                // Any other event of a thread ends its wait.
                 let ended = self.waits.remove(&seen.thread);
                 if waits && self.waits.len() < MOST {
                     self.waits.insert(seen.thread, (seen.name.to_owned(), seen.time));
@@ -254,26 +264,29 @@ impl Trigger {
         }
     }
 
-    /// Events of a thread were lost, or overwritten before they were seen, and what it had begun may have ended; or it has itself.
+    /// Forgets the open spans and waits of a thread. Called if its events were lost or overwritten
+    /// before they were seen, so that their ends may be missing, or if the thread has ended.
     pub fn missed(&mut self, thread: Thread) {
         self.open.remove(&thread);
         self.waits.remove(&thread);
     }
 
-    /// A process has ended, and everything that it had begun.
+    /// Forgets everything that a process had begun. Called after it has ended.
     pub fn gone(&mut self, pid: i32) {
         self.open.retain(|thread, _| thread.0 != pid);
         self.waits.retain(|thread, _| thread.0 != pid);
         self.full.retain(|_, (_, process)| *process != pid);
     }
 
+    /// Reports lost events. `told`: a message for the user.
     pub fn lost(&mut self, now: u64, told: &str) {
         if self.condition == Condition::Lost {
             self.fire(Some(now), told.to_owned());
         }
     }
 
-    /// All that had happened by `now` has been seen.
+    /// Advances the clock: all events up to `now` have been seen. Returns the condition if it has
+    /// become true.
     pub fn time(&mut self, now: u64) -> Option<Fired> {
         match &self.condition {
             Condition::Span(name, most) | Condition::Queue(name, most) => {
@@ -288,7 +301,7 @@ impl Trigger {
                         Condition::Span(..) => format!("span {name} of thread {thread} has not ended for {since:.3} ms"),
                         _ => format!("queue {name} has been full for {since:.3} ms"),
                     };
-                    // It happened when it had taken too long.
+                    // The condition became true when the limit was exceeded.
                     self.fire(Some(begin.saturating_add(ticks)), told);
                 }
             }
@@ -325,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_what_is_wrong_is_drawn() {
+    fn a_message_marks_the_wrong_part_of_a_condition() {
         for (text, lines) in [
             ("counter a::b > many", ["counter a::b > many", "               ^^^^"]),
             (" span  é > soon", [" span  é > soon", "           ^^^^"]),
@@ -340,13 +353,13 @@ mod tests {
         }
     }
 
-    /// A clock of one tick a microsecond.
+    /// A trigger with a clock of 1 MHz.
     fn trigger(text: &str) -> Trigger {
         Trigger::new(text.parse().unwrap(), 1_000_000, 0)
     }
 
     #[test]
-    fn what_is_nothing_to_wait_for_is_refused_with_its_reason() {
+    fn an_invalid_condition_is_refused_with_its_reason() {
         for (text, reason) in [
             ("", "says nothing"),
             ("> 5", "says nothing"),
@@ -396,7 +409,7 @@ mod tests {
         assert!(full.time(70_001).is_some());
         full.event(seen(80_000, Kind::Mark, "x", 0.0));
         let _ = full.time(80_000);
-        // Who looks again and again waits on.
+        // A thread that checks again and again still waits.
         for time in (100_000..110_000).step_by(1000) {
             full.event(seen(time, Kind::QueueWaitFull, "in", 0.0));
             assert_eq!(full.time(time), None);
@@ -405,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_or_a_process_had_begun_ends_with_it() {
+    fn the_end_of_a_thread_or_process_ends_what_it_had_begun() {
         for by in ["thread", "process"] {
             let mut late = trigger("span work > 5ms");
             let mut full = trigger("queue in full > 5ms");
@@ -439,7 +452,7 @@ mod tests {
         let mut slow = trigger("rate beat < 100");
         let mut first = None;
         for time in 0..4_000_000 {
-            // 200 a second for two seconds, then 50.
+            // 200 events a second for two seconds, then 50.
             let every = if time < 2_000_000 { 5_000 } else { 20_000 };
             if time % every == 0 {
                 slow.event(seen(time, Kind::Mark, "beat", 0.0));
@@ -448,7 +461,8 @@ mod tests {
                 first = slow.time(time).map(|_| time);
             }
         }
-        // 150 · x of 200 are missing when a second holds less than 100: after two thirds of a second.
+        // After x seconds at the lower rate, the last second holds 200 - 150 x events: less than
+        // 100 after two thirds of a second.
         let first = first.unwrap();
         assert!((2_600_000..2_800_000).contains(&first), "{first}");
     }

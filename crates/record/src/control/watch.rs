@@ -1,7 +1,9 @@
-//! Snapshots that wait for something: while there is one, and only then, the recorder reads the events of the rings.
+//! Snapshots that wait for a condition. The recorder decodes the events of the rings only while
+//! there is such a snapshot.
 //!
-//! It reads what is new at each turn, before it is taken, from the place where it read last. A ring that overwrites may be faster; what was not
-//! seen is counted and told. A turn comes at least every two milliseconds meanwhile.
+//! At each turn it decodes the new events, before they are taken, from the position where it
+//! stopped before. A ring that overwrites may be faster; events that were not seen are counted and
+//! reported. Meanwhile there is a turn at least every two milliseconds.
 
 use crate::clock::following;
 use crate::control::mailbox::{Mailbox, Request};
@@ -15,10 +17,10 @@ use std::time::{Duration, Instant};
 
 /// Longest time between two looks.
 const LONGEST: Duration = Duration::from_millis(2);
-/// The kernel's own counts are asked for so often.
+/// Interval at which the kernel's own counters are read.
 const KERNEL: Duration = Duration::from_millis(50);
 
-/// A request that waits.
+/// A request that waits for its condition.
 #[derive(Debug)]
 pub(crate) struct Watch {
     name: String,
@@ -27,11 +29,11 @@ pub(crate) struct Watch {
     fired: Option<(Fired, u64)>,
 }
 
-/// All of them.
+/// All requests that wait for a condition.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     all: Vec<Watch>,
-    /// Events that were overwritten before they were seen.
+    /// Number of events that were overwritten before they were seen.
     unseen: u64,
     kernel_due: Option<Instant>,
     kernel_lost: Option<u64>,
@@ -44,7 +46,7 @@ impl Watches {
 }
 
 impl Recorder {
-    /// Takes up what was asked for, and what is asked for no longer.
+    /// Takes up new requests, and drops those that were withdrawn.
     pub(crate) fn answer_requests(&mut self) {
         let Some(mailbox) = self.mailbox.take() else { return };
         mailbox.heard();
@@ -68,7 +70,7 @@ impl Recorder {
         self.mailbox = Some(mailbox);
     }
 
-    /// Who waited for a snapshot may have been killed.
+    /// Removes requests whose process was killed.
     pub(crate) fn forget_the_dead(&mut self) {
         let Some(mailbox) = &self.mailbox else { return };
         for watch in &self.watches.all {
@@ -78,7 +80,7 @@ impl Recorder {
 
     fn arm(&mut self, name: String, request: Request, condition: Condition) {
         if self.watches.is_empty() {
-            // What happened before is not waited for.
+            // Earlier events do not count.
             let _ = self.in_each_place(|recorder| {
                 for source in recorder.place.subjects.values_mut().flat_map(|subject| &mut subject.sources) {
                     let look = source.ring.look().ok();
@@ -94,7 +96,8 @@ impl Recorder {
         self.watches.all.push(Watch { name, request, trigger, fired: None });
     }
 
-    /// Shows the triggers what a ring has new. The classes of its events are known.
+    /// Passes the new events of a ring to the triggers. The classes of these events are already
+    /// known.
     pub(crate) fn observe(&mut self, process: &Process, source: &mut Source, look: &Look) {
         let mut thread = (process.pid, source.tid);
         if look.lost > source.lost_before {
@@ -113,7 +116,7 @@ impl Recorder {
                     at += source.ring.subbuffer() - at % source.ring.subbuffer();
                     continue;
                 }
-                // Whoever takes it says so.
+                // The error is reported when the events are taken.
                 Err(_) => break,
             };
             let missed = if chunk.whole && source.ring.overwrites { chunk.events.saturating_sub(source.seen_events) } else { 0 };
@@ -123,7 +126,7 @@ impl Recorder {
             }
             source.seen_events = chunk.events_after;
             if chunk.tid != thread.1 {
-                // It has ended, or it would have kept its ring.
+                // The former thread has ended, because a ring belongs to one living thread.
                 self.watches.all.iter_mut().for_each(|watch| watch.trigger.missed(thread));
                 thread.1 = chunk.tid;
             }
@@ -140,7 +143,7 @@ impl Recorder {
         }
     }
 
-    /// A process has ended, and all that it did was seen.
+    /// Tells the triggers that a process has ended. All of its events have been seen.
     pub(crate) fn watched_process_is_gone(&mut self, pid: i32) {
         self.watches.all.iter_mut().for_each(|watch| watch.trigger.gone(pid));
     }
@@ -162,7 +165,8 @@ impl Recorder {
         }
     }
 
-    /// After all rings were looked at. Returns when the next look should come at the latest.
+    /// Checks all conditions after all rings were looked at, and takes the snapshots that are due.
+    /// Returns the longest time until the next look; `None` without waiting requests.
     pub(crate) fn watch(&mut self) -> Option<Duration> {
         if self.watches.is_empty() {
             return None;
@@ -197,7 +201,7 @@ impl Recorder {
         Some(LONGEST)
     }
 
-    /// What the kernel's tracer has lost.
+    /// Reads the kernel's counters of lost events.
     fn watch_kernel(&mut self) {
         let now = Instant::now();
         if self.watches.kernel_due.is_some_and(|due| now < due) {

@@ -1,9 +1,10 @@
-//! A recording that may not grow without end: chunks, of which the oldest goes.
+//! A recording with a limited size or age: it consists of chunks, of which the oldest is deleted.
 //!
-//! A chunk is a recording like any other, in a directory of its own, with metadata, clock and description: whoever reads it needs nothing else, and
-//! a recorder that is killed leaves all of them readable. At a boundary every ring is emptied into the old chunk; what comes next goes to the
-//! new one. Nothing stops meanwhile, except stacks and packets of interfaces for a moment. What a chunk held that was removed is counted, and told by all that come
-//! after it.
+//! A chunk is a complete recording in a directory of its own, with metadata, clock and description.
+//! A reader needs nothing else, and a recorder that is killed leaves all chunks readable. At a
+//! boundary every ring is emptied into the old chunk; later events go to the new one. Nothing stops
+//! meanwhile, except the sources of stacks and interface packets for a moment. The contents of each
+//! deleted chunk are counted, and the description of every later chunk holds the sums.
 
 mod count;
 
@@ -21,22 +22,25 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A chunk may have this part of all that may be kept: so at least three quarters of it are there at any time.
+/// Number of chunks that fit into the limit. With 4, at least three quarters of the limit are
+/// available at any time.
 const PARTS: u32 = 4;
-/// What a recording that overwrites keeps of what cannot: stacks, and the packets of network devices.
+/// Limit in bytes that overwrite mode implies for sources that cannot overwrite: stacks and packets
+/// of network devices.
 pub(crate) const FLIGHT: u64 = 256 << 20;
-/// No chunk is made for less.
+/// Smallest chunk in bytes.
 const SMALLEST: u64 = 64 << 10;
+/// Shortest duration of a chunk by its age, and shortest time between two reads of the file sizes.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// What chunks held that were removed.
+/// Sums over the deleted chunks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Removed {
     chunks: u64,
     events: u64,
     lost: u64,
     kernel_events: u64,
-    /// Some of it could not be counted.
+    /// Some events of the deleted chunks could not be counted.
     uncounted: bool,
     until_ns: u64,
 }
@@ -62,7 +66,7 @@ impl Removed {
     }
 }
 
-/// One that is complete.
+/// A completed chunk.
 #[derive(Debug)]
 struct Done {
     path: PathBuf,
@@ -71,26 +75,28 @@ struct Done {
     end_ns: u64,
 }
 
+/// The chunks of a recording, and the limit of their size or age.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    /// Bytes of all, and age of the oldest event.
+    /// Limit of the bytes of all chunks.
     max_size: Option<u64>,
+    /// Limit of the age of the oldest event.
     max_age: Option<Duration>,
-    /// From 1.
+    /// Number of the current chunk, from 1.
     number: u64,
     begun: Instant,
-    /// The session's sums when this chunk began.
+    /// Sums of the recording when this chunk began.
     before: Totals,
-    /// Bytes of the kernel's pages that are in the chunks before.
+    /// Bytes of the kernel's pages in the chunks before.
     kernel_before: u64,
-    /// Bytes of stacks and of packets of network devices in this one, as of the newest look.
+    /// Bytes of stacks and of packets of network devices in this chunk, at the newest look.
     context: u64,
     looked: Instant,
     done: VecDeque<Done>,
     removed: Removed,
-    /// Removals that go on.
+    /// Threads that are deleting a chunk.
     removing: Vec<JoinHandle<Removed>>,
-    /// Who wants to know of each chunk.
+    /// Channel for the path of each new chunk.
     pub told: Option<Sender<PathBuf>>,
 }
 
@@ -112,7 +118,7 @@ impl Chunks {
         }
     }
 
-    /// What this chunk has of a session's sums.
+    /// Sums of this chunk alone.
     pub fn own(&self, total: &Totals) -> Totals {
         Totals {
             lost: total.lost - self.before.lost,
@@ -122,12 +128,12 @@ impl Chunks {
         }
     }
 
-    /// Begin of the oldest chunk that is there.
+    /// Begin of the oldest existing chunk. `now`: the begin of the current one, which has no entry.
     pub fn first_ns(&self, now: u64) -> u64 {
         self.done.front().map_or(now, |oldest| oldest.begin_ns)
     }
 
-    /// Chunks before this one that reach beyond a moment, oldest first.
+    /// Paths of the completed chunks that end at or after a time, oldest first.
     pub fn since(&self, unix_ns: u64) -> Vec<&Path> {
         self.done.iter().filter(|chunk| chunk.end_ns >= unix_ns).map(|chunk| chunk.path.as_path()).collect()
     }
@@ -137,7 +143,7 @@ impl Chunks {
         bytes.saturating_sub(self.kernel_before)
     }
 
-    /// For the description; null where the recording has no limit.
+    /// Entry in the description; null if the recording has no limit.
     pub fn to_json(&self) -> Value {
         match self.max_size.is_some() || self.max_age.is_some() {
             true => json!({
@@ -164,7 +170,8 @@ impl Chunks {
 }
 
 impl Recorder {
-    /// Begins a new chunk where the newest is large or old enough, and removes those that are too many.
+    /// Starts a new chunk if the current one is large or old enough, and deletes the oldest ones
+    /// beyond the limit.
     pub(crate) fn rotate_if_due(&mut self) {
         let kernel = self.kernel_bytes();
         let chunks = &mut self.chunks;
@@ -173,7 +180,7 @@ impl Recorder {
         }
         chunks.join(false);
         if chunks.looked.elapsed() >= SHORTEST {
-            // They are written by threads of their own.
+            // Their own threads write these files.
             chunks.looked = Instant::now();
             chunks.context = count::context(&self.path);
         }
@@ -185,7 +192,7 @@ impl Recorder {
             return;
         }
         if bytes == 0 {
-            // An empty chunk tells nothing.
+            // An empty chunk would hold no information.
             chunks.begun = Instant::now();
         } else if let Err(error) = self.rotate() {
             self.diagnostic(format!("no new chunk could be begun: {error}"));
@@ -213,7 +220,7 @@ impl Recorder {
                 classes.insert(recorder.place.stream, recorder.place.classes.clone());
                 Ok::<(), ()>(())
             });
-            // Counting takes longer than a turn may.
+            // Counting takes longer than a turn may take.
             let work = move || count::remove(&oldest.path, oldest.end_ns, &classes);
             match std::thread::Builder::new().name("longpole-chunks".to_owned()).spawn(work) {
                 Ok(thread) => self.chunks.removing.push(thread),
@@ -222,7 +229,7 @@ impl Recorder {
         }
     }
 
-    /// Waits for the removals.
+    /// Waits for the threads that delete chunks.
     pub(crate) fn end_chunks(&mut self) {
         self.chunks.join(true);
     }
@@ -269,11 +276,11 @@ impl Recorder {
         self.closed.clear();
         let _ = self.in_each_place(|recorder| {
             if recorder.place.sites.as_ref().is_some_and(|sites| sites.is_second) {
-                // Those of the table before are in no file.
+                // The classes of the replaced table are in no file any more.
                 recorder.place.classes = Classes::new();
                 recorder.place.classes.invalid = true;
             }
-            // Every class is to be said again.
+            // The new metadata must describe every class again.
             recorder.place.sites = Sites::open(&recorder.place.runtime).ok().flatten();
             if recorder.place.stream > 0 {
                 let mut text = String::new();
@@ -296,13 +303,13 @@ impl Recorder {
             Ok::<(), ()>(())
         });
         if let Some(told) = &self.chunks.told {
-            // Nobody may listen any more.
+            // The receiver may be gone.
             let _ = told.send(self.path.clone());
         }
         self.describe(None)
     }
 
-    /// The rings' next packets go to lanes of the next chunk.
+    /// Makes the rings' next packets open new lanes in the next chunk.
     fn leave_lanes(&mut self) {
         for source in self.place.subjects.values_mut().flat_map(|subject| &mut subject.sources) {
             source.lane = None;

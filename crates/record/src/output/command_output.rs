@@ -1,8 +1,11 @@
-//! What the recorded command prints, as events: its lines, on a lane of their own for each of its two streams.
+//! The output of the recorded command as events: its lines, with one lane for each of its two
+//! streams.
 //!
-//! Whoever passes the output on gives it to [`Lines`] as it comes, from any thread; once a period the recorder writes what has gathered as one packet.
-//! The lines are `log` events of the class that every recording has, so that every reader knows them. A stream keeps 4 MiB of lines for a period: what
-//! is more is counted as lost, so that a command that prints gigabytes costs neither memory nor the disk.
+//! The code that passes the output on hands it to [`Lines`] as it arrives, from any thread. Once a
+//! period the recorder writes the gathered lines as one packet. The lines are `log` events of the
+//! overflow class that every recording has, so every reader knows them. A stream holds at most 4
+//! MiB of events per period; further lines are counted as lost. So a command that prints gigabytes
+//! uses up neither memory nor the disk.
 
 use crate::clock::Clock;
 use crate::output::packet::padded;
@@ -19,14 +22,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-/// Bytes of events that wait for the recorder.
+/// Limit of the bytes of events that wait for the recorder.
 const MOST: usize = 4 << 20;
-/// A longer line is several events.
+/// Length in bytes from which a line becomes several events.
 const LONGEST: usize = 4 << 10;
-/// `ring` of the packets: no ring has that number.
+/// `ring` of the packets: a number that no ring has.
 const NO_RING: u32 = u32::MAX;
 
-/// Takes a stream's bytes.
+/// Receives the bytes of one output stream.
 #[derive(Clone, Debug)]
 pub struct Lines {
     clock: Clock,
@@ -35,19 +38,21 @@ pub struct Lines {
 
 #[derive(Debug, Default)]
 struct Gathered {
-    /// Events, in their final form.
+    /// Events in their final form.
     events: Vec<u8>,
     count: u64,
-    /// Times of the first and the last of them.
+    /// Time of the first event.
     begin: u64,
+    /// Time of the newest event.
     end: u64,
     lost: u64,
-    /// Begin of a line whose end has not come, and whether it is the rest of a longer one.
+    /// Begin of a line whose end has not arrived.
     open: Vec<u8>,
+    /// `open` continues a line that was too long for one event.
     rest: bool,
 }
 
-/// A stream of the command's, as the recorder has it.
+/// The recorder's state of one output stream of the command.
 #[derive(Debug)]
 pub(crate) struct Output {
     name: &'static str,
@@ -59,7 +64,7 @@ pub(crate) struct Output {
 }
 
 impl Lines {
-    /// What was printed just now.
+    /// Adds bytes that were printed just now.
     pub fn push(&self, bytes: &[u8]) {
         let now = self.clock.now();
         let mut gathered = self.gathered();
@@ -73,7 +78,7 @@ impl Lines {
         }
     }
 
-    /// There is no more: a line that did not end is one all the same.
+    /// Ends the stream; the last line need not end with a newline.
     pub fn finish(&self) {
         let now = self.clock.now();
         let mut gathered = self.gathered();
@@ -100,17 +105,17 @@ impl Gathered {
     }
 
     fn close(&mut self, now: u64) {
-        // The end of a long line may bring nothing new.
+        // The end of a long line may add no text.
         if !(self.rest && self.open.is_empty()) {
             self.event(now);
         }
         self.rest = false;
     }
 
-    /// The open line becomes an event: a header, the text, and NULs up to the next 8 bytes.
+    /// Turns the open line into an event: a header, the text, and NULs up to a multiple of 8 bytes.
     fn event(&mut self, now: u64) {
         let room = MOST - self.events.len();
-        // Most of what finds no room needs no look.
+        // Most lines without room are recognized before they are decoded.
         let text = if room < self.open.len() { Cow::default() } else { String::from_utf8_lossy(&self.open) };
         let size = (8 + text.len() + 1).next_multiple_of(8);
         if size > room || text.len() < self.open.len() {
@@ -132,14 +137,14 @@ impl Gathered {
 }
 
 impl Recorder {
-    /// The lines of one of the command's streams become events from now on. `name`: `stdout` or `stderr`.
+    /// Records the lines of one of the command's streams from now on. `name`: `stdout` or `stderr`.
     pub fn take_lines(&mut self, name: &'static str) -> Lines {
         let lines = Lines { clock: self.clock, gathered: Arc::default() };
         self.outputs.push(Output { name, lines: lines.clone(), lane: None, discarded: 0, position: 0, due: Instant::now() });
         lines
     }
 
-    /// Writes what has gathered, once a period; `last`: whatever there is.
+    /// Writes the gathered lines once a period; with `last`, in any case.
     pub(crate) fn write_outputs(&mut self, last: bool) {
         let now = Instant::now();
         let mut outputs = std::mem::take(&mut self.outputs);
@@ -164,7 +169,7 @@ impl Recorder {
         self.outputs = outputs;
     }
 
-    /// What comes next goes to lanes of the next chunk.
+    /// Makes the next lines open new lanes in the next chunk.
     pub(crate) fn leave_output_lanes(&mut self) {
         self.write_outputs(true);
         for output in &mut self.outputs {
@@ -213,13 +218,14 @@ impl Recorder {
     }
 }
 
-/// Whose packet it is. No thread has the tid: who printed a line is not known.
+/// Header values without times. The tid belongs to no thread, because the thread that printed a
+/// line is unknown.
 fn stamp(name: &'static str, pid: Option<i32>) -> Stamp {
     let tid = if name == "stdout" { -1 } else { -2 };
     Stamp { begin: 0, end: 0, discarded: 0, pid: pid.unwrap_or(-1), tid, position: 0, ring: NO_RING, thread: padded(name) }
 }
 
-/// Events as lanes take them.
+/// Events in a mapping, as lanes need them.
 fn memory(events: &[u8]) -> io::Result<Option<Mapping>> {
     if events.is_empty() {
         return Ok(None);
@@ -243,7 +249,7 @@ mod tests {
         Lines { clock, gathered: Arc::default() }
     }
 
-    /// The texts as a reader has them.
+    /// The texts as a reader sees them.
     fn texts(lines: &Lines) -> Vec<String> {
         let gathered = lines.gathered();
         let (mut at, mut texts) = (0, Vec::new());
@@ -258,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_however_the_bytes_come() {
+    fn lines_are_whole_however_the_bytes_arrive() {
         let lines = lines();
         for piece in ["a", "b\n\nc", "", "d\n", "end"] {
             lines.push(piece.as_bytes());
@@ -270,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_several_events_and_bytes_that_are_no_text_are_replaced() {
+    fn a_long_line_becomes_several_events_and_invalid_bytes_are_replaced() {
         let lines = lines();
         lines.push(&vec![b'x'; 2 * LONGEST]);
         lines.push(b"\n\xff\0y\n");
@@ -280,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted() {
+    fn lines_without_room_are_counted_as_lost() {
         let lines = lines();
         let line = [&[b'x'; 1015][..], b"\n"].concat();
         for _ in 0..5000 {

@@ -1,49 +1,56 @@
-//! How fast the disk takes what goes past the page cache, and which rings may wait for it.
+//! Measures how fast the disk takes writes that bypass the page cache, and decides which rings may
+//! wait for it.
 //!
-//! That way costs a third of the CPU time or less, but waits for the disk, and rings are emptied one after the other. A ring that is nearly full must have room
-//! again before it is full: whoever is emptied until then, itself included, goes past the page cache as long as the disk is done in time, and else through it.
+//! Such a write costs at most a third of the CPU time of a write through the page cache, but it
+//! waits for the disk, and rings are emptied one after the other. A ring that is nearly full must
+//! get room before it is full. Therefore the rings that are emptied until then, including itself,
+//! bypass the page cache only as long as the disk finishes in time; otherwise they are written
+//! through the page cache.
 
 use longpole_abi::RING_SUBBUFFERS;
 use std::time::{Duration, Instant};
 
-/// Packets of less tell of the call, not of the disk.
+/// Smallest packet in bytes whose time counts; a smaller one measures the system call, not the
+/// disk.
 const LEAST: usize = 32 << 10;
-/// A disk that was too slow, or has not shown how fast it is, is tried with one packet so often.
+/// Interval at which one packet is tried on a disk that was too slow or whose speed is unknown.
 const AGAIN: Duration = Duration::from_secs(1);
-/// What a packet moves the mean by.
+/// Weight of the newest packet in the running mean.
 const NEWEST: f64 = 0.125;
-/// The disk may take this part of the time that is left: it takes longer now and then.
+/// Share of the remaining time that the disk may use, because it is slower now and then.
 const SAFE: f64 = 0.5;
-/// A ring that is filled to this is nearly full.
+/// Fill level from which a ring counts as nearly full.
 pub const NEARLY: f64 = 0.6;
-/// Ns a byte of a disk that has not shown any yet: it is not trusted with anything.
+/// Assumed speed of an unmeasured disk, in ns per byte: so slow that no ring waits for it.
 const UNKNOWN: f64 = 1e9;
 
+/// Estimate of the disk's speed, and the time that each ring may wait for it.
 #[derive(Debug, Default)]
 pub struct Disk {
-    /// Ns a byte, as of late.
+    /// Running mean of the disk's speed, in ns per byte.
     pace: Option<f64>,
-    /// Since the rings were looked at.
+    /// Time at which the rings were looked at.
     since: Option<Instant>,
-    /// When it last took something, or was to be tried.
+    /// Time of the newest measurement or attempt.
     tried: Option<Instant>,
-    /// Ns that the disk may take before each ring's turn comes, the last ring first.
+    /// Time in ns that may pass before each ring is emptied, the last ring first.
     spare: Vec<f64>,
 }
 
-/// A ring as it was looked at.
+/// State of a ring at a look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Waiting {
     pub size: u64,
-    /// Bytes that are to be written.
+    /// Bytes to be written.
     pub content: u64,
-    /// In which they came.
+    /// Time in which these bytes arrived.
     pub since: Duration,
     pub is_full: bool,
 }
 
 impl Waiting {
-    /// Until it is full, if it goes on so; none: it is far from that.
+    /// Time in ns until the ring is full if it fills at the same rate; `None` if it is not nearly
+    /// full.
     fn left(&self) -> Option<f64> {
         let filled = self.content as f64 / self.size.max(1) as f64;
         let left = self.since.as_nanos() as f64 * (1.0 - filled).max(0.0) / filled;
@@ -52,7 +59,7 @@ impl Waiting {
 }
 
 impl Disk {
-    /// So long it took these bytes.
+    /// Adds a measurement: the write of `bytes` took this time.
     pub fn took(&mut self, bytes: usize, took: Duration) {
         if bytes >= LEAST {
             let ns = took.as_nanos() as f64 / bytes as f64;
@@ -61,7 +68,7 @@ impl Disk {
         }
     }
 
-    /// These were looked at now, and are emptied in this order.
+    /// Takes the rings of a turn, in the order in which they will be emptied.
     pub fn looked(&mut self, rings: impl Iterator<Item = Waiting>) {
         let mut rings: Vec<Waiting> = rings.collect();
         let pace = self.pace.unwrap_or(UNKNOWN);
@@ -70,7 +77,7 @@ impl Disk {
         while let Some(ring) = rings.pop() {
             behind -= pace * ring.content as f64;
             if let Some(left) = ring.left() {
-                // It has room again with its first sub-buffer.
+                // The ring has room again after its first sub-buffer.
                 behind = behind.min(SAFE * left - pace * (ring.size / RING_SUBBUFFERS) as f64);
             }
             self.spare.push(behind);
@@ -78,7 +85,8 @@ impl Disk {
         self.since = Some(Instant::now());
     }
 
-    /// Whether the next ring must not wait for the disk.
+    /// Returns whether the next ring must not wait for the disk. Called once per ring, in the order
+    /// of [`Disk::looked`].
     pub fn is_too_slow(&mut self) -> bool {
         let now = Instant::now();
         let passed = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
@@ -97,16 +105,16 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Of 4 MiB, filled to so many percent, and full in so many ms.
+    /// A ring of 4 MiB, filled to this percentage, that will be full in `ms` milliseconds.
     fn ring(percent: u64, ms: u64) -> Waiting {
         let since = Duration::from_millis(ms * percent / (100 - percent));
         Waiting { size: 4 * MIB, content: 4 * MIB * percent / 100, since, is_full: false }
     }
 
-    /// Which of them must not wait.
+    /// For each ring, whether it must not wait.
     fn too_slow(disk: &mut Disk, rings: &[Waiting]) -> Vec<bool> {
         disk.looked(rings.iter().copied());
-        // However long this test takes.
+        // The time that this test takes must not count.
         let start = Instant::now() + Duration::from_secs(1);
         rings
             .iter()
@@ -124,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_is_nearly_full_waits_as_long_as_the_disk_is_fast_enough() {
+    fn a_nearly_full_ring_waits_for_the_disk_only_if_the_disk_is_fast_enough() {
         let mut disk = Disk::default();
         disk.took(4096, Duration::from_millis(1));
         assert_eq!(too_slow(&mut disk, &[ring(80, 1000)]), [true]);
@@ -133,7 +141,7 @@ mod tests {
         assert_eq!([1, 3].map(|left| too_slow(&mut disk, &[ring(80, left)])[0]), [true, false]);
         assert_eq!(too_slow(&mut disk, &[Waiting { is_full: true, ..ring(80, 1000) }]), [true]);
         assert_eq!(too_slow(&mut disk, &[ring(50, 1)]), [false]);
-        // One that is slow is none; a dozen are.
+        // One slow packet does not make a disk too slow; a dozen does.
         disk.took(MIB as usize, Duration::from_millis(2));
         assert_eq!(too_slow(&mut disk, &[ring(80, 3)]), [false]);
         (0..12).for_each(|_| disk.took(MIB as usize, Duration::from_millis(20)));
@@ -141,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_emptied_before_a_ring_that_is_nearly_full_leaves_it_its_time() {
+    fn a_ring_leaves_a_nearly_full_ring_after_it_enough_time() {
         let mut disk = of(1);
-        // 2 ms for the first, 1 for the room of the second.
+        // 2 ms of disk time for the first ring, 1 ms for the room of the second.
         assert_eq!(too_slow(&mut disk, &[ring(50, 100), ring(75, 5)]), [true, false]);
         assert_eq!(too_slow(&mut disk, &[ring(50, 100), ring(75, 9)]), [false, false]);
         assert_eq!(too_slow(&mut disk, &[ring(75, 5), ring(50, 100)]), [false, false]);
-        // The last of four has 10 ms of disk before it.
+        // The last of four rings waits for 10 ms of disk time before it.
         assert_eq!(too_slow(&mut disk, &[ring(75, 13); 4]), [true, true, false, false]);
         assert_eq!(too_slow(&mut disk, &[]), [] as [bool; 0]);
     }
@@ -158,7 +166,7 @@ mod tests {
         assert_eq!(too_slow(&mut disk, &[ring(80, 100); 2]), [true, true]);
         disk.tried = Instant::now().checked_sub(AGAIN);
         assert_eq!(too_slow(&mut disk, &[ring(80, 100); 2]), [false, true]);
-        // Nor is one that nobody has tried yet.
+        // A disk that was never tried is tried, too.
         let mut disk = Disk::default();
         assert_eq!(too_slow(&mut disk, &[ring(80, 100)]), [true]);
         disk.tried = Instant::now().checked_sub(AGAIN);
@@ -166,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_passes_is_not_left() {
+    fn elapsed_time_reduces_the_time_that_is_left() {
         let mut disk = of(1);
         disk.looked([ring(80, 40)].into_iter());
         disk.since = Instant::now().checked_sub(Duration::from_millis(39));

@@ -1,7 +1,8 @@
-//! A folder by its descriptor, for whoever works in one that somebody else may change meanwhile.
+//! A folder by its descriptor, for work in folders that other users may change meanwhile.
 //!
-//! A path is looked up anew at each use: whoever owns a folder on the way can put a link there between two uses, and have files written or
-//! removed elsewhere. Here each step goes from a descriptor by one name, and no link is followed.
+//! A path is looked up again at each use. The owner of a folder on the way can put a link there
+//! between two uses, and so have files written or removed elsewhere. Here each step goes from a
+//! descriptor by one name, and no link is followed.
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -13,18 +14,19 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Deeper folders are not removed.
+/// Depth below which folders are not removed.
 const DEEPEST: u32 = 16;
 
+/// A folder that is held by its descriptor.
 #[derive(Debug)]
 pub(crate) struct Folder {
     fd: OwnedFd,
-    /// For messages.
+    /// Path for messages.
     path: PathBuf,
 }
 
 impl Folder {
-    /// The last component must be no link.
+    /// Opens a folder. The last component must not be a link.
     pub fn open(path: &Path) -> io::Result<Folder> {
         Folder::at(rustix::fs::CWD, path.as_os_str(), path.to_owned())
     }
@@ -39,7 +41,7 @@ impl Folder {
         Ok(Folder { fd: rustix::fs::openat(from, name, flags, Mode::empty())?, path })
     }
 
-    /// There must be nothing of that name.
+    /// Makes a folder. Fails if the name exists.
     pub fn make(&self, name: &str) -> io::Result<Folder> {
         rustix::fs::mkdirat(&self.fd, single(name.as_ref())?, Mode::from_raw_mode(0o777))?;
         self.folder(name)
@@ -69,17 +71,17 @@ impl Folder {
         Ok(names)
     }
 
-    /// Whether there is anything of that name.
+    /// Returns whether the name exists, also as a link.
     pub fn holds(&self, name: &str) -> bool {
         rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// A regular file itself; others fail at once.
+    /// Opens a regular file for reading. Fails for links and special files, without blocking.
     pub fn read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         self.regular(name.as_ref(), OFlags::RDONLY)
     }
 
-    /// The same, to be written.
+    /// Opens a regular file for writing, with the same checks.
     pub fn write(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         self.regular(name.as_ref(), OFlags::WRONLY)
     }
@@ -89,7 +91,7 @@ impl Folder {
         let file = File::from(rustix::fs::openat(&self.fd, single(name)?, flags, Mode::empty())?);
         let found = file.metadata()?;
         match found.is_file() {
-            // A second name may be a file elsewhere.
+            // Another hard link may be a file in a foreign folder.
             true if flags.contains(OFlags::WRONLY) && found.nlink() != 1 => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "it has other names"))
             }
@@ -98,7 +100,7 @@ impl Folder {
         }
     }
 
-    /// What is no UTF-8 is read as far as it is; what has more bytes than `most` is an error.
+    /// Reads a file as text. Invalid UTF-8 is replaced; more than `most` bytes are an error.
     pub fn text(&self, name: impl AsRef<OsStr>, most: u64) -> io::Result<String> {
         let mut bytes = Vec::new();
         if self.read(name)?.take(most + 1).read_to_end(&mut bytes)? as u64 > most {
@@ -107,13 +109,13 @@ impl Folder {
         Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// There must be nothing of that name.
+    /// Makes a file. Fails if the name exists.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(File::from(rustix::fs::openat(&self.fd, single(name.as_ref())?, flags, Mode::from_raw_mode(0o644))?))
     }
 
-    /// Replaces a file at once.
+    /// Replaces a file atomically.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         use std::io::Write as _;
         let hidden = format!(".{name}");
@@ -130,7 +132,8 @@ impl Folder {
         Ok(rustix::fs::fsync(&self.fd)?)
     }
 
-    /// Removes a file, a link itself, or a folder with all that is in it. What is not there is removed.
+    /// Removes a file, a link itself, or a folder with its contents. Succeeds if the name does not
+    /// exist.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         self.remove_below(single(name.as_ref())?, DEEPEST)
     }
@@ -158,7 +161,7 @@ impl AsFd for Folder {
     }
 }
 
-/// A name that leads nowhere else.
+/// Checks that a name is a single component, which cannot lead to another folder.
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let bytes = name.as_encoded_bytes();
     match bytes.is_empty() || bytes.contains(&b'/') || bytes == b"." || bytes == b".." {
@@ -174,7 +177,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn no_link_is_followed_and_none_leads_a_removal_out() {
+    fn no_link_is_followed_and_no_removal_leaves_the_folder() {
         let place = tempfile::tempdir().unwrap();
         let (inside, outside) = (place.path().join("inside"), place.path().join("outside"));
         fs::create_dir_all(inside.join("deep/deeper")).unwrap();

@@ -1,4 +1,5 @@
-//! The metadata of `user/`: TSDL text of CTF 1.8. It begins with all that is known beforehand and grows by whole event classes.
+//! The metadata of `user/`: TSDL text of CTF 1.8. It begins with everything that is known in
+//! advance, and whole event classes are appended.
 
 use crate::clock::Clock;
 use longpole_abi::{Element, Field, FieldType, Kind, Site, Width};
@@ -9,11 +10,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+/// A UUID in the order of its printed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// A random one (version 4).
+    /// Makes a random UUID (version 4).
     pub fn random() -> io::Result<Uuid> {
         let mut bytes = [0; 16];
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -48,16 +50,18 @@ impl std::fmt::Display for Uuid {
     }
 }
 
+/// The writer of the metadata file.
 #[derive(Debug)]
 pub struct Metadata {
     file: File,
+    /// Bytes in the file.
     length: u64,
-    /// Classes that the disk has not taken yet.
+    /// Text that the disk has not taken yet.
     waiting: String,
 }
 
 impl Metadata {
-    /// `env`: what else is said of the recording.
+    /// Makes the file. `env`: further entries of the trace's environment.
     pub fn create(
         directory: &Path,
         uuid: &Uuid,
@@ -75,7 +79,8 @@ impl Metadata {
         Ok(Metadata { file, length: text.len() as u64, waiting: String::new() })
     }
 
-    /// Appends whole classes, in one write; and those that could not be written before. After an error the file is as it was.
+    /// Appends whole classes in one write, together with those that could not be written before.
+    /// After an error the file is unchanged, and the text waits for the next call.
     pub fn append(&mut self, text: &str) -> io::Result<()> {
         self.waiting.push_str(text);
         match self.file.write_all(self.waiting.as_bytes()) {
@@ -85,20 +90,21 @@ impl Metadata {
                 Ok(())
             }
             Err(error) => {
-                // Half a class would spoil the whole trace.
+                // An incomplete class would make the whole trace unreadable.
                 self.file.set_len(self.length)?;
                 Err(error)
             }
         }
     }
 
-    /// Whether there are classes that no reader knows of yet: packets that may use them must not be written.
+    /// Returns whether classes wait to be written. Packets that may use them must not be written
+    /// until then.
     pub fn is_behind(&self) -> bool {
         !self.waiting.is_empty()
     }
 }
 
-/// The class of a site.
+/// Appends the class of a site.
 pub fn site(text: &mut String, stream: u32, id: u16, site: &Site) {
     let mut uri = format!("longpole:site?file={}&line={}", encoded(&site.file, ""), site.line);
     if !site.attributes.is_empty() {
@@ -108,7 +114,8 @@ pub fn site(text: &mut String, stream: u32, id: u16, site: &Site) {
     class(text, stream, id, &site.event_name(), site.kind, &site.fields, &uri);
 }
 
-/// The class of an id whose entry cannot be understood. No packet that uses it is written.
+/// Appends the class of an id whose entry cannot be understood. No packet with such an event is
+/// written.
 pub fn invalid(text: &mut String, stream: u32, id: u16) {
     class(text, stream, id, &format!("invalid:{id}"), Kind::Event, &[], "");
 }
@@ -165,7 +172,8 @@ typealias integer {{ size = 48; align = 16; signed = false; map = clock.longpole
     )
 }
 
-/// The same for all traces of a recording, so that readers take their times for times of one clock.
+/// The clock of all traces of a recording. It is the same text in each, so that readers compare
+/// their times directly.
 pub fn clock_block(uuid: &Uuid, clock: &Clock) -> String {
     format!(
         r#"clock {{
@@ -185,7 +193,8 @@ pub fn clock_block(uuid: &Uuid, clock: &Clock) -> String {
     )
 }
 
-/// A stream class: what the rings of one runtime directory hold. Each has a site table of its own, and so class ids of its own.
+/// A stream class: the classes of the rings of one runtime directory. Each directory has a site
+/// table, and so class ids, of its own.
 fn stream_class(number: u32) -> String {
     format!(
         r#"stream {{
@@ -214,7 +223,7 @@ fn stream_class(number: u32) -> String {
     )
 }
 
-/// The stream class of a further runtime directory, with the classes that every one has.
+/// Appends the stream class of a further runtime directory, with its overflow classes.
 pub fn place(text: &mut String, stream: u32) {
     text.push_str(&stream_class(stream));
     overflow_classes(text, stream);
@@ -243,7 +252,8 @@ fn class(text: &mut String, stream: u32, id: u16, name: &str, kind: Kind, fields
             FieldType::F64 => writeln!(text, "\t\tdouble_t {name};"),
             FieldType::MarkKind => writeln!(text, "\t\tmark_kind_t {name};"),
             FieldType::U32 => writeln!(text, "\t\tuint32_t {name};"),
-            // The next field, and the next event, begin at 8 bytes: an empty structure takes the reader there.
+            // The next field or event begins at a multiple of 8 bytes; the empty structure aligns
+            // the reader.
             FieldType::Text => writeln!(text, "\t\tstring {name};\n\t\tstruct {{ }} align(64) _align{at};"),
             FieldType::Bytes => {
                 let length = match kind {
@@ -280,7 +290,8 @@ fn element_type(element: Element) -> &'static str {
     }
 }
 
-/// Of an array's length, which has a name of its own. Readers take a leading underscore away, so that is no difference.
+/// Name of the length field of an array, different from all other names. Readers strip a leading
+/// underscore, so it makes no difference between names.
 fn length_name(fields: &[Field], name: &str) -> String {
     let mut length = format!("{name}_length");
     while fields.iter().any(|field| field.name.trim_start_matches('_') == length.trim_start_matches('_')) {
@@ -289,7 +300,8 @@ fn length_name(fields: &[Field], name: &str) -> String {
     length
 }
 
-/// A field's name as readers show it: they take one leading underscore away, and keywords need one.
+/// A field's name such that readers show it unchanged: they strip one leading underscore, and
+/// keywords need one.
 fn identifier(name: &str) -> String {
     const KEYWORDS: [&str; 27] = [
         "align",
@@ -327,7 +339,7 @@ fn identifier(name: &str) -> String {
     }
 }
 
-/// The inside of a string literal.
+/// Contents of a string literal, escaped.
 pub fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -340,7 +352,7 @@ pub fn literal(text: &str) -> String {
     out
 }
 
-/// Percent-encodes all but letters, digits, `-._~/` and `also`.
+/// Percent-encodes all but letters, digits, `-._~/` and the characters in `also`.
 pub(crate) fn encoded(text: &str, also: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -359,20 +371,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_cannot_leave_their_literal() {
+    fn texts_cannot_end_their_literal() {
         assert_eq!(literal("a\"; } \\ \n"), "a\\\"; } \\\\ \u{fffd}");
         assert_eq!(encoded("a b&c.cpp", ""), "a%20b%26c.cpp");
         assert_eq!(encoded("capacity=5&order=fifo", "&="), "capacity=5&order=fifo");
     }
 
     #[test]
-    fn keywords_are_no_field_names() {
+    fn keywords_are_escaped_as_field_names() {
         assert_eq!(identifier("string"), "_string");
         assert_eq!(identifier("value"), "value");
     }
 
     #[test]
-    fn a_uuid_reads_as_it_prints() {
+    fn a_printed_uuid_is_parsed_to_the_same_value() {
         let uuid = Uuid::random().unwrap();
         assert_eq!(Uuid::parse(&uuid.to_string()), Some(uuid));
         assert_eq!(Uuid::parse("0"), None);

@@ -1,36 +1,49 @@
-//! The packet header and context of `user/`: 256 bytes, in the order of docs/formats/user-trace.md.
+//! The packet header and packet context of `user/`: 256 bytes, in the order of
+//! docs/formats/user-trace.md.
 
 use crate::output::metadata::Uuid;
 
+/// Bytes of the packet header and context.
 pub const HEADER: usize = 256;
-/// Packets are padded to this; a write of one such page commits a packet.
+/// Packets are padded to this size in bytes. A write of one such page commits a packet.
 pub const PAGE: usize = 4096;
-/// What hostile rings claim to have lost adds up to no more than this: babeltrace2 takes a counter of 2^64 - 1 for none, and aborts.
+/// Limit of the reported losses, which hostile rings can claim to be anything: babeltrace2 takes a
+/// counter of 2^64 - 1 for a missing one, and aborts.
 pub const MOST_DISCARDED: u64 = u64::MAX - 1;
-/// Where the thread's name stands in it.
+/// Offset of the thread's name in the header.
 pub const THREAD: u64 = 216;
 pub const CTF_MAGIC: u32 = 0xc1fc_1fc1;
-/// `position` of the empty packet that covers what is reserved: no ring gets there.
+/// `position` of the empty packet that covers reserved bytes. No ring reaches this position.
 pub const NOWHERE: u64 = u64::MAX;
 
+/// Decoded packet header and context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// Time of the packet's begin, in clock ticks.
     pub begin: u64,
+    /// Time of the packet's end, in clock ticks.
     pub end: u64,
-    /// Bytes, header included.
+    /// Bytes in use, including the header.
     pub content: u64,
-    /// Bytes.
+    /// Bytes including the padding.
     pub size: u64,
+    /// Number of the packet in its stream file, from 0.
     pub sequence: u64,
+    /// Number of events lost since the begin of the stream file.
     pub discarded: u64,
     pub pid: i32,
     pub tid: i32,
+    /// The ring's tail after this packet, or [`NOWHERE`].
     pub position: u64,
+    /// Label of the process, padded with NUL.
     pub label: [u8; 128],
+    /// Name of the thread, padded with NUL.
     pub thread: [u8; 32],
+    /// Number of the stream file.
     pub lane: u32,
+    /// Number of the ring, see [`crate::control::recovery::packet_ring`].
     pub ring: u32,
-    /// Stream class.
+    /// Number of the CTF stream class.
     pub stream: u32,
 }
 
@@ -54,7 +67,7 @@ impl Header {
         bytes
     }
 
-    /// `None` if these bytes are no header of this trace.
+    /// `None` if these bytes are not a header of the trace with this UUID.
     pub fn decode(bytes: &[u8; HEADER], uuid: &Uuid) -> Option<Header> {
         let word = |at: usize| u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i: usize| bytes[at + i]));
         let half = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i: usize| bytes[at + i]));
@@ -84,7 +97,7 @@ impl Header {
     }
 }
 
-/// `text` cut to `N` bytes at a character's end, NUL-padded.
+/// `text` cut to `N` bytes at a character boundary and padded with NUL.
 pub fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut cut = text.len().min(N);
     while !text.is_char_boundary(cut) {

@@ -1,8 +1,10 @@
-//! Captured packets of one label, or of the machine's interfaces: `packets/<label>.pcapng`.
+//! Captured packets of one label, or of the host's interfaces: `packets/<label>.pcapng`.
 //!
-//! One section, interface ids in the order of appearance, nanoseconds. The file holds whole blocks only: should the disk take a part
-//! of one, the file is cut in front of it. What the disk does not take is counted for its interface, and the capture goes on once there
-//! is room again; so blocks that others refer to are kept until they are written.
+//! A file has one section, interface ids in the order of appearance, and times in nanoseconds. It
+//! holds only whole blocks: if the disk takes a part of a block, the file is cut before that block.
+//! Packets that the disk refuses are counted for their interface, and the capture continues once
+//! there is room again. Blocks that later blocks refer to are held in memory until they are
+//! written.
 
 use crate::control::policy::Packets;
 use crate::error::Error;
@@ -16,19 +18,19 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Blocks are gathered up to this many bytes.
+/// Bytes of blocks that are gathered before a write.
 const BUFFER: usize = 64 << 10;
 
-/// An interface.
+/// An interface with captured packets.
 #[derive(Debug)]
 struct Seen {
     id: InterfaceId,
     packets: u64,
     first_ns: u64,
     last_ns: u64,
-    /// Since the begin of the capture.
+    /// Packets dropped since the begin of the capture.
     dropped: u64,
-    /// Of these, those that a packet in the file tells.
+    /// The part of `dropped` that packets in the file report.
     told: u64,
 }
 
@@ -46,6 +48,7 @@ struct WaitingPacket {
     sole: bool,
 }
 
+/// The writer of one capture file.
 #[derive(Debug)]
 pub struct Capture {
     path: PathBuf,
@@ -56,22 +59,23 @@ pub struct Capture {
     waiting: Vec<Waiting>,
     by_name: HashMap<String, usize>,
     seen: Vec<Seen>,
-    /// Interface of the newest packet.
+    /// Index of the newest packet's interface.
     newest: usize,
-    /// Lost events that may have been packets, on whatever interface: the interface of the next packet has them, and no other.
+    /// Number of lost events that may have been packets of any interface. They are counted for the
+    /// interface of the next packet only.
     unknown: u64,
     refused: Refused,
 }
 
-/// Packets that the disk did not take.
+/// Packets that the disk refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Refused {
     pub packets: u64,
-    /// Those that are nowhere else.
+    /// Number of refused packets that are recorded nowhere else.
     pub sole: u64,
 }
 
-/// A packet event taken apart.
+/// A decoded packet event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Captured<'a> {
     pub interface: String,
@@ -80,16 +84,17 @@ pub struct Captured<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What is kept of a packet.
+/// The recorded part of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken<'a> {
     pub direction: Direction,
-    /// On the wire: at least that of `bytes`.
+    /// Length on the wire, at least that of `bytes`.
     pub length: u32,
     pub bytes: &'a [u8],
 }
 
 impl Capture {
+    /// Makes `packets/<label>.pcapng` in the recording's folder, with a number if the name exists.
     pub fn create(directory: &Path, label: &str) -> Result<Capture, Error> {
         let directory = directory.join("packets");
         match fs::create_dir(&directory) {
@@ -123,17 +128,17 @@ impl Capture {
             refused: Refused::default(),
         };
         capture.gathered(None);
-        // Should there be no room for it, it waits.
+        // If the disk has no room for it, it waits.
         let _ = capture.flush();
         Ok(capture)
     }
 
-    /// Events were lost that may have been packets.
+    /// Adds lost events that may have been packets.
     pub fn lose(&mut self, events: u64) {
         self.unknown = self.unknown.saturating_add(events);
     }
 
-    /// Adds a packet of a program. `sole`: it is recorded nowhere else.
+    /// Adds a packet of a program. `sole`: the packet is recorded nowhere else.
     pub fn packet(&mut self, captured: &Captured<'_>, time_ns: u64, policy: &Packets, sole: bool) -> Result<(), Error> {
         let index = match self.by_name.get(&captured.interface) {
             Some(&index) => index,
@@ -150,7 +155,7 @@ impl Capture {
         self.add(index, &Taken { direction, length: captured.length, bytes }, time_ns, sole)
     }
 
-    /// Declares an interface that begins to be captured at this time.
+    /// Declares an interface whose capture begins at this time. Returns its index.
     pub fn interface(&mut self, interface: &Interface<'_>, time_ns: u64) -> Result<usize, Error> {
         let id = self.writer.add_interface(interface)?;
         self.gathered(None);
@@ -160,13 +165,13 @@ impl Capture {
         Ok(index)
     }
 
-    /// Packets of this interface were lost.
+    /// Adds lost packets of an interface.
     pub fn lose_on(&mut self, index: usize, packets: u64) {
         let seen = &mut self.seen[index];
         seen.dropped = seen.dropped.saturating_add(packets);
     }
 
-    /// Adds a packet of an interface that was declared.
+    /// Adds a packet of a declared interface.
     pub fn add(&mut self, index: usize, taken: &Taken<'_>, time_ns: u64, sole: bool) -> Result<(), Error> {
         let seen = &mut self.seen[index];
         let told = seen.dropped - seen.told;
@@ -185,17 +190,17 @@ impl Capture {
         Ok(())
     }
 
-    /// A block was added to those that wait.
+    /// Marks the end of a block that was added to the buffer.
     fn gathered(&mut self, packet: Option<WaitingPacket>) {
         self.waiting.push(Waiting { end: self.writer.get_ref().len(), packet });
     }
 
-    /// Whether so much waits that it should be written.
+    /// Returns whether enough blocks wait for a write.
     pub fn is_full(&self) -> bool {
         self.writer.get_ref().len() >= BUFFER
     }
 
-    /// Writes what waits. What is refused is cut off and counted.
+    /// Writes the waiting blocks. Refused packets are cut off and counted.
     pub fn flush(&mut self) -> io::Result<()> {
         let mut done = 0;
         let bytes = self.writer.get_ref();
@@ -245,12 +250,12 @@ impl Capture {
         result.and(cut)
     }
 
-    /// What the disk has not taken since the last call.
+    /// Packets refused since the last call.
     pub fn take_refused(&mut self) -> Refused {
         std::mem::take(&mut self.refused)
     }
 
-    /// Packets in the file, or on their way.
+    /// Number of packets in the file or in the buffer.
     pub fn packets(&self) -> u64 {
         self.seen.iter().map(|seen| seen.packets).sum()
     }
@@ -264,7 +269,8 @@ impl Capture {
         &self.path
     }
 
-    /// Adds the counts. What interfaces received is left out: the program chooses what it shows to the probe.
+    /// Adds the interface statistics. The number of received packets is left out, because the
+    /// program decides which packets the probe sees.
     pub fn finish(&mut self, now_ns: u64) -> Result<(), Error> {
         let flushed = self.flush();
         if let Some(seen) = self.seen.get_mut(self.newest) {
@@ -283,14 +289,14 @@ impl Capture {
         }
         let result = flushed.and(self.flush());
         if self.length == 0 {
-            // Nothing at all came to it.
+            // No block could be written at all.
             let _ = fs::remove_file(&self.path);
         }
         result.map_err(Error::io("write", &self.path))
     }
 }
 
-/// Takes the event of a packet class apart; `None` if it has not the fields of one.
+/// Decodes the event of a packet class; `None` if it does not have the fields of one.
 pub fn captured<'a>(event: &Event<'a>) -> Option<Captured<'a>> {
     let mut packet = Captured { interface: event.class.name.clone(), direction: 0, length: 0, bytes: &[] };
     let mut at = 8;

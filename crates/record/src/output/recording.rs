@@ -1,4 +1,4 @@
-//! A recording's directory and `longpole.json`, its description.
+//! The directory of a recording, and its description `longpole.json`.
 
 use crate::error::Error;
 use std::fs::{self, File, OpenOptions};
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Where recordings are made if nothing says otherwise: `LONGPOLE_ROOT`, else `traces`.
+/// Default folder for recordings: `LONGPOLE_ROOT`, else `traces`.
 pub fn root() -> PathBuf {
     match std::env::var_os("LONGPOLE_ROOT") {
         Some(root) if !root.is_empty() => PathBuf::from(root),
@@ -24,7 +24,8 @@ pub fn create(root: &Path, unix_ns: u64) -> Result<PathBuf, Error> {
             1 => root.join(&name),
             attempt => root.join(format!("{name}-{attempt}")),
         };
-        // Whatever it holds, system calls and names of all users perhaps, is its owner's.
+        // Only the owner has access, because a recording may hold system calls and names of all
+        // users.
         match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => {
                 let user = path.join("user");
@@ -38,7 +39,7 @@ pub fn create(root: &Path, unix_ns: u64) -> Result<PathBuf, Error> {
     Err(Error::io("make", root.join(name))(io::ErrorKind::AlreadyExists.into()))
 }
 
-/// `2026-11-20T23-04-05.123Z`.
+/// For example `2026-11-20T23-04-05.123Z`.
 fn name(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let millis = unix_ns / 1_000_000 % 1000;
@@ -47,7 +48,7 @@ fn name(unix_ns: u64) -> String {
         unsafe { std::mem::zeroed() }
     };
     let time = seconds as libc::time_t;
-    // SAFETY: both pointers are to locals; the function keeps nothing.
+    // SAFETY: both pointers refer to locals; the function stores neither.
     unsafe { libc::gmtime_r(&time, &mut parts) };
     format!(
         "{:04}-{:02}-{:02}T{:02}-{:02}-{:02}.{millis:03}Z",
@@ -60,8 +61,8 @@ fn name(unix_ns: u64) -> String {
     )
 }
 
-/// Room on the disk that is kept free for the end of a recording: where the disk is full by then, its losses and its description still
-/// find a place.
+/// Disk space that is reserved for the end of a recording. If the disk is full by then, its losses
+/// and its description can still be written.
 #[derive(Debug)]
 pub struct Reserve {
     path: PathBuf,
@@ -69,13 +70,15 @@ pub struct Reserve {
     length: u64,
 }
 
+/// Bytes reserved at the start.
 const RESERVE: u64 = 256 << 10;
-/// What is kept for the description; the rest is for what streams say at their end.
+/// Bytes reserved for the description; the rest is for the losses of the streams.
 const DESCRIPTION: u64 = 128 << 10;
+/// Bytes released at a time.
 const STEP: u64 = 16 << 10;
 
 impl Reserve {
-    /// Where there is no room at the begin, there is none to keep.
+    /// Reserves the space. If the disk is already full, nothing is reserved.
     pub fn make(directory: &Path) -> Reserve {
         let path = directory.join(".reserve");
         let file = OpenOptions::new().write(true).create_new(true).open(&path).ok();
@@ -85,7 +88,7 @@ impl Reserve {
         Reserve { path, file, length: RESERVE }
     }
 
-    /// Gives some of the room away; false if there is none to give.
+    /// Releases some of the space. Returns false if none is left.
     pub fn give(&mut self) -> bool {
         let Some(file) = self.file.as_ref().filter(|_| self.length > DESCRIPTION) else { return false };
         self.length -= STEP;
@@ -99,7 +102,7 @@ impl Reserve {
     }
 }
 
-/// Replaces `longpole.json` at once: a reader sees the old or the new one.
+/// Replaces `longpole.json` atomically: a reader sees the old or the new one.
 pub fn describe(directory: &Path, description: &serde_json::Value) -> io::Result<()> {
     let hidden = directory.join(".longpole.json");
     let mut text = serde_json::to_vec_pretty(description)?;
@@ -108,14 +111,15 @@ pub fn describe(directory: &Path, description: &serde_json::Value) -> io::Result
     fs::rename(&hidden, directory.join("longpole.json"))
 }
 
-/// A label as part of a file's name: nothing that leads elsewhere, hides the file, or spoils a terminal.
+/// Turns a label into a part of a file name that cannot lead to another folder, hide the file, or
+/// confuse a terminal.
 pub fn component(label: &str) -> String {
     let mut out = String::new();
     for c in label.chars() {
         let c = match c {
             '/' | '\0' | '\\' | ':' | '\u{fffd}' => '_',
             c if c.is_control() || c.is_whitespace() => '_',
-            // What nobody sees, and what turns the text around it.
+            // Invisible characters, and characters that change the direction of the text.
             '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => '_',
             c => c,
         };
@@ -124,7 +128,7 @@ pub fn component(label: &str) -> String {
         }
         out.push(c);
     }
-    // Hidden, and options of commands that are given it.
+    // Leading dots hide a file; a leading hyphen is an option for commands.
     let out = out.trim_start_matches(['.', '-']).to_owned();
     if out.is_empty() || out.chars().all(|c| c == '.') {
         "unnamed".to_owned()
@@ -133,10 +137,12 @@ pub fn component(label: &str) -> String {
     }
 }
 
+/// Name of the host.
 pub fn host() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
+/// Release of the running kernel.
 pub fn kernel() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").map(|name| name.trim().to_owned()).unwrap_or_default()
 }

@@ -1,33 +1,35 @@
-//! Places for what is thrown away at the end, also where that end is a kill: whoever comes next removes what a dead process left.
+//! Temporary folders that are removed also if their process is killed: the next process removes
+//! what a dead one left.
 //!
-//! The owner holds a lock on the folder, which the kernel releases at its death.
+//! The owner holds a lock on the folder, which the kernel releases when the owner dies.
 
 use crate::output::folder::Folder;
 use rustix::fs::{flock, FlockOperation};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the names of all such folders begin with.
+/// Begin of the names of all such folders.
 const PREFIX: &str = "longpole-scratch-";
-/// More of them are left to the next time.
+/// Limit of the folders removed at a time; the next call removes more.
 const MOST: usize = 64;
 
+/// A temporary folder, removed when this value is dropped.
 #[derive(Debug)]
 pub struct Scratch {
-    /// Held open for its lock.
+    /// The folder; removed when this value is dropped.
     folder: tempfile::TempDir,
     _lock: Folder,
 }
 
 impl Scratch {
-    /// Makes one, and removes those of dead processes.
+    /// Makes a folder, and removes those of dead processes.
     pub fn new() -> io::Result<Scratch> {
         tidy();
         loop {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
             let lock = Folder::open(folder.path())?;
             flock(&lock, FlockOperation::LockExclusive)?;
-            // Somebody may have taken it for a dead one's before it was locked.
+            // Another process may have removed the folder before it was locked.
             if folder.path().exists() {
                 return Ok(Scratch { folder, _lock: lock });
             }
@@ -39,7 +41,7 @@ impl Scratch {
     }
 }
 
-/// Removes what dead processes of this user left.
+/// Removes the folders that dead processes of this user left.
 pub fn tidy() {
     let place: PathBuf = std::env::temp_dir();
     let Ok(all) = Folder::open(&place) else { return };
@@ -48,7 +50,7 @@ pub fn tidy() {
         let Ok(found) = all.folder(&name) else { continue };
         let own = found.owner().is_ok_and(|owner| owner == rustix::process::geteuid().as_raw());
         if own && flock(&found, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            // Whatever stays is looked at again.
+            // If something remains, the next call tries again.
             let _ = all.remove(&name);
         }
     }
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_holds_is_removed_and_what_lives_stays() {
+    fn folders_that_nobody_locks_are_removed_and_locked_folders_stay() {
         let living = Scratch::new().unwrap();
         std::fs::write(living.path().join("file"), b"kept").unwrap();
         let dead = tempfile::Builder::new().prefix(PREFIX).tempdir().unwrap().keep();

@@ -1,13 +1,25 @@
 //! A stream file of `user/`: written by one thread at a time, readable at every moment.
 //!
-//! The file is made larger in steps and always ends with an empty packet that covers what is reserved but not yet used. A packet is
-//! written into that room in two steps. The first writes its events and, behind them, the next empty packet: a reader does not see
-//! either, for the old empty packet still covers them. The second writes the packet's header over that of the old empty packet, and
-//! the chain of packets runs on. So there is nothing to repair after the recorder was killed, or in a copy that was made meanwhile.
+//! A *lane* is the writer of one stream file. It holds the packets of one thread, or of short-lived
+//! threads that use the same ring one after the other.
 //!
-//! When a step is used up, its empty packet stays and the file is extended behind it, so that an old copy of the packet's
-//! header remains true. Between the two system calls that do this, and only there, the file ends in zeros; it happens a few times in
-//! the life of a lane, and [`crate::control::recovery`] cuts them off.
+//! The file grows in steps and always ends with an empty packet that covers the bytes that are
+//! reserved but not yet used. A packet is written into these bytes in two writes. The first writes
+//! the packet's events and, after them, the next empty packet; a reader sees neither, because the
+//! old empty packet still covers them. The second writes the packet's header over the header of the
+//! old empty packet, and the chain of packets is longer. Therefore nothing needs repair after the
+//! recorder was killed, or in a copy that was made meanwhile.
+//!
+//! ```text
+//! before        | packet | empty packet ........................ |
+//! first write   | packet | (old header) events | empty packet .. |
+//! second write  | packet | packet with events  | empty packet .. |
+//! ```
+//!
+//! When a step is used up, its empty packet remains and the file is extended after it, so that an
+//! old copy of the empty packet's header remains valid. Between the two system calls that do this,
+//! and only there, the file ends in zeros. This happens a few times in the life of a lane;
+//! [`crate::control::recovery`] cuts the zeros off.
 
 use crate::output::metadata::Uuid;
 use crate::output::packet::{padded, Header, HEADER, NOWHERE, PAGE, THREAD};
@@ -19,37 +31,50 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 
-/// From this many bytes on, packets bypass the page cache where the file system allows it: copying costs more than waiting.
+/// Size in bytes from which packets bypass the page cache, if the file system allows it: copying
+/// them would cost more than waiting for the disk.
 const DIRECT: usize = 64 << 10;
+/// First size in bytes of a stream file.
 const FIRST_STEP: u64 = 1 << 20;
+/// Largest extension in bytes of a stream file.
 const LARGEST_STEP: u64 = 256 << 20;
-/// Packets that one write takes past the page cache: each write waits for the disk, and has a header to commit.
+/// Number of packets in one write that bypasses the page cache. Fewer writes are better, because
+/// each waits for the disk and has a header to commit.
 const TOGETHER: usize = 2;
-/// Bytes that one takes on the disk before its first packet: an empty packet of a page at its begin, and the one at its end.
+/// Bytes of a new stream file on the disk: an empty packet of one page at its begin, and the empty
+/// packet at its end.
 pub const BARE: u64 = 2 * PAGE as u64;
 
-/// What a packet is, beside its events.
+/// Header values of a packet.
 #[derive(Clone, Debug)]
 pub struct Stamp {
+    /// Time of the packet's begin, in clock ticks.
     pub begin: u64,
+    /// Time of the packet's end, in clock ticks.
     pub end: u64,
+    /// Number of events lost since the begin of the stream file.
     pub discarded: u64,
     pub pid: i32,
     pub tid: i32,
+    /// The ring's tail after this packet.
     pub position: u64,
+    /// Number of the ring, see [`crate::control::recovery::packet_ring`].
     pub ring: u32,
+    /// Name of the thread, padded with NUL.
     pub thread: [u8; 32],
 }
 
-/// Where a packet's events are.
+/// The events of a packet, in a mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a> {
     pub mapping: &'a Mapping,
     pub offset: usize,
     pub length: usize,
-    /// The room of the packet header stands before `offset`, and the whole begins and ends at a page.
+    /// The bytes before `offset` have room for the packet header, and the packet with its header
+    /// begins and ends at page boundaries.
     pub aligned: bool,
-    /// A word that keeps this value as long as these are the events: they may be overwritten while they are read.
+    /// A word and the value that it has as long as the events are valid; they may be overwritten
+    /// while they are read. `None` if they cannot be overwritten.
     pub identity: Option<(&'a AtomicU64, u64)>,
 }
 
@@ -60,46 +85,56 @@ impl Body<'_> {
     }
 }
 
+/// The reason why a packet was not appended.
 #[derive(Debug)]
 pub enum AppendError {
-    /// The events are gone, or their memory; the file is as it was before.
+    /// The events or their memory are gone; the file is unchanged.
     Source,
     Io(io::Error),
 }
 
+/// The writer of one stream file.
 #[derive(Debug)]
 pub struct Lane {
     pub number: u32,
     pub path: PathBuf,
     file: File,
+    /// The file opened with O_DIRECT; `None` if the file system refuses that.
     direct: Option<File>,
     uuid: Uuid,
-    /// Stream class.
+    /// Number of the CTF stream class.
     stream: u32,
+    /// Label of the process, padded with NUL.
     label: [u8; 128],
-    /// The empty packet at the end.
+    /// Offset of the empty packet at the end.
     at: u64,
+    /// Bytes of the file, including the reserved ones.
     size: u64,
+    /// Bytes of the newest extension of the file.
     step: u64,
+    /// Sequence number of the empty packet at the end.
     sequence: u64,
-    /// End of the newest packet: no later one begins before it.
+    /// End time of the newest packet; no later packet begins before it.
     pub end: u64,
+    /// Number of lost events in the newest packet's header.
     pub discarded: u64,
-    /// Losses that the disk did not take when they were to be told.
+    /// Number of lost events that could not be written when they were due.
     pub owed: u64,
-    /// The largest of its rings that lost events.
+    /// Size in bytes of the largest of its rings that lost events.
     pub lost_ring: Option<u64>,
     /// Bytes of events.
     pub recorded: u64,
+    /// Header values of the newest packet.
     pub last: Option<Stamp>,
-    /// First packet of the thread that the lane has now.
+    /// Offset of the first packet of the current thread.
     of_thread: u64,
-    /// Some of its packets have another name than the newest.
+    /// Some packets of the current thread hold another thread name than the newest.
     renamed: bool,
 }
 
 impl Lane {
-    /// Makes `directory/name`. It appears under its name once it can be read: with one empty packet of loss 0.
+    /// Makes `directory/name`. The file gets this name once it is readable, with one empty packet
+    /// without losses.
     pub fn create(directory: &Path, name: &str, (number, stream): (u32, u32), uuid: Uuid, label: &str, first: &Stamp) -> io::Result<Lane> {
         let hidden = directory.join(format!(".{name}"));
         let path = directory.join(name);
@@ -140,12 +175,13 @@ impl Lane {
         self.label = padded(label);
     }
 
-    /// Where the next packet of so many bytes of events will stand. Extends the file if need be.
+    /// Returns the offset of the next packet with `length` bytes of events. Extends the file if
+    /// necessary.
     pub fn reserve(&mut self, length: usize) -> io::Result<u64> {
         self.make_room(packet_size(length))
     }
 
-    /// The same for two packets that stand one behind the other.
+    /// Does the same as [`Lane::reserve`] for two consecutive packets.
     pub fn reserve_both(&mut self, lengths: [usize; TOGETHER]) -> io::Result<u64> {
         self.make_room(lengths.into_iter().map(packet_size).sum())
     }
@@ -164,7 +200,7 @@ impl Lane {
         Ok(self.at)
     }
 
-    /// Whether a packet of these events goes past the page cache.
+    /// Returns whether a packet of these events bypasses the page cache.
     pub fn takes_directly(&self, body: &Body<'_>) -> bool {
         body.aligned && packet_size(body.length) as usize >= DIRECT && self.direct.is_some()
     }
@@ -173,7 +209,8 @@ impl Lane {
         self.direct.is_some()
     }
 
-    /// Appends a packet at the place that [`Lane::reserve`] gave. Returns the bytes that it takes on the disk.
+    /// Appends a packet at the offset that [`Lane::reserve`] returned. Returns its bytes on the
+    /// disk.
     pub fn append(&mut self, stamp: Stamp, body: Option<Body<'_>>) -> Result<u64, AppendError> {
         let length = body.map_or(0, |body| body.length);
         let size = packet_size(length);
@@ -191,7 +228,9 @@ impl Lane {
         Ok(size)
     }
 
-    /// Appends two packets at the place that [`Lane::reserve_both`] gave, with one write past the page cache. None: refused here, they must go one by one.
+    /// Appends two packets at the offset that [`Lane::reserve_both`] returned, with one write that
+    /// bypasses the page cache. Returns their bytes on the disk; `None` if the file system refused,
+    /// so that they must be appended one by one.
     pub fn append_both(&mut self, packets: [(Stamp, Body<'_>); TOGETHER]) -> Result<Option<u64>, AppendError> {
         let [(first, one), (second, two)] = packets;
         let size = packet_size(one.length) + packet_size(two.length);
@@ -206,11 +245,11 @@ impl Lane {
         Ok(Some(size))
     }
 
-    /// A packet has been written.
+    /// Updates the state after a packet has been written.
     fn advance(&mut self, stamp: Stamp, length: usize) {
         if let Some(last) = &self.last {
             if (last.pid, last.tid) != (stamp.pid, stamp.tid) {
-                // Should it fail, the thread has two names.
+                // If this fails, the thread has two names in the trace.
                 let _ = self.settle_names();
                 self.of_thread = self.at;
             } else {
@@ -225,7 +264,9 @@ impl Lane {
         self.last = Some(stamp);
     }
 
-    /// The pages behind the first one come straight from the ring, but for those with headers; then the first, a copy, commits them all. False: refused here.
+    /// Writes packets that bypass the page cache. All pages come directly from the ring, except
+    /// those with headers. The first page, which commits the packets, is written last through the
+    /// page cache. Returns false if the file system refuses such writes.
     fn write_direct(&mut self, packets: &[([u8; HEADER], Body<'_>)], trailer: &[u8; HEADER]) -> Result<bool, AppendError> {
         let Some(direct) = &self.direct else { return Ok(false) };
         let mut pages = vec![Page([0; PAGE]); packets.len() + 1];
@@ -257,7 +298,8 @@ impl Lane {
         Ok(true)
     }
 
-    /// All pages are written whole, so that none has to be read first.
+    /// Writes a packet through the page cache. All pages are written whole, so that no page has to
+    /// be read first.
     fn write_plain(
         &mut self,
         body: Option<Body<'_>>,
@@ -286,7 +328,7 @@ impl Lane {
         self.file.write_all_at(header, self.at).map_err(AppendError::Io)
     }
 
-    /// The thread of the newest packet has this name now.
+    /// Sets the name of the newest packet's thread.
     pub fn name(&mut self, pid: i32, tid: i32, thread: [u8; 32]) {
         if let Some(last) = self.last.as_mut().filter(|last| (last.pid, last.tid) == (pid, tid) && last.thread != thread) {
             last.thread = thread;
@@ -294,8 +336,9 @@ impl Lane {
         }
     }
 
-    /// A thread has one name in the end, that of its newest packet: one that is named after its first event would be two to every
-    /// reader. The name is overwritten where it stands, so that the file is readable all the time.
+    /// Overwrites the thread name in all packets of the current thread with its newest name.
+    /// Otherwise a thread that is named after its first event would be two threads to readers. The
+    /// name is overwritten in place, so the file is readable all the time.
     pub fn settle_names(&mut self) -> io::Result<()> {
         if !std::mem::take(&mut self.renamed) {
             return Ok(());
@@ -314,7 +357,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Tells the losses that are not told yet. What comes before its end was read already, so they stand at its end.
+    /// Writes the losses that are still due. They are written at the lane's end, because readers
+    /// may already have read everything before it.
     pub fn settle_losses(&mut self) -> io::Result<()> {
         let Some(last) = self.last.clone().filter(|_| self.owed > 0) else { return Ok(()) };
         let stamp = Stamp { begin: self.end, end: self.end, discarded: self.discarded.saturating_add(self.owed), ..last };
@@ -326,7 +370,7 @@ impl Lane {
         Ok(())
     }
 
-    /// What `longpole.json` says of it.
+    /// Entry of the lane in `longpole.json`.
     pub fn describe(&self) -> serde_json::Value {
         let file = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let last = self.last.as_ref();
@@ -343,12 +387,12 @@ impl Lane {
         })
     }
 
-    /// Cuts off what was reserved.
+    /// Truncates the file to the bytes in use.
     pub fn close(self) -> io::Result<()> {
         self.file.set_len(self.at)
     }
 
-    /// Of a packet with so many bytes of events.
+    /// Header of a packet with `length` bytes of events.
     fn header(&self, stamp: &Stamp, sequence: u64, length: usize) -> [u8; HEADER] {
         let header = Header {
             begin: stamp.begin,
@@ -369,7 +413,7 @@ impl Lane {
         header.encode(&self.uuid)
     }
 
-    /// Header of the empty packet behind `before`.
+    /// Header of the empty packet after `before`.
     fn empty(&self, before: &Stamp, sequence: u64, size: u64) -> [u8; HEADER] {
         let header = Header {
             begin: before.end,
@@ -390,7 +434,7 @@ impl Lane {
         header.encode(&self.uuid)
     }
 
-    /// The empty packet that stands at the end now.
+    /// Header of the current empty packet at the end.
     fn rest(&self) -> [u8; HEADER] {
         match &self.last {
             Some(last) => self.empty(last, self.sequence, self.size - self.at),
@@ -418,7 +462,8 @@ fn failure(error: io::Error) -> AppendError {
     }
 }
 
-/// Writes all vectors at `offset`. The vectors' memory belongs to the caller or to a guarded mapping; only the kernel reads it.
+/// Writes all vectors at `offset`. Their memory belongs to the caller or to a guarded mapping; only
+/// the kernel reads it.
 fn write_vectors(file: &File, vectors: &[libc::iovec], offset: u64) -> io::Result<()> {
     let total: usize = vectors.iter().map(|vector| vector.iov_len).sum();
     let mut done = 0;
@@ -437,8 +482,8 @@ fn write_vectors(file: &File, vectors: &[libc::iovec], offset: u64) -> io::Resul
             skip = 0;
             count += 1;
         }
-        // SAFETY: the vectors point to memory that is mapped during the call; should a file have shrunk under a mapping, the call
-        // fails with EFAULT.
+        // SAFETY: the vectors point to memory that is mapped during the call. If a file has shrunk
+        // under a mapping, the call fails with EFAULT.
         let written = unsafe { libc::pwritev(file.as_raw_fd(), rest.as_ptr(), count as i32, (offset + done as u64) as i64) };
         match written {
             0 => return Err(io::ErrorKind::WriteZero.into()),

@@ -1,10 +1,13 @@
-//! Ends a recorder that its disk holds for good.
+//! Ends a recorder whose disk blocks it forever.
 //!
-//! A write to a file system that does not answer (a server that went away, a daemon of FUSE that stands still) returns when it answers, and until
-//! then no handler of a signal runs: whoever wants such a recorder to end would see nothing happen. So a thread looks once a second. Where the end was asked
-//! for and the recorder has not run at all for some seconds, it says so and ends the process, as a kill would: the recording can be read as far as it
-//! was written, and the next recorder takes up what programs still hold. Where the kernel lets nobody go who waits for that file system, not even
-//! who is killed, the process is gone at its first answer.
+//! A write to a file system that does not answer (a server that is gone, or a FUSE daemon that
+//! hangs) returns only when the file system answers, and no signal handler runs until then. A user
+//! who wants to stop such a recorder would see no reaction. Therefore a thread checks once a
+//! second. If the end was requested and the recorder has not run at all for some seconds, the
+//! thread prints a message and ends the process, as a kill would. The recording is readable up to
+//! the last write, and the next recorder takes the events that are still in the rings. If the
+//! kernel does not even let a killed process leave its wait for that file system, the process ends
+//! at the file system's first answer.
 
 use crate::control::stop::{asked, ENDING};
 use std::path::{Path, PathBuf};
@@ -12,23 +15,23 @@ use std::sync::Once;
 use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// Looks at which it stood at the same place.
+/// Number of consecutive checks in which the recorder has not run.
 const PATIENCE: u32 = 5;
 
 static BEGUN: Once = Once::new();
 
-/// Watches the thread that calls it, for as long as the process lives.
+/// Watches the calling thread as long as the process lives.
 pub(crate) fn watch(recording: &Path) {
     BEGUN.call_once(|| {
         let (tid, recording) = (rustix::thread::gettid().as_raw_nonzero(), recording.to_owned());
-        // Without it the recorder is as it was.
+        // Without the watchdog, the recorder works as before.
         let _ = std::thread::Builder::new().name("longpole-stuck".to_owned()).spawn(move || look(tid.get(), &recording));
     });
 }
 
 fn look(tid: i32, recording: &PathBuf) {
-    // Signals are for the thread that is watched.
-    // SAFETY: a filled set of this thread's own.
+    // Signals must be delivered to the watched thread.
+    // SAFETY: a filled set that belongs to this thread.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
@@ -47,20 +50,20 @@ fn look(tid: i32, recording: &PathBuf) {
                  the next one",
                 recording.display()
             );
-            // SAFETY: ends the process at once; nothing of it is needed any more.
+            // SAFETY: ends the process at once; none of its state is needed any more.
             unsafe { libc::_exit(128 + libc::SIGINT) };
         }
     }
 }
 
-/// Where a thread stands that waits uninterruptibly although it was told to end.
+/// State of a thread that waits uninterruptibly although its end was requested.
 #[derive(Debug, PartialEq, Eq)]
 struct Standing {
     switches: u64,
 }
 
 impl Standing {
-    /// None: it does not.
+    /// `None` if the thread does not wait, or if no end was requested.
     fn of(status: &str) -> Option<Standing> {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let pending = u64::from_str_radix(field("ShdPnd:")?, 16).ok()?;
@@ -76,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_was_told_to_end_and_waits_uninterruptibly_stands() {
+    fn only_an_uninterruptible_wait_after_a_request_to_end_counts_as_stuck() {
         let status = |state, pending| {
             format!("Name:\tx\nState:\t{state}\nShdPnd:\t{pending}\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t3\n")
         };

@@ -1,17 +1,23 @@
-//! The end of a recording: what is taken last, what is said of it, and why there may be nothing in it.
+//! The end of a recording: takes the last events, completes the files, and explains an empty
+//! recording.
 
 use super::*;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Recorder {
-    /// Ends the recording: nothing is ordered any more, what was written until then is taken, and the files get their final form. What
-    /// cannot be written is an oddity and keeps nothing else from its end.
+    /// Ends the recording: the orders of all processes are withdrawn, all events written until then
+    /// are taken, and the files get their final form. A write error becomes a diagnostic and does
+    /// not prevent the remaining steps.
     pub fn finish(self) -> Outcome {
         self.finish_with(&mut |_, _| true, &mut |_| Vec::new())
     }
 
-    /// The same; `progress` is told how much of the kernel's pages is converted, and how much there is; where it says false, the rest is left to who reads the recording. `complete` may add to the recording,
-    /// before others are told that it is done; it returns what should be said of that.
+    /// Does the same as [`Recorder::finish`], with two callbacks.
+    ///
+    /// `progress` is called with the number of kernel pages converted and their total; if it
+    /// returns false, the remaining pages are converted by the first reader of the recording.
+    /// `complete` may add files to the recording before it is marked as done; it returns
+    /// diagnostics.
     pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64) -> bool, complete: &mut dyn FnMut(&Path) -> Vec<String>) -> Outcome {
         if let Err(error) = self.stay_at_home() {
             self.diagnostic(error.to_string());
@@ -44,7 +50,7 @@ impl Recorder {
         for mut capture in std::mem::take(&mut self.captures).into_values() {
             let result = capture.finish(end).map_err(|error| error.to_string());
             if result.is_err() && self.reserve.give() {
-                // Packets may be refused, their number may not.
+                // Packets may be dropped, but their number must be written.
                 let _ = capture.flush();
             }
             self.capture_written(&mut capture, result);
@@ -62,7 +68,8 @@ impl Recorder {
         if let Some(outcome) = &mut kernel {
             match kernel::complete(&self.path, progress) {
                 Ok(done) => {
-                    // The kernel counts what it handed out, whether or not it reached the disk.
+                    // The kernel counts the events that it handed out, including those that did not
+                    // reach the disk.
                     (outcome.events, outcome.lost) = (done.events, done.lost);
                     if let Some(told) = &mut self.kernel_told {
                         (told["events"], told["lost"]) = (done.events.into(), done.lost.into());
@@ -96,7 +103,7 @@ impl Recorder {
         }
     }
 
-    /// Ends it before anything was to be recorded, and removes it.
+    /// Ends the recording before anything was recorded, and removes it.
     pub fn abandon(mut self) {
         let _ = self.in_each_place(|recorder| {
             recorder.quiet();
@@ -106,16 +113,16 @@ impl Recorder {
         self.stacks = None;
         self.interfaces = None;
         self.finished();
-        // Whatever cannot be removed is a readable, empty recording.
+        // If the removal fails, a readable, empty recording remains.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 
-    /// There is nothing for a successor to take over.
+    /// Marks the recording as complete, so that no later recorder tries to recover it.
     pub(super) fn finished(&self) {
         [&self.place].into_iter().chain(&self.others).for_each(|place| place.held.finished(&place.runtime));
     }
 
-    /// A recording without events says why.
+    /// Reason why the recording holds no events; `None` if it holds some.
     pub(super) fn why_empty(&self) -> Option<String> {
         if self.total.recorded > 0 || self.total.packets > 0 {
             return None;
@@ -159,6 +166,7 @@ impl Recorder {
         }
     }
 
+    /// Writes `longpole.json` if its contents have changed.
     pub(crate) fn describe(&mut self, end: Option<u64>) -> Result<(), Error> {
         let description = self.description(end);
         let mut hash = DefaultHasher::new();
@@ -171,7 +179,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// What `longpole.json` says.
+    /// Contents of `longpole.json`. `end`: Unix time in ns at which the recording ended.
     pub(crate) fn description(&self, end: Option<u64>) -> serde_json::Value {
         let total = self.chunks.own(&self.total);
         let mut lanes = self.closed.clone();

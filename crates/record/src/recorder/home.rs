@@ -1,7 +1,8 @@
-//! Where the recording's files are, whatever becomes of its path meanwhile.
+//! The folder of the recording, which stays known if its path changes meanwhile.
 //!
-//! Somebody may move the folder away, remove it, or put a link where it was. New files are made through the folder's descriptor, so that they are
-//! never anywhere else; a folder that was moved is found again, and one that was removed ends the recording.
+//! A user may move or remove the folder, or put a link in its place. New files are made through the
+//! folder's descriptor, so they cannot end up anywhere else. A folder that was moved is found
+//! again; a folder that was removed ends the recording.
 
 use crate::error::Error;
 use crate::recorder::Recorder;
@@ -10,6 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+/// Descriptor of the recording's folder.
 #[derive(Debug)]
 pub(crate) struct Home(OwnedFd);
 
@@ -20,12 +22,12 @@ impl Home {
         opened.map(Home).map_err(|error| Error::io("open", path)(error.into()))
     }
 
-    /// Leads there as long as this value lives.
+    /// Path through the descriptor, valid as long as this value lives.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 
-    /// Where it is, if that is no longer `path`. An error: nowhere.
+    /// The new path, if the folder is no longer at `path`. Fails with `NotFound` if it was removed.
     fn moved(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         let own = rustix::fs::fstat(&self.0)?;
         let there = rustix::fs::lstat(path);
@@ -33,7 +35,7 @@ impl Home {
             return Ok(None);
         }
         let now = std::fs::read_link(self.path())?;
-        // Not every file system has numbers that stay.
+        // Some file systems change device or inode numbers of a file, so the paths decide.
         if std::path::absolute(path).is_ok_and(|path| path == now) {
             return Ok(None);
         }
@@ -45,7 +47,7 @@ impl Home {
 }
 
 impl Recorder {
-    /// Follows a folder that was moved.
+    /// Updates the recording's path if its folder was moved.
     pub(crate) fn stay_at_home(&mut self) -> Result<(), Error> {
         let Some(path) = self.home.moved(&self.path).map_err(Error::io("write", &self.path))? else { return Ok(()) };
         self.diagnostic(format!("the recording's folder {} is {} now", self.path.display(), path.display()));
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_found_where_it_was_moved_to_and_one_that_was_removed_is_nowhere() {
+    fn a_moved_folder_is_found_at_its_new_path_and_a_removed_one_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let (first, second) = (folder.path().join("first"), folder.path().join("second"));
         std::fs::create_dir(&first).unwrap();

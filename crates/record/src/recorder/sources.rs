@@ -1,11 +1,12 @@
-//! What is recorded beside the rings of programs: the kernel's events, stacks, the packets of interfaces. Each may be missing; then the rest goes on.
+//! Sources other than the rings of programs: the kernel's events, stack samples, packets of
+//! interfaces. Each may be unavailable; the others are recorded nevertheless.
 
 use super::*;
 
-/// What a container with pids of its own costs.
+/// Diagnostic for a recorder in a container with its own pid namespace.
 const FOREIGN_PIDS: &str = "this recorder is in a pid namespace of its own, and the kernel's events name threads by the numbers of the whole machine: who was there at the start is not recorded, and probes and kernel events are not joined by threads (record outside, or in a container with the host's pids: `docker run --pid=host`)";
 
-/// What begins anew with each chunk.
+/// Sources that start again with each chunk.
 pub(crate) struct Context {
     uuid: Uuid,
     stacks: bool,
@@ -29,11 +30,14 @@ impl Recorder {
         }
     }
 
-    /// The tracer stands still until [`Recorder::thaw_kernel`].
+    /// Pauses the kernel's tracer until [`Recorder::thaw_kernel`].
     pub(crate) fn freeze_kernel(&mut self) -> Option<kernel::Frozen> {
         self.kernel.as_mut()?.freeze()
     }
 
+    /// Empties the kernel's buffers into the recording or, if they overwrite, into the snapshot,
+    /// and lets the tracer continue. Returns the kernel's entry for the snapshot; null after an
+    /// error.
     pub(crate) fn thaw_kernel(&mut self, frozen: kernel::Frozen, snapshot: &Path, notes: &mut Vec<String>) -> serde_json::Value {
         let Some(kernel) = &mut self.kernel else { return serde_json::Value::Null };
         kernel.thaw(frozen, snapshot).unwrap_or_else(|error| {
@@ -43,7 +47,8 @@ impl Recorder {
         })
     }
 
-    /// Events that the kernel has lost so far; a flight recorder loses none.
+    /// Number of events that the kernel has lost until now; `None` without kernel events, or if its
+    /// buffers overwrite the oldest events, which does not count as a loss.
     pub(crate) fn kernel_lost(&self) -> Option<u64> {
         self.kernel.as_ref()?.lost()
     }
@@ -62,7 +67,8 @@ impl Recorder {
         self.kernel.as_ref().map_or(0, kernel::Source::bytes)
     }
 
-    /// What is recorded beside the rings goes to the recording at `path` from here on. Says what has to begin there anew.
+    /// Redirects the sources other than rings to the recording at `path`. Returns the sources that
+    /// must be started again there.
     pub(crate) fn rotate_sources(&mut self, path: &Path, uuid: &Uuid) -> Context {
         if let Some(kernel) = &mut self.kernel {
             self.kernel_told = Some(kernel.told(&self.clock));
@@ -76,7 +82,7 @@ impl Recorder {
         context
     }
 
-    /// In the new recording.
+    /// Starts the sources of `context` in the new recording.
     pub(crate) fn begin_with(&mut self, context: Context) {
         (self.kernel_told, self.stacks_told, self.interfaces_told) = (None, None, None);
         if context.stacks {
@@ -131,7 +137,7 @@ impl Recorder {
         Some(outcome)
     }
 
-    /// Says in one sentence what was given up.
+    /// Reports in one sentence which kinds of kernel events were switched off, and when.
     fn diagnostics_of(&mut self, switched_off: &[kernel::SwitchedOff]) {
         let since = |ticks: u64| self.clock.unix_ns(ticks).saturating_sub(self.start as i64).max(0) as f64 / 1e9;
         let parts: Vec<String> = switched_off.iter().map(|off| format!("{} (from +{:.3} s on)", off.step.what, since(off.begin))).collect();
@@ -142,8 +148,8 @@ impl Recorder {
         }
     }
 
-    /// Something may have been given up, which the recording has to say even if this recorder is
-    /// killed.
+    /// Rewrites the description if kinds of kernel events were switched off, so that the recording
+    /// reports it even if this recorder is killed.
     pub(super) fn note_switched_off(&mut self) -> Result<(), Error> {
         match self.kernel.as_mut().is_some_and(kernel::Source::note_switched_off) {
             true => self.describe(None),
@@ -151,7 +157,7 @@ impl Recorder {
         }
     }
 
-    /// After the last events of programs were taken.
+    /// Stops the kernel's tracer. Called after the last events of programs were taken.
     pub(super) fn end_kernel(&mut self) -> Option<KernelOutcome> {
         let mut kernel = self.kernel.take()?;
         kernel.calm();
@@ -196,7 +202,8 @@ impl Recorder {
     }
 }
 
-/// The rest is recorded without the kernel, but a wish that the user can mend is an error.
+/// Turns an error of the kernel source into a diagnostic, because everything else can be recorded
+/// without it. A wrong request, which the user can correct, remains an error.
 pub(super) fn without_kernel<T>(result: Result<T, kernel::KernelError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -212,7 +219,7 @@ pub(super) fn no_stacks(error: &StacksError) -> String {
     format!("no stacks are sampled: {error}")
 }
 
-/// What is to be captured of interfaces, if anything.
+/// The request for packets of interfaces; `None` if no interface is to be captured.
 pub(super) fn packets_request(options: &Options, config: &Config) -> Option<interfaces::Request> {
     let mut request = config.packets.clone();
     if let Some(patterns) = &options.packets {

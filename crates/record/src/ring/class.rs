@@ -1,27 +1,31 @@
-//! The event classes of a recording: enough of each to find where its events end.
+//! The event classes of a recording, with enough of each to find the end of an event.
 //!
-//! Events are walked only where that cannot be avoided: in rings that hold captured packets, and where the site table holds entries
-//! that cannot be understood.
+//! Events are decoded only where that is unavoidable: in rings that hold captured packets, and if
+//! the site table holds entries that cannot be understood.
 
 use std::borrow::Cow;
 
 use longpole_abi::{fields, Field, FieldType, Kind, Site};
 
+/// An event class: the kind, name and fields of the events of a site.
 #[derive(Clone, Debug)]
 pub struct Class {
     pub kind: Kind,
     pub name: String,
     pub fields: Vec<Field>,
-    /// Of a queue, where its site says it.
+    /// Capacity of a queue, if its site declares one.
     pub capacity: Option<u64>,
-    /// Bytes of its events, if all are equally long.
+    /// Size in bytes of its events, if all have the same size.
     fixed: Option<usize>,
 }
 
+/// The event classes of one runtime directory, by id.
 #[derive(Clone, Debug)]
 pub struct Classes {
+    /// Classes, by id.
     by_id: Vec<Option<Box<Class>>>,
-    /// Bytes of the events of a class that are equally long and no packets; 0 for all others. Walking looks here first.
+    /// Size in bytes of the events of each class that has a fixed size and is not a packet; 0 for
+    /// all other classes. Decoding looks here first.
     plain: Vec<u16>,
     /// Some id has an entry that cannot be understood.
     pub invalid: bool,
@@ -29,7 +33,7 @@ pub struct Classes {
     pub packets: bool,
 }
 
-/// An event as it is met.
+/// One event in a ring.
 #[derive(Debug)]
 pub struct Event<'a> {
     pub class: &'a Class,
@@ -38,7 +42,8 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// Its name: that of its class, or, of an overflow class, the one that travels with it.
+    /// The event's name: that of its class, or, for an overflow class, the name stored in the
+    /// event.
     pub fn name(&self) -> Cow<'_, str> {
         if !self.class.name.is_empty() {
             return Cow::Borrowed(&self.class.name);
@@ -64,14 +69,14 @@ impl Event<'_> {
 }
 
 impl Class {
-    /// Whether the site's events are of this class.
+    /// Returns whether the events of `site` have this class.
     pub fn is(&self, site: &Site) -> bool {
         (self.kind, &self.name, &self.fields) == (site.kind, &site.name, &site.fields)
     }
 }
 
 impl Classes {
-    /// The overflow classes alone.
+    /// The overflow classes only.
     pub fn new() -> Classes {
         let mut classes = Classes { by_id: Vec::new(), plain: vec![0; longpole_abi::SITE_SLOTS], invalid: false, packets: false };
         classes.by_id.resize_with(longpole_abi::SITE_SLOTS, || None);
@@ -86,6 +91,7 @@ impl Classes {
         self.by_id[usize::from(id)].as_deref()
     }
 
+    /// Adds the class of a site.
     pub fn add(&mut self, id: u16, site: &Site) {
         self.packets |= site.kind == Kind::Packet;
         self.insert(id, site.kind, site.name.clone(), site.fields.clone());
@@ -109,7 +115,8 @@ impl Classes {
         self.by_id[usize::from(id)] = Some(Box::new(Class { kind, name, fields, capacity: None, fixed }));
     }
 
-    /// The event at the begin of `bytes`; `None` if it has no class or does not end within them.
+    /// The event at the begin of `bytes`; `None` if its class is unknown or it does not end within
+    /// `bytes`.
     pub fn event<'a>(&'a self, bytes: &'a [u8]) -> Option<Event<'a>> {
         let header = u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?);
         let class = self.by_id[usize::from(header as u16)].as_deref()?;
@@ -121,14 +128,16 @@ impl Classes {
         Some(Event { class, bytes: &bytes[..size] })
     }
 
-    /// Size of the event at the begin of `bytes` if it is of the plain kind and ends within them.
+    /// Size in bytes of the event at the begin of `bytes`, if its class has a fixed size, is not a
+    /// packet, and the event ends within `bytes`.
     pub fn plain_size(&self, bytes: &[u8]) -> Option<usize> {
         let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
         let size = usize::from(self.plain[usize::from(id)]);
         (size != 0 && size <= bytes.len()).then_some(size)
     }
 
-    /// How many events `bytes` hold; `Err`: at least so many, for one of them has no known form, and where it ends nobody knows.
+    /// Number of events in `bytes`. `Err` holds a lower bound: the class of one event is unknown,
+    /// so its end cannot be found.
     pub fn count(&self, bytes: &[u8]) -> Result<u64, u64> {
         let mut at = 0;
         let mut count = 0;
@@ -145,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_behind_one_of_no_known_form_cannot_be_counted() {
+    fn events_after_one_of_an_unknown_class_cannot_be_counted() {
         let mut classes = Classes::new();
         let site =
             Site { kind: Kind::SpanBegin, name: "a".into(), fields: Vec::new(), file: String::new(), line: 0, attributes: String::new() };

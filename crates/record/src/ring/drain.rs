@@ -1,7 +1,8 @@
-//! Takes what the rings hold.
+//! Takes the events that the rings hold and writes them as packets.
 //!
-//! A turn looks at all rings first, then learns the classes that their events may have, then takes the events: whatever a ring showed
-//! at the look has its class by then.
+//! A turn first looks at all rings, then reads new event classes from the site table, and only then
+//! takes the events. A thread publishes the class before the event, so the class of every event
+//! seen at the look is known when the event is taken.
 
 use crate::clock::following;
 use crate::control::policy::{Backend, Packets};
@@ -22,11 +23,13 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Turns after which a process that has ended is forgotten, whatever its rings say: somebody else is still writing to them.
+/// Number of turns after which an ended process is forgotten even if its rings still change,
+/// because another process must be writing to them.
 const TURNS_DEAD: u32 = 100;
 
 impl Recorder {
-    /// Returns the largest share of a ring that had filled up.
+    /// Takes the events of all rings of the current runtime directory. Returns the largest share of
+    /// a ring that had filled up. `last`: this is the last turn of the recording.
     pub(crate) fn drain(&mut self, last: bool) -> f64 {
         let mut subjects: HashMap<String, Subject> = std::mem::take(&mut self.place.subjects);
         let pressure = self.drain_all(&mut subjects, last);
@@ -34,6 +37,7 @@ impl Recorder {
         pressure
     }
 
+    /// Writes the captured packets that wait in memory.
     pub(crate) fn flush_captures(&mut self) {
         let mut captures = std::mem::take(&mut self.captures);
         for capture in captures.values_mut() {
@@ -43,7 +47,8 @@ impl Recorder {
         self.captures = captures;
     }
 
-    /// Captured packets that the disk does not take are dropped and counted; the rest of the recording goes on.
+    /// Accounts for the result of writing captured packets: packets that the disk refuses are
+    /// dropped and counted; the rest of the recording continues.
     pub(crate) fn capture_written(&mut self, capture: &mut Capture, result: Result<(), String>) {
         if let Err(error) = result {
             self.packets_refused(capture.path().file_name().unwrap_or_default().to_string_lossy().as_ref(), &error);
@@ -76,7 +81,8 @@ impl Recorder {
         }
         if any {
             self.learn_sites();
-            // Who has written events has a table: of its classes nobody here knows.
+            // A thread that wrote events has published classes in a table; without it, no class is
+            // known.
             self.place.classes.invalid |= self.place.sites.is_none();
         }
         if !self.watches.is_empty() {
@@ -103,7 +109,8 @@ impl Recorder {
         pressure
     }
 
-    /// Before a packet is written, the metadata has every class that it can use.
+    /// Reads new event classes into the metadata. Must run before a packet is written that uses
+    /// them.
     pub(crate) fn learn_sites(&mut self) {
         if self.place.sites.is_none() {
             match Sites::open(&self.place.runtime) {
@@ -125,6 +132,7 @@ impl Recorder {
         }
     }
 
+    /// Stops reading a ring, and reports the reason.
     pub(crate) fn give_up(&mut self, source: &mut Source, why: &str) {
         source.broken = true;
         source.look = None;
@@ -144,7 +152,7 @@ impl Recorder {
         let now = Instant::now();
         let news = look.head != if source.ring.overwrites { source.head_before } else { source.ring.tail };
         if source.refresh_name(&subject.process, self.config.period, news, last) {
-            // Policies choose by it, too.
+            // Policies also select by the thread's name, so the decision is made again.
             source.verdict = Verdict::Open;
         }
         if source.verdict == Verdict::Open {
@@ -154,8 +162,9 @@ impl Recorder {
             self.keep(subject, at, &look);
             return 0.0;
         }
-        // Taking a part of a sub-buffer gives the thread no room, only the reader news, and its two parts cannot bypass the page cache.
-        // So it is done once a period, and only where no sub-buffer was completed in that time.
+        // Taking part of a sub-buffer gives the thread no room; it only brings events to the reader
+        // sooner, and a partial sub-buffer cannot bypass the page cache. So it is done once a
+        // period, and only if no sub-buffer was completed in that period.
         let mut partial = last || look.state != RING_OWNED;
         let mut early = None;
         if now >= source.partial {
@@ -183,7 +192,7 @@ impl Recorder {
             if source.over {
                 break;
             }
-            // The thread may be done with the new ring, too, and there may be no other turn.
+            // The thread may have ended the new ring too, and there may be no further turn.
             match source.ring.look() {
                 Ok(next) => look = next,
                 Err(fault) => {
@@ -195,7 +204,8 @@ impl Recorder {
         }
         let source = &subject.sources[at];
         if !last && !source.broken && !source.over {
-            // Threads that come and go, with an event each, end a sub-buffer each: a larger ring would have larger ones, and be full as soon.
+            // Short-lived threads that share a ring end one sub-buffer each. A larger ring would
+            // have larger sub-buffers and would be full as soon.
             let padded = idle && filled > 0.5 && source.content < size / 4;
             let small = (filled > 0.5 || losing) && !padded;
             let larger = if small { resize::larger(size) } else { early };
@@ -208,6 +218,8 @@ impl Recorder {
         }
     }
 
+    /// Decides whether the events of a ring are recorded, by the scope, the selection and the
+    /// policies.
     pub(crate) fn verdict(&self, process: &Process, wanted: bool, source: &Source) -> Verdict {
         if !wanted || self.config.exclude.iter().any(|pattern| crate::control::glob::matches(pattern, &process.label)) {
             return Verdict::Unwanted;
@@ -253,7 +265,7 @@ impl Recorder {
         }
     }
 
-    /// Whose it is: another thread may have taken the ring.
+    /// Updates the source if another thread has taken over the ring.
     pub(crate) fn belongs(&self, process: &Process, source: &mut Source, chunk: &Chunk) {
         if chunk.tid != source.tid {
             source.taken(chunk.tid, chunk.thread);
@@ -263,14 +275,16 @@ impl Recorder {
         }
     }
 
+    /// Takes a chunk without recording it.
     pub(crate) fn drop_chunk(&mut self, source: &mut Source, chunk: &Chunk) {
         self.total.dropped += chunk.to - chunk.from;
         source.ring.release(chunk.tail, chunk.lost.max(source.ring.reported));
     }
 
-    /// One chunk becomes one packet; nothing happens where its thread has overwritten it meanwhile.
+    /// Writes one chunk as one packet. Does nothing if the thread has overwritten the chunk
+    /// meanwhile.
     pub(crate) fn packet(&mut self, process: &Process, source: &mut Source, mut chunk: Chunk) {
-        // Events of this chunk that nobody could read.
+        // Number of events of this chunk that cannot be decoded.
         let mut unreadable = 0;
         let policy = self.policy_of(source.verdict);
         let ctf = policy.is_none_or(|policy| policy.has(Backend::Ctf));
@@ -279,9 +293,9 @@ impl Recorder {
         let reported = source.ring.reported.max(chunk.lost);
         let delta = (reported - source.ring.reported).saturating_add(source.extra_lost);
 
-        // Whether captures know of this chunk and its losses.
+        // The capture file has this chunk's packets and losses.
         let mut walked = false;
-        // The thread says so before the first packet can be seen.
+        // The thread sets this flag before its first packet becomes visible.
         let packets_inside = self.place.classes.packets && source.ring.layout().packets.load(Ordering::Relaxed) != 0;
         if self.place.classes.invalid || (pcapng && packets_inside) {
             let mut bytes = std::mem::take(&mut self.scratch);
@@ -300,7 +314,8 @@ impl Recorder {
             let total = bytes.len();
             self.scratch = bytes;
             if understood < total {
-                // What stands before can be read. Where the next event begins nobody knows: one is counted, there may be more.
+                // The events before it can be read. The begin of the next event is unknown, so one
+                // event is counted as lost, although there may be more.
                 unreadable = 1;
                 chunk.to = chunk.from + understood as u64;
                 chunk.end = end.clamp(chunk.begin, chunk.end);
@@ -341,7 +356,7 @@ impl Recorder {
         let (direct, begin) = (lane.takes_directly(&body), Instant::now());
         match commit(lane, &source.ring, stamp, chunk.tail, reported, Some(body)) {
             Ok(written) => {
-                // One that was refused went another way.
+                // A direct write that the file system refused was written through the page cache.
                 if direct && lane.is_direct() {
                     self.disk.took(length, begin.elapsed());
                 }
@@ -361,7 +376,7 @@ impl Recorder {
         self.total.lost = self.total.lost.saturating_add(delta);
     }
 
-    /// The disk takes no more: the events are lost and counted, and the threads have their room back.
+    /// Handles a write error: the events are counted as lost, and the thread gets its room back.
     fn not_written(&mut self, source: &mut Source, chunk: &Chunk, unreadable: u64, reported: u64, walked: bool, error: std::io::Error) {
         let mut bytes = std::mem::take(&mut self.scratch);
         let counted = if source.ring.copy(chunk, &mut bytes) { self.place.classes.count(&bytes) } else { Err(1) };
@@ -374,8 +389,9 @@ impl Recorder {
         self.diagnostic(format!("events could not be written and count as lost{least}: {error}"));
     }
 
-    /// Looks at each event: captured packets go to their file. Returns how many bytes are events of known form, and the time of the last.
-    /// `sole`: packets are recorded nowhere else.
+    /// Decodes each event and writes captured packets to their file. Returns the number of bytes
+    /// that were decoded and the time of the last decoded event. `lost`: events lost before this
+    /// chunk. `sole`: the packets are recorded nowhere else.
     pub(crate) fn walk(
         &mut self,
         process: &Process,
@@ -395,7 +411,7 @@ impl Recorder {
         let mut time = chunk.begin;
         let mut end = chunk.begin;
         while at < bytes.len() {
-            // As readers go from one event to the next.
+            // Times are extended from one event to the next, exactly as readers of the trace do.
             let low = bytes[at..].first_chunk().map_or(0, |header| u64::from_ne_bytes(*header) >> 16);
             time = following(time, low);
             if let Some(size) = self.place.classes.plain_size(&bytes[at..]) {
@@ -439,7 +455,7 @@ impl Recorder {
         (at, end)
     }
 
-    /// The lane of a ring, made when it has something to say.
+    /// Index of the ring's lane (its stream file), which is made with the first packet.
     fn lane(&mut self, process: &Process, source: &mut Source, begin: u64) -> Result<usize, Error> {
         if let Some(index) = source.lane {
             return Ok(index);
@@ -469,10 +485,12 @@ impl Recorder {
         Ok(index)
     }
 
-    /// The thread has gone over to its larger ring, and the old one is empty.
+    /// Switches to the larger ring after the thread did so and the old ring is empty. Without a
+    /// larger ring, the source is over.
     fn go_over(&mut self, process: &Process, source: &mut Source, look: &Look) {
-        // What the old ring lost is in the trace before the ring is gone, also if this recorder is killed now.
-        // It stands right behind the old ring's last event: the new ring has younger ones already.
+        // The losses of the old ring are written before the ring is removed, so that they survive
+        // if this recorder is killed now. They are written right after the old ring's last event,
+        // because the new ring already holds younger events.
         self.tail_losses(process, source, true);
         source.extra_lost = source.extra_lost.saturating_add(look.lost.saturating_sub(source.ring.reported));
         source.ring.reported = look.lost.max(source.ring.reported);
@@ -494,7 +512,8 @@ impl Recorder {
         }
     }
 
-    /// What was lost since the newest packet: an empty packet says it.
+    /// Writes the losses since the newest packet as an empty packet. `more`: the thread continues
+    /// in a larger ring.
     pub(crate) fn tail_losses(&mut self, process: &Process, source: &mut Source, more: bool) {
         if source.verdict == Verdict::Unwanted || source.verdict == Verdict::Open {
             return;
@@ -506,7 +525,7 @@ impl Recorder {
         if let Some(lane) = lane {
             lane.name(process.pid, process.tid(source.tid), source.thread);
         }
-        // A lane that begins here would begin after the younger events.
+        // A lane that begins here would begin after the younger events of the larger ring.
         if delta == 0 || (more && source.lane.is_none()) {
             return;
         }
@@ -517,14 +536,14 @@ impl Recorder {
         if let Err(error) = written {
             self.diagnostic(format!("losses could not be written to their stream at their time: {error}"));
             if more {
-                // The thread goes on: they come with what it writes next.
+                // The thread continues, so the losses are written with its next packet.
                 return;
             }
             if let Some(lane) = source.lane.and_then(|lane| self.lanes[lane].as_mut()) {
                 lane.owed = lane.owed.saturating_add(delta);
             }
         }
-        // Written or not: `longpole.json` has them.
+        // Added even if the write failed, because `longpole.json` reports them.
         self.total.lost = self.total.lost.saturating_add(delta);
         if source.ring.layout().packets.load(Ordering::Relaxed) != 0 {
             if let Some(capture) = self.captures.get_mut(&component(&process.label)) {
@@ -540,7 +559,8 @@ impl Recorder {
         let now = self.clock.now();
         let index = self.lane(process, source, now)?;
         let Some(lane) = &mut self.lanes[index] else { return Ok(()) };
-        // It was too small until the thread wrote to the larger one.
+        // The old ring was too small until the thread wrote to the larger one; that is the end of
+        // the loss.
         let next = source.successor.as_ref().filter(|_| more).and_then(Ring::first_time);
         let begin = if more { lane.end } else { now.max(lane.end) };
         let stamp = Stamp {
@@ -563,6 +583,8 @@ impl Recorder {
         }
     }
 
+    /// Writes the remaining losses of all rings of the current runtime directory at the end of the
+    /// recording.
     pub(crate) fn last_losses(&mut self) {
         let mut subjects = std::mem::take(&mut self.place.subjects);
         for subject in subjects.values_mut() {
@@ -573,20 +595,22 @@ impl Recorder {
         self.place.subjects = subjects;
     }
 
-    /// Marks the processes that have ended. Comes before their rings are sought and looked at: then what is found is all.
+    /// Marks the processes that have ended. Must run before their rings are listed and looked at;
+    /// then the rings found are complete.
     pub(crate) fn mark_dead(&mut self) {
         for subject in self.place.subjects.values_mut() {
             subject.ended |= !subject.process.handle_lives();
         }
     }
 
-    /// Processes that have ended, and of which everything was taken.
+    /// Removes processes that have ended and whose events have all been taken.
     pub(crate) fn reap(&mut self) {
         let ended: Vec<String> = self.place.subjects.iter().filter(|(_, subject)| subject.ended).map(|(stem, _)| stem.clone()).collect();
         for stem in ended {
             let Some(subject) = self.place.subjects.get_mut(&stem) else { continue };
             let mut sources = std::mem::take(&mut subject.sources);
-            // A thread went over to a larger ring and died: the larger one has not been looked at.
+            // A thread may have switched to a larger ring and died; that ring has not been looked
+            // at yet.
             let more = sources.iter().any(|source| !source.broken && source.fresh_since_look());
             subject.sources = Vec::new();
             subject.turns_dead += 1;
@@ -598,7 +622,7 @@ impl Recorder {
                 self.diagnostic(format!("{stem}: its rings change though it has ended; what is in them was left"));
             }
             for source in sources.iter_mut().filter(|source| !source.broken && source.verdict != Verdict::Unwanted) {
-                // Its interrupted probe will not come to merge them.
+                // The interrupted probe will not run again to merge these events.
                 source.extra_lost = source.extra_lost.saturating_add(source.ring.put_aside());
             }
             if let Some(subject) = self.place.subjects.remove(&stem) {
@@ -611,16 +635,16 @@ impl Recorder {
         }
     }
 
-    /// Forgets a process; `remove`: and its files.
+    /// Forgets a process. With `remove`, its files are removed too.
     pub(crate) fn release_subject(&mut self, stem: &str, remove: bool) {
         let Some(mut subject) = self.place.subjects.remove(stem) else { return };
         self.count_refused(&mut subject);
         let pid = subject.process.pid;
-        // One that executes another program goes on as that.
+        // A process that executed another program continues under a new control file.
         if !self.watches.is_empty() && !self.place.subjects.values().any(|other| other.process.pid == pid) {
             self.watched_process_is_gone(pid);
         }
-        // Another recorder may have it.
+        // Another recorder may hold the process.
         let remove = remove && subject.claimed;
         if subject.order.mask == 0 && (!subject.wanted || self.config.for_process(&subject.process.label).is_none()) {
             self.total.unwanted += 1;
@@ -645,7 +669,8 @@ impl Recorder {
         }
     }
 
-    /// `last`: there is no later moment at which it could be closed better.
+    /// Closes a lane. If its losses cannot be written now, it stays open for a later attempt,
+    /// unless `last` is set.
     pub(crate) fn close_lane(&mut self, index: usize, last: bool) {
         let Some(mut lane) = self.lanes[index].take() else { return };
         if lane.settle_losses().is_err() && !last {
@@ -661,7 +686,7 @@ impl Recorder {
     }
 }
 
-/// What a chunk's packet is.
+/// Header values of a chunk's packet.
 pub(crate) fn stamp(process: &Process, source: &Source, chunk: &Chunk, discarded: u64) -> Stamp {
     Stamp {
         begin: chunk.begin,
@@ -675,7 +700,8 @@ pub(crate) fn stamp(process: &Process, source: &Source, chunk: &Chunk, discarded
     }
 }
 
-/// Before anything is committed at `offset`, the ring says what it will be, so that a successor of this recorder can tell.
+/// Stores in the ring what will be committed at `offset`. A later recorder needs this to decide
+/// whether this recorder committed the packet before it was killed.
 pub(crate) fn announce(lane: &mut Lane, ring: &Ring, (offset, tail): (u64, u64), (reported, discarded): (u64, u64)) {
     let layout = ring.layout();
     layout.spare_reader[0].store(reported, Ordering::Relaxed);

@@ -1,9 +1,11 @@
-//! What a ring holds whose thread overwrites the oldest: a flight recorder's memory.
+//! Reads rings whose threads overwrite the oldest events (flight recorder mode).
 //!
-//! Nothing is taken from such a ring while its thread writes. When the thread goes away, or the recording ends, or somebody wants a
-//! snapshot, what it still holds is copied, oldest sub-buffer first. The thread does not stop for that: each sub-buffer says
-//! which one it is before and after it is overwritten, so that a copy that was overtaken is seen and left out. The ring counts its events, and
-//! each sub-buffer knows the count at its begin: what is missing is known exactly.
+//! Nothing is taken from such a ring while its thread writes normally. When the thread ends, the
+//! recording ends, or a snapshot is requested, the remaining events are copied, oldest sub-buffer
+//! first. The thread does not stop for that. Each sub-buffer stores its own position, which changes
+//! when it is overwritten; a copy whose sub-buffer was overwritten meanwhile is detected and left
+//! out. The ring counts its events, and each sub-buffer stores the count at its begin, so the
+//! number of missing events is exact.
 
 use crate::control::policy::{Manner, Mode, Policy};
 use crate::output::stream::Body;
@@ -13,36 +15,41 @@ use crate::ring::{Chunk, Fault, Look, Ring};
 use crate::runtime_dir::process::{Process, Source, Verdict};
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 
-/// Ticks of silence after which a thread that overwrites is made to begin another sub-buffer, which has a whole time stamp: 2^48 are too many.
+/// Clock ticks of silence after which an overwriting thread must begin another sub-buffer, whose
+/// header holds a full time. An event holds 48 bits of its time, so a gap of 2^48 ticks would be
+/// ambiguous.
 const QUIET: u64 = 1 << 46;
 
 impl Ring {
-    /// The next event begins another sub-buffer. These two words are the thread's own, and only limits: a smaller one is always right.
+    /// Makes the next event begin another sub-buffer. The thread owns these two words, but they are
+    /// only limits, and a smaller limit is always valid.
     fn seal(&self) {
         let layout = self.layout();
         layout.limit.store(0, Ordering::Relaxed);
         layout.end.store(0, Ordering::Relaxed);
     }
 
-    /// Where the oldest sub-buffer begins that can still be there, given the head; or `tail`, if that is later.
+    /// Position of the oldest sub-buffer that can still exist if the head is `head`, or `tail` if
+    /// that is later.
     pub fn oldest(&self, head: u64) -> u64 {
         let newest = head.saturating_sub(1);
         let current = newest - newest % self.subbuffer();
         current.saturating_sub(self.size - self.subbuffer()).max(self.tail)
     }
 
-    /// Nanoseconds that its thread has waited for room in this recording.
+    /// Nanoseconds that the thread has waited for room during this recording.
     pub fn waited(&self) -> u64 {
         self.layout().waited.load(Ordering::Relaxed).saturating_sub(self.waited_before)
     }
 
-    /// The word that says which sub-buffer a chunk's place holds, and what it must be.
+    /// The word that holds the position of the chunk's sub-buffer, and the value that it must have.
+    /// `None` for rings that do not overwrite.
     pub fn identity(&self, chunk: &Chunk) -> Option<(&AtomicU64, u64)> {
         let begin = chunk.from - chunk.from % self.subbuffer();
         self.overwrites.then(|| Some((&self.subbuffer_at(begin).ok()?.position, begin))).flatten()
     }
 
-    /// A chunk's events, to be written from where they are.
+    /// A chunk's events, to be written directly from the ring.
     pub fn body(&self, chunk: &Chunk) -> Body<'_> {
         Body {
             mapping: self.mapping(),
@@ -53,7 +60,8 @@ impl Ring {
         }
     }
 
-    /// Whether what was copied of a chunk is what it held: its thread has not begun anew there.
+    /// Returns whether the thread has not overwritten the chunk meanwhile, so that a copy of it is
+    /// valid.
     pub fn intact(&self, chunk: &Chunk) -> bool {
         fence(Ordering::Acquire);
         self.identity(chunk).is_none_or(|(word, begin)| word.load(Ordering::Relaxed) == begin)
@@ -61,7 +69,7 @@ impl Ring {
 }
 
 impl Recorder {
-    /// The policy that wants a ring.
+    /// The policy that selects a ring.
     pub(crate) fn policy_of(&self, verdict: Verdict) -> Option<&Policy> {
         match verdict {
             Verdict::Policy(index) => self.config.policy.get(index),
@@ -69,22 +77,23 @@ impl Recorder {
         }
     }
 
-    /// What a full ring does.
+    /// Action of a full ring, by policy and options.
     pub(crate) fn manner_of(&self, verdict: Verdict) -> Manner {
         self.manner(self.config.manner(self.policy_of(verdict)))
     }
 
-    /// The same, as the options have it.
+    /// The same action with the mode that the options demand.
     pub(crate) fn manner(&self, manner: Manner) -> Manner {
         Manner { mode: self.options.mode.unwrap_or(manner.mode), ..manner }
     }
 
-    /// A ring of which nothing is taken: it may be too small to remember anything.
+    /// Handles a ring of which nothing is taken: offers a larger one if it is too small for a
+    /// useful history, and makes the thread begin another sub-buffer after a long silence.
     pub(crate) fn keep(&mut self, subject: &mut Subject, at: usize, look: &Look) {
         let source = &mut subject.sources[at];
         let written = look.head - source.head_before.min(look.head);
         source.head_before = look.head;
-        // Between two events of a sub-buffer no more time may pass than an event's time bits can tell.
+        // The time between two events of a sub-buffer must fit into an event's time bits.
         let quiet_since = source.quiet_since.filter(|_| written == 0).unwrap_or(look.now);
         source.quiet_since = Some(quiet_since);
         if look.now.saturating_sub(quiet_since) >= QUIET {
@@ -99,8 +108,9 @@ impl Recorder {
         self.consider_successor(subject, at, larger);
     }
 
-    /// Takes all that an overwriting ring holds, and counts what it no longer does. For the end: its thread has ended, gone over, or was told to
-    /// write no more.
+    /// Takes all events that an overwriting ring still holds, and counts those that were
+    /// overwritten. Only for the end of a ring: its thread has ended, switched to another ring, or
+    /// has no orders to record.
     pub(crate) fn take_history(&mut self, process: &Process, source: &mut Source, look: &Look) {
         source.ring.tail = source.ring.oldest(look.head);
         loop {
@@ -129,7 +139,7 @@ impl Recorder {
                 return;
             }
             if source.ring.tail != chunk.tail {
-                // Lapped after all: what is missing is counted with the next one.
+                // The chunk was overwritten after all: its events are counted with the next chunk.
                 (source.ring.taken, source.extra_lost) = (taken, extra);
                 source.ring.tail = source.ring.begun() + source.ring.subbuffer();
             }
@@ -140,7 +150,8 @@ impl Recorder {
         source.ring.release(look.head.max(source.ring.tail), reported);
     }
 
-    /// Has a ring do what its policy says as far as it can while it is written; true: it takes another ring.
+    /// Applies the policy to a ring as far as that is possible while it is written. Returns true if
+    /// the policy needs another ring.
     pub(crate) fn adjust(&self, source: &Source, manner: Manner) -> bool {
         let overwrites = manner.mode == Mode::Overwrite;
         if overwrites != source.ring.overwrites {

@@ -1,7 +1,10 @@
-//! Two complete sub-buffers of a ring become two packets with one write past the page cache.
+//! Writes two complete sub-buffers of a ring as two packets with one write that bypasses the page
+//! cache.
 //!
-//! Each such write waits for the disk, and commits a header through the page cache. One for two costs a quarter less. The header of the first commits both: what
-//! the ring says of the packet that this recorder is at is then the place of the first and the tail behind the second, see [`crate::control::recovery`].
+//! Each such write waits for the disk and then commits a header through the page cache. One write
+//! for two packets costs a quarter less. The header of the first packet commits both. Therefore the
+//! ring's record of the pending packet holds the offset of the first packet and the tail after the
+//! second; see [`crate::control::recovery`].
 
 use crate::control::policy::Backend;
 use crate::recorder::Recorder;
@@ -12,7 +15,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl Recorder {
-    /// The sub-buffer behind `first`, if one write may take both: nobody looks into them, and the thread can wait for the room of the first.
+    /// The sub-buffer after `first`, if one write may take both. Both must be complete and of the
+    /// same thread, no part of the recorder may need to decode them, and the thread must have
+    /// enough room to wait for the release of the first.
     pub(crate) fn companion(&self, source: &Source, look: &Look, first: &Chunk) -> Option<Chunk> {
         let ring = &source.ring;
         let complete = |chunk: &Chunk| chunk.whole && chunk.tail % ring.subbuffer() == 0;
@@ -25,12 +30,13 @@ impl Recorder {
         if self.place.classes.invalid || self.metadata.is_behind() || !wants(Backend::Ctf) || (packets && wants(Backend::Pcapng)) {
             return None;
         }
-        // What is wrong with it is told when its own turn comes.
+        // An error in it is reported when that chunk is taken.
         let second = ring.next_from(first.tail, look, first.end, false).ok().flatten()?;
         (complete(&second) && (second.pid, second.tid) == (first.pid, first.tid)).then_some(second)
     }
 
-    /// Nothing was written where it returns false; then they go one by one.
+    /// Writes both chunks. If it returns false, nothing was written, and the caller writes them one
+    /// by one.
     pub(crate) fn both(&mut self, process: &Process, source: &mut Source, chunks: [&Chunk; 2]) -> bool {
         let Some(lane) = source.lane.and_then(|lane| self.lanes[lane].as_mut()) else { return false };
         let bodies = chunks.map(|chunk| source.ring.body(chunk));

@@ -1,7 +1,9 @@
-//! A larger ring for a thread that needs one.
+//! Replaces a ring that is too small by a larger one.
 //!
-//! The recorder makes the file, complete and with memory behind it, and names it in the old ring; the thread goes over at the end of a
-//! sub-buffer. Until the thread has said so, nothing is taken from the new ring: the old one's rest comes first.
+//! The recorder makes the file of the new ring, complete and with its memory allocated, and stores
+//! its number in the old ring. The thread switches to it at the end of a sub-buffer and marks the
+//! old ring as ended. Until then nothing is taken from the new ring, because the remaining events
+//! of the old one come first.
 
 use crate::control::policy::Manner;
 use crate::recorder::{Recorder, Subject};
@@ -15,49 +17,55 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
-/// What a busy thread gets first.
+/// Size in bytes of the first larger ring of a busy thread.
 pub const BUSY: u64 = 256 << 10;
-/// What it gets at most without anybody having asked for more.
+/// Largest size in bytes that a thread gets without a request of the user.
 const LARGEST: u64 = 4 << 20;
-/// A thread that was there for longer than so many periods gets one before it is busy,
+/// Number of periods after which a thread may get a larger ring before it is busy, subject to the
+/// two limits below.
 const SETTLED: u32 = 1;
-/// as long as no more have one than there are CPUs; so many may in any case,
+/// Number of such rings that are always allowed; more are allowed up to the number of CPUs.
 const EARLY: u64 = 4;
-/// and so many times its memory is free.
+/// Required free memory for such a ring, as a multiple of its size.
 const PLENTY: u64 = 16;
-/// Memory that all larger rings of a session may take together.
+/// Bytes of memory that all larger rings of a session may use together.
 const SESSION: u64 = 512 << 20;
 
-/// Bytes of the larger rings that threads get before they are busy. How many CPUs there are is asked once: the answer takes files of the control groups.
+/// Limit in bytes for larger rings of threads that are not busy yet. The number of CPUs is
+/// determined only once, because that reads files of control groups.
 fn most_early() -> u64 {
     static MOST: OnceLock<u64> = OnceLock::new();
     *MOST.get_or_init(|| EARLY.max(std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64)) * LARGEST)
 }
 
-/// The size that should follow, given that a ring was too small.
+/// Next size in bytes for a ring of `size` bytes that was too small; `None` if it is the largest.
 pub fn larger(size: u64) -> Option<u64> {
     match size {
         size if size < BUSY => Some(BUSY),
-        // Steps between would cost events at each.
+        // Each change of size costs events, so the next size is the largest one.
         size if size < LARGEST => Some(LARGEST),
         _ => None,
     }
 }
 
-/// Bytes of larger rings that these have.
+/// Bytes of the larger rings of these sources.
 pub fn memory<'a>(sources: impl Iterator<Item = &'a Source>) -> u64 {
     let rings = sources.flat_map(|source| [Some(&source.ring), source.successor.as_ref()]);
     rings.flatten().filter(|ring| !ring.own).map(|ring| ring.size).sum()
 }
 
 impl Recorder {
-    /// Bytes of the larger rings of all places.
+    /// Bytes of the larger rings in all runtime directories.
     fn larger_rings(&self) -> u64 {
         self.others.iter().fold(self.place.larger, |sum, place| sum + place.larger)
     }
 
-    /// The size that should follow a ring, asked once a period. The first ring of a thread is full within milliseconds, and as long as little is in it the
-    /// recorder looks once a period: of whoever is busy all of a sudden that would lose most of it. So the first threads get what they would get then.
+    /// Size of a larger ring for a thread that is not busy yet; called once a period.
+    ///
+    /// A thread's first ring fills within milliseconds, but the recorder looks at a nearly empty
+    /// ring only once a period. A thread that suddenly becomes busy would lose most of the events
+    /// of that period. Therefore the first threads get the larger ring in advance, within the
+    /// limits above.
     pub(crate) fn early(&self, source: &mut Source) -> Option<u64> {
         source.periods = source.periods.saturating_add(1);
         let may = source.periods > SETTLED
@@ -68,13 +76,14 @@ impl Recorder {
         (may && self.larger_rings() + LARGEST <= most_early() && self.place.runtime.free_memory() / PLENTY >= LARGEST).then_some(LARGEST)
     }
 
-    /// A ring that should be larger gets a successor.
+    /// Offers a larger ring to a thread if its ring should be larger or has the wrong mode.
     pub(crate) fn consider_successor(&mut self, subject: &mut Subject, at: usize, larger: Option<u64>) {
         let requested = subject.buffer;
         let source = &mut subject.sources[at];
         if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
-            // The thread has looked at it. Either it is about to go over, and writes no more here; or it could not, writes on, and will not
-            // be asked again.
+            // The thread has read the number of its new ring. Either it is about to switch and
+            // writes no more events here, or it could not map the file; then it continues here and
+            // is not asked again.
             let now = source.ring.layout().head.load(Ordering::Acquire);
             match source.answered {
                 None => source.answered = Some(None),
@@ -110,14 +119,15 @@ impl Recorder {
         }
         let size = size.max(source.ring.size);
         if requested.is_none() && self.larger_rings() + size > SESSION {
-            // Others may give theirs back.
+            // Memory becomes free when other threads end.
             if !std::mem::replace(&mut source.denied, true) {
                 self.diagnostic("a ring was too small, and the session's memory for larger ones was used up".to_owned());
             }
             return;
         }
         let number = subject.process.next_successor;
-        // The file of the last number was put there by somebody; what the ring names is a number more.
+        // The number came from a foreign file name. The ring stores the number plus 1, which would
+        // overflow.
         let Some(next) = number.checked_add(1) else {
             source.settled = true;
             return;
@@ -137,9 +147,9 @@ impl Recorder {
     }
 }
 
-/// Makes a ring of `size` bytes to follow `ring`, and says so in `ring`.
+/// Makes a ring of `size` bytes to replace `ring`, and stores its number in `ring`.
 fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, manner): (u64, Manner)) -> io::Result<Ring> {
-    // Whatever is taken here must leave room for the rings that threads make for themselves.
+    // Enough memory must remain for the rings that threads make for themselves.
     if runtime.free_memory() / 4 < size {
         return Err(io::ErrorKind::StorageFull.into());
     }

@@ -1,7 +1,10 @@
-//! The site table: what the class ids in the rings mean.
+//! The site table: the meaning of the class ids in the rings.
 //!
-//! Before a packet is written, the metadata must have all classes that it can use. An event's site is published before the event,
-//! so a look at the table after the ring's head was read sees them all.
+//! A *site* is a place in a program where a probe writes events; the table maps its id to its kind,
+//! name, fields and position in the source. Before a packet is written, the metadata must describe
+//! all classes that it can use. A program publishes a site before its first event. Therefore a look
+//! at the table that follows the read of a ring's head sees the sites of all events before that
+//! head.
 
 use crate::output::metadata;
 use crate::ring::class::Classes;
@@ -14,24 +17,25 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 const HEADER: usize = size_of::<Layout>();
-/// Fixed part and longest texts.
+/// Limit in bytes of an entry: its fixed part and the longest texts.
 const LARGEST_ENTRY: usize = 4096;
 
+/// The mapped site table of a runtime directory.
 #[derive(Debug)]
 pub struct Sites {
     file: OwnedFd,
     inode: u64,
-    /// It took the place of one whose classes are known.
+    /// This table replaced another one, whose classes are already known.
     pub is_second: bool,
     mapping: Mapping,
-    /// Slots as they were read.
+    /// Slots as they were last read.
     known: Vec<u32>,
-    /// Bytes of the arena that belong to known slots.
+    /// Number of bytes of the arena that belong to known slots.
     published: u64,
 }
 
 impl Sites {
-    /// None: no program has made the table yet.
+    /// Opens the table; `None` if no program has made it yet.
     pub fn open(runtime: &Runtime) -> io::Result<Option<Sites>> {
         let opened = match runtime.open_readable("sites") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -51,7 +55,8 @@ impl Sites {
         }
     }
 
-    /// Whether the file of that name is another one now: somebody removed this one, and a program that came later made its own.
+    /// Returns whether the file of that name is a different one now. That happens if the file was
+    /// removed and a program that started later made a new one.
     pub fn is_replaced(&self, runtime: &Runtime) -> bool {
         runtime.open_readable("sites").is_ok_and(|opened| opened.inode != self.inode)
     }
@@ -60,17 +65,19 @@ impl Sites {
         self.mapping.get::<Layout>(0)
     }
 
-    /// Takes what is new into `classes`, and its description, as of this stream class, into `text`. Says what could not be understood.
+    /// Adds new sites to `classes`, and their descriptions for stream class `stream` to `text`.
+    /// Entries that cannot be understood are reported in `complaints`.
     pub fn update(&mut self, stream: u32, classes: &mut Classes, text: &mut String, complaints: &mut Vec<String>) {
         if self.mapping.poisoned() {
-            // What is in it nobody knows any more: what was learnt stays, and events of other classes are left out.
+            // The contents are lost. Classes read before remain valid; events of other classes are
+            // left out.
             classes.invalid = true;
             complaints.push("the site table was cut off".to_owned());
             return;
         }
         let Some(layout) = self.mapping.get::<Layout>(0) else { return };
-        // All bytes that were given out belong to known slots: there can be no other one. (Offset 0 means a free slot, so the
-        // arena begins with 8 unused bytes.)
+        // If all allocated bytes belong to known slots, there are no new slots. (Offset 0 marks a
+        // free slot, so the arena begins with 8 unused bytes.)
         if layout.arena_next.load(Ordering::Acquire) == self.published + 8 {
             return;
         }
@@ -85,7 +92,8 @@ impl Sites {
         if new.is_empty() {
             return;
         }
-        // The slots were read relaxed; their entries were complete before.
+        // The slots were read relaxed. The fence makes their entries visible, which were complete
+        // before.
         std::sync::atomic::fence(Ordering::Acquire);
         self.grow();
         for (id, slot) in new {
@@ -97,7 +105,7 @@ impl Sites {
                 Ok((site, size)) => {
                     self.published += size;
                     match classes.get(id) {
-                        // Of a table that took the place of another one.
+                        // An entry of the replacing table that agrees with the table before.
                         Some(known) if self.is_second && known.is(&site) => {}
                         Some(_) if self.is_second => complaints
                             .push(format!("site table: {id} is another class in a second table; its events have the first one's name")),
@@ -130,7 +138,7 @@ impl Sites {
         Ok((site, u64::from(size)))
     }
 
-    /// Maps what the file has grown by.
+    /// Maps the bytes that were added to the file.
     fn grow(&mut self) {
         let Ok(found) = rustix::fs::fstat(&self.file) else { return };
         let length = (found.st_size as u64).min(HEADER as u64 + SITE_ARENA_MAXIMUM) as usize;

@@ -1,10 +1,15 @@
-//! Whose a program is. One recorder at a time orders what a program does and takes what it wrote: the one that holds the lock of its
-//! control file.
+//! Decides which recorder records a process.
 //!
-//! A recorder of whoever comes claims all at first, since newcomers do what it says in `session` before it has looked at them. Those that it
-//! does not record it leaves again, once they are silent; those that are another's it leaves alone, and takes up when that one has ended. A
-//! recorder of a single process claims that one, and has nothing to do with others; nor has one of a command that found another of whoever comes:
-//! what its command starts does what it says from the beginning, and is left to it.
+//! One recorder at a time writes the orders of a process and takes its events: the one that holds
+//! the lock of the process's control file. To *claim* a process is to take that lock.
+//!
+//! A recorder of all programs first claims every process, because a new process follows the orders
+//! in `session` before the recorder has looked at it. It releases the processes that it does not
+//! record once they are silent. It leaves alone the processes of other recorders, and claims them
+//! when those recorders have ended. A recorder of a single process claims only that process. A
+//! recorder of a command claims only the command's processes if a recorder of all programs is
+//! already running; those processes follow the command's recorder from their start, and the other
+//! recorder leaves them alone.
 
 use crate::error::Error;
 use crate::recorder::{Recorder, Scope, Subject};
@@ -15,27 +20,30 @@ use crate::runtime_dir::{Entry, Runtime};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A process is left when nothing came from it in so many turns, after it was told to say nothing.
+/// Number of turns without events after which a process is released, once its orders are to record
+/// nothing.
 const SILENT_TURNS: u32 = 3;
-/// A recorder that leaves a process at this moment is waited for.
+/// Number of attempts to wait for a recorder that is just releasing a process.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// Between two looks whether the recorder of another command is still there.
+/// Time between two checks whether the recorder of another command is still running.
 const ANOTHERS: Duration = Duration::from_millis(50);
 
 impl Recorder {
-    /// It says nothing to others than its own process, or what its command starts.
+    /// Returns whether this recorder gives orders only to a single process or to the processes of
+    /// its command.
     pub(crate) fn is_alone(&self) -> bool {
         self.place.held.whose() != Whose::All
     }
 
-    /// Another recorder's command has started it, and that recorder is there.
+    /// Returns whether another recorder's command started the process and that recorder is running.
     pub(crate) fn is_of_another_command(&self, process: &Process) -> bool {
         let number = process.scope();
         number != 0 && number != self.session && session::is_held(&self.place.runtime, Whose::Command(number))
     }
 
-    /// Makes a process this recorder's, if it has to be and is no other's.
+    /// Claims a process if it must be claimed and no other recorder holds it. Returns whether this
+    /// recorder holds it.
     pub(crate) fn claim(&mut self, subject: &mut Subject) -> bool {
         let now = Instant::now();
         if subject.anothers_until.is_some_and(|until| now < until) {
@@ -69,7 +77,8 @@ impl Recorder {
         subject.claimed
     }
 
-    /// Once for all of the command's processes: there may be thousands.
+    /// Reports once that another recorder records the command's processes; there may be thousands
+    /// of them.
     fn tell_of_another_command(&mut self, subject: &mut Subject) {
         if subject.order.mask == 0 || std::mem::replace(&mut subject.told_taken, true) {
             return;
@@ -81,7 +90,8 @@ impl Recorder {
         self.diagnostic(format!("what a command starts is recorded by {whose}, and not here while that goes on"));
     }
 
-    /// A process that is to say nothing and is silent may be another recorder's.
+    /// Releases a process that has nothing to record and is silent, so that another recorder may
+    /// claim it.
     pub(crate) fn leave_if_silent(&mut self, subject: &mut Subject) {
         let process = &subject.process;
         let silent = subject.order.mask == 0
@@ -107,7 +117,7 @@ impl Recorder {
         subject.process.leave();
     }
 
-    /// Events of a process that found no memory for a ring.
+    /// Adds the events of a process that found no memory for a ring to the sums.
     pub(crate) fn count_refused(&mut self, subject: &mut Subject) {
         let refused = subject.process.refused();
         if refused == 0 || !subject.wanted || !subject.claimed {
@@ -120,10 +130,10 @@ impl Recorder {
     }
 }
 
-/// Why a thread has no ring, by the number that its process told.
+/// Reason why a thread has no ring, from the errno that its process stored.
 fn why_refused(errno: u32) -> String {
     match errno as i32 {
-        // In the instant in which a handler made the process, within a probe.
+        // The process was forked by a signal handler within a probe and has not set a reason.
         0 => "found no ring".to_owned(),
         libc::EACCES => "found no way to the runtime directory: the process is another user's than when it began".to_owned(),
         libc::ENOENT => "found no runtime directory: it was removed, or lies outside of what the process sees now (chroot)".to_owned(),
@@ -132,17 +142,18 @@ fn why_refused(errno: u32) -> String {
     }
 }
 
-/// The recording with this number that is in progress.
+/// The running recording with this number.
 fn holder(runtime: &Runtime, number: u64) -> Option<Running> {
     session::running(runtime).ok()?.into_iter().find(|running| running.session == number)
 }
 
-/// The session's file of a recorder, by what it records. `number`: of its recording.
+/// Takes the session file for a scope. `number`: the number of the recording.
 pub(crate) fn hold(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
     match scope {
         Scope::Everything => Held::take(runtime, Whose::All),
         Scope::Process(pid) => Held::take(runtime, Whose::Process(pid)),
-        // As the one of whoever comes it hears of programs of the command that say nothing of that. Else they are found by their parents.
+        // With `session`, the recorder also finds programs of the command that do not store its
+        // number. With `session-c<number>`, it finds those only through their parents.
         Scope::Descendants => match Held::take(runtime, Whose::All) {
             Err(Error::Busy { .. }) => Held::take(runtime, Whose::Command(number)),
             other => other,
@@ -150,7 +161,8 @@ pub(crate) fn hold(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held
     }
 }
 
-/// The same, unless what it is to record is another's.
+/// Takes the session file for a scope. Fails if another recorder already records the process in
+/// question.
 pub(crate) fn take(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
     let Scope::Process(wanted) = scope else { return hold(runtime, scope, number) };
     let taken = match hold(runtime, scope, number) {
@@ -170,7 +182,8 @@ pub(crate) fn take(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held
     }
 }
 
-/// Whether another recorder has a process for longer than a moment, and which.
+/// Waits a moment for another recorder to release a process. Returns that recorder if it does not;
+/// the inner `None` means that it cannot be identified.
 fn other_recorder(runtime: &Runtime, wanted: i32) -> Result<Option<Option<Running>>, Error> {
     let mut number = None;
     for _ in 0..TRIES {

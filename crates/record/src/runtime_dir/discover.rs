@@ -1,4 +1,4 @@
-//! Who is there: processes and rings come and go, and each gets its orders.
+//! Finds processes and their rings as they come and go, and writes the orders of each process.
 
 use crate::error::Error;
 use crate::recorder::{Recorder, Scope, Subject, TOKEN_PROCESS};
@@ -16,15 +16,17 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// New rings taken up per process and turn: a scribbled counter must not hold us.
+/// Limit of new rings per process and turn, because a damaged counter must not block the recorder.
 const RINGS_A_TURN: u32 = 256;
-/// Turns after which a ring file that was announced is no longer expected.
+/// Number of turns after which an announced ring file is no longer expected.
 const PATIENCE: u32 = 100;
 const MOST_RINGS: usize = 1 << 16;
-/// Processes taken up per turn. Each has files and memory of ours until it was emptied: where thousands have come and gone meanwhile, some of them at a time.
+/// Limit of new processes per turn. Each needs descriptors and memory of the recorder until its
+/// rings are empty. After thousands of short processes, only this many are handled at a time.
 const PROCESSES_A_TURN: usize = 256;
 
-/// The rings of each process (made by itself, number): sought once, not once for each of thousands that come together.
+/// The rings of each process: (made by the process itself, number). Built once per listing, not
+/// once per process, because thousands of processes may appear together.
 type Rings<'a> = HashMap<&'a str, Vec<(bool, u32)>>;
 
 fn rings_of(entries: &[(String, Entry)]) -> Rings<'_> {
@@ -38,10 +40,13 @@ fn rings_of(entries: &[(String, Entry)]) -> Rings<'_> {
 }
 
 impl Recorder {
-    /// Before anything is ordered: removes what dead processes left, and takes up who lives.
+    /// Removes files that dead processes left, and takes up the living ones. Runs before any order
+    /// is published.
     pub(crate) fn tidy(&mut self) -> Result<(), Error> {
-        // While no process is being born, a control file that its process does not map belongs to nobody.
-        // Elsewhere nothing is removed, and nobody there shall hold us; nor does a recorder of one process know whose the others are.
+        // While no process can start, a control file that its process does not map has no owner. In
+        // other users' directories nothing is removed, and no process there may block the recorder.
+        // A recorder of a single process does not know whether another recorder uses the remaining
+        // files.
         let own = self.place.elsewhere.is_none() && !self.is_alone();
         let quiet = if own { self.place.runtime.without_births(|| self.place.runtime.entries()) } else { None };
         let done = quiet.is_some();
@@ -57,7 +62,7 @@ impl Recorder {
         let mut stems = Vec::new();
         for (name, entry) in &entries {
             match entry {
-                // A thread may be making its ring at this moment.
+                // A living thread may be making its ring now.
                 Entry::Temporary if done && !maker_lives(name) => self.place.runtime.remove(name),
                 Entry::Control { stem, pid } => {
                     if self.admit(name, stem, *pid, &rings, true) {
@@ -68,7 +73,7 @@ impl Recorder {
                 _ => {}
             }
         }
-        // Rings without a control file belong to nobody.
+        // A ring without a control file has no owner.
         for (name, entry) in &entries {
             if let Entry::Ring { stem, .. } = entry {
                 if done && !stems.contains(stem) {
@@ -77,7 +82,8 @@ impl Recorder {
             }
         }
         if living == 0 && done && self.place.subjects.is_empty() {
-            // Nobody has it open, so ids may start afresh; else the programs that are built in a day would use them up.
+            // No process has the site table open, so the ids can start again. Otherwise the
+            // programs that are built during a day would use up all ids.
             self.place.runtime.without_births(|| {
                 let runtime = &self.place.runtime;
                 let nobody = runtime.entries().is_ok_and(|all| !all.iter().any(|(_, entry)| matches!(entry, Entry::Control { .. })))
@@ -94,7 +100,8 @@ impl Recorder {
         self.place.runtime.entries().map_err(Error::io("list", self.place.runtime.path()))
     }
 
-    /// Takes up some of the processes that came since the last time; the others are left to the next turn.
+    /// Takes up processes that appeared since the last call, at most [`PROCESSES_A_TURN`]; the next
+    /// turn takes the others.
     pub(crate) fn scan(&mut self) -> Result<(), Error> {
         self.scan_for(PROCESSES_A_TURN)
     }
@@ -107,7 +114,8 @@ impl Recorder {
         }
         let rings = rings_of(&entries);
         let (mut foreign, mut taken) = (0, 0);
-        // A tmpfs lists the newest first; none shall wait for those that come after it.
+        // A tmpfs lists the newest file first. Reading backwards keeps old processes from waiting
+        // for newer ones.
         for (name, entry) in entries.iter().rev() {
             match entry {
                 Entry::Control { stem, pid } if !self.place.subjects.contains_key(stem) && !self.place.unknown.contains(stem) => {
@@ -116,7 +124,8 @@ impl Recorder {
                         continue;
                     }
                     self.admit(name, stem, *pid, &rings, false);
-                    // What is no process of ours is there at the next turn, too, and must not keep others waiting.
+                    // Entries that are no process of this recorder appear again in the next turn,
+                    // and must not use up the limit.
                     taken += usize::from(self.place.subjects.contains_key(stem));
                 }
                 Entry::Foreign => foreign += 1,
@@ -129,8 +138,9 @@ impl Recorder {
         Ok(())
     }
 
-    /// The same of those of whom was heard. Looking at all files at each newcomer would take ever longer, and wait for the lock of the folder, which
-    /// newcomers have while they wait for a CPU.
+    /// Takes up the processes whose control files the watch has reported. Listing the whole
+    /// directory for each new process would take longer and longer, and would wait for the
+    /// directory's lock, which starting processes hold while they wait for a CPU.
     pub(crate) fn take_up_heard(&mut self) {
         if self.place.heard.is_empty() {
             return;
@@ -141,7 +151,7 @@ impl Recorder {
         for name in names {
             match classify(&name) {
                 Entry::Control { stem, pid } if !self.place.subjects.contains_key(&stem) && !self.place.unknown.contains(&stem) => {
-                    // Whatever rings it has, it says how many.
+                    // The control file holds the number of rings, so none need be listed.
                     self.admit(&name, &stem, pid, &Rings::new(), false);
                 }
                 _ => {}
@@ -149,7 +159,8 @@ impl Recorder {
         }
     }
 
-    /// Whether a file that has two names may be about to have one: then somebody looks again soon.
+    /// Returns whether a file with two names may soon have only one; the file is then looked at
+    /// again.
     fn is_being_named(&mut self, name: &str, stem: &str) -> bool {
         if self.place.being_named.len() >= MOST_RINGS {
             return false;
@@ -164,14 +175,15 @@ impl Recorder {
         true
     }
 
-    /// Newcomers have the table that is there now.
+    /// Uses the current site table, because new processes use it.
     fn look_at_sites(&mut self) {
         if self.place.sites.as_ref().is_some_and(|sites| sites.is_replaced(&self.place.runtime)) {
             self.learn_sites();
             self.diagnostic(
                 "the site table was replaced while programs used it; events of sites that they met since are left out".to_owned(),
             );
-            // What the programs before write of sites that they meet from now on is in no table any more.
+            // Older programs add sites that they reach from now on to a table that can no longer be
+            // read.
             self.place.classes.invalid = true;
             self.place.sites = Sites::open(&self.place.runtime).ok().flatten();
             if let Some(sites) = &mut self.place.sites {
@@ -180,7 +192,8 @@ impl Recorder {
         }
     }
 
-    /// Takes up the process of a control file. `before`: it was there before this recording. False: its files are nobody's.
+    /// Takes up the process of a control file. `before`: the file existed before this recording.
+    /// Returns false if the process is gone and its files have no owner.
     fn admit(&mut self, name: &str, stem: &str, pid: i32, rings: &Rings, before: bool) -> bool {
         let mut process = match Process::open(&self.place.runtime, name, stem, pid, Access::Write) {
             Ok(process) => process,
@@ -192,28 +205,29 @@ impl Recorder {
             }
         };
         if self.place.elsewhere.is_some() || self.search.pid_namespaces {
-            // In another pid namespace it calls itself by another number.
+            // In another pid namespace, the process knows itself by another pid.
             match outer_pid(pid, |pid| process.maps_as(pid)) {
                 Some(outer) => process.is_known_as(outer),
-                // Whoever calls itself so here is another.
+                // A process that has this pid here is a different one.
                 None if self.place.elsewhere.is_some() => process.is_known_as(-pid),
                 None => {}
             }
         }
-        // One that was there before may be long dead, and its pid another's. A newcomer may not have mapped its file yet.
+        // For an old control file, the process may have ended and its pid may belong to another
+        // process. A new process may not have mapped its file yet, so only the pid is checked.
         let lives = if before { process.lives() } else { process.handle_lives() };
         let continued = self
             .predecessor
             .as_ref()
             .is_some_and(|predecessor| process.control().orders.session.load(Ordering::Relaxed) == predecessor.session);
         if !lives && before && !continued && self.place.elsewhere.is_some() {
-            // Who it was cannot be seen from here.
+            // Whether the process is alive cannot be seen from this namespace.
             self.place.unknown.insert(stem.to_owned());
             return true;
         }
         let strange = self.options.scope.alone().is_some_and(|wanted| wanted != process.pid);
         if !lives && !continued && (strange || process.is_taken() || self.is_of_another_command(&process)) {
-            // Whoever records it takes the rest, and its files.
+            // The recorder that holds the process takes its last events and removes its files.
             return true;
         }
         if !lives && before && !continued {
@@ -258,7 +272,7 @@ impl Recorder {
         true
     }
 
-    /// Opens the rings that a process has.
+    /// Opens the existing rings of a process.
     fn take_rings(&mut self, subject: &mut Subject, rings: &Rings, before: bool, continued: bool) {
         let mut rings = rings.get(subject.process.stem.as_str()).cloned().unwrap_or_default();
         rings.sort_unstable();
@@ -266,7 +280,8 @@ impl Recorder {
             if !own {
                 subject.process.next_successor = subject.process.next_successor.max(number.saturating_add(1));
             }
-            // One that is getting its name at this moment is taken, with those behind it, when the process is looked at next.
+            // A ring that is just getting its name, and the rings after it, are taken at the next
+            // visit of the process.
             if !self.take_ring(subject, number, own, before, continued) && own {
                 break;
             }
@@ -275,7 +290,8 @@ impl Recorder {
         join_successors(&mut subject.sources);
     }
 
-    /// Opens a ring and clears up what it holds of the time before.
+    /// Opens a ring and skips the events in it that were written before this recording. Returns
+    /// false if the file does not exist yet.
     fn take_ring(&mut self, subject: &mut Subject, number: u32, own: bool, before: bool, continued: bool) -> bool {
         let name = ring_name(&subject.process.stem, number, own);
         if subject.sources.len() >= MOST_RINGS {
@@ -312,15 +328,15 @@ impl Recorder {
         true
     }
 
-    /// Events that a thread wrote when the recording before had ended: too late for that one, too early for this one. They count as
-    /// lost here.
+    /// Skips events that a thread wrote after the previous recording had ended: too late for that
+    /// recording and too early for this one. They are counted as lost in this one.
     fn skip_leftovers(&mut self, source: &mut Source) {
         let Ok(mut look) = source.ring.look() else { return };
         look.last = look.last.or(Some(0));
         self.learn_sites();
         let mut events = 0;
         if source.ring.overwrites {
-            // Counted by the thread.
+            // The thread itself counts the events of such a ring.
             events = look.events.saturating_sub(source.ring.taken);
             source.ring.taken = look.events;
             source.ring.tail = look.head;
@@ -340,7 +356,8 @@ impl Recorder {
         source.extra_lost = events;
     }
 
-    /// A newcomer with the pid of a known process: that one has become another program.
+    /// A new control file with the pid of a known process: the known process has executed another
+    /// program.
     fn suspect_exec(&mut self, pid: i32) {
         for subject in self.place.subjects.values_mut().filter(|subject| subject.process.pid == pid) {
             subject.ended |= subject.process.maps() == Some(false);
@@ -354,16 +371,17 @@ impl Recorder {
         self.place.runtime.remove(control);
     }
 
-    /// Whether and how a process is recorded; its orders are written by the next visit.
+    /// Decides whether and how a process is recorded. The next visit writes the orders.
     fn decide(&mut self, subject: &mut Subject) {
         let pid = subject.process.pid;
         subject.wanted = match self.options.scope {
             Scope::Everything => true,
             Scope::Process(wanted) => pid == wanted,
             Scope::Descendants => match self.ancestor {
-                // The command has not been started.
+                // The command has not been started yet.
                 None => false,
-                // A process that has ended already said itself where it belongs; one that wiped its environment has a parent.
+                // A process that has ended may have stored its recording's number; for a process
+                // that cleared its environment, the chain of parents decides.
                 Some(ancestor) => subject.process.scope() == self.session || proc_status::descends(pid, ancestor),
             },
         };
@@ -373,7 +391,7 @@ impl Recorder {
         }
     }
 
-    /// The configuration has changed.
+    /// Decides again about all processes after a change of the configuration or the selection.
     pub(crate) fn decide_again(&mut self) {
         let mut subjects = std::mem::take(&mut self.place.subjects);
         for subject in subjects.values_mut() {
@@ -385,7 +403,7 @@ impl Recorder {
         self.place.subjects = subjects;
     }
 
-    /// Writes orders, reads labels, takes up new rings.
+    /// Writes orders, reads changed labels, and takes up new rings of all processes.
     pub(crate) fn visit(&mut self) {
         let mut subjects: HashMap<String, Subject> = std::mem::take(&mut self.place.subjects);
         for subject in subjects.values_mut() {
@@ -406,7 +424,7 @@ impl Recorder {
                 continue;
             }
             let rings = subject.process.control().rings.load(Ordering::Acquire);
-            // There is no other turn for a process that has ended.
+            // A process that has ended gets no further turn.
             let a_turn = if subject.ended { MOST_RINGS as u32 } else { RINGS_A_TURN };
             let most = subject.process.rings_seen.saturating_add(a_turn);
             while subject.process.rings_seen < rings.min(most) {
@@ -416,9 +434,10 @@ impl Recorder {
                     if subject.process.missing < PATIENCE {
                         break;
                     }
-                    // One text for all of them: there is room for a hundred, and others have something to say, too.
+                    // One text for all rings of the process, because the number of different
+                    // diagnostics is limited.
                     self.diagnostic(format!("{}: a ring that it announced is not there", subject.process.stem));
-                    // What else this process announces is not waited for as long.
+                    // Later missing rings of this process are given up at once.
                     subject.process.missing = PATIENCE - 1;
                 } else {
                     subject.process.missing = 0;
@@ -429,7 +448,7 @@ impl Recorder {
         self.place.subjects = subjects;
     }
 
-    /// A process that was another's, or that nobody wanted.
+    /// Takes up a process that another recorder held before, or that was not selected before.
     fn take_up(&mut self, subject: &mut Subject) -> bool {
         if !self.claim(subject) {
             return false;
@@ -440,10 +459,11 @@ impl Recorder {
         true
     }
 
-    /// Stops all recording and waits until no probe is at work any more.
+    /// Withdraws all orders and waits until no probe is writing any more.
     pub(crate) fn quiet(&mut self) {
         self.place.held.quiet();
-        // Whoever is being born has read the old orders, but then has its control file before this lock is ours.
+        // A process that is starting has read the old orders, but then its control file exists
+        // before this lock is granted.
         let settled = self.place.runtime.without_births(|| ()).is_some();
         if !settled || self.scan_for(usize::MAX).is_err() {
             self.diagnostic("a process may have been born too late to be told that the recording ended".to_owned());
@@ -462,12 +482,12 @@ impl Recorder {
         while self.place.subjects.values().any(busy) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(200));
         }
-        // Rings that were made until now.
+        // Takes up rings that were made until now.
         self.visit();
     }
 }
 
-/// Rings that a recorder made belong behind the one that names them.
+/// Attaches each ring that a recorder made to the ring that names it.
 fn join_successors(sources: &mut Vec<Source>) {
     let mut at = 0;
     while at < sources.len() {
@@ -487,14 +507,15 @@ fn join_successors(sources: &mut Vec<Source>) {
     }
 }
 
-/// Makes all stores that other processors have not yet shown visible.
+/// Makes all stores visible that other CPUs have not published yet.
 fn barrier() {
     const GLOBAL: libc::c_int = 1;
-    // SAFETY: takes no memory; where it is not there, the bounded wait that follows does.
+    // SAFETY: takes no memory. If the system call is missing, the bounded wait that follows
+    // replaces it.
     unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
 }
 
-/// Whether the thread lives that makes a file under a temporary name, `.new-<tid>-<counter>`.
+/// Returns whether the thread that makes the temporary file `.new-<tid>-<counter>` is alive.
 fn maker_lives(name: &str) -> bool {
     let tid = name.strip_prefix(".new-").and_then(|rest| rest.split('-').next()).and_then(|tid| tid.parse::<u32>().ok());
     tid.is_some_and(|tid| std::path::Path::new("/proc").join(tid.to_string()).exists())

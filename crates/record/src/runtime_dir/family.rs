@@ -1,34 +1,38 @@
-//! The threads of a command and of what it starts, by what /proc says of each: for whom the kernel's tracer is out of reach.
+//! CPU use of the threads of a command and its descendants, from /proc. For users without access to
+//! the kernel's tracer.
 //!
-//! A thread that ends between two looks keeps what the last look saw; what is missing is known only as a sum, by the parents that waited.
+//! A thread that ends between two looks is counted as the last look saw it. The missing rest is
+//! known only as a sum, from the parents that waited for their children.
 
 use crate::runtime_dir::proc_status;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 
-/// A family of more is not looked at whole.
+/// Limit of the number of threads; a larger family is not examined completely.
 const MOST: usize = 1 << 16;
 
-/// What a thread has used so far.
+/// CPU use of a thread until the newest look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
     pub pid: i32,
     pub name: String,
+    /// CPU time in ns.
     pub running_ns: u64,
-    /// Ready, while another ran.
+    /// Time in ns in which the thread was ready while another one ran.
     pub runnable_ns: u64,
-    /// How often it got a CPU.
+    /// Number of times the thread got a CPU.
     pub schedules: u64,
 }
 
+/// CPU use of the threads of a process and its descendants.
 #[derive(Debug, Default)]
 pub struct Family {
-    /// By tid.
+    /// Threads, by tid.
     pub threads: BTreeMap<i32, Used>,
 }
 
 impl Family {
-    /// Looks at a process and at all that come from it.
+    /// Looks at a process and all its descendants.
     pub fn look(&mut self, root: i32) {
         let mut waiting = vec![root];
         let mut seen = HashSet::new();
@@ -50,12 +54,13 @@ impl Family {
         }
     }
 
+    /// CPU time in ns of all threads.
     pub fn running_ns(&self) -> u64 {
         self.threads.values().map(|used| used.running_ns).sum()
     }
 }
 
-/// CPU time of this process's children that it has waited for, and of theirs, in ns.
+/// CPU time in ns of the children that this process has waited for, and of their children.
 pub fn waited_ns() -> u64 {
     // SAFETY: all bits zero is a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -65,7 +70,7 @@ pub fn waited_ns() -> u64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
-/// What each CPU idled since the machine started, in ns; in steps of the kernel's ticks.
+/// Idle time in ns of each CPU since the host started, with the resolution of the kernel's ticks.
 pub fn idle_ns() -> Vec<(u32, u64)> {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     // SAFETY: no preconditions.

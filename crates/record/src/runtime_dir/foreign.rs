@@ -1,13 +1,15 @@
-//! Programs that meet in another runtime directory than the recorder's: those of other users, and those that see another `/dev/shm`, in containers or behind
-//! `unshare -m`.
+//! Runtime directories other than the recorder's own: those of other users, and those of programs
+//! that see another `/dev/shm`, in containers or after `unshare -m`.
 //!
-//! Root finds it through `/proc/PID/root`. The rules for it are stricter than for the own one, since everything below that root belongs to whoever set
-//! it up:
+//! A recorder that runs as root opens such a directory through `/proc/PID/root`. The rules are
+//! stricter than for its own directory, because everything below that root belongs to the user or
+//! container that set it up:
 //!
-//! * No link is followed on the way, and nothing leads out of that root.
-//! * Only mounts that cannot hold us are crossed: the directory must lie on a tmpfs, and no file system that a program serves is on the way.
-//!   Each step is held by a descriptor before the file system that it led to is asked anything.
-//! * What its session file says of earlier recordings is not believed.
+//! * No link is followed on the way, and no step leaves that root.
+//! * Only file systems that cannot block the recorder are used: the directory must be on a tmpfs,
+//!   and no file system that a program serves may be on the way. The recorder holds a descriptor of
+//!   each step, and checks the kind of its file system, before it asks that file system anything.
+//! * The session file's entry about an earlier recording is ignored.
 
 use crate::error::Error;
 use crate::output::metadata;
@@ -22,55 +24,59 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Places beside the own one.
+/// Limit of the number of other directories.
 const MOST: usize = 256;
-/// File systems that some program or another machine answers for.
+/// Kinds of file systems that are served by a program or another host.
 const SERVED: [&str; 9] = ["fuse", "nfs", "cifs", "smb", "9p", "autofs", "ceph", "virtiofs", "afs"];
 
-/// A directory, whatever its path is.
+/// Identity of a directory, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     device: u64,
     inode: u64,
 }
 
-/// What was met on the search.
+/// State of the search for other directories.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// Of the directories that nothing can be made of.
+    /// Directories that cannot be used.
     refused: HashSet<Identity>,
-    /// Of those in which another recorder is at work; it may end.
+    /// Directories in which another recorder runs; they are tried again, because it may end.
     busy: HashSet<Identity>,
-    /// Some processes have a pid namespace of their own.
+    /// Some process is in another pid namespace.
     pub pid_namespaces: bool,
-    /// By pid.
+    /// Processes, by pid.
     known: HashMap<i32, Known>,
     round: u32,
 }
 
-/// What a process is as seen from outside.
+/// Facts about a process as seen from the recorder's namespace.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Of mounts. None: it ended, or is a zombie.
+    /// Id of the mount namespace; `None` if the process has ended or is a zombie.
     mounts: Option<u64>,
-    /// The user under whom it acts, and to whom its folder in /proc belongs.
+    /// Effective uid of the process.
     owner: Option<u32>,
+    /// Uid of the owner of its folder in /proc.
     shown: Option<u32>,
     other_pids: bool,
-    /// It says in its environment that it is of this recording.
+    /// Its environment holds the number of this recording.
     ours: bool,
-    /// The rounds in which it was there.
+    /// Number of rounds in which the process was seen.
     rounds: u32,
 }
 
-/// A newcomer is looked at in so many rounds, since it enters its namespaces after its birth; the others once in so many.
+/// Number of rounds in which a new process is examined, because a process enters its namespaces
+/// after its start.
 const ROUNDS_NEW: u32 = 3;
+/// Interval of rounds at which an older process is examined again.
 const ROUNDS_OLD: u32 = 8;
-/// Longer environments are read to here.
+/// Limit of the bytes read of an environment.
 const MOST_ENVIRONMENT: u64 = 256 << 10;
 
 impl Search {
-    /// Zombies have none to show. Of thousands of processes only a part is asked each time: most never change.
+    /// Updates the facts about all processes. Of thousands of processes, only a part is examined in
+    /// each round, because most never change. Zombies show no namespaces.
     pub fn look(&mut self, (name, session): (&str, &str)) {
         if !rustix::process::geteuid().is_root() {
             return;
@@ -82,7 +88,7 @@ impl Search {
         let mut known = HashMap::with_capacity(self.known.len());
         for pid in proc_status::processes() {
             let shown = std::fs::metadata(format!("/proc/{pid}")).map(|found| found.uid()).ok();
-            // Who has become another user is another.
+            // A process whose uid changed is treated as a new process.
             let before = self.known.get(&pid).copied().filter(|known| known.shown == shown);
             let rounds = before.map_or(0, |known| known.rounds.saturating_add(1));
             let kept = before.filter(|_| rounds >= ROUNDS_NEW && (pid as u32).wrapping_add(self.round) % ROUNDS_OLD != 0);
@@ -99,7 +105,8 @@ impl Search {
         self.pid_namespaces = self.known.values().any(|known| known.other_pids);
     }
 
-    /// The processes of other users and other mount namespaces: the pid, the owner, the namespace, and whether it says that it is ours.
+    /// Processes of other users and other mount namespaces: pid, owner, id of the namespace, and
+    /// whether its environment holds the number of this recording.
     fn elsewhere(&self) -> Vec<(i32, u32, u64, bool)> {
         let (own, user) = (namespace("self", "mnt"), rustix::process::geteuid().as_raw());
         let found = |(pid, known): (&i32, &Known)| {
@@ -110,7 +117,8 @@ impl Search {
     }
 }
 
-/// Under whom a process acts. Root's folder in /proc has also who was root and has become somebody else.
+/// Effective uid of a process. /proc/PID belongs to root also for a process that gave up root, so
+/// its status is read then.
 fn owner(pid: i32, shown: Option<u32>) -> Option<u32> {
     if shown != Some(0) {
         return shown;
@@ -127,7 +135,8 @@ fn has_variable(pid: i32, wanted: &str) -> bool {
     read.is_ok() && text.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
 }
 
-/// Whether processes were started by another one, with what was learnt of their parents on the way.
+/// Decides whether processes descend from `ancestor`, and remembers the result for each parent on
+/// the way.
 struct Descent {
     ancestor: i32,
     known: HashMap<i32, bool>,
@@ -163,7 +172,8 @@ struct Found {
 }
 
 impl Recorder {
-    /// Takes up the runtime directories of other users and mount namespaces, and leaves those whose processes are gone. `start`: nothing was recorded yet.
+    /// Takes up the runtime directories of other users and mount namespaces, and leaves those whose
+    /// processes are gone. `start`: nothing has been recorded yet.
     pub(crate) fn search_elsewhere(&mut self, start: bool) -> Result<(), Error> {
         if !rustix::process::geteuid().is_root() {
             return Ok(());
@@ -177,13 +187,13 @@ impl Recorder {
             let wanted = match self.options.scope {
                 Scope::Everything => true,
                 Scope::Process(wanted) => pid == wanted,
-                // One whose parents are gone says itself to whom it belongs.
+                // A process whose parents are gone is recognized by its environment.
                 Scope::Descendants => ours || descent.as_mut().is_some_and(|descent| descent.holds(pid)),
             };
             if !wanted {
                 continue;
             }
-            // All processes of a user there see the same.
+            // All processes of a user in a namespace see the same directory.
             if namespaces.contains(&(namespace, owner)) {
                 continue;
             }
@@ -210,7 +220,7 @@ impl Recorder {
                 }
             }
         }
-        // Its memory is given back when nobody has it open.
+        // The directory's memory is freed when no process has it open.
         let gone = |place: &Place| place.subjects.is_empty() && place.elsewhere.is_some_and(|identity| !living.contains(&identity));
         self.others.retain(|place| {
             let leave = gone(place);
@@ -231,7 +241,8 @@ impl Recorder {
         self.streams += 1;
         let mut text = String::new();
         metadata::place(&mut text, self.streams);
-        // Should the disk not take it now, it waits, and packets wait for it.
+        // If the disk does not accept the metadata now, it is written later, and packets wait until
+        // then.
         if let Err(error) = self.metadata.append(&text) {
             self.diagnostic(format!("the metadata cannot be extended: {error}"));
         }
@@ -246,7 +257,8 @@ impl Recorder {
     }
 }
 
-/// The pid, here, of a process that calls itself `inner`; `maps` says whether a process maps its control file. None: nobody has it.
+/// Pid, in this namespace, of the process that knows itself as `inner`. `maps` returns whether the
+/// process with a pid maps the control file in question. `None` if there is no such process.
 pub fn outer_pid(inner: i32, maps: impl Fn(i32) -> Option<bool>) -> Option<i32> {
     if maps(inner) == Some(true) {
         return Some(inner);
@@ -259,12 +271,12 @@ fn identity_of(runtime: &Runtime) -> Option<Identity> {
     fs::fstat(runtime.directory()).ok().map(|found| Identity { device: found.st_dev, inode: found.st_ino })
 }
 
-/// As a number.
+/// Id of a namespace of a process.
 fn namespace(pid: &str, kind: &str) -> Option<u64> {
     std::fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok().map(|found| found.ino())
 }
 
-/// The path of the runtime directory as a process of another namespace has it.
+/// Path of the runtime directory within the mount namespace of another process.
 fn path_for(pid: i32, owner: u32) -> Option<PathBuf> {
     match std::env::var_os("LONGPOLE_RUNTIME_DIR") {
         Some(path) if !path.is_empty() => Some(PathBuf::from(path)).filter(|path| path.is_absolute()),
@@ -272,7 +284,7 @@ fn path_for(pid: i32, owner: u32) -> Option<PathBuf> {
     }
 }
 
-/// The user as its own namespace knows it.
+/// Uid of a user within the user namespace of a process.
 fn inner_uid(pid: i32, outer: u32) -> Option<u32> {
     let map = std::fs::read_to_string(format!("/proc/{pid}/uid_map")).ok()?;
     map.lines().find_map(|line| {
@@ -285,7 +297,7 @@ fn inner_uid(pid: i32, outer: u32) -> Option<u32> {
 fn open(pid: i32, path: &Path, owner: u32) -> Option<Found> {
     let mut at = fs::open(format!("/proc/{pid}/root"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut mount = mount_of(pid, &at)?;
-    // Without O_DIRECTORY nothing is mounted on the way.
+    // Without O_DIRECTORY, no automatic mount is triggered on the way.
     let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     for component in path.components() {
@@ -294,7 +306,7 @@ fn open(pid: i32, path: &Path, owner: u32) -> Option<Found> {
             Component::Normal(name) => name,
             _ => return None,
         };
-        // Looking a name up asks the file system; which one that is must be known before.
+        // Looking up a name asks the file system, so its kind must be known before.
         if is_served(&mount) {
             return None;
         }
@@ -312,7 +324,8 @@ fn open(pid: i32, path: &Path, owner: u32) -> Option<Found> {
     Some(Found { directory, identity, path: shown, owner })
 }
 
-/// The kind of file system that a descriptor stands on, by the lists of the kernel: the file system itself is not asked.
+/// Kind of the file system of a descriptor, from the kernel's lists; the file system itself is not
+/// asked.
 fn mount_of(pid: i32, at: &OwnedFd) -> Option<String> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", at.as_raw_fd())).ok()?;
     let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;
@@ -320,7 +333,7 @@ fn mount_of(pid: i32, at: &OwnedFd) -> Option<String> {
     kind_of(&String::from_utf8_lossy(&mounts), id).map(str::to_owned)
 }
 
-/// By a process's list of mounts.
+/// Kind of the mount with this id in the text of a mountinfo file.
 fn kind_of(mounts: &str, id: u64) -> Option<&str> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -337,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_is_known_by_its_number() {
+    fn the_kind_of_a_mount_is_found_by_its_id() {
         let mounts = "1 0 0:3 / / rw - overlay none rw\n12 1 0:4 / /dev/shm rw shared:7 - fuse.hold none rw\nnonsense\n - \n3 - tmpfs\n";
         assert_eq!((kind_of(mounts, 1), kind_of(mounts, 12), kind_of(mounts, 2)), (Some("overlay"), Some("fuse.hold"), None));
         assert!(is_served("fuse.hold") && is_served("nfs4") && !is_served("tmpfs"));
@@ -346,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_tmpfs_is_entered_and_no_link_on_the_way() {
+    fn only_a_tmpfs_is_entered_and_no_link_is_followed() {
         let own = std::process::id() as i32;
         assert!(open(own, Path::new("/proc"), 0).is_none());
         assert!(open(own, Path::new("/proc/self/root/dev/shm"), 0).is_none());
@@ -357,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_those_of_their_namespace() {
+    fn a_uid_is_translated_into_the_user_namespace_of_a_process() {
         // SAFETY: geteuid has no preconditions.
         let own = unsafe { libc::geteuid() };
         assert!(inner_uid(std::process::id() as i32, own).is_some());

@@ -1,4 +1,5 @@
-//! Open-file-description locks: whose a file is, as long as its holder lives. The kernel takes them away with the last descriptor.
+//! Open-file-description locks, which mark a file as in use. The kernel releases such a lock with
+//! the last descriptor, so also if its holder is killed.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,7 +12,7 @@ fn request(kind: i32) -> libc::flock {
     request
 }
 
-/// False: somebody else has it.
+/// Takes the lock. Returns false if another process holds it.
 pub fn take(file: &OwnedFd) -> io::Result<bool> {
     let request = request(libc::F_WRLCK);
     // SAFETY: a valid descriptor and a valid request.
@@ -24,12 +25,13 @@ pub fn take(file: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-/// Whether another descriptor has it.
+/// Returns whether another descriptor holds the lock.
 pub fn is_taken(file: &OwnedFd) -> bool {
     found(file) == Some(libc::F_WRLCK)
 }
 
-/// Whether surely no other descriptor has it: some file systems have no locks.
+/// Returns whether certainly no other descriptor holds the lock; false also if the file system has
+/// no locks.
 pub fn is_free(file: &OwnedFd) -> bool {
     found(file) == Some(libc::F_UNLCK)
 }
@@ -41,7 +43,7 @@ fn found(file: &OwnedFd) -> Option<i32> {
     (result == 0).then_some(i32::from(request.l_type))
 }
 
-/// Gives it back.
+/// Releases the lock.
 pub fn leave(file: &OwnedFd) {
     let request = request(libc::F_UNLCK);
     // SAFETY: a valid descriptor and a valid request; it can only fail where nothing was held.

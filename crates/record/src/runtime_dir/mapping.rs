@@ -1,7 +1,9 @@
-//! A file of the runtime directory in memory: shared with programs that may write anything at any time.
+//! A file of the runtime directory in memory, shared with programs that may write anything at any
+//! time.
 //!
-//! So there are no references to plain bytes: words are read as atomics, runs of bytes are copied out. Every access is checked
-//! against the length that was mapped, and a file that shrinks is caught by [`crate::runtime_dir::sigbus_guard`].
+//! Therefore no references to plain bytes exist: words are read as atomics, and ranges of bytes are
+//! copied out. Every access is checked against the mapped length. A file that shrinks is handled by
+//! [`crate::runtime_dir::sigbus_guard`].
 
 use crate::runtime_dir::sigbus_guard::Guard;
 use longpole_abi::{Control, Ring, Session, Sites, Subbuffer};
@@ -26,9 +28,10 @@ unsafe impl Shared for Session {}
 unsafe impl Shared for Sites {}
 // SAFETY: as above.
 unsafe impl Shared for Subbuffer {}
-// SAFETY: it is one.
+// SAFETY: an atomic itself.
 unsafe impl Shared for AtomicU64 {}
 
+/// A mapped file of the runtime directory.
 #[derive(Debug)]
 pub struct Mapping {
     guard: Guard,
@@ -39,11 +42,12 @@ pub struct Mapping {
 // SAFETY: the memory belongs to no thread; it is only read as atomics or copied.
 unsafe impl Send for Mapping {}
 
+/// Kind of access to a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
     Write,
-    /// Write, and have the pages there at once.
+    /// Write access, with all pages allocated at once.
     Populate,
 }
 
@@ -70,7 +74,7 @@ impl Mapping {
         }
     }
 
-    /// Where it lies in this process.
+    /// Address of the mapping in this process.
     pub fn address(&self) -> usize {
         self.base.as_ptr() as usize
     }
@@ -79,27 +83,29 @@ impl Mapping {
         self.length
     }
 
-    /// Whether the file shrank; what is read since then are zeros.
+    /// Returns whether the file shrank. Reads since then may have returned zeros.
     pub fn poisoned(&self) -> bool {
         self.guard.hit()
     }
 
-    /// The structure at `offset`; `None` if it does not lie within the mapping or is not aligned.
+    /// The structure at `offset`; `None` if it is not within the mapping or not aligned.
     pub fn get<T: Shared>(&self, offset: usize) -> Option<&T> {
         let end = offset.checked_add(size_of::<T>())?;
         if end > self.length || offset % align_of::<T>() != 0 {
             return None;
         }
-        // SAFETY: within the mapping, which lives as long as `self`; aligned, since the base is a page's; `Shared` admits any bits.
+        // SAFETY: within the mapping, which lives as long as `self`; aligned, because the base is
+        // page-aligned; `Shared` admits any bits.
         Some(unsafe { &*self.base.as_ptr().add(offset).cast::<T>() })
     }
 
-    /// Copies bytes out; false if they do not lie within the mapping.
+    /// Copies bytes to `to`. Returns false if they are not within the mapping.
     pub fn copy(&self, offset: usize, to: &mut [u8]) -> bool {
         match offset.checked_add(to.len()) {
             Some(end) if end <= self.length => {
-                // SAFETY: source within the mapping, target is ours, they cannot overlap. Another process may write meanwhile: then
-                // the bytes are a mixture, which whoever uses them checks.
+                // SAFETY: the source is within the mapping, the target belongs to the caller, and
+                // they cannot overlap. Another process may write meanwhile; the bytes are then a
+                // mixture, which their user checks.
                 unsafe { ptr::copy_nonoverlapping(self.base.as_ptr().add(offset), to.as_mut_ptr(), to.len()) };
                 true
             }
@@ -107,7 +113,8 @@ impl Mapping {
         }
     }
 
-    /// Bytes for a system call that reads them.
+    /// The range as an argument of a system call that reads it; `None` if it is not within the
+    /// mapping.
     pub fn io_vector(&self, offset: usize, length: usize) -> Option<libc::iovec> {
         let end = offset.checked_add(length)?;
         if end > self.length {
@@ -119,7 +126,7 @@ impl Mapping {
     }
 }
 
-/// A mapping that begins with a structure.
+/// A mapping that begins with the structure `T`.
 pub struct Headed<T> {
     mapping: Mapping,
     first: NonNull<T>,
@@ -129,14 +136,15 @@ pub struct Headed<T> {
 unsafe impl<T: Shared> Send for Headed<T> {}
 
 impl<T: Shared> Headed<T> {
-    /// `None` if the mapping is too short.
+    /// `None` if the mapping is shorter than `T`.
     pub fn new(mapping: Mapping) -> Option<Headed<T>> {
         let first = NonNull::from(mapping.get::<T>(0)?);
         Some(Headed { mapping, first })
     }
 
     pub fn first(&self) -> &T {
-        // SAFETY: checked by `new`; a mapping's memory neither moves nor changes its size, and lives as long as `self`.
+        // SAFETY: checked by `new`; a mapping's memory neither moves nor changes its size, and
+        // lives as long as `self`.
         unsafe { self.first.as_ref() }
     }
 

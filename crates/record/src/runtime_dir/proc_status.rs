@@ -1,15 +1,15 @@
-//! What /proc says of a process.
+//! Facts about processes and threads from /proc.
 
 use std::fs;
 
-/// The thread's name, if it lives and is visible.
+/// Name of a thread; `None` if the thread has ended or is not visible.
 pub fn thread_name(pid: i32, tid: i32) -> Option<String> {
     let text = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     Some(printable(text.strip_suffix(b"\n").unwrap_or(&text)))
 }
 
-/// A file as the kernel tells it in lists of mappings. The device is not always the one that `stat` tells: file systems made of others
-/// name one of those.
+/// Identity of a file in /proc/PID/maps. The device may differ from the one of `stat`: a file
+/// system that consists of several others shows the device of one of those.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// `major:minor`
@@ -17,8 +17,8 @@ pub struct Mapped {
     pub inode: u64,
 }
 
-/// Whether process `pid` maps this file. None: it may, but one cannot see. The path would not do: a control file is mapped before it has
-/// its name.
+/// Returns whether process `pid` maps this file; `None` if that cannot be seen. Paths are not
+/// compared, because a control file is mapped before it gets its name.
 pub fn maps(pid: i32, file: &Mapped) -> Option<bool> {
     match fs::read(format!("/proc/{pid}/maps")) {
         Ok(text) => Some(mappings(&text).any(|(_, mapped)| mapped == *file)),
@@ -27,17 +27,17 @@ pub fn maps(pid: i32, file: &Mapped) -> Option<bool> {
     }
 }
 
-/// What is mapped at an address of this process.
+/// File that is mapped at an address of this process.
 pub fn mapped_at(address: usize) -> Option<Mapped> {
     let text = fs::read("/proc/self/maps").ok()?;
     let found = mappings(&text).find(|(begin, _)| *begin == address);
     found.map(|(_, mapped)| mapped)
 }
 
-/// Begin and file of each mapping.
+/// First address and file of each mapping.
 fn mappings(text: &[u8]) -> impl Iterator<Item = (usize, Mapped)> + '_ {
     text.split(|byte| *byte == b'\n').filter_map(|line| {
-        // The path at a line's end may hold anything.
+        // The path at the end of a line may hold any bytes.
         let mut words = line.split(|byte| *byte == b' ').map(|word| std::str::from_utf8(word).unwrap_or(""));
         let begin = usize::from_str_radix(words.next()?.split('-').next()?, 16).ok()?;
         let device = words.nth(2)?.to_owned();
@@ -45,16 +45,17 @@ fn mappings(text: &[u8]) -> impl Iterator<Item = (usize, Mapped)> + '_ {
     })
 }
 
-/// The process's parent.
+/// Pid of the process's parent.
 pub fn parent(pid: i32) -> Option<i32> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name in parentheses may hold anything.
+    // The name in parentheses may hold any characters.
     let (_, rest) = text.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether `pid` is `ancestor` or was started by it, as far as the chain of parents is intact.
+/// Returns whether `pid` is `ancestor` or descends from it. A parent that has ended interrupts the
+/// chain.
 pub fn descends(pid: i32, ancestor: i32) -> bool {
     let mut current = pid;
     for _ in 0..64 {
@@ -69,7 +70,8 @@ pub fn descends(pid: i32, ancestor: i32) -> bool {
     false
 }
 
-/// The pids and tids of a thread, from our namespace to its own.
+/// Number of a process or thread in this pid namespace and in its own, from the text of its status
+/// file.
 fn numbers(status: &str) -> Option<(i32, i32)> {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     let mut all = line.split_whitespace().filter_map(|number| number.parse().ok());
@@ -77,31 +79,33 @@ fn numbers(status: &str) -> Option<(i32, i32)> {
     Some((outer, all.next_back().unwrap_or(outer)))
 }
 
-/// Processes that call themselves by another pid than we do: (ours, theirs).
+/// Processes of other pid namespaces: (pid here, pid in their namespace).
 pub fn namespaced() -> Vec<(i32, i32)> {
     let status = |pid: i32| fs::read_to_string(format!("/proc/{pid}/status")).ok();
     processes().filter_map(|pid| numbers(&status(pid)?)).filter(|(outer, inner)| outer != inner).collect()
 }
 
-/// The threads of a process: what they call themselves, and what we do.
+/// Threads of a process: (tid in its namespace, tid here).
 pub fn threads_by_inner_tid(pid: i32) -> Vec<(i32, i32)> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let statuses = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
     statuses.filter_map(|status| numbers(&status)).map(|(outer, inner)| (inner, outer)).collect()
 }
 
-/// All processes that we see.
+/// Pids of all visible processes.
 pub fn processes() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
+/// Returns whether a process with this pid exists, also as a zombie.
 pub fn alive(pid: i32) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 only checks for existence.
     let result = unsafe { libc::kill(pid, 0) };
     result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
+/// Text up to the first NUL, with control characters replaced.
 pub fn printable(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
@@ -112,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapped_file_is_told_by_device_and_inode() {
+    fn a_mapped_file_is_identified_by_device_and_inode() {
         let text =
             b"7f00-8f00 rw-s 00000000 00:1a 77     /dev/shm/x y\n9000-a000 r--p 00000000 08:01 78\nb000-c000 rw-p 00000000 00:00 0 \n";
         let all: Vec<(usize, Mapped)> = mappings(text).collect();

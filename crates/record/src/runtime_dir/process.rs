@@ -1,4 +1,4 @@
-//! A process with probes, as its control file and its rings show it.
+//! A process with probes, as seen through its control file and its rings.
 
 use crate::output::disk::Waiting;
 use crate::ring::{Look, Ring};
@@ -14,32 +14,41 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{fence, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+/// A process with probes.
 #[derive(Debug)]
 pub struct Process {
-    /// `<pid>-<tag>`
+    /// Common part of its file names: `<pid>-<tag>`.
     pub stem: String,
+    /// The process's pid in this namespace; negative if it has none here any more.
     pub pid: i32,
+    /// Identity of the control file, to find it among the process's mappings.
     file: Mapped,
-    /// The control file: whoever holds its lock orders what the process does, and takes what it wrote.
+    /// The control file. The recorder that holds its lock writes the process's orders and takes its
+    /// events.
     lock: OwnedFd,
     control: Headed<Control>,
-    /// Becomes readable when the process has ended.
+    /// A pidfd; becomes readable when the process has ended.
     pub handle: Option<OwnedFd>,
+    /// Name of the program for users and policies.
     pub label: String,
     label_version: u32,
-    /// Number of ring files of its own that have been looked for.
+    /// Number of its own ring files that have been looked for.
     pub rings_seen: u32,
-    /// Looks at a ring file that was announced but is not there.
+    /// Number of looks at a ring file that was announced but does not exist.
     pub missing: u32,
+    /// Number of the next ring that the recorder makes for the process.
     pub next_successor: u32,
+    /// Value of the counter of refused events up to which they are accounted for.
     pub refused_before: u32,
-    /// Its pid as it knows it itself: in its own pid namespace.
+    /// The process's pid in its own pid namespace.
     inner: i32,
-    /// Its threads' tids, by what they are in its namespace; where that is another than ours.
+    /// Tids of its threads in this namespace, by their tids in the process's namespace. Empty if
+    /// both namespaces are the same.
     tids: RefCell<HashMap<i32, i32>>,
 }
 
 impl Process {
+    /// Opens and maps a control file. Fails if it is too short or of another version.
     pub fn open(runtime: &Runtime, name: &str, stem: &str, pid: i32, access: Access) -> io::Result<Process> {
         let opened = match access {
             Access::Read => runtime.open_readable(name)?,
@@ -74,7 +83,8 @@ impl Process {
         Ok(process)
     }
 
-    /// What this process's file says of itself is of another pid namespace: here it has this pid; negative: none any more.
+    /// Sets the pid under which this namespace knows the process. A negative number means that the
+    /// process has no pid here any more.
     pub fn is_known_as(&mut self, pid: i32) {
         if pid != self.pid {
             self.pid = pid;
@@ -85,13 +95,15 @@ impl Process {
         }
     }
 
-    /// Whether the process with this pid maps the control file.
+    /// Returns whether the process with this pid maps the control file; `None` if that cannot be
+    /// seen.
     pub fn maps_as(&self, pid: i32) -> Option<bool> {
         proc_status::maps(pid, &self.file)
     }
 
-    /// The tid, as we know it, of a thread that calls itself `tid`. One of another pid namespace that has ended and was never seen has none:
-    /// then it is what the thread called itself, as a negative number, which no thread has here.
+    /// Tid, in this namespace, of the thread that knows itself as `tid`. A thread of another pid
+    /// namespace that ended before it was seen gets its own tid as a negative number, which no
+    /// thread here has.
     pub fn tid(&self, tid: i32) -> i32 {
         if self.pid == self.inner {
             return tid;
@@ -110,7 +122,7 @@ impl Process {
         tids.get(&tid).copied().unwrap_or(tid.saturating_neg())
     }
 
-    /// The pid, as we know it, that stands in one of its rings.
+    /// Pid, in this namespace, for a pid that is stored in one of the process's rings.
     pub fn pid_of(&self, told: i32) -> i32 {
         if self.pid == self.inner {
             told
@@ -119,27 +131,28 @@ impl Process {
         }
     }
 
-    /// The number may be that of another thread now.
+    /// Forgets a thread's tid, because it may belong to another thread now.
     pub fn forget_thread(&self, tid: i32) {
         self.tids.borrow_mut().remove(&tid);
     }
 
-    /// Makes this recorder the one that records it, if there is no other. One that has ended is no other any more.
+    /// Takes the process for this recorder, unless another running recorder holds it. Returns
+    /// whether that succeeded.
     pub fn claim(&self) -> bool {
         lock::take(&self.lock).unwrap_or(false)
     }
 
-    /// It may be another recorder's.
+    /// Releases the process, so that another recorder may take it.
     pub fn leave(&self) {
         lock::leave(&self.lock);
     }
 
-    /// Whether another recorder has it.
+    /// Returns whether another recorder holds the process.
     pub fn is_taken(&self) -> bool {
         lock::is_taken(&self.lock)
     }
 
-    /// The recording for which it was told to record last.
+    /// Number of the recording for which the process last got orders.
     pub fn session(&self) -> u64 {
         self.control().orders.session.load(Ordering::Relaxed)
     }
@@ -148,11 +161,12 @@ impl Process {
         self.control.first()
     }
 
+    /// Returns whether the control file has shrunk.
     pub fn poisoned(&self) -> bool {
         self.control.mapping().poisoned()
     }
 
-    /// Reads the label again if it has changed. True: it has.
+    /// Reads the label again if its version has changed. Returns whether the label is different.
     pub fn refresh_label(&mut self) -> bool {
         let control = self.control();
         for _ in 0..4 {
@@ -173,14 +187,15 @@ impl Process {
                 return changed;
             }
         }
-        // Being changed right now, or for ever.
+        // The label is being changed now, or the process died while changing it and its version
+        // stays incomplete.
         if self.label.is_empty() {
             self.label = self.executable();
         }
         false
     }
 
-    /// Base name of the executable.
+    /// File name of the executable, without its folder.
     fn executable(&self) -> String {
         let path = text(&self.control().executable);
         let path = path.strip_suffix(" (deleted)").unwrap_or(&path);
@@ -190,17 +205,19 @@ impl Process {
         }
     }
 
-    /// Whether the process that made this control file lives. `exec` keeps the pid: then the new program does not map the file.
+    /// Returns whether the process that made this control file is alive. `exec` does not change the
+    /// pid; then the new program does not map the file.
     pub fn lives(&self) -> bool {
         self.handle_lives() && self.maps() != Some(false)
     }
 
-    /// Whether the process with this pid maps the control file. None: one cannot see.
+    /// Returns whether the process with this pid maps the control file; `None` if that cannot be
+    /// seen.
     pub fn maps(&self) -> Option<bool> {
         proc_status::maps(self.pid, &self.file)
     }
 
-    /// Whether the pid still belongs to the process that had it when the file was opened.
+    /// Returns whether the pid still belongs to the process that had it when the file was opened.
     pub fn handle_lives(&self) -> bool {
         match &self.handle {
             None if self.pid <= 0 => false,
@@ -212,22 +229,24 @@ impl Process {
         }
     }
 
-    /// The recording whose command started this process, as it says itself; 0: none.
+    /// Number of the recording whose command started this process, from the process's environment;
+    /// 0 if there is none.
     pub fn scope(&self) -> u64 {
         self.control().scope.load(Ordering::Relaxed)
     }
 
-    /// What was refused until now is none of this recording's.
+    /// Excludes the events refused until now from this recording.
     pub fn forget_refused(&mut self) {
         self.refused_before = self.control().refused.load(Ordering::Relaxed);
     }
 
+    /// Number of refused events that are not accounted for yet.
     pub fn refused(&self) -> u64 {
         u64::from(self.control().refused.load(Ordering::Relaxed).wrapping_sub(self.refused_before))
     }
 }
 
-/// Threads whose numbers are kept.
+/// Limit of the number of stored tids.
 const MOST_TIDS: usize = 1 << 16;
 
 const ZERO: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -247,75 +266,86 @@ pub fn text(bytes: &[AtomicU8]) -> String {
     proc_status::printable(&bytes)
 }
 
-/// Time after which a thread's name is looked up for the second time.
+/// Time after which a thread's name is read for the second time.
 const FIRST_NAME: Duration = Duration::from_millis(1);
 
-/// Periods between two looks at the name of a thread that writes nothing: hundreds of them are a recorder's whole work while nothing happens.
+/// Number of periods between two reads of the name of a thread that writes nothing. With hundreds
+/// of such threads, more frequent reads would be most of an idle recorder's work.
 const SILENT: u32 = 64;
 
-/// A ring of a process, with what the recorder decided about it.
+/// A ring of a process, with the recorder's decisions and counters.
 #[derive(Debug)]
 pub struct Source {
+    /// The ring that is being read.
     pub ring: Ring,
-    /// Follows `ring` once its thread has gone over.
+    /// Larger ring that replaces `ring` once the thread has switched.
     pub successor: Option<Ring>,
-    /// The thread did not take a successor; it is not offered another.
+    /// The thread did not take a larger ring; it is not offered another.
     pub settled: bool,
-    /// There was no memory for a larger one when it needed one.
+    /// A larger ring was refused for lack of memory; the diagnostic is written only once.
     pub denied: bool,
+    /// Index of the ring's stream file; `None` before its first packet.
     pub lane: Option<usize>,
-    /// Index of the policy that wants it; none wants it: None.
+    /// Decision whether the events of the ring are recorded.
     pub verdict: Verdict,
+    /// Name of the thread, padded with NUL.
     pub thread: [u8; 32],
-    /// The name is looked up again then, and after that in twice the time, up to a period, or to [`SILENT`] of them where the thread writes nothing:
-    /// most names are given soon after the begin.
+    /// Time of the next read of the thread's name. Afterwards the interval doubles, up to one
+    /// period, or up to [`SILENT`] periods while the thread writes nothing, because most names are
+    /// set soon after the start of a thread.
     name_due: Instant,
     name_step: Duration,
+    /// Tid of the thread, in its own pid namespace.
     pub tid: i32,
-    /// Losses that are in none of the ring's counters.
+    /// Number of lost events that are in none of the ring's counters.
     pub extra_lost: u64,
-    /// Losses that were told to the capture and not yet to the lane.
+    /// Number of lost events that are already in the capture file but not yet in the stream file.
     pub captured: u64,
+    /// The ring's `lost` counter at the previous look.
     pub lost_before: u64,
-    /// Overwriting: the head as of the newest look.
+    /// The head at the newest look; only for rings that overwrite.
     pub head_before: u64,
-    /// Overwriting: the counter when it was seen to write last.
+    /// Clock at the last look that found new events; only for rings that overwrite.
     pub quiet_since: Option<u64>,
-    /// How far triggers have seen it, while there are any; and the ring's `events` there.
+    /// Position up to which triggers have seen the ring; `None` while there are no triggers.
     pub watched: Option<u64>,
+    /// The ring's `events` counter at `watched`.
     pub seen_events: u64,
-    /// The thread was seen to have looked at its successor; and where the head stood a turn later.
+    /// State of the offer of a larger ring: the thread was seen to have read it, and then the head
+    /// one turn later.
     pub answered: Option<Option<u64>>,
+    /// The ring cannot be read any further.
     pub broken: bool,
-    /// It must not wait for the disk.
+    /// The disk is too slow for this ring, so its packets go through the page cache.
     pub hurried: bool,
-    /// It is not nearly full, and loses nothing.
+    /// The ring is not nearly full and loses nothing.
     pub has_room: bool,
-    /// When it was last looked at.
+    /// Time of the newest look.
     pub looked: Instant,
-    /// Ended, empty, and without a successor.
+    /// The ring is ended, empty, and has no replacement.
     pub over: bool,
-    /// Of this turn.
+    /// State of the ring at this turn's look.
     pub look: Option<Look>,
-    /// Bytes of events that were taken in this turn.
+    /// Bytes of events taken in this turn.
     pub content: u64,
-    /// In which it was looked at.
+    /// Number of periods in which the ring was looked at.
     pub periods: u32,
-    /// From then on, what is in an unfinished sub-buffer is taken as well.
+    /// Time from which the events of an unfinished sub-buffer are taken as well.
     pub partial: Instant,
-    /// The sub-buffer that `tail` was in when that moment came last.
+    /// Begin of the sub-buffer that contained `tail` when `partial` was last reached.
     pub begun: u64,
 }
 
-/// Whether a ring's events are taken.
+/// Decision whether the events of a ring are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Not decided yet.
     Open,
-    /// There are no policies.
+    /// Recorded, because there are no policies.
     Everything,
-    /// Index of the policy.
+    /// Recorded by the policy with this index.
     Policy(usize),
+    /// Not recorded.
     Unwanted,
 }
 
@@ -359,7 +389,7 @@ impl Source {
         }
     }
 
-    /// What is to be written of it, by the newest look.
+    /// The ring's state for the estimate of the disk's speed, from the newest look.
     pub fn waiting(&mut self, now: Instant) -> Waiting {
         let since = now.duration_since(std::mem::replace(&mut self.looked, now));
         match &self.look {
@@ -371,20 +401,22 @@ impl Source {
         }
     }
 
-    /// Whether there is something that the newest look did not show: the ring has been exchanged since.
+    /// Returns whether there is something that the newest look did not show, because the ring has
+    /// changed since.
     pub fn fresh_since_look(&self) -> bool {
         let ended = self.successor.is_some() && self.ring.is_ended();
         ended || self.ring.layout().head.load(Ordering::Acquire) != self.ring.tail
     }
 
-    /// Another thread has taken the ring.
+    /// Assigns the ring to another thread that has taken it over.
     pub fn taken(&mut self, tid: i32, thread: [u8; 32]) {
         (self.tid, self.thread, self.name_step) = (tid, thread, FIRST_NAME);
         self.name_due = Instant::now();
     }
 
-    /// Threads are often named after their first event: the ring knows the name that they had then. True: it has another now.
-    /// `news`: there are events that the name decides on.
+    /// Reads the thread's name if that is due. The ring holds the name at the thread's first event,
+    /// and threads are often named later. Returns whether the name has changed. `news`: the ring
+    /// has new events, whose policy depends on the name.
     pub fn refresh_name(&mut self, process: &Process, period: Duration, news: bool, last: bool) -> bool {
         let now = Instant::now();
         let overdue = news && self.name_step > period;

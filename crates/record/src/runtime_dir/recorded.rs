@@ -1,8 +1,10 @@
-//! A runtime directory that is recorded, with the processes that meet there.
+//! A runtime directory that is being recorded, with its processes.
 //!
-//! There is the user's own, and, for root, one for each further mount namespace in which programs have a `/dev/shm` of their own (see
-//! [`crate::runtime_dir::foreign`]). Each has a site table, so the same class id means something else in each: the events of a place are of a stream
-//! class of their own. All stream classes stand in one metadata, so `user/` stays one trace.
+//! There is the user's own directory. A recorder that runs as root also records the directories of
+//! other users and of mount namespaces in which programs have a `/dev/shm` of their own (see
+//! [`crate::runtime_dir::foreign`]). Each directory has its own site table, so the same class id
+//! has another meaning in each. Therefore the events of each directory have a stream class of their
+//! own. All stream classes are in one metadata file, so `user/` is one trace.
 
 use crate::recorder::{Recorder, Subject, TOKEN_DIRECTORY};
 use crate::ring::class::Classes;
@@ -16,31 +18,35 @@ use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+/// A runtime directory that is being recorded.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub runtime: Runtime,
     pub held: Held,
+    /// Event classes of the site table.
     pub classes: Classes,
     pub sites: Option<Sites>,
+    /// The processes, by the stem of their file names.
     pub subjects: HashMap<String, Subject>,
-    /// Bytes of the larger rings of its processes, as of this turn.
+    /// Bytes of the larger rings of its processes, at this turn.
     pub larger: u64,
-    /// Class of its streams.
+    /// Number of the CTF stream class of its streams.
     pub stream: u32,
     watch: Option<OwnedFd>,
-    /// Not the recorder's own.
+    /// Identity of the directory; `None` for the recorder's own directory.
     pub elsewhere: Option<Identity>,
-    /// Processes there of which nobody knows who they are here; their files are left alone.
+    /// Stems of control files whose processes cannot be identified from this namespace; their files
+    /// are left alone.
     pub unknown: HashSet<String>,
-    /// Looks at control files that had two names.
+    /// Number of looks at each control file that had two names, by stem.
     pub being_named: HashMap<String, u32>,
-    /// Control files of which was heard and that nobody has looked at.
+    /// Names of control files that the watch has reported and that have not been looked at.
     pub heard: Vec<String>,
-    /// More than that came: only a look at all files tells.
+    /// Reports were lost or too many, so the whole directory must be listed.
     pub missed: bool,
 }
 
-/// Names that wait to be looked at.
+/// Limit of the number of waiting names.
 const MOST_HEARD: usize = 1 << 16;
 
 impl Place {
@@ -66,7 +72,8 @@ impl Place {
         }
     }
 
-    /// Takes what is told of files that appear. Rings are known by what their process says.
+    /// Reads the reports of the directory watch. Only control files count; the number of rings is
+    /// in the control file.
     pub fn hear(&mut self) {
         let Some(watch) = &self.watch else { return };
         let mut buffer = [MaybeUninit::uninit(); 4096];
@@ -83,14 +90,14 @@ impl Place {
 
 fn watch(runtime: &Runtime) -> Option<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok()?;
-    // The path may lead elsewhere in another mount namespace, the descriptor does not.
+    // In another mount namespace the path may denote another directory; the descriptor does not.
     let path = format!("/proc/self/fd/{}", runtime.directory().as_raw_fd());
     inotify::add_watch(&watch, path, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO).ok()?;
     Some(watch)
 }
 
 impl Recorder {
-    /// Does something for each place: `self.place` is the one in question meanwhile.
+    /// Runs `work` once for each directory, with `self.place` set to that directory.
     pub(crate) fn in_each_place<E>(&mut self, mut work: impl FnMut(&mut Recorder) -> Result<(), E>) -> Result<(), E> {
         let mut result = work(self);
         for at in 0..self.others.len() {
@@ -101,6 +108,7 @@ impl Recorder {
         result
     }
 
+    /// Exchanges `self.place` with one of the other directories.
     pub(crate) fn exchange(&mut self, at: usize) {
         std::mem::swap(&mut self.place, &mut self.others[at]);
     }

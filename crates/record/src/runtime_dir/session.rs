@@ -1,9 +1,14 @@
-//! The file `session`: who records, where to, and what processes that are born now shall do. A recorder of a single process has
-//! `session-<pid>` in its place, and orders nothing of newcomers: so there may be several, beside one of all others. One of a command that finds
-//! `session` taken has `session-c<number of its recording>`, which is for those alone whom that command starts: they know the number.
+//! The session file: which process records, the path of the recording, and the orders for processes
+//! that start now.
 //!
-//! The recorder holds an open-file-description lock on it, which the kernel takes away when it dies. Only what stands in the file
-//! under such a lock is an order.
+//! A recorder of all programs has the file `session`. A recorder of a single process has
+//! `session-<pid>` and gives no orders to new processes, so several such recorders can run next to
+//! one of all programs. A recorder of a command that finds `session` in use has
+//! `session-c<number>` with the number of its recording. Only processes that the command starts
+//! read it, because they find the number in their environment.
+//!
+//! The recorder holds an open-file-description lock on the file, which the kernel releases when the
+//! recorder dies. The orders in the file are valid only while the lock is held.
 
 use crate::error::Error;
 use crate::runtime_dir::lock;
@@ -21,16 +26,18 @@ const NAME: &str = "session";
 const SIZE: u64 = 4096;
 const _: () = assert!(size_of::<Layout>() <= SIZE as usize);
 
-/// How often the file may be taken away while it is opened.
+/// Number of attempts if the file is removed while it is being opened.
 const TRIES: u32 = 100;
 
-/// For whom a recorder is there.
+/// The processes for which a recorder is responsible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whose {
-    /// Whoever comes, of whom it may leave some out.
+    /// All programs; the recorder may leave some out.
     All,
+    /// A single process, by its pid.
     Process(i32),
-    /// What a command starts, beside a recorder of whoever comes; by the recording's number.
+    /// The processes of a command, next to a recorder of all programs; holds the number of the
+    /// recording.
     Command(u64),
 }
 
@@ -44,7 +51,7 @@ impl Whose {
     }
 }
 
-/// Whose recorder this is the file of.
+/// The responsibility that a session file's name states; `None` for other files.
 pub(crate) fn parse_name(name: &str) -> Option<Whose> {
     let rest = name.strip_prefix(NAME)?;
     let whose = match (rest, rest.strip_prefix("-c"), rest.strip_prefix('-')) {
@@ -56,22 +63,30 @@ pub(crate) fn parse_name(name: &str) -> Option<Whose> {
     (whose.name() == name).then_some(whose)
 }
 
-/// What a process is told to do.
+/// Instructions for a process: what to record, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Order {
+    /// Bit mask of the event categories to record; 0 records nothing.
     pub mask: u32,
+    /// Action of a full ring, `MODE_DISCARD`, `MODE_OVERWRITE` or `MODE_BLOCK`.
     pub mode: u32,
+    /// Bytes of a new ring.
     pub ring_size: u32,
+    /// Bytes recorded of each captured packet.
     pub snaplen: u32,
+    /// Number of the clock, see [`crate::Source::number`].
     pub clock: u32,
-    /// Microseconds.
+    /// Limit in microseconds for a thread that waits for room.
     pub block_limit: u32,
+    /// Number of the recording.
     pub session: u64,
 }
 
 impl Order {
-    /// Writes what differs, the mask last: whoever sees new categories sees the rest, too. A probe that is on already may meet some values
-    /// old and some new; each of them is good by itself, and what a ring was made with stands in the ring.
+    /// Writes the values that differ, the mask last, so that a thread that sees new categories sees
+    /// the other values too. A probe that is already enabled may see a mixture of old and new
+    /// values. Each value is valid on its own, and the values with which a ring was made are in the
+    /// ring.
     pub fn apply(&self, orders: &Orders) {
         let same = orders.mode.load(Ordering::Relaxed) == self.mode
             && orders.ring_size.load(Ordering::Relaxed) == self.ring_size
@@ -80,7 +95,8 @@ impl Order {
             && orders.block_limit.load(Ordering::Relaxed) == self.block_limit
             && orders.session.load(Ordering::Relaxed) == self.session;
         if !same {
-            // First of all: a process that is being born gives way to orders that have a session.
+            // The session comes first, because a starting process writes its own orders only if it
+            // finds no session.
             orders.session.store(self.session, Ordering::SeqCst);
             orders.mode.store(self.mode, Ordering::Relaxed);
             orders.ring_size.store(self.ring_size, Ordering::Relaxed);
@@ -94,14 +110,14 @@ impl Order {
     }
 }
 
-/// The predecessor that did not come to an end.
+/// A recording that the previous recorder did not end.
 #[derive(Clone, Debug)]
 pub struct Unfinished {
     pub session: u64,
     pub path: PathBuf,
 }
 
-/// The lock, held.
+/// The session file, with its lock held.
 #[derive(Debug)]
 pub struct Held {
     whose: Whose,
@@ -110,7 +126,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// Takes the lock, or says who holds it.
+    /// Takes the lock. If another recorder holds it, the error names that recorder. Returns also
+    /// the recording that the previous holder of the lock did not end.
     pub fn take(runtime: &Runtime, whose: Whose) -> Result<(Held, Option<Unfinished>), Error> {
         let name = whose.name();
         let path = runtime.path().join(&name);
@@ -126,7 +143,8 @@ impl Held {
             };
             let file = file.map_err(Error::io("open", &path))?;
             if file.size < SIZE {
-                // Somebody cut it. Nobody can have recorded with it. Where there is no memory left, a store would end us.
+                // The file was cut, so no recorder can have used it. Its memory is allocated first,
+                // because a store without memory would kill this process.
                 let all = rustix::fs::FallocateFlags::empty();
                 rustix::fs::fallocate(&file.file, all, 0, SIZE).map_err(|error| Error::io("extend", &path)(error.into()))?;
             }
@@ -139,7 +157,7 @@ impl Held {
                     path: running.map_or_else(String::new, |running| running.path.display().to_string()),
                 });
             }
-            // Whoever had it may have removed it meanwhile.
+            // The previous holder may have removed the file meanwhile.
             if tries == TRIES || runtime.open_readable(&name).is_ok_and(|found| found.inode == file.inode) {
                 break (file, mapping);
             }
@@ -161,7 +179,7 @@ impl Held {
         self.whose
     }
 
-    /// Says where the recording is and what is to be done from now on.
+    /// Publishes the path of the recording and the orders that are valid from now on.
     pub fn publish(&self, path: &std::path::Path, order: &Order) {
         use std::os::unix::ffi::OsStrExt;
         let Some(layout) = layout(&self.mapping) else { return };
@@ -173,7 +191,7 @@ impl Held {
         order.apply(&layout.orders);
     }
 
-    /// The recording goes on at `path`.
+    /// Publishes a new path of the recording.
     pub fn moves(&self, path: &std::path::Path) {
         use std::os::unix::ffi::OsStrExt;
         if let Some(layout) = layout(&self.mapping) {
@@ -181,21 +199,21 @@ impl Held {
         }
     }
 
-    /// Changes what is to be done; a process that is born meanwhile gets the old or the new orders.
+    /// Changes the orders. A process that starts meanwhile gets the old or the new orders.
     pub fn order(&self, order: &Order) {
         if let Some(layout) = layout(&self.mapping) {
             order.apply(&layout.orders);
         }
     }
 
-    /// From here on nothing is to be recorded.
+    /// Withdraws the orders: nothing is recorded from now on.
     pub fn quiet(&self) {
         if let Some(layout) = layout(&self.mapping) {
             layout.orders.mask.store(0, Ordering::SeqCst);
         }
     }
 
-    /// The recording is complete: there is nothing for a successor to take over.
+    /// Marks the recording as complete, so that no later recorder tries to recover it.
     pub fn finished(&self, runtime: &Runtime) {
         if let Some(layout) = layout(&self.mapping) {
             layout.orders.mask.store(0, Ordering::SeqCst);
@@ -210,7 +228,7 @@ impl Held {
 /// A recording in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// The recorder's.
+    /// Pid of the recorder.
     pub pid: i32,
     pub path: PathBuf,
     pub session: u64,
@@ -218,7 +236,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The process that it records, if it is one.
+    /// The recorded process, if the recorder records a single one.
     pub fn of(&self) -> Option<i32> {
         match self.whose {
             Whose::Process(pid) => Some(pid),
@@ -227,7 +245,8 @@ impl Running {
     }
 }
 
-/// The recordings that are in progress for this runtime directory: that of whoever comes first, then those of single processes, then those of commands.
+/// The recordings in progress in this runtime directory: first that of all programs, then those of
+/// single processes, then those of commands.
 pub fn running(runtime: &Runtime) -> Result<Vec<Running>, Error> {
     let names = runtime.sessions().map_err(Error::io("list", runtime.path()))?;
     let mut all = Vec::new();
@@ -238,7 +257,7 @@ pub fn running(runtime: &Runtime) -> Result<Vec<Running>, Error> {
     Ok(all)
 }
 
-/// Whether such a recorder is there.
+/// Returns whether a recorder with this responsibility is running.
 pub(crate) fn is_held(runtime: &Runtime, whose: Whose) -> bool {
     runtime.open_readable(&whose.name()).is_ok_and(|file| lock::is_taken(&file.file))
 }
@@ -255,11 +274,13 @@ fn of_file(runtime: &Runtime, name: &str, whose: Whose) -> Result<Option<Running
         return Ok(None);
     }
     let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Read).map_err(Error::io("map", path))?;
-    // Between taking the lock and its first orders the recorder has not said who it is.
+    // Between taking the lock and publishing its first orders, the recorder has not stored its
+    // identity.
     Ok(layout(&mapping).map(|layout| read(layout, whose)).filter(|running| running.session != 0 && proc_status::alive(running.pid)))
 }
 
-/// Removes what killed recorders left with which nobody can go on: of processes that are gone, and of commands.
+/// Removes session files of killed recorders that cannot be recovered: those of processes that are
+/// gone, and those of commands.
 pub(crate) fn tidy(runtime: &Runtime) {
     for (name, whose) in runtime.sessions().unwrap_or_default() {
         let over = match whose {
@@ -289,7 +310,7 @@ fn read(layout: &Layout, whose: Whose) -> Running {
     }
 }
 
-/// Stores a NUL-terminated text.
+/// Stores a text, cut to the room and terminated by NUL.
 fn store(place: &[AtomicU8], text: &[u8]) {
     let length = text.len().min(place.len() - 1);
     for (at, byte) in place.iter().enumerate() {
@@ -302,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_recorder_is_refused_and_told_who_the_first_one_is() {
+    fn a_second_recorder_is_refused_with_the_pid_and_path_of_the_first() {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime_dir::private(directory.path());
         assert_eq!(running(&runtime).unwrap(), []);
@@ -324,7 +345,7 @@ mod tests {
         assert!(Held::take(&runtime, Whose::All).unwrap().1.is_none());
     }
     #[test]
-    fn recorders_of_single_processes_and_of_commands_stand_next_to_one_of_all_and_leave_no_file() {
+    fn recorders_of_processes_and_commands_run_next_to_one_of_all_programs_and_leave_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime_dir::private(directory.path());
         let order = |session| Order { session, ..Order::default() };
@@ -345,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_recorder_of_one_process_left_goes_with_that_process() {
+    fn the_session_file_of_a_killed_recorder_is_removed_unless_its_process_is_alive() {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime_dir::private(directory.path());
         let own = std::process::id() as i32;
@@ -359,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_the_layout_are_those_of_sessions() {
+    fn only_names_of_the_layout_are_session_files() {
         assert_eq!((parse_name("session"), parse_name("session-7")), (Some(Whose::All), Some(Whose::Process(7))));
         assert_eq!(parse_name("session-c7"), Some(Whose::Command(7)));
         for name in [

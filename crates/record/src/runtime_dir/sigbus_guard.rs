@@ -1,10 +1,12 @@
-//! Survives files that shrink under their mapping.
+//! Handles files that shrink under their mapping.
 //!
-//! A load from a mapped page whose file was truncated raises SIGBUS, and any program of the user may truncate. Each mapping is
-//! registered here; the handler puts zeroed anonymous memory over a range that faulted and marks it, so that the load ends and the
-//! owner learns of it at its next look. A fault outside all ranges is none of ours: it goes to whoever handled the signal before.
+//! A load from a mapped page whose file was truncated raises SIGBUS, and any program of the user
+//! may truncate a file. Each mapping is registered here. The handler maps zeroed anonymous memory
+//! over the range of the fault and marks the range, so that the load completes and the owner sees
+//! the mark at its next look. A fault outside of all ranges has another cause and gets the default
+//! action: the process ends.
 //!
-//! The handler may do nothing but loads, stores and `mmap`: it runs in the middle of anything.
+//! The handler may only load, store and call `mmap`, because it can interrupt any code.
 
 use std::io;
 use std::mem;
@@ -12,7 +14,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
 
-/// More mappings than this are refused: the handler searches without a lock, so the table cannot move.
+/// Limit of the number of mappings. The handler searches without a lock, so the table must not
+/// move.
 const MOST_RANGES: usize = 1 << 16;
 
 struct Range {
@@ -25,12 +28,12 @@ struct Range {
 const EMPTY: Range = Range { base: AtomicUsize::new(0), length: AtomicUsize::new(0), hit: AtomicBool::new(false) };
 
 static RANGES: [Range; MOST_RANGES] = [EMPTY; MOST_RANGES];
-/// Ranges at this index and beyond were never used.
+/// Index after the last range that was ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static INSTALLED: Once = Once::new();
 
-/// Registration of one mapping; ends with the value.
+/// Registration of one mapping; dropping the value ends it.
 #[derive(Debug)]
 pub struct Guard(usize);
 
@@ -57,14 +60,14 @@ impl Guard {
         Ok(Guard(index))
     }
 
-    /// Whether memory of the range was replaced because its file was gone.
+    /// Returns whether memory of the range was replaced because its file had shrunk.
     pub fn hit(&self) -> bool {
         RANGES[self.0].hit.load(Ordering::Relaxed)
     }
 }
 
 impl Guard {
-    /// The range is about to be unmapped.
+    /// Ends the handling of the range before it is unmapped.
     pub fn disarm(&self) {
         RANGES[self.0].length.store(0, Ordering::Release);
     }
@@ -78,8 +81,8 @@ impl Drop for Guard {
 }
 
 fn install() {
-    // SAFETY: `action` is a zeroed, then filled sigaction; the handler has the three-argument form that SA_SIGINFO asks for and is
-    // async-signal-safe.
+    // SAFETY: `action` is a zeroed, then filled sigaction; the handler has the three-argument form
+    // that SA_SIGINFO requires and is async-signal-safe.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = handle as *const () as usize;
@@ -99,8 +102,8 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _context: 
         if length == 0 || address < base || address - base >= length {
             continue;
         }
-        // SAFETY: the range is one mapping of this process (the guard's contract), and nothing but raw or atomic loads and stores
-        // goes there, to which zeros are as good as any bytes.
+        // SAFETY: the range is one mapping of this process (the guard's contract). Only raw or
+        // atomic loads and stores access it, for which zeros are as valid as any bytes.
         let mapped = unsafe {
             libc::mmap(
                 base as *mut libc::c_void,
@@ -116,8 +119,8 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _context: 
             return;
         }
     }
-    // SAFETY: resetting to the default is async-signal-safe; the faulting instruction runs again and ends the process as it would
-    // have without this handler.
+    // SAFETY: resetting to the default is async-signal-safe; the faulting instruction runs again
+    // and ends the process as it would have without this handler.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = libc::SIG_DFL;

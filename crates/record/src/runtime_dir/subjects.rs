@@ -1,4 +1,5 @@
-//! What can be recorded now: the subjects, as `longpole list` shows them. Looks without changing anything.
+//! The processes and threads that can be recorded now, as `longpole list` shows them. Changes
+//! nothing.
 
 use crate::error::Error;
 use crate::ring::Ring;
@@ -14,33 +15,35 @@ use std::sync::atomic::Ordering;
 pub struct Subject {
     pub label: String,
     pub pid: i32,
-    /// Whose runtime directory it uses.
+    /// Uid of the owner of its runtime directory.
     pub uid: u32,
-    /// Something is being recorded of it.
+    /// Something of the process is being recorded.
     pub enabled: bool,
-    /// Events that found no memory for a ring.
+    /// Number of events that found no memory for a ring.
     pub refused: u32,
     pub threads: Vec<Thread>,
 }
 
-/// A thread that was recorded, or a ring that waits for one.
+/// A thread that was recorded, or a ring without a thread.
 #[derive(Clone, Debug, Serialize)]
 pub struct Thread {
     pub thread: String,
     pub tid: i32,
-    /// `recording`, `off`, `idle` (its thread has ended) or `ended` (it was replaced by a larger one that is not in use yet).
+    /// `recording`, `off`, `idle` (the thread has ended) or `ended` (a larger ring that is not in
+    /// use yet replaced it).
     pub state: &'static str,
-    /// Bytes.
+    /// Size of the ring in bytes.
     pub buffer: u64,
-    /// Bytes that a recorder has taken since the ring was made.
+    /// Bytes taken by recorders since the ring was made.
     pub recorded: u64,
-    /// Bytes that wait for one.
+    /// Bytes not yet taken.
     pub pending: u64,
-    /// Events, since the ring was made.
+    /// Number of events lost since the ring was made.
     pub lost: u64,
 }
 
-/// The living processes with probes, by label and pid; and what in the directory is none of the layout.
+/// The living processes with probes, sorted by label and pid; and a message for each file that does
+/// not belong to the layout.
 pub fn list(runtime: &Runtime) -> Result<(Vec<Subject>, Vec<String>), Error> {
     let entries = runtime.entries().map_err(Error::io("list", runtime.path()))?;
     let mut subjects = Vec::new();
@@ -70,7 +73,7 @@ fn subject(runtime: &Runtime, process: &Process, entries: &[(String, Entry)]) ->
         if *stem != process.stem {
             continue;
         }
-        // One that vanishes meanwhile is not there.
+        // A ring may vanish meanwhile; it is then left out.
         let Ok(ring) = Ring::open(runtime, name, *number, *own, Access::Read) else { continue };
         let layout = ring.layout();
         let head = layout.head.load(Ordering::Relaxed);
@@ -100,7 +103,8 @@ fn subject(runtime: &Runtime, process: &Process, entries: &[(String, Entry)]) ->
     Subject { label: process.label.clone(), pid: process.pid, uid: runtime.owner(), enabled, refused, threads }
 }
 
-/// A ring that was replaced and is still being emptied is no other thread: what it holds waits along with what its successor holds.
+/// Merges a replaced ring that is still being emptied into its successor, because both belong to
+/// one thread.
 fn one_line_each(threads: &mut Vec<Thread>) {
     threads.sort_by(|a, b| (a.tid, a.state == "ended", &a.thread).cmp(&(b.tid, b.state == "ended", &b.thread)));
     threads.dedup_by(|second, first| {
@@ -117,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_that_was_replaced_makes_no_second_line_for_its_thread() {
+    fn a_replaced_ring_adds_no_second_line_for_its_thread() {
         let thread = |tid, state, pending| Thread { thread: "t".to_owned(), tid, state, buffer: 1, recorded: 2, pending, lost: 3 };
         let mut all = vec![
             thread(7, "ended", 5),
@@ -129,7 +133,7 @@ mod tests {
         ];
         one_line_each(&mut all);
         let seen: Vec<(i32, &str, u64)> = all.iter().map(|thread| (thread.tid, thread.state, thread.pending)).collect();
-        // Of thread 9 nothing else is to be seen yet.
+        // Thread 9 has no other ring yet.
         assert_eq!(seen, [(7, "recording", 125), (8, "idle", 0), (8, "idle", 0), (9, "ended", 1)]);
     }
 }

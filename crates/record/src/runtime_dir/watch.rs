@@ -1,5 +1,6 @@
-//! The runtime directories of other users beside the recorder's own: root hears at once when one appears, or when somebody comes to one that it has
-//! not taken up, and need not wait for its next search.
+//! Watches the runtime directories of other users. A recorder that runs as root is notified at once
+//! if such a directory is made, or if a process appears in one that it has not taken up, instead of
+//! waiting for its next search.
 
 use crate::recorder::TOKEN_NEIGHBOURS;
 use crate::runtime_dir::{user_of, USERS};
@@ -11,22 +12,24 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Searches take no more than one part in so many of the time, whatever is heard.
+/// Searches take at most one part in this many of the time, whatever the watch reports.
 const SHARE: u32 = 20;
+/// Limit of the number of watched directories.
 const MOST: usize = 1024;
 
+/// Watch of the runtime directories of other users.
 #[derive(Debug)]
 pub(crate) struct RuntimeWatch {
     watch: OwnedFd,
-    /// By what the kernel calls their watches; that of the folder itself is none of them.
+    /// Watched directories, by watch descriptor; does not contain the parent directory.
     directories: HashMap<i32, PathBuf>,
-    /// Something was heard that a search may explain.
+    /// A search is needed.
     pub due: bool,
     next: Instant,
 }
 
 impl RuntimeWatch {
-    /// None for who may not look into them, and where the directory was named.
+    /// `None` if this process is not root, or if `LONGPOLE_RUNTIME_DIR` names the only directory.
     pub fn new(epoll: &OwnedFd) -> Option<RuntimeWatch> {
         let named = std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty());
         if named || !rustix::process::geteuid().is_root() {
@@ -54,7 +57,8 @@ impl RuntimeWatch {
         }
     }
 
-    /// Takes what was heard. `taken`: the directories that a recorder watches itself.
+    /// Reads the reports. `taken`: directories that the recorder has already taken up and watches
+    /// itself.
     pub fn hear(&mut self, taken: impl Fn(&Path) -> bool) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
@@ -76,17 +80,18 @@ impl RuntimeWatch {
         self.due |= due;
     }
 
-    /// Whether a search is to be made now.
+    /// Returns whether a search must run now, and resets the request.
     pub fn asks(&mut self, now: Instant) -> bool {
         self.due && now >= self.next && std::mem::take(&mut self.due)
     }
 
+    /// Sets the time of the next search after one has ended.
     pub fn searched(&mut self, began: Instant) {
         let now = Instant::now();
         self.next = now + (now - began) * SHARE;
     }
 
-    /// How long the next search may wait at most.
+    /// Longest time until the next search; `None` if none is needed.
     pub fn patience(&self, now: Instant) -> Option<Duration> {
         self.due.then(|| self.next.saturating_duration_since(now))
     }

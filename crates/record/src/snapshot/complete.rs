@@ -1,7 +1,9 @@
-//! The second half of a snapshot: what the recording had on the disk when it was frozen, copied by whoever asked for it.
+//! The second half of a snapshot: the process that requested it copies the files that the recording
+//! had on the disk at the pause.
 //!
-//! Packets and pages that end before the window are left out. The recording goes on meanwhile; its files only grow, and how far they reached
-//! stands in the snapshot's description.
+//! Packets and pages that end before the window are left out. The recording continues meanwhile;
+//! its files only grow, and the snapshot's description holds the lengths that they had at the
+//! pause.
 
 use crate::clock::Source as ClockSource;
 use crate::error::Error;
@@ -15,15 +17,16 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 
-/// What was copied.
+/// Result of completing a snapshot.
 #[derive(Debug, Default)]
 pub struct Completed {
     pub bytes: u64,
-    /// What could not be.
+    /// Messages about files that could not be copied.
     pub notes: Vec<String>,
 }
 
-/// Copies what a snapshot has to have of its recording. One that is complete stays as it is.
+/// Copies the files of the recording into its snapshot. Does nothing if the snapshot is already
+/// complete.
 pub fn complete(path: &Path) -> Result<Completed, Error> {
     let mut done = Completed::default();
     let description = path.join("longpole.json");
@@ -45,7 +48,7 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
                     lanes.push(lane.describe(name));
                 }
             }),
-            // What rings held of it may have taken the name.
+            // A file with packets from rings may already have this name.
             false if path.join(name).exists() => whole(&of.join(name), length, &path.join(before(name))).map(|bytes| done.bytes += bytes),
             false => whole(&of.join(name), length, &path.join(name)).map(|bytes| done.bytes += bytes),
         };
@@ -102,12 +105,13 @@ fn before(name: &str) -> String {
     }
 }
 
-/// Two plain components: nothing leads out of the recording.
+/// Accepts only two plain components, so that no name leads out of the recording.
 fn is_inside(name: &str) -> bool {
     let parts: Vec<Component<'_>> = Path::new(name).components().collect();
     parts.len() == 2 && parts.iter().all(|part| matches!(part, Component::Normal(_)))
 }
 
+/// Sums of a copied stream file.
 struct Copied {
     bytes: u64,
     lost: u64,
@@ -130,12 +134,12 @@ impl Copied {
     }
 }
 
-/// Copies the packets of a stream that reach into the window. None: there are none.
+/// Copies the packets of a stream file that reach into the window. `None` if there are none.
 fn lane(from: &Path, length: u64, uuids: (Option<Uuid>, Option<Uuid>), window: u64, to: &Path) -> io::Result<Option<Copied>> {
     let file = File::open(from)?;
     let (Some(theirs), Some(uuid)) = uuids else { return Err(io::Error::other("the recording has no uuid")) };
     let mut copied: Option<(BufWriter<File>, Copied)> = None;
-    // Losses told by packets before the window are none of it.
+    // Losses in packets before the window are not counted.
     let (mut at, mut before, mut sequence) = (0, 0, 0);
     let mut bytes = Vec::new();
     while at < length {
@@ -182,7 +186,8 @@ fn lane(from: &Path, length: u64, uuids: (Option<Uuid>, Option<Uuid>), window: u
     }
 }
 
-/// The streams of programs in a chunk before. Its classes are those of the whole recording, and its uuid is another one.
+/// Copies the stream files of an earlier chunk. Its classes are those of the whole recording; its
+/// UUID is a different one.
 fn earlier(chunk: &Path, number: usize, (uuid, window): (Option<Uuid>, u64), path: &Path) -> io::Result<Vec<(String, Copied)>> {
     let told: Value = serde_json::from_slice(&fs::read(chunk.join("longpole.json"))?)?;
     let theirs = told["uuid"].as_str().and_then(Uuid::parse);
@@ -206,7 +211,8 @@ fn whole(from: &Path, length: u64, to: &Path) -> io::Result<u64> {
     io::copy(&mut io::Read::take(File::open(from)?, length), &mut File::create_new(to)?)
 }
 
-/// What explains the kernel's pages, and those pages that were on the disk. Returns the chunks whose pages are not there any more.
+/// Copies the descriptions of the kernel's pages, and the pages that were on the disk. Returns the
+/// chunks whose pages no longer exist.
 fn pages<'a>((of, chunks): (&Path, &'a [PathBuf]), path: &Path, frozen: &Value, window: u64, told: &Value) -> io::Result<Vec<&'a Path>> {
     let (from, to) = (of.join(kernel::RAW), path.join(kernel::RAW));
     fs::create_dir_all(&to)?;
@@ -228,7 +234,7 @@ fn pages<'a>((of, chunks): (&Path, &'a [PathBuf]), path: &Path, frozen: &Value, 
         whole(&of.join(symbols), u64::MAX, &path.join(symbols))?;
     }
     let size = source["page_size"].as_u64().filter(|size| *size >= 64).unwrap_or(4096);
-    // A flight recorder's pages are here already; there were none on the disk.
+    // Pages of overwriting buffers are already in the snapshot; none were on the disk.
     let files = frozen["pages"].as_object().filter(|files| !files.is_empty());
     let (earlier, missing) = match files {
         Some(_) => earlier_pages(chunks),
@@ -248,7 +254,7 @@ fn pages<'a>((of, chunks): (&Path, &'a [PathBuf]), path: &Path, frozen: &Value, 
             }
         }
     }
-    // Who is there now: who was there when the recording began may be long gone.
+    // The processes that exist now. Those at the start of the recording may have ended long ago.
     let clock = match told["clock"]["source"].as_str() {
         Some("mono_raw") => ClockSource::MonoRaw,
         _ => ClockSource::Counter,
@@ -271,7 +277,8 @@ fn pages<'a>((of, chunks): (&Path, &'a [PathBuf]), path: &Path, frozen: &Value, 
     Ok(missing)
 }
 
-/// The folders of pages of chunks, each with what the kernel counted meanwhile; and the chunks that have none any more.
+/// The page folders of the chunks, each with the kernel's counters; and the chunks that have none
+/// any more.
 fn earlier_pages(chunks: &[PathBuf]) -> (Vec<(PathBuf, Value)>, Vec<&Path>) {
     let (mut there, mut missing) = (Vec::new(), Vec::new());
     for chunk in chunks {
@@ -284,7 +291,8 @@ fn earlier_pages(chunks: &[PathBuf]) -> (Vec<(PathBuf, Value)>, Vec<&Path>) {
     (there, missing)
 }
 
-/// What the kernel counted while all these pages were filled. Of a CPU that is `cut`, pages were left out: the count is of more than the others.
+/// Sums of the kernel's counters over all these pages. For a CPU that is `cut`, pages were left
+/// out, so the sums count more events than the pages hold.
 fn counts(newest: &Value, earlier: &[(PathBuf, Value)], cut: &[&str]) -> Value {
     let of = |counts: &Value, cpu: &Value| counts.as_array().into_iter().flatten().find(|counted| counted["cpu"] == *cpu).cloned();
     let sum = |newest: &Value| {
@@ -301,7 +309,8 @@ fn counts(newest: &Value, earlier: &[(PathBuf, Value)], cut: &[&str]) -> Value {
     newest.as_array().into_iter().flatten().filter_map(sum).collect()
 }
 
-/// Pages begin with the time of their first event, and end where the next one begins. True: some were left out.
+/// Copies the pages from the last one that begins before the window. A page begins at the time of
+/// its first event and ends where the next one begins. Returns whether pages were left out.
 fn tail_of_pages(from: &Path, length: u64, size: u64, window: u64, to: &mut File) -> io::Result<bool> {
     let file = File::open(from)?;
     let count = length / size;
@@ -309,7 +318,8 @@ fn tail_of_pages(from: &Path, length: u64, size: u64, window: u64, to: &mut File
         let mut bytes = [0; 8];
         file.read_exact_at(&mut bytes, page * size).map(|()| u64::from_ne_bytes(bytes))
     };
-    // The newest page that begins before the window; by halves, since there may be millions.
+    // Binary search for the last page that begins before the window, because there may be millions
+    // of pages.
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = low + (high - low) / 2;

@@ -15,7 +15,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Through `wrap`, if there is any: a command that runs what follows it.
+    /// Starts a recorder. `wrap`: a command that runs its remaining arguments, or nothing.
     pub fn start(place: &Place, wrap: &[&str]) -> Recorder {
         let own = std::env::current_exe().unwrap();
         let example = own.parent().unwrap().parent().unwrap().join("examples/recorder");
@@ -34,7 +34,7 @@ impl Recorder {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
-    /// What it says at its end.
+    /// Interrupts the recorder. Returns its output.
     pub fn interrupt(mut self) -> String {
         self.signal(libc::SIGINT);
         let mut text = String::new();

@@ -1,7 +1,7 @@
-//! What the tests of the recorder share: programs with probes, a recorder that can be killed, and a reader of `user/` that
-//! knows nothing of the recorder's own code.
+//! Shared code of the recorder's tests: programs with probes, a recorder that can be killed, and a
+//! reader of `user/` that shares no code with the recorder.
 
-#![allow(dead_code)] // Each test file uses its part.
+#![allow(dead_code)] // Each test file uses only a part.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use std::sync::Mutex;
 pub mod alike;
 pub mod kernel;
 
-/// Whether the kernel can be recorded here; if not, that is said.
+/// Returns whether the kernel can be recorded here; otherwise prints that `what` is skipped.
 pub fn live(what: &str) -> bool {
     // SAFETY: geteuid has no preconditions.
     let possible = unsafe { libc::geteuid() } == 0 && Path::new(kernel::TRACEFS).join("instances").exists();
@@ -26,13 +26,14 @@ pub fn live(what: &str) -> bool {
     possible
 }
 
+/// A runtime directory and a folder for recordings, both of this test only.
 pub struct Place {
     pub directory: tempfile::TempDir,
     damage: AtomicBool,
 }
 
 impl Drop for Place {
-    /// What the recordings hold, babeltrace2 reads as we do; see [`alike`].
+    /// Checks that babeltrace2 reads the recordings in the same way as `longpole`; see [`alike`].
     fn drop(&mut self) {
         let longpole = built().join("longpole");
         match longpole.exists() {
@@ -44,7 +45,7 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// A runtime directory and a root for recordings, both of their own.
+    /// Makes both in memory, if possible.
     pub fn new() -> Place {
         let shared = Path::new("/dev/shm");
         let directory = match shared.is_dir() {
@@ -59,17 +60,18 @@ impl Place {
         place
     }
 
-    /// The point of the test is damage: other tools need not read its recordings as we do.
+    /// Excludes the recordings from the comparison, because the test damages them on purpose.
     pub fn damages(&self) {
         self.damage.store(true, Ordering::Relaxed);
     }
 
-    /// Where recorders run, and the home of programs and theirs.
+    /// Working directory of recorders, and home of programs and recorders.
     fn home(&self) -> PathBuf {
         self.directory.path().join("home")
     }
 
-    /// Bytes that somebody wrote elsewhere than into recordings and the runtime directory; `known` are files of the test's.
+    /// Bytes written anywhere but into recordings and the runtime directory. `known`: files of the
+    /// test.
     pub fn outside(&self, known: &[&str]) -> u64 {
         let folders = [self.directory.path().to_owned(), self.home()];
         let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().map(Result::unwrap));
@@ -89,24 +91,27 @@ impl Place {
         self.directory.path().join(name)
     }
 
-    /// What the threads of a `numbered` program say that they have emitted.
+    /// Number of events that each thread of a `numbered` program has emitted, from its progress
+    /// file.
     pub fn emitted(&self, name: &str) -> Vec<u64> {
         let bytes = fs::read(self.progress(name)).unwrap_or_default();
         bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect()
     }
 
-    /// Whether each of so many threads has come to its first probe. Before the program runs there are none, which is not enough.
+    /// Returns whether each of the threads has reached its first probe. Before the program runs,
+    /// its progress file is missing or too short, which counts as no.
     pub fn begun(&self, name: &str, threads: usize) -> bool {
         let emitted = self.emitted(name);
         emitted.len() > threads && emitted[..threads].iter().all(|count| *count > 0)
     }
 
-    /// How many of them met a probe that was on: each of these is recorded or lost.
+    /// Number of events of a thread at an enabled probe: each of these is recorded or lost.
     pub fn met(&self, name: &str, thread: usize) -> u64 {
         self.emitted(name).get(64 + thread).copied().unwrap_or(0)
     }
 
-    /// What is in the rings of a process that no recorder has taken: events of 16 bytes, and losses that are in no packet.
+    /// Number of events of 16 bytes in a process's rings that no recorder has taken, and of losses
+    /// that are in no packet.
     pub fn left_in_rings(&self, pid: i32) -> u64 {
         let mut left = 0;
         for entry in fs::read_dir(self.runtime()).unwrap().map(Result::unwrap) {
@@ -129,6 +134,7 @@ impl Place {
         left
     }
 
+    /// Command for one of the C programs of this directory, with this runtime directory.
     pub fn program(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(compiled(name));
         command.args(arguments).env("LONGPOLE_RUNTIME_DIR", self.runtime()).env_remove("LONGPOLE_LABEL");
@@ -136,7 +142,7 @@ impl Place {
         command
     }
 
-    /// Threads × events, in bursts; the progress goes to `file`.
+    /// Starts threads that each emit `events` in bursts. Their progress goes to `file`.
     pub fn numbered(&self, threads: u32, events: u64, burst: u64, pause_us: u32, file: &str) -> Command {
         let progress = self.progress(file);
         let words = [threads.to_string(), events.to_string(), burst.to_string(), pause_us.to_string()];
@@ -145,6 +151,7 @@ impl Place {
         self.program("numbered", &all)
     }
 
+    /// Starts a recorder. `buffer`: size of every ring, `0` for the default.
     pub fn recorder(&self, buffer: &str, config: Option<&Path>) -> Recorder {
         let mut command = Command::new(example("recorder"));
         command.arg(self.root()).arg(buffer);
@@ -162,7 +169,7 @@ impl Place {
     }
 }
 
-/// A running program; a test that fails leaves none behind.
+/// A running program, killed when this value is dropped, so that a failing test leaves none behind.
 pub struct Running(Child);
 
 impl Running {
@@ -174,23 +181,23 @@ impl Running {
         self.0.id() as i32
     }
 
-    /// Waits for its own end.
+    /// Waits for the program's own end, which must be successful.
     pub fn succeed(mut self) {
         let status = self.0.wait().unwrap();
         assert!(status.success(), "{status:?}");
     }
 
-    /// It has run until now; else that was a fault.
+    /// Kills the program, which must still be running.
     pub fn kill(mut self) {
         assert_eq!(self.0.try_wait().unwrap(), None, "a program ended before it was killed");
     }
 
-    /// Faults of a program that ends by itself.
+    /// Number of faults (0 or 1) of a program that ends by itself.
     pub fn ended(mut self) -> u64 {
         u64::from(!self.0.wait().unwrap().success())
     }
 
-    /// Faults of a program that runs until it is killed.
+    /// Number of faults (0 or 1) of a program that should run until it is killed.
     pub fn killed(mut self) -> u64 {
         u64::from(self.0.try_wait().unwrap().is_some())
     }
@@ -203,12 +210,14 @@ impl Drop for Running {
     }
 }
 
+/// A running recorder, the example `recorder`; killed when this value is dropped.
 pub struct Recorder {
     child: Child,
     out: BufReader<ChildStdout>,
     pub path: PathBuf,
 }
 
+/// Output of a recorder that ended normally.
 pub struct Ended {
     pub path: PathBuf,
     pub recorded: u64,
@@ -218,6 +227,7 @@ pub struct Ended {
 }
 
 impl Recorder {
+    /// Interrupts the recorder and reads its output.
     pub fn finish(mut self) -> Ended {
         // SAFETY: signals a child that has not been waited for.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
@@ -261,7 +271,7 @@ impl Drop for Recorder {
     }
 }
 
-/// Compiles a program of this directory, once.
+/// Compiles a program of this directory once.
 fn compiled(name: &str) -> PathBuf {
     static ONCE: Mutex<()> = Mutex::new(());
     let _one_at_a_time = ONCE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -278,7 +288,8 @@ fn compiled(name: &str) -> PathBuf {
     target
 }
 
-/// A copy without what is damaged is read by babeltrace2 as by `longpole info`, as [`Place`] has it of recordings without damage.
+/// Checks that babeltrace2 and `longpole info` read a copy in the same way. For copies from which
+/// the damaged parts were removed; [`Place`] checks recordings without damage.
 pub fn alike_except_damage(copy: &Path) {
     let longpole = built().join("longpole");
     if !longpole.exists() {
@@ -288,19 +299,20 @@ pub fn alike_except_damage(copy: &Path) {
     }
 }
 
-/// The folder of what cargo has built.
+/// The folder of cargo's build results.
 fn built() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.parent().unwrap().parent().unwrap().to_owned()
 }
 
-/// An example of this crate, which `cargo test` has built.
+/// Path of an example of this crate, which `cargo test` has built.
 fn example(name: &str) -> PathBuf {
     let path = built().join("examples").join(name);
     assert!(path.exists(), "{} was not built", path.display());
     path
 }
 
+/// A decoded packet of a stream file.
 #[derive(Debug)]
 pub struct Packet {
     pub begin: u64,
@@ -314,7 +326,7 @@ pub struct Packet {
     pub events: Vec<u8>,
 }
 
-/// Reads a lane as docs/formats/user-trace.md says, and holds it to that.
+/// Reads a lane as specified in docs/formats/user-trace.md, and checks it against that.
 pub fn lane(path: &Path) -> Vec<Packet> {
     let bytes = fs::read(path).unwrap();
     let mut packets: Vec<Packet> = Vec::new();
@@ -355,6 +367,7 @@ pub fn lane(path: &Path) -> Vec<Packet> {
     packets
 }
 
+/// The packets of all stream files, by file name.
 pub fn lanes(recording: &Path) -> BTreeMap<String, Vec<Packet>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(recording.join("user")).unwrap() {
@@ -385,12 +398,13 @@ pub fn classes(recording: &Path) -> BTreeMap<String, u16> {
     all
 }
 
-/// What one thread of `numbered` programs left in recordings.
+/// Counts of one thread of `numbered` programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     pub recorded: u64,
     pub lost: u64,
-    /// Not whole, not in order, more than once, of no class, or outside of their packet's time.
+    /// Number of events that are incomplete, out of order, repeated, of an unknown class, or
+    /// outside of their packet's time.
     pub torn: u64,
 }
 
@@ -402,7 +416,8 @@ impl Count {
     }
 }
 
-/// Checks all events of `numbered` programs in a recording: none is torn. Counts by (pid, thread number).
+/// Checks that no event of `numbered` programs in a recording is torn. Returns the counts by (pid,
+/// thread number).
 pub fn numbered(recording: &Path) -> BTreeMap<(i32, u64), Count> {
     let counts = numbered_or_torn(recording);
     assert!(counts.values().all(|count| count.torn == 0), "{counts:?}");
@@ -426,7 +441,7 @@ fn numbered_or_torn(recording: &Path) -> BTreeMap<(i32, u64), Count> {
                 }
                 let header = u64::from_ne_bytes(event[..8].try_into().unwrap());
                 let data = u64::from_ne_bytes(event[8..].try_into().unwrap());
-                // As every reader extends them: the next value with these low bits.
+                // Extended as every reader does: the next value with these low bits.
                 time += ((header >> 16).wrapping_sub(time)) & 0xffff_ffff_ffff;
                 let (thread, number) = (data >> 40, data & 0xff_ffff_ffff);
                 let key = (packet.pid, thread);
@@ -442,7 +457,7 @@ fn numbered_or_torn(recording: &Path) -> BTreeMap<(i32, u64), Count> {
             }
             if packet.discarded > discarded {
                 let key = packet.events.get(8..16).map(|data| u64::from_ne_bytes(data.try_into().unwrap()) >> 40);
-                // A lane whose thread wrote nothing tells its name.
+                // If the thread wrote no event into the lane, its name identifies it.
                 let named = || packet.thread.strip_prefix("worker ").and_then(|thread| thread.parse().ok());
                 let key = key.map(|thread| (packet.pid, thread)).or(owner).or_else(|| Some((packet.pid, named()?)));
                 let key = key.expect("a loss belongs to a thread");
@@ -454,7 +469,7 @@ fn numbered_or_torn(recording: &Path) -> BTreeMap<(i32, u64), Count> {
     counts
 }
 
-/// Counts of several recordings together; torn ones are for [`figures`] to judge.
+/// Counts of several recordings together; [`figures`] checks the torn events.
 pub fn sum(recordings: &[&Path]) -> BTreeMap<(i32, u64), Count> {
     let mut all: BTreeMap<(i32, u64), Count> = BTreeMap::new();
     for recording in recordings {
@@ -465,13 +480,13 @@ pub fn sum(recordings: &[&Path]) -> BTreeMap<(i32, u64), Count> {
     all
 }
 
-/// `make soak`: the long form.
+/// Returns whether `make soak` demands the long form of the tests.
 pub fn soak() -> bool {
     std::env::var_os("LONGPOLE_SOAK").is_some()
 }
 
-/// The line of figures that each test of reliability ends with. `faults`: programs that ended as they were not meant to; `outside`: bytes, see
-/// [`Place::outside`].
+/// Prints and checks the figures with which each reliability test ends. `faults`: programs that
+/// ended unexpectedly; `outside`: bytes, see [`Place::outside`].
 pub fn figures(what: &str, tried: u64, count: Count, faults: u64, outside: u64) {
     let Count { recorded, lost, torn } = count;
     println!("figures: {what}: tried {tried}, recorded {recorded}, lost {lost}, torn {torn}, faults {faults}, bytes outside {outside}");
@@ -479,7 +494,7 @@ pub fn figures(what: &str, tried: u64, count: Count, faults: u64, outside: u64) 
     assert_eq!((torn, faults, outside), (0, 0, 0), "{what}");
 }
 
-/// Runs a tool; `None` (and a line that says so) where it is not installed.
+/// Runs a tool. Returns `None` and prints a line if it is not installed.
 pub fn tool(name: &str, arguments: &[&Path]) -> Option<(bool, String)> {
     match Command::new(name).args(arguments).output() {
         Ok(output) => {
@@ -492,7 +507,7 @@ pub fn tool(name: &str, arguments: &[&Path]) -> Option<(bool, String)> {
     }
 }
 
-/// Waits until `done`, however slow the machine is; what has not come in minutes never comes.
+/// Waits until `done`, even on a slow host. Fails after some minutes.
 pub fn until(mut done: impl FnMut() -> bool) {
     for _ in 0..100_000 {
         if done() {

@@ -1,4 +1,4 @@
-//! What a chunk holds, counted before it goes: its events are a loss that must be known.
+//! Counts the contents of a chunk before it is deleted, because its events become a known loss.
 
 use super::Removed;
 use crate::kernel;
@@ -12,7 +12,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// Bytes that a recording takes on the disk, without what it shares with the others (the kernel's symbols).
+/// Bytes of a recording on the disk, without files that it shares with other recordings by hard
+/// links (the kernel's symbols).
 pub fn size(path: &Path) -> u64 {
     let Ok(found) = fs::symlink_metadata(path) else { return 0 };
     let own = found.blocks() * 512;
@@ -23,14 +24,14 @@ pub fn size(path: &Path) -> u64 {
     }
 }
 
-/// Bytes of what is recorded beside programs and the kernel.
+/// Bytes of the stack samples and of the packets of network devices.
 pub fn context(path: &Path) -> u64 {
     let samples = fs::read_dir(path.join(crate::stacks::FOLDER)).into_iter().flatten().flatten();
     let samples: u64 = samples.map(|entry| entry.metadata().map_or(0, |found| found.len())).sum();
     samples + fs::metadata(path.join("packets/interfaces.pcapng")).map_or(0, |found| found.len())
 }
 
-/// Counts what the chunk holds, and removes it.
+/// Counts the contents of a chunk, and deletes it.
 pub fn remove(path: &Path, end_ns: u64, classes: &HashMap<u32, Classes>) -> Removed {
     let mut removed = Removed { chunks: 1, until_ns: end_ns, ..Removed::default() };
     let text = fs::read(path.join("longpole.json")).unwrap_or_default();
@@ -57,15 +58,15 @@ pub fn remove(path: &Path, end_ns: u64, classes: &HashMap<u32, Classes>) -> Remo
             None => removed.uncounted = true,
         }
     } else {
-        // Somebody has read it, and converted its pages.
+        // A reader has already converted the chunk's pages.
         removed.uncounted |= path.join("kernel").is_dir();
     }
-    // Whatever stays is a recording that can be read.
+    // If something remains, it is a readable recording.
     let _ = fs::remove_dir_all(path);
     removed
 }
 
-/// Events of a lane; None: some cannot be understood.
+/// Number of events in a stream file; `None` if some of it cannot be understood.
 fn events(path: &Path, uuid: &Uuid, classes: &HashMap<u32, Classes>) -> Option<u64> {
     let file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
