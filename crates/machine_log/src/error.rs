@@ -1,20 +1,20 @@
-//! Why a log cannot be read further, with the place.
+//! Errors of reading a log, with their place.
 
 use std::fmt;
 use std::io;
 
-/// Why a log cannot be read further. After an error the reader has no more lines.
+/// Reason why a log cannot be read further. After an error the reader returns no more lines.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A line is no line of a machine log.
+    /// A line is not a line of a machine log.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// The input failed.
+    /// Reading the input failed.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
 }
 
-/// A line that is refused, and where.
+/// A line that is refused, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineError {
     /// Number of the line in the input, from 1.
@@ -22,10 +22,10 @@ pub struct LineError {
     /// Byte of the line at which the error was found, from 1; 0 if the error concerns the line as a
     /// whole.
     pub column: u64,
-    /// The same byte as an offset in the input, from 0; the first byte of the line if the error
-    /// concerns the line as a whole.
+    /// Offset of that byte in the input, from 0; the offset of the line if the error concerns the
+    /// line as a whole.
     pub byte: u64,
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: LineErrorKind,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for LineError {
 
 impl std::error::Error for LineError {}
 
-/// What is wrong with a line, and at which column (0: the line as a whole).
+/// Kind of an error, and its column; 0 if the error concerns the line as a whole.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub kind: LineErrorKind,
@@ -54,22 +54,22 @@ impl From<LineErrorKind> for Fault {
     }
 }
 
-/// What is wrong with a line.
+/// Kind of error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineErrorKind {
     /// The line has more than [`LONGEST_LINE`](crate::LONGEST_LINE) bytes.
     #[error("longer than {} bytes", crate::LONGEST_LINE)]
     TooLong,
-    /// The line is no object of JSON; the text says what was expected.
+    /// The line is no JSON object; the text describes what was expected.
     #[error("{0}")]
     Json(String),
-    /// A value is not of the type of its key.
+    /// A value does not have the type of its key.
     #[error("`{key}`: {what}")]
     Value {
         /// The key.
         key: &'static str,
-        /// What the value is, and what was expected.
+        /// Description of the value and of what was expected.
         what: String,
     },
     /// A key is not in [`KEYS`](crate::KEYS) and does not begin with `x_`.
@@ -78,7 +78,7 @@ pub enum LineErrorKind {
     /// A key occurs twice.
     #[error("key `{0}` twice")]
     KeyTwice(&'static str),
-    /// A line of a machine, or with `end`, has no time.
+    /// A line with `machine` or `end` has no time.
     #[error("`t` is missing: the time in ns")]
     NoTime,
     /// The time is before that of an earlier line.
@@ -89,46 +89,46 @@ pub enum LineErrorKind {
         /// The time of the line before.
         before: u64,
     },
-    /// The line is of no machine, queue or end.
+    /// The line has none of `machine`, `queue` and `end`.
     #[error("neither `machine`, `queue` nor `end`: whose line is this?")]
     NoSubject,
     /// Two keys exclude each other.
     #[error("`{0}` does not go with {1}")]
     Conflict(&'static str, &'static str),
-    /// A line has two actions.
+    /// The line has two actions.
     #[error("`{0}` and `{1}` in one line; write two lines of the same `t`")]
     TwoActions(&'static str, &'static str),
-    /// `at` or `link` may belong to either of two causes.
+    /// The line has two causes, and `at` or `link` may belong to either.
     #[error("`at` or `link` with two causes in one line; write two lines of the same `t`")]
     TwoCauses,
-    /// A key qualifies another one, which is not there.
+    /// A key is missing that another key qualifies.
     #[error("`{0}` without {1}")]
     Alone(&'static str, &'static str),
-    /// A text is none of the words that its key may have.
+    /// A text is none of the words that are allowed for its key.
     #[error("`{key}` is {}; {expected}", quoted(.word))]
     Word {
         /// The key.
         key: &'static str,
-        /// Its text.
+        /// The text of that key.
         word: String,
         /// The words that are allowed.
         expected: &'static str,
     },
-    /// A put or reserve of `"all"`.
+    /// A put or reserve has the amount `"all"`.
     #[error("`n` is \"all\", which only a get or peek may say")]
     AllUnits,
-    /// A queue of no capacity.
+    /// A queue has the capacity 0.
     #[error("`capacity` is 0: nothing could ever be put")]
     NoCapacity,
-    /// More initial units than there is room for.
+    /// A queue has more initial units than its capacity.
     #[error("`initial` is {initial}, beyond the capacity of {capacity}")]
     BeyondCapacity {
         /// Initial units.
         initial: u64,
-        /// Units of room.
+        /// Capacity in units.
         capacity: u64,
     },
-    /// A number that a line to be written has is outside of the format's range.
+    /// A number in a line to be written is outside of the format's range.
     #[error("`{key}` is {number}, which no log can hold")]
     Range {
         /// The key.

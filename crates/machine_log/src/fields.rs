@@ -1,12 +1,12 @@
-//! The keys of one line with their values, which of them go together, and the [`Line`] that they
-//! make.
+//! The keys and values of one line, the rules about which keys may be combined, and the conversion
+//! to a [`Line`].
 
 use crate::error::{Fault, LineErrorKind};
 use crate::json;
 use crate::line::{Action, Amount, Cause, Content, Declaration, Flow, Line, Machine, Order, Text, Unit, Wants};
 use crate::quick;
 
-/// The keys of the format. Others begin with `x_`, or are refused.
+/// Keys of the format. Other keys must begin with `x_`, or the line is refused.
 pub const KEYS: [&str; 28] = [
     "t",
     "host",
@@ -38,9 +38,9 @@ pub const KEYS: [&str; 28] = [
     "merge",
 ];
 
-/// The machine is a thread of a kernel.
+/// Key that marks a machine as a kernel thread.
 pub const KERNEL_THREAD: &str = "x_kernel";
-/// The kind of the line's state.
+/// Key with the kind of the line's state.
 pub const KIND: &str = "x_kind";
 
 #[derive(Debug, Default, PartialEq)]
@@ -59,7 +59,7 @@ pub struct Fields<'a> {
     pub reserve: Option<Text<'a>>,
     pub n: Option<Amount>,
     pub flow: Option<Flow<'a>>,
-    /// `Some(None)`: `null`. So in the next two.
+    /// Name of a machine; `Some(None)` for `null`, also in the next two fields.
     pub woken_by: Option<Option<Text<'a>>>,
     pub forked_by: Option<Option<Text<'a>>>,
     pub on_top_of: Option<Option<Text<'a>>>,
@@ -76,11 +76,11 @@ pub struct Fields<'a> {
     pub merge: bool,
     pub is_kernel_thread: bool,
     pub kind: Option<Text<'a>>,
-    /// The keys of the line, as bits by their place in [`KEYS`].
+    /// Keys of the line, as bits by index in [`KEYS`].
     pub keys: u32,
 }
 
-/// The bit of a key in [`Fields::keys`].
+/// Returns the bit of a key in [`Fields::keys`].
 pub const fn bit(name: &str) -> u32 {
     let mut at = 0;
     while at < KEYS.len() {
@@ -106,10 +106,10 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// Keys of which a line has at most one.
+/// Keys of which a line may have only one.
 const ACTIONS: u32 = bit("blocked") | bit("put") | bit("get") | bit("peek") | bit("reserve") | bit("woken_by") | bit("pop") | bit("stop");
 
-/// Keys that qualify others: the bit of the key, those of the others, and both as text.
+/// Keys that qualify others: the bit of the key, the bits of the others, and both as text.
 const DETAILS: [(u32, u32, &str, &str); 6] = [
     (bit("n"), bit("put") | bit("get") | bit("peek") | bit("reserve"), "n", "put, get, peek or reserve"),
     (bit("flow"), bit("put") | bit("get") | bit("peek"), "flow", "put, get or peek"),
@@ -120,7 +120,8 @@ const DETAILS: [(u32, u32, &str, &str); 6] = [
 ];
 
 impl<'a> Fields<'a> {
-    /// Reads a line into empty fields: they are large, and there are many lines.
+    /// Parses a line into empty fields. They are passed in instead of returned, because they are
+    /// large and there are many lines.
     #[inline]
     pub fn parse(&mut self, bytes: &'a [u8]) -> Result<(), Fault> {
         if quick::parse(bytes, self).is_none() {
@@ -133,7 +134,7 @@ impl<'a> Fields<'a> {
         self.keys & keys != 0
     }
 
-    /// The line that they make, which takes their texts.
+    /// Converts the fields to a line and moves their texts into it.
     #[inline]
     pub fn line(&mut self) -> Result<Line<'a>, Fault> {
         if self.queue.is_some() {
@@ -166,7 +167,7 @@ impl<'a> Fields<'a> {
         Ok(Line { t, host: self.host.take().unwrap_or_default(), content: Content::Machine(machine) })
     }
 
-    /// Refuses all but these keys, besides time and host.
+    /// Refuses all keys except `allowed`, time and host.
     fn only(&self, allowed: u32, with: &'static str) -> Result<(), LineErrorKind> {
         match self.keys & !(allowed | const { bit("t") | bit("host") }) {
             0 => Ok(()),
@@ -174,7 +175,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A line of a machine: one action, with what belongs to it.
+    /// Checks a line of a machine: it may have one action, and only the keys that belong to it.
     fn check(&self) -> Result<(), LineErrorKind> {
         let queue_keys = const { bit("capacity") | bit("order") | bit("unit") | bit("initial") | bit("merge") | bit("end") };
         if self.has(queue_keys) {
@@ -260,7 +261,7 @@ impl<'a> Fields<'a> {
 }
 
 impl Declaration<'_> {
-    /// Whether a queue can be like this.
+    /// Checks that a queue can have these properties.
     pub(crate) fn check(&self) -> Result<(), LineErrorKind> {
         match self.capacity {
             Some(0) => Err(LineErrorKind::NoCapacity),
@@ -275,12 +276,12 @@ fn no_word(key: &'static str, word: &str, expected: &'static str) -> LineErrorKi
     LineErrorKind::Word { key, word: word.to_owned(), expected }
 }
 
-/// The first of these keys.
+/// Returns the first of these keys.
 fn named(keys: u32) -> &'static str {
     KEYS.get(keys.trailing_zeros() as usize).copied().unwrap_or("")
 }
 
-/// The action, in backquotes.
+/// Returns the action in backquotes.
 fn shown(action: u32) -> &'static str {
     match named(action) {
         "blocked" => "`blocked`",

@@ -1,5 +1,5 @@
-//! Any line, by a reader of all JSON: slower than [`crate::quick`], and every error has a reason
-//! and a place.
+//! Parses any line with a complete JSON parser. This is slower than [`crate::quick`], but every
+//! error has a reason and a place.
 
 use crate::error::{Fault, LineErrorKind};
 use crate::fields::{Fields, KERNEL_THREAD, KEYS, KIND};
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
-/// The fields of a line.
+/// Parses the fields of a line.
 pub fn parse(bytes: &[u8]) -> Result<Fields<'_>, Fault> {
     let place = Place::default();
     let mut from = serde_json::Deserializer::from_slice(bytes);
@@ -26,7 +26,7 @@ pub fn parse(bytes: &[u8]) -> Result<Fields<'_>, Fault> {
     })
 }
 
-/// Where reading stands, for the error: the key whose value is read, and what is wrong with a key.
+/// Position for errors: the key whose value is being read, and what is wrong with a key.
 #[derive(Default)]
 struct Place {
     key: Cell<&'static str>,
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-/// The object that a line is.
+/// The object of a line.
 struct Object<'c>(&'c Place);
 
 impl<'de> DeserializeSeed<'de> for Object<'_> {
@@ -63,7 +63,8 @@ impl<'de> Visitor<'de> for Object<'_> {
         let mut fields = Fields::default();
         while let Some(name) = map.next_key_seed(AnyText)? {
             let Some(at) = KEYS.iter().position(|key| *key == name) else {
-                // Values of other types are passed over: `x_` keys belong to the writer.
+                // Values of other types are ignored, because the writer of a log may use `x_` keys
+                // for anything.
                 if name == KERNEL_THREAD {
                     fields.is_kernel_thread = map.next_value::<serde_json::Value>()? == true;
                     continue;
@@ -211,7 +212,7 @@ impl<'de> Visitor<'de> for AnyFlow {
     }
 }
 
-/// From 0 to 2⁶³ − 1.
+/// An integer from 0 to 2⁶³ − 1.
 struct Integer;
 
 impl<'de> DeserializeSeed<'de> for Integer {

@@ -1,68 +1,70 @@
-//! One line, typed. Names borrow from the text that was read, where it has no escapes.
+//! A line with its typed content. Names borrow from the text that was read, unless they have
+//! escapes.
 
 use std::borrow::Cow;
 
-/// A name: of a host, machine, class, state, queue or link.
+/// Name of a host, machine, class, state, queue or link.
 pub type Text<'a> = Cow<'a, str>;
 
 /// One line of a machine log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Time in ns, at most 2⁶³ − 1, on one clock for all hosts. Only a declaration may have none.
+    /// Time in ns, at most 2⁶³ − 1, on one clock for all hosts. Only a declaration may lack it.
     pub t: Option<u64>,
     /// Host of all machines that the line names; `""` if the line names no host.
     pub host: Text<'a>,
-    /// What the line says.
+    /// Content of the line.
     pub content: Content<'a>,
 }
 
-/// What a line says.
+/// Content of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// A queue is declared (`queue`), before its first use.
+    /// Declaration of a queue (`queue`), which must precede its first use.
     Declaration(Declaration<'a>),
-    /// A machine does something, or exists (`machine`).
+    /// Action or existence of a machine (`machine`).
     Machine(Machine<'a>),
-    /// The machine whose end counts (`end`); the last such line of a log is used.
+    /// The machine whose end is the end of the critical path (`end`). The last such line of a log
+    /// is used.
     End(Text<'a>),
 }
 
-/// A queue, lock, credit, … and its properties.
+/// A queue, lock, credit or similar, and its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration<'a> {
     /// Name of the queue, which is the same on all hosts.
     pub queue: Text<'a>,
-    /// Most units that it holds, at least 1; `None`: unlimited.
+    /// Maximum number of units in the queue, at least 1; `None` if unlimited.
     pub capacity: Option<u64>,
-    /// Which unit a get takes.
+    /// Unit that a get takes first.
     pub order: Order,
-    /// What a unit is.
+    /// Meaning of a unit.
     pub unit: Unit,
-    /// Units that are in it from the begin; they have no cause.
+    /// Units that are in the queue from the begin; they have no cause.
     pub initial: u64,
-    /// The cause of a get is the put that made the queue non-empty, not the last of the units
-    /// taken.
+    /// If set, the cause of a get is the put that made the queue non-empty, instead of the put of
+    /// the last unit that is taken.
     pub merge: bool,
 }
 
 impl<'a> Declaration<'a> {
-    /// A queue with the defaults: unlimited, first in first out, of items, empty.
+    /// Returns a queue with the defaults: unlimited, first in first out, items, empty.
     pub fn new(queue: impl Into<Text<'a>>) -> Declaration<'a> {
         Declaration { queue: queue.into(), capacity: None, order: Order::Fifo, unit: Unit::Items, initial: 0, merge: false }
     }
 }
 
-/// Which unit a get takes.
+/// Order in which units are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The oldest (`"fifo"`).
+    /// Oldest unit first (`"fifo"`).
     #[default]
     Fifo,
-    /// The newest (`"lifo"`).
+    /// Newest unit first (`"lifo"`).
     Lifo,
 }
 
-/// What a unit of a queue is.
+/// Meaning of a queue's unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// `"items"`.
@@ -72,31 +74,31 @@ pub enum Unit {
     Bytes,
 }
 
-/// What a machine does. A line without class, context, cause, action and state says that the
-/// machine exists.
+/// Content of a line about a machine. A line without class, context, cause, action and state means
+/// that the machine exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine<'a> {
-    /// Its name.
+    /// Name of the machine.
     pub machine: Text<'a>,
-    /// Class of machines that it belongs to; `None`: the class that has the machine's name.
+    /// Class of the machine; `None` for the class with the machine's name.
     pub class: Option<Text<'a>>,
-    /// The machine is a context (an interrupt) that begins on top of this machine; `Some(None)`: on
-    /// an idle CPU (`null`).
+    /// Machine on top of which this machine begins, which is then a context such as an interrupt;
+    /// `Some(None)` for an idle CPU (`null`).
     pub on_top_of: Option<Option<Text<'a>>>,
-    /// The machine begins because of this cause; `Some(None)`: the cause is not known (`null`).
+    /// Cause of the machine's begin; `Some(None)` for an unknown cause (`null`).
     pub forked_by: Option<Option<Cause<'a>>>,
-    /// What it does.
+    /// Action of the machine.
     pub action: Option<Action<'a>>,
-    /// Its state from now on, after the action.
+    /// State of the machine after the action.
     pub state: Option<Text<'a>>,
-    /// Kind of the state, in the writer's own words (`x_kind`).
+    /// Kind of the state, as named by the writer of the log (`x_kind`).
     pub kind: Option<Text<'a>>,
-    /// The machine is a thread of a kernel (`x_kernel`).
+    /// Set if the machine is a kernel thread (`x_kernel`).
     pub is_kernel_thread: bool,
 }
 
 impl<'a> Machine<'a> {
-    /// The machine exists.
+    /// Returns a line content that only means that the machine exists.
     pub fn new(machine: impl Into<Text<'a>>) -> Machine<'a> {
         Machine {
             machine: machine.into(),
@@ -111,74 +113,75 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// What a machine does; one per line.
+/// Action of a machine; one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// It waits.
+    /// The machine waits.
     Blocked {
         /// Name of the wait.
         why: Text<'a>,
-        /// The queue in which it waits.
+        /// Queue in which the machine waits.
         on: Option<Text<'a>>,
-        /// What it waits for there.
+        /// Thing that the machine waits for in that queue.
         wants: Option<Wants>,
     },
-    /// It puts a token into a queue.
+    /// The machine puts a token into a queue.
     Put {
         /// The queue.
         queue: Text<'a>,
         /// Units of the token, from 1 to 2⁶³ − 1.
         n: u64,
-        /// Gets that name a flow take only tokens of that flow.
+        /// Flow of the token. A get that names a flow takes only tokens of that flow.
         flow: Option<Flow<'a>>,
         /// Name of the time from the put to the get.
         link: Option<Text<'a>>,
     },
-    /// It takes units from a queue.
+    /// The machine takes units from a queue.
     Get {
         /// The queue.
         queue: Text<'a>,
-        /// How many.
+        /// Number of units.
         amount: Amount,
-        /// Only tokens of this flow.
+        /// Flow to which the tokens must belong.
         flow: Option<Flow<'a>>,
     },
-    /// It finds units in a queue and takes none.
+    /// The machine finds units in a queue and takes none.
     Peek {
         /// The queue.
         queue: Text<'a>,
-        /// How many.
+        /// Number of units.
         amount: Amount,
-        /// Only tokens of this flow.
+        /// Flow to which the tokens must belong.
         flow: Option<Flow<'a>>,
     },
-    /// It takes space of a queue early; its next put into it uses that first.
+    /// The machine takes space in a queue in advance. Its next put into that queue uses this space
+    /// first.
     Reserve {
         /// The queue.
         queue: Text<'a>,
         /// Units of space, from 1 to 2⁶³ − 1.
         n: u64,
     },
-    /// Its block ends; `None`: the cause is not known (`null`).
+    /// The machine's block ends; `None` for an unknown cause (`null`).
     WokenBy(Option<Cause<'a>>),
-    /// It is a context that ends.
+    /// The machine is a context, and ends.
     Pop,
-    /// It ends.
+    /// The machine ends.
     Stop,
 }
 
-/// The machine that causes something, and when.
+/// A machine that causes something, and the time of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause<'a> {
     /// Name of the machine.
     pub machine: Text<'a>,
-    /// Time of the cause in ns; `None`: that of the line.
+    /// Time of the cause in ns; `None` for the time of the line.
     pub at: Option<u64>,
     /// Name of the time from the cause to its effect.
     pub link: Option<Text<'a>>,
 }
 
-/// What a blocked machine waits for in a queue.
+/// Thing that a blocked machine waits for in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
     /// Tokens to take (`"tokens"`).
@@ -187,16 +190,16 @@ pub enum Wants {
     Space,
 }
 
-/// How much a get or peek asks for.
+/// Amount of a get or peek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many units, from 1 to 2⁶³ − 1.
+    /// Number of units, from 1 to 2⁶³ − 1.
     Units(u64),
-    /// Everything that is there (`"all"`).
+    /// All units in the queue (`"all"`).
     All,
 }
 
-/// A flow; `7` and `"7"` are two.
+/// A flow. The number `7` and the text `"7"` are different flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flow<'a> {
     /// A name.
@@ -206,32 +209,33 @@ pub enum Flow<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// A line of a machine on the host `""`.
+    /// Returns a line about a machine on the host `""`.
     pub fn of_machine(t: u64, machine: Machine<'a>) -> Line<'a> {
         Line { t: Some(t), host: Text::default(), content: Content::Machine(machine) }
     }
 
-    /// The machine's state from now on.
+    /// Returns a line that changes a machine's state.
     pub fn state(t: u64, machine: impl Into<Text<'a>>, state: impl Into<Text<'a>>) -> Line<'a> {
         Line::of_machine(t, Machine { state: Some(state.into()), ..Machine::new(machine) })
     }
 
-    /// What the machine does.
+    /// Returns a line with an action of a machine.
     pub fn action(t: u64, machine: impl Into<Text<'a>>, action: Action<'a>) -> Line<'a> {
         Line::of_machine(t, Machine { action: Some(action), ..Machine::new(machine) })
     }
 
-    /// A declaration without a time.
+    /// Returns a declaration without a time.
     pub fn declaration(declaration: Declaration<'a>) -> Line<'a> {
         Line { t: None, host: Text::default(), content: Content::Declaration(declaration) }
     }
 
-    /// The machine, on the host `""`, whose end counts.
+    /// Returns a line that names the machine, on the host `""`, whose end is the end of the
+    /// critical path.
     pub fn end(t: u64, machine: impl Into<Text<'a>>) -> Line<'a> {
         Line { t: Some(t), host: Text::default(), content: Content::End(machine.into()) }
     }
 
-    /// The line with texts of its own, so that it can be kept when the next one is read.
+    /// Returns the line with owned texts, so that it remains valid when the next line is read.
     pub fn into_owned(self) -> Line<'static> {
         let content = match self.content {
             Content::Declaration(declaration) => {

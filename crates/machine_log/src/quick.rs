@@ -1,9 +1,9 @@
-//! The common shapes of a line, read in one pass: keys and strings without escapes, integers
+//! Parses the common forms of a line in one pass: keys and strings without escapes, integers
 //! without signs.
 //!
-//! Everything else, right or wrong, is left to the reader of all JSON ([`crate::json`]), which also
-//! knows the reasons of errors. So this reader may give up at any time, and must never accept what
-//! the other one would refuse.
+//! Every other line, valid or not, is left to the complete JSON parser ([`crate::json`]), which
+//! also knows the reasons of errors. Therefore this parser may give up at any time, but it must
+//! never accept a line that the other one would refuse.
 
 use crate::fields::{bit, Fields, KIND};
 use crate::line::{Amount, Flow, Text};
@@ -15,7 +15,8 @@ struct Cursor<'a> {
     at: usize,
 }
 
-/// Reads a line into empty fields. `None`: it has another shape, and the fields mean nothing.
+/// Parses a line into empty fields. Returns `None` if the line has another form; the content of the
+/// fields is then meaningless.
 pub fn parse<'a>(bytes: &'a [u8], fields: &mut Fields<'a>) -> Option<()> {
     let mut from = Cursor { text: std::str::from_utf8(bytes).ok()?, bytes, at: 0 };
     from.expect(b'{')?;
@@ -155,7 +156,7 @@ pub fn parse<'a>(bytes: &'a [u8], fields: &mut Fields<'a>) -> Option<()> {
     (from.at == bytes.len()).then_some(())
 }
 
-/// Marks the bytes of a word that end a plain text, at their highest bits. The lowest mark is
+/// Marks, at their highest bits, the bytes of a word that end a plain text. Only the lowest mark is
 /// exact.
 fn ends(word: u64) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
@@ -174,7 +175,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next byte that is no space.
+    /// Returns the next byte that is not whitespace.
     fn next(&mut self) -> Option<u8> {
         self.skip();
         let byte = *self.bytes.get(self.at)?;
@@ -229,7 +230,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// At most 18 digits, so that it is below 2⁶³.
+    /// Parses an integer of at most 18 digits, which is below 2⁶³.
     fn integer(&mut self) -> Option<u64> {
         self.skip();
         let rest = &self.bytes[self.at..];

@@ -1,4 +1,4 @@
-//! Lines one by one, in bounded memory.
+//! Reads a log line by line, in bounded memory.
 
 use crate::error::{Error, Fault, LineError, LineErrorKind};
 use crate::fields::Fields;
@@ -7,16 +7,17 @@ use crate::repeats::{self, Place, Repeats};
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// Most bytes of a line, without its end. A longer line is refused rather than kept.
+/// Maximum number of bytes of a line, without its end. A longer line is refused, so that memory is
+/// bounded.
 pub const LONGEST_LINE: usize = 1 << 20;
 
-/// Bytes of the buffer at first. It grows for long lines only.
+/// Initial size of the buffer in bytes. It grows only for longer lines.
 const BUFFER: usize = 1 << 16;
 
-/// Whether a file that begins with these bytes is a machine log: its first line is an object with
-/// `t` or `queue`.
+/// Returns true if a file that begins with these bytes is a machine log: its first line is an
+/// object with `t` or `queue`.
 ///
-/// A log whose first line is wrong counts as one, so that its reader can say what is wrong.
+/// A log whose first line is invalid also counts as one, so that its reader can report the error.
 pub fn is_machine_log(begin: &[u8]) -> bool {
     let first = begin.split(|&byte| byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
     let mut fields = Fields::default();
@@ -27,14 +28,14 @@ pub fn is_machine_log(begin: &[u8]) -> bool {
     first.trim_ascii_start().starts_with(b"{") && (has(b"\"t\"") || has(b"\"queue\""))
 }
 
-/// Reads a machine log from its begin to its end.
+/// Reads a machine log from begin to end.
 ///
-/// It has a buffer of its own, so its input needs none. Blank lines are passed over.
+/// It has its own buffer, so the input need not be buffered. Blank lines are skipped.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that have been read from the input and not yet passed over.
+    /// Range of the buffer that was read from the input and not consumed yet.
     held: Range<usize>,
     /// Offset of the buffer's first byte in the input.
     offset: u64,
@@ -42,42 +43,42 @@ pub struct Reader<R> {
     line: u64,
     /// Time of the line that was read last.
     t: u64,
-    /// An error was returned: there are no more lines.
+    /// Set after an error was returned: no more lines follow.
     has_failed: bool,
-    /// The input has ended; it is not asked again.
+    /// Set when the input has ended, so that it is not read again.
     has_ended: bool,
 }
 
-/// A line, or the repetition of one.
+/// A line, or the repetition of an earlier one.
 #[derive(Debug)]
 pub enum Next<'a, T> {
-    /// A line unlike those that are kept.
+    /// A line that is not in the cache.
     Line {
-        /// Its number in the input, from 1.
+        /// Number of the line in the input, from 1.
         number: u64,
         /// The line.
         line: Line<'a>,
-        /// Keeps what the caller makes of it.
+        /// Place for the caller's value for this line.
         slot: Slot<'a, T>,
     },
-    /// A line that differs from an earlier one in nothing but its time.
+    /// A line that differs from an earlier one only in its time.
     Repeat {
-        /// Its number in the input, from 1.
+        /// Number of the line in the input, from 1.
         number: u64,
-        /// Its time in ns.
+        /// Time of the line in ns.
         t: u64,
-        /// What the caller made of the earlier line.
+        /// The caller's value for the earlier line.
         value: &'a T,
     },
 }
 
-/// Where a value for the repetitions of a line can be kept.
+/// Place in the cache for a value that is returned with repetitions of the line.
 #[derive(Debug)]
 pub struct Slot<'a, T>(Option<(&'a mut Place<T>, &'a [u8])>);
 
 impl<T> Slot<'_, T> {
-    /// Keeps a value until another line takes its place. Nothing is kept of lines that do not begin
-    /// with their time, and of long ones.
+    /// Stores a value until another line replaces it. Nothing is stored for long lines and for
+    /// lines that do not begin with their time.
     pub fn keep(self, value: T) {
         if let Some((place, rest)) = self.0 {
             place.keep(rest, value);
@@ -86,17 +87,17 @@ impl<T> Slot<'_, T> {
 }
 
 impl<R: Read> Reader<R> {
-    /// A reader at the begin of the log.
+    /// Returns a reader at the begin of the log.
     pub fn new(input: R) -> Reader<R> {
         Reader { input, buffer: Vec::new(), held: 0..0, offset: 0, line: 0, t: 0, has_failed: false, has_ended: false }
     }
 
-    /// The next line with its number in the input, from 1; `None` at the end.
+    /// Returns the next line with its number in the input, from 1; `None` at the end.
     ///
     /// # Errors
     ///
-    /// The input cannot be read, or the line is no line of a machine log, or its time is before
-    /// that of an earlier one. Later calls return `None`.
+    /// The input cannot be read, the line is not valid in a machine log, or its time is before that
+    /// of an earlier line. Later calls return `None`.
     pub fn next_line(&mut self) -> Result<Option<(u64, Line<'_>)>, Error> {
         let Some(place) = self.advance()? else { return Ok(None) };
         let Reader { buffer, offset, line: number, t, has_failed, .. } = self;
@@ -107,11 +108,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// As [`Reader::next_line`]; a line that differs from an earlier one only in its time is not
-    /// parsed again.
+    /// Like [`Reader::next_line`], but does not parse a line again that differs from an earlier one
+    /// only in its time.
     ///
-    /// What the caller keeps of a line by its [`Slot`] comes back with the lines that repeat it.
-    /// Most lines of a long log do, and reading them so takes about a fifth of the time.
+    /// The value that the caller stores for a line in its [`Slot`] is returned with the repetitions
+    /// of that line. Most lines of a long log are repetitions, and reading them in this way takes
+    /// about a fifth of the time.
     ///
     /// # Errors
     ///
@@ -139,13 +141,13 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Finds the next line that is not blank in the buffer.
+    /// Finds the next line in the buffer that is not blank.
     #[inline]
     fn advance(&mut self) -> Result<Option<Range<usize>>, Error> {
         while !self.has_failed {
             let Some(length) = self.find_end()? else { return Ok(None) };
             let place = self.held.start..self.held.start + length;
-            // The last line may lack its end.
+            // The last line may have no newline.
             self.held.start = (place.end + 1).min(self.held.end);
             self.line += 1;
             let text = &self.buffer[place.clone()];
@@ -159,7 +161,8 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// The length of the next line, all of which is held then; one that is too long may be longer.
+    /// Returns the length of the next line and loads all of it into the buffer. For a line that is
+    /// too long, the returned length may be less than its full length.
     #[inline]
     fn find_end(&mut self) -> Result<Option<usize>, Error> {
         let mut searched = 0;
@@ -178,7 +181,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads more behind what is held. Returns `false` at the end of the input.
+    /// Reads more input after the bytes in the buffer. Returns `false` at the end of the input.
     #[cold]
     fn fill(&mut self) -> Result<bool, Error> {
         self.buffer.copy_within(self.held.clone(), 0);
@@ -204,7 +207,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// A line whose time is not before the last one, which it becomes.
+/// Parses a line. Its time must not be before `last`, and becomes the new `last`.
 #[inline]
 fn parse<'a>(text: &'a [u8], last: &mut u64) -> Result<Line<'a>, Fault> {
     let mut fields = Fields::default();

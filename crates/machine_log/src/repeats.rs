@@ -1,33 +1,34 @@
-//! Lines that differ from an earlier one in nothing but their time, as most lines of a log do.
+//! Caches lines that differ from an earlier line only in their time, as most lines of a log do.
 //!
-//! A line counts as the same if it begins `{"t":TIME,` and the rest is the same, byte for byte. So
-//! what the caller made of the earlier line serves for this one, which is not parsed.
+//! A line is a repetition if it begins with `{"t":TIME,` and the rest is equal, byte for byte. The
+//! caller's value for the earlier line is then used again, and the line is not parsed.
 
-/// Lines that are kept; a new one takes the place of the one with its hash.
+/// Number of lines in the cache. A new line replaces the one with the same hash.
 const PLACES: usize = 1 << 10;
 
-/// Longer lines are parsed each time.
+/// Maximum number of bytes after the time. Longer lines are parsed each time.
 const LONGEST: usize = 120;
 
-/// What the caller made of earlier lines, for [`Reader::next_with`](crate::Reader::next_with): a
-/// table of 1,024 lines.
+/// Values of the caller for earlier lines, for [`Reader::next_with`](crate::Reader::next_with): a
+/// cache of 1,024 lines.
 ///
-/// `T` must not depend on the line's time or number, and must stay true.
+/// `T` must not depend on the line's time or number, and must remain valid for repetitions.
 #[derive(Debug, Default)]
 pub struct Repeats<T> {
-    /// Empty before the first line.
+    /// Cached lines; empty before the first line.
     places: Vec<Place<T>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Place<T> {
-    /// What follows the time; not longer than [`LONGEST`], and empty where nothing is kept.
+    /// Bytes after the time, at most [`LONGEST`]; empty if the place is unused.
     text: [u8; LONGEST],
     length: u8,
     value: T,
 }
 
-/// The time of a line, and what follows it. `None`: the line does not begin as most do, or is long.
+/// Splits a line into its time and the bytes after it. Returns `None` if the line does not begin
+/// with its time, or is too long.
 #[inline]
 pub(crate) fn split(line: &[u8]) -> Option<(u64, &[u8])> {
     let rest = line.strip_prefix(b"{\"t\":")?;
@@ -37,7 +38,7 @@ pub(crate) fn split(line: &[u8]) -> Option<(u64, &[u8])> {
         t = t.wrapping_mul(10).wrapping_add(digit.into());
         length += 1;
     }
-    // Up to 18 digits are below 2⁶³. JSON has no further digits behind a first 0.
+    // Numbers of up to 18 digits are below 2⁶³. JSON allows no digits after a leading 0.
     let is_usual = (1..=18).contains(&length) && (rest[0] != b'0' || length == 1);
     let rest = rest[length..].strip_prefix(b",")?;
     (is_usual && !rest.is_empty() && rest.len() <= LONGEST).then_some((t, rest))
@@ -53,7 +54,7 @@ fn place_of(rest: &[u8]) -> usize {
 }
 
 impl<T: Default> Repeats<T> {
-    /// The place of a line with this rest.
+    /// Returns the place of a line with this rest.
     #[inline]
     pub(crate) fn place(&mut self, rest: &[u8]) -> &mut Place<T> {
         if self.places.is_empty() {

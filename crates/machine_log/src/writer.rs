@@ -1,13 +1,14 @@
-//! Lines as text.
+//! Writes lines as text.
 
 use crate::error::LineErrorKind;
 use crate::fields::{KERNEL_THREAD, KIND};
 use crate::line::{Action, Amount, Cause, Content, Declaration, Flow, Line, Machine, Order, Unit, Wants};
 use std::io::{self, Write};
 
-/// Writes lines that a [`Reader`](crate::Reader) reads as they were.
+/// Writes lines so that a [`Reader`](crate::Reader) returns equal lines.
 ///
-/// Each line goes out with one `write_all`; put a [`BufWriter`](io::BufWriter) around a file.
+/// Each line is written with one `write_all`, so a file should be wrapped in a
+/// [`BufWriter`](io::BufWriter).
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -17,7 +18,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// A writer of an empty log.
+    /// Returns a writer of an empty log.
     pub fn new(out: W) -> Writer<W> {
         Writer { out, line: Vec::new(), t: 0 }
     }
@@ -26,9 +27,9 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// The output fails; or no reader would accept the line ([`io::ErrorKind::InvalidInput`] around
-    /// a [`LineErrorKind`]), and nothing is written of it. Whether a queue is declared before its
-    /// first use is left to the caller.
+    /// Writing the output failed; or no reader would accept the line
+    /// ([`io::ErrorKind::InvalidInput`] with a [`LineErrorKind`]), in which case nothing of it is
+    /// written. The caller must ensure that a queue is declared before its first use.
     pub fn write(&mut self, line: &Line<'_>) -> io::Result<()> {
         check(line, self.t).map_err(|kind| io::Error::new(io::ErrorKind::InvalidInput, kind))?;
         self.t = line.t.unwrap_or(self.t);
@@ -55,13 +56,13 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
-    /// The output.
+    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.out
     }
 }
 
-/// Whether a reader that has read lines until this time accepts it.
+/// Checks that a reader accepts the line after lines up to the time `before`.
 fn check(line: &Line<'_>, before: u64) -> Result<(), LineErrorKind> {
     time("t", line.t)?;
     match (&line.content, line.t) {
@@ -80,7 +81,7 @@ fn check(line: &Line<'_>, before: u64) -> Result<(), LineErrorKind> {
     }
 }
 
-/// Times and sizes are below 2⁶³.
+/// Checks that a time or size is below 2⁶³.
 fn time(key: &'static str, number: Option<u64>) -> Result<(), LineErrorKind> {
     match number {
         Some(number) if i64::try_from(number).is_err() => Err(LineErrorKind::Range { key, number: number.into() }),
@@ -139,10 +140,10 @@ impl Machine<'_> {
     }
 }
 
-/// An object of JSON that grows member by member.
+/// A JSON object that is written member by member.
 struct Text<'a> {
     bytes: &'a mut Vec<u8>,
-    /// What comes before the next member.
+    /// Byte that precedes the next member.
     next: u8,
 }
 
@@ -156,7 +157,7 @@ impl Text<'_> {
 
     fn text(&mut self, key: &str, text: &str) {
         self.key(key);
-        // Text always becomes JSON, and memory takes all of it.
+        // Conversion of text to JSON and writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut *self.bytes, text);
     }
 
@@ -168,7 +169,7 @@ impl Text<'_> {
 
     fn number(&mut self, key: &str, number: impl Into<i128>) {
         self.key(key);
-        // Memory takes all of it.
+        // Writing to memory cannot fail.
         let _ = write!(self.bytes, "{}", number.into());
     }
 

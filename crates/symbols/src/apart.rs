@@ -1,44 +1,48 @@
-//! Work on foreign files in a process of its own, item after item: whatever one of them does to it, it costs that item only.
+//! A sandbox: processes foreign files in a separate process, item by item. Whatever a file does to
+//! that process, only its own item is lost.
 //!
-//! The process says which item it is at. One that waits for something (a pipe, a server that is gone), or works on one item for too long, is ended; so is
-//! one that uses too much memory.
+//! The process reports the item that it works on. It is killed if it waits for something (a pipe, a
+//! server that is gone) or works on one item for too long. The kernel ends it if it uses too much
+//! CPU time or memory.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Seconds of CPU, and bytes of memory beside what is mapped.
+/// Limits of the sandbox: seconds of CPU time, and bytes of memory except mapped files.
 const MOST_SECONDS: u64 = 60;
 const MOST_MEMORY: u64 = 2 << 30;
-/// Without a sign of progress: if it does not even use the CPU, and if it does.
+/// Longest time without progress: if the process does not use the CPU, and if it does.
 const IDLE: Duration = Duration::from_secs(5);
 const BUSY: Duration = Duration::from_secs(30);
-/// It uses the CPU if it did for so long while it was idle otherwise.
+/// CPU time since the last progress from which on the process counts as using the CPU.
 const WORK_NS: i64 = 500_000_000;
-/// Between two looks at it.
+/// Time between two checks of the process.
 const PAUSE: Duration = Duration::from_millis(20);
-/// For it to be gone once it is killed.
+/// Longest time for the process to end after it was killed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Why it did not come to its end.
+/// Reason why the process did not finish.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Its item is to blame.
+    /// The current item caused it.
     Item(String),
-    /// The caller wanted it so.
+    /// The caller stopped it.
     Stopped,
-    /// Nothing can be done.
+    /// An error that further items would also cause.
     Failed(String),
 }
 
-/// Does something in a process of its own, which tells `at` with each item it begins or goes on with. Returns the last of them with the error.
+/// Runs `work` in a separate process. `work` calls its argument with the number of each item that
+/// it begins or makes progress with. An error contains the last of these numbers.
 pub fn apart(
     work: impl FnOnce(&mut dyn FnMut(usize)) -> io::Result<()>,
     end: Instant,
     stopped: &dyn Fn() -> bool,
 ) -> Result<(), (Option<usize>, Why)> {
     let (mut here, mut there) = UnixStream::pair().map_err(|error| (None, Why::Failed(format!("could not be started: {error}"))))?;
-    // SAFETY: the child touches only what it got from this thread, its memory and the files that it opens, and leaves by _exit.
+    // SAFETY: the child uses only this thread's memory and the files that it opens, and ends with
+    // `_exit`.
     match unsafe { libc::fork() } {
         -1 => Err((None, Why::Failed(format!("could not be started: {}", io::Error::last_os_error())))),
         0 => {
@@ -52,7 +56,7 @@ pub fn apart(
                 Ok(Err(_)) => 2,
                 Err(_) => 3,
             };
-            // SAFETY: ends this process without what belongs to its parent.
+            // SAFETY: ends this process without running the parent's exit handlers.
             unsafe { libc::_exit(status) }
         }
         child => {
@@ -62,17 +66,17 @@ pub fn apart(
     }
 }
 
-/// Of the child.
+/// Sets the limits of the child.
 fn confine() {
     let limit = |resource, most: u64| {
         let limit = libc::rlimit { rlim_cur: most as libc::rlim_t, rlim_max: most as libc::rlim_t };
-        // SAFETY: reads the limits that it is given.
+        // SAFETY: only reads the limits that it is given.
         unsafe { libc::setrlimit(resource, &limit) };
     };
     limit(libc::RLIMIT_CPU, MOST_SECONDS);
     limit(libc::RLIMIT_DATA, MOST_MEMORY);
     limit(libc::RLIMIT_CORE, 0);
-    // SAFETY: asks to end with the parent; no memory is touched.
+    // SAFETY: requests a signal when the parent ends; touches no memory.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     std::panic::set_hook(Box::new(|_| {}));
 }
@@ -83,7 +87,7 @@ fn watch(child: libc::pid_t, told: &mut UnixStream, end: Instant, stopped: &dyn 
     loop {
         let mut bytes = [0; 4096];
         match told.read(&mut bytes) {
-            // It is about to end.
+            // The child closed its end, so it is about to exit.
             Ok(0) => std::thread::sleep(PAUSE / 10),
             Ok(count) => {
                 pending.extend_from_slice(&bytes[..count]);
@@ -118,7 +122,7 @@ fn watch(child: libc::pid_t, told: &mut UnixStream, end: Instant, stopped: &dyn 
         } else {
             continue;
         };
-        // SAFETY: a child that nobody has waited for yet, so the number is its own.
+        // SAFETY: the child was not waited for yet, so its pid cannot belong to another process.
         unsafe { libc::kill(child, libc::SIGKILL) };
         let killed = Instant::now();
         while ended(child).is_none() {
@@ -131,10 +135,10 @@ fn watch(child: libc::pid_t, told: &mut UnixStream, end: Instant, stopped: &dyn 
     }
 }
 
-/// Its status, if it has ended.
+/// Returns the status of the child, if it has ended.
 fn ended(child: libc::pid_t) -> Option<io::Result<libc::c_int>> {
     let mut status = 0;
-    // SAFETY: writes the status of a child of ours.
+    // SAFETY: writes the status of our own child to a local variable.
     match unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } {
         0 => None,
         -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => None,
@@ -143,11 +147,11 @@ fn ended(child: libc::pid_t) -> Option<io::Result<libc::c_int>> {
     }
 }
 
-/// What it used so far.
+/// Returns the CPU time in ns that the child has used.
 fn cpu_ns(child: libc::pid_t) -> i64 {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both write to the places that they are given.
+    // SAFETY: both calls write only to the variables that they are given.
     let known = unsafe { libc::clock_getcpuclockid(child, &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0 };
     if known {
         time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
@@ -166,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_item_at_which_it_fails_is_told() {
+    fn failing_item_is_reported() {
         assert_eq!(apart(|_| Ok(()), soon(), &|| false), Ok(()));
         let crash = |at: &mut dyn FnMut(usize)| {
             at(6);

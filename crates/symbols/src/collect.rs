@@ -1,4 +1,4 @@
-//! Which places the samples of a recording have: one pass over `samples/`.
+//! Collects the places of a recording's samples in one pass over `samples/`.
 
 use crate::spaces::{ModuleId, Place, Spaces};
 use crate::stacks::looked_up;
@@ -9,24 +9,29 @@ use longpole_trace::Trace;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// Different places that are looked up; those that come later keep their module and offset.
+/// Maximum number of different places that are looked up. Later ones keep their module and offset.
 const MOST_PLACES: usize = 1 << 20;
 
+/// Places of all samples of a recording.
 #[derive(Debug, Default)]
 pub struct Places {
     pub spaces: Spaces,
-    /// Offsets of each module, with the number of samples that have them.
+    /// Offsets in each module, with the number of samples at each.
     pub files: HashMap<ModuleId, BTreeMap<u64, u64>>,
-    /// Addresses in code that processes made themselves.
+    /// Addresses in code that processes generated themselves, by process id, with the number of
+    /// samples at each.
     pub made: HashMap<i32, BTreeMap<u64, u64>>,
-    /// Whose code that is: user, and pid in its own namespace.
+    /// User id, and process id in the process's own namespace, of the processes in `made`.
     pub owners: HashMap<i32, (u32, i32)>,
+    /// Number of different places in `files` and `made`.
     pub count: usize,
+    /// Number of addresses beyond [`MOST_PLACES`].
     pub left_out: u64,
     /// Time of the last sample.
     pub end_ns: i64,
 }
 
+/// Collects the places of the samples of a recording.
 pub fn collect(recording: &Path) -> Result<Places, Error> {
     let mut trace = Trace::open(&[recording.join("samples")], Options::default())?;
     let mut found = Places { end_ns: i64::MIN, ..Places::default() };

@@ -1,7 +1,8 @@
-//! Completes a recording with the names of the functions that its samples hit: `symbols/functions.jsonl`.
+//! Adds the names of the functions in its samples to a recording: `symbols/functions.jsonl`.
 //!
-//! Done when the recording ends, else by the first verb that reads it: on the machine that was recorded, for only there the files are. They are
-//! looked into by a process of its own ([`crate::apart`]), so that one that is broken, endless or vanishing costs its names and nothing else.
+//! This is done when the recording ends, or else by the first command that reads it, on the
+//! recorded host, because only that host has the files. The files are read in a sandbox
+//! ([`crate::apart`]), so a file that is broken, endless or vanishing costs only its own names.
 
 use crate::apart::{apart, Why};
 use crate::collect::{collect, Places};
@@ -18,13 +19,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// For all files.
+/// Longest time for looking into all files.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// Processes of which a module is asked for.
+/// Maximum number of processes that are tried to open a module's file.
 const MOST_USERS: usize = 8;
-/// Files that could not be looked into; then it is enough.
+/// Number of files that could not be read after which looking up ends.
 pub(crate) const MOST_FAILURES: usize = 16;
 
+/// Reason why a recording could not be completed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompleteError {
@@ -43,16 +45,18 @@ impl CompleteError {
     }
 }
 
-/// What came of it.
+/// Result of [`complete`].
 #[derive(Clone, Debug, Default)]
 pub struct Completed {
-    /// Different places that the samples have, and those that were too many.
+    /// Number of different places that were looked up, and number of addresses beyond the limit.
     pub places: usize,
     pub left_out: u64,
+    /// Messages for the user, one sentence each.
     pub diagnostics: Vec<String>,
 }
 
-/// Whether a recording has samples whose functions nobody has looked up, and this is the machine where that can be done.
+/// Returns true if the recording has samples whose functions were not looked up yet, and this host
+/// is the recorded one, where that is possible.
 pub fn is_pending(recording: &Path) -> bool {
     recording.join("samples/metadata").is_file() && !recording.join(FILE).exists() && is_of_here(recording)
 }
@@ -63,7 +67,8 @@ pub(crate) fn is_of_here(recording: &Path) -> bool {
     said.host == text("/proc/sys/kernel/hostname") && said.kernel == text("/proc/sys/kernel/osrelease")
 }
 
-/// Looks all places up and writes what they mean. Asked often, `stopped` may say that what is known by now is enough.
+/// Looks up all places and writes the result. `stopped` is called often; once it returns true,
+/// looking up ends with what is known.
 pub fn complete(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Completed, CompleteError> {
     let samples = recording.join("samples");
     let lock = File::open(&samples).map_err(CompleteError::io("open", &samples))?;
@@ -93,7 +98,7 @@ pub fn complete(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Complete
     let told = begun.and_then(|()| look_up(&places, &file, stopped)).map_err(CompleteError::io("write", &hidden))?;
     done.diagnostics.extend(told);
     let end = Line { looked_up: Some(places.count as u64), left_out: Some(places.left_out), ..Line::default() };
-    // After a process that was ended in the middle of a line.
+    // The sandbox may have been killed in the middle of a line.
     let mut last = b"\n".to_vec();
     write(&mut last, &end).and_then(|()| (&file).write_all(&last)).map_err(CompleteError::io("write", &hidden))?;
     let seen = recording.join(FILE);
@@ -101,14 +106,15 @@ pub fn complete(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Complete
     Ok(done)
 }
 
-/// What is looked into: a process's list of functions, or a module's file.
+/// A source of names: a process's list of functions, or a module's file.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     Made(i32),
     Module(ModuleId),
 }
 
-/// Modules with the most samples first: where time or memory ends, they are there.
+/// Returns all sources: first the lists, then the modules with the most samples first, so that
+/// those are complete if time or memory runs out.
 fn items(places: &Places) -> Vec<Item> {
     let mut modules: Vec<_> = places.files.iter().map(|(id, offsets)| (offsets.values().sum::<u64>(), *id)).collect();
     modules.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -117,14 +123,14 @@ fn items(places: &Places) -> Vec<Item> {
     made.into_iter().map(Item::Made).chain(modules.into_iter().map(|(_, id)| Item::Module(id))).collect()
 }
 
-/// Looks into all of them; one that cannot be looked into is passed over. Returns what went wrong.
+/// Reads all sources and skips those that cannot be read. Returns what went wrong.
 fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Result<Vec<String>> {
     let (items, end) = (items(places), Instant::now() + PATIENCE);
     let mut told = Vec::new();
     let (mut from, mut failures) = (0, 0);
     while from < items.len() {
         let Err((at, why)) = apart(|at| look_into(places, file, &items, from, at), end, stopped) else { break };
-        // After a process that was ended in the middle of a line.
+        // The sandbox may have been killed in the middle of a line.
         let mut lines = b"\n".to_vec();
         let item = at.and_then(|at| items.get(at).copied());
         match (why, item) {
@@ -161,7 +167,8 @@ fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Resu
     Ok(told)
 }
 
-/// In the process of its own. What it wrote stays, whatever the next file does to it.
+/// Reads the sources from number `from` on; runs in the sandbox. Output is flushed before each
+/// source, so that it remains if the next one kills the sandbox.
 fn look_into(places: &Places, file: &File, items: &[Item], from: usize, at: &mut dyn FnMut(usize)) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(64 << 10, file);
     let mut users: HashMap<ModuleId, Vec<User>> = HashMap::new();

@@ -1,6 +1,8 @@
-//! Functions that a program made itself, by the list that it keeps for profilers: `/tmp/perf-PID.map`, lines of `start size name`.
+//! Functions that a program generated itself, from the list that it writes for profilers:
+//! `/tmp/perf-PID.map`, with lines `start size name`.
 //!
-//! Anybody can put a file there. It must be a regular one of the process's user or of root, and it is read up to a size.
+//! Anyone can create such a file. It must be a regular file that belongs to the process's user or
+//! to root, and it is read up to a size limit.
 
 use crate::open;
 use crate::table::Function;
@@ -12,7 +14,8 @@ use std::os::unix::fs::MetadataExt;
 const MOST_BYTES: u64 = 256 << 20;
 const LONGEST_LINE: u64 = 4096;
 
-/// Names of those of `addresses` that the list has. `owner` is the process's user and its pid in its own namespace.
+/// Returns the names of those `addresses` that the list contains. `owner` is the process's user id
+/// and its process id in its own namespace.
 pub fn functions(pid: i32, owner: Option<(u32, i32)>, addresses: &BTreeMap<u64, u64>) -> BTreeMap<u64, Function> {
     let inner = owner.map_or(pid, |(_, inner)| inner);
     let name = format!("perf-{inner}.map");
@@ -26,7 +29,7 @@ pub fn functions(pid: i32, owner: Option<(u32, i32)>, addresses: &BTreeMap<u64, 
     found.map_or_else(BTreeMap::new, |file| read(BufReader::new(file.take(MOST_BYTES)), addresses))
 }
 
-/// A later line outweighs earlier ones: code is replaced.
+/// Parses the list. A later line overrides earlier ones, because code is replaced.
 fn read(mut lines: impl BufRead, addresses: &BTreeMap<u64, u64>) -> BTreeMap<u64, Function> {
     let mut found = BTreeMap::new();
     let mut line = Vec::new();
@@ -54,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_line_names_an_address_and_nonsense_is_passed_over() {
+    fn latest_line_names_an_address_and_invalid_lines_are_skipped() {
         let wanted = BTreeMap::from([(0x100, 1), (0x10f, 1), (0x110, 1), (u64::MAX, 1)]);
         let text = "100 10 first one\nnonsense\n10f 1\n10f 0 none\n-1 5 minus\n0x10f 2 second\nffffffffffffffff ffffffffffffffff end\n";
         let found = read(text.as_bytes(), &wanted);

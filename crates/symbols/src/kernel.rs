@@ -1,25 +1,27 @@
-//! The kernel's functions, as `symbols/kallsyms` of a recording names them.
+//! The kernel's functions, from `symbols/kallsyms` of a recording.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// A larger file is none of a kernel.
+/// Maximum number of bytes that are read; no kernel's file is larger.
 const MOST_BYTES: u64 = 256 << 20;
-/// A function this long there is not: beyond, nobody knows.
+/// Longest distance in bytes from a function's begin. No function is longer, so an address beyond
+/// it is unknown.
 const LONGEST: u64 = 1 << 20;
-/// Where no module is named.
+/// Module of functions without a named module.
 const CORE: &str = "[kernel]";
 
+/// Table of the kernel's functions.
 #[derive(Debug, Default)]
 pub struct Kernel {
-    /// Address, and where the name ends in `text`; sorted by address.
+    /// Address, and begin and end of the name in `text`, sorted by address.
     functions: Vec<(u64, u32, u32)>,
     text: String,
 }
 
 impl Kernel {
-    /// Of a recording; empty if it has none.
+    /// Loads the functions of a recording. The result is empty if the recording has none.
     pub fn load(recording: &Path) -> Kernel {
         match File::open(recording.join("symbols/kallsyms")) {
             Ok(file) => Kernel::read(BufReader::with_capacity(256 << 10, file.take(MOST_BYTES))),
@@ -30,7 +32,7 @@ impl Kernel {
     fn read(mut lines: impl BufRead) -> Kernel {
         let mut kernel = Kernel::default();
         let mut line = String::new();
-        // `address type name\t[module]`
+        // Format of a line: `address type name\t[module]`.
         while matches!(lines.read_line(&mut line), Ok(read) if read > 0) {
             let mut words = line.splitn(3, ' ');
             if let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next()) {
@@ -45,7 +47,7 @@ impl Kernel {
         kernel
     }
 
-    /// Function and module.
+    /// Returns the function and module at an address.
     pub fn find(&self, address: u64) -> Option<(&str, &str)> {
         let after = self.functions.partition_point(|(begin, _, _)| *begin <= address);
         let (begin, from, to) = *self.functions.get(after.checked_sub(1)?)?;
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_belongs_to_the_function_that_begins_before_it() {
+    fn address_belongs_to_the_function_that_begins_before_it() {
         let text = "ffffffff81000200 T second\nffffffff81000100 t first\nnonsense\nffffffffc0000000 t of_module\t[some_module]\n";
         let kernel = Kernel::read(text.as_bytes());
         assert_eq!(kernel.find(0xffff_ffff_8100_01ff), Some(("first", CORE)));

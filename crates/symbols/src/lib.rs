@@ -1,17 +1,22 @@
-//! What the addresses of sampled stacks mean.
+//! The meaning of the addresses in sampled stacks.
 //!
-//! A recording says where the CPUs were (`samples/`), which files each process had mapped where at every moment, and what the kernel's
-//! functions are (`symbols/kallsyms`). Three steps lead from an address to a name:
+//! A recording contains the samples (`samples/`), the files that each process had mapped at any
+//! time, and the kernel's functions (`symbols/kallsyms`). Three steps lead from an address to a
+//! name:
 //!
-//! * [`Spaces`] follows processes and their mappings: an address of a process is a place in a module.
-//! * [`complete`] looks the places of all samples up, once, on the machine that was recorded, while its files are still there:
-//!   `symbols/functions.jsonl`. What it cannot find keeps its module and offset; nothing fails for it.
-//! * [`Stacks`] is what analyses use: it hands out each sample as a stack of named frames, on any machine.
+//! * [`Spaces`] follows processes and their mappings. It converts an address of a process to a
+//!   place in a module.
+//! * [`complete`] looks up the places of all samples, once, on the recorded host, while the files
+//!   are still there. It writes `symbols/functions.jsonl`. A place that cannot be looked up keeps
+//!   its module and offset; this is no error.
+//! * [`Stacks`] is the interface for analyses, on any host. It returns each sample as a stack of
+//!   named frames.
 //!
-//! Functions that were recorded as spans get their names in the same way ([`complete_probes`]).
+//! Functions that were recorded as spans are named in the same way ([`complete_probes`]).
 //!
-//! Modules, maps of functions that programs write, and recordings may be hostile: sizes are bounded, and foreign files are
-//! looked into by a process of its own, whose end costs names only.
+//! Modules, the function lists that programs write, and recordings may be hostile. Therefore sizes
+//! are limited, and foreign files are read in a sandbox, which is a separate process; if it dies,
+//! only names are lost.
 
 mod apart;
 mod collect;

@@ -1,8 +1,10 @@
 //! Names of functions that were recorded as spans (`longpole/auto.h`).
 //!
-//! A program knows its functions' addresses only, so their classes in `user/metadata` are called after a place in a module's file. When the recording
-//! has ended, the file is looked into and the classes get names: `span_begin:prog+0x1139` becomes `span_begin:parse`. Whoever is recorded
-//! chooses the paths, so this is done as for the stacks: regular files only, those that were recorded, by a process of its own.
+//! A program only knows the addresses of its functions, so their classes in `user/metadata` are
+//! named after a place in a module's file. After the recording has ended, the file is read and the
+//! classes are renamed: `span_begin:prog+0x1139` becomes `span_begin:parse`. The recorded program
+//! chooses the paths, so the same precautions apply as for stacks: only regular files are read,
+//! only if they are the recorded ones, and only in a sandbox.
 
 use crate::apart::{apart, Why};
 use crate::complete::{is_of_here, CompleteError, MOST_FAILURES, PATIENCE};
@@ -22,21 +24,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Metadata beyond this is looked at by nobody here.
+/// Maximum number of bytes of metadata. Larger metadata is not processed here.
 const MOST_BYTES: u64 = 256 << 20;
-/// As the metadata begins the place of a site.
+/// Begin of a source location in the metadata.
 const SITE: &str = "\tmodel.emf.uri = \"longpole:site?file=";
 const NAME: &str = "\tname = \"";
-/// Attribute of a class that is to be named; afterwards it is `offset`.
+/// Attribute of a class that has no name yet. It is renamed to `offset` when the class was
+/// processed.
 const WAITING: &str = "&function=";
-/// Between two looks at what another process does.
+/// Time between two attempts to get the lock.
 const PAUSE: Duration = Duration::from_millis(50);
 const HIDDEN: &str = ".metadata-named";
 
-/// A file with functions: path, inode, and its last change in ns.
+/// A file with functions: path, inode, and time of its last change in ns.
 type Module = (Vec<u8>, u64, u64);
 
-/// A class that is to be named: where it stands in the metadata, and which function it is.
+/// A class to be named: its lines in the metadata, and its function.
 struct Class {
     name_line: usize,
     uri_line: usize,
@@ -50,7 +53,8 @@ struct Found {
     modules: Vec<Module>,
 }
 
-/// Whether a recording that has ended has functions without names, and this is the machine where they can be looked up.
+/// Returns true if the recording has ended and has functions without names, and this host is the
+/// recorded one, where they can be looked up.
 pub fn probes_are_pending(recording: &Path) -> bool {
     let Ok(Some(said)) = Recording::read(recording) else { return false };
     let lives = |pid: i32| Path::new(&format!("/proc/{pid}")).exists();
@@ -60,11 +64,12 @@ pub fn probes_are_pending(recording: &Path) -> bool {
     folder(recording).and_then(|folder| read(&folder)).is_ok_and(|text| text.contains(WAITING)) && is_of_here(recording)
 }
 
-/// Names the functions. What cannot be found keeps its place for a name. Returns what should be said of it.
+/// Names the functions. A function that is not found keeps its place as its name. Returns messages
+/// for the user.
 pub fn complete_probes(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Vec<String>, CompleteError> {
     let path = recording.join("user/metadata");
     let folder = folder(recording).map_err(CompleteError::io("open", &path))?;
-    // Another reader may be at it.
+    // Another reader may be naming the functions.
     let begun = Instant::now();
     while let Err(error) = flock(&folder, FlockOperation::NonBlockingLockExclusive) {
         if error != rustix::io::Errno::WOULDBLOCK || begun.elapsed() > PATIENCE || stopped() {
@@ -76,14 +81,15 @@ pub fn complete_probes(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<V
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let found = find(&lines);
     let (functions, told) = look_up(&found, &folder, stopped).map_err(CompleteError::io("name functions of", &path))?;
-    // What was not even tried is left to the next one.
+    // If not all files were tried, the metadata stays unchanged, so that the next reader can try
+    // again.
     if let Some(functions) = functions {
         replace(&folder, name(lines, &found, &functions).as_bytes()).map_err(CompleteError::io("write", &path))?;
     }
     Ok(told)
 }
 
-/// `user/`, if it is our own: whoever owns it chooses what its names lead to.
+/// Opens `user/` if it belongs to this user. Another owner could make its names lead to any file.
 fn folder(recording: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = open(recording.join("user"), flags, Mode::empty())?;
@@ -120,7 +126,7 @@ fn fresh(folder: &OwnedFd, name: &str) -> io::Result<File> {
     Ok(File::from(openat(folder, name, flags, Mode::from_raw_mode(0o644))?))
 }
 
-/// The classes that wait for a name.
+/// Finds the classes without a name.
 fn find(lines: &[&str]) -> Found {
     let mut found = Found::default();
     let mut known: HashMap<Module, usize> = HashMap::new();
@@ -141,7 +147,7 @@ fn find(lines: &[&str]) -> Found {
     found
 }
 
-/// `FILE&line=0&function=OFFSET&inode=INODE&changed=NS";`
+/// Parses `FILE&line=0&function=OFFSET&inode=INODE&changed=NS";`.
 fn site(text: &str) -> Option<(Module, u64)> {
     let (file, rest) = text.split_once("&line=0&function=")?;
     let (offset, rest) = rest.split_once("&inode=")?;
@@ -150,7 +156,7 @@ fn site(text: &str) -> Option<(Module, u64)> {
     Some(((decoded(file), inode.parse().ok()?, changed.parse().ok()?), u64::from_str_radix(offset, 16).ok()?))
 }
 
-/// Percent-encoded text.
+/// Decodes percent-encoded text.
 fn decoded(text: &str) -> Vec<u8> {
     let digit = |byte: Option<&u8>| byte.and_then(|&byte| (byte as char).to_digit(16));
     let bytes = text.as_bytes();
@@ -170,10 +176,11 @@ fn decoded(text: &str) -> Vec<u8> {
     out
 }
 
-/// The function at each offset of each module.
+/// Functions by index of the module and offset in its file.
 type Functions = HashMap<(usize, u64), Function>;
 
-/// A file after the other, by a process of its own: one that is broken costs its own names only. None: it did not come to all of them.
+/// Looks up the functions file by file in a sandbox, so that a broken file costs only its own
+/// names. The functions are `None` if not all files were tried.
 fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::Result<(Option<Functions>, Vec<String>)> {
     let mut offsets: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
     for class in &found.classes {
@@ -183,7 +190,7 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
         all.sort_unstable();
         all.dedup();
     });
-    // Without a name, so that nothing of it is left behind.
+    // The file is unlinked at once, so that nothing of it remains.
     let mut file = fresh(folder, HIDDEN)?;
     unlinkat(folder, HIDDEN, AtFlags::empty())?;
     let (mut from, mut failures, mut told) = (0, 0, Vec::new());
@@ -232,7 +239,8 @@ fn look_into(found: &Found, offsets: &BTreeMap<usize, Vec<u64>>, file: &File, fr
             write(&mut out, &of(Line { trouble, ..Line::default() }))?;
             continue;
         };
-        // The place from debug information, then the name from the symbol, if there is one.
+        // The source location comes from debug information, and the name from the symbol if there
+        // is one.
         let mut functions: BTreeMap<u64, Function> = BTreeMap::new();
         let mut resolved = resolve::functions(&opened, offsets, &mut || at(*number), |offset, found| {
             functions.extend(found.into_iter().last().map(|function| (offset, function)));
@@ -254,7 +262,7 @@ fn look_into(found: &Found, offsets: &BTreeMap<usize, Vec<u64>>, file: &File, fr
     out.flush()
 }
 
-/// The file that the program had.
+/// Opens the file that the program had.
 fn module((path, inode, changed): &Module) -> Option<File> {
     if !path.starts_with(b"/") {
         return None;
@@ -267,7 +275,7 @@ fn module((path, inode, changed): &Module) -> Option<File> {
     })
 }
 
-/// The metadata with names in the places of addresses.
+/// Returns the metadata with names instead of addresses.
 fn name(lines: Vec<&str>, found: &Found, functions: &Functions) -> String {
     let mut changed: HashMap<usize, String> = HashMap::new();
     for class in &found.classes {
@@ -287,10 +295,11 @@ fn name(lines: Vec<&str>, found: &Found, functions: &Functions) -> String {
     lines.iter().enumerate().map(|(at, line)| changed.get(&at).map_or(*line, String::as_str)).collect()
 }
 
-/// Of C++, the name without what stands in the last parentheses, and without what follows them.
+/// Removes the last parentheses of a C++ name and what follows them.
 fn without_arguments(name: &str) -> &str {
     let Some(end) = name.rfind(')') else { return name };
-    // What follows is at most `const`, `[clone ...]` and the like; else the parentheses are within a name.
+    // A function's parameters are followed by `const`, `[clone ...]` and the like, at most.
+    // Otherwise the parentheses are part of a name.
     if name[end + 1..].starts_with(['>', ':', '}']) {
         return name;
     }
@@ -309,13 +318,13 @@ fn without_arguments(name: &str) -> &str {
     name
 }
 
-/// Without the type that it returns, which stands before the name of what was made of a template, and nowhere else.
+/// Removes the return type, which precedes the name of a template's instance and no other name.
 fn without_type(name: &str) -> &str {
     if !name.ends_with('>') {
         return name;
     }
     let (mut open, mut begin) = (0, 0);
-    // What follows that word has brackets and spaces of its own.
+    // After the word `operator`, brackets and spaces are part of the name.
     for (at, c) in name[..name.rfind("operator").unwrap_or(name.len())].char_indices() {
         match c {
             '<' | '(' | '{' | '[' => open += 1,
@@ -327,7 +336,7 @@ fn without_type(name: &str) -> &str {
     &name[begin..]
 }
 
-/// The inside of a string literal.
+/// Escapes a text for a string literal.
 fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -339,7 +348,7 @@ fn literal(text: &str) -> String {
     out
 }
 
-/// Percent-encodes all but letters, digits and `-._~/`.
+/// Percent-encodes all characters except letters, digits and `-._~/`.
 fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -358,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_no_part_of_a_name() {
+    fn arguments_are_removed_from_a_name() {
         for (whole, name) in [
             ("parse", "parse"),
             ("a::parse(int, char const*)", "a::parse"),
@@ -375,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_function_returns_is_no_part_of_its_name() {
+    fn return_type_is_removed_from_a_name() {
         for (whole, name) in [
             ("int twice<int>(int)", "twice<int>"),
             ("std::vector<int, std::allocator<int> > const& a::get<unsigned long>(int)", "a::get<unsigned long>"),
@@ -391,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn only_classes_that_wait_for_a_name_are_changed() {
+    fn only_classes_without_a_name_are_changed() {
         let text = "event {\n\tname = \"span_begin:prog+0x1139\";\n\tid = 77;\n\tmodel.emf.uri = \
                     \"longpole:site?file=/a%20b/prog&line=0&function=1139&inode=5&changed=7\";\n};\n\
                     event {\n\tname = \"span_begin:own\";\n\tmodel.emf.uri = \"longpole:site?file=a.c&line=4\";\n};\n";

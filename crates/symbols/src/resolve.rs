@@ -1,4 +1,4 @@
-//! Functions of a module's file, by its symbols and its debug information (blazesym).
+//! Looks up the functions in a module's file, by its symbols and debug information (with blazesym).
 
 use crate::table::{clean, Function};
 use blazesym::symbolize::source::{Elf, Source};
@@ -12,19 +12,24 @@ use std::os::unix::fs::FileExt;
 /// Offsets that are looked up at a time.
 const BATCH: usize = 4096;
 
-/// Bytes of the names of a file's sections.
+/// Maximum number of bytes of the names of a file's sections.
 const MOST_NAMES: u64 = 1 << 20;
-/// Sections that name other files, which the library would open wherever they lie and whatever they are.
+/// Parts of the names of sections that refer to other files. blazesym would open those files,
+/// wherever and whatever they are.
 const LINKS: [&[u8]; 3] = [b"debuglink", b"debugaltlink", b"debug_sup"];
 
-/// Calls `found` for each of the offsets in the file that lies in a function, innermost first, and `goes_on` between. The error is of the whole file.
+/// Calls `found` with the functions at each offset in the file, innermost first. Offsets without a
+/// function are omitted. The third argument is called before each batch of offsets, as a sign of
+/// progress. An error concerns the whole file.
 ///
-/// Files to which it leads (for its debug information) are not looked for: whoever made it chooses their names. Such a file has its symbols only.
+/// Files to which the module refers for debug information are not opened, because the module's
+/// author chooses their names. For such a module only its symbols are used.
 pub fn functions(file: &File, offsets: &[u64], goes_on: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
     look_up(file, leads_nowhere(file).unwrap_or(false), offsets, goes_on, found)
 }
 
-/// The same by its symbols alone: debug information leaves the namespace away from what only one source file sees.
+/// Like [`functions`], but uses only symbols. Debug information omits the namespace of functions
+/// that only one source file can see; symbols contain it.
 pub fn symbols(file: &File, offsets: &[u64], goes_on: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
     look_up(file, false, offsets, goes_on, found)
 }
@@ -36,7 +41,7 @@ fn look_up(
     goes_on: &mut dyn FnMut(),
     mut found: impl FnMut(u64, Vec<Function>),
 ) -> Result<(), String> {
-    // By this path it is the file that was checked, whatever its name leads to now.
+    // This path leads to the file that was checked, even if its name leads elsewhere by now.
     let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
     elf.debug_syms = debug;
     let source = Source::Elf(elf);
@@ -53,14 +58,15 @@ fn look_up(
     Ok(())
 }
 
-/// Whether none of the file's sections can be a link; none if it is not to be told. All names of sections lie in one section.
+/// Returns true if none of the file's sections refers to another file, or `None` if this cannot be
+/// determined. All names of sections are in one section.
 fn leads_nowhere(file: &File) -> Option<bool> {
     let mut header = [0; 64];
     file.read_exact_at(&mut header, 0).ok()?;
     let wide = |bytes: &[u8], at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let half = |bytes: &[u8], at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let short = |bytes: &[u8], at: usize| Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    // ELFCLASS32 or ELFCLASS64, in the byte order of this machine.
+    // ELFCLASS32 or ELFCLASS64, in this host's byte order.
     let is_wide = header.get(4) == Some(&2);
     let (sections, size, names) = match is_wide {
         true => (wide(&header, 40)?, 64, short(&header, 62)?),
@@ -69,7 +75,7 @@ fn leads_nowhere(file: &File) -> Option<bool> {
     if sections == 0 {
         return Some(true);
     }
-    // Beyond SHN_LORESERVE the number is elsewhere.
+    // From SHN_LORESERVE on, the number is stored elsewhere.
     if names == 0 || names >= 0xff00 {
         return None;
     }
@@ -88,8 +94,9 @@ fn leads_nowhere(file: &File) -> Option<bool> {
     Some(!LINKS.iter().any(|link| text.windows(link.len()).any(|found| found == *link)))
 }
 
-/// The name as its source has it. Only mangled names begin with `_R` or `_Z`; a demangler takes any name for the encoding of a type, so that a C function `f`
-/// would be called `float`.
+/// Returns the name as in the source. Only mangled names begin with `_R` or `_Z`. A demangler
+/// accepts any name as the encoding of a type, so without this check a C function `f` would be
+/// named `float`.
 fn demangled(name: &str) -> Cow<'_, str> {
     if !name.starts_with("_R") && !name.starts_with("_Z") {
         return Cow::Borrowed(name);
@@ -101,7 +108,8 @@ fn demangled(name: &str) -> Cow<'_, str> {
     of_cpp.map_or(Cow::Borrowed(name), Cow::Owned)
 }
 
-/// The library names the outermost first; its place in the source is that of the innermost's call, a step outwards each.
+/// Converts the result to frames, innermost first. blazesym returns the outermost function first.
+/// The source location of an outer function is that of its call to the next inner one.
 fn frames(symbol: &Sym<'_>) -> Vec<Function> {
     let place = |name: &str, info: Option<&CodeInfo<'_>>| Function {
         file: info.map(|info| clean(&info.to_path().to_string_lossy())),
@@ -115,13 +123,15 @@ fn frames(symbol: &Sym<'_>) -> Vec<Function> {
     all
 }
 
-/// The code that the kernel puts into every process: this process has the same.
+/// Returns the vDSO, the code that the kernel maps into every process, as a file. It is read from
+/// this process, because all processes have the same.
 pub fn vdso() -> Option<File> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let (range, _) = maps.lines().find(|line| line.ends_with("[vdso]"))?.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
-    // SAFETY: the kernel maps these pages for as long as the process lives, readable, and never changes them.
+    // SAFETY: the kernel maps these pages readable for the lifetime of the process and never
+    // changes them.
     let bytes = unsafe { std::slice::from_raw_parts(start as *const u8, end.checked_sub(start)?) };
     let mut file = File::from(rustix::fs::memfd_create("vdso", rustix::fs::MemfdFlags::CLOEXEC).ok()?);
     file.write_all(bytes).ok()?;
@@ -135,7 +145,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn names_of_c_stay_and_mangled_ones_are_as_their_source_has_them() {
+    fn c_names_are_unchanged_and_mangled_names_are_demangled() {
         for name in ["f", "d", "i", "w", "v", "main", "_start", "__libc_start_main", "_ZZZ"] {
             assert_eq!(demangled(name), name);
         }
@@ -145,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_one_letter_in_a_module_keep_their_names() {
+    fn one_letter_functions_of_a_module_keep_their_names() {
         let dir = tempfile::tempdir().unwrap();
         let (source, module) = (dir.path().join("a.c"), dir.path().join("a.so"));
         let code = ["f", "d", "i", "w"].map(|name| format!("int {name}(int x) {{ return x + {}; }}\n", name.len()));
@@ -157,7 +167,7 @@ mod tests {
             let offsets: Vec<u64> = (0..file.metadata().unwrap().len()).collect();
             let mut names = BTreeSet::new();
             functions(&file, &offsets, &mut || {}, |_, found| names.extend(found.into_iter().map(|function| function.name))).unwrap();
-            // Beside what the linker adds.
+            // The linker adds names with underscores.
             names.retain(|name| !name.starts_with('_'));
             assert_eq!(names, BTreeSet::from(["f", "d", "i", "w"].map(str::to_owned)), "{debug}");
         }

@@ -1,7 +1,8 @@
-//! Address spaces: which file was mapped where, in each process, at the moment of a sample.
+//! Address spaces: the files that each process had mapped at the time of a sample.
 //!
-//! Events come in the order of time. What was there at the begin comes first; forks copy a space, an exec empties it, later
-//! mappings replace earlier ones.
+//! Events come in the order of time. Mappings that existed at the begin of the recording come
+//! first. A fork copies a space, an exec empties it, and a later mapping replaces earlier ones at
+//! the same addresses.
 
 use longpole_trace::event::{Catalogue, Class, Event, StreamKind};
 use longpole_trace::Value;
@@ -13,21 +14,21 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId(pub u32);
 
-/// A file with code, or what the kernel calls so: `[vdso]`.
+/// A file with code, or a special mapping of the kernel such as `[vdso]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Module {
-    /// As the process saw it.
+    /// Path as the process saw it.
     pub path: Vec<u8>,
     pub inode: u64,
 }
 
-/// What an address is.
+/// Meaning of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     Kernel(u64),
-    /// In a module, so many bytes from the begin of its file.
+    /// Offset in bytes in a module's file.
     File(ModuleId, u64),
-    /// In code that this process made itself.
+    /// Address in code that this process generated itself.
     Made(i32, u64),
     Unknown(u64),
 }
@@ -36,28 +37,30 @@ pub enum Place {
 struct Mapping {
     end: u64,
     offset: u64,
-    /// None: the process made the code itself.
+    /// The mapped module; `None` for code that the process generated itself.
     module: Option<ModuleId>,
 }
 
-/// A process, and what became of it.
+/// A process and its state.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     space: Space,
     pub comm: Rc<str>,
-    /// User and pid in its own namespace, of a process that makes code.
+    /// User id, and process id in the process's own namespace. Known for processes that generate
+    /// code.
     pub owner: Option<(u32, i32)>,
+    /// Set after the process's exit.
     pub ended: bool,
 }
 
-/// What a process has mapped. A child has its parent's until one of them changes it.
+/// Mappings of a process. A child shares those of its parent until one of the two changes them.
 #[derive(Clone, Debug, Default)]
 struct Space(Rc<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
     mappings: BTreeMap<u64, Mapping>,
-    /// What all spaces of a recording hold.
+    /// Number of mappings in all spaces of the recording.
     all: Rc<Cell<usize>>,
 }
 
@@ -68,7 +71,8 @@ impl Drop for Held {
 }
 
 impl Space {
-    /// Of this process alone. None: there is no room for so many.
+    /// Returns the mappings for modification, after copying them if they are shared. Returns `None`
+    /// if there is no room for a copy.
     fn own(&mut self, all: &Rc<Cell<usize>>) -> Option<&mut BTreeMap<u64, Mapping>> {
         if Rc::get_mut(&mut self.0).is_none() || !Rc::ptr_eq(&self.0.all, all) {
             let sum = all.get() + self.0.mappings.len();
@@ -82,7 +86,7 @@ impl Space {
     }
 }
 
-/// An event, taken apart.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Sample,
@@ -94,7 +98,7 @@ enum Kind {
     Other,
 }
 
-/// A sample's addresses, innermost first.
+/// Addresses of a sample, innermost first.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
     pub t_ns: i64,
@@ -105,16 +109,19 @@ pub struct Sample<'a> {
     pub user: &'a [u64],
 }
 
-/// Ended processes that are still known: samples of their last threads may come after their own end.
+/// Maximum number of ended processes that are still known. They are needed because samples of a
+/// process's last threads may come after its end.
 const MOST_ENDED: usize = 4096;
-/// Of one process, and of modules: a hostile recording could name any number.
+/// Maximum number of mappings of one process, and of modules, because a hostile recording could
+/// name any number.
 const MOST_MAPPINGS: usize = 1 << 16;
-/// Of all processes; a space that several have counts once.
+/// Maximum number of mappings of all processes. A space shared by several processes counts once.
 const MOST_MAPPINGS_IN_ALL: usize = 1 << 21;
 const MOST_MODULES: usize = 1 << 20;
-/// As many as Linux can have at once.
+/// Maximum number of processes; Linux allows no more at the same time.
 const MOST_PROCESSES: usize = 1 << 22;
 
+/// Follows the processes of a recording and their mappings.
 #[derive(Debug, Default)]
 pub struct Spaces {
     kinds: Vec<Option<Kind>>,
@@ -122,7 +129,7 @@ pub struct Spaces {
     ids: HashMap<Module, ModuleId>,
     processes: HashMap<i32, Process>,
     ended: VecDeque<i32>,
-    /// Mappings of all spaces, and those for which there was no room.
+    /// Number of mappings in all spaces, and number of mappings for which there was no room.
     held: Rc<Cell<usize>>,
     left_out: u64,
     kernel: Vec<u64>,
@@ -130,7 +137,8 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Takes an event of any trace; those of other streams are passed over.
+    /// Processes an event of any trace. Events of other streams than samples are ignored. Returns
+    /// the addresses if the event is a sample.
     pub fn follow(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Option<Sample<'_>> {
         let kind = self.kind(catalogue, event);
         if kind == Kind::Other {
@@ -210,7 +218,7 @@ impl Spaces {
         self.ended.push_back(pid);
         if self.ended.len() > MOST_ENDED {
             if let Some(oldest) = self.ended.pop_front() {
-                // Its number may belong to another one by now.
+                // The process id may belong to a new process by now.
                 if self.processes.get(&oldest).is_some_and(|process| process.ended) {
                     self.processes.remove(&oldest);
                 }
@@ -230,7 +238,7 @@ impl Spaces {
         };
         let process = self.processes.entry(pid).or_default();
         let Some(mappings) = process.space.own(&self.held) else {
-            // What it has is not known from here on.
+            // Without room for a copy, the process's mappings are unknown from here on.
             self.left_out += 1;
             process.space = Space::default();
             return;
@@ -260,7 +268,7 @@ impl Spaces {
         Some(id)
     }
 
-    /// What an address of a process's user space is now.
+    /// Returns the current meaning of an address in a process's user space.
     pub fn place(&self, pid: i32, address: u64) -> Place {
         let found = self.processes.get(&pid).and_then(|process| process.space.0.mappings.range(..=address).next_back());
         match found {
@@ -272,11 +280,12 @@ impl Spaces {
         }
     }
 
-    /// Mappings that were too many: addresses in them are unknown.
+    /// Returns the number of mappings for which there was no room. Addresses in them are unknown.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
+    /// Returns all modules, indexed by [`ModuleId`].
     pub fn modules(&self) -> &[Module] {
         &self.modules
     }
@@ -285,7 +294,8 @@ impl Spaces {
         self.processes.get(&pid)
     }
 
-    /// Processes that had not ended, each with a mapping (begin, end) of every module that it has.
+    /// Returns the processes that have not ended, with each of their modules' mappings (begin,
+    /// end).
     pub fn living(&self) -> impl Iterator<Item = (i32, ModuleId, (u64, u64))> + '_ {
         let living = self.processes.iter().filter(|(_, process)| !process.ended);
         living.flat_map(|(&pid, process)| {
@@ -294,7 +304,8 @@ impl Spaces {
     }
 }
 
-/// Only with the fields that this reader knows, in their order.
+/// Returns the kind of a class. A class is known only if it has exactly the expected fields in
+/// their order.
 fn kind(class: &Class) -> Kind {
     let known: [(&str, &[&str], Kind); 6] = [
         ("sample", &["kernel_length", "kernel", "user_length", "user"], Kind::Sample),
@@ -323,7 +334,8 @@ fn addresses(value: Option<&Value<'_>>, to: &mut Vec<u64>) {
     }
 }
 
-/// Makes room: what lay there before is gone, what reaches over an end keeps the rest.
+/// Makes room for a mapping: removes earlier mappings in the range, and shortens those that extend
+/// beyond it.
 fn cut(mappings: &mut BTreeMap<u64, Mapping>, start: u64, end: u64) {
     if let Some((&before, &mapping)) = mappings.range(..start).next_back() {
         if mapping.end > start {
@@ -346,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mappings_of_all_processes_together_are_bounded() {
+    fn total_number_of_mappings_is_bounded() {
         let mut spaces = Spaces::default();
         let many = 1 << 12;
         for n in 0..many {
@@ -363,7 +375,7 @@ mod tests {
         assert!(spaces.left_out() > 1000, "{}", spaces.left_out());
         assert!(matches!(spaces.place(2, 0x1010), Place::File(..)));
         assert_eq!(spaces.place(children - 1, 0x1010), Place::Unknown(0x1010));
-        // With those who go, room comes.
+        // Ended processes release their room.
         spaces.processes.clear();
         assert_eq!(spaces.held.get(), 0);
         spaces.map(1, 0x1000, 0x1000, 0, b"/a", 1);
@@ -371,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_mapping_takes_the_room_of_earlier_ones_and_leaves_them_the_rest() {
+    fn later_mapping_replaces_only_the_overlapping_part_of_earlier_ones() {
         let mut spaces = Spaces::default();
         spaces.map(7, 0x1000, 0x4000, 0x100_0000, b"/a", 1);
         spaces.map(7, 0x2000, 0x1000, 0, b"/b", 2);
@@ -386,7 +398,7 @@ mod tests {
         assert_eq!(spaces.place(8, 0x2000), Place::Unknown(0x2000));
         spaces.map(7, 0x0, 0x10000, 0, b"//anon", 0);
         assert_eq!(spaces.place(7, 0x3000), Place::Made(7, 0x3000));
-        // Neither wraps nor takes no room.
+        // Neither overflow nor an empty range adds a module.
         spaces.map(7, u64::MAX, 5, 0, b"/c", 3);
         spaces.map(7, 5, 0, 0, b"/c", 3);
         assert_eq!(spaces.modules().len(), 2);

@@ -1,4 +1,4 @@
-//! Samples as stacks of named frames: what analyses use.
+//! Samples as stacks of named frames, for analyses.
 
 use crate::kernel::Kernel;
 use crate::spaces::{Place, Spaces};
@@ -12,25 +12,26 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(pub u32);
 
-/// Whose code it is.
+/// Origin of a frame's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {
     Kernel,
     File,
-    /// The process made it itself.
+    /// Code that the process generated itself.
     Made,
     Unknown,
 }
 
-/// Two frames of equal content are one.
+/// A frame of a stack. Frames with equal content have the same [`FrameId`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// `module+0xoffset` where the function's name is not known, `[unknown]` where nothing is.
+    /// Name of the function; `module+0xoffset` if only the module is known, `[unknown]` if nothing
+    /// is known.
     pub function: String,
-    /// Name of the file without its folders; `[kernel]` or the kernel's module; `[jit]`; `[unknown]`.
+    /// Name of the file without folders; `[kernel]` or the kernel's module; `[jit]`; `[unknown]`.
     pub module: String,
     pub origin: Origin,
-    /// Whether `function` is a function's name.
+    /// Set if `function` is the name of a function.
     pub named: bool,
 }
 
@@ -38,19 +39,21 @@ pub struct Frame {
 #[derive(Clone, Debug)]
 pub struct Stack<'a> {
     pub t_ns: i64,
-    /// 0: a process that has no number where the recorder was, in a container.
+    /// Process id; 0 for a process without an id in the recorder's pid namespace, as when the
+    /// recorder runs in a container.
     pub pid: i32,
     pub tid: i32,
     pub cpu: Option<u32>,
-    /// Name of the process; empty where unknown.
+    /// Name of the process; empty if unknown.
     pub process: Rc<str>,
-    /// Innermost first: the kernel's frames, then the program's. Functions that the compiler put into others have frames of their own.
+    /// Frames, innermost first: the kernel's frames, then the program's. Inlined functions have
+    /// frames of their own.
     pub frames: &'a [FrameId],
 }
 
-/// Different frames that are told apart; the rest is unknown.
+/// Maximum number of different frames. Further ones are `[unknown]`.
 const MOST_FRAMES: usize = 1 << 22;
-/// Places whose frames are remembered.
+/// Maximum number of places whose frames are remembered.
 const MOST_PLACES: usize = 1 << 22;
 
 /// Follows a trace, event by event in the order of time.
@@ -67,7 +70,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// With the names that a recording has. Without a recording, frames are modules with offsets.
+    /// Loads the names from a recording. Without a recording, frames are modules with offsets.
     pub fn open(recording: Option<&Path>) -> Stacks {
         match recording {
             Some(recording) => Stacks { kernel: Kernel::load(recording), table: Table::load(recording), ..Stacks::default() },
@@ -75,7 +78,7 @@ impl Stacks {
         }
     }
 
-    /// Takes an event of any stream; those that are samples come back as stacks.
+    /// Processes an event of any stream. Returns a stack if the event is a sample.
     pub fn follow(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Option<Stack<'_>> {
         let sample = self.spaces.follow(catalogue, event)?;
         let (t_ns, pid, tid, cpu) = (sample.t_ns, sample.pid, sample.tid, sample.cpu);
@@ -176,7 +179,9 @@ fn unknown() -> Frame {
     Frame { function: UNKNOWN.to_owned(), module: UNKNOWN.to_owned(), origin: Origin::Unknown, named: false }
 }
 
-/// All but the innermost are where a call returns to, which may be the next function's first byte: the call is before it.
+/// Returns the addresses to look up. All except the innermost are return addresses. A return
+/// address may be the first byte of the next function, so one byte is subtracted to get into the
+/// call.
 pub(crate) fn looked_up(chain: &[u64]) -> impl Iterator<Item = u64> + '_ {
     chain.iter().enumerate().map(|(at, &address)| address.wrapping_sub(u64::from(at > 0)))
 }

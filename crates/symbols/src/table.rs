@@ -1,4 +1,5 @@
-//! `symbols/functions.jsonl`: what the places of samples mean, a JSON object a line (docs/formats/samples.md).
+//! `symbols/functions.jsonl`: the functions at the places of samples, as one JSON object per line
+//! (docs/formats/samples.md).
 
 use crate::spaces::Module;
 use serde::{Deserialize, Serialize};
@@ -7,16 +8,18 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
+/// Path of the table in a recording.
 pub const FILE: &str = "symbols/functions.jsonl";
+/// Version of the format.
 pub const VERSION: u32 = 1;
 
-/// A larger file was written by nobody of us.
+/// Maximum number of bytes that are read; Longpole writes no larger file.
 const MOST_BYTES: u64 = 1 << 30;
 const LONGEST_LINE: u64 = 1 << 20;
-/// Bytes of a name; templates can have longer ones.
+/// Maximum number of bytes of a name. Instances of templates can have longer ones, which are cut.
 const LONGEST_NAME: usize = 1024;
 
-/// A function, and the line in it.
+/// A function with a source location in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
     pub name: String,
@@ -27,12 +30,14 @@ pub struct Function {
 }
 
 impl Function {
-    /// The name is cut, and cannot spoil a terminal.
+    /// Makes a function with a name that is cut to the longest length and contains no control
+    /// characters, which could disturb a terminal.
     pub fn named(name: &str) -> Function {
         Function { name: clean(name), ..Function::default() }
     }
 }
 
+/// Cuts a text to [`LONGEST_NAME`] bytes and replaces its control characters.
 pub fn clean(text: &str) -> String {
     let mut end = text.len().min(LONGEST_NAME);
     while !text.is_char_boundary(end) {
@@ -41,45 +46,49 @@ pub fn clean(text: &str) -> String {
     text[..end].chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// A line of the table. The keys that it has determine its meaning.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Line {
-    /// First line only.
+    /// Version of the format; in the first line only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// Number of a module; with a path, what the number stands for.
+    /// Number of a module. A line with a path assigns the number to that path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
-    /// Why a module has no functions.
+    /// Reason why a module has no functions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// In the module's file.
+    /// Offset in the module's file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// In code that this process made itself.
+    /// Process id and address, for code that the process generated itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<u64>,
-    /// Innermost first: functions that the compiler put into one another.
+    /// Functions at the place, innermost first; the outer ones contain inlined functions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Function>,
-    /// Last line only: places that were looked up, and those beyond what is.
+    /// Number of places that were looked up, and number of addresses beyond the limit; in the last
+    /// line only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub looked_up: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<u64>,
 }
 
+/// Writes a line.
 pub fn write(out: &mut impl Write, line: &Line) -> io::Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     out.write_all(b"\n")
 }
 
+/// The functions at the places of a recording's samples.
 #[derive(Debug, Default)]
 pub struct Table {
     files: HashMap<(String, u64), HashMap<u64, Vec<Function>>>,
@@ -87,7 +96,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Of a recording; empty if it has none. Lines that say nothing known are passed over.
+    /// Loads the functions of a recording. The result is empty if it has none. Unknown lines are
+    /// skipped.
     pub fn load(recording: &Path) -> Table {
         match File::open(recording.join(FILE)) {
             Ok(file) => Table::read(BufReader::with_capacity(256 << 10, file.take(MOST_BYTES))),
@@ -123,12 +133,14 @@ impl Table {
         }
     }
 
-    /// Innermost first; empty where nobody knows.
+    /// Returns the functions at an offset, innermost first; empty if none is known.
     pub fn file(&self, module: &Module, offset: u64) -> &[Function] {
         let functions = self.files.get(&(String::from_utf8_lossy(&module.path).into_owned(), module.inode));
         functions.and_then(|functions| functions.get(&offset)).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the functions at an address of code that a process generated itself; empty if none
+    /// is known.
     pub fn made(&self, pid: i32, address: u64) -> &[Function] {
         self.made.get(&(pid, address)).map_or(&[], Vec::as_slice)
     }
@@ -139,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_found_again_and_nonsense_is_passed_over() {
+    fn written_functions_are_read_back_and_invalid_lines_are_skipped() {
         let mut out = Vec::new();
         let function = Function { file: Some("a.c".to_owned()), line: Some(7), ..Function::named("f\x1b") };
         write(&mut out, &Line { version: Some(VERSION), ..Line::default() }).unwrap();

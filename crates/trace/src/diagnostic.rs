@@ -1,93 +1,106 @@
-//! What was wrong or unusual about a trace, without being a reason to stop reading it.
+//! Diagnostics: what was wrong or unusual about a trace, without being a reason to stop reading it.
 
 use longpole_ctf::{DecodeErrorKind, Source, StreamDecoder};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Errors of one file that are told one by one; what is told must not grow with the trace.
+/// Maximum number of errors of one file that are reported one by one, because the number of
+/// diagnostics must not grow with the trace.
 pub(crate) const MOST_ERRORS: u32 = 8;
 
+/// Something wrong or unusual in an input. Its text names the file and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Diagnostic {
-    /// The file ends inside its last packet: it is still being written, or its writer was killed.
+    /// A file that ends inside its last packet: it is still being written, or its writer was
+    /// killed.
     Truncated { path: PathBuf, place: String, at: Option<Place> },
-    /// The metadata end inside a block, which begins in this line.
+    /// Metadata that end inside a block. `line` is the line at which that block begins, `bytes` the
+    /// size of what is not read.
     CutMetadata { path: PathBuf, line: usize, bytes: u64 },
-    /// From here on a packet of a stream cannot be decoded.
+    /// A packet of a stream that cannot be decoded further, from the place `at`.
     Undecodable { path: PathBuf, at: Place, reason: String, left_out: LeftOut },
-    /// What packets say that does not fit together, so many times, of which this is the first.
+    /// Contradictory statements of packets. `times` counts them; `at` is the place of the first.
     Contradiction { path: PathBuf, what: Contradiction, times: u64, at: Place },
-    /// Stream files without anything in them.
+    /// Stream files of 0 bytes.
     Empty { path: PathBuf, files: u64, examples: String },
-    /// From here on the stream cannot be decoded.
+    /// Damage from which on the rest of a packet or stream cannot be decoded.
     Damaged { path: PathBuf, error: String },
-    /// From here on the file has times that 64 bits of ns do not hold.
+    /// Times in a file that 64 bits of ns cannot represent. `place` is the first of them.
     BeyondTime { path: PathBuf, place: String, at: Option<Place> },
-    /// A record that cannot be understood, and is left out.
+    /// A record that cannot be decoded and is left out.
     Wrong { path: PathBuf, error: String },
-    /// A part of a trace that cannot be opened, beside others that can.
+    /// A part of a trace that cannot be opened, while other parts can.
     Closed { path: PathBuf, error: String },
-    /// The clock of an input is that of another one, which says something else of its origin; that is taken for both.
+    /// An input that has the same clock as an earlier input but another offset. Its times are
+    /// shifted by `by_ns` to the earlier input's offset.
     CommonClock { path: PathBuf, by_ns: i64 },
-    /// It begins so many days before or after another input.
+    /// An input that begins `days` days before or after another input.
     ClocksApart { path: PathBuf, other: PathBuf, days: u64, later: bool },
-    /// Files beside those of the trace that are none of it, with what some of them are.
+    /// Files in the directory of a trace that belong to no trace, with examples.
     Context { path: PathBuf, files: u64, examples: String },
-    /// Links, devices and the like in an archive; they are not unpacked.
+    /// Links, devices and other special entries of an archive, which are not unpacked.
     NotUnpacked { path: PathBuf, entries: u64, example: String },
-    /// Events that lay before their predecessor in the file and were sorted.
+    /// Events that preceded an earlier event in the file and were sorted.
     Sorted { stream: String, events: u64 },
-    /// Events that came too late to be sorted; they are yielded out of order.
+    /// Events that came too late to be sorted and are yielded out of order.
     Late { stream: String, events: u64 },
-    /// Packets are missing, and nobody counted their events.
+    /// Missing packets whose events nothing counted.
     PacketsLost { stream: String, packets: u64 },
-    /// Nothing in the packets of a CTF trace counts events or packets: what was lost is not known.
+    /// A CTF trace whose packets count neither events nor packets, so that losses cannot be
+    /// detected.
     Uncounted { path: PathBuf },
-    /// A file of a recording that ended is not there, or is not as long as its recorder left it.
+    /// A file of a finished recording that is missing or has another length than its recorder left
+    /// it with. `left` and `found` are lengths in bytes.
     Altered { path: PathBuf, left: u64, found: Option<u64> },
-    /// A file was made shorter while it was read; what is written to it from then on is not read.
+    /// A file that became shorter while it was read, from `from` to `to` bytes. Data written to it
+    /// afterwards is not read.
     Shortened { path: PathBuf, from: u64, to: u64 },
-    /// A file was removed while it was read, or another one put in its place, after so many bytes of it were seen.
+    /// A file that was removed or replaced while it was read. `seen` is its size in bytes at the
+    /// last look.
     Removed { path: PathBuf, seen: u64 },
-    /// Pages of the kernel's tracer that were not converted; their events are not in the trace.
+    /// Raw pages of the kernel's tracer that were not converted. Their events are not in the trace.
     Unconverted { path: PathBuf },
-    /// Pages of the kernel's tracer that could not be read, or not wholly, when they were converted.
+    /// Pages of the kernel's tracer that could not be read, or not completely, when they were
+    /// converted.
     DamagedPages { path: PathBuf, pages: u64 },
-    /// Packets of a capture hold more bytes than their interface's cap, or than they had.
+    /// Packets of a capture that hold more bytes than their interface's cap, or than their original
+    /// length.
     BeyondCap { path: PathBuf, interface: String, cap: u32, packets: u64 },
-    /// The recording says nothing of its end.
+    /// A recording without an end time.
     Unfinished { path: PathBuf },
-    /// A kernel's log was full. What came after that is lost; only tracepoints are counted on.
+    /// A kernel's log that was full. Later entries are lost, and `lost` has their number only for
+    /// logs of tracepoints.
     Saturated { path: PathBuf, entries: u64, lost: Option<u64> },
-    /// A kernel's log stores how long a tracepoint took, and not when.
+    /// A kernel's log that stores the duration of a tracepoint, but no time.
     Untimed { path: PathBuf },
-    /// A kernel's log names no thread and no wake-up.
+    /// A kernel's log that names neither threads nor wake-ups.
     Nobody { path: PathBuf },
-    /// A kernel's log stores cycles, and nobody said how long one is.
+    /// A kernel's log that stores cycles of unknown length.
     Cycles { path: PathBuf },
-    /// Entries of a kernel's log that lie within others; they are told as if they ended where the next one begins.
+    /// Entries of a kernel's log that overlap an earlier entry. The earlier entry is shown as if it
+    /// ended where the later one begins.
     Overlapping { path: PathBuf, entries: u64 },
-    /// System calls with numbers that a kernel of the named configuration does not have.
+    /// System calls whose numbers do not exist in a kernel of the given configuration.
     Unnamed { path: PathBuf, entries: u64 },
-    /// Times are counted by a clock that does not count ns.
+    /// Times of a clock that does not count ns.
     Ticks { path: PathBuf, clock: String },
-    /// Lines of the kernel's tracer that say how long a call took, and not when.
+    /// Lines of the kernel's tracer that contain the duration of a call, but no time.
     WithoutTime { path: PathBuf, lines: u64 },
-    /// Lines that are none of the kernel's tracer.
+    /// Lines that do not have the format of the kernel's tracer.
     NoEvents { path: PathBuf, lines: u64 },
-    /// Numbers that neither 64 bits nor a floating point number hold.
+    /// Numbers that fit neither 64 bits nor a floating point number.
     Numbers { path: PathBuf, numbers: u64 },
-    /// From here on a kernel's log cannot be read.
+    /// Damage from which on a kernel's log cannot be read.
     NoEntry { path: PathBuf, error: String },
 }
 
-/// What is not read behind damage.
+/// The part of a file that is not read after damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
-    /// So many bytes up to the next packet.
+    /// Number of bytes up to the next packet.
     Bytes(u64),
-    /// There is no packet behind it, or it cannot be found.
+    /// The rest of the file, because no further packet exists or none can be found.
     File,
 }
 
@@ -100,7 +113,7 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// See [`Diagnostic::Contradiction`].
+/// A contradictory statement of a packet. See [`Diagnostic::Contradiction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
     /// A packet ends before it begins.
@@ -109,9 +122,9 @@ pub enum Contradiction {
     EventOutside,
     /// A packet begins before an earlier one of the same stream ends.
     Overlap,
-    /// The sequence number of a packet is that of the one before it, or smaller.
+    /// The sequence number of a packet is not above that of the packet before it.
     OutOfSequence,
-    /// A packet begins or ends at a time that 64 bits of ns do not hold.
+    /// A packet begins or ends at a time that 64 bits of ns cannot represent.
     BeyondTime,
 }
 
@@ -132,11 +145,12 @@ impl fmt::Display for Contradiction {
 pub struct Place {
     /// Index of the packet in its file, from 0.
     pub packet: u64,
-    /// Where the packet begins, in bytes of the file.
+    /// Offset in bytes of the packet in its file.
     pub packet_offset: u64,
-    /// In bits from the packet's begin; none where it is told of the packet or the event as a whole.
+    /// Offset in bits from the packet's begin; `None` if the place is a packet or an event as a
+    /// whole.
     pub bit: Option<u64>,
-    /// Index in its packet of the event, if it is one.
+    /// Index of the event in its packet, if the place is in an event.
     pub event: Option<u64>,
 }
 
@@ -147,7 +161,7 @@ impl Place {
 }
 
 impl Place {
-    /// Of the event that was decoded last.
+    /// Returns the place of the event that was decoded last.
     pub(crate) fn of_event<S: Source>(decoder: &StreamDecoder<S>) -> Place {
         let packet = decoder.packet();
         Place { packet: packet.index, packet_offset: packet.offset, bit: None, event: decoder.events().checked_sub(1) }
@@ -163,7 +177,8 @@ impl fmt::Display for Place {
 }
 
 impl Diagnostic {
-    /// What ended the decoding of a packet, and where the next one begins in the file, if it is known.
+    /// Returns the diagnostic for an error that ended the decoding of a packet. `next` is the
+    /// offset of the next packet in the file, if known.
     pub(crate) fn of_packet(path: &Path, error: &longpole_ctf::DecodeError, next: Option<u64>) -> Diagnostic {
         let (path, at) = (path.to_owned(), Place::of(error));
         match (&error.kind, next) {
@@ -176,7 +191,7 @@ impl Diagnostic {
         }
     }
 
-    /// Whether the trace is less than what was written to it.
+    /// Returns true if the trace contains less than what was written to it.
     pub fn is_damage(&self) -> bool {
         matches!(
             self,
@@ -196,12 +211,13 @@ impl Diagnostic {
 }
 
 impl Diagnostic {
-    /// Whether a file ends before it should.
+    /// Returns true if a file ends too early.
     pub fn is_cut(&self) -> bool {
         matches!(self, Diagnostic::Truncated { .. } | Diagnostic::CutMetadata { .. })
     }
 
-    /// The file, and the place in it, if it is one.
+    /// Returns the file that the diagnostic is about, and the place in it, if there is one. Returns
+    /// `None` for diagnostics of a stream.
     pub fn place(&self) -> Option<(&Path, Option<Place>)> {
         Some(match self {
             Diagnostic::Truncated { path, at, .. } | Diagnostic::BeyondTime { path, at, .. } => (path, *at),
@@ -239,7 +255,7 @@ impl Diagnostic {
     }
 }
 
-/// A number of things.
+/// Returns a count with the singular or plural noun.
 fn some(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -290,7 +306,7 @@ impl fmt::Display for Diagnostic {
                 other.display()
             ),
             Diagnostic::Wrong { path, error } => write!(f, "{}: {error}", path.display()),
-            // Usually the error names what could not be opened.
+            // Usually the error already contains the path that could not be opened.
             Diagnostic::Closed { path, error } if error.contains(&path.display().to_string()) => write!(f, "not in what follows: {error}"),
             Diagnostic::Closed { path, error } => write!(f, "{} is not in what follows: {error}", path.display()),
             Diagnostic::Context { path, files, examples } => {

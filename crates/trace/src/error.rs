@@ -1,27 +1,38 @@
-//! Why a trace cannot be opened or read further, with the file at which it happened.
+//! Errors of opening, reading and exporting a trace, with the file in which they occurred.
 
 use std::io;
 use std::path::PathBuf;
 
+/// Reason why a trace cannot be opened, read or exported. Each names the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A file cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
+    /// A file cannot be created or written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
+    /// A path holds no trace. `tried` explains why each format does not fit.
     #[error("{} is no trace: {tried}", path.display())]
     NotATrace { path: PathBuf, tried: String },
+    /// A path holds several recordings or other traces next to a recording, and only one can be
+    /// opened.
     #[error("{} holds {count} recordings; name one, e.g. {}", path.display(), example.display())]
     SeveralRecordings { path: PathBuf, count: usize, example: PathBuf },
+    /// An archive cannot be unpacked. `entry` is the entry at which it failed.
     #[error("{} cannot be unpacked: {what}{}", path.display(), entry.as_deref().map_or(String::new(), |entry| format!(" (in {entry})")))]
     Archive { path: PathBuf, entry: Option<String>, what: String },
+    /// The metadata of a CTF trace are invalid.
     #[error("{}", source.in_file(path.display()))]
     Metadata { path: PathBuf, source: longpole_ctf::MetadataError },
+    /// The content of a file is invalid. `what` describes the problem.
     #[error("{}: {what}", path.display())]
     Recording { path: PathBuf, what: String },
+    /// A packet cannot be encoded in the requested version of CTF.
     #[error("{} cannot be written anew: {source}", path.display())]
     Unwritable { path: PathBuf, source: Box<longpole_ctf::write::WriteError> },
+    /// A directory or file exceeds a limit of the reader.
     #[error("more than {limit} {what}")]
     TooMany { what: &'static str, limit: usize },
 }

@@ -1,11 +1,13 @@
-//! What a trace yields, whatever it was read from: events and losses, ordered by time.
+//! What a trace yields, whatever its format: events and losses, ordered by time.
 //!
-//! This is the seam between reading and understanding. A reader interns what repeats (classes, streams, subjects) and hands out
-//! small copies; an analysis never asks where an event was stored. Nothing here interprets an event: that is the model's work.
+//! This is the seam between reading and interpreting. A reader interns what repeats (classes,
+//! streams, subjects) and yields small copies, so an analysis does not need to know where an event
+//! was stored. Nothing here interprets an event: the `model` crate does that.
 
 pub use crate::value::{Nested, PacketValues, Value};
 
-/// Index into [`Catalogue::classes`]. Two classes of equal name are two entries (two call sites).
+/// Index into [`Catalogue::classes`]. Two classes with the same name are two entries (two call
+/// sites).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClassId(pub u32);
 
@@ -17,62 +19,76 @@ pub struct StreamId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubjectId(pub u32);
 
-/// What the trace says of an event class.
+/// Description of an event class in the trace.
 #[derive(Clone, Debug, Default)]
 pub struct Class {
     /// Full name, e.g. `span_begin:parse` or `lttng_ust_tracef:event`.
     pub event_name: String,
-    /// Names of the fields in the order of [`Event::fields`]; nested ones are dotted.
+    /// Names of the fields in the order of [`Event::fields`]. Names of nested fields are dotted.
     pub fields: Vec<String>,
-    /// Per field the base in which its tracer wants integers shown: 2, 8, 10 or 16.
+    /// Display base of each field's integers, as chosen by the tracer: 2, 8, 10 or 16.
     pub bases: Vec<u8>,
     /// Names of the values of [`Event::context`].
     pub context: Vec<String>,
-    /// As `bases`, of these.
+    /// Display base of each value of [`Event::context`], like `bases`.
     pub context_bases: Vec<u8>,
     /// Names of the values of [`Event::packet`].
     pub packet: Vec<String>,
-    /// As `bases`, of these.
+    /// Display base of each value of [`Event::packet`], like `bases`.
     pub packet_bases: Vec<u8>,
-    /// Key and value pairs of a `longpole:site?…` attribute (file, line, capacity, order, unit), decoded.
+    /// Decoded key and value pairs of a `longpole:site?…` attribute (file, line, capacity, order,
+    /// unit).
     pub attributes: Vec<(String, String)>,
 }
 
-/// One sequence of events with its own loss counter: a lane, a CPU, a capture file.
+/// One sequence of events with its own loss counter: a thread's stream, a CPU, a capture file.
 #[derive(Clone, Debug)]
 pub struct Stream {
+    /// Path of the stream's file, relative to the trace; also with the CPU if one file has several
+    /// streams.
     pub name: String,
     pub kind: StreamKind,
 }
 
+/// Kind of a stream's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
+    /// Events of programs.
     User,
+    /// Events of a kernel.
     Kernel,
+    /// Network packets.
     Packets,
+    /// Samples of a profiler, and the processes and mappings that belong to them.
     Samples,
 }
 
-/// Who did something: a thread of a process, or whatever the foreign trace names in its place.
+/// The actor of an event: a thread of a process, or what a foreign trace names in place of a
+/// thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Subject {
+    /// Name of the host; empty if unknown.
     pub host: String,
-    /// Component path or process name; empty where unknown.
+    /// Component path or process name; empty if unknown.
     pub label: String,
+    /// Name of the thread; empty if unknown.
     pub thread: String,
     pub pid: Option<i32>,
     pub tid: Option<i32>,
 }
 
-/// Everything interned so far; grows while the trace is read, entries never change.
+/// Everything interned until now. The catalogue grows while the trace is read; entries never
+/// change.
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     pub classes: Vec<Class>,
     pub streams: Vec<Stream>,
     pub subjects: Vec<Subject>,
-    /// The kernel's events name threads by other numbers than the probes do: those of another pid namespace.
+    /// Set if the kernel's events and the probes number threads differently, because they are in
+    /// different pid namespaces.
     pub foreign_pids: bool,
-    /// Losses that the reader came to since the item before, at most one of a stream: until it yields them, at their end, that stream says nothing.
+    /// Losses that the reader reached since the item before, at most one per stream. Each is
+    /// yielded later, at its end; until then its stream yields no event.
     pub losses_ahead: Vec<Loss>,
 }
 
@@ -86,50 +102,56 @@ impl Catalogue {
     }
 }
 
-/// One event. `fields` borrows from the reader until the next item is asked for.
+/// One event. `fields` borrows from the reader until the next item is requested.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// Unix time in ns (or the origin of a foreign clock).
+    /// Unix time in ns, or ns since the origin of a foreign clock.
     pub t_ns: i64,
     pub stream: StreamId,
     pub subject: SubjectId,
     pub class: ClassId,
+    /// CPU on which the event happened, if the trace states it.
     pub cpu: Option<u32>,
+    /// Values of the fields in [`Class::fields`].
     pub fields: &'a [Value<'a>],
-    /// What a foreign tracer adds to every event (LTTng: `vpid`, `vtid`, `procname`, …); empty where the subject says it all.
+    /// Values that a foreign tracer adds to every event (LTTng: `vpid`, `vtid`, `procname`, …).
+    /// Empty if the subject already contains them.
     pub context: &'a [Value<'a>],
-    /// What a foreign tracer says of all events of a packet, but for what each packet has (times, sizes, counters), the CPU, and who it was where
-    /// that is the subject.
+    /// Values that a foreign tracer stores once for all events of a packet. Excluded are values
+    /// that every packet has (times, sizes, counters), the CPU, and values that are already in the
+    /// subject.
     pub packet: PacketValues<'a>,
 }
 
 impl Event<'_> {
-    /// Whether the stream is damaged in this event: then the fields before the damage are there.
+    /// Returns true if the stream is damaged in this event. The event then has only the fields that
+    /// precede the damage.
     pub fn is_partial(&self, catalogue: &Catalogue) -> bool {
         let class = &catalogue.classes[self.class.0 as usize];
         self.fields.len() < class.fields.len()
     }
 }
 
-/// Events that are missing: they belong somewhere between `begin_ns` and `end_ns`.
+/// Missing events, which belong somewhere between `begin_ns` and `end_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     pub stream: StreamId,
     pub begin_ns: i64,
     pub end_ns: i64,
-    /// `None`: lost, but nobody counted.
+    /// Number of lost events; `None` if nothing counted them.
     pub events: Option<u64>,
 }
 
+/// An event or a loss.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
     Event(Event<'a>),
-    /// Comes at its `end_ns`.
+    /// A loss. It is yielded at its `end_ns`.
     Loss(Loss),
 }
 
 impl Item<'_> {
-    /// By which items are in order: of a loss the end.
+    /// Returns the time in ns by which items are ordered. For a loss this is its end.
     pub fn t_ns(&self) -> i64 {
         match self {
             Item::Event(event) => event.t_ns,

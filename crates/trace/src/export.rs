@@ -1,8 +1,10 @@
-//! Writes any trace as CTF: events and losses, one after the other, become packets; what they look like becomes the metadata.
+//! Writes any trace as CTF: events and losses become packets, and their shapes become the metadata.
 //!
-//! What comes from one host and domain is one CTF trace, with all of its times on one clock in ns. Each stream keeps its own file, one for each CPU of which it has events. The
-//! metadata is written last, when all classes and labels are known: what is not finished is no trace. Files are opened for each packet anew, since a trace may
-//! have more streams than a process may have open files.
+//! The events of one host and domain form one CTF trace, and all of its times are on one clock in
+//! ns. Each stream has a file for each CPU of its events. The metadata is written last, when all
+//! classes and labels are known, so an unfinished export is not mistaken for a trace. Files are
+//! opened again for each write, because a trace may have more streams than a process may have open
+//! files.
 
 mod classes;
 pub(crate) mod ctf_version;
@@ -27,10 +29,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which CTF.
+/// Version of CTF to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// 1.8
+    /// CTF 1.8.
     One,
     Two,
 }
@@ -39,14 +41,17 @@ pub enum Version {
 const PACKET: usize = 64 << 10;
 const PENDING: usize = 64 << 20;
 const LEAST_PACKET: usize = 2 << 10;
-/// Packets are of one thread each. Where threads take turns so often, and with fewer events than this each time, each of so many has files of its own.
+/// Each packet belongs to one thread. If the threads of a stream have taken turns at least
+/// `MANY_TURNS` times, with fewer than `SHORT_TURN` events per turn, packets would be too small.
+/// The stream's threads then get files of their own, `MOST_THREADS` at most.
 const MANY_TURNS: u64 = 256;
 const SHORT_TURN: u64 = 64;
 const MOST_THREADS: u32 = 1024;
-/// Files for a stream that is not in the order of time: each of them is.
+/// Maximum number of files for a stream that is not in the order of time. Each of these files is in
+/// order.
 const MOST_FILES: usize = 16;
 
-/// See the module.
+/// Writes a trace as CTF. The module's documentation explains how.
 pub struct CtfWriter {
     directory: PathBuf,
     version: Version,
@@ -56,47 +61,50 @@ pub struct CtfWriter {
     by_group: HashMap<(String, StreamKind), usize>,
     outs: Vec<Out>,
     by_stream: HashMap<Key, usize>,
-    /// Of streams that had an event, where the last one belonged.
+    /// The last event's destination, for each stream that had an event.
     last: HashMap<StreamId, Last>,
-    /// Losses of streams that had no event yet.
+    /// Losses of streams that have had no event yet.
     early: HashMap<StreamId, Vec<Loss>>,
     layouts: HashMap<Form, Arc<Layout>>,
     kinds: PacketKinds,
-    /// Values of an event that are not written as they are.
+    /// Values of an event that are not written in the form in which they were read.
     values: Vec<OwnedValue>,
     written: Written,
 }
 
-/// What was written.
+/// Counts of what was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
+    /// Number of events.
     pub events: u64,
-    /// Counted.
+    /// Number of lost events, as far as they were counted.
     pub lost: u64,
-    /// Losses that nobody counted; they are packets that are missing.
+    /// Number of losses without a count. They are written as missing packets.
     pub uncounted: u64,
-    /// Losses of streams without any event.
+    /// Number of losses of streams without any event, which are not written.
     pub untold: u64,
-    /// Events that stand behind later ones, of streams whose order is too far from that of time.
+    /// Number of events that are written after later ones, in streams whose order differs too much
+    /// from that of time.
     pub late: u64,
-    /// Events before the clock's begin, which have its time.
+    /// Number of events before the clock's begin, which get the time of its begin.
     pub moved: u64,
 }
 
-/// What has a file of its own: a stream, the CPU of its events, the form of its packets, the trace, the thread where threads are kept apart; and the number of the
-/// file, for what comes too late for those before.
+/// Identifies a file: stream, CPU of its events, form of its packets, trace, thread if threads have
+/// files of their own, and the number of the file, because an event that is too late for the files
+/// before goes to another one.
 type Key = (StreamId, Option<u32>, Form, usize, Option<u32>, usize);
 
 struct Last {
     subject: SubjectId,
     cpu: Option<u32>,
     packet: SharedValues,
-    /// No context says who it was.
+    /// Set if no context names the thread.
     alone: bool,
     key: Key,
     out: usize,
     events: u64,
-    /// How often another thread had its turn.
+    /// Number of changes from one thread to another.
     turns: u64,
 }
 
@@ -116,21 +124,22 @@ struct Out {
     form: Form,
     layout: Arc<Layout>,
     writer: StreamWriter,
-    /// A packet is.
+    /// Set if a packet is open.
     open: bool,
     cpu: Option<u32>,
     subject: SubjectId,
-    /// What its packets say besides.
+    /// Further values of the packets' context.
     packet: SharedValues,
     end_ns: i64,
-    /// Packets so far, with those that are missing.
+    /// Number of packets until now, including missing ones.
     sequence: u64,
     discarded: u64,
-    /// There is a file.
+    /// Set if the file exists.
     made: bool,
 }
 
-/// Makes the folder, if it is not there; what is in it is nobody's to overwrite.
+/// Creates the folder if it does not exist. Fails if it is not empty, because its content must not
+/// be overwritten.
 pub(crate) fn empty_folder(directory: &Path) -> Result<(), Error> {
     fs::create_dir_all(directory).map_err(Error::write(directory))?;
     if fs::read_dir(directory).map_err(Error::io(directory))?.next().is_some() {
@@ -141,8 +150,11 @@ pub(crate) fn empty_folder(directory: &Path) -> Result<(), Error> {
 }
 
 impl CtfWriter {
-    /// Into a folder, which is made, or is empty. `begin_ns`: about the first time; the clock begins then or at 0, whichever is earlier, since in a
-    /// trace that is not in order anything may come late. `environment`: what is to be said beside host and domain.
+    /// Creates a writer into a folder, which is created or must be empty.
+    ///
+    /// `begin_ns` is the approximate first time. The clock begins then or at 0, whichever is
+    /// earlier, because in a trace that is not in order an event of any time may come late.
+    /// `environment` is added to the host and domain in the metadata.
     pub fn create(directory: &Path, version: Version, begin_ns: i64, environment: Vec<(String, EnvValue)>) -> Result<CtfWriter, Error> {
         empty_folder(directory)?;
         Ok(CtfWriter {
@@ -163,6 +175,8 @@ impl CtfWriter {
         })
     }
 
+    /// Writes an item. Items of a stream should come in the order of time; a late event goes to
+    /// another file of the stream.
     pub fn item(&mut self, item: &Item<'_>, catalogue: &Catalogue) -> Result<(), Error> {
         match item {
             Item::Event(event) => self.event(event, catalogue),
@@ -184,7 +198,8 @@ impl CtfWriter {
             }
         }
         if self.outs[out].sequence == 0 {
-            // Readers see steps of counters, and the first is from here.
+            // Readers derive losses from the difference between the counters of two packets. This
+            // first packet is the base.
             self.begin(out, event.t_ns, catalogue)?;
             self.end(out)?;
         }
@@ -202,9 +217,9 @@ impl CtfWriter {
         self.put(out, event, catalogue)
     }
 
-    /// Where an event belongs, and whether it is the first of its stream.
+    /// Returns the file of an event, and whether the event is the first of its stream.
     fn place(&mut self, event: &Event<'_>, catalogue: &Catalogue) -> Result<(usize, bool), Error> {
-        // Contexts say who it was where there are some.
+        // If there are contexts, they name the thread.
         let alone = event.context.is_empty();
         let last = self.last.get_mut(&event.stream);
         let is_first = last.is_none();
@@ -233,7 +248,8 @@ impl CtfWriter {
             }
         };
         let mut out = first;
-        // Readers want each file in the order of time, and bring all of them together.
+        // Readers require each file to be in the order of time, and merge the files. A late event
+        // goes to another file.
         for number in 1..MOST_FILES {
             if self.outs[out].end_ns <= event.t_ns {
                 break;
@@ -244,7 +260,7 @@ impl CtfWriter {
         Ok((out, is_first))
     }
 
-    /// Writes an event into the packet that is open.
+    /// Writes an event into the open packet.
     fn put(&mut self, out: usize, event: &Event<'_>, catalogue: &Catalogue) -> Result<(), Error> {
         let cycles = self.stamp(event.t_ns);
         self.written.moved += u64::from(event.t_ns.div_euclid(1_000_000_000) < self.base_s);
@@ -292,7 +308,8 @@ impl CtfWriter {
             StreamKind::Packets => "packets",
             StreamKind::Samples => "samples",
         };
-        // A folder `user` would be that of a recording.
+        // Folders are named `HOST-DOMAIN`, because a folder `user` would look like that of a
+        // recording.
         let wanted = format!("{}-{domain}", if host.is_empty() { "trace".to_owned() } else { tame(host) });
         let taken = |name: &str| self.groups.iter().any(|group| group.name == name);
         let name = (2..).map(|n| format!("{wanted}-{n}")).find(|name| !taken(name)).filter(|_| taken(&wanted)).unwrap_or(wanted);
@@ -339,8 +356,10 @@ impl CtfWriter {
         Ok(self.outs.len() - 1)
     }
 
-    /// A loss lies between two packets without events, of its begin and of its end: readers see steps only. One that began before the last event is told by the packet
-    /// of that, as tracers do: times never run backwards.
+    /// Writes a loss as two packets without events, one at its begin and one at its end, because
+    /// readers derive losses from the difference between packets. A counted loss that began before
+    /// the last event is counted in that event's packet instead, as tracers do, because times must
+    /// not run backwards.
     fn loss(&mut self, out: usize, loss: &Loss, catalogue: &Catalogue) -> Result<(), Error> {
         let Out { end_ns, open, .. } = self.outs[out];
         match loss.events {
@@ -401,7 +420,7 @@ impl CtfWriter {
         Ok(())
     }
 
-    /// Ends the packet that is open, if one is.
+    /// Ends the open packet, if there is one.
     fn end(&mut self, out: usize) -> Result<(), Error> {
         let end = self.stamp(self.outs[out].end_ns);
         let most = PENDING / self.outs.len();
@@ -418,7 +437,7 @@ impl CtfWriter {
         }
     }
 
-    /// Brings the packets that have ended into their file.
+    /// Appends the finished packets to their file.
     fn store(&mut self, out: usize) -> Result<(), Error> {
         let out = &mut self.outs[out];
         let folder = self.directory.join(&self.groups[out.group].name);
@@ -430,7 +449,8 @@ impl CtfWriter {
         opened.and_then(|mut file| file.write_all(&out.writer.take())).map_err(Error::write(&path))
     }
 
-    /// Writes the rest, and the metadata. What was one trace lies in the folder itself.
+    /// Writes the remaining packets and the metadata. If the export is a single CTF trace, it is in
+    /// the folder itself, else each trace is in a folder below it.
     pub fn finish(mut self) -> Result<Written, Error> {
         for out in 0..self.outs.len() {
             self.end(out)?;
@@ -438,7 +458,8 @@ impl CtfWriter {
         }
         self.written.untold = self.early.values().map(|losses| losses.len() as u64).sum();
         if self.groups.is_empty() {
-            // Nobody did anything, and that is a trace, too; CTF 2 wants streams to be described.
+            // A trace without events is valid, but CTF 2 requires a description of at least one
+            // stream.
             let form = Form::default();
             let text = self.metadata(self.environment.clone(), &[form], &Classes::default()).map_err(Error::metadata(&self.directory))?;
             let path = self.directory.join("metadata");
@@ -487,7 +508,7 @@ impl CtfWriter {
 }
 
 impl Version {
-    /// How a schema of CTF 2 is written.
+    /// Converts a schema of CTF 2 to this version.
     fn layout(self, schema: longpole_ctf::Schema) -> Result<Layout, MetadataError> {
         match self {
             Version::One => Layout::to_ctf1(&schema),
@@ -500,7 +521,7 @@ fn unwritable(file: &str) -> impl FnOnce(Box<WriteError>) -> Error + '_ {
     move |source| Error::Unwritable { path: PathBuf::from(file), source }
 }
 
-/// A name of a file.
+/// Returns the name with all characters replaced that are unsuitable for a file name.
 fn tame(name: &str) -> String {
     let tame: String = name
         .chars()

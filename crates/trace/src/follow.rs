@@ -1,10 +1,12 @@
-//! Reads what programs write to a recording while its recorder still records: the streams of `user/`, packet by packet.
+//! Reads a recording while its recorder still writes it: the streams of `user/`, packet by packet.
 //!
-//! The files are the buffer. A recorder writes a packet whole and then commits it, and every stream file ends in an empty packet that covers what is
-//! reserved; so whoever follows reads up to that packet, and later goes on where it stood. A follower that is slow, or that stands still, costs the
-//! recorder nothing, and holds one window of each stream that has news, whatever has gathered meanwhile.
+//! The files are the buffer. A recorder writes a whole packet and then commits it, and every stream
+//! file ends in an empty packet that covers the reserved space. A follower reads up to that packet
+//! and continues there later. A slow or stopped follower costs the recorder nothing. It holds one
+//! window for each stream that has new packets, however much data has gathered.
 //!
-//! Events of several streams come in the order of time as far as the caller waits for the slowest: see [`Follower::next_until`].
+//! Events of several streams are yielded in the order of time if the caller allows for the slowest
+//! stream: see [`Follower::next_until`].
 
 pub(crate) mod ctf_live;
 
@@ -25,14 +27,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// `position` of the empty packet that covers what is reserved.
+/// Value of the field `position` in the empty packet that covers the reserved space.
 const NOWHERE: OwnedValue = OwnedValue::U64(u64::MAX);
-/// A folder that was changed so short a time ago may have been changed again within the same tick of the file system's clock.
+/// Time after a change in which a folder may change again without a new modification time, because
+/// the file system's clock advances in ticks.
 const TICK: Duration = Duration::from_secs(1);
-/// Things that were wrong, of which each is told once.
+/// Maximum number of diagnostics that are kept; each is reported once.
 const MOST_DIAGNOSTICS: usize = 100;
 
-/// See the module.
+/// Reads a recording while it is written. The module's documentation explains how.
 pub struct Follower {
     user: PathBuf,
     shared: Shared,
@@ -43,31 +46,32 @@ pub struct Follower {
     listed: Option<SystemTime>,
     known: HashSet<PathBuf>,
     tails: Vec<Tail>,
-    /// Tails that are not closed.
+    /// Number of tails that are not closed.
     live: usize,
-    /// Tails of which everything was read that was there.
+    /// Tails that have been read to the end of what is committed.
     idle: Vec<usize>,
-    /// Tails of which there seems to be no more.
+    /// Tails of files whose recorder has cut off the reserved space, so no more packets are
+    /// expected.
     closed: Vec<usize>,
     heap: Heap,
     current: Option<usize>,
     value_buffer: ValueBuffer,
 }
 
-/// A stream file, and how far it was read.
+/// A stream file, and how much of it was read.
 struct Tail {
     path: PathBuf,
     stream: StreamId,
     /// Offset and index of the last packet that was read.
     last: Option<(u64, u64)>,
-    /// Where the next one begins.
+    /// Offset of the next packet.
     next: u64,
-    /// Packets that are being read.
+    /// Reader of the packets that are being read.
     source: Option<Box<CtfSource>>,
 }
 
 impl Follower {
-    /// A recording's directory. What was written before is read, too.
+    /// Opens a recording's directory. Events that were written earlier are read, too.
     pub fn open(recording: &Path) -> Result<Follower, Error> {
         let user = recording.join("user");
         let path = user.join("metadata");
@@ -93,7 +97,8 @@ impl Follower {
         })
     }
 
-    /// The recorder has ended: looks at all streams once more, also at those that seemed to have ended.
+    /// Looks at all streams once more, including those that seemed to have ended. To be called
+    /// after the recorder has ended.
     pub fn refresh_all(&mut self) -> Result<(), Error> {
         for index in std::mem::take(&mut self.closed) {
             self.live += 1;
@@ -102,10 +107,11 @@ impl Follower {
         self.refresh()
     }
 
-    /// Looks for what has been written since the last time.
+    /// Looks for what was written since the last call.
     pub fn refresh(&mut self) -> Result<(), Error> {
         self.list()?;
-        // A stream's class stands in the metadata before the stream is there.
+        // The recorder writes a stream's class to the metadata before it creates the stream's file,
+        // so after listing the files the metadata describes all of them.
         self.learn()?;
         for index in std::mem::take(&mut self.idle) {
             self.decode(index)?;
@@ -114,8 +120,10 @@ impl Follower {
         Ok(())
     }
 
-    /// The next event or loss, if it is of this time or before. What is written at a time reaches the files a while later (three periods of the recorder
-    /// at most): who asks for the time that long before the last [`Follower::refresh`] gets all streams in the order of time.
+    /// Returns the next event or loss whose time is at most `until_ns`, or `None`. An event reaches
+    /// its file some time after it happened, three periods of the recorder at most. If `until_ns`
+    /// lies at least three periods before the last [`Follower::refresh`], all streams together are
+    /// in the order of time.
     pub fn next_until(&mut self, until_ns: i64) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
         if let Some(current) = self.current.take() {
             self.decode(current)?;
@@ -130,12 +138,12 @@ impl Follower {
         }
     }
 
-    /// What was wrong.
+    /// Returns what was wrong until now.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.shared.diagnostics
     }
 
-    /// Decodes the next item of a stream, of what was written until now.
+    /// Decodes the next item of a stream from what was committed until now.
     fn decode(&mut self, index: usize) -> Result<(), Error> {
         loop {
             if let Some(source) = &mut self.tails[index].source {
@@ -160,9 +168,11 @@ impl Follower {
         }
     }
 
-    /// Reads on up to `end`, which is that of the packet `last`.
+    /// Continues reading up to the offset `end`, which is the end of the packet `last` (offset and
+    /// index).
     fn go_on(&mut self, index: usize, end: u64, last: (u64, u64)) -> Result<(), Error> {
-        // An event's class stands in the metadata before its packet is committed.
+        // The recorder writes an event's class to the metadata before it commits a packet with such
+        // an event.
         self.learn()?;
         let tail = &mut self.tails[index];
         let file = StreamFile { path: tail.path.clone(), length: end };
@@ -197,7 +207,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads the metadata again if there is more of it.
+    /// Reads the metadata again if it has grown.
     fn learn(&mut self) -> Result<(), Error> {
         let path = self.user.join("metadata");
         let length = fs::metadata(&path).map_err(Error::io(&path))?.len();
@@ -209,11 +219,11 @@ impl Follower {
         Ok(())
     }
 
-    /// How far a stream is committed.
+    /// Finds the end of a stream's committed packets.
     fn committed(&self, index: usize) -> Result<Look, Error> {
         let tail = &self.tails[index];
         let Ok(file) = StreamFile::look(&tail.path) else { return Ok(Look::Closed) };
-        // Only headers are looked at, so a small window does.
+        // Only headers are read, so a small window is enough.
         let mut decoder = decoder(&self.metadata, &file, usize::MAX)?;
         let after = tail.last.map_or(0, |(_, index)| index + 1);
         decoder.seek(tail.next, after);
@@ -231,7 +241,7 @@ impl Follower {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) if last.is_none() && end >= file.length && file.length > 0 => return Ok(Look::Closed),
-                // A header that cannot be understood is just being written: it is one later.
+                // A header that cannot be decoded is being written; a later call reads it.
                 Ok(None) | Err(_) => break,
             }
         }
@@ -240,14 +250,14 @@ impl Follower {
 }
 
 enum Look {
-    /// Up to here there are packets, and this is the last of them.
+    /// End offset of the committed packets, and offset and index of the last one.
     News(u64, (u64, u64)),
     Nothing,
-    /// The recorder has cut off what was reserved: there will be no more.
+    /// The recorder has cut off the reserved space, so no more packets follow.
     Closed,
 }
 
-/// Whether it is the empty packet that covers what is reserved.
+/// Returns true for the empty packet that covers the reserved space.
 fn covers(packet: &Packet) -> bool {
     packet.field("position") == Some(&NOWHERE)
 }

@@ -1,11 +1,15 @@
-//! Where the packets of a stream file are in time, so that who asks for a late part of a long trace need not pass all of it.
+//! Index of the packets of a stream file by time, so that reading a late part of a long trace does
+//! not need to pass over all of it.
 //!
-//! An index is built once, by one pass over the packets' headers, and kept in `derived/` beside the stream, or in the user's cache folder where
-//! nothing can be written there. It is believed only if it fits the file: its size, its time of change, its metadata, and the headers of some
-//! packets, which are read again. It is made of blocks, each with a sum of its own, of which a search reads as many as it has steps. Whatever
-//! is wrong with it, it is made anew, and where that cannot be done the trace is read without it.
+//! An index is built once, by one pass over the packets' headers. It is stored in `derived/` next
+//! to the stream, or in the user's cache folder if the trace's folder is not writable. It is used
+//! only if it fits the file: size, modification time, metadata, and the headers of some packets,
+//! which are read again, must match. It consists of blocks, each with a checksum of its own, so a
+//! search reads one block per step. If anything about it is wrong, it is built again; if that is
+//! impossible, the trace is read without an index.
 //!
-//! The packets of a file that is read as several [chains](crate::merge::packet_chains) are listed by chain: each of them is searched, and read, for itself.
+//! If a file is read as several [chains](crate::merge::packet_chains), its packets are listed by
+//! chain, because each chain is searched and read separately.
 
 use crate::merge::packet_chains::{Chains, MOST_CHAINS};
 use crate::open::file::StreamFile;
@@ -22,16 +26,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Smaller files are passed as soon as an index is read.
+/// Minimum size in bytes of a file that gets an index. A smaller file is read as fast as an index.
 pub(crate) const LEAST_FILE: u64 = 4 << 20;
-/// More entries would be no index any more.
+/// Maximum number of entries of an index. A larger index would not be worth its size.
 const MOST_ENTRIES: u64 = 1 << 24;
 const MAGIC: u64 = u64::from_le_bytes(*b"LPINDEX2");
-/// Bytes of a packet that are its header for the check, and of how many packets.
+/// Bytes at a packet's begin that are part of the check, and the number of packets that are
+/// checked.
 const HEADER: usize = 64;
 const CHECKED: usize = 16;
 
-/// Words of an entry, and of a block without its sum.
+/// Words of an entry, and words of a block without its checksum.
 const ENTRY: usize = 5;
 const WORDS: usize = 511;
 const BLOCK: usize = (WORDS + 1) * 8;
@@ -39,80 +44,83 @@ const IN_BLOCK: u64 = (WORDS / ENTRY) as u64;
 
 type Words = [u64; WORDS];
 
-/// Where to go on with a stream: at the begin of a packet.
+/// Place at which decoding of a stream can continue: the begin of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// In bytes of the file.
+    /// Offset in the file in bytes.
     pub offset: u64,
-    /// Number of the packet in the file.
+    /// Index of the packet in the file.
     pub packet: u64,
-    /// The clock's full value when it begins.
+    /// The clock's full value at the packet's begin.
     pub clock: u64,
 }
 
-/// A packet.
+/// Index entry of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its number in the file.
+    /// Index of the packet in the file.
     pub packet: u64,
-    /// The packet before it of the same stream class; of the first one itself.
+    /// Position of the previous packet of the same stream class, or of this packet if it is the
+    /// first.
     pub before: Position,
-    /// When it, or one before it in its chain, ends at the latest.
+    /// Latest end in ns of this packet and all packets before it in its chain.
     pub end_ns: i64,
 }
 
-/// What an index says of the file as a whole.
+/// Properties of the file as a whole.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
-    /// Size, time of change and metadata of the file that it is of.
+    /// Size, modification time and metadata hash of the indexed file.
     identity: [u64; 3],
-    /// Readers that the file needs: see [`Chains::readers`].
+    /// Number of readers that the file needs: see [`Chains::readers`].
     readers: u64,
-    /// Whether all packets of the file are listed; else those before the first of which something is not known.
+    /// Set if all packets of the file are listed. Otherwise the list ends before the first packet
+    /// whose begin or end is unknown.
     complete: bool,
-    /// Where packets begin that are looked at again, and the sum of what is there.
+    /// Offsets of the packets whose headers are checked, and the hash of these headers.
     checked: Vec<u64>,
     headers: u64,
-    /// Entries of each chain.
+    /// Number of entries of each chain.
     entries: Vec<u64>,
 }
 
 struct Index {
     head: Head,
     blocks: Blocks,
-    /// The block that was looked at last.
+    /// The block that was read last, with its number.
     last: RefCell<Option<(u64, Box<Words>)>>,
 }
 
 enum Blocks {
     Stored(File),
-    /// As it was to be stored.
+    /// The bytes of an index that was just built, in the same form as in the file.
     Built(Vec<u8>),
 }
 
-/// The index of a file, for all readers of it.
+/// The index of a file, shared by all readers of that file.
 pub(crate) struct FileIndex {
     file: StreamFile,
     metadata: Arc<Metadata>,
-    /// Sum of the metadata's bytes.
+    /// Hash of the metadata's bytes.
     text: u64,
-    /// The tracer keeps the order of time: there is one chain.
+    /// Set if the tracer writes packets in the order of time, so that the file has one chain.
     ordered: bool,
     streams: usize,
     index: RefCell<Option<Rc<Index>>>,
-    /// Nothing can be built.
+    /// Set after building the index failed, so that it is not tried again.
     hopeless: Cell<bool>,
 }
 
 impl FileIndex {
-    /// None of a short file.
+    /// Returns `None` for a file shorter than [`LEAST_FILE`].
     pub fn new(file: &StreamFile, metadata: &Arc<Metadata>, text: u64, ordered: bool, streams: usize) -> Option<Rc<FileIndex>> {
         let (file, metadata) = (file.clone(), metadata.clone());
         let index = FileIndex { file, metadata, text, ordered, streams, index: RefCell::default(), hopeless: Cell::default() };
         (index.file.length >= LEAST_FILE).then(|| Rc::new(index))
     }
 
-    /// How many readers the file needs, if an index is there that tells it.
+    /// Returns the number of readers that the file needs, if a stored index contains it. Does not
+    /// build an index.
     pub fn readers_if_known(&self) -> Option<usize> {
         let mut index = self.index.borrow_mut();
         if index.is_none() {
@@ -121,30 +129,35 @@ impl FileIndex {
         index.as_ref().map(|index| index.head.readers as usize)
     }
 
-    /// How many chains of packets it lists, each of which can be read by itself.
+    /// Returns the number of chains in the index. Returns `None` if not all packets are listed,
+    /// because then the chains cannot be read separately.
     pub fn chains(&self) -> Option<usize> {
         let index = self.get()?;
         (index.head.complete && index.head.entries.len() as u64 == index.head.readers).then_some(index.head.entries.len())
     }
 
-    /// A packet of a chain, by its number in that.
+    /// Returns the entry with this number in a chain.
     pub fn entry(&self, chain: usize, number: u64) -> Option<Entry> {
         self.ask(|index| index.entry(chain, number))?
     }
 
-    /// The number of a chain's first packet that ends at `begin_ns` or later, in O(log packets).
+    /// Returns the number of a chain's first packet that ends at or after `begin_ns`, in O(log
+    /// packets).
     pub fn first_from(&self, chain: usize, begin_ns: i64) -> u64 {
         self.ask(|index| index.first_from(chain, begin_ns)).unwrap_or(0)
     }
 
-    /// In a file of one chain, the packet before the first that ends at `begin_ns` or later: by its counters that one tells what was lost.
+    /// Returns, for a file with one chain, the position of the packet before the first one that
+    /// ends at or after `begin_ns`. Reading starts one packet early because the difference of the
+    /// two packets' counters shows what was lost between them.
     pub fn position(&self, begin_ns: i64) -> Option<Position> {
         let index = self.get().filter(|index| index.head.readers == 1)?;
         let last = index.head.entries.first()?.checked_sub(1)?;
         Some(self.entry(0, self.first_from(0, begin_ns).min(last))?.before)
     }
 
-    /// What the index says; if a block of it is damaged, what one says that is built anew.
+    /// Evaluates `question` on the index. If a block of the stored index is damaged, builds the
+    /// index again and evaluates it on the new one.
     fn ask<T>(&self, question: impl Fn(&Index) -> Result<T, Damaged>) -> Option<T> {
         question(&*self.get()?).or_else(|_| question(&*self.build().ok_or(Damaged)?)).ok()
     }
@@ -167,7 +180,7 @@ impl FileIndex {
         places(&self.file.path).iter().find_map(|place| Index::read(place, identity, &stream))
     }
 
-    /// Passes over all packets, and keeps what it finds if there is a place.
+    /// Builds the index in one pass over all packets. Stores it if one of the places is writable.
     fn build(&self) -> Option<Rc<Index>> {
         if self.hopeless.get() {
             return None;
@@ -191,16 +204,17 @@ impl FileIndex {
     }
 }
 
-/// How many readers a stream needs, whether all packets are listed, and the packets by chain.
+/// Returns the number of readers that the file needs, whether all packets are listed, and the
+/// entries by chain.
 fn pass<S: Source>(mut decoder: StreamDecoder<S>, ordered: bool) -> (usize, bool, Vec<Vec<Entry>>) {
     let (mut chains, mut lists, mut count) = (Chains::default(), vec![Vec::new()], 0);
-    // By stream class, the packet before.
+    // Position of the previous packet, by stream class.
     let mut before: Vec<Option<Position>> = Vec::new();
     let mut complete = true;
     loop {
         match decoder.advance() {
             Ok(None) => break,
-            // The reader of the events will say what it is.
+            // The reader of the events reports this error.
             Err(_) => {
                 complete = false;
                 break;
@@ -240,7 +254,7 @@ fn pass<S: Source>(mut decoder: StreamDecoder<S>, ordered: bool) -> (usize, bool
     (readers, complete, lists)
 }
 
-/// A block is not what was written.
+/// A block's content does not match its checksum.
 struct Damaged;
 
 impl Index {
@@ -261,7 +275,8 @@ impl Index {
     }
 
     fn read(place: &Path, identity: [u64; 3], stream: &File) -> Option<Index> {
-        // In a foreign folder anything may lie: a pipe would never end, a link lead elsewhere.
+        // In a folder of another user the name may belong to anything: opening a pipe would block
+        // forever, and a link could point to any file.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(place).ok()?;
         let facts = file.metadata().ok().filter(|facts| facts.is_file())?;
@@ -325,7 +340,7 @@ impl Head {
         })
     }
 
-    /// The first block of a chain; the head is a block, too.
+    /// Returns the number of a chain's first block. Block 0 is the head.
     fn first_block(&self, chain: usize) -> u64 {
         1 + self.entries.iter().take(chain).map(|entries| entries.div_ceil(IN_BLOCK)).sum::<u64>()
     }
@@ -367,7 +382,7 @@ impl Blocks {
     }
 }
 
-/// Words as a block, with their sum.
+/// Encodes words as a block with its checksum.
 fn block(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
     let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
     bytes.resize(WORDS * 8, 0);
@@ -376,7 +391,7 @@ fn block(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
     bytes
 }
 
-/// Sum of the headers of packets.
+/// Returns the hash of the headers of the packets at these offsets.
 fn headers(stream: &File, offsets: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for offset in offsets {
@@ -393,13 +408,14 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Where an index may lie: beside the stream, else in the cache folder under a name made of the stream's path.
+/// Returns the paths at which an index may be stored: next to the stream, or in the cache folder
+/// under a name derived from the stream's path.
 fn places(stream: &Path) -> Vec<PathBuf> {
     let mut places = Vec::new();
     if let (Some(directory), Some(name)) = (stream.parent(), stream.file_name()) {
         let mut name = name.to_owned();
         name.push(".index");
-        // A recording has one folder for all that may be deleted.
+        // A recording keeps everything that may be deleted in one folder.
         let recording = directory.parent().filter(|recording| is_recording(recording));
         places.push(match (recording, directory.file_name()) {
             (Some(recording), Some(part)) => recording.join("derived").join(part).join(name),
@@ -414,11 +430,11 @@ fn places(stream: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// In one piece or not at all.
+/// Stores an index atomically: writes a temporary file and renames it.
 fn store(place: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = place.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    // Nobody else chooses where we write.
+    // Another user must not be able to redirect the write, so the folder must be ours and no link.
     let facts = fs::symlink_metadata(folder)?;
     if !facts.is_dir() || facts.uid() != geteuid().as_raw() {
         return Err(io::ErrorKind::PermissionDenied.into());

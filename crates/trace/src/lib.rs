@@ -1,11 +1,27 @@
 //! Opens any trace and yields one stream of events, ordered by time.
 //!
-//! A trace is a Longpole recording, any number of CTF traces (LTTng's, Genode's, barectf's, …), a perf.data, a trace.dat, the text or the raw pages of the
-//! kernel's tracer, a pcapng or pcap file, Chrome's JSON, a machine log, or several of these at once, also in an archive. What is inside is recognised by content, but for raw logs of seL4, of which the caller says what they are. [`Trace::next_item`] then yields events and losses, merged over all
-//! streams; memory does not grow with the length of the trace.
+//! A trace is a Longpole recording, any number of CTF traces (from LTTng, Genode, barectf and
+//! others), a perf.data file, a trace.dat file, the text or the raw pages of the kernel's tracer, a
+//! pcapng or pcap file, Chrome's JSON, a machine log, or several of these at once, also inside an
+//! archive. The format is recognised by content. The exception is seL4's raw logs: they carry no
+//! mark, so the caller names their format in [`Options::dump`]. [`Trace::next_item`] then yields
+//! events and losses, merged over all streams. Memory does not grow with the length of the trace.
 //!
-//! Damage is data: a stream that ends inside a packet, runs backwards in time or cannot be decoded further does not hide the other
-//! streams. What was wrong is told by [`Trace::diagnostics`]. This crate interprets no event; that is the model's work.
+//! ```no_run
+//! use longpole_trace::{Error, Options, Trace};
+//!
+//! fn print_times() -> Result<(), Error> {
+//!     let mut trace = Trace::open(&["/tmp/recording"], Options::default())?;
+//!     while let Some(item) = trace.next_item()? {
+//!         println!("{}", item.t_ns());
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Damage is data: a stream that ends inside a packet, runs backwards in time or cannot be decoded
+//! further does not hide the other streams. [`Trace::diagnostics`] reports what was wrong. This
+//! crate interprets no event; the `model` crate does that.
 
 mod diagnostic;
 mod error;

@@ -1,7 +1,13 @@
-//! Which of many streams is next: a heap of one key per stream, ordered by (time, stream).
+//! Merges streams by time: a heap of one key per stream, ordered by (time, stream).
 //!
-//! Events of one stream come in bursts, so the common step is "the same stream again": it costs one comparison with the
-//! runner-up, which is kept beside the heap, and the heap is touched only when another stream takes over.
+//! Events of one stream come in bursts, so the most frequent step is "the same stream again". That
+//! step costs one comparison: the current stream's key is kept outside of the heap and compared
+//! with the top of the heap. The heap changes only when another stream takes over.
+//!
+//! The other modules of this folder make a stream fit for the merge: they correct its clock
+//! ([`clock_shift`], [`common_clock`]), sort its items ([`sort_window`], [`lookahead`]), split
+//! files whose packets overlap in time ([`packet_chains`]), and check times and packets
+//! ([`out_of_range`], [`packet_claims`]).
 
 pub(crate) mod clock_shift;
 pub(crate) mod common_clock;
@@ -11,21 +17,23 @@ pub(crate) mod packet_chains;
 pub(crate) mod packet_claims;
 pub(crate) mod sort_window;
 
-/// A stream's next time. Streams of equal time come in the order of their index; within a stream its own order holds.
+/// Time of a stream's next item. Streams with equal times are ordered by index; within a stream its
+/// own order is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub t_ns: i64,
     pub stream: u32,
 }
 
-/// A min-heap of keys. Written out instead of `BinaryHeap` because replacing the top is the one hot operation.
+/// A min-heap of keys. It is used instead of `BinaryHeap` because replacing the top is its one hot
+/// operation.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
     keys: Vec<Key>,
 }
 
 impl Heap {
-    /// In no order but that the first is the least.
+    /// Returns all keys. The first one is the least; the others are in heap order.
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
@@ -59,7 +67,7 @@ impl Heap {
         }
     }
 
-    /// Puts `key` in and takes the least out, which may be `key` itself.
+    /// Inserts `key` and removes the least key, which may be `key` itself.
     #[inline]
     pub fn exchange(&mut self, key: Key) -> Key {
         match self.keys.first_mut() {
@@ -72,7 +80,7 @@ impl Heap {
         }
     }
 
-    /// Restores the order after the top has grown.
+    /// Restores the heap order after the top was replaced by a larger key.
     fn sink(&mut self) {
         let mut at = 0;
         loop {
@@ -97,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_heap_merges_as_sorting_does(streams in prop::collection::vec(prop::collection::vec(0i64..50, 0..20), 0..9)) {
+        fn merging_with_a_heap_equals_sorting(streams in prop::collection::vec(prop::collection::vec(0i64..50, 0..20), 0..9)) {
             let mut expected = Vec::new();
             let mut rest = Vec::new();
             let mut heap = Heap::default();

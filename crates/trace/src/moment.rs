@@ -1,19 +1,22 @@
-//! A moment that a user names: absolute, of the day, or counted from the begin of the trace.
+//! A moment named by a user: absolute, within a day, or relative to the begin of the trace.
 
-/// Where a part of a trace begins or ends. What is relative is resolved once the trace's first time is known.
+/// Begin or end of a part of a trace. A relative moment is resolved when the trace's first time is
+/// known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// Unix time (or the foreign clock's own) in ns.
+    /// Unix time in ns, or ns on a foreign clock.
     At(i64),
     /// ns after the first event of the trace.
     AfterStart(i64),
-    /// ns since midnight UTC of the day on which the trace begins, as `print` shows times.
+    /// ns since midnight UTC of the day on which the trace begins. `print` shows times in this
+    /// form.
     OfDay(i64),
 }
 
 const DAY: i64 = 86_400_000_000_000;
 
 impl Moment {
+    /// Returns the moment in ns for a trace that begins at `start_ns`.
     pub fn resolve(self, start_ns: i64) -> i64 {
         match self {
             Moment::At(ns) => ns,
@@ -22,8 +25,13 @@ impl Moment {
         }
     }
 
-    /// `+1.5s`, `+20ms` (units s, ms, us, ns, m, h); `1763679845123456789` (ns); `1763679845.123` (s); dates as RFC 3339 has them and shorter,
-    /// `2025-11-20T23:04:05.5Z`, `2025-11-21 00:04+01:00`, `2025-11-20`; `23:04:05.123456789`. Without a zone UTC is meant.
+    /// Parses a moment. Accepted forms are `+1.5s` and `+20ms` (units s, ms, us, ns, m, h);
+    /// `1763679845123456789` (ns); `1763679845.123` (s); dates as in RFC 3339 and shortened, such
+    /// as `2025-11-20T23:04:05.5Z`, `2025-11-21 00:04+01:00` and `2025-11-20`; and
+    /// `23:04:05.123456789`. A time without a zone is UTC.
+    ///
+    /// The error is a message that lists the accepted forms, or that names the length of the month
+    /// if a date does not exist.
     pub fn parse(text: &str) -> Result<Moment, String> {
         let wrong = || {
             format!(
@@ -48,7 +56,7 @@ impl Moment {
     }
 }
 
-/// `1.5s` in ns; without a unit seconds are meant.
+/// Parses a span such as `1.5s`. The result is in ns; the default unit is seconds.
 fn span(text: &str) -> Option<i64> {
     let digits = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let unit = match &text[digits..] {
@@ -63,7 +71,8 @@ fn span(text: &str) -> Option<i64> {
     decimal(&text[..digits], unit)
 }
 
-/// A decimal number times `unit`, without a detour through floating point, which has no room for Unix time in ns.
+/// Parses a decimal number and multiplies it by `unit`. Floating point is avoided because it cannot
+/// represent Unix time in ns exactly.
 fn decimal(text: &str, unit: i64) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -79,7 +88,7 @@ fn decimal(text: &str, unit: i64) -> Option<i64> {
     Some(value)
 }
 
-/// `23:04:05.5` in ns since midnight.
+/// Parses a time of the day such as `23:04:05.5`. The result is in ns since midnight.
 fn of_day(text: &str) -> Option<i64> {
     let mut parts = text.splitn(3, ':');
     let hour = parts.next()?.parse::<u8>().ok().filter(|&hour| hour < 24)?;
@@ -88,7 +97,9 @@ fn of_day(text: &str) -> Option<i64> {
     Some((i64::from(hour) * 60 + i64::from(minute)) * 60_000_000_000 + seconds)
 }
 
-/// `23:04:05.5`, with `Z`, with a zone's offset as `+01:00`, or UTC; in ns since midnight UTC of the date that is written beside it.
+/// Parses a time of the day with an optional zone (`23:04:05.5`, with `Z`, or with an offset such
+/// as `+01:00`); the default is UTC. The result is in ns since midnight UTC of the date in front of
+/// it, and is negative or longer than a day if the offset leads to another day.
 fn zoned(text: &str) -> Option<i64> {
     let Some((time, offset)) = text.rfind(['+', '-']).map(|at| text.split_at(at)) else {
         return of_day(text.strip_suffix(['Z', 'z']).unwrap_or(text));
@@ -98,8 +109,9 @@ fn zoned(text: &str) -> Option<i64> {
     of_day(time)?.checked_sub(if offset.starts_with('-') { -ahead } else { ahead })
 }
 
-/// Days from 1970-01-01 to a civil date; years begin in March so that the leap day is the last of its year. None of what is no date; of a date that
-/// its month does not have, why.
+/// Returns the days from 1970-01-01 to a civil date. Years begin in March here, so that the leap
+/// day is the last day of its year. Returns `None` if the text is no date, and `Some(Err(message))`
+/// if the month does not have that day.
 fn days(text: &str) -> Option<Result<i64, String>> {
     let mut parts = text.splitn(3, '-');
     let mut number = |most| parts.next()?.parse::<i64>().ok().filter(|number| (1..=most).contains(number));
@@ -124,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_write_a_moment_is_understood() {
+    fn all_forms_of_a_moment_are_parsed() {
         assert_eq!(Moment::parse("+1.5s"), Ok(Moment::AfterStart(1_500_000_000)));
         assert_eq!(Moment::parse("+20ms"), Ok(Moment::AfterStart(20_000_000)));
         assert_eq!(Moment::parse("+3"), Ok(Moment::AfterStart(3_000_000_000)));
@@ -142,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_refused_with_the_ways_to_write_one() {
+    fn invalid_moment_is_refused_with_a_list_of_the_valid_forms() {
         for text in [
             "",
             "+",
@@ -170,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn dates_that_are_none_are_refused_with_how_long_their_month_is() {
+    fn nonexistent_date_is_refused_with_the_length_of_its_month() {
         for (text, length) in [("2024-02-30T00:00Z", 29), ("2025-02-29", 28), ("1900-02-29", 28), ("2025-11-31 10:00", 30)] {
             assert!(Moment::parse(text).unwrap_err().contains(&format!("has {length} days")), "{text}");
         }
     }
 
     #[test]
-    fn relative_moments_count_from_the_begin_of_the_trace() {
+    fn relative_moment_counts_from_the_begin_of_the_trace() {
         assert_eq!(Moment::AfterStart(5).resolve(100), 105);
         assert_eq!(Moment::OfDay(7).resolve(3 * DAY + 55), 3 * DAY + 7);
         assert_eq!(Moment::AfterStart(i64::MAX).resolve(5), i64::MAX);

@@ -1,4 +1,9 @@
-//! The reader of a whole trace: its streams, merged.
+//! The reader of a whole trace: opens all inputs and merges their streams by time.
+//!
+//! [`Trace::open`] recognises what the paths hold and makes one slot per stream. A slot is a
+//! source, a window that sorts its items if the source's order cannot be trusted, and the
+//! correction of its clock. [`Trace::next_item`] advances the stream that was yielded last and then
+//! takes the earliest of all streams from a heap.
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
@@ -26,54 +31,59 @@ use crate::value_buffer::ValueBuffer;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Which part of a trace is asked for.
+/// Selects the part of a trace to read, and how to read it.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Items before it are left out.
+    /// Begin of the part: items before this moment are left out.
     pub begin: Option<Moment>,
-    /// Items after it are left out; those at it are not.
+    /// End of the part: items after this moment are left out, items at it are yielded.
     pub end: Option<Moment>,
-    /// The files are what a kernel logged, and say nothing of themselves.
+    /// Format of the files if they are raw logs of a kernel, whose content does not identify them.
     pub dump: Option<Dump>,
-    /// What is added to the times of which path.
+    /// Corrections of clocks, by path.
     pub shifts: Shifts,
+    /// Action at a damaged part of a stream.
     pub damage: Damage,
-    /// The event in which a stream is damaged is yielded, too, with the fields before the damage: see [`Event::is_partial`](crate::Event::is_partial).
+    /// Requests the event in which a stream is damaged, with the fields that precede the damage.
+    /// See [`Event::is_partial`](crate::Event::is_partial).
     pub parts: bool,
 }
 
 /// What to do where a stream is damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Damage {
-    /// Goes on with the next packet, if there is one that can be read.
+    /// Continue with the next packet, if there is one that can be read.
     #[default]
     Pass,
-    /// That stream ends there; the others are read.
+    /// End that stream there; the other streams are read on.
     EndsStream,
-    /// All ends there.
+    /// End the whole trace there.
     EndsTrace,
 }
 
 impl Options {
-    /// Whether all of the trace is asked for, as it is.
+    /// Returns true if the options request the whole trace, uncorrected, from files that identify
+    /// themselves.
     pub fn is_all(&self) -> bool {
         self.begin.is_none() && self.end.is_none() && self.dump.is_none() && self.shifts.is_empty()
     }
 
-    /// For who shows what is stored: an event for each entry of a log, none for what follows from it, and also that one of which damage left
-    /// a part.
+    /// Changes the options for callers that show what is stored: one event for each entry of a log
+    /// and no event that the reader derives from entries (such as the end of an interval), and also
+    /// the partial event at which a stream is damaged.
     pub fn as_stored(self) -> Options {
         Options { dump: self.dump.map(|dump| Dump { ends: false, ..dump }), parts: true, ..self }
     }
 }
 
-/// An opened trace. See the crate's documentation.
+/// An opened trace. The crate's documentation describes its use.
 pub struct Trace {
     shared: Shared,
     slots: Vec<Slot>,
-    /// One key per stream that has an item and is not the current one.
+    /// One key for each stream that has an item, except the current stream.
     heap: Heap,
-    /// The stream whose item was yielded last; it is advanced when the next one is asked for.
+    /// Index of the stream whose item was yielded last. The stream is advanced when the next item
+    /// is requested, because the item borrows from it until then.
     current: Option<usize>,
     value_buffer: ValueBuffer,
     begin_ns: i64,
@@ -85,34 +95,35 @@ pub struct Trace {
     clock: Clock,
     probe_cost_ns: Option<f64>,
     sources: Vec<String>,
-    /// At the first stream that ends at damage.
+    /// Set if the trace ends at the first stream that ends at damage ([`Damage::EndsTrace`]).
     stops: bool,
     finished: bool,
     no_event: Option<NoEvent>,
-    /// Archives, which are there unpacked while they are read.
+    /// Archives among the inputs. Their unpacked files exist as long as the trace is open.
     unpacked: Vec<Unpacked>,
     shifts: Shifts,
     clocks: CommonClocks,
-    /// Which of the paths is being opened.
+    /// Index of the path that is being opened.
     root: usize,
 }
 
-/// What all streams add to while they are read.
+/// State that all streams add to while they are read.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub catalogue: Catalogue,
     pub diagnostics: Vec<Diagnostic>,
-    /// A stream ends at its first damage.
+    /// Set if a stream ends at its first damage.
     pub strict: bool,
-    /// See [`Options::parts`].
+    /// Value of [`Options::parts`].
     pub parts: bool,
-    /// Only what is after a moment is asked for.
+    /// Set if only items after a moment are requested ([`Options::begin`]).
     pub late: bool,
-    /// By stream.
+    /// Packet counts, indexed by stream.
     packets: Vec<Packets>,
-    /// A stream has come to its end at damage.
+    /// Set when a stream has ended at damage.
     broken: bool,
-    /// The stream that was advanced last has come to it, on its own clock.
+    /// Loss that the stream advanced last has reached, in the time of that stream's own clock
+    /// (before its [`Shift`]).
     pub loss_ahead: Option<Loss>,
     subjects: HashMap<Subject, SubjectId>,
 }
@@ -161,7 +172,7 @@ pub(crate) enum Source {
     Log(Box<LogSource>),
     Pages(Box<PageSource>),
     Text(Box<TextSource>),
-    /// Events that are there but cannot be read yet: a loss that nobody counted.
+    /// Events that exist but cannot be read yet. They are yielded as one loss without a count.
     Missing {
         loss: Loss,
         told: bool,
@@ -169,7 +180,8 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Decodes the next item and returns its time; none at the end, also at the end of what can be read of a damaged stream.
+    /// Decodes the next item and returns its time. Returns `None` at the end of the stream, or at
+    /// the end of what can be read of a damaged stream.
     #[inline]
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
         match self {
@@ -185,7 +197,7 @@ impl Source {
         }
     }
 
-    /// The item that was decoded last.
+    /// Returns the item that was decoded last.
     #[inline]
     pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         match self {
@@ -203,7 +215,7 @@ impl Source {
 }
 
 impl Source {
-    /// Whether the item that was decoded last is an event.
+    /// Returns true if the item that was decoded last is an event.
     #[inline]
     pub fn has_event(&self) -> bool {
         match self {
@@ -222,7 +234,8 @@ impl Source {
         }
     }
 
-    /// Turns to the loss of the packet that was reached if that loss began by `end_ns`; false if there is none.
+    /// Makes the loss of the current packet the current item if that loss began at or before
+    /// `end_ns`. Returns false if there is no such loss.
     #[cold]
     fn leave(&mut self, end_ns: i64) -> bool {
         match self {
@@ -232,7 +245,8 @@ impl Source {
     }
 }
 
-/// A source, and the window in which it is sorted where its order is not to be trusted.
+/// A source, the correction of its clock, and the window that sorts its items if its order cannot
+/// be trusted.
 pub(crate) struct Slot {
     pub source: Source,
     pub window: Option<Window>,
@@ -258,7 +272,8 @@ impl Slot {
         }
     }
 
-    /// As [`Source::leave`]. In a sorted stream a loss that is not yet in the window is not found.
+    /// Like [`Source::leave`], in corrected time. In a sorted stream a loss that is not yet in the
+    /// window is not found.
     fn leave(&mut self, end_ns: i64) -> bool {
         self.window.is_none() && self.source.leave(self.shift.undo(end_ns))
     }
@@ -282,6 +297,12 @@ impl Slot {
 
 impl Trace {
     /// Opens everything that the paths hold as one trace.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotATrace`] if a path holds no trace, [`Error::Io`] if a file cannot be read, and
+    /// the other variants if an input is invalid. If a path holds several traces and one of them
+    /// cannot be opened, that one is reported as a diagnostic instead.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: Options) -> Result<Trace, Error> {
         let mut trace = Trace {
             shared: Shared::default(),
@@ -334,7 +355,8 @@ impl Trace {
         self.add(path, &content, recognise(&content)?, several)
     }
 
-    /// `root` is where it lies, and `shown` how it is called.
+    /// Adds what was found in a path. `root` is the directory that is read, `shown` the path that
+    /// streams are named after; they differ for an unpacked archive.
     fn add(&mut self, shown: &Path, root: &Path, found: Found, several: bool) -> Result<(), Error> {
         let name = |path: &Path| match path.strip_prefix(root) {
             Ok(below) if root != shown && !below.as_os_str().is_empty() => stream_name(shown, &shown.join(below), several),
@@ -356,7 +378,8 @@ impl Trace {
             self.recordings.push(recording);
         }
         self.shared.diagnostics.extend(found.context);
-        // Beside other parts one that cannot be opened hides none of them; alone it is why there is no trace.
+        // A part that cannot be opened becomes a diagnostic if there are other parts. If it is the
+        // only one, its error is the reason why there is no trace.
         let only = found.ctf.len() + found.files.len() == 1;
         for directory in found.ctf {
             let done = self.add_ctf(&directory, &name);
@@ -368,7 +391,7 @@ impl Trace {
                 let end_ns = recording.and_then(|recording| recording.end_ns).unwrap_or(begin_ns);
                 let stream = self.shared.stream(name(&path), StreamKind::Kernel);
                 let loss = Loss { stream, begin_ns, end_ns, events: None };
-                // Its times are those of the recording, which are corrected already.
+                // The loss spans the recording's own times, which are corrected already.
                 self.slots.push(Slot { source: Source::Missing { loss, told: false }, window: None, shift: Shift::default() });
             }
             self.shared.diagnostics.push(Diagnostic::Unconverted { path });
@@ -380,7 +403,7 @@ impl Trace {
         }
         for (format, path) in found.files {
             let done = match self.add_file(format, &path, name(&path), in_recording) {
-                // It only began like one.
+                // The file only begins like one of this format.
                 Err(Error::NotATrace { path, tried }) if !only => {
                     self.shared.diagnostics.push(Diagnostic::Context { path, files: 1, examples: tried });
                     Ok(())
@@ -426,7 +449,8 @@ impl Trace {
         let shift = self.shifts.of(path);
         match format {
             Format::Capture => {
-                // The packets that the programs of a recording captured are events of its user trace already.
+                // The packets that a recording's programs captured are already events of its user
+                // trace. Only a capture of interfaces is in no other stream.
                 let of_interfaces = || self.recordings.last().is_some_and(|recording| recording.is_of_interfaces(path));
                 let told = !in_recording || of_interfaces();
                 let capture = Capture { name, path: path.to_owned(), shift };
@@ -440,7 +464,7 @@ impl Trace {
             Format::Perf => {
                 let source = PerfSource::open(path, name, &mut self.shared)?;
                 self.clock.source = self.clock.source.take().or(source.clock());
-                // Its records are in order but where perf itself was late.
+                // Records are in order, except where perf itself wrote them late.
                 self.add_slot(Source::Perf(Box::new(source)), true, shift);
                 self.add_source("perf".to_owned());
             }
@@ -495,7 +519,8 @@ impl Trace {
         }
     }
 
-    /// Decodes the first item of every stream; then the trace's begin is known.
+    /// Decodes the first item of every stream, which gives the begin of the trace. Resolves
+    /// relative moments against it.
     fn prime(&mut self, options: &Options) -> Result<(), Error> {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if let Some(t_ns) = slot.advance(&mut self.shared, &mut self.value_buffer)? {
@@ -514,7 +539,8 @@ impl Trace {
         Ok(())
     }
 
-    /// Leaves the streams of these kinds out; to be said before the first item is asked for.
+    /// Leaves out the CTF streams of these kinds. Must be called before the first item is
+    /// requested.
     pub fn leave_out(&mut self, kinds: &[StreamKind]) {
         let mut kept = Heap::default();
         while let Some(key) = self.heap.pop() {
@@ -529,13 +555,14 @@ impl Trace {
         self.heap = kept;
     }
 
-    /// The next event or loss in the order of (time, stream, sequence); none at the end.
+    /// Returns the next event or loss in the order of (time, stream, sequence), or `None` at the
+    /// end.
     #[inline]
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
         Ok(self.next_with_catalogue()?.map(|(item, _)| item))
     }
 
-    /// As [`Trace::next_item`], beside the catalogue that explains the item's ids.
+    /// Like [`Trace::next_item`], together with the catalogue that explains the item's ids.
     #[inline]
     pub fn next_with_catalogue(&mut self) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
         if !self.step()? {
@@ -547,7 +574,8 @@ impl Trace {
         }
     }
 
-    /// The same, looked at where it is: an item is many bytes to be moved.
+    /// Like [`Trace::next_with_catalogue`], but passes the item to `see` by reference. An item is
+    /// large, so not moving it is faster.
     #[inline]
     pub fn see_next<T>(&mut self, see: impl FnOnce(&Item<'_>, &Catalogue) -> T) -> Result<Option<T>, Error> {
         if !self.step()? {
@@ -558,13 +586,14 @@ impl Trace {
         Ok(Some(see(&item, &self.shared.catalogue)))
     }
 
-    /// Makes the stream with the next item within the range the current one.
+    /// Makes the stream with the next item of the requested range the current one. Returns false at
+    /// the end.
     #[inline]
     fn step(&mut self) -> Result<bool, Error> {
         if self.finished {
             return Ok(false);
         }
-        // Behind an item it is the current one.
+        // `current` is set after every item, so it is empty only before the first one.
         let is_first = self.current.is_none();
         if !is_first {
             self.shared.catalogue.losses_ahead.clear();
@@ -589,7 +618,8 @@ impl Trace {
             let index = key.stream as usize;
             self.current = Some(index);
             if key.t_ns > self.end_ns {
-                // A loss counts if any of its time lies in the range. All that follows in this stream is later still.
+                // A loss counts if any of its time lies in the range. All later items of this
+                // stream are outside of the range, so its key is dropped.
                 if matches!(self.slots[index].item(&mut self.value_buffer), Item::Loss(loss) if loss.begin_ns <= self.end_ns)
                     || self.slots[index].leave(self.end_ns)
                 {
@@ -604,7 +634,8 @@ impl Trace {
         }
     }
 
-    /// Nothing came. Where all that is left of a stream is damage, that is why.
+    /// Records why the trace yielded no item. If a stream is damaged, the damage is the reason, and
+    /// diagnostics report it.
     #[cold]
     fn tell_nothing(&mut self) {
         let why = NoEvent::why(self.slots.len(), self.start_ns, (self.begin_ns, self.end_ns));
@@ -630,88 +661,96 @@ impl Trace {
         false
     }
 
-    /// Everything interned so far.
+    /// Returns everything that was interned until now. The catalogue grows while the trace is read.
     pub fn catalogue(&self) -> &Catalogue {
         &self.shared.catalogue
     }
 
-    /// What was wrong with the trace as far as it was read.
+    /// Returns what was wrong in the part of the trace that was read until now.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.shared.diagnostics
     }
 
-    /// Why nothing came; none where something did, before the end, or where damage is why.
+    /// Returns why the trace yielded no item. Returns `None` before the end, if an item was
+    /// yielded, or if damage is the reason.
     pub fn no_event(&self) -> Option<NoEvent> {
         self.no_event
     }
 
-    /// Adds what the caller knows to be odd about what was opened.
+    /// Adds diagnostics that the caller has about the inputs.
     pub fn note(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
         self.shared.diagnostics.extend(diagnostics);
     }
 
-    /// Whether something could not be decoded.
+    /// Returns true if something could not be decoded.
     pub fn is_damaged(&self) -> bool {
         self.shared.diagnostics.iter().any(Diagnostic::is_damage)
     }
 
-    /// Whether it is, or a file ends before it should: a recording may be read while it goes on, all others are whole or they are not.
+    /// Like [`Trace::is_damaged`], but also true if a file ends too early, unless the trace
+    /// contains a recording: a recording may be read while it is written, whereas any other input
+    /// should be complete.
     pub fn is_damaged_strictly(&self) -> bool {
         let lenient = !self.recordings.is_empty();
         self.shared.diagnostics.iter().any(|diagnostic| diagnostic.is_damage() || !lenient && diagnostic.is_cut())
     }
 
-    /// Time of the trace's first item, whatever part was asked for; none if it has no item.
+    /// Returns the time of the trace's first item, whatever part was requested, or `None` if the
+    /// trace has no item.
     pub fn start_ns(&self) -> Option<i64> {
         self.start_ns
     }
 
-    /// First and last time of what was asked for; the ends of `i64` where nothing was.
+    /// Returns the first and last time of the requested part in ns. Without a request these are
+    /// `i64::MIN` and `i64::MAX`.
     pub fn range(&self) -> (i64, i64) {
         (self.begin_ns, self.end_ns)
     }
 
-    /// What the recorder says, for each path that is a recording.
+    /// Returns the recorder's description (`longpole.json`) of each path that is a recording.
     pub fn recordings(&self) -> &[Recording] {
         &self.recordings
     }
 
-    /// The largest ring that lost events, if a recorder tells it.
+    /// Returns the size in bytes of the largest ring that lost events, if a recorder reports it.
     pub fn full_ring(&self) -> Option<u64> {
         self.recordings.iter().flat_map(|recording| &recording.lanes).filter_map(|lane| lane.lost_ring_bytes).max()
     }
 
-    /// The pcapng and pcap files.
+    /// Returns the pcapng and pcap files of the trace.
     pub fn captures(&self) -> &[Capture] {
         &self.captures
     }
 
-    /// What its CTF traces say of themselves.
+    /// Returns what the metadata of the CTF traces describe: environment and clocks.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// The packets of a stream of CTF: none before the trace was read to its end.
+    /// Returns the packet counts of a CTF stream. They are complete only after the trace was read
+    /// to its end.
     pub fn packets(&self, stream: StreamId) -> Packets {
         self.shared.packets.get(stream.0 as usize).copied().unwrap_or_default()
     }
 
+    /// Returns the description of the trace's clock, as far as the inputs contain it.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// What one probe costs where the trace was made.
+    /// Returns the cost of one probe in ns on the host where the trace was recorded.
     pub fn probe_cost_ns(&self) -> Option<f64> {
         self.probe_cost_ns
     }
 
-    /// What the trace was made by: names of tracers, and `packets`.
+    /// Returns the producers of the trace: names of tracers, and `packets` for captures.
     pub fn sources(&self) -> &[String] {
         &self.sources
     }
 }
 
-/// The path below the trace's own, and with it where several traces are open.
+/// Returns the name of a stream: its path below `root`, prefixed with `root` if several traces are
+/// open.
 pub(crate) fn stream_name(root: &Path, path: &Path, several: bool) -> String {
     let below = match path.strip_prefix(root) {
         Ok(below) if !below.as_os_str().is_empty() => below.to_owned(),

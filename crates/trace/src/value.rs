@@ -1,46 +1,51 @@
-//! The value of a field, whatever format it was stored in and whether it still lies in the decoder or was kept aside.
+//! Values of fields, independent of the format in which they were stored and of where they are: in
+//! the decoder's buffer or in an owned copy.
 
 use longpole_ctf::types::{display_name, BitsType, Mapping, Mappings, Type};
 use longpole_ctf::{CompoundKind, OwnedValue, WideText};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The value of a field. Numbers and texts are what rules and analyses look at; the rest is there to be shown.
+/// The value of a field. Rules and analyses use numbers and texts; the other kinds exist for
+/// display.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     U64(u64),
     I64(i64),
     F64(f64),
     Bool(bool),
-    /// An optional that is not there.
+    /// An optional that is absent.
     Nothing,
-    /// A text without its NUL, as it was recorded: usually, but not surely, UTF-8. See [`Value::text`].
+    /// A text without its NUL, as recorded. It is usually UTF-8, but this is not guaranteed. See
+    /// [`Value::text`].
     Str(&'a [u8]),
-    /// The same of wider code units.
+    /// A text of UTF-16 or UTF-32 code units.
     Wide(WideText<'a>),
     /// An array of unsigned 8-bit integers, or a BLOB.
     Bytes(&'a [u8]),
-    /// An enumeration's value with its label; empty where the metadata has none for it.
+    /// An enumeration's value with its label. The label is empty if the metadata has none for the
+    /// value.
     Enum {
         value: i128,
         label: &'a str,
     },
-    /// An enumeration's value in the ranges of several labels: those of these mappings that hold it, of which the first one does.
+    /// An enumeration's value that has several labels. The value's labels are those of the mappings
+    /// that hold the value; the first mapping of the slice always does.
     Several {
         value: i128,
         mappings: &'a [Mapping],
     },
-    /// Bits of which ranges have names.
+    /// A bit map in which ranges of bits have names.
     Flags {
         value: u64,
         flags: &'a BitsType,
     },
-    /// Arrays, structures and variants.
+    /// An array, a structure or a variant.
     Nested(Nested<'a>),
 }
 
 impl<'a> Value<'a> {
-    /// The value as a non-negative integer.
+    /// Returns the value as a non-negative integer.
     #[inline]
     pub fn as_u64(&self) -> Option<u64> {
         match self {
@@ -49,7 +54,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value as an integer that fits `i64`.
+    /// Returns the value as an integer, if it fits `i64`.
     #[inline]
     pub fn as_i64(&self) -> Option<i64> {
         match self {
@@ -59,7 +64,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Any number.
+    /// Returns any number as floating point.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Value::F64(value) => Some(*value),
@@ -79,7 +84,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The labels of an enumeration's value, in the order of the metadata, or of the bits that are set in a bit map.
+    /// Returns the labels of an enumeration's value in the order of the metadata, or the names of
+    /// the bits that are set in a bit map.
     pub fn labels(&self) -> impl Iterator<Item = &'a str> {
         let (one, several, flags) = match *self {
             Value::Enum { label, .. } => (Some(label), None, None),
@@ -92,7 +98,7 @@ impl<'a> Value<'a> {
         one.into_iter().filter(|label| !label.is_empty()).chain(several.map(|mapping| mapping.label.as_str())).chain(flags)
     }
 
-    /// The text, or an enumeration's label, the first of several; what is not UTF-8 is replaced.
+    /// Returns the text, or an enumeration's first label. Bytes that are not UTF-8 are replaced.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         match self {
             Value::Str(text) => Some(String::from_utf8_lossy(text)),
@@ -136,13 +142,14 @@ impl<'a> From<&'a OwnedValue> for Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The value of a field of this type: with the names that the type gives it, also in its parts.
+    /// Returns the value of a field of type `ty`, with the labels that the type defines, also for
+    /// nested values.
     #[inline]
     pub(crate) fn of(stored: longpole_ctf::Value<'a>, ty: &'a Type) -> Value<'a> {
         Value::from(stored).named(ty)
     }
 
-    /// The same of a copy.
+    /// Like [`Value::of`], for an owned copy.
     pub(crate) fn kept(value: &'a OwnedValue, ty: Option<&'a Type>) -> Value<'a> {
         let value = Value::from(value);
         ty.map_or(value, |ty| value.named(ty))
@@ -163,7 +170,7 @@ impl<'a> Value<'a> {
             (Type::VarInt(int), _) if !int.mappings.is_empty() => labelled(&int.mappings),
             (Type::Bits(bits), Value::U64(value)) if !bits.flags.is_empty() => Value::Flags { value, flags: bits },
             (Type::Optional(_), Value::Nothing) => self,
-            // One that is there is its content.
+            // An optional that is present is represented by its content.
             (Type::Optional(optional), _) => self.named(optional.ty()),
             (_, Value::Nested(Nested(Place::Stored(stored, _)))) => Value::Nested(Nested(Place::Stored(stored, Some(ty)))),
             (_, Value::Nested(Nested(Place::Spool(kept, _)))) => Value::Nested(Nested(Place::Spool(kept, Some(ty)))),
@@ -173,7 +180,7 @@ impl<'a> Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Of an enumeration whose ranges overlap.
+    /// Returns the value of an enumeration whose ranges overlap.
     fn labelled(value: i128, mappings: &'a [Mapping]) -> Value<'a> {
         let holds = |mapping: &Mapping| mapping.holds(value);
         let Some(first) = mappings.iter().position(holds) else { return Value::Enum { value, label: "" } };
@@ -184,7 +191,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Whether values of this type, or parts of them, have names.
+/// Returns true if values of this type, or parts of them, can have labels.
 pub(crate) fn has_names(ty: &Type) -> bool {
     match ty {
         Type::Struct(s) => s.fields().iter().any(|field| has_names(&field.ty)),
@@ -195,19 +202,20 @@ pub(crate) fn has_names(ty: &Type) -> bool {
     }
 }
 
-/// A value with parts.
+/// A value with parts: an array, a structure or a variant.
 #[derive(Clone, Copy, Debug)]
 pub struct Nested<'a>(Place<'a>);
 
 #[derive(Clone, Copy, Debug)]
 enum Place<'a> {
-    /// With its type, if its parts have names.
+    /// A value in the decoder's buffer, with its type if its parts can have labels.
     Stored(longpole_ctf::Value<'a>, Option<&'a Type>),
+    /// An owned copy, with its type if its parts can have labels.
     Spool(&'a OwnedValue, Option<&'a Type>),
 }
 
 impl<'a> Nested<'a> {
-    /// Whether the parts have names: a structure, or the chosen option of a variant.
+    /// Returns true if the parts have names, as in a structure or the chosen option of a variant.
     pub fn is_named(&self) -> bool {
         match self.0 {
             Place::Stored(longpole_ctf::Value::Compound(compound), _) => compound.kind() != CompoundKind::Array,
@@ -216,13 +224,14 @@ impl<'a> Nested<'a> {
         }
     }
 
-    /// Whether there may be labels in it, at any depth.
+    /// Returns true if the value may contain labels, at any depth.
     #[inline]
     pub fn may_have_labels(&self) -> bool {
         self.ty().is_some()
     }
 
-    /// Calls `visit` for each part in order, with its name where it has one, until it fails.
+    /// Calls `visit` for each part in order, with the part's name if it has one. Stops at the first
+    /// error.
     pub fn each<E>(&self, mut visit: impl FnMut(Option<&str>, Value<'a>) -> Result<(), E>) -> Result<(), E> {
         let value = |part, ty: Option<&'a Type>| ty.map_or_else(|| Value::from(part), |ty| Value::of(part, ty));
         match self.0 {
@@ -268,7 +277,7 @@ impl<'a> Nested<'a> {
     }
 }
 
-/// The type of a part of a value.
+/// Returns the type of a part of a value.
 fn part_of(ty: &Type, index: usize, chosen: Option<usize>) -> Option<&Type> {
     match ty {
         Type::Array(array) => Some(array.element()),
@@ -278,15 +287,15 @@ fn part_of(ty: &Type, index: usize, chosen: Option<usize>) -> Option<&Type> {
     }
 }
 
-/// A copy of a value, for items that are held back.
+/// An owned copy of a value, for items that are held back.
 #[derive(Clone, Debug)]
 pub(crate) enum Owned {
     Value(OwnedValue),
     Enum(i128, String),
-    /// With the mappings that hold the value.
+    /// An enumeration's value with all mappings that hold it.
     Several(i128, Vec<Mapping>),
     Flags(u64, Arc<BitsType>),
-    /// Of parts that have names by this type.
+    /// A nested value whose parts have labels by this type.
     Parts(OwnedValue, Type),
 }
 
@@ -313,7 +322,7 @@ impl Owned {
         })
     }
 
-    /// About how many bytes it takes.
+    /// Returns the approximate size in bytes.
     pub fn size(&self) -> usize {
         let more = match self {
             Owned::Value(value) | Owned::Parts(value, _) => size_below(value),
@@ -344,10 +353,11 @@ fn size_below(value: &OwnedValue) -> usize {
     }
 }
 
-/// The values of a packet, decoded once for all its events; none if it has none of its own.
+/// The values of a packet's context, decoded once for all of its events. `None` if the packet has
+/// no such values.
 pub(crate) type SharedValues = Option<Arc<[Owned]>>;
 
-/// The same, as an event has them.
+/// The values of the context of an event's packet. All events of the packet refer to the same ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketValues<'a>(Option<&'a Arc<[Owned]>>);
 
@@ -360,7 +370,7 @@ impl<'a> PacketValues<'a> {
         self.0.cloned()
     }
 
-    /// Whether they are those of the same packet.
+    /// Returns true if both refer to the same packet's values.
     pub(crate) fn are(&self, other: &SharedValues) -> bool {
         match (self.0, other) {
             (Some(values), Some(other)) => Arc::ptr_eq(values, other),
@@ -377,7 +387,7 @@ impl<'a> PacketValues<'a> {
         self.0?.get(index).map(Owned::value)
     }
 
-    /// In the order of [`Class::packet`](crate::Class::packet).
+    /// Iterates over the values in the order of [`Class::packet`](crate::Class::packet).
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         self.0.into_iter().flat_map(|values| values.iter()).map(Owned::value)
     }

@@ -1,4 +1,5 @@
-//! Traces in archives open like what is in them, and nothing of an archive is believed.
+//! Reading traces in archives: an archive opens like its content, and a hostile archive does no
+//! harm.
 
 mod support;
 #[path = "support/tar_entry.rs"]
@@ -21,7 +22,7 @@ use tar_entry::tar_entry;
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 
-/// A CTF trace of so many events.
+/// Makes a CTF trace with this many events.
 fn folder(place: &Path, events: u64) -> PathBuf {
     let mut fake = Fake::new(&place.join("recorded"));
     let class = fake.class("put", &[("n", Kind::U64)]);
@@ -58,7 +59,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-/// Two frames with one between them that is to be skipped.
+/// Compresses to two frames with a skippable frame between them.
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     let frame = |bytes: &[u8]| ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest);
     let (first, second) = bytes.split_at(bytes.len() / 3);
@@ -93,7 +94,7 @@ fn told(path: &Path) -> Result<(Vec<String>, Vec<Diagnostic>), Error> {
 }
 
 #[test]
-fn an_archive_of_any_kind_opens_like_what_is_in_it() {
+fn archive_of_any_format_opens_like_its_content() {
     let place = TempDir::new().unwrap();
     let plain = folder(place.path(), 20_000);
     let (expected, _) = told(&plain).unwrap();
@@ -109,7 +110,7 @@ fn an_archive_of_any_kind_opens_like_what_is_in_it() {
 }
 
 #[test]
-fn a_packed_file_opens_like_the_file() {
+fn compressed_file_opens_like_the_uncompressed_file() {
     let place = TempDir::new().unwrap();
     let json = br#"[{"name":"a","ph":"i","ts":1.5}]"#;
     for bytes in [gzip(json), zstd(json)] {
@@ -118,15 +119,15 @@ fn a_packed_file_opens_like_the_file() {
 }
 
 #[test]
-fn the_folder_goes_with_its_reader() {
+fn folder_is_removed_with_its_reader() {
     let place = TempDir::new().unwrap();
     let archive = packed(place.path(), "x.tar", &tar(&files(&folder(place.path(), 3))));
     let unpacked = unpack(&archive).unwrap().unwrap();
     let root = unpacked.root().to_owned();
     assert!(root.join("x.tar/run/user/metadata").is_file());
-    // Nobody else looks into it.
+    // No other user can read the folder.
     assert_eq!(fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0o700);
-    // Another one leaves alone what is in use.
+    // Another reader does not remove a folder in use.
     drop(unpack(&archive).unwrap());
     assert!(root.exists());
     drop(unpacked);
@@ -135,7 +136,7 @@ fn the_folder_goes_with_its_reader() {
 }
 
 #[test]
-fn no_entry_leads_out_of_the_folder() {
+fn entries_cannot_lead_out_of_the_folder() {
     let place = TempDir::new().unwrap();
     let outside = place.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -160,11 +161,11 @@ fn no_entry_leads_out_of_the_folder() {
 }
 
 #[test]
-fn a_link_to_a_file_of_the_archive_is_that_file() {
+fn link_to_a_file_of_the_archive_becomes_that_file() {
     let place = TempDir::new().unwrap();
     let json = |t: u32| format!(r#"[{{"name":"a","ph":"i","ts":{t}}}]"#).into_bytes();
     let bytes = [
-        // To what comes later, over another link, and round about.
+        // A link to a later entry, a link to a link, and a link to itself.
         tar_entry("run/first.json", b'2', "../other/second.json", b""),
         tar_entry("other/second.json", b'2', "real.json", b""),
         tar_entry("round.json", b'2', "round.json", b""),
@@ -186,7 +187,7 @@ fn a_link_to_a_file_of_the_archive_is_that_file() {
     assert!(matches!(diagnostics.as_slice(), [Diagnostic::NotUnpacked { entries: 1, .. }]), "{diagnostics:?}");
 }
 
-/// A record of a pax header.
+/// Makes a record of a pax header.
 fn record(key: &str, value: &str) -> String {
     let rest = key.len() + value.len() + 3;
     let length = (rest..).find(|length| length.to_string().len() + rest == *length).unwrap();
@@ -194,7 +195,7 @@ fn record(key: &str, value: &str) -> String {
 }
 
 #[test]
-fn a_sparse_file_has_its_holes_in_each_way_to_say_them() {
+fn sparse_files_of_all_pax_versions_are_unpacked_with_their_holes() {
     let place = TempDir::new().unwrap();
     let text = br#"[{"name":"a","ph":"i","ts":1},{"name":"b","ph":"i","ts":2}]"#;
     let (first, second) = text.split_at(30);
@@ -227,7 +228,7 @@ fn a_sparse_file_has_its_holes_in_each_way_to_say_them() {
         assert!(found == expected, "{header}");
         assert_eq!(diagnostics, []);
     }
-    // What it says of its parts may be wrong.
+    // Invalid descriptions of the parts are refused.
     let header = said(&[("major", "1"), ("minor", "0"), ("name", "x"), ("realsize", "9000")]);
     for wrong in ["2\n10\n30\n0\n5\n", "99999999\n", "1\n0\n99999999999999999999999\n", "x\n", "1\n0\n4000\n"] {
         let stored = [wrong.as_bytes(), &vec![b'\n'; 1024 - wrong.len()]].concat();
@@ -240,9 +241,9 @@ fn a_sparse_file_has_its_holes_in_each_way_to_say_them() {
 }
 
 #[test]
-fn what_grows_out_of_all_proportion_is_refused() {
+fn archive_that_expands_out_of_proportion_is_refused() {
     let place = TempDir::new().unwrap();
-    // A frame without a known length of blocks that repeat one byte.
+    // A frame of unknown length, with blocks that repeat one byte.
     let mut bomb = b"\x28\xb5\x2f\xfd\x00\x58".to_vec();
     for _ in 0..3000 {
         bomb.extend_from_slice(&(2u32 | (128 << 10) << 3).to_le_bytes()[..3]);
@@ -250,19 +251,19 @@ fn what_grows_out_of_all_proportion_is_refused() {
     }
     let error = told(&packed(place.path(), "bomb.zst", &bomb)).err().unwrap();
     assert!(matches!(error, Error::Archive { .. }) && error.to_string().contains("which no trace does"), "{error}");
-    // A name of which the archive claims that it is long, and says so much of it.
+    // An entry with a name of 64 MiB.
     let long = gzip(&[tar_entry("././@LongLink", b'L', "", &vec![b'n'; 64 << 20]), tar_entry("x", b'0', "", b"x")].concat());
     let error = told(&packed(place.path(), "long.tar.gz", &long)).err().unwrap();
     assert!(error.to_string().contains("headers of an entry are longer"), "{error}");
 }
 
 #[test]
-fn of_an_archive_that_ends_too_soon_everything_before_is_read_and_its_end_is_told() {
+fn truncated_archive_is_read_up_to_its_end_and_reported() {
     let place = TempDir::new().unwrap();
     let mut files = files(&folder(place.path(), 20_000));
     files.sort_by_key(|(name, _)| !name.ends_with("metadata"));
     let tar = tar(&files);
-    // Behind the last file of a tar there are two empty blocks, of which one would do.
+    // A tar ends in two empty blocks, of which one is enough.
     for (name, whole, needed) in [
         ("x.tar", tar.clone(), tar.len() - 1024),
         ("x.tar.gz", gzip(&tar), usize::MAX),
@@ -292,7 +293,7 @@ fn of_an_archive_that_ends_too_soon_everything_before_is_read_and_its_end_is_tol
 }
 
 #[test]
-fn damaged_archives_end_in_an_error_or_in_events_and_in_nothing_else() {
+fn damaged_archive_leads_to_an_error_or_to_events_and_never_to_a_panic() {
     let place = TempDir::new().unwrap();
     let files = files(&folder(place.path(), 20));
     let tar = tar(&files);
@@ -317,7 +318,7 @@ fn damaged_archives_end_in_an_error_or_in_events_and_in_nothing_else() {
 }
 
 #[test]
-fn where_an_archive_is_cut_it_is_said_in_words() {
+fn truncation_is_reported_in_plain_words() {
     let place = TempDir::new().unwrap();
     let tar = tar(&files(&folder(place.path(), 20)));
     for whole in [gzip(&tar), zstd(&tar)] {
@@ -327,7 +328,7 @@ fn where_an_archive_is_cut_it_is_said_in_words() {
                 Ok((_, diagnostics)) => diagnostics.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\n"),
                 Err(error) => error.to_string(),
             };
-            // What came out of it may be wrong before that, for being short.
+            // Decoders may report an error in the shortened data before its end.
             cut += u32::from(said.contains(&format!("it ends at byte {length}, too soon")));
             assert!(!said.contains("Error"), "{said}");
         }
@@ -336,7 +337,7 @@ fn where_an_archive_is_cut_it_is_said_in_words() {
 }
 
 #[test]
-fn what_is_packed_otherwise_is_told_by_name() {
+fn unsupported_packing_is_refused_with_its_name() {
     let place = TempDir::new().unwrap();
     let error = told(&packed(place.path(), "x.tar.xz", b"\xfd7zXZ\0\0\x04abc")).err().unwrap().to_string();
     assert!(error.contains("it is xz") && error.contains("xz -dk"), "{error}");

@@ -1,4 +1,5 @@
-//! A CTF trace that is written by its values says in both versions what it said: names within fields, and what packets say of their events.
+//! Export of a CTF trace by its values, in both versions: labels within fields and the values of
+//! packet contexts are preserved.
 
 use longpole_trace::Catalogue;
 use longpole_trace::CtfWriter;
@@ -97,7 +98,7 @@ fn read(path: &Path) -> Vec<String> {
     lines
 }
 
-/// Written by its values; how many packets there are.
+/// Exports a trace by its values. Returns the number of packets.
 fn written(path: &Path, to: &Path, version: Version) -> u64 {
     let mut trace = Trace::open(&[path], Options::default()).unwrap();
     let mut writer = CtfWriter::create(to, version, 0, Vec::new()).unwrap();
@@ -111,7 +112,7 @@ fn written(path: &Path, to: &Path, version: Version) -> u64 {
 }
 
 #[test]
-fn names_within_fields_and_what_packets_say_are_kept() {
+fn labels_within_fields_and_packet_contexts_are_preserved() {
     let directory = TempDir::new().unwrap();
     let source = directory.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -137,7 +138,7 @@ fn names_within_fields_and_what_packets_say_are_kept() {
     for version in [Version::One, Version::Two] {
         let to = directory.path().join(format!("{version:?}"));
         written(&source, &to, version);
-        // What is a structure now comes flat.
+        // An exported structure is read back as flat fields.
         let flat = |line: &String| {
             line.replace("chosen=[one=full]", "chosen.one=full").replace("chosen=[two=[deep=[busy 11]]]", "chosen.two.deep=[busy 11]")
         };
@@ -146,7 +147,7 @@ fn names_within_fields_and_what_packets_say_are_kept() {
 }
 
 #[test]
-fn threads_that_take_turns_share_no_packets_of_one_event_each() {
+fn alternating_threads_do_not_lead_to_packets_of_one_event() {
     let directory = TempDir::new().unwrap();
     let events: Vec<String> =
         (0..20_000).map(|n| format!(r#"{{"name":"e","ph":"i","ts":{n},"pid":1,"tid":{},"args":{{"n":{n}}}}}"#, n % 50)).collect();

@@ -1,4 +1,4 @@
-//! Captures that are damaged, read in each way in which they are read.
+//! Damaged captures, read through every interface that reads them.
 
 #[path = "../../pcapng/tests/common/mod.rs"]
 mod common;
@@ -17,7 +17,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn damaged_captures_end_in_an_error_or_in_packets_and_in_nothing_else(
+    fn damaged_capture_leads_to_an_error_or_to_packets_and_never_to_a_panic(
         big in any::<bool>(),
         hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 0..8),
         cut in prop::option::of(any::<prop::sample::Index>()),
@@ -65,7 +65,7 @@ proptest! {
     }
 }
 
-/// A section with an interface of seconds since `offset_s`, and packets.
+/// Makes a section with an interface whose times are seconds since `offset_s`, and with packets.
 fn seconds(offset_s: i64, packets: &[u64]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let length = (12 + body.len() as u32).to_le_bytes();
@@ -82,7 +82,7 @@ fn seconds(offset_s: i64, packets: &[u64]) -> Vec<u8> {
 }
 
 #[test]
-fn packets_whose_time_64_bits_of_ns_do_not_hold_are_damage_told_once_with_its_place() {
+fn packet_time_out_of_range_is_damage_and_reported_once_with_its_place() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("x.pcapng");
     let read = |damage| {

@@ -1,4 +1,5 @@
-//! Packets that say what does not fit together: their events come out all the same, and what does not fit is told with its place.
+//! Contradictory packets: their events are yielded all the same, and the contradiction is reported
+//! with its place.
 
 use longpole_trace::Contradiction;
 use longpole_trace::Damage;
@@ -51,7 +52,8 @@ impl Packet<'_> {
     }
 }
 
-/// Of LTTng, which looks at the clock for a packet's end after it did for the next one's begin.
+/// Environment of LTTng, which reads the clock for a packet's end after it read the clock for the
+/// next packet's begin.
 const LTTNG: &str = "env { tracer_name = \"lttng-ust\"; };\n";
 
 fn trace(files: &[(&str, Vec<u8>)]) -> TempDir {
@@ -63,7 +65,8 @@ fn trace(files: &[(&str, Vec<u8>)]) -> TempDir {
     place
 }
 
-/// The times of the events, and what was odd but for what is sorted.
+/// Returns the times of the events, the diagnostics except those about sorting, and whether the
+/// trace is damaged.
 fn read(trace: &Path, damage: Damage) -> (Vec<i64>, Vec<Diagnostic>, bool) {
     let mut trace = Trace::open(&[trace], Options { damage, ..Options::default() }).unwrap();
     let mut times = Vec::new();
@@ -101,12 +104,12 @@ fn packet(begin: u64, end: u64, sequence: u16, events: &[u64]) -> Packet<'_> {
 }
 
 #[test]
-fn packets_that_fit_are_not_talked_of() {
+fn consistent_packets_are_not_reported() {
     assert_eq!(found(&[packet(10, 20, 0xffff, &[10, 15, 20]), packet(20, 20, 0, &[20]), packet(30, 40, 1, &[])]), []);
 }
 
 #[test]
-fn a_packet_that_ends_before_it_begins_is_told() {
+fn packet_that_ends_before_it_begins_is_reported() {
     assert_eq!(
         found(&[packet(10, 20, 1, &[15]), packet(50, 30, 2, &[51]), packet(80, 70, 3, &[])]),
         [(Contradiction::EndsFirst, 2, 1, None)]
@@ -114,13 +117,13 @@ fn a_packet_that_ends_before_it_begins_is_told() {
 }
 
 #[test]
-fn events_outside_of_their_packet_are_counted_and_the_first_one_is_told() {
+fn events_outside_of_their_packet_are_counted_and_the_first_one_is_reported() {
     let packets = [packet(10, 20, 1, &[10, 20]), packet(30, 40, 2, &[29, 35, 41]), packet(50, 60, 3, &[61])];
     assert_eq!(found(&packets), [(Contradiction::EventOutside, 3, 1, Some(0))]);
 }
 
 #[test]
-fn packets_of_one_stream_that_overlap_are_told_and_those_of_two_cpus_in_one_file_are_not() {
+fn overlapping_packets_are_reported_for_one_stream_but_not_for_two_cpus_in_one_file() {
     let packets = [packet(10, 50, 1, &[10, 50]), packet(20, 30, 2, &[25]), packet(40, 60, 3, &[60]), packet(60, 70, 4, &[65])];
     assert_eq!(found(&packets), [(Contradiction::Overlap, 2, 1, None)]);
     let [a, b, ..] = packets;
@@ -128,7 +131,7 @@ fn packets_of_one_stream_that_overlap_are_told_and_those_of_two_cpus_in_one_file
 }
 
 #[test]
-fn packets_of_lttng_may_overlap_a_little_and_end_in_their_order() {
+fn lttng_packets_may_overlap_if_their_ends_are_in_order() {
     let told = |packets: [Packet; 2]| {
         let place = trace(&[("s", packets.iter().flat_map(Packet::bytes).collect())]);
         fs::write(place.path().join("metadata"), format!("{METADATA}{LTTNG}")).unwrap();
@@ -139,7 +142,7 @@ fn packets_of_lttng_may_overlap_a_little_and_end_in_their_order() {
 }
 
 #[test]
-fn sequence_numbers_that_run_back_or_stand_still_are_told_and_wraps_are_not() {
+fn decreasing_or_repeated_sequence_numbers_are_reported_but_overflows_are_not() {
     let numbered = |numbers: &[u16]| {
         let packets: Vec<_> = numbers.iter().enumerate().map(|(at, &n)| packet(10 * at as u64, 10 * at as u64 + 5, n, &[])).collect();
         found(&packets)
@@ -149,7 +152,7 @@ fn sequence_numbers_that_run_back_or_stand_still_are_told_and_wraps_are_not() {
 }
 
 #[test]
-fn a_text_names_file_packet_and_event() {
+fn message_names_file_packet_and_event() {
     let place = trace(&[("s", packet(10, 20, 1, &[12, 21, 22]).bytes())]);
     let (_, odd, _) = read(place.path(), Damage::Pass);
     let path = place.path().join("s").display().to_string();
@@ -160,7 +163,7 @@ fn a_text_names_file_packet_and_event() {
 }
 
 #[test]
-fn stream_files_without_anything_in_them_are_named() {
+fn empty_stream_files_are_reported_by_name() {
     let full = packet(10, 20, 1, &[12]).bytes();
     let place = trace(&[("a", vec![]), ("b", full), ("c", vec![]), ("d", vec![]), ("e", vec![])]);
     let (times, odd, damaged) = read(place.path(), Damage::EndsStream);
@@ -169,7 +172,7 @@ fn stream_files_without_anything_in_them_are_named() {
 }
 
 #[test]
-fn behind_a_packet_whose_header_is_damaged_reading_goes_on_and_says_how_much_is_missing() {
+fn reading_continues_after_a_damaged_packet_header_and_reports_the_skipped_bytes() {
     let packets = [packet(10, 20, 1, &[12]), packet(30, 40, 2, &[32, 33]), packet(50, 60, 3, &[52])];
     let mut bytes: Vec<u8> = packets.iter().flat_map(Packet::bytes).collect();
     let second = packets[0].bytes().len();
@@ -192,7 +195,7 @@ fn behind_a_packet_whose_header_is_damaged_reading_goes_on_and_says_how_much_is_
 }
 
 #[test]
-fn events_whose_time_64_bits_of_ns_do_not_hold_are_damage_told_once_with_its_place() {
+fn event_time_out_of_range_is_damage_and_reported_once_with_its_place() {
     let beyond = i64::MAX as u64 + 7;
     let stamps = [32, beyond, beyond + 9];
     let packets = [packet(10, 20, 1, &[12]), packet(30, u64::MAX, 2, &stamps)];
@@ -214,14 +217,14 @@ fn events_whose_time_64_bits_of_ns_do_not_hold_are_damage_told_once_with_its_pla
 }
 
 #[test]
-fn an_offset_of_a_clock_that_no_time_fits_makes_every_event_damage_and_one_that_cycles_bring_back_does_not() {
+fn clock_offset_is_damage_only_if_the_resulting_times_are_out_of_range() {
     let told = |clock: &str, cycles: u64| {
         let place = trace(&[("s", packet(cycles, cycles + 5, 1, &[cycles, cycles + 1]).bytes())]);
         fs::write(place.path().join("metadata"), METADATA.replace("freq = 1000000000;", clock)).unwrap();
         let (times, odd, damaged) = read(place.path(), Damage::Pass);
         (times, odd.len(), damaged)
     };
-    // 400 years, 584 years, and a second before 1677.
+    // 400 years, 584 years, and a second before the year 1677.
     assert_eq!(told("freq = 1000000000; offset_s = 12622780800;", 5), (vec![i64::MAX; 2], 2, true));
     assert_eq!(told("freq = 1;", 18_446_744_073), (vec![i64::MAX; 2], 2, true));
     assert_eq!(told("freq = 1000000000; offset_s = -9223372037;", 0), (vec![i64::MIN; 2], 2, true));
@@ -232,7 +235,7 @@ fn an_offset_of_a_clock_that_no_time_fits_makes_every_event_damage_and_one_that_
 }
 
 #[test]
-fn where_no_event_comes_it_is_said_why() {
+fn trace_without_events_reports_the_reason() {
     let told = |files: &[(&str, Vec<u8>)], begin, end| {
         let place = trace(files);
         let options = Options { begin: Option::map(begin, Moment::At), end: Option::map(end, Moment::At), ..Options::default() };

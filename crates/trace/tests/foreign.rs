@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use support::corpus;
 use tempfile::TempDir;
 
-/// Events and counted losses of a trace, and whether time ever ran backwards in what came out.
+/// Returns the number of events, the number of counted losses, and whether a time was before the
+/// previous one.
 fn count(trace: &mut Trace) -> (u64, u64, bool) {
     let (mut events, mut lost, mut backwards, mut last) = (0, 0, false, i64::MIN);
     while let Some(item) = trace.next_item().unwrap() {
@@ -34,7 +35,7 @@ fn open(path: &Path) -> Trace {
 }
 
 #[test]
-fn every_accepted_trace_of_the_corpora_has_the_expected_number_of_events() {
+fn every_valid_trace_of_the_corpora_has_the_expected_number_of_events() {
     let Some(root) = corpus(".") else { return };
     let table = fs::read_to_string(root.join("expected.tsv")).unwrap();
     let mut wrong = Vec::new();
@@ -66,7 +67,7 @@ fn every_accepted_trace_of_the_corpora_has_the_expected_number_of_events() {
 }
 
 #[test]
-fn subjects_of_genode_are_its_sessions_and_threads() {
+fn genode_subjects_are_sessions_and_threads() {
     let Some(root) = corpus("genode") else { return };
     for folder in ["ctf", "tree"] {
         let mut trace = open(&root.join(folder));
@@ -79,7 +80,7 @@ fn subjects_of_genode_are_its_sessions_and_threads() {
 }
 
 #[test]
-fn packets_of_two_threads_in_one_file_are_put_into_the_order_of_time() {
+fn packets_of_two_threads_in_one_file_are_sorted_by_time() {
     let Some(root) = corpus("genode/nm") else { return };
     let mut trace = open(&root);
     let (events, _, backwards) = count(&mut trace);
@@ -89,7 +90,7 @@ fn packets_of_two_threads_in_one_file_are_put_into_the_order_of_time() {
 }
 
 #[test]
-fn subjects_of_lttng_come_from_the_contexts_of_its_events() {
+fn lttng_subjects_come_from_event_contexts() {
     let Some(root) = corpus("tracecompass-test-traces/context-switches") else { return };
     let mut trace = open(&root);
     assert_eq!(count(&mut trace).0, 3934);
@@ -97,7 +98,7 @@ fn subjects_of_lttng_come_from_the_contexts_of_its_events() {
     assert_eq!((subject.label.as_str(), subject.host.as_str()), ("lemon_server", "qemu1"));
 }
 
-/// Two interfaces, three packets out of order, one drop.
+/// Writes a capture with two interfaces, three packets out of order, and one drop.
 fn capture(path: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut writer = Writer::new(fs::File::create(path).unwrap(), &Section::default()).unwrap();
@@ -110,7 +111,7 @@ fn capture(path: &Path) {
 }
 
 #[test]
-fn a_capture_is_a_stream_of_packets_in_the_order_of_time() {
+fn capture_is_a_stream_of_packets_in_the_order_of_time() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("x.pcapng");
     capture(&path);
@@ -132,7 +133,7 @@ fn a_capture_is_a_stream_of_packets_in_the_order_of_time() {
 }
 
 #[test]
-fn packets_of_a_recording_are_counted_next_to_its_events_and_not_among_them() {
+fn packets_of_a_recording_are_counted_but_are_no_events() {
     let directory = TempDir::new().unwrap();
     let mut fake = support::Fake::new(directory.path());
     let mark = fake.class("mark:m", &[]);
@@ -155,7 +156,7 @@ fn packets_of_a_recording_are_counted_next_to_its_events_and_not_among_them() {
 }
 
 #[test]
-fn interfaces_that_change_their_ids_between_sections_keep_their_packets() {
+fn interface_with_different_ids_in_two_sections_keeps_its_packets() {
     let Some(path) = corpus("genode/a.pcapng") else { return };
     let mut trace = open(&path);
     assert_eq!(count(&mut trace).0, 4);
@@ -165,7 +166,7 @@ fn interfaces_that_change_their_ids_between_sections_keep_their_packets() {
 }
 
 #[test]
-fn a_trace_that_counts_no_losses_says_so() {
+fn trace_without_loss_counters_is_reported() {
     let directory = TempDir::new().unwrap();
     for (context, counted) in [
         ("u8 packet_size;", false),
@@ -188,7 +189,7 @@ fn a_trace_that_counts_no_losses_says_so() {
 }
 
 #[test]
-fn several_paths_are_one_trace() {
+fn several_paths_form_one_trace() {
     let directory = TempDir::new().unwrap();
     let paths: Vec<PathBuf> = ["x.pcapng", "y.pcapng"].iter().map(|name| directory.path().join(name)).collect();
     paths.iter().for_each(|path| capture(path));
@@ -197,7 +198,7 @@ fn several_paths_are_one_trace() {
     assert_eq!(count(&mut open(directory.path())), (6, 10, false));
 }
 
-/// A CTF trace with one event at each of these times.
+/// Makes a CTF trace with one event at each of these times.
 fn ctf(place: &Path, times: &[u64]) {
     let recorded = place.with_extension("recorded");
     let mut fake = support::Fake::new(&recorded);
@@ -212,10 +213,10 @@ fn ctf(place: &Path, times: &[u64]) {
 }
 
 #[test]
-fn a_folder_of_many_things_is_one_trace_and_says_what_is_none_of_it() {
+fn folder_with_several_formats_is_one_trace_and_other_files_are_reported() {
     let place = TempDir::new().unwrap();
     let root = place.path().join("session");
-    // As LTTng leaves rotated chunks of several hosts.
+    // The layout that LTTng uses for rotated chunks of several hosts.
     for (chunk, times) in [(1, [1, 5]), (2, [7, 9])] {
         for host in ["a", "b"] {
             ctf(&root.join(format!("{host}/archives/chunk-{chunk}/ust/uid/0/64-bit")), &times);
@@ -236,14 +237,14 @@ fn a_folder_of_many_things_is_one_trace_and_says_what_is_none_of_it() {
     assert!(odd.iter().any(|odd| odd.contains("1 file is of no trace") && odd.contains("notes.txt (begins with \"hello\")")), "{odd:?}");
     assert!(odd.iter().any(|odd| odd.starts_with("not in what follows: ") && odd.contains("c/damaged/metadata:1:")), "{odd:?}");
     assert!(trace.is_damaged());
-    // Alone it is why there is no trace.
+    // If the damaged trace is the only one, its error is returned.
     assert!(matches!(Trace::open(&[root.join("c")], Options::default()), Err(longpole_trace::Error::Metadata { .. })));
     let names: Vec<&str> = trace.catalogue().streams.iter().map(|stream| stream.name.as_str()).collect();
     assert!(names.contains(&"a/archives/chunk-1/ust/uid/0/64-bit/a-0") && names.contains(&"net/trace.json"), "{names:?}");
 }
 
 #[test]
-fn a_folder_without_a_trace_says_what_lies_in_it() {
+fn folder_without_a_trace_is_refused_with_a_list_of_its_files() {
     let place = TempDir::new().unwrap();
     fs::create_dir(place.path().join("below")).unwrap();
     fs::write(place.path().join("below/a.txt"), "hello").unwrap();

@@ -1,4 +1,5 @@
-//! The text of the kernel's tracer: what `trace`, `trace_pipe` and `trace-cmd report` print, in all their columns.
+//! The text of the kernel's tracer, as printed by `trace`, `trace_pipe` and `trace-cmd report`,
+//! with all of their columns.
 
 use longpole_trace::Item;
 use longpole_trace::Options;
@@ -15,7 +16,8 @@ fn shown(value: &Value<'_>) -> String {
     }
 }
 
-/// Events as `time cpu comm-tid/pid name {flags} field=value`, losses as `time cpu lost events since`.
+/// Shows events as `time cpu comm-tid/pid name {flags} field=value`, and losses as `time cpu lost
+/// events since`.
 fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), String> {
     let mut trace = Trace::open(&[path], Options::default()).map_err(|error| error.to_string())?;
     let mut lines = Vec::new();
@@ -78,7 +80,7 @@ const NOP: &str = "\
 ";
 
 #[test]
-fn the_file_trace_is_read_with_its_columns() {
+fn file_trace_is_read_with_its_columns() {
     assert_eq!(
         lines(NOP),
         [
@@ -93,7 +95,7 @@ fn the_file_trace_is_read_with_its_columns() {
 }
 
 #[test]
-fn columns_may_be_missing_or_more() {
+fn missing_and_additional_columns_are_accepted() {
     assert_eq!(
         lines(
             "     bash-1977  [000]   123.4: x: a=1\n  bash-1977    ( 1970) [001] .... 123.500000001: x: a=2\n\
@@ -104,7 +106,7 @@ fn columns_may_be_missing_or_more() {
 }
 
 #[test]
-fn a_task_may_be_called_like_the_rest_of_a_line() {
+fn task_name_may_look_like_the_rest_of_a_line() {
     assert_eq!(
         lines(
             "  a [000] 1.5: b-7 [001] .... 2.000000: x: a=1\n   -3-4 [001] .... 3.000000: y:\n  a-1 [000]-5 [002] .... 4.000000: z: text\n"
@@ -156,7 +158,7 @@ fn calls_stacks_and_messages_of_several_lines_are_events() {
 }
 
 #[test]
-fn function_graph_needs_its_times() {
+fn function_graph_without_times_is_left_out_and_reported() {
     let text = "# tracer: function_graph\n#\n# CPU  DURATION                  FUNCTION CALLS\n 0)               |  sys_open() {\n 0)   1.234 us    |    foo();\n\
          ------------------------------------------\n 0)  bash-1  =>  ls-2\n ------------------------------------------\n\n";
     let (lines, diagnostics) = of(text);
@@ -170,7 +172,7 @@ fn function_graph_needs_its_times() {
 }
 
 #[test]
-fn latency_tracers_and_counting_clocks_are_read() {
+fn latency_tracers_and_clocks_that_count_are_read() {
     let text =
         "# tracer: irqsoff\n#  cmd     pid   ||||| time  |   caller\n  <idle>-0       0d.s2    0us+: _raw_spin_lock_irq <-run_timer\n\
          my task-31     3dNs3   17us : trace_hardirqs_on <-run_timer\n";
@@ -187,14 +189,14 @@ fn latency_tracers_and_counting_clocks_are_read() {
 }
 
 #[test]
-fn a_time_that_64_bits_of_ns_do_not_hold_is_told_as_the_nearest_with_a_word() {
+fn time_out_of_range_becomes_the_nearest_time_and_is_reported() {
     let (lines, odd) = of("  a-1 [000] .... 1.000000: x: a=1\n  a-1 [000] .... 9223372037.000000: x: a=2\n");
     assert_eq!(lines, ["1000000000 0 a-1 x {....} a=1".to_owned(), format!("{} 0 a-1 x {{....}} a=2", i64::MAX)]);
     assert!(odd.len() == 1 && odd[0].contains("an event of the time 9223372037000000000: 64 bits of ns"), "{odd:?}");
 }
 
 #[test]
-fn the_scheduler_as_trace_cmd_prints_it_has_the_kernels_fields() {
+fn scheduler_events_printed_by_trace_cmd_have_the_kernels_fields() {
     let text = "cpus=2\n  a-1 [000]   7.000000001: sched_switch:  my sh:1 [120] S ==> kworker/0:1:18 [0]\n\
          <idle>-0 [001]   7.000000002: sched_wakeup:  my sh:1 [120] success=1 CPU:001\n  <idle>-0 [001]   7.000000003: sched_waking:  x:5 [98] CPU:000\n";
     assert_eq!(
@@ -208,7 +210,7 @@ fn the_scheduler_as_trace_cmd_prints_it_has_the_kernels_fields() {
 }
 
 #[test]
-fn what_is_no_line_of_a_tracer_is_counted_and_a_file_without_one_is_refused() {
+fn other_lines_are_counted_and_a_file_without_tracer_lines_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes");
     std::fs::write(&path, "some notes\n[   12.345] kernel: usb 1-1\nJan 01 00:00:00 host sshd[12]: a b\n").unwrap();
@@ -219,7 +221,7 @@ fn what_is_no_line_of_a_tracer_is_counted_and_a_file_without_one_is_refused() {
 }
 
 #[test]
-fn what_is_a_number_as_a_whole_is_one_and_names_end_where_the_kernel_ends_them() {
+fn only_whole_numbers_are_numbers_and_task_names_end_at_the_kernels_next_field() {
     let text = "\
         a-1 [000] .... 1.000000: x: a=007 b=-1 c=-9223372036854775808 d=-9223372036854775809 e=18446744073709551615 f=18446744073709551616 g=0x1f h=0xz i=1.5 j=1a\n\
         a-1 [000] .... 2.000000: x: at=ffff888100a0b0c0 skbaddr=c0a81234 order=12345678 target_mask=00000012 name=007\n\
@@ -246,12 +248,12 @@ fn what_is_a_number_as_a_whole_is_one_and_names_end_where_the_kernel_ends_them()
             "10000000000 0 a-1 sched_switch {....} prev_comm=a ==> b prev_pid=1 prev_prio=1 prev_state=S=1 next_comm=c ==> d next_pid=2 next_prio=2",
         ]
     );
-    // Which are the names is seen by their number.
+    // The number of fields shows where names end.
     let counts: Vec<usize> = numbers_of_fields(text);
     assert_eq!(counts, [10, 5, 4, 4, 7, 4, 4, 3, 4, 7]);
 }
 
-/// How many fields each event has.
+/// Returns the number of fields of each event.
 fn numbers_of_fields(text: &str) -> Vec<usize> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
@@ -265,9 +267,10 @@ fn numbers_of_fields(text: &str) -> Vec<usize> {
     counts
 }
 
-/// What `trace-cmd report` prints of a file has the same events, at the same times, as the file.
+/// Compares the output of `trace-cmd report` with the file itself: both have the same events at the
+/// same times.
 #[test]
-fn a_report_of_a_file_is_the_file() {
+fn trace_cmd_report_of_a_file_equals_the_file() {
     let Some(folder) = std::env::var_os("LONGPOLE_CORPORA").map(|path| PathBuf::from(path).join("ftrace")) else {
         println!("not at hand: traces of other tools (LONGPOLE_CORPORA)");
         return;
@@ -287,11 +290,11 @@ fn a_report_of_a_file_is_the_file() {
         let (from_text, from_file) = (heads(&path), heads(&folder.join(name)));
         assert!(from_file.len() >= least);
         assert_eq!(from_text, from_file);
-        // Numbers and names that have a field of that name in the file are those of it.
+        // Numbers and names in the text must equal the file's field of the same name.
         let (texts, values) = (fields(&path), fields(&folder.join(name)));
         let mut compared = 0;
         for (texts, values) in texts.iter().zip(&values) {
-            // Of a state the letters leave out some bits.
+            // The letters of a state omit some bits.
             let told = |name: &str, found: &str| name.ends_with("comm") || (found.parse::<i128>().is_ok() && name != "prev_state");
             for (name, found) in texts.iter().filter(|(name, found)| told(name, found)) {
                 let Some((_, expected)) = values.iter().find(|(known, _)| known == name) else { continue };
@@ -308,7 +311,7 @@ fn a_report_of_a_file_is_the_file() {
     }
 }
 
-/// Names and values of each event's fields.
+/// Returns the names and values of each event's fields.
 fn fields(path: &Path) -> Vec<Vec<(String, String)>> {
     let mut trace = Trace::open(&[path], Options::default()).unwrap();
     let mut all = Vec::new();
@@ -325,7 +328,7 @@ fn fields(path: &Path) -> Vec<Vec<(String, String)>> {
     all
 }
 
-/// Time, CPU, thread and name of each event.
+/// Returns time, CPU, thread and name of each event.
 fn read_heads(path: &Path) -> (Vec<String>, Vec<String>) {
     let mut trace = Trace::open(&[path], Options::default()).unwrap();
     let mut lines = Vec::new();
@@ -337,7 +340,8 @@ fn read_heads(path: &Path) -> (Vec<String>, Vec<String>) {
     (lines, trace.diagnostics().iter().map(ToString::to_string).collect())
 }
 
-/// A folder in memory, where the machine has one: writing a file anew thousands of times takes seconds on some disks.
+/// Returns a folder in memory if possible, because rewriting a file thousands of times takes
+/// seconds on some disks.
 fn in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -375,17 +379,17 @@ fn damaged_text_is_read_to_its_end() {
             assert!(lines.len() <= bytes.len() / 8, "case {case}");
         }
     }
-    // Very many events of names of their own.
+    // Very many events with different names.
     let many: String = (0..6000).map(|number| format!("  a-{number} [{number}] .... {number}.000000: x{number}: a=1\n")).collect();
     std::fs::write(&path, many).unwrap();
     assert_eq!(read(&path).unwrap().0.len(), 6000);
 }
 
 #[test]
-fn what_is_longer_than_a_line_may_be_is_told_with_its_place() {
+fn line_that_is_too_long_is_reported_with_its_place() {
     let first = "  a-1 [000] .... 1.000000: x: a=";
     let last = "\n  a-1 [000] .... 9.000000: x: a=1\n";
-    // As long as it may be, with and without its end, and a byte more.
+    // The longest line, with and without its end, and lines that are longer.
     for (extra, told) in [(0, false), (1, false), (2, true), (1 << 20, true)] {
         let text = [first, &"y".repeat((64 << 10) - first.len() - 1 + extra), last].concat();
         let (lines, diagnostics) = of(&format!("# tracer: nop\n{text}"));
@@ -398,7 +402,7 @@ fn what_is_longer_than_a_line_may_be_is_told_with_its_place() {
             "{diagnostics:?}"
         );
     }
-    // Lines of one event that are too long together, of which some are told one by one.
+    // An event of many lines that is too long. The first lines are reported one by one.
     let (lines, diagnostics) = of(&[first, &"\nmore".repeat(20_000), last].concat());
     assert_eq!(lines.len(), 2);
     assert_eq!(diagnostics.len(), 9);

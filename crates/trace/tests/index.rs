@@ -1,4 +1,5 @@
-//! The index of a long stream: what is asked for from a late moment on is found without passing all before it, and is the same.
+//! The index of a long stream: reading from a late moment skips what is before it, and yields the
+//! same items.
 
 use longpole_trace::Item;
 use longpole_trace::Moment;
@@ -24,7 +25,8 @@ const PACKET: usize = 4096;
 const PACKETS: u64 = 3000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Twenty events in half a second; between two packets half a second without any, and every tenth packet tells of losses before it.
+/// Makes a packet with twenty events in half a second. The half second until the next packet has no
+/// events, and every tenth packet reports losses before it.
 fn packet(number: u64) -> Vec<u8> {
     let begin = 5_000 * SECOND + number * SECOND;
     let mut bytes = 0xC1FC_1FC1u32.to_le_bytes().to_vec();
@@ -53,7 +55,7 @@ fn read(trace: &Path, begin_ns: Option<i64>) -> (Vec<(i64, String)>, Vec<String>
     (items, trace.diagnostics().iter().map(ToString::to_string).collect())
 }
 
-/// Overwrites bytes so that neither the size nor the time of change tells of it.
+/// Overwrites bytes without changing the file's size or modification time.
 fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
     let before = fs::metadata(path).unwrap().modified().unwrap();
     let mut file = OpenOptions::new().write(true).open(path).unwrap();
@@ -63,7 +65,7 @@ fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn what_is_late_in_a_long_stream_is_found_by_an_index_and_is_the_same() {
+fn items_found_by_the_index_equal_those_of_the_whole_stream() {
     let folder = tempfile::tempdir().unwrap();
     std::env::set_var("XDG_CACHE_HOME", folder.path().join("cache"));
     let trace = folder.path().join("trace");
@@ -78,17 +80,18 @@ fn what_is_late_in_a_long_stream_is_found_by_an_index_and_is_the_same() {
 
     let from = |begin: i64| whole.iter().filter(|(t_ns, _)| *t_ns >= begin).cloned().collect::<Vec<_>>();
     let at = |packet: u64, ns: u64| (5_000 * SECOND + packet * SECOND + ns) as i64;
-    // Within a packet, at its first event, between two, where something is lost, at the begin, behind the end.
+    // Within a packet, at its first event, between two packets, at a loss, at the begin, and after
+    // the end.
     let moments = [at(2500, 33_000_000), at(1234, 0), at(700, 700_000_000), at(2009, 900_000_000), at(1, 0), at(0, 0), at(PACKETS, 0)];
     for begin in moments {
-        // Once it is built, and once it is there.
+        // First the index is built, then it is read.
         for _ in 0..2 {
             assert!(read(&trace, Some(begin)).0 == from(begin), "from {begin}");
             assert!(begin == at(0, 0) || index.exists());
         }
     }
 
-    // A packet that need not be passed is not looked at.
+    // A packet that can be skipped is not read.
     let good = packet(100);
     overwrite(&stream, 100 * PACKET as u64, &[0xff; 200]);
     let (items, diagnostics) = read(&trace, Some(moments[0]));
@@ -96,7 +99,8 @@ fn what_is_late_in_a_long_stream_is_found_by_an_index_and_is_the_same() {
     assert!(diagnostics.is_empty(), "{diagnostics:?}");
     assert!(!read(&trace, None).1.is_empty());
 
-    // An index that is damaged, or of other headers, is made anew; here up to where the stream is damaged, so that this is met.
+    // A damaged index, or one that does not fit the headers, is built again. Building passes over
+    // all packets, so it meets the damage in the stream.
     let kept = fs::read(&index).unwrap();
     overwrite(&index, kept.len() as u64 / 2, &[!kept[kept.len() / 2]]);
     assert!(!read(&trace, Some(moments[0])).1.is_empty());
@@ -105,13 +109,13 @@ fn what_is_late_in_a_long_stream_is_found_by_an_index_and_is_the_same() {
     assert!(read(&trace, Some(moments[0])) == (from(moments[0]), Vec::new()));
     assert_eq!(fs::read(&index).unwrap(), kept);
 
-    // Of a stream that has grown it is not.
+    // The index does not fit a stream that has grown.
     OpenOptions::new().append(true).open(&stream).unwrap().write_all(&packet(PACKETS)).unwrap();
     let more = read(&trace, Some(moments[0])).0;
     assert!(more.len() >= from(moments[0]).len() + 20 && more[..from(moments[0]).len()] == from(moments[0])[..]);
     assert_ne!(fs::read(&index).unwrap(), kept);
 
-    // Where there can be none beside the trace it is in the cache folder.
+    // If no index can be stored next to the trace, it is stored in the cache folder.
     fs::remove_dir_all(trace.join("derived")).unwrap();
     File::create(trace.join("derived")).unwrap();
     let again = read(&trace, Some(moments[0])).0;
@@ -122,8 +126,9 @@ fn what_is_late_in_a_long_stream_is_found_by_an_index_and_is_the_same() {
     assert!(read(&trace, Some(moments[0])).0 == more);
 }
 
-/// Packets of several threads in one file, which overlap in time: one of all the time, one that is there at the begin only, one at both ends, and
-/// four that take turns. The context names the thread.
+/// Writes packets of several threads into one file, so that they overlap in time: one thread for
+/// the whole time, one at the begin only, one at both ends, and four alternating ones. The context
+/// names the thread.
 fn threads(trace: &Path, packets: u64) {
     const SIZE: usize = 512;
     let of = |number: u64| match number {
@@ -155,13 +160,14 @@ fn threads(trace: &Path, packets: u64) {
     fs::write(trace.join("stream"), (0..packets).flat_map(packet).collect::<Vec<u8>>()).unwrap();
 }
 
-/// Bytes that this thread has read from files so far.
+/// Returns the number of bytes that this thread has read from files.
 fn bytes_read() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/io").unwrap();
     text.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
-/// The items of two seconds from a moment on, and how many bytes were read for them.
+/// Returns the number of items in two seconds from a moment on, and the number of bytes that were
+/// read for them.
 fn two_seconds(trace: &Path, begin_ns: i64) -> (usize, u64) {
     let before = bytes_read();
     let (begin, end) = (Some(Moment::At(begin_ns)), Some(Moment::At(begin_ns + 2 * SECOND as i64)));
@@ -174,7 +180,7 @@ fn two_seconds(trace: &Path, begin_ns: i64) -> (usize, u64) {
 }
 
 #[test]
-fn late_moments_of_overlapping_packets_are_found_by_the_index_and_are_the_same() {
+fn items_found_by_the_index_are_the_same_if_packets_overlap() {
     const PACKETS: u64 = 9000;
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
@@ -192,7 +198,7 @@ fn late_moments_of_overlapping_packets_are_found_by_the_index_and_are_the_same()
         }
     }
 
-    // Whichever block of it is damaged.
+    // Damage in any block of the index is detected.
     let kept = fs::read(&index).unwrap();
     for block in (0..kept.len() / 4096).step_by(5) {
         overwrite(&index, block as u64 * 4096 + 24, &[0xff; 16]);
@@ -203,7 +209,7 @@ fn late_moments_of_overlapping_packets_are_found_by_the_index_and_are_the_same()
 }
 
 #[test]
-fn a_moment_costs_no_more_in_a_long_stream_than_in_a_short_one() {
+fn cost_of_finding_a_moment_does_not_grow_with_the_stream() {
     let folder = tempfile::tempdir().unwrap();
     let mut costs = Vec::new();
     for packets in [10_000, 120_000] {
@@ -216,6 +222,7 @@ fn a_moment_costs_no_more_in_a_long_stream_than_in_a_short_one() {
         assert!(items > 40 && built > fs::metadata(trace.join("stream")).unwrap().len(), "{items} items, {built} bytes");
         costs.push(cost);
     }
-    // Eleven times as many packets are four steps of a search more, of 4 KiB at most, for each of seven threads.
+    // Twelve times as many packets need four more steps of a search, of 4 KiB at most, for each of
+    // seven threads.
     assert!(costs[1] < costs[0] + 7 * 4 * 4096, "{costs:?}");
 }

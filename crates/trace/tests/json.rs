@@ -15,7 +15,7 @@ fn open(text: &[u8]) -> Result<Trace, String> {
     Trace::open(&[&path], Options::default()).map_err(|error| error.to_string())
 }
 
-/// `time who name {fields}` of each event, and what was odd.
+/// Returns each event as `time subject name {fields}`, and the diagnostics.
 fn told(text: impl AsRef<[u8]>) -> (Vec<String>, Vec<Diagnostic>) {
     let mut trace = open(text.as_ref()).unwrap_or_else(|error| panic!("{error}"));
     let mut lines = Vec::new();
@@ -39,7 +39,7 @@ fn told(text: impl AsRef<[u8]>) -> (Vec<String>, Vec<Diagnostic>) {
 }
 
 #[test]
-fn events_come_in_the_order_of_time_with_the_names_that_stand_behind_them() {
+fn events_are_sorted_by_time_and_named_by_later_metadata() {
     let (lines, diagnostics) = told(
         r#"{ "metadata": {"clock": "x"}, "traceEvents" : [
         {"ph":"X","name":"work","cat":"c","ts":10.5,"dur":3.25,"pid":7,"tid":8,"args":{"n":-1,"s":"t"}},
@@ -63,7 +63,7 @@ fn events_come_in_the_order_of_time_with_the_names_that_stand_behind_them() {
 }
 
 #[test]
-fn a_list_need_not_be_closed_but_may_not_end_in_an_event() {
+fn list_need_not_be_closed_but_must_not_end_inside_an_event() {
     let whole = r#"[{"name":"a","ph":"i","ts":1},{"name":"b","ph":"i","ts":2}"#;
     for end in ["]", "", ",", ",\n", " ] \n"] {
         let (lines, diagnostics) = told(format!("\u{feff}{whole}{end}"));
@@ -72,7 +72,7 @@ fn a_list_need_not_be_closed_but_may_not_end_in_an_event() {
     let (lines, diagnostics) = told(&whole[..whole.len() - 3]);
     assert_eq!(lines.len(), 1);
     assert!(matches!(diagnostics.as_slice(), [Diagnostic::Truncated { .. }]), "{diagnostics:?}");
-    // An object says where its list ends.
+    // In an object the list must be closed.
     let (lines, diagnostics) = told(format!("{{\"traceEvents\":{whole}"));
     assert_eq!(lines.len(), 2);
     assert!(matches!(diagnostics.as_slice(), [Diagnostic::Truncated { .. }]), "{diagnostics:?}");
@@ -80,7 +80,7 @@ fn a_list_need_not_be_closed_but_may_not_end_in_an_event() {
 }
 
 #[test]
-fn what_is_no_event_is_told_with_its_place_and_hides_no_other() {
+fn invalid_event_is_reported_with_its_place_and_hides_no_other_event() {
     let (lines, diagnostics) =
         told(r#"[{"name":"a","ph":"i","ts":1},{"name":"b","ph":"i","ts":"soon"},{"ph" "i"},7,{"name":"c","ph":"i","ts":3}]"#);
     assert_eq!(lines.len(), 2);
@@ -91,7 +91,7 @@ fn what_is_no_event_is_told_with_its_place_and_hides_no_other() {
 }
 
 #[test]
-fn numbers_keep_their_digits_and_none_hides_its_event() {
+fn numbers_keep_all_digits_and_no_number_hides_its_event() {
     let args = [
         (r#"{"id":9007199254740993,"most":18446744073709551615,"least":-9223372036854775808}"#, 0),
         (r#"{"v":1e400,"w":-18446744073709551616,"x":5}"#, 2),
@@ -110,7 +110,7 @@ fn numbers_keep_their_digits_and_none_hides_its_event() {
     let numbers: u64 = args.iter().map(|(_, numbers)| numbers).sum();
     assert!(matches!(diagnostics.as_slice(), [Diagnostic::Numbers { numbers: found, .. }] if *found == numbers), "{diagnostics:?}");
     assert!(!diagnostics[0].is_damage());
-    // Where numbers are looked at as they stand, values may not be nested deeper than elsewhere.
+    // The exact second pass has the same limit of nesting as the first.
     let deep = format!(r#"[{{"ph":"i","name":"n","ts":1,"args":{{"v":1e400,"d":{}1{}}}}}]"#, "[".repeat(100_000), "]".repeat(100_000));
     assert!(matches!(told(deep).1.as_slice(), [Diagnostic::Wrong { .. }]));
 }
@@ -121,12 +121,12 @@ fn json_of_other_kinds_is_refused_with_the_reason() {
     assert!(refused(r#"{"a":1,"b":2}"#).contains("neither `traceEvents` nor `t`, only `a`, `b`"));
     assert!(refused(r#"[{"a":1}]"#).contains("the first has no `ph`, only `a`"));
     assert!(refused(r#"{"displayTimeUnit":"ms","traceEvents":7}"#).contains("traceEvents"));
-    // Over several lines it is no line of a log.
+    // An object over several lines is no line of a log.
     assert!(refused("{\n\"t\":1,\n\"x\":2}\n").contains("neither"));
 }
 
 #[test]
-fn a_machine_log_is_events_named_by_what_machines_do() {
+fn machine_log_lines_are_events_named_after_the_action() {
     let (lines, diagnostics) = told(
         "{\"queue\":\"q\",\"capacity\":2}\n\n{\"t\":3,\"host\":\"h\",\"machine\":\"A\",\"state\":\"run\"}\n{\"t\":4,\"machine\":\"A\",\"put\":\"q\",\"n\":2}\n{\"t\":9,\"end\":\"A\"}",
     );
@@ -143,7 +143,7 @@ fn a_machine_log_is_events_named_by_what_machines_do() {
 }
 
 #[test]
-fn a_machine_log_ends_at_the_line_that_is_wrong() {
+fn machine_log_ends_at_an_invalid_line() {
     let (lines, diagnostics) = told("{\"t\":3,\"machine\":\"A\"}\n{\"t\":2,\"machine\":\"A\"}\n{\"t\":4,\"machine\":\"A\"}\n");
     assert_eq!(lines.len(), 1);
     assert!(diagnostics[0].to_string().contains("line 2: `t` is 2 after 3") && diagnostics[0].is_damage(), "{diagnostics:?}");
@@ -162,14 +162,14 @@ fn a_machine_log_ends_at_the_line_that_is_wrong() {
 }
 
 #[test]
-fn a_cut_list_of_events_has_no_packets() {
+fn truncated_list_of_events_is_reported_without_mentioning_packets() {
     let (lines, diagnostics) = told("{\"traceEvents\":[{\"ph\":\"i\",\"ts\":1,\"name\":\"a\",\"pid\":1,\"tid\":1},{\"ph\":\"i\",\"ts");
     assert_eq!(lines.len(), 1);
     assert!(diagnostics[0].to_string().contains("ends inside an entry (still being written"), "{diagnostics:?}");
 }
 
 #[test]
-fn names_that_never_repeat_do_not_fill_the_catalogue() {
+fn number_of_classes_is_limited_if_names_never_repeat() {
     let events: Vec<String> = (0..70_000).map(|n| format!(r#"{{"name":"e{n}","ph":"i","ts":{n},"args":{{"n":{n}}}}}"#)).collect();
     let mut trace = open(format!("[{}]", events.join(",")).as_bytes()).unwrap();
     let mut last = String::new();
@@ -184,7 +184,7 @@ fn names_that_never_repeat_do_not_fill_the_catalogue() {
     assert!(trace.catalogue().classes.len() < 66_000);
 }
 
-/// Files that are as they should be, and what is done to them.
+/// Valid files, which the tests damage.
 fn seeds() -> Vec<Vec<u8>> {
     let chrome = r#"{"displayTimeUnit":"ns","otherData":{"a":[1,2,{"b":"\u00e4\""}]},"traceEvents":[
         {"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"main"}},
@@ -199,7 +199,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn damaged_json_ends_in_an_error_or_in_events_and_in_nothing_else(
+    fn damaged_json_leads_to_an_error_or_to_events_and_never_to_a_panic(
         seed in 0usize..3,
         changes in prop::collection::vec((0usize..10_000, 0u8..6, any::<u8>(), 0usize..40), 0..6),
         cut in prop::option::of(0usize..10_000),
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn every_event_comes_out_once_and_in_order_whatever_its_place_in_the_file(times in prop::collection::vec(-1000i64..1000, 0..60)) {
+    fn every_event_is_yielded_once_and_in_order_whatever_its_place_in_the_file(times in prop::collection::vec(-1000i64..1000, 0..60)) {
         let events: Vec<String> = times.iter().map(|t| format!(r#"{{"ph":"i","name":"n","ts":{t},"args":{{"t":{t}}}}}"#)).collect();
         let (lines, diagnostics) = told(format!("[{}]", events.join(",\n")));
         let mut sorted = times.clone();
@@ -245,9 +245,9 @@ proptest! {
     }
 }
 
-/// Kept so that what was found once is looked at each time.
+/// Inputs that once failed in the tests with damaged files. They are checked in every run.
 #[test]
-fn texts_that_were_found_by_damaging_others_are_answered() {
+fn inputs_that_once_failed_cause_no_panic() {
     let found: [&[u8]; 4] = [
         b"[{\"ph\":\"i\",\"ts\":\"\xc3\xa4aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}]",
         b"[}",
@@ -262,7 +262,7 @@ fn texts_that_were_found_by_damaging_others_are_answered() {
 }
 
 #[test]
-fn who_asks_for_it_gets_nothing_behind_the_first_damage() {
+fn reading_ends_at_the_first_damage_if_requested() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("x");
     let texts = [

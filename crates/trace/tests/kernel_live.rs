@@ -1,4 +1,5 @@
-//! The kernel's tracer itself, as root: what a private instance recorded, as its text, as its raw pages and as a trace.dat of them.
+//! The kernel's own tracer, as root: a private instance records, and its text, its raw pages and a
+//! trace.dat made of them are compared.
 
 #[path = "support/trace_dat.rs"]
 mod support;
@@ -17,7 +18,7 @@ use support::{Buffer, Compression, Machine, TraceDat};
 
 const PREFIX: &str = "longpole-trace-test";
 
-/// Time in microseconds, CPU, thread and name of each event, and the number of what was lost.
+/// Returns time in microseconds, CPU, thread and name of each event, and the number of losses.
 fn read(path: &Path) -> (Vec<String>, usize) {
     let mut trace = Trace::open(&[path], Options::default()).unwrap();
     let (mut events, mut losses) = (Vec::new(), 0);
@@ -27,7 +28,7 @@ fn read(path: &Path) -> (Vec<String>, usize) {
             continue;
         };
         let (who, class) = (&catalogue.subjects[event.subject.0 as usize], &catalogue.classes[event.class.0 as usize]);
-        // The text rounds to microseconds.
+        // The text rounds times to microseconds.
         let micros = (event.t_ns + 500) / 1000;
         let known: &[&str] = match class.event_name.as_str() {
             "sched_switch" => &["prev_comm", "prev_pid", "prev_prio", "prev_state", "next_comm", "next_pid", "next_prio"],
@@ -46,13 +47,13 @@ fn read(path: &Path) -> (Vec<String>, usize) {
         events.push(format!("{micros} cpu{} {:?} {}{fields}", event.cpu.unwrap(), who.tid, class.event_name));
     }
     assert_eq!(trace.diagnostics(), []);
-    // Of one microsecond the order is not said.
+    // The order of events in the same microsecond is undefined.
     events.sort();
     (events, losses)
 }
 
 #[test]
-fn text_pages_and_trace_dat_of_one_recording_are_the_same_events() {
+fn text_pages_and_trace_dat_of_one_recording_have_the_same_events() {
     // SAFETY: geteuid has no preconditions.
     let (Ok(tracefs), 0) = (TraceFs::find(), unsafe { libc::geteuid() }) else {
         println!("skipped: a recording of this kernel (needs root and tracefs)");
@@ -78,7 +79,7 @@ fn text_pages_and_trace_dat_of_one_recording_are_the_same_events() {
         }
         systems.push((system, formats));
     }
-    // The kernel gives this file to one call of read.
+    // The kernel returns this file only to a single call of read.
     let mut header = vec![0; 4096];
     let length = File::open(tracefs.path().join("events/header_page")).unwrap().read(&mut header).unwrap();
     let header = String::from_utf8(header[..length].to_vec()).unwrap();
@@ -89,7 +90,7 @@ fn text_pages_and_trace_dat_of_one_recording_are_the_same_events() {
     for _ in 0..20 {
         Command::new("true").status().unwrap();
     }
-    // Who may be called like fields.
+    // Threads may have names that look like fields.
     for name in ["a pid=7 b=1", " ==> x=1 pid=2 ", "[,(", "prev_state=S", "007"] {
         let sleeps = || std::thread::sleep(std::time::Duration::from_millis(1));
         std::thread::Builder::new().name(name.to_owned()).spawn(sleeps).unwrap().join().unwrap();

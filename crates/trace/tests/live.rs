@@ -1,4 +1,5 @@
-//! A trace that is read while it is written says in the end what is said of it when it is read as a whole.
+//! Reading a trace while it is written yields the same items and diagnostics as reading the
+//! finished trace.
 
 use longpole_trace::Catalogue;
 use longpole_trace::Item;
@@ -27,7 +28,7 @@ event { id = 0; name = tick; stream_id = 0; fields := struct { u8 n; }; };
 "#;
 const LATE: &str = "event { id = 1; name = late; stream_id = 0; fields := struct { u8 n; }; };\n";
 
-/// A packet with events of these ids and times.
+/// Makes a packet with events of these ids and times.
 fn packet(begin: u64, end: u64, sequence: u32, discarded: u32, events: &[(u8, u64)]) -> Vec<u8> {
     let body: Vec<u8> = events.iter().flat_map(|(id, t)| [&[*id][..], &t.to_le_bytes(), &[7]].concat()).collect();
     let bits = ((8 + 8 + 16 + 8 + body.len()) * 8) as u32;
@@ -56,7 +57,7 @@ fn line(item: &Item<'_>, catalogue: &Catalogue) -> (i64, String) {
     }
 }
 
-/// What is there now, and what is odd by now.
+/// Reads all items that are available.
 fn drain(live: &mut Live, lines: &mut Vec<(i64, String)>) {
     while let Some((item, catalogue)) = live.next().unwrap() {
         lines.push(line(&item, catalogue));
@@ -93,7 +94,7 @@ fn open(path: &Path) -> Live {
     Live::open(&[path], Shifts::default()).unwrap()
 }
 
-/// Refreshes until it is so; a second and more may pass.
+/// Refreshes until the condition holds, which may take more than a second.
 fn until(live: &mut Live, lines: &mut Vec<(i64, String)>, what: impl Fn(&Live, &[(i64, String)]) -> bool) {
     let begun = Instant::now();
     while !what(live, lines) {
@@ -121,7 +122,7 @@ fn piece() -> impl Strategy<Value = Piece> {
     ]
 }
 
-/// A stream of such packets.
+/// Makes a stream of such packets.
 fn stream(pieces: &[Piece]) -> Vec<u8> {
     let (mut bytes, mut sequence, mut discarded) = (Vec::new(), 0, 0);
     for (at, piece) in pieces.iter().enumerate() {
@@ -142,7 +143,7 @@ fn stream(pieces: &[Piece]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn what_is_followed_and_what_is_read_are_the_same(
+    fn following_a_trace_equals_reading_the_finished_trace(
         pieces in prop::collection::vec(piece(), 1..12),
         cuts in prop::collection::vec(1usize..150, 1..20),
         torn in 0usize..60,
@@ -150,7 +151,7 @@ proptest! {
         let directory = TempDir::new().unwrap();
         fs::write(directory.path().join("metadata"), METADATA).unwrap();
         let mut bytes = stream(&pieces);
-        // Behind a last event that is not known there is a packet, or the metadata would be waited for.
+        // A packet follows, because an unknown event at the end would wait for new metadata.
         bytes.extend(packet(9000, 9050, 1000, 1000, &[(0, 9010)]));
         bytes.extend(&packet(9900, 9990, 1001, 1000, &[(0, 9910), (0, 9920), (0, 9930)])[..torn]);
         let file = directory.path().join("s");
@@ -169,7 +170,7 @@ proptest! {
 }
 
 #[test]
-fn behind_a_broken_header_reading_goes_on_at_the_next_packet_and_says_so_then() {
+fn damaged_header_is_skipped_and_reported_when_the_next_packet_appears() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("metadata"), METADATA).unwrap();
     let file = directory.path().join("s");
@@ -190,7 +191,7 @@ fn behind_a_broken_header_reading_goes_on_at_the_next_packet_and_says_so_then() 
 }
 
 #[test]
-fn an_event_waits_for_the_metadata_that_knows_it() {
+fn event_waits_for_the_metadata_that_describes_it() {
     let directory = TempDir::new().unwrap();
     let metadata = directory.path().join("metadata");
     fs::write(&metadata, METADATA).unwrap();
@@ -204,7 +205,7 @@ fn an_event_waits_for_the_metadata_that_knows_it() {
     live.refresh().unwrap();
     drain(&mut live, &mut lines);
     assert_eq!(lines.len(), 3);
-    // One of which the metadata never knows is damage after a while.
+    // An event that the metadata never describes is damage after a while.
     append(&file, &packet(200, 290, 1, 0, &[(5, 210)]));
     append(&file, &packet(300, 390, 2, 0, &[(0, 310)]));
     until(&mut live, &mut lines, |_, lines| lines.len() == 4);
@@ -212,7 +213,7 @@ fn an_event_waits_for_the_metadata_that_knows_it() {
 }
 
 #[test]
-fn metadata_whose_end_never_comes_are_told_at_the_end() {
+fn unfinished_metadata_is_reported_at_the_end() {
     let place = TempDir::new().unwrap();
     let metadata = place.path().join("metadata");
     fs::write(&metadata, METADATA.to_owned() + "env {\n};\nevent { id = 1; name").unwrap();
@@ -224,7 +225,7 @@ fn metadata_whose_end_never_comes_are_told_at_the_end() {
 }
 
 #[test]
-fn a_stream_without_packets_goes_on_within_an_event() {
+fn stream_without_packets_continues_inside_an_event() {
     let directory = TempDir::new().unwrap();
     let metadata = "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = le; };\nevent { name = tick; fields := struct { integer { size = 16; } n; integer { size = 8; } l; integer { size = 8; } a[l]; }; };\n";
     fs::write(directory.path().join("metadata"), metadata).unwrap();
@@ -242,7 +243,7 @@ fn a_stream_without_packets_goes_on_within_an_event() {
 }
 
 #[test]
-fn what_is_made_shorter_or_removed_or_replaced_is_said_once() {
+fn shortened_removed_and_replaced_files_are_reported_once() {
     let directory = TempDir::new().unwrap();
     let place = |name: &str| directory.path().join("trace").join(name);
     fs::create_dir(directory.path().join("trace")).unwrap();
@@ -257,7 +258,7 @@ fn what_is_made_shorter_or_removed_or_replaced_is_said_once() {
     assert_eq!(lines.len(), 10);
     OpenOptions::new().write(true).open(place("cut")).unwrap().set_len(first.len() as u64).unwrap();
     fs::remove_file(place("gone")).unwrap();
-    // Another trace's packets in the same file, and in another file of the same name.
+    // Packets of another trace in the same file, and in another file of the same name.
     fs::write(place("over"), packet(310, 390, 0, 0, &[(0, 311)])).unwrap();
     fs::write(place("other"), packet(320, 390, 0, 0, &[(0, 321), (0, 322), (0, 323)])).unwrap();
     fs::rename(place("other"), place("new")).unwrap();
@@ -278,7 +279,7 @@ fn what_is_made_shorter_or_removed_or_replaced_is_said_once() {
 }
 
 #[test]
-fn another_trace_in_the_place_of_one_is_read_by_its_own_metadata() {
+fn trace_that_replaces_another_is_read_with_its_own_metadata() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("metadata"), METADATA).unwrap();
     fs::write(directory.path().join("s"), packet(100, 190, 0, 0, &[(0, 110)])).unwrap();

@@ -1,4 +1,5 @@
-//! Streams that are not in the order of time come out as a window of 1024 items sorts them, whether it looks ahead or holds back.
+//! Streams that are not in the order of time are yielded as a window of 1024 items sorts them, with
+//! or without a lookahead.
 
 use longpole_trace::Diagnostic;
 use longpole_trace::Item;
@@ -10,7 +11,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs;
 
-/// Where packets that overlap in time say so, they are read as streams of their own: those here say their times only where they do not.
+/// Returns the metadata. Packets whose times overlap are read as separate streams, so with `timed`
+/// unset the packets have no times.
 fn metadata(timed: bool) -> String {
     let (ty, begin, end) = if timed { ("stamp", "timestamp_begin", "timestamp_end") } else { ("u64", "first", "last") };
     METADATA.replace("STAMP", ty).replace("BEGIN", begin).replace("END", end)
@@ -27,7 +29,8 @@ stream {
 };
 event { name = e; id = 1; fields := struct { u32 n; string text; }; };";
 
-/// Packets of (time, discarded before its end): each event has its number in the stream.
+/// Makes packets from (times, number of events discarded before its end). Each event has its number
+/// in the stream.
 fn stream(packets: &[(Vec<u64>, u64)]) -> Vec<u8> {
     let (mut bytes, mut number, mut discarded) = (Vec::new(), 0u32, 0);
     for (times, lost) in packets {
@@ -51,7 +54,9 @@ fn stream(packets: &[(Vec<u64>, u64)]) -> Vec<u8> {
     bytes
 }
 
-/// A window that always holds as many items as it can: times and numbers as they come out, how many were sorted, and how many were too late.
+/// Reference implementation: a window that always holds as many items as it can. Returns times and
+/// numbers in order of output, the number of sorted events, and the number of events that were too
+/// late.
 fn sorted(times: impl Iterator<Item = u64>) -> (Vec<(i64, u32)>, u64, u64) {
     let mut times = times.zip(0u32..);
     let (mut held, mut out) = (BinaryHeap::new(), Vec::new());
@@ -72,7 +77,7 @@ fn sorted(times: impl Iterator<Item = u64>) -> (Vec<(i64, u32)>, u64, u64) {
 
 struct Read {
     events: Vec<(i64, u32)>,
-    /// Where losses were told: events before, and their number.
+    /// Reported losses: number of events before each, and number of lost events.
     losses: Vec<(usize, Option<u64>)>,
     sorted: u64,
     late: u64,
@@ -105,7 +110,7 @@ fn read(bytes: &[u8], timed: bool, begin: Option<i64>) -> Read {
     read
 }
 
-/// Times that ascend, but for one in `each` that belongs up to `back` events before.
+/// Makes ascending times, except that about one in `each` belongs up to `back` events earlier.
 fn times(back: i64, each: u32) -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec((1i64..100, prop_oneof![each => Just(0), 1 => 0..back]), 0..6000).prop_map(|steps| {
         let mut now = 1_000_000;
@@ -120,7 +125,7 @@ fn times(back: i64, each: u32) -> impl Strategy<Value = Vec<u64>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
     #[test]
-    fn a_stream_comes_out_as_a_window_sorts_it(
+    fn stream_is_yielded_as_a_window_sorts_it(
         times in prop_oneof![times(1, 1), times(20, 30), times(900, 300), times(2500, 30), times(1300, 2000)], sizes in prop::collection::vec(1usize..900, 1..40), begin in prop::option::of(0i64..300_000),
     ) {
         let mut packets = Vec::new();
@@ -140,7 +145,7 @@ proptest! {
             let mut expected: Vec<_> = events.into_iter().filter(|(time, _)| *time >= begin).collect();
             let mut found = read(&bytes, timed, Some(begin)).events;
             if late > 0 {
-                // Where packets before were passed over, more of the window is left for what is late.
+                // If packets were skipped, more of the window is left for late events.
                 expected.sort_unstable();
                 found.sort_unstable();
             }
@@ -150,7 +155,7 @@ proptest! {
 }
 
 #[test]
-fn a_loss_stands_behind_its_packet_also_where_the_stream_was_in_order_before() {
+fn loss_follows_its_packet_even_after_an_ordered_part() {
     let ascending = |from: u64, count: u64| (from..from + count).collect::<Vec<_>>();
     let packets = [(ascending(10, 3000), 0), (ascending(5000, 10), 7), (ascending(6000, 2000), 0)];
     let read = read(&stream(&packets), true, None);
@@ -161,11 +166,11 @@ fn a_loss_stands_behind_its_packet_also_where_the_stream_was_in_order_before() {
 }
 
 #[test]
-fn damage_is_told_and_what_is_behind_it_is_there() {
+fn damage_is_reported_and_reading_continues_after_it() {
     let times = |from: u64| (from..from + 1500).collect::<Vec<_>>();
     let (first, second) = (stream(&[(times(0), 0)]), stream(&[(times(0), 0), (times(2000), 0)]));
     let mut bytes = second.clone();
-    // An event of a class that nobody knows, in the second packet.
+    // An event of an unknown class in the second packet.
     bytes[first.len() + 44 + 100 * 17] = 9;
     let folder = tempfile::TempDir::new().unwrap();
     fs::write(folder.path().join("metadata"), metadata(true)).unwrap();
@@ -186,7 +191,7 @@ fn damage_is_told_and_what_is_behind_it_is_there() {
 }
 
 #[test]
-fn a_stream_is_sorted_whoever_wrote_it() {
+fn streams_of_any_foreign_tracer_are_sorted() {
     let folder = tempfile::TempDir::new().unwrap();
     let named = metadata(true).replace("clock {", "env { tracer_name = \"lttng-ust\"; };\nclock {");
     fs::write(folder.path().join("metadata"), named).unwrap();

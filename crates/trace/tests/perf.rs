@@ -1,4 +1,4 @@
-//! perf.data: beside perf's own reading, and damaged in every place.
+//! perf.data files compared with perf's own reading, and damaged in every place.
 
 use longpole_trace::Diagnostic;
 use longpole_trace::Item;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Events by name, and lost ones.
+/// Returns the number of events by name, and the number of lost events.
 fn counts(path: &Path) -> Result<(BTreeMap<String, u64>, u64), String> {
     let mut trace = Trace::open(&[path], Options::default()).map_err(|error| error.to_string())?;
     let (mut counts, mut lost, mut last, mut is_ordered) = (BTreeMap::new(), 0, i64::MIN, true);
@@ -40,7 +40,7 @@ fn recorded(folder: &Path) -> Option<std::path::PathBuf> {
 }
 
 #[test]
-fn it_holds_what_perf_reads_in_it() {
+fn events_equal_those_that_perf_reads() {
     let folder = tempfile::tempdir().unwrap();
     let Some(data) = recorded(folder.path()) else { return };
     let script = Command::new("perf").args(["script", "-F", "event", "-i"]).arg(&data).stderr(Stdio::null()).output().unwrap();
@@ -56,7 +56,7 @@ fn it_holds_what_perf_reads_in_it() {
 }
 
 #[test]
-fn damage_anywhere_is_an_error_or_less_events() {
+fn damage_leads_to_an_error_or_to_fewer_events() {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let Some(data) = recorded(folder.path()) else { return };
     let whole = std::fs::read(&data).unwrap();
@@ -79,7 +79,7 @@ fn damage_anywhere_is_an_error_or_less_events() {
 }
 
 #[test]
-fn a_head_that_lies_is_refused() {
+fn header_with_false_sizes_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
     let mut head = b"PERFILE2".to_vec();
@@ -110,12 +110,12 @@ fn a_head_that_lies_is_refused() {
 }
 
 #[test]
-fn a_call_chain_that_is_longer_than_its_sample_is_damage() {
+fn call_chain_longer_than_its_sample_is_damage() {
     const IP_TID_TIME_CALLCHAIN: u64 = 1 | 2 | 4 | 0x20;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
     let put = |bytes: &mut Vec<u8>, words: &[u64]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-    // Of so many bytes that 64 bits hold what is left of them: 8.
+    // Lengths whose size in bytes overflows 64 bits to the 8 bytes that are left.
     for (length, events) in [(1, 2), (2, 1), ((1 << 61) + 1, 1), (u64::MAX, 1)] {
         let mut data = Vec::new();
         for (time, length) in [(1000, 1), (2000, length)] {

@@ -1,5 +1,6 @@
-//! perf.data that is made here, byte by byte as `perf_event.h` and perf's description of its file have it: both byte orders, as a file and as what
-//! comes through a pipe, with every part that a sample can have; and damaged.
+//! perf.data files that are made byte by byte, as `perf_event.h` and perf's documentation of its
+//! file format describe them. They are tested in both byte orders, as a file and as the output of a
+//! pipe, with every part that a sample can have, and damaged.
 
 use longpole_trace::Catalogue;
 use longpole_trace::Event;
@@ -9,7 +10,7 @@ use longpole_trace::Trace;
 use longpole_trace::Value;
 use std::path::{Path, PathBuf};
 
-/// All parts but those that one event cannot have beside another.
+/// All parts, except those that exclude another one.
 const ALL: u64 = (1 << 24) - 1;
 const USER_REGS: u64 = 0b101;
 const INTR_REGS: u64 = 0b1;
@@ -52,7 +53,8 @@ impl Machine {
         [self.number(kind.into(), 4), self.number(misc, 2), self.number(8 + body.len() as u64, 2), body].concat()
     }
 
-    /// An event of software: with all parts, or with none but who and when.
+    /// Makes the attribute of a software event: with all parts, or only with process, thread, time
+    /// and CPU.
     fn attribute(self, config: u64, sample_type: u64) -> Vec<u8> {
         let mut out = self.halves(&[1, 128]);
         out.extend(self.words(&[config, 1000, sample_type, READ_FORMAT, self.flag(18) | self.flag(25)]));
@@ -71,7 +73,7 @@ impl Machine {
         body.extend(self.words(&[time, 0x2222, IDS[0], 5]));
         body.extend(self.halves(&[3, 0]));
         body.extend(self.words(&[99]));
-        // A group of two; a chain; a branch with an index before it.
+        // A group of two counters, a call chain, and a branch preceded by an index.
         body.extend(self.words(&[2, 500, 400, 8, IDS[0], 9, IDS[1]]));
         body.extend(self.words(&[2, 0xffff_ffff_ffff_ff80, 0x3333]));
         body.extend([self.number(4, 4), vec![1, 2, 3, 4]].concat());
@@ -85,7 +87,7 @@ impl Machine {
         self.record(9, 2, &body)
     }
 
-    /// What stands at the end of records that are no samples.
+    /// Makes the trailer of records that are no samples.
     fn trailer(self, time: u64) -> Vec<u8> {
         let mut out = self.halves(&[40, 41]);
         out.extend(self.words(&[time, IDS[0], 5]));
@@ -99,7 +101,7 @@ impl Machine {
         let lost = self.words(&[IDS[0], 17]);
         let task = [self.halves(&[40, 40, 42, 41]), self.words(&[2500])].concat();
         [
-            // Made by perf itself: it has no time.
+            // A record of perf itself, which has no time.
             self.record(3, 0, &[comm.clone(), self.trailer(0)].concat()),
             self.full_sample(3000),
             self.record(3, 1 << 13, &[comm, self.trailer(1000)].concat()),
@@ -237,7 +239,7 @@ fn every_part_of_a_sample_is_read_in_both_byte_orders_from_files_and_pipes() {
 }
 
 #[test]
-fn a_record_whose_time_64_bits_of_ns_do_not_hold_is_told_and_never_has_another_time() {
+fn record_time_out_of_range_is_reported_and_never_wraps_around() {
     let folder = tempfile::tempdir().unwrap();
     for big in [false, true] {
         let machine = Machine { big };
@@ -258,10 +260,10 @@ fn a_record_whose_time_64_bits_of_ns_do_not_hold_is_told_and_never_has_another_t
 }
 
 #[test]
-fn what_a_killed_perf_left_is_read_to_its_end() {
+fn file_of_a_killed_perf_is_read_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = Machine { big: false }.file();
-    // The length of the data is written last, the sections behind it never.
+    // A killed perf has not written the length of the data, nor the sections after it.
     let data = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
     bytes.truncate(data + Machine { big: false }.data().len() - 5);
     bytes[48..56].fill(0);
@@ -270,15 +272,16 @@ fn what_a_killed_perf_left_is_read_to_its_end() {
     assert!(diagnostics.iter().all(|diagnostic| diagnostic.contains("perf.data ends inside")) && diagnostics.len() == 2, "{diagnostics:?}");
 }
 
-/// As `perf record --threads` makes it.
+/// The layout that `perf record --threads` writes.
 #[test]
-fn the_files_of_a_folder_are_one_recording() {
+fn files_of_a_folder_form_one_recording() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("perf.data");
     std::fs::create_dir(&place).unwrap();
     let machine = Machine { big: false };
     let put = |name: &str, bytes: &[u8]| std::fs::write(place.join(name), bytes).unwrap();
-    // A time between and behind those of the others, in an order that is that of numbers and not of names.
+    // Times between and after those of the other files. The order of the files is that of their
+    // numbers and not of their names.
     put("data", &machine.file());
     put("data.0", &[machine.full_sample(3500), machine.full_sample(5000)].concat());
     put("data.2", &machine.full_sample(500));
@@ -293,14 +296,15 @@ fn the_files_of_a_folder_are_one_recording() {
     assert_eq!(all, ["500", "500", "1000", "2500", "3000", "3500", "3500", "3500", "3600", "4000", "5000"]);
     assert!(first.contains("PERF_RECORD_COMM"), "{first}");
     assert_eq!(diagnostics, [""; 0]);
-    // What perf itself made has the time of what comes first, also where nothing else is beside it.
+    // A record that perf itself made gets the time of the first other record, even if its own file
+    // has no other record.
     put(
         "data",
         &machine.file_of(machine.record(3, 0, &[machine.halves(&[40, 41]), b"a\0\0\0\0\0\0\0".to_vec(), machine.trailer(0)].concat())),
     );
     assert_eq!(times(&place).0, ["500", "500", "3500", "3500", "5000"]);
     put("data", &machine.file());
-    // Below another folder; and where one of the files is damaged.
+    // The folder below another folder, and with damaged files.
     assert_eq!(times(folder.path()).0, all);
     put("data.2", &machine.full_sample(500)[..100]);
     put("data.10", &[9, 0, 0, 0, 0, 0, 1, 0]);
@@ -313,7 +317,7 @@ fn the_files_of_a_folder_are_one_recording() {
 }
 
 #[test]
-fn thousands_of_damaged_files_are_an_error_or_other_events() {
+fn damaged_files_lead_to_an_error_or_to_other_events() {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let mut seed = 0x2545_f491_4f6c_dd1du64;
     let mut below = |limit: usize| {

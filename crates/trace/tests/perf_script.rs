@@ -1,4 +1,5 @@
-//! perf.data as perf was told to write it, beside `perf script`: who, when, where, which event, and what the samples hold.
+//! perf.data files recorded with various options, compared with `perf script`: thread, time, CPU,
+//! event, and content of the samples.
 
 use longpole_trace::Catalogue;
 use longpole_trace::Event;
@@ -11,10 +12,10 @@ use std::process::{Command, Stdio};
 
 const WORK: &str = "for i in 1 2 3; do ls / >/dev/null; sleep 0.005; done";
 
-/// Records a little work, into a file or through a pipe; none where perf cannot.
+/// Records a short command into a file or through a pipe. Returns `None` if perf cannot record.
 fn recorded(folder: &Path, options: &str, is_pipe: bool) -> Option<PathBuf> {
     let data = folder.join("perf.data");
-    // Those of several threads make a folder.
+    // A recording with several threads is a folder.
     let _ = std::fs::remove_dir_all(&data);
     let mut perf = Command::new("perf");
     perf.args(["record", "-q"]).args(options.split(' ')).arg("-o");
@@ -51,7 +52,7 @@ fn samples<T>(data: &Path, mut each: impl FnMut(&Event<'_>, &Catalogue) -> T) ->
     out
 }
 
-/// A field, or what a sample has beside a tracepoint's.
+/// Returns a field of an event, or one of the other parts of a tracepoint's sample.
 fn part<'a>(event: &Event<'a>, catalogue: &Catalogue, name: &str) -> Option<Value<'a>> {
     let class = &catalogue.classes[event.class.0 as usize];
     let context = class.context.iter().zip(event.context).find(|(own, _)| *own == name);
@@ -70,7 +71,7 @@ fn list(value: &Value<'_>) -> Vec<u64> {
 }
 
 #[test]
-fn each_sample_is_whose_and_when_perf_script_says_however_it_was_written() {
+fn thread_and_time_of_samples_equal_those_of_perf_script_for_all_options() {
     let folder = tempfile::tempdir().unwrap();
     for (options, is_pipe, least) in [
         ("-e cpu-clock -F 2000", false, 2),
@@ -87,7 +88,8 @@ fn each_sample_is_whose_and_when_perf_script_says_however_it_was_written() {
         let mut theirs: Vec<String> = script(&data, "comm,pid,tid,time,event,period,ip,sym")
             .iter()
             .map(|line| {
-                // `comm pid/tid time: period event: ip symbol`; the name of a thread may have spaces.
+                // `comm pid/tid time: period event: ip symbol`; the name of a thread may contain
+                // spaces.
                 let (head, rest) = line.split_once(": ").unwrap();
                 let (head, time) = head.rsplit_once(' ').unwrap();
                 let (comm, ids) = head.trim_end().rsplit_once(' ').unwrap();
@@ -97,14 +99,14 @@ fn each_sample_is_whose_and_when_perf_script_says_however_it_was_written() {
                 format!("{} {ids} {} {period} {event} {ip}", comm.trim(), time.replacen('.', "", 1))
             })
             .collect();
-        // Where the recording tells Unix time, ours are that.
+        // If the recording contains the conversion to Unix time, Longpole uses it.
         let mut ours = samples(&data, |event, catalogue| {
             let (who, class) = (&catalogue.subjects[event.subject.0 as usize], &catalogue.classes[event.class.0 as usize]);
-            // A period that never changes is not stored with each sample; here it is 1.
+            // A constant period is not stored with each sample; here it is 1.
             let number = |name| part(event, catalogue, name).map_or(Some(1), |value| value.as_u64()).unwrap();
             let name = class.event_name.rsplit(':').next().unwrap();
             let ids = format!("{}/{}", who.pid.unwrap(), who.tid.unwrap());
-            // A thread that ends may have no number any more, and nobody's name.
+            // A thread that ends may have lost its id and its name already.
             let label = if who.label.is_empty() { format!(":{}", who.tid.unwrap()) } else { who.label.clone() };
             (event.t_ns, format!("{label} {ids}"), format!("{} {name} {:x}", number("period"), number("ip")))
         });
@@ -113,7 +115,7 @@ fn each_sample_is_whose_and_when_perf_script_says_however_it_was_written() {
         let offset = ours[0].0 - first;
         assert!(offset == 0 || options.contains("-k"), "{options}: {offset}");
         let mut ours: Vec<String> = ours.drain(..).map(|(t_ns, who, what)| format!("{who} {} {what}", t_ns - offset)).collect();
-        // Of samples of one time the order is not said.
+        // The order of samples with the same time is undefined.
         ours.sort();
         theirs.sort();
         assert_eq!(ours, theirs, "{options}");
@@ -121,7 +123,7 @@ fn each_sample_is_whose_and_when_perf_script_says_however_it_was_written() {
 }
 
 #[test]
-fn the_fields_of_tracepoints_are_those_that_perf_script_prints() {
+fn tracepoint_fields_equal_those_of_perf_script() {
     let folder = tempfile::tempdir().unwrap();
     for is_pipe in [false, true] {
         let Some(data) = recorded(folder.path(), "-a -e sched:sched_switch,sched:sched_process_exec,irq:softirq_entry", is_pipe) else {
@@ -155,8 +157,8 @@ fn the_fields_of_tracepoints_are_those_that_perf_script_prints() {
 }
 
 #[test]
-fn call_chains_are_those_that_perf_script_prints() {
-    /// What stands between addresses of the kernel and of a program.
+fn call_chains_equal_those_of_perf_script() {
+    /// Lowest of the markers that separate kernel addresses from user addresses in a call chain.
     const MARKS: u64 = 0xffff_ffff_ffff_f000;
     let folder = tempfile::tempdir().unwrap();
     let Some(data) = recorded(folder.path(), "-e page-faults -c 1 -g", false) else { return };
@@ -173,7 +175,8 @@ fn call_chains_are_those_that_perf_script_prints() {
         list(&chain).into_iter().filter(|address| *address < MARKS).collect::<Vec<_>>()
     });
     assert!(ours.len() > 10 && ours.iter().any(|chain| chain.len() > 3));
-    // It prints addresses of programs as they are in their files, which begin on pages.
+    // perf prints the addresses of programs as offsets in their files, which are mapped at page
+    // boundaries.
     let in_page = |chains: Vec<Vec<u64>>| -> Vec<Vec<u64>> {
         chains.into_iter().map(|chain| chain.into_iter().map(|address| address & 0xfff).collect()).collect()
     };
@@ -181,7 +184,7 @@ fn call_chains_are_those_that_perf_script_prints() {
 }
 
 #[test]
-fn registers_stacks_and_counters_are_as_long_as_the_event_says() {
+fn registers_stacks_and_counters_have_the_requested_length() {
     let folder = tempfile::tempdir().unwrap();
     if let Some(data) = recorded(folder.path(), "-e page-faults -c 1 --call-graph dwarf,512", false) {
         let parts = samples(&data, |event, catalogue| {
@@ -212,7 +215,7 @@ fn registers_stacks_and_counters_are_as_long_as_the_event_says() {
 }
 
 #[test]
-fn what_threads_do_stands_next_to_the_samples() {
+fn records_about_threads_are_events_next_to_the_samples() {
     let folder = tempfile::tempdir().unwrap();
     let Some(data) = recorded(folder.path(), "-e cpu-clock -F 1000 --switch-events", false) else { return };
     let mut trace = Trace::open(&[&data], Options::default()).unwrap();

@@ -1,4 +1,4 @@
-//! A folder that was copied from the kernel's tracer: its formats and the raw pages of its CPUs.
+//! A folder copied from the kernel's tracer: its formats and the raw pages of its CPUs.
 
 #[path = "support/trace_dat.rs"]
 mod support;
@@ -50,7 +50,7 @@ fn make(folder: &Path, machine: Machine) {
 }
 
 #[test]
-fn the_pages_of_each_cpu_are_a_stream_in_either_byte_order() {
+fn pages_of_each_cpu_form_a_stream_in_either_byte_order() {
     for machine in Machine::ALL {
         let folder = tempfile::tempdir().unwrap();
         make(folder.path(), machine);
@@ -73,7 +73,7 @@ fn the_pages_of_each_cpu_are_a_stream_in_either_byte_order() {
 }
 
 #[test]
-fn a_folder_whose_pages_are_none_is_refused_with_the_reason() {
+fn folder_with_invalid_pages_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     make(folder.path(), Machine::ALL[0]);
     fs::write(folder.path().join("per_cpu/cpu0/trace_pipe_raw"), [0x5a; 4096]).unwrap();

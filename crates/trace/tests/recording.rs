@@ -1,4 +1,4 @@
-//! Recordings of our own layout, whole and damaged.
+//! Recordings in Longpole's own layout, intact and damaged.
 
 mod support;
 
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 const EPOCH: i64 = EPOCH_S * 1_000_000_000;
 
-/// One item in words: `+time name thread fields`, or `+time lost n since +time`.
+/// Shows an item as `+time name thread fields`, or `+time lost n since +time`.
 fn lines(trace: &mut Trace) -> Vec<String> {
     let mut lines = Vec::new();
     while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
@@ -49,7 +49,7 @@ fn open(path: &Path) -> Trace {
     Trace::open(&[path], Options::default()).unwrap()
 }
 
-/// Two threads, all kinds of fields, seven events lost on the first.
+/// Writes two threads with fields of all kinds, and seven events lost on the first.
 fn small(directory: &Path) -> Fake {
     let mut fake = Fake::new(directory);
     let begin = fake.class_at("span_begin:parse", &[], Some("longpole:site?file=router.cpp&line=120"));
@@ -73,7 +73,7 @@ fn small(directory: &Path) -> Fake {
 }
 
 #[test]
-fn events_of_all_lanes_come_in_the_order_of_time_and_a_loss_at_its_end() {
+fn events_of_all_streams_are_in_the_order_of_time_and_a_loss_comes_at_its_end() {
     let directory = TempDir::new().unwrap();
     small(directory.path());
     let mut trace = open(directory.path());
@@ -102,25 +102,26 @@ fn events_of_all_lanes_come_in_the_order_of_time_and_a_loss_at_its_end() {
 }
 
 #[test]
-fn a_loss_lies_between_the_events_around_it_wherever_its_packets_begin_and_end() {
+fn loss_lies_between_the_surrounding_events_for_any_packet_times() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
     let mut lane = fake.lane("a", "t", 1, 1);
     lane.event(100, put, &[Field::U64(1)]);
     lane.event(200, put, &[Field::U64(2)]);
-    // As older recorders ended packets: where the next one begins.
+    // Older recorders ended a packet where the next one begins.
     lane.packet_at(100, 500);
     lane.discarded += 3;
     lane.event(500, put, &[Field::U64(3)]);
     lane.event(800, put, &[Field::U64(4)]);
     lane.packet_at(500, 800);
-    // What a ring lost before its thread went over to a larger one stands right behind its last event, in a packet without any.
+    // What a ring lost before its thread changed to a larger ring follows directly after its last
+    // event, in a packet without events.
     lane.discarded += 4;
     lane.packet_at(800, 800);
     lane.event(1_000, put, &[Field::U64(5)]);
     lane.packet_at(1_000, 1_000);
-    // And what was lost in the end.
+    // The events that were lost at the very end.
     lane.discarded += 5;
     lane.packet_at(1_300, 1_300);
     lane.finish();
@@ -141,7 +142,7 @@ fn a_loss_lies_between_the_events_around_it_wherever_its_packets_begin_and_end()
 }
 
 #[test]
-fn events_and_losses_are_those_that_babeltrace2_counts() {
+fn events_and_losses_equal_those_that_babeltrace2_counts() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
@@ -179,7 +180,7 @@ fn events_and_losses_are_those_that_babeltrace2_counts() {
 }
 
 #[test]
-fn a_part_is_chosen_by_absolute_and_by_relative_times_with_the_losses_in_it() {
+fn part_selected_by_absolute_and_relative_times_includes_its_losses() {
     let directory = TempDir::new().unwrap();
     small(directory.path());
     let part = |begin, end| lines(&mut Trace::open(&[directory.path()], Options { begin, end, ..Options::default() }).unwrap());
@@ -196,7 +197,7 @@ fn a_part_is_chosen_by_absolute_and_by_relative_times_with_the_losses_in_it() {
 }
 
 #[test]
-fn a_file_that_ends_inside_a_packet_is_read_up_to_there_and_said() {
+fn file_that_ends_inside_a_packet_is_read_up_to_its_end_and_reported() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
@@ -210,7 +211,8 @@ fn a_file_that_ends_inside_a_packet_is_read_up_to_there_and_said() {
     }
     let path = lane.finish();
     fake.finish();
-    // Behind the first two packets of 4 KiB: a header of 256 bytes, three events of 16, and a half.
+    // After the first two packets of 4 KiB: a header of 256 bytes, three events of 16 bytes, and
+    // half an event.
     OpenOptions::new().write(true).open(&path).unwrap().set_len(2 * 4096 + 256 + 3 * 16 + 8).unwrap();
     let mut trace = open(directory.path());
     assert_eq!(lines(&mut trace).len(), 13);
@@ -219,7 +221,7 @@ fn a_file_that_ends_inside_a_packet_is_read_up_to_there_and_said() {
 }
 
 #[test]
-fn the_room_that_a_live_recorder_reserves_is_no_packet_with_events() {
+fn space_reserved_by_a_live_recorder_contains_no_events() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
@@ -228,7 +230,7 @@ fn the_room_that_a_live_recorder_reserves_is_no_packet_with_events() {
     lane.packet();
     let begin = lane.bytes.len();
     lane.packet_at(1000, 1000);
-    // The empty packet's size covers a mebibyte that the file only has as a hole.
+    // The empty packet covers a mebibyte that is a hole in the file.
     lane.bytes[begin + 48..begin + 56].copy_from_slice(&(8u64 << 20).to_le_bytes());
     let path = lane.finish();
     OpenOptions::new().write(true).open(&path).unwrap().set_len(begin as u64 + (1 << 20)).unwrap();
@@ -239,7 +241,7 @@ fn the_room_that_a_live_recorder_reserves_is_no_packet_with_events() {
 }
 
 #[test]
-fn metadata_whose_last_block_is_unfinished_is_read_up_to_there() {
+fn metadata_with_an_unfinished_last_block_is_read_up_to_that_block() {
     let directory = TempDir::new().unwrap();
     let fake = small(directory.path());
     let path = directory.path().join("user/metadata");
@@ -248,7 +250,7 @@ fn metadata_whose_last_block_is_unfinished_is_read_up_to_there() {
         std::fs::write(&path, fake.metadata() + &block[..end]).unwrap();
         let mut trace = open(directory.path());
         assert_eq!(lines(&mut trace).len(), 6, "{}", &block[..end]);
-        // Without its last line break it is whole.
+        // Without its final newline the block is complete.
         let line = 1 + fake.metadata().lines().count();
         let cut = (end < block.len() - 1).then(|| Diagnostic::CutMetadata { path: path.clone(), line, bytes: end as u64 });
         let told = trace.diagnostics().iter().find(|diagnostic| matches!(diagnostic, Diagnostic::CutMetadata { .. }));
@@ -260,14 +262,14 @@ fn metadata_whose_last_block_is_unfinished_is_read_up_to_there() {
         assert!(refused.contains("user/metadata"), "{refused}");
     };
     refused("/* CTF 1.8 */\ntrace {\n};\nnonsense");
-    // What is finished and wrong is no sign of a recorder that was killed.
+    // A complete but invalid block is not taken for the work of a killed recorder.
     for wrong in ["typedef integer { size = 8; } a[-1];\n", "struct s {\n\tunknown a;\n};", "event {\n\tname = \"b;\n\tid = 1;\n};"] {
         refused(&(fake.metadata() + wrong));
     }
 }
 
 #[test]
-fn packets_that_are_missing_are_a_loss_that_nobody_counted() {
+fn missing_packets_are_a_loss_without_a_count() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let mark = fake.class("mark:m", &[]);
@@ -287,7 +289,7 @@ fn packets_that_are_missing_are_a_loss_that_nobody_counted() {
 }
 
 #[test]
-fn a_damaged_packet_hides_neither_the_next_one_nor_the_other_streams() {
+fn damaged_packet_hides_neither_the_next_packet_nor_other_streams() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
@@ -309,7 +311,7 @@ fn a_damaged_packet_hides_neither_the_next_one_nor_the_other_streams() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_what_was_tried() {
+fn path_without_a_trace_is_refused_with_the_formats_that_were_tried() {
     let directory = TempDir::new().unwrap();
     let refused = |path: &Path| Trace::open(&[path], Options::default()).err().unwrap().to_string();
     assert!(refused(directory.path()).contains("the directory is empty"));
@@ -327,7 +329,7 @@ fn what_is_no_trace_is_refused_with_what_was_tried() {
 }
 
 #[test]
-fn the_description_of_a_recording_tells_clock_cost_and_end() {
+fn description_of_a_recording_contains_clock_probe_cost_and_end() {
     let directory = TempDir::new().unwrap();
     let fake = small(directory.path());
     fake.describe(
@@ -346,7 +348,7 @@ fn the_description_of_a_recording_tells_clock_cost_and_end() {
 }
 
 #[test]
-fn bytes_that_were_changed_at_random_never_make_the_reader_panic_or_hang() {
+fn randomly_changed_bytes_never_make_the_reader_panic_or_hang() {
     let directory = TempDir::new().unwrap();
     let fake = small(directory.path());
     let paths: Vec<_> = std::fs::read_dir(fake.directory.join("user")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -378,7 +380,7 @@ fn bytes_that_were_changed_at_random_never_make_the_reader_panic_or_hang() {
     }
 }
 
-/// A kernel trace with one event a moment.
+/// Makes a kernel trace with one event at each of these times.
 fn kernel(directory: &Path, times: &[u64]) {
     let kernel = directory.join("kernel");
     std::fs::create_dir_all(&kernel).unwrap();
@@ -400,11 +402,11 @@ fn kernel(directory: &Path, times: &[u64]) {
 }
 
 #[test]
-fn the_kernels_events_stand_between_those_of_programs() {
+fn kernel_events_are_merged_with_those_of_programs() {
     let directory = TempDir::new().unwrap();
     small(directory.path());
     kernel(directory.path(), &[50, 500]);
-    // What is left of a conversion is no trace.
+    // The remains of a conversion are no trace.
     for part in ["raw", ".converting"] {
         let part = directory.path().join("kernel").join(part);
         std::fs::create_dir_all(&part).unwrap();
@@ -422,7 +424,7 @@ fn the_kernels_events_stand_between_those_of_programs() {
 }
 
 #[test]
-fn pages_that_are_not_converted_are_told_and_the_rest_is_read() {
+fn unconverted_pages_are_reported_and_the_rest_is_read() {
     let directory = TempDir::new().unwrap();
     small(directory.path());
     let before = lines(&mut open(directory.path()));
@@ -433,6 +435,6 @@ fn pages_that_are_not_converted_are_told_and_the_rest_is_read() {
     let mut trace = open(directory.path());
     assert_eq!(lines(&mut trace), before);
     assert!(trace.diagnostics().contains(&Diagnostic::Unconverted { path: raw }));
-    // An answer without them is none.
+    // Without the kernel's events the result is incomplete, so the trace counts as damaged.
     assert!(trace.is_damaged());
 }

@@ -1,4 +1,4 @@
-//! CTF traces that become CTF again: what babeltrace2 refuses for its times is written so that it does not.
+//! Conversion of CTF traces to CTF: packet times that babeltrace2 refuses are corrected.
 
 mod support;
 
@@ -25,7 +25,7 @@ stream {
 event { name = e; fields := struct { integer { size = 16; align = 8; signed = true; } n; }; };
 ";
 
-/// A trace of packets: their begin, their end, and the times of their events.
+/// Makes a trace of packets, each with its begin, its end, and the times of its events.
 fn trace(place: &Path, packets: &[(u64, u64, &[u64])]) -> PathBuf {
     let path = place.join("trace");
     fs::create_dir(&path).unwrap();
@@ -44,7 +44,7 @@ fn trace(place: &Path, packets: &[(u64, u64, &[u64])]) -> PathBuf {
 }
 
 #[test]
-fn a_packet_that_ends_after_the_next_begins_is_told_to_end_before_it() {
+fn packet_that_ends_after_the_next_begins_gets_an_earlier_end() {
     let place = TempDir::new().unwrap();
     let source = trace(place.path(), &[(10, 30, &[11, 12]), (20, 22, &[21, 25]), (26, 40, &[])]);
     for (version, name) in [(Version::One, "1"), (Version::Two, "2")] {
@@ -52,7 +52,7 @@ fn a_packet_that_ends_after_the_next_begins_is_told_to_end_before_it() {
         let Rewritten::Done(written, diagnostics) = rewrite(&source, &out, version).unwrap() else { panic!("it is not written") };
         assert_eq!((written.events, diagnostics.len()), (4, 0));
         let read = fs::read(out.join("stream")).unwrap();
-        // Nothing else has changed.
+        // Only these bytes have changed.
         let before = fs::read(source.join("stream")).unwrap();
         let changed: Vec<usize> = (0..before.len()).filter(|at| before[*at] != read[*at]).collect();
         assert_eq!((before.len(), changed), (read.len(), vec![8, 52 + 8]));
@@ -66,7 +66,7 @@ fn a_packet_that_ends_after_the_next_begins_is_told_to_end_before_it() {
 }
 
 #[test]
-fn events_that_are_not_in_the_order_of_time_are_left_to_who_sorts_them() {
+fn unordered_events_are_left_to_the_export_that_sorts() {
     let place = TempDir::new().unwrap();
     let times: [&[(u64, u64, &[u64])]; 3] = [&[(10, 30, &[12, 11])], &[(10, 30, &[11, 12]), (11, 40, &[13])], &[(10, 30, &[9])]];
     for packets in times {
@@ -74,7 +74,7 @@ fn events_that_are_not_in_the_order_of_time_are_left_to_who_sorts_them() {
         let out = place.path().join("out");
         let done = rewrite(&source, &out, Version::One).unwrap();
         assert!(matches!(&done, Rewritten::Disordered(stream) if *stream == source.join("stream")), "{done:?}");
-        // Who does finds an empty folder.
+        // The folder is left empty, so the export by values can use it.
         assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
         fs::remove_dir_all(source).unwrap();
     }
@@ -90,7 +90,7 @@ fn events(path: &Path) -> u64 {
 }
 
 #[test]
-fn every_sound_trace_of_other_tools_is_written_in_both_versions_and_back() {
+fn every_valid_trace_of_other_tools_is_converted_to_both_versions_and_back() {
     let Some(corpora) = support::corpus("") else { return };
     let rows = fs::read_to_string(corpora.join("expected.tsv")).unwrap();
     let mut traces = 0;
@@ -114,7 +114,7 @@ fn every_sound_trace_of_other_tools_is_written_in_both_versions_and_back() {
     assert!(traces > 200, "{traces}");
 }
 
-/// Names of fields that are words of the language, in a file of packets of two classes.
+/// Names of fields that are keywords of TSDL, in a file with packets of two stream classes.
 const ODD: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 8; } stream_id; }; };
 clock { name = c; freq = 1000000000; };
@@ -127,7 +127,7 @@ event { name = two; id = 0; stream_id = 1; fields := struct { enum : u8 { a = 0,
 ";
 
 #[test]
-fn packets_of_several_classes_and_names_that_are_words_are_written_as_others_read_them() {
+fn packets_of_several_classes_and_names_that_are_keywords_are_readable_by_other_tools() {
     let place = TempDir::new().unwrap();
     let source = place.path().join("trace");
     fs::create_dir(&source).unwrap();
@@ -135,7 +135,7 @@ fn packets_of_several_classes_and_names_that_are_words_are_written_as_others_rea
     let packets =
         [[0, 72, 72, 1, 2, 8, 9, 1, 2].as_slice(), &[1, 56, 56, 7, 2, 1, 33], &[0, 56, 56, 3, 0, 3, 4], &[1, 56, 56, 6, 4, 0, 44]];
     fs::write(source.join("stream"), packets.concat()).unwrap();
-    // A file of the name that another would get.
+    // A file with the name that would be chosen for another stream.
     fs::write(source.join("stream.2"), packets[1]).unwrap();
     let shown = |path: &Path| {
         let mut trace = Trace::open(&[path], Options::default()).unwrap();
@@ -176,7 +176,7 @@ fn packets_of_several_classes_and_names_that_are_words_are_written_as_others_rea
 }
 
 #[test]
-fn packets_of_a_class_without_times_stay_where_they_are() {
+fn packets_of_a_class_without_times_stay_in_their_file() {
     let place = TempDir::new().unwrap();
     let source = place.path().join("trace");
     fs::create_dir(&source).unwrap();

@@ -1,4 +1,5 @@
-//! trace.dat of both versions: what our own generator wrote is read as it was meant, and as `trace-cmd report` reads it.
+//! trace.dat files of both versions: the files of our own generator are read as expected, and as
+//! `trace-cmd report` reads them.
 
 #[path = "support/trace_dat.rs"]
 mod support;
@@ -34,7 +35,7 @@ struct Read {
     diagnostics: Vec<String>,
 }
 
-/// A number in decimal, a text as it is, a list in brackets, bytes in hexadecimal.
+/// Shows a number in decimal, a text unchanged, a list in brackets, and bytes in hexadecimal.
 fn shown(value: &Value<'_>) -> String {
     match value {
         Value::U64(number) => number.to_string(),
@@ -84,10 +85,11 @@ fn read(path: &Path) -> Result<Read, String> {
     Ok(out)
 }
 
-/// Time, CPU, thread, name and the fields as one text.
+/// Time, CPU, thread, name, and the fields as one text.
 type Their = (i64, u32, String, String, String);
 
-/// What trace-cmd reads; the fields as one text, since their names are known from ours. None where it is not installed.
+/// Returns what trace-cmd reads, or `None` if it is not installed. The fields are one text, because
+/// their names are known from our rows.
 fn theirs(path: &Path, more: &[&str]) -> Option<Vec<Their>> {
     let output = match Command::new("trace-cmd").args(["report", "-t", "-N"]).args(more).arg("-i").arg(path).output() {
         Ok(output) => output,
@@ -117,7 +119,7 @@ fn theirs(path: &Path, more: &[&str]) -> Option<Vec<Their>> {
     Some(rows)
 }
 
-/// Compares every field by what its value means.
+/// Compares the meaning of every field's value.
 fn same(ours: &[Row], theirs: &[Their], machine: Machine) {
     for (our, their) in ours.iter().zip(theirs) {
         let head = (our.t_ns, our.cpu, our.who.replace(' ', ""), our.name.clone());
@@ -128,7 +130,8 @@ fn same(ours: &[Row], theirs: &[Their], machine: Machine) {
             rest = &rest[begin..];
             let next = our.fields.get(index + 1).and_then(|(name, _)| rest.find(&format!(" {name}=")));
             let their_value = &rest[..next.unwrap_or(rest.len())];
-            // It shows where a text is, and nothing of what is stored behind; another test looks at the texts.
+            // With `-R`, trace-cmd shows the address of a text and not the text itself. Another
+            // test compares the texts.
             if matches!(name.as_str(), "fmt" | "str" | "caller") || (name == "buf" && our.name == "bprint") {
                 continue;
             }
@@ -145,7 +148,7 @@ fn means(their: &str, our: &str, machine: Machine) -> bool {
     if let Some(array) = their.strip_prefix("ARRAY[").and_then(|array| array.strip_suffix(']')) {
         let theirs: String = array.split(", ").collect();
         let Some(list) = our.strip_prefix('[').and_then(|list| list.strip_suffix(']')) else { return theirs == our };
-        // Numbers as the file has them; how large each is tells the number of bytes.
+        // Numbers as stored in the file. The number of bytes gives the size of each.
         let numbers: Vec<i128> = list.split(' ').filter(|part| !part.is_empty()).map(|part| part.parse().unwrap()).collect();
         let size = theirs.len() / 2 / numbers.len().max(1);
         let bytes = numbers.iter().flat_map(|number| machine.number(*number as u64, size));
@@ -175,7 +178,7 @@ const PRINT: u16 = 5;
 const BPUTS: u16 = 14;
 const STACK: u16 = 4;
 
-/// A file with a field of each kind.
+/// Makes a file with a field of each kind.
 fn example(machine: Machine) -> TraceDat {
     let long = machine.long;
     let of_ftrace = vec![
@@ -295,7 +298,7 @@ fn texts(machine: Machine) -> Vec<Record> {
     vec![print, bprint, bputs, stack]
 }
 
-/// Pages with everything that a page can hold.
+/// Makes pages with everything that a page can contain.
 fn full(machine: Machine) -> TraceDat {
     let mut file = example(machine);
     let mut long_text = Record::new(machine, PRINT, 27);
@@ -327,7 +330,7 @@ fn written(folder: &Path, bytes: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn each_kind_of_field_of_each_machine_is_read_from_both_versions() {
+fn every_kind_of_field_is_read_from_both_versions_for_all_hosts() {
     let folder = tempfile::tempdir().unwrap();
     for machine in Machine::ALL {
         let file = full(machine);
@@ -383,7 +386,7 @@ fn each_kind_of_field_of_each_machine_is_read_from_both_versions() {
 }
 
 #[test]
-fn trace_cmd_reads_the_same_of_each_field() {
+fn every_field_equals_that_of_trace_cmd() {
     let folder = tempfile::tempdir().unwrap();
     for machine in Machine::ALL {
         let file = full(machine);
@@ -396,7 +399,7 @@ fn trace_cmd_reads_the_same_of_each_field() {
 }
 
 #[test]
-fn what_trace_printk_stored_is_the_text_that_trace_cmd_prints() {
+fn text_of_trace_printk_equals_that_of_trace_cmd() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = vec![written(folder.path(), &full(Machine::ALL[0]).version_6())];
     files.extend(corpora().into_iter().flat_map(|folder| ["trace.dat", "raw_trace.dat"].map(|name| folder.join(name))));
@@ -415,7 +418,7 @@ fn what_trace_printk_stored_is_the_text_that_trace_cmd_prints() {
 }
 
 #[test]
-fn each_field_of_the_recordings_of_others_is_what_trace_cmd_reports() {
+fn fields_of_foreign_recordings_equal_those_of_trace_cmd() {
     let Some(folder) = corpora() else { return };
     for (name, least) in [("trace.dat", 500), ("raw_trace.dat", 700)] {
         let ours = read(&folder.join(name)).unwrap().rows;
@@ -425,9 +428,9 @@ fn each_field_of_the_recordings_of_others_is_what_trace_cmd_reports() {
     }
 }
 
-/// Pages that this kernel's tracer wrote, recorded in a private instance.
+/// Reads pages that a kernel's tracer wrote, recorded in a private instance.
 #[test]
-fn pages_that_a_kernel_wrote_are_read_as_trace_cmd_reads_them() {
+fn pages_of_a_real_kernel_are_read_as_by_trace_cmd() {
     let fixture = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ftrace/tests/fixtures").join(name);
         std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -471,14 +474,14 @@ fn pages_that_a_kernel_wrote_are_read_as_trace_cmd_reads_them() {
     same(&ours.rows, &theirs, machine);
 }
 
-/// One event of each CPU that is named, in a buffer of its own.
+/// Makes a buffer with one event on each of the named CPUs.
 fn buffer(machine: Machine, name: &'static str, clock: &'static str, times: &[(u32, u64)]) -> Buffer {
     let pages = |time| Page::new(machine, time).event(0, &switch(machine, 27, 1, 28)).bytes();
     Buffer { name, clock, cpus: times.iter().map(|&(cpu, time)| (cpu, if time > 0 { pages(time) } else { Vec::new() })).collect() }
 }
 
 #[test]
-fn instances_are_streams_next_to_the_top_buffer_and_may_have_more_cpus() {
+fn instances_are_separate_streams_and_may_have_more_cpus() {
     let folder = tempfile::tempdir().unwrap();
     for machine in Machine::ALL {
         let mut file = example(machine);
@@ -506,7 +509,7 @@ fn instances_are_streams_next_to_the_top_buffer_and_may_have_more_cpus() {
 }
 
 #[test]
-fn what_a_latency_tracer_wrote_is_read_as_its_text() {
+fn output_of_a_latency_tracer_is_read_as_text() {
     let text = "# tracer: wakeup\n#\n# wakeup latency trace v1.1.5 on 6.1.0\n# latency: 52 us, #2/2, CPU#1\n\
         <idle>-0       1dNs..   17us+: _raw_spin_lock <-ttwu_do\n      sh-1234      1d..2.   19us : sched_switch: prev_comm=sh prev_pid=1234\n";
     let folder = tempfile::tempdir().unwrap();
@@ -522,9 +525,9 @@ fn what_a_latency_tracer_wrote_is_read_as_its_text() {
     }
 }
 
-/// What the options say of time, as trace-cmd applies it.
+/// Compares the time options with trace-cmd's interpretation of them.
 #[test]
-fn times_are_brought_to_the_clock_that_the_file_says() {
+fn times_are_converted_to_the_clock_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     for machine in Machine::ALL {
         let number = |value: u64, size| machine.number(value, size);
@@ -564,14 +567,14 @@ fn times_are_brought_to_the_clock_that_the_file_says() {
 }
 
 #[test]
-fn cpus_that_have_the_same_bytes_or_the_same_number_are_refused() {
+fn cpus_with_the_same_data_or_the_same_number_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for machine in Machine::ALL {
         let mut file = example(machine);
         file.buffers = vec![buffer(machine, "", "local", &[(0, 1_000), (1, 6_000)])];
         let whole = file.version_7(Compression::NONE);
         assert_eq!(read(&written(folder.path(), &whole)).unwrap().rows.len(), 2);
-        // The table: cpu, place and size of each.
+        // The table has the cpu, offset and size of each stream.
         let place = |cpu: u64| {
             let row = |bytes: &[u8]| bytes[..4] == machine.number(cpu, 4) && bytes[12..] == machine.number(PAGE as u64, 8);
             whole.windows(20).rposition(row).unwrap()
@@ -588,7 +591,7 @@ fn cpus_that_have_the_same_bytes_or_the_same_number_are_refused() {
 }
 
 #[test]
-fn stamps_that_64_bits_of_ns_do_not_hold_are_told_once_and_times_before_0_are_times() {
+fn times_out_of_range_are_reported_once_and_negative_times_are_valid() {
     let folder = tempfile::tempdir().unwrap();
     for machine in Machine::ALL {
         let with = |options: Vec<(u16, Vec<u8>)>, stamp: u64| {
@@ -605,7 +608,7 @@ fn stamps_that_64_bits_of_ns_do_not_hold_are_told_once_and_times_before_0_are_ti
             assert_eq!(times, [i64::MAX; 2]);
             assert!(odd.len() == 1 && odd[0].contains(": cpu 0, stamp 9223372036854775808: 64 bits of ns do not hold"), "{odd:?}");
         }
-        // What lies between two samples that are as far apart as can be.
+        // A time between two samples that are as far apart as possible.
         let words = |words: &[u64]| words.iter().flat_map(|word| machine.number(*word, 8)).collect::<Vec<u8>>();
         let ends = words(&[1, u64::MAX, i64::MIN as u64, i64::MAX as u64, u64::MAX, u64::MAX]);
         let one = [machine.number(2, 4), ends].concat();
@@ -615,7 +618,7 @@ fn stamps_that_64_bits_of_ns_do_not_hold_are_told_once_and_times_before_0_are_ti
 }
 
 #[test]
-fn a_clock_that_counts_no_time_is_said_and_so_is_what_only_the_final_count_has() {
+fn clock_that_counts_no_ns_is_reported_and_the_final_loss_count_is_used() {
     let folder = tempfile::tempdir().unwrap();
     let machine = Machine::ALL[0];
     let mut file = full(machine);
@@ -630,13 +633,13 @@ fn a_clock_that_counts_no_time_is_said_and_so_is_what_only_the_final_count_has()
         let read = read(&written(folder.path(), &bytes)).unwrap();
         assert!(read.diagnostics.len() == 1 && read.diagnostics[0].contains("counts of its clock (counter)"), "{:?}", read.diagnostics);
         let counted: Vec<(&str, Option<u64>)> = read.losses.iter().map(|loss| (loss.0.as_str(), loss.3)).collect();
-        // The pages tell of 7 of the 12, and of some that nobody counted.
+        // The pages report 7 of the 12 lost events, and a loss without a count.
         let expected = [("trace.dat/cpu2", Some(2)), ("trace.dat/cpu0", Some(7)), ("trace.dat/cpu0", None), ("trace.dat/cpu0", Some(5))];
         assert_eq!(counted, expected);
     }
 }
 
-/// A small generator of numbers; the same ones in every run.
+/// A small pseudo-random generator, with the same numbers in every run.
 struct Random(u64);
 
 impl Random {
@@ -649,7 +652,7 @@ impl Random {
 }
 
 #[test]
-fn damage_anywhere_is_an_error_or_other_events_and_never_more_than_there_is_room_for() {
+fn damage_leads_to_an_error_or_to_no_more_events_than_fit_into_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut opened = 0;

@@ -1,4 +1,4 @@
-//! What is written as CTF is read again as what it was, whatever it was.
+//! Export to CTF: whatever is exported is read back unchanged.
 
 mod support;
 
@@ -51,7 +51,7 @@ impl Made {
         }
     }
 
-    /// The same value always has the same label, and some have none.
+    /// Returns the value's label. Equal values have equal labels, and some values have none.
     fn label(&self) -> String {
         match self {
             Made::Enum(value) if value % 3 != 0 => format!("l{value}"),
@@ -73,7 +73,7 @@ fn made() -> impl Strategy<Value = Made> {
     ]
 }
 
-/// Lists of one type, mostly.
+/// Makes nested values, mostly lists of one type.
 fn parts() -> impl Strategy<Value = OwnedValue> {
     let leaf = prop_oneof![
         any::<u64>().prop_map(OwnedValue::U64),
@@ -84,7 +84,7 @@ fn parts() -> impl Strategy<Value = OwnedValue> {
         Just(OwnedValue::List(Vec::new())),
     ];
     let list = |element: BoxedStrategy<OwnedValue>| prop::collection::vec(element, 0..4).prop_map(OwnedValue::List);
-    // Of names that are one in CTF 1.8.
+    // Two of these names are equal after conversion to identifiers of CTF 1.8.
     let fields = |part: BoxedStrategy<OwnedValue>| {
         prop::collection::vec(part, 3)
             .prop_map(|parts| OwnedValue::Fields(["a b", "a-b", "c"].into_iter().map(Arc::from).zip(parts).collect()))
@@ -97,7 +97,8 @@ fn parts() -> impl Strategy<Value = OwnedValue> {
     prop_oneof![3 => numbers, 1 => leaf.prop_recursive(3, 12, 4, move |part| prop_oneof![list(part.clone()), fields(part)]).prop_filter("no leaf", |value| matches!(value, OwnedValue::List(_) | OwnedValue::Fields(_)))]
 }
 
-/// The values in a value, which are what is told again: structures come flat, and what has elements of several types is one.
+/// Collects the plain values in a value. Only these are compared, because structures are read back
+/// as flat fields, and a list with elements of several types as a structure.
 fn plain(value: &Value<'_>, leaves: &mut Vec<String>) {
     match value {
         Value::Nested(nested) => {
@@ -106,14 +107,14 @@ fn plain(value: &Value<'_>, leaves: &mut Vec<String>) {
                 Ok::<(), std::convert::Infallible>(())
             });
         }
-        // CTF 1.8 has an enumeration for it.
+        // CTF 1.8 represents it as an enumeration.
         Value::Bool(value) => leaves.push(u8::from(*value).to_string()),
         Value::Enum { value, label: "true" | "false" } => leaves.push(value.to_string()),
-        // Of an enumeration without any label only its number is left.
+        // If none of an enumeration's values has a label, it is read back as an integer.
         Value::Enum { value, label: "" } => leaves.push(value.to_string()),
         Value::I64(value) => leaves.push(value.to_string()),
         Value::U64(value) => leaves.push(value.to_string()),
-        // In a list it is an array of bytes.
+        // In a list, bytes are exported as an array of integers.
         Value::Bytes(bytes) => leaves.extend(bytes.iter().map(u8::to_string)),
         value => leaves.push(format!("{value:?}")),
     }
@@ -136,7 +137,8 @@ fn happened() -> impl Strategy<Value = Happened> {
         .prop_map(|(gap_ns, class, stream, subject, cpu, values, lost)| Happened { gap_ns, class, stream, subject, cpu, values, lost })
 }
 
-/// Names that structures are made of, and such that are no identifiers.
+/// Makes a catalogue with dotted names, which become structures, and with names that are no
+/// identifiers.
 fn catalogue() -> Catalogue {
     let class = |name: &str, fields: &[&str], context: &[&str]| Class {
         event_name: name.to_owned(),
@@ -164,11 +166,12 @@ fn catalogue() -> Catalogue {
     }
 }
 
-/// An event: what is said of it, its values, and with their names too if it has no parts.
+/// Describes an event: its properties, its values, and, if it has no nested values, its values with
+/// their names.
 fn told(event: &Event<'_>, catalogue: &Catalogue) -> [String; 3] {
     let class = &catalogue.classes[event.class.0 as usize];
     let shown = |names: &[String], values: &[Value<'_>], with_names: bool| {
-        // A length that was not there before, or what had its name.
+        // Skips lengths that the export adds, and fields with such a name.
         let all = names.iter().zip(values).filter(|(name, _)| !name.split('.').any(|name| name.trim_end_matches('_').ends_with("_length")));
         let mut leaves = Vec::new();
         for (name, value) in all {
@@ -242,7 +245,8 @@ fn checked(all: &[Happened], version: Version) -> Result<(), TestCaseError> {
     }
     prop_assert!(!trace.diagnostics().iter().any(|diagnostic| diagnostic.is_damage() || diagnostic.is_cut()), "{:?}", trace.diagnostics());
     prop_assert_eq!((found_lost, found_gaps), (lost, gaps));
-    // What is no identifier, or is one twice in CTF 1.8, may have another name: then values are compared alone.
+    // A name that is no identifier, or not unique in CTF 1.8, may be changed. In that case only
+    // values are compared.
     for (found, expected) in found.iter().zip(&expected) {
         let same = if expected[2].is_empty() { 2 } else { 3 };
         prop_assert_eq!(&found[..same], &expected[..same]);
@@ -255,18 +259,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn events_and_losses_are_read_again_from_ctf_1_8(all in prop::collection::vec(happened(), 0..60)) {
+    fn events_and_losses_are_read_back_from_ctf_1_8(all in prop::collection::vec(happened(), 0..60)) {
         checked(&all, Version::One)?;
     }
 
     #[test]
-    fn events_and_losses_are_read_again_from_ctf_2(all in prop::collection::vec(happened(), 0..60)) {
+    fn events_and_losses_are_read_back_from_ctf_2(all in prop::collection::vec(happened(), 0..60)) {
         checked(&all, Version::Two)?;
     }
 }
 
 #[test]
-fn without_events_there_is_a_trace_without_events() {
+fn export_without_events_is_a_valid_trace() {
     for version in [Version::One, Version::Two] {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("out");
@@ -276,7 +280,7 @@ fn without_events_there_is_a_trace_without_events() {
 }
 
 #[test]
-fn a_folder_that_is_not_empty_is_refused() {
+fn folder_that_is_not_empty_is_refused() {
     let directory = TempDir::new().unwrap();
     std::fs::write(directory.path().join("x"), "").unwrap();
     assert!(CtfWriter::create(directory.path(), Version::One, 0, Vec::new()).is_err());
@@ -285,7 +289,7 @@ fn a_folder_that_is_not_empty_is_refused() {
 /// Time, name and fields of an event.
 type Told = (i64, String, Vec<String>);
 
-/// All that is read, and what was odd about it.
+/// Reads all events, and the diagnostics.
 fn read(path: &Path) -> (Vec<Told>, Vec<Diagnostic>) {
     let mut trace = Trace::open(&[path], Options::default()).unwrap();
     let mut found = Vec::new();
@@ -299,7 +303,7 @@ fn read(path: &Path) -> (Vec<Told>, Vec<Diagnostic>) {
     (found, trace.diagnostics().to_vec())
 }
 
-/// Events of the catalogue's first class.
+/// Writes events of the catalogue's first class.
 fn write(path: &Path, version: Version, catalogue: &Catalogue, events: impl Iterator<Item = (i64, Vec<OwnedValue>)>) -> Written {
     let mut writer = CtfWriter::create(path, version, 0, Vec::new()).unwrap();
     for (t_ns, values) in events {
@@ -312,7 +316,7 @@ fn write(path: &Path, version: Version, catalogue: &Catalogue, events: impl Iter
 }
 
 #[test]
-fn what_is_not_in_the_order_of_time_is_in_several_files_of_which_each_is() {
+fn unordered_events_are_written_to_several_files_that_are_each_in_order() {
     let times = [10, 20, 15, 30, 5, 12, 13, 40, 11, 41];
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("out");
@@ -327,7 +331,7 @@ fn what_is_not_in_the_order_of_time_is_in_several_files_of_which_each_is() {
     if let Some((events, lost)) = support::babeltrace2(&path) {
         assert_eq!((events, lost), (10, 0));
     }
-    // There is a limit, and what is beyond it is counted.
+    // The number of files is limited. Events beyond the limit are counted.
     let backwards = directory.path().join("backwards");
     let written = write(&backwards, Version::One, &catalogue(), (0..40).rev().map(|t_ns| (t_ns, values(t_ns))));
     assert_eq!((written.events, written.late), (40, 24));
@@ -335,7 +339,7 @@ fn what_is_not_in_the_order_of_time_is_in_several_files_of_which_each_is() {
 }
 
 #[test]
-fn of_events_that_all_look_different_most_have_text_and_none_is_lost() {
+fn events_of_too_many_shapes_are_written_as_text_and_none_is_lost() {
     let names: Vec<String> = (0..12).map(|bit| format!("f{bit}")).collect();
     let class = Class { event_name: "e".to_owned(), fields: names, ..Class::default() };
     let catalogue = Catalogue { classes: vec![class], ..catalogue() };
@@ -367,7 +371,7 @@ fn of_events_that_all_look_different_most_have_text_and_none_is_lost() {
 }
 
 #[test]
-fn an_event_that_comes_too_late_keeps_its_time() {
+fn late_event_keeps_its_time() {
     let directory = TempDir::new().unwrap();
     let (path, catalogue) = (directory.path().join("out"), catalogue());
     let mut writer = CtfWriter::create(&path, Version::One, 2_000_000_000, Vec::new()).unwrap();
@@ -390,7 +394,7 @@ fn an_event_that_comes_too_late_keeps_its_time() {
 }
 
 #[test]
-fn of_more_losses_than_a_counter_holds_the_first_is_counted_and_the_others_are_told() {
+fn losses_beyond_the_range_of_the_counter_are_written_without_a_count() {
     for version in [Version::One, Version::Two] {
         let directory = TempDir::new().unwrap();
         let (path, catalogue) = (directory.path().join("out"), catalogue());

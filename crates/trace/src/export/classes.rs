@@ -1,7 +1,10 @@
-//! The classes of events that are written: one for each look that events of a class have, found by it.
+//! Event classes of the export. For each event class of the trace there is one class per
+//! combination of shapes that its events have.
 //!
-//! A tracer's events of one class look alike, or nearly. In JSON each event may have other members, and a class for each would be metadata without end that no reader takes. So
-//! there is a limit, beyond which the fields of an event are one text of JSON.
+//! The events of a tracer's class have the same shape, or nearly. In JSON, however, each event may
+//! have other members, and a class for each would lead to metadata of unlimited size, which no
+//! reader accepts. Therefore the number of classes is limited. Beyond the limit, the fields of an
+//! event are exported as one JSON text.
 
 use super::schema::{address, scope, Field, Form};
 use super::shape::{shapes, Shape, Signature};
@@ -14,15 +17,16 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Classes of one class of events after which lengths of arrays do not make others.
+/// Number of exported classes per class of the trace above which arrays of different lengths share
+/// a class.
 const MANY: u32 = 8;
-/// Classes of one name.
+/// Maximum number of exported classes of one name.
 const MOST_SHAPES: u32 = 1 << 10;
-/// Classes of a trace: as many as a recording may have.
+/// Maximum number of exported classes of a trace, as many as a recording may have.
 const MOST_CLASSES: usize = 1 << 16;
-/// Their fields; readers take twice as many.
+/// Maximum number of fields of all classes. Readers accept twice as many.
 const MOST_FIELDS: u64 = 1 << 19;
-/// Labels of a class that are kept.
+/// Maximum number of labels of a class that are exported.
 const MOST_LABELS: usize = 1 << 16;
 
 pub struct Class {
@@ -32,20 +36,20 @@ pub struct Class {
     context: Vec<Field>,
     fields: Vec<Field>,
     pub layout: EventLayout,
-    /// All of its values are written as they are.
+    /// Set if all values are written in the form in which they were read.
     pub plain: bool,
-    /// Some of them may have labels.
+    /// Set if some values may have labels.
     labelled: bool,
-    /// How many labels more are kept.
+    /// Number of labels that may still be added.
     room: usize,
 }
 
-/// Of a class of the catalogue.
+/// State of a class of the trace.
 #[derive(Clone, Copy, Default)]
 struct Recent {
-    /// The class that it became last.
+    /// The exported class of the last event.
     class: Option<u32>,
-    /// How many it has become.
+    /// Number of exported classes.
     shapes: u32,
 }
 
@@ -53,12 +57,12 @@ pub struct Classes {
     pub all: Vec<Class>,
     known: HashMap<Rc<Signature>, u32>,
     recent: Vec<Recent>,
-    /// How many classes have this name.
+    /// Number of exported classes, by name.
     names: HashMap<String, u32>,
-    /// Those that have text, by the name, the form, and whether there is a context.
+    /// Classes whose events are one text, by name, form, and whether there is a context.
     others: HashMap<(Option<String>, Form, bool), u32>,
     fields: u64,
-    /// Of the event that is looked at.
+    /// Signature of the current event.
     signature: Signature,
 }
 
@@ -76,7 +80,7 @@ impl Classes {
         }
     }
 
-    /// The class of events that look like this one; none if there are too many already.
+    /// Returns the class for events of this shape, or `None` if there are too many classes already.
     pub fn of(&mut self, form: Form, event: &Event<'_>, catalogue: &Catalogue, layout: &Layout) -> Option<usize> {
         let at = event.class.0 as usize;
         if self.recent.len() <= at {
@@ -116,12 +120,13 @@ impl Classes {
         Some(class)
     }
 
-    /// The class of events of which the fields, and the context, are one text; and whether its first field is the name.
+    /// Returns the class for events whose fields and context are texts, and whether the event's
+    /// name is its first field.
     pub fn other(&mut self, form: Form, event: &Event<'_>, catalogue: &Catalogue, layout: &Layout) -> Result<(usize, bool), MetadataError> {
         let name = &catalogue.classes[event.class.0 as usize].event_name;
         let has_context = !event.context.is_empty();
         let key = |own: bool| (own.then(|| name.clone()), form, has_context);
-        // Of names there may be too many, too.
+        // There may also be too many names; events of further names share one class.
         let own = self.others.contains_key(&key(true)) || self.all.len() < MOST_CLASSES;
         let key = key(own);
         let class = match self.others.get(&key) {
@@ -151,7 +156,7 @@ impl Classes {
         fields: Vec<Field>,
         layout: &Layout,
     ) -> Result<u32, MetadataError> {
-        // There are never nearly as many.
+        // `MOST_CLASSES` is far below the range of `u32`.
         let id = self.all.len() as u32;
         let told = describe(u64::from(id), name, attributes, &signature, &context, &fields);
         let prepared = layout.event(&told)?;
@@ -174,7 +179,7 @@ impl Classes {
 }
 
 impl Class {
-    /// Keeps the labels of the values, which are written with the metadata.
+    /// Stores the labels of the event's values. They are written with the metadata.
     pub fn learn(&mut self, event: &Event<'_>) {
         if !self.labelled {
             return;

@@ -1,5 +1,8 @@
-//! CTF traces in another version of the format, with everything that their metadata says: types, contexts, packets and their counters. What
-//! comes from other formats, or is chosen from, [`CtfWriter`](crate::CtfWriter) writes, which knows values only.
+//! Converts CTF traces to another version of the format, with everything that their metadata
+//! describe: types, contexts, packets and their counters.
+//!
+//! Only whole CTF traces are converted here. Other formats, and selected parts of a trace, are
+//! exported by [`CtfWriter`](crate::CtfWriter), which only knows values.
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
@@ -15,19 +18,21 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What became of a trace.
+/// Result of a conversion.
 #[derive(Debug)]
 pub enum Rewritten {
     Done(Written, Vec<Diagnostic>),
-    /// Something else than CTF traces is there, and nothing is written.
+    /// The path holds something other than CTF traces. Nothing is written.
     Other,
-    /// The events of this stream are not in the order of time, which is what other readers want. Nothing is written.
+    /// The events of this stream are not in the order of time, which other readers require. Nothing
+    /// is written.
     Disordered(PathBuf),
 }
 
-/// Writes all CTF traces at or below `path` to the same places below `directory`, which is made, or is empty.
+/// Writes all CTF traces at or below `path` to the same relative paths below `directory`, which is
+/// created or must be empty.
 pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Rewritten, Error> {
-    // Who opens it says what is wrong with it.
+    // A path that cannot be recognised is reported when it is opened as a trace.
     let Some(found) = path.is_dir().then(|| recognise(path).ok()).flatten() else { return Ok(Rewritten::Other) };
     if found.ctf.is_empty() || found.recording.is_some() || !found.files.is_empty() || found.pages.is_some() {
         return Ok(Rewritten::Other);
@@ -38,7 +43,8 @@ pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Rewrit
         let place = trace.strip_prefix(path).map_or(directory.to_owned(), |below| directory.join(below));
         fs::create_dir_all(&place).map_err(Error::io(&place))?;
         match one(trace, &place, version, &mut written, &mut diagnostics) {
-            // Beside others one that cannot be read hides none of them; alone it is why nothing is written.
+            // A trace that cannot be read becomes a diagnostic if there are others. If it is the
+            // only one, its error is returned.
             Err(error @ (Error::Metadata { .. } | Error::NotATrace { .. })) if found.ctf.len() > 1 => {
                 let _ = fs::remove_dir(&place);
                 diagnostics.push(Diagnostic::Closed { path: trace.clone(), error: error.to_string() });
@@ -54,7 +60,7 @@ pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Rewrit
     Ok(Rewritten::Done(written, diagnostics))
 }
 
-/// Removes what is in a folder that was empty.
+/// Removes the content of a folder that was empty before.
 fn empty(directory: &Path) -> Result<(), Error> {
     for entry in fs::read_dir(directory).map_err(Error::io(directory))? {
         let path = entry.map_err(Error::io(directory))?.path();
@@ -64,7 +70,8 @@ fn empty(directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The stream that is not in the order of time, if there is one; then there is no metadata.
+/// Converts one trace. If a stream is not in the order of time, returns that stream and writes no
+/// metadata.
 fn one(
     trace: &Path,
     place: &Path,
@@ -84,29 +91,30 @@ fn one(
             return Ok(Some(path));
         }
     }
-    // Last: what is not finished is no trace.
+    // Metadata is written last, so an unfinished conversion is not mistaken for a trace.
     let to = place.join("metadata");
     fs::write(&to, write::metadata(layout.metadata())).map_err(Error::write(&to))?;
     Ok(None)
 }
 
-/// A writer for the packets of one class of streams.
+/// Writer for the packets of one stream class.
 struct Part {
     writer: StreamWriter,
-    /// Index of its file, once there is a packet.
+    /// Index of the file, once there is a packet.
     file: Option<usize>,
-    /// Of the last event, or of the packet's begin.
+    /// Time of the last event, or of the packet's begin, in cycles.
     last: u64,
 }
 
 impl Part {
-    /// Whether a time is not before those that were.
+    /// Takes the next time. Returns false if it is before the last one.
     fn follows(&mut self, cycles: u64) -> bool {
         let before = std::mem::replace(&mut self.last, cycles);
         cycles >= before
     }
 
-    /// Ends the packet. Some tracers say ends that are before the last event, or after the next packet has begun: what other readers refuse.
+    /// Ends the packet. Some tracers write an end that is before the last event or after the next
+    /// packet's begin. Other readers refuse this, so the end is corrected.
     fn end(&mut self, next: Option<u64>) -> Result<Vec<u8>, Box<WriteError>> {
         let packet = self.writer.packet_mut();
         packet.end = packet.end.map(|end| next.map_or(end, |next| end.min(next)).max(self.last));
@@ -115,7 +123,8 @@ impl Part {
     }
 }
 
-/// Whether its times are in order; if not, only a part of it is written.
+/// Converts one stream. Returns false if its times are not in order; only a part of it is then
+/// written.
 fn stream(
     metadata: &Arc<Metadata>,
     layout: &Arc<Layout>,
@@ -128,12 +137,15 @@ fn stream(
     let mut decoder = decoder(metadata, &StreamFile::look(path).map_err(Error::io(path))?, 1)?;
     let mut files = vec![Out::create(to.to_owned())?];
     let mut begun = false;
-    // Other readers of CTF 1.8 want the packets of a file to be of one class. Without times only the file tells their order.
+    // Other readers of CTF 1.8 require all packets of a file to be of one stream class, so each
+    // class gets a file. Packets without times cannot be moved, because only their order in the
+    // file shows their order in time.
     let timed = (0..metadata.streams.len()).all(|class| metadata.has_times(class));
     let apart = timed && layout.metadata().schema().version == longpole_ctf::types::Version::V1_8;
-    // One for each class of streams that has packets in the file.
+    // Writers for the stream classes that have packets in the file.
     let mut parts: HashMap<usize, Part> = HashMap::new();
-    // The class of the packet that has come to its end, which the next one may correct.
+    // Class of the packet that has ended. Its end is written late, because the next packet may
+    // correct it.
     let mut ended: Option<usize> = None;
     loop {
         let step = decoder.advance();
@@ -176,7 +188,7 @@ fn stream(
             Ok(Some(Step::DiscardedPackets(_))) => written.uncounted += 1,
             Err(error) => {
                 diagnostics.push(Diagnostic::of_packet(path, &error, decoder.next_packet()));
-                // The packet ends with the last event that could be read.
+                // The packet ends with the last event that could be decoded.
                 if error.event.is_some() {
                     let bytes = part.end(None).map_err(unwritable)?;
                     files[part.file.unwrap_or(0)].put(&bytes)?;
@@ -189,7 +201,8 @@ fn stream(
     Ok(true)
 }
 
-/// A name like that of `to`, which no file has: neither there nor beside `from`, the files of which come to the same folder.
+/// Returns a name like that of `to` that no file has, neither next to `to` nor next to `from`,
+/// whose files are converted to the same folder.
 fn free(from: &Path, to: &Path) -> PathBuf {
     let name = to.file_name().unwrap_or_default().to_string_lossy();
     let names = (2u64..).map(|number| format!("{name}.{number}"));
@@ -197,7 +210,7 @@ fn free(from: &Path, to: &Path) -> PathBuf {
     to.with_file_name(names.into_iter().find(is_free).unwrap_or_default())
 }
 
-/// A stream file.
+/// A stream file that is being written.
 struct Out {
     path: PathBuf,
     file: BufWriter<File>,

@@ -1,23 +1,25 @@
-//! What the values of a field are called, also in its parts: gathered from the values, and written with the metadata.
+//! Labels of the values of a field and of its parts. They are collected from the values and written
+//! with the metadata.
 
 use super::shape::{each, Shape};
 use crate::value::Value;
 use longpole_ctf::types::Mapping;
 use std::collections::BTreeMap;
 
-/// Of a field, or of a part of one.
+/// Labels of a field, or of a part of one.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// By value, and which of its labels it is.
+    /// Labels by value and index, because a value may have several.
     labels: BTreeMap<(i128, usize), String>,
-    /// Of a bit map.
+    /// Names of the bits of a bit map.
     pub flags: Vec<Mapping>,
-    /// Of a structure's fields, or all elements of an array.
+    /// Labels of the fields of a structure, or of the elements of an array.
     parts: Vec<Names>,
 }
 
 impl Names {
-    /// Keeps what a value of this shape is called. `room`: how many labels there may be.
+    /// Stores the labels of a value of this shape. `room` is the number of labels that may still be
+    /// added.
     pub fn learn(&mut self, value: &Value<'_>, shape: &Shape, room: &mut usize) {
         match (shape, value) {
             (Shape::Labelled { .. }, Value::Enum { value: number, .. } | Value::Several { value: number, .. }) => {

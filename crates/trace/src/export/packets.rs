@@ -1,4 +1,5 @@
-//! What packets say of all their events: each look that this has makes another kind of packets.
+//! Values in packet contexts that apply to all events of the packet. Each combination of names and
+//! shapes of these values is a kind of packets.
 
 use super::schema::Field;
 use super::shape::{shapes, spread, Shape};
@@ -7,12 +8,13 @@ use crate::value::{SharedValues, Value};
 use longpole_ctf::OwnedValue;
 use std::collections::HashMap;
 
-/// Kinds that are told apart; of packets beyond that it is not kept what they say.
+/// Maximum number of kinds that are distinguished. The values of packets of further kinds are not
+/// exported.
 const MOST_KINDS: usize = 256;
-/// Labels of a kind that are kept.
+/// Maximum number of labels of a kind that are exported.
 const MOST_LABELS: usize = 1 << 12;
 
-/// See the module.
+/// Kinds of packets, numbered from 1.
 #[derive(Default)]
 pub struct PacketKinds {
     kinds: Vec<PacketKind>,
@@ -26,7 +28,7 @@ pub struct PacketKind {
 }
 
 impl PacketKinds {
-    /// The number of the kind of an event's packet, from 1; 0 where it says nothing that is kept.
+    /// Returns the kind of an event's packet, or 0 if the packet has no values to export.
     pub fn of(&mut self, event: &Event<'_>, catalogue: &Catalogue) -> usize {
         let values: Vec<Value<'_>> = event.packet.iter().collect();
         let told = &catalogue.classes[event.class.0 as usize];
@@ -52,7 +54,7 @@ impl PacketKinds {
         self.kinds.get(kind.checked_sub(1)?)
     }
 
-    /// What a packet of this kind says, one value for each field.
+    /// Returns the values of a packet of this kind, one for each field.
     pub fn values(&mut self, kind: usize, values: &SharedValues) -> Vec<OwnedValue> {
         let mut out = Vec::new();
         let Some(PacketKind { fields, shapes, room }) = kind.checked_sub(1).and_then(|kind| self.kinds.get_mut(kind)) else { return out };

@@ -1,4 +1,4 @@
-//! What is written as a schema of CTF 2, which the writer brings to the version that is wanted.
+//! The schema of the export in CTF 2. It is later converted to the requested version.
 
 use super::names::Names;
 use super::packets::{PacketKind, PacketKinds};
@@ -10,18 +10,18 @@ use std::sync::Arc;
 
 const ORDER: ByteOrder = ByteOrder::Little;
 
-/// A kind of packets: which of these their context names.
+/// Form of packets: the values that their context contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Form {
     pub cpu: bool,
     pub names: bool,
     pub pid: bool,
     pub tid: bool,
-    /// What else they say: a number in [`PacketKinds`](super::packets::PacketKinds).
+    /// Kind of the further values: a number in [`PacketKinds`](super::packets::PacketKinds).
     pub kind: usize,
 }
 
-/// A field as it is called and shown.
+/// Name and display of a field.
 #[derive(Clone, Debug, Default)]
 pub struct Field {
     pub name: String,
@@ -42,7 +42,8 @@ fn structure(members: Vec<Member>) -> Option<Arc<StructType>> {
     Some(Arc::new(StructType::new(8, members)))
 }
 
-/// A trace of streams of these forms, the clock of which counts ns from a moment.
+/// Makes the schema of a trace with streams of these forms. Its clock counts ns from `base_s`, in
+/// seconds of Unix time.
 pub fn schema(environment: Vec<(String, EnvValue)>, base_s: i64, forms: Vec<(Form, Vec<EventClass>)>, kinds: &PacketKinds) -> Schema {
     let header = vec![member("magic", integer(32, Roles::MAGIC)), member("stream_id", integer(32, Roles::STREAM_ID))];
     let clock = Clock {
@@ -65,7 +66,7 @@ impl Form {
         u64::from(self.cpu) + 2 * u64::from(self.names) + 4 * u64::from(self.pid) + 8 * u64::from(self.tid) + 16 * self.kind as u64
     }
 
-    /// How many fields come before what else its packets say.
+    /// Returns the number of context fields before the further values.
     pub fn fields(self) -> usize {
         6 + usize::from(self.cpu) + 2 * usize::from(self.names) + usize::from(self.pid) + usize::from(self.tid)
     }
@@ -102,7 +103,7 @@ impl Form {
     }
 }
 
-/// `longpole:site?file=a%20b&line=3`, as pairs become an address.
+/// Encodes pairs of key and value as a URI: `longpole:site?file=a%20b&line=3`.
 pub fn address(attributes: &[(String, String)]) -> String {
     let coded = |text: &str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/:".contains(&byte);
@@ -113,7 +114,8 @@ pub fn address(attributes: &[(String, String)]) -> String {
     format!("longpole:site?{}", pairs.join("&"))
 }
 
-/// The structure of the fields of a scope, in which these names are taken. Nested structures come flat, with dotted names, and are nested again.
+/// Makes the structure of a scope's fields. Names in `taken` are not used. Fields of nested
+/// structures come in a flat list with dotted names and are nested again.
 pub fn scope(scope: Scope, taken: HashSet<String>, fields: &[Field], shapes: &[Shape]) -> StructType {
     let mut root = Open { taken, ..Open::default() };
     let mut before = Vec::new();
@@ -147,17 +149,17 @@ pub fn scope(scope: Scope, taken: HashSet<String>, fields: &[Field], shapes: &[S
     root.structure()
 }
 
-/// A structure as it grows.
+/// A structure that is being built.
 #[derive(Default)]
 struct Open {
     members: Vec<Inside>,
     taken: HashSet<String>,
 }
 
-/// A field, or a structure.
+/// A field or a nested structure.
 struct Inside {
     name: String,
-    /// As a structure was called: another one may have had that name.
+    /// Original name of a nested structure. It may differ from `name`, which is unique.
     of: Option<String>,
     ty: Type,
     inside: Open,
@@ -168,7 +170,7 @@ impl Open {
         self.members.push(Inside { name: name.to_owned(), of: None, ty, inside: Open::default() });
     }
 
-    /// The structure of this name, if it is the last member; else a new one.
+    /// Returns the nested structure of this name if it is the last member, else a new one.
     fn enter(&mut self, of: &str, path: &mut Vec<String>) -> &mut Open {
         if self.members.last().and_then(|last| last.of.as_deref()) != Some(of) {
             let name = self.free(of);
@@ -181,7 +183,7 @@ impl Open {
         &mut structure.inside
     }
 
-    /// A name that no other member has.
+    /// Returns a name that no other member has.
     fn free(&mut self, name: &str) -> String {
         let mut name = name.to_owned();
         while !self.taken.insert(name.clone()) {
@@ -199,7 +201,7 @@ impl Open {
     }
 }
 
-/// `names`: of its values.
+/// Returns the type of values of this shape. `names` holds the labels of the values.
 fn ty(shape: &Shape, length: Length, base: u8, names: Option<&Names>) -> Type {
     let int = |signed| IntType { size: 64, align: 8, signed, byte_order: ORDER, base, ..IntType::default() };
     let span = Span::default();
@@ -232,7 +234,7 @@ fn ty(shape: &Shape, length: Length, base: u8, names: Option<&Names>) -> Type {
     }
 }
 
-/// Of a part of a field: its length is always the same.
+/// Returns the type of a part of a field. The length of such a part is always fixed.
 fn inner(shape: &Shape, base: u8, names: Option<&Names>) -> Type {
     let length = match shape {
         Shape::Bytes(Spool::Fixed(length)) | Shape::List(Spool::Fixed(length), _) => *length,

@@ -1,7 +1,10 @@
-//! What the values of an event look like.
+//! Shapes of an event's values: the types with which they are exported.
 //!
-//! A trace tells values and not types, since it may come from any format. Events of one class whose values look alike are written alike: numbers are 64 bits wide, and an
-//! array's length is that of a field before it which has its value anyway, as tracers write it; or else it is fixed; or, of one that has had many, in a field of its own.
+//! A trace yields values and not types, because it may come from any format. Events of one class
+//! whose values have equal shapes are exported with the same types. Numbers are 64 bits wide. The
+//! length of an array is the value of the preceding field if that happens to be the length, as
+//! tracers usually write it. Otherwise the length is fixed, or, if there were many different
+//! lengths, stored in a field of its own.
 
 use super::schema::Form;
 use crate::event::ClassId;
@@ -9,33 +12,34 @@ use crate::value::{Nested, Value};
 use longpole_ctf::write::Datum;
 use longpole_ctf::OwnedValue;
 
-/// Parts of an event that are fields of their own.
+/// Maximum number of parts of an event that become fields of their own.
 const MOST_PARTS: u32 = 1 << 12;
-/// Elements without any bits; more no reader takes.
+/// Maximum number of elements of an array whose elements have no bits; readers accept no more.
 const MOST_EMPTY: u64 = 1 << 10;
 
+/// Shape of a value: the type with which it is exported.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     Unsigned,
     Signed,
-    /// An integer of which some values have labels.
+    /// An integer that may have labels.
     Labelled {
         signed: bool,
     },
-    /// An integer of which some bits have names.
+    /// An integer whose bits have names.
     Flags,
     Real,
     Bool,
     Text,
-    /// Optional, and not there.
+    /// An optional that is absent.
     Nothing,
     Bytes(Length),
-    /// Elements of one shape.
+    /// An array of elements of one shape.
     List(Length, Box<Shape>),
     Fields(Vec<(String, Shape)>),
 }
 
-/// Where the length of an array is.
+/// Place of an array's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Length {
     /// The value of the field before.
@@ -45,7 +49,7 @@ pub enum Length {
     Own,
 }
 
-/// All by which events are told apart that are written differently.
+/// Everything that distinguishes events that are exported in different ways.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Signature {
     pub class: ClassId,
@@ -54,11 +58,12 @@ pub struct Signature {
     pub fields: Vec<Shape>,
 }
 
-/// There are more parts than fields should be made of.
+/// The event has more parts than may become fields.
 #[derive(Debug)]
 pub struct TooMany;
 
-/// The shapes of an event's values. `like`: what an array without elements looks like is what it did there. `many`: arrays have had many lengths.
+/// Finds the shapes of an event's values. An array without elements gets the element shape that it
+/// has in `like`. `many` means that arrays have had many lengths.
 pub fn shapes(values: &[Value<'_>], like: &[Shape], many: bool, out: &mut Vec<Shape>) -> Result<(), TooMany> {
     let mut parts = MOST_PARTS;
     out.clear();
@@ -104,7 +109,8 @@ fn shape(value: &Value<'_>, like: Option<&Shape>, parts: &mut u32) -> Result<Sha
     })
 }
 
-/// Elements that are not all alike are fields with numbers for names.
+/// Returns the shape of a list. If its elements have different shapes, they become fields with
+/// numbers as names.
 fn list(nested: &Nested<'_>, like: Option<&Shape>, parts: &mut u32) -> Result<Shape, TooMany> {
     let mut count = 0u64;
     let mut first: Option<Shape> = None;
@@ -146,7 +152,7 @@ fn list(nested: &Nested<'_>, like: Option<&Shape>, parts: &mut u32) -> Result<Sh
 }
 
 impl Shape {
-    /// Whether values of it have no bits.
+    /// Returns true if values of this shape have no bits.
     fn is_empty(&self) -> bool {
         match self {
             Shape::Nothing | Shape::Bytes(Length::Fixed(0)) | Shape::List(Length::Fixed(0), _) => true,
@@ -156,7 +162,7 @@ impl Shape {
         }
     }
 
-    /// Whether values of it, or of its parts, may have names.
+    /// Returns true if values of this shape, or parts of them, may have labels.
     pub fn has_names(&self) -> bool {
         match self {
             Shape::Labelled { .. } | Shape::Flags => true,
@@ -166,18 +172,18 @@ impl Shape {
         }
     }
 
-    /// Whether a value of it is written as it is.
+    /// Returns true if a value of this shape is written as it was read.
     pub fn is_plain(&self) -> bool {
         !matches!(self, Shape::Nothing | Shape::Bytes(Length::Own) | Shape::List(..) | Shape::Fields(_))
     }
 }
 
-/// A text ends at its first NUL.
+/// Returns the text up to its first NUL.
 pub fn until_nul(text: &[u8]) -> &[u8] {
     &text[..text.iter().position(|byte| *byte == 0).unwrap_or(text.len())]
 }
 
-/// A value of a plain shape.
+/// Converts a value of a plain shape.
 #[inline]
 pub fn plain<'v>(value: &Value<'v>) -> Datum<'v> {
     use longpole_ctf::Value as Stored;
@@ -194,7 +200,7 @@ pub fn plain<'v>(value: &Value<'v>) -> Datum<'v> {
     })
 }
 
-/// Any value as those of the fields that it is written to: none, one, or several.
+/// Appends the values of the fields to which a value is exported: none, one, or several.
 pub fn spread(value: &Value<'_>, shape: &Shape, out: &mut Vec<OwnedValue>) {
     match (shape, value) {
         (Shape::Fields(fields), Value::Nested(nested)) if !fields.is_empty() => {
@@ -212,7 +218,7 @@ pub fn spread(value: &Value<'_>, shape: &Shape, out: &mut Vec<OwnedValue>) {
     }
 }
 
-/// A value as one: that of a field, or of an element.
+/// Converts a value to the value of one field or element.
 fn one(value: &Value<'_>, shape: &Shape) -> OwnedValue {
     match (value, shape) {
         (Value::U64(value) | Value::Flags { value, .. }, _) => OwnedValue::U64(*value),
@@ -238,11 +244,12 @@ fn one(value: &Value<'_>, shape: &Shape) -> OwnedValue {
             each(nested, fields, |name, shape, part| parts.push((name.into(), one(&part, shape))));
             OwnedValue::Fields(parts)
         }
-        // A structure without fields.
+        // Exported as a structure without fields.
         (Value::Nothing | Value::Nested(_), _) => OwnedValue::Fields(Vec::new()),
     }
 }
 
+/// Calls `visit` with the name, shape and value of each part.
 pub fn each<'v>(nested: &Nested<'v>, fields: &[(String, Shape)], mut visit: impl FnMut(&str, &Shape, Value<'v>)) {
     let mut fields = fields.iter();
     let Ok(()) = nested.each(|_, part| {

@@ -1,9 +1,9 @@
-//! Values as JSON, for events that have no class of their own: as `print --json` shows them.
+//! Values as JSON, for events without a class of their own. The form is that of `print --json`.
 
 use crate::value::Value;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-/// An object of these names and values.
+/// Returns a JSON object with these names and values.
 pub fn object(names: &[String], values: &[Value<'_>]) -> Vec<u8> {
     serde_json::to_vec(&Members(names, values)).unwrap_or_default()
 }

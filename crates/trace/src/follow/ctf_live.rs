@@ -1,9 +1,14 @@
-//! Reads CTF traces while their tracers still write them: more packets in files that are there, files and traces that come, more metadata.
+//! Reads CTF traces while their tracers still write them: files that grow, new files, new traces
+//! and metadata that grows.
 //!
-//! Nothing of a tracer is known but its files. A packet that says how long it is is read once it is there as a whole; in a stream that is one packet without an end
-//! each event is. Each file has one decoder, which goes on where it came to the end; so all that a reader of the whole file says of it is said here,
-//! too. What is new at one look comes in the order of time. A tracer may write what happened before later than that: then it comes later, with its own
-//! time. For Longpole's own recordings, of which more is known, see [`crate::Follower`].
+//! The reader knows nothing of the tracer except its files. A packet with a length is read when all
+//! of it is there. In a stream that is one packet without an end, each event is read when it is
+//! there. Each file has one decoder, which continues where it reached the end, so everything that a
+//! reader of the finished file reports is also reported here.
+//!
+//! Items that are new in one refresh are yielded in the order of time. If a tracer writes an event
+//! after later ones, it is yielded later, with its own time. For Longpole's own recordings, about
+//! which more is known, use [`crate::Follower`].
 
 mod tail;
 
@@ -28,55 +33,62 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tail::{Identity, Look, Tail};
 
-/// Between two looks for new traces.
+/// Time between two searches for new traces.
 const SEARCH: Duration = Duration::from_millis(500);
-/// After so long what is not there, or does not fit, is not just being moved or written.
+/// Time after which a missing file, or one that does not fit, is taken to be final instead of being
+/// moved or written.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Things that were wrong, of which each is told once.
+/// Maximum number of diagnostics that are kept; each is reported once.
 const MOST_DIAGNOSTICS: usize = 1000;
 
-/// See the module.
+/// Reads CTF traces while they are written. The module's documentation explains how.
 pub struct Live {
     paths: Vec<PathBuf>,
     shifts: Shifts,
     clocks: CommonClocks,
     shared: Shared,
     searched: Option<Instant>,
-    /// By path, what else lies there.
+    /// Diagnostic for files that belong to no trace, by path.
     context: Vec<Option<Diagnostic>>,
     traces: Vec<Growing>,
     tails: Vec<Tail>,
-    /// A file stays the same one where its tracer moves it (as LTTng does with what it has rotated).
+    /// Index of the tail by file identity. A file keeps its identity when its tracer moves it, as
+    /// LTTng does with rotated files.
     known: HashMap<Identity, usize>,
     idle: Vec<usize>,
     heap: Heap,
     current: Option<usize>,
     value_buffer: ValueBuffer,
-    /// Nobody will look again.
+    /// Set if no further refresh follows.
     last: bool,
     told: bool,
 }
 
-/// A CTF directory.
+/// A CTF directory that grows.
 struct Growing {
     directory: PathBuf,
-    /// Index of the path below which it was found.
+    /// Index of the path below which the directory was found.
     root: usize,
-    /// Length and time of the metadata that was looked at.
+    /// Length and modification time of the metadata that was read last.
     stamp: Option<(u64, Option<SystemTime>)>,
-    /// None: nothing of it can be read yet.
+    /// Metadata and plan; `None` if they cannot be read yet.
     read: Option<(Arc<Metadata>, Rc<Plan>)>,
-    /// What of it is not, so far.
+    /// Diagnostic for the end of the metadata that could not be read.
     cut: Option<Diagnostic>,
     common: Shift,
-    /// The metadata that is there now is not what it was with more behind it: so it is just being written, or is another trace's.
+    /// Set if the current metadata is not an extension of the earlier one. It is either being
+    /// written, or belongs to another trace.
     unsettled: bool,
-    /// It is another trace's.
+    /// Set if the current metadata belongs to another trace.
     replaced: bool,
 }
 
 impl Live {
-    /// What was written before is read, too. One of the paths at least must hold a CTF trace.
+    /// Opens the CTF traces at or below the paths. Events that were written earlier are read, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotATrace`] if one of the paths holds no CTF trace, or is a recording.
     pub fn open<P: AsRef<Path>>(paths: &[P], shifts: Shifts) -> Result<Live, Error> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         let mut live = Live {
@@ -108,7 +120,7 @@ impl Live {
         Ok(live)
     }
 
-    /// Looks for what has been written since the last time.
+    /// Looks for what was written since the last call.
     pub fn refresh(&mut self) -> Result<(), Error> {
         if self.last || self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH) {
             self.searched = Some(Instant::now());
@@ -125,14 +137,15 @@ impl Live {
         Ok(())
     }
 
-    /// As [`Live::refresh`], where nobody will look again: also what is no whole packet yet is read, as far as it goes. What is odd about files and streams as
-    /// a whole is known once there is no [`Live::next`] item.
+    /// Like [`Live::refresh`], as the last call: also reads what is not a whole packet yet, as far
+    /// as possible. Diagnostics about whole files and streams are available once [`Live::next`]
+    /// returns `None`.
     pub fn refresh_all(&mut self) -> Result<(), Error> {
         self.last = true;
         self.refresh()
     }
 
-    /// The next of what was there at the last look.
+    /// Returns the next item of what was there at the last refresh, in the order of time.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
         if let Some(current) = self.current.take() {
@@ -147,12 +160,12 @@ impl Live {
         Ok(Some((self.tails[index].slot.item(&mut self.value_buffer), &self.shared.catalogue)))
     }
 
-    /// What was wrong.
+    /// Returns what was wrong until now.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.shared.diagnostics
     }
 
-    /// What is known at the end.
+    /// Adds the diagnostics that are known only at the end.
     fn tell(&mut self) {
         if !self.last || std::mem::replace(&mut self.told, true) {
             return;
@@ -169,7 +182,7 @@ impl Live {
         }
     }
 
-    /// Takes up traces that are new. What is being moved or removed just now is seen the next time.
+    /// Takes up new traces. A path that is being moved or removed is searched again the next time.
     fn search(&mut self) {
         for root in 0..self.paths.len() {
             let Ok(found) = recognise(&self.paths[root]) else { continue };
@@ -187,7 +200,8 @@ impl Live {
         self.traces.push(Growing { directory, root, stamp: None, read: None, cut: None, common, unsettled: false, replaced: false });
     }
 
-    /// Reads the metadata of a trace again if there is more of it. What cannot be understood is just being written.
+    /// Reads the metadata of a trace again if it has grown. Metadata that cannot be parsed is being
+    /// written.
     fn learn(&mut self, index: usize) {
         let trace = &mut self.traces[index];
         let path = trace.directory.join("metadata");
@@ -247,7 +261,7 @@ impl Live {
         Ok(())
     }
 
-    /// Decodes the next item of a stream, of what was there at the last look.
+    /// Decodes the next item of a stream from what was there at the last refresh.
     fn decode(&mut self, index: usize) -> Result<(), Error> {
         let streams = self.tails.len();
         let tail = &mut self.tails[index];
@@ -267,7 +281,8 @@ impl Live {
     }
 }
 
-/// Whether all that the metadata says is what it said before, at the same places, and maybe more.
+/// Returns true if the new metadata contains everything of the earlier one at the same indices, and
+/// possibly more.
 fn grew(before: &Metadata, now: &Metadata) -> bool {
     let same = |stream: usize| {
         let (before_class, class) = (&before.streams[stream], &now.streams[stream]);

@@ -1,4 +1,5 @@
-//! Captures: a pcapng or pcap file as events, as counts per interface and direction, and as what it says of itself.
+//! Captures: pcapng and pcap files as events, as packet counts per interface and direction, and as
+//! descriptions.
 
 mod describe;
 mod source;
@@ -18,26 +19,29 @@ use std::path::{Path, PathBuf};
 /// A capture file of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capture {
-    /// As a stream of the trace is named.
+    /// Name of the capture's stream.
     pub name: String,
     pub path: PathBuf,
-    /// What is added to its times.
+    /// Correction of the capture's clock.
     pub shift: Shift,
 }
 
-/// Packets that went one way.
+/// Packets in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub packets: u64,
-    /// On the wire.
+    /// Bytes on the wire.
     pub bytes: u64,
-    /// Kept in the file.
+    /// Bytes stored in the file.
     pub captured: u64,
+    /// Time of the first packet; `None` if no packet has a time.
     pub first_ns: Option<i64>,
+    /// Time of the last packet; `None` if no packet has a time.
     pub last_ns: Option<i64>,
 }
 
 impl Traffic {
+    /// Counts a packet with `bytes` on the wire, of which `captured` are in the file.
     pub fn add(&mut self, t_ns: Option<i64>, bytes: u64, captured: u64) {
         self.packets += 1;
         self.bytes += bytes;
@@ -53,28 +57,30 @@ impl Traffic {
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     pub t_ns: i64,
+    /// Name of the interface.
     pub interface: &'a str,
-    /// What its bytes begin with: a number of tcpdump.org/linktypes.html.
+    /// Link type of the packet's first header: a number from tcpdump.org/linktypes.html.
     pub link_type: u16,
-    /// None: nobody said.
+    /// Direction of the packet; `None` if the file does not state it.
     pub outbound: Option<bool>,
-    /// On the wire.
+    /// Length in bytes on the wire.
     pub length: u32,
-    /// As much of it as was kept.
+    /// The part of the packet that was captured.
     pub bytes: &'a [u8],
 }
 
-/// What one interface of a capture saw.
+/// Packet counts of one interface of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCount {
     pub name: String,
-    /// Of unknown direction, in, out.
+    /// Traffic of unknown direction, inbound, and outbound.
     pub directions: [Traffic; 3],
-    /// Packets that the capture lost on this interface; none if nobody counted.
+    /// Packets that the capture lost on this interface; `None` if nothing counted them.
     pub dropped: Option<u64>,
 }
 
-/// Index into [`InterfaceCount::directions`]; also the value of a `packet` event's field.
+/// Index into [`InterfaceCount::directions`], which is also the value of a `packet` event's
+/// `direction` field.
 fn direction_index(direction: Direction) -> usize {
     match direction {
         Direction::Unknown => 0,
@@ -90,7 +96,7 @@ fn interface_name(info: &InterfaceInfo, id: u32) -> String {
     }
 }
 
-/// The place of a block.
+/// Formats the place of a block.
 fn at_byte(at: u64) -> String {
     format!("at byte {at}")
 }
@@ -99,8 +105,8 @@ fn open(path: &PathBuf) -> Result<Reader<File>, Error> {
     File::open(path).map(Reader::new).map_err(Error::io(path))
 }
 
-/// Drops are told twice: beside the packet that follows, and as a sum in the statistics. The larger one is right, since either
-/// may be left out.
+/// Count of dropped packets. A file may report drops in two ways: with the packet that follows
+/// them, and as a sum in statistics. Either may be missing, so the larger count is used.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dropped {
     told: u64,
@@ -108,14 +114,15 @@ struct Dropped {
 }
 
 impl Dropped {
-    /// `count` more are lost; returns how many of them are news.
+    /// Adds `count` lost packets. Returns how many of them were not known yet.
     fn more(&mut self, count: u64) -> u64 {
         self.known = true;
         self.told = self.told.saturating_add(count);
         count
     }
 
-    /// `sum` were lost since the begin.
+    /// Sets the number of packets lost since the begin to `sum`. Returns how many of them were not
+    /// known yet.
     fn sum(&mut self, sum: u64) -> u64 {
         self.known = true;
         let news = sum.saturating_sub(self.told);
@@ -124,8 +131,9 @@ impl Dropped {
     }
 }
 
-/// What is known of the interfaces of the current section. The next one numbers its own anew, so those before are never asked for again: a file may have
-/// millions of sections.
+/// Facts about the interfaces of the current section. A file may have millions of sections. Each
+/// numbers its interfaces anew, so those of earlier sections are not needed any more and are
+/// dropped.
 #[derive(Debug)]
 struct Interfaces<T> {
     section: u32,
@@ -139,7 +147,8 @@ impl<T> Default for Interfaces<T> {
 }
 
 impl<T> Interfaces<T> {
-    /// Returns those of the section that ended with this one, in the order of their blocks.
+    /// Adds an interface. If it begins a new section, returns the interfaces of the section before
+    /// it, by id.
     fn insert(&mut self, section: u32, id: u32, value: T) -> BTreeMap<u32, T> {
         let ended = self.enter(section);
         self.known.insert(id, value);
@@ -163,7 +172,7 @@ impl<T> Interfaces<T> {
 }
 
 impl<T: Default> Interfaces<T> {
-    /// Also of one that was not declared.
+    /// Returns the facts about an interface, also if the file does not declare it.
     fn entry(&mut self, section: u32, id: u32) -> &mut T {
         self.enter(section);
         self.known.entry(id).or_default()
@@ -171,7 +180,8 @@ impl<T: Default> Interfaces<T> {
 }
 
 impl Capture {
-    /// Shows the packets between two times, both included, in the file's order. What is truncated or damaged ends it.
+    /// Calls `visit` for the packets between two times, both included, in the order of the file.
+    /// Truncation or damage ends the iteration.
     pub fn frames(&self, begin_ns: i64, end_ns: i64, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), Error> {
         let mut reader = open(&self.path)?;
         let mut names: Interfaces<(String, u16)> = Interfaces::default();
@@ -198,7 +208,8 @@ impl Capture {
         }
     }
 
-    /// Reads all of it. Returns what is odd: what is truncated or damaged, and packets that contradict the cap of their interface or their own length.
+    /// Reads the whole file. Returns diagnostics about truncation, damage, and packets longer than
+    /// their interface's cap or their own original length.
     pub fn check(&self) -> Result<Vec<Diagnostic>, Error> {
         let mut reader = open(&self.path)?;
         let mut diagnostics = Vec::new();
@@ -224,7 +235,7 @@ impl Capture {
                         times.ns(ns, &self.path, || at_byte(packet.offset), &mut diagnostics);
                     }
                     let Some((_, cap, beyond)) = caps.get_mut(packet.section, packet.interface) else { continue };
-                    // 0 is no cap.
+                    // 0 means no cap.
                     let most = if *cap == 0 { packet.original_len } else { packet.original_len.min(*cap) };
                     *beyond += u64::from(packet.data.len() > most as usize);
                 }
@@ -245,8 +256,9 @@ impl Capture {
         Ok(diagnostics)
     }
 
-    /// Counts the packets between two times, both included. Interfaces of equal name are one, since a file of several sections
-    /// numbers them anew. What is truncated or damaged is counted up to there, and said.
+    /// Counts the packets between two times, both included. Interfaces with the same name are
+    /// counted as one, because each section of a file numbers them anew. A truncated or damaged
+    /// file is counted up to the damage, which is reported.
     pub fn count(&self, begin_ns: i64, end_ns: i64) -> Result<(Vec<InterfaceCount>, Vec<Diagnostic>), Error> {
         let mut reader = open(&self.path)?;
         let mut counts: Vec<InterfaceCount> = Vec::new();
@@ -300,7 +312,7 @@ impl Capture {
     }
 }
 
-/// Adds up what the interfaces of a section lost.
+/// Adds the losses of a section's interfaces to the counts.
 fn settle(counts: &mut [InterfaceCount], ended: BTreeMap<u32, (usize, Dropped)>) {
     for (index, lost) in ended.into_values().filter(|(_, lost)| lost.known) {
         let sum = &mut counts[index].dropped;
@@ -317,7 +329,7 @@ fn diagnostic(path: &Path, error: &longpole_pcapng::Error) -> Diagnostic {
     }
 }
 
-/// Packets that the interface lost by then, and those that the operating system lost behind it.
+/// Returns the packets that the interface and the operating system behind it have lost until then.
 fn lost(block: &StatisticsBlock) -> Option<u64> {
     match (block.dropped, block.os_dropped) {
         (None, None) => None,

@@ -1,4 +1,5 @@
-//! CTF traces: metadata into the catalogue, stream files into sources, and who did what from the contexts that tracers write.
+//! CTF traces: converts metadata to the catalogue and stream files to sources, and finds the
+//! subject of events in the contexts that tracers write.
 
 mod about;
 mod growth;
@@ -33,44 +34,45 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Metadata beyond this is no metadata.
+/// Maximum number of bytes of metadata. A larger file is refused.
 const MOST_METADATA: u64 = 1 << 30;
 
-/// Files that are named where there are many.
+/// Maximum number of empty files that are named in a diagnostic.
 const MOST_EXAMPLES: usize = 3;
 
-/// A CTF directory, opened.
+/// An opened CTF directory.
 pub(crate) struct Opened {
     pub tracer: String,
     pub clock: Clock,
     pub probe_cost_ns: Option<f64>,
     pub streams: Vec<CtfSource>,
-    /// Whether the tracer is known to write each stream in the order of time.
+    /// Set if the tracer is known to write each stream in the order of time.
     pub trusted: bool,
     pub part: Part,
 }
 
-/// What all streams of a trace share.
+/// Properties that all streams of a trace share.
 pub(crate) struct Plan {
-    /// By indices of stream class and event class.
+    /// Plans by index of the stream class and index of the event class.
     classes: Vec<Vec<ClassPlan>>,
-    /// By index of stream class: the fields of a packet's context that its events show.
+    /// Indices of the fields of a packet's context that events show, by index of the stream class.
     packets: Vec<Vec<usize>>,
-    /// Defaults from the trace's environment.
+    /// Default subject, from the trace's environment.
     subject: Subject,
 }
 
 struct ClassPlan {
     id: ClassId,
-    /// Fields that are context; the payload's follow.
+    /// Number of fields that are context. The payload's fields follow.
     contexts: usize,
-    /// Whether values of a field have names.
+    /// Set if the values of a field can have labels.
     named: bool,
     subjects: Option<EventSubjects>,
 }
 
 pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -> String) -> Result<Opened, Error> {
-    // The streams' lengths first: a live recorder writes metadata before the packets that need it.
+    // The lengths of the streams are read before the metadata, because a live recorder writes
+    // metadata before the packets that need it.
     let mut files = Vec::new();
     for path in stream_files(directory)? {
         files.push(StreamFile::look(&path).map_err(Error::io(&path))?);
@@ -90,12 +92,13 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     let kind = kind(&metadata);
     shared.diagnostics.extend(diagnostics(directory, &metadata));
     let plan = Rc::new(Plan::grown(&metadata, shared, None));
-    // Its packets follow one another in each file; that its events do within them, nobody's name proves but our own.
+    // These tracers write the packets of a file in the order of time. Only Longpole is known to
+    // also write the events within a packet in order (see `is_trusted`).
     let ordered = matches!(env("tracer_name"), Some("longpole" | "longpole-convert" | "lttng-ust" | "lttng-modules"));
     let trusted = is_trusted(&metadata);
     let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
     let mut streams = Vec::new();
-    // A scout has a window of its own.
+    // A lookahead has a window of its own, so each file of an untrusted tracer has two.
     let count = if trusted { files.len() } else { files.len() * 2 };
     for file in &files {
         let id = shared.stream(name(&file.path), kind);
@@ -128,7 +131,8 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     })
 }
 
-/// Who reads which packets of a file whose tracer may not keep the order of time.
+/// Returns how the packets of a file are shared among readers, for a tracer that may not write in
+/// the order of time.
 fn shares(
     metadata: &Arc<Metadata>,
     file: &StreamFile,
@@ -136,7 +140,8 @@ fn shares(
     late: bool,
     streams: usize,
 ) -> Result<Vec<Share>, Error> {
-    // Who reads all of a file needs no list of its packets, and finds more that is odd about them.
+    // The index is used only if a late part is requested. A reader of the whole file needs no list
+    // of its packets, and sees all packets, so it reports more diagnostics.
     if let Some((index, chains)) = index.filter(|_| late).and_then(|index| Some((index, index.chains()?))).filter(|(_, chains)| *chains > 1)
     {
         return Ok((0..chains).map(|chain| Share::Listed(Listed::new(index.clone(), chain))).collect());
@@ -151,7 +156,8 @@ fn shares(
     })
 }
 
-/// Says which of the files hold nothing. Our own recorder makes them before it writes.
+/// Reports files without content. Not used for Longpole's own recorder, which creates files before
+/// it writes to them.
 pub(crate) fn empty(directory: &Path, files: &[StreamFile]) -> Option<Diagnostic> {
     let mut names = files.iter().filter(|file| file.length == 0).filter_map(|file| Some(file.path.file_name()?.to_string_lossy()));
     let mut examples: Vec<_> = names.by_ref().take(MOST_EXAMPLES).collect();
@@ -168,7 +174,7 @@ pub(crate) fn decoder(metadata: &Arc<Metadata>, file: &StreamFile, streams: usiz
     Ok(StreamDecoder::new(metadata.clone(), window))
 }
 
-/// Whom its environment names.
+/// Returns the subject that the trace's environment names.
 fn subject_of_trace(metadata: &Metadata) -> Subject {
     let env = |key: &str| metadata.trace.env_text(key).unwrap_or("").to_owned();
     let pid = match metadata.trace.env("vpid") {
@@ -179,7 +185,8 @@ fn subject_of_trace(metadata: &Metadata) -> Subject {
 }
 
 impl Plan {
-    /// Of metadata that a recorder still writes: classes that `before` has keep their ids. Metadata only grows, so they stand where they stood.
+    /// Makes the plan of metadata that may still grow. Classes that `before` contains keep their
+    /// ids. Metadata only grows, so they keep their indices.
     pub fn grown(metadata: &Metadata, shared: &mut Shared, before: Option<&Plan>) -> Plan {
         let packets: Vec<Vec<usize>> = (0..metadata.streams.len()).map(|stream| shown_of_packets(metadata, stream)).collect();
         let classes = intern(metadata, shared, &packets, before);
@@ -191,7 +198,8 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Metadata, Error> {
     Ok(metadata_and_cut(path)?.0)
 }
 
-/// Also what is not read of it.
+/// Reads metadata. If they end inside a block, also returns a diagnostic for the part that is not
+/// read.
 pub(crate) fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Diagnostic>), Error> {
     let length = fs::metadata(path).map_err(Error::io(path))?.len();
     if length > MOST_METADATA {
@@ -200,7 +208,8 @@ pub(crate) fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Diagnost
     }
     let bytes = fs::read(path).map_err(Error::io(path))?;
     Metadata::parse(&bytes).map(|metadata| (metadata, None)).or_else(|source| {
-        // A recorder that was killed, or that is just writing, may leave its last block unfinished. No packet needs it yet.
+        // A recorder that was killed, or that is writing, may leave its last block unfinished. No
+        // packet needs that block yet.
         let whole = bytes.windows(4).rposition(|end| end == b"\n};\n").map_or(0, |at| at + 4);
         match Metadata::parse(&bytes[..whole]) {
             Ok(metadata) if source.cut && whole > 0 => {
@@ -212,7 +221,8 @@ pub(crate) fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Diagnost
     })
 }
 
-/// What the packets of a stream class say of their events beside what a reader makes of them. Our recorder's say nothing else.
+/// Returns the indices of the packet context's fields that events show: all fields except those
+/// that the reader interprets itself. Packets of Longpole's recorder have no others.
 fn shown_of_packets(metadata: &Metadata, stream: usize) -> Vec<usize> {
     let fields = metadata.packet_fields(stream);
     if metadata.trace.env_text("tracer_name") == Some("longpole") {
@@ -235,7 +245,7 @@ fn intern(metadata: &Metadata, shared: &mut Shared, packets: &[Vec<usize>], befo
             let (context, payload) = fields.split_at(contexts);
             let of_stream: HashSet<&str> = context.iter().filter(|f| f.scope == Scope::StreamEventContext).map(|f| &*f.name).collect();
             let name = |field: &Field| match field.scope {
-                // What the contexts of all events have, too.
+                // The context of the stream class has a field of the same name.
                 Scope::EventContext if of_stream.contains(&*field.name) => format!("event.{}", field.name),
                 _ => field.name.to_string(),
             };
@@ -260,44 +270,46 @@ fn intern(metadata: &Metadata, shared: &mut Shared, packets: &[Vec<usize>], befo
     streams
 }
 
-/// One stream file, or one chain of its packets.
+/// Source for a stream file, or for one chain of its packets.
 pub(crate) struct CtfSource {
     decoder: StreamDecoder<FileWindow>,
     plan: Rc<Plan>,
     stream: StreamId,
     path: PathBuf,
-    /// Which packets of the file are this source's.
+    /// Packets of the file that belong to this source.
     share: Share,
-    /// Of a long file.
+    /// Index of the file, if it is long.
     index: Option<Rc<FileIndex>>,
-    /// What is before it is of no interest; packets that end before are skipped.
+    /// Begin of the requested part. Packets that end before it are skipped.
     begin_ns: i64,
     packet_subject: SubjectId,
-    /// What it says of its events besides.
+    /// Other values of the packet's context, which are shown with its events.
     packet_values: SharedValues,
-    /// Written by our probes: a loss that a packet tells lies before all of its events.
+    /// Set if Longpole's probes wrote the stream. A loss that one of their packets reports happened
+    /// before all events of that packet.
     own: bool,
     subject: SubjectId,
     cpu: Option<u32>,
-    /// None: the decoder's current event is the item.
+    /// The current item if it is a loss. If `None`, the decoder's current event is the item.
     loss: Option<Loss>,
-    /// Told by a packet's context, yielded at the packet's end.
+    /// Loss from a packet's context that is not yielded yet; it is yielded at the packet's end.
     waiting: Option<Loss>,
-    /// By the packet that was reached.
+    /// Set if the current packet reported `waiting`.
     fresh: bool,
     last_ns: i64,
     errors: u32,
-    /// It is not read behind its first damage, which was reached.
+    /// Set when the source has ended at its first damage ([`Shared::strict`]).
     pub broken: bool,
-    /// Written by a tracer whose packets follow one another in each file.
+    /// Set if the tracer writes the packets of a file in the order of time.
     pub ordered: bool,
-    /// Written by one that keeps the order of time, so that nobody sorts.
+    /// Set if the tracer writes events in the order of time, so that the source needs no sorting
+    /// window.
     trusted: bool,
-    /// For who sorts.
+    /// Lookahead for the sorting window.
     pub lookahead: Option<Box<Lookahead>>,
-    /// Events that came after a later one.
+    /// Number of events that came after a later one.
     backwards: u64,
-    /// The item is what is there of the event in which decoding failed.
+    /// Set if the item is the partial event in which decoding failed.
     part: bool,
     growth: Growth,
     unknown: bool,
@@ -346,7 +358,7 @@ impl CtfSource {
         self.stream
     }
 
-    /// Whether the item that was decoded last is an event.
+    /// Returns true if the item that was decoded last is an event.
     pub fn has_event(&self) -> bool {
         self.loss.is_none()
     }
@@ -355,14 +367,14 @@ impl CtfSource {
         &self.path
     }
 
-    /// What is before it is of no interest; the window that sorts its events is told.
+    /// Skips what is before `begin_ns`, also in the window that sorts the events.
     pub fn skip_to(&mut self, begin_ns: i64, window: &mut Option<Window>) {
         self.begin_ns = begin_ns;
         let packet = self.decoder.packet().index;
         if let Some(window) = window.as_mut().filter(|_| begin_ns > i64::MIN) {
             window.skip(begin_ns, packet);
         }
-        // Who follows a file passes it anyway.
+        // A reader that follows a growing file passes over all of its packets anyway.
         if begin_ns <= self.last_ns || self.growth != Growth::None {
             return;
         }
@@ -381,7 +393,8 @@ impl CtfSource {
         }
     }
 
-    /// Behind a packet: what the index says is of others.
+    /// Moves the decoder past packets that the index assigns to other readers. `passed` is the
+    /// packet that was read last.
     fn leave_out(&mut self, passed: Option<u64>) {
         let Share::Listed(listed) = &mut self.share else { return };
         match listed.go_on(passed) {
@@ -439,7 +452,8 @@ impl CtfSource {
         }
     }
 
-    /// What comes between events. Returns the end of the stream; sets `loss` if there is one to yield.
+    /// Handles a step that is no event. Returns `Some` at the end of the stream, and sets `loss` if
+    /// there is a loss to yield.
     #[cold]
     fn between(&mut self, step: Option<Step>, shared: &mut Shared) -> Option<Option<i64>> {
         match step {
@@ -455,7 +469,9 @@ impl CtfSource {
                     let begin_ns = loss.begin_ns.unwrap_or(self.last_ns);
                     let end_ns = loss.end_ns.unwrap_or(begin_ns).max(begin_ns);
                     self.packets_lost = self.packets_lost.saturating_add(loss.count.unwrap_or(0));
-                    // Only our recorder counts the events of packets that are missing; LTTng does not count those that it overwrote.
+                    // Longpole's recorder counts the events of missing packets, so its loss is
+                    // already in `waiting`. LTTng does not count the events of packets that it
+                    // overwrote.
                     if !(self.own && self.waiting.is_some()) {
                         self.loss = Some(Loss { stream: self.stream, begin_ns, end_ns, events: None });
                     }
@@ -515,7 +531,8 @@ impl CtfSource {
 
     fn waits(&mut self, mut loss: Loss) {
         if self.own {
-            // The recorder of an older version had the gap in the packet before it.
+            // A recorder of an older version stored the gap in the packet before, so the loss
+            // begins no later than the last event.
             if self.last_ns != i64::MIN {
                 loss.begin_ns = loss.begin_ns.min(self.last_ns);
             }
@@ -528,8 +545,12 @@ impl CtfSource {
         self.fresh = true;
     }
 
-    /// A packet of our own begins: what was lost is over with its first event. One that has none tells of what was lost in the end, or of
-    /// what a ring lost before the thread went over to a larger one: that lasts until the thread's next event.
+    /// Ends the waiting loss at the begin of a packet of Longpole's recorder, because nothing was
+    /// lost after the packet's first event.
+    ///
+    /// A packet without events reports what was lost at the very end, or what a ring lost before
+    /// its thread changed to a larger ring. Such a loss lasts until the thread's next event, so it
+    /// waits.
     fn date(&mut self, begin_ns: Option<i64>, same_thread: bool) {
         let (Some(mut loss), Some(begin_ns)) = (self.waiting, begin_ns) else { return };
         if self.decoder.packet_is_empty() {
@@ -544,13 +565,13 @@ impl CtfSource {
 
     fn yield_waiting(&mut self) {
         if let Some(mut loss) = self.waiting.take() {
-            // A packet's end is before its last event only where somebody wrote nonsense.
+            // A packet's end precedes its last event only in an inconsistent trace.
             loss.end_ns = loss.end_ns.max(self.last_ns);
             self.loss = Some(loss);
         }
     }
 
-    /// Says at the end what was counted on the way.
+    /// Reports at the end what was counted while reading.
     pub fn tell(&self, shared: &mut Shared) {
         if self.trusted && self.backwards > 0 {
             let stream = shared.stream_name(self.stream);
@@ -577,7 +598,8 @@ impl CtfSource {
         self.share.has(self.decoder.packet())
     }
 
-    /// An event that is not in its packet. True where it has no time that can be said, and the stream ends there.
+    /// Handles an event outside of its packet's range. If its time is out of range, it is damage:
+    /// returns true if the stream ends there because of [`Shared::strict`].
     #[cold]
     fn outside(&mut self, ns: i64, shared: &mut Shared) -> bool {
         let place = Place::of_event(&self.decoder);
@@ -594,16 +616,16 @@ impl CtfSource {
         shared.strict
     }
 
-    /// The rest of the packet is lost to us; the next one may be whole.
+    /// Reports that the rest of the packet cannot be decoded. The next packet may be intact.
     #[cold]
     fn failed(&mut self, error: &longpole_ctf::DecodeError, shared: &mut Shared) {
         if !self.share.is_first() {
             return;
         }
         self.errors += 1;
-        // Strictly the stream ends here.
+        // In strict mode the stream ends here, so no next packet is named.
         let next = if shared.strict { None } else { self.decoder.next_packet() };
-        // The next packet may be none yet, but it is known where it will be.
+        // In a growing file the next packet may not exist yet, but its offset is known.
         let packet = self.decoder.packet();
         let end = packet.offset.saturating_add(packet.packet_bits / 8);
         let next = next.or((self.growth != Growth::None && error.event.is_some() && packet.sized).then_some(end));
@@ -613,11 +635,11 @@ impl CtfSource {
         }
     }
 
-    /// Behind damage.
+    /// Continues after damage.
     #[cold]
     fn go_on(&mut self, shared: &Shared) {
         self.part = false;
-        // A decoder that has failed and is not told to go on has ended.
+        // A decoder that has failed yields nothing more unless it is asked to skip the packet.
         match shared.strict {
             true => self.broken = true,
             false => self.decoder.skip_packet(),

@@ -1,8 +1,11 @@
-//! The text of the kernel's tracer as a source: a file, or the part of a trace.dat that a latency tracer wrote.
+//! The text of the kernel's tracer as a source: a file, or the part of a trace.dat that a latency
+//! tracer wrote.
 //!
-//! Lines are read one after the other, each as far as [`MOST_LINE`], and where one is longer that is told; what no event begins with goes on from
-//! the event before it (messages of several lines, stacks). An event's class is its name and the names of its fields, which the line itself tells; so one name may have
-//! several classes. What a line says of lost events is a loss on its CPU, up to the next event.
+//! Lines are read one after the other, up to [`MOST_LINE`] bytes each; a longer line is cut and
+//! reported. A line that does not begin an event belongs to the event before it (messages of
+//! several lines, stacks). An event's class is its name and the names of its fields, which are in
+//! the line itself; so one name may have several classes. A line about lost events becomes a loss
+//! on its CPU, up to the next event.
 
 use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;
@@ -17,9 +20,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Longer lines are cut, and events of several lines that are longer together.
+/// Maximum number of bytes of a line, and of an event of several lines. What is longer is cut.
 const MOST_LINE: usize = 64 << 10;
-/// Classes and threads that are remembered; a hostile file could name any number.
+/// Maximum number of classes and threads that are remembered, because a hostile file could name any
+/// number.
 const MOST_CLASSES: usize = 4096;
 const MOST_KNOWN: usize = 1 << 16;
 
@@ -27,28 +31,28 @@ pub(crate) struct TextSource {
     path: PathBuf,
     name: String,
     input: BufReader<Box<dyn Read + Send>>,
-    /// The event's line, with what goes on from it, and the line behind.
+    /// The event's line with the lines that belong to it, and the line after them.
     line: Vec<u8>,
     next: Vec<u8>,
     ahead: Option<text::Head>,
     ended: bool,
     fields: Vec<Found>,
-    /// By name and names of fields.
+    /// Classes by event name and field names.
     classes: HashMap<Vec<u8>, ClassId>,
     key: Vec<u8>,
-    /// Of an event whose class is one too many.
+    /// Class of events once there are [`MOST_CLASSES`] classes.
     other: ClassId,
     subjects: HashMap<Who, SubjectId>,
     file: StreamId,
     cpus: HashMap<u32, Lane>,
-    /// What was said of lost events before the event, the first one last; and what was said behind it.
+    /// Losses reported before the current event, the first one last; and losses reported after it.
     lost: Vec<Lost>,
     coming: Vec<Lost>,
-    /// Comes behind the losses that were told before it.
+    /// Event that is yielded after the losses in `lost`.
     waiting: Option<Head>,
     head: Option<Head>,
     flags: text::Span,
-    /// The event's text, where it is of no class of its own.
+    /// Text of the event, if it has no class of its own.
     rest: text::Span,
     ticks: bool,
     untimed: u64,
@@ -60,10 +64,10 @@ pub(crate) struct TextSource {
     last_ns: i64,
 }
 
-/// Lines that were not kept whole, the first ones with their places.
+/// Lines that were cut. The first ones are stored with their places.
 #[derive(Default)]
 struct Cuts {
-    /// Of the line that is read: its number, from 1, and its first byte in the file.
+    /// Number, from 1, and first byte in the file of the current line.
     line: u64,
     begin: u64,
     told: Vec<String>,
@@ -79,7 +83,7 @@ impl Cuts {
     }
 }
 
-/// Name, thread and thread group.
+/// Name, thread id and thread group id.
 type Who = (Vec<u8>, Option<i32>, Option<i32>);
 
 #[derive(Clone, Copy)]
@@ -90,7 +94,7 @@ struct Lane {
 
 #[derive(Clone, Copy)]
 struct Lost {
-    /// None: of the whole buffer.
+    /// CPU that lost events; `None` for the whole buffer.
     cpu: Option<u32>,
     events: Option<u64>,
 }
@@ -148,7 +152,7 @@ impl TextSource {
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
         if self.waiting.is_none() {
             let Some(head) = self.gather()? else {
-                // What was lost behind the last event.
+                // Events that were lost after the last event.
                 let (stream, last_ns) = (self.file, self.last_ns);
                 self.head = self.lost.pop().map(|lost| Head::Loss(self.loss(lost, stream, last_ns)));
                 return Ok(self.head.map(|head| head.t_ns()));
@@ -179,7 +183,7 @@ impl TextSource {
         Loss { stream, begin_ns, end_ns, events: lost.events }
     }
 
-    /// Reads what goes on from an event's line, until the next event's is known.
+    /// Collects an event's line and the lines that belong to it, until the next event begins.
     fn gather(&mut self) -> Result<Option<text::Head>, Error> {
         let mut gathered: Option<text::Head> = None;
         loop {
@@ -224,13 +228,13 @@ impl TextSource {
     }
 
     fn lose(&mut self, cpu: Option<u32>, events: Option<u64>) {
-        // More between two events is no tracer's output.
+        // No tracer reports more losses between two events.
         if self.coming.len() < MOST_CLASSES {
             self.coming.push(Lost { cpu, events });
         }
     }
 
-    /// The next line, without its end; false at the end of the file.
+    /// Reads the next line without its end. Returns false at the end of the file.
     fn read_line(&mut self) -> Result<bool, Error> {
         self.next.clear();
         self.cut.begin += self.length;
@@ -247,7 +251,7 @@ impl TextSource {
         } else if read == MOST_LINE {
             let rest = self.input.skip_until(b'\n').map_err(io())? as u64;
             self.length += rest;
-            // The line may have ended there.
+            // If only the newline is left, the line is complete.
             if rest > 1 {
                 self.cut.tell(&format!("the line has {} bytes; what is behind the first {MOST_LINE} is left out", self.length));
             }
@@ -346,12 +350,12 @@ impl TextSource {
                 let (fields, context) = values.split_at(values.len() - usize::from(flags.is_some()));
                 Item::Event(Event { t_ns, stream, subject, class, cpu: Some(cpu), fields, context, packet: PacketValues::default() })
             }
-            // The trace asks only for what `advance` has found.
+            // Not reached: the trace requests only items that `advance` found.
             None => Item::Loss(Loss { stream: self.file, begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),
         }
     }
 
-    /// Says at the end what was left out.
+    /// Reports at the end what was left out.
     pub fn tell(&self, shared: &mut Shared) {
         let path = || self.path.clone();
         let others = (self.cut.others > 0).then(|| format!("{} more lines are not read whole", self.cut.others));
@@ -378,10 +382,10 @@ fn value<'a>(field: &'a Found, line: &'a [u8]) -> Value<'a> {
     }
 }
 
-/// Bytes by which a text of the tracer is known.
+/// Bytes at a file's begin that are examined to recognise the format.
 const FIRST: usize = 16 << 10;
 
-/// Whether a file that begins like this is such a text.
+/// Returns true if a file with these first bytes is a text of the tracer.
 pub(crate) fn is_text(first: &[u8]) -> bool {
     let first = &first[..first.len().min(FIRST)];
     !first.contains(&0) && text::is_text(first)

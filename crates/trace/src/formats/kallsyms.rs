@@ -1,11 +1,12 @@
-//! Names of the kernel's functions, from `symbols/kallsyms` of a recording (the kernel's own format: address, type, name, maybe a module).
+//! Names of the kernel's functions, from `symbols/kallsyms` of a recording. Each line of the file
+//! has an address, a type, a name and an optional module, as in `/proc/kallsyms`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// A kernel has some 200,000 functions in 10 MB; more than this is no such file.
+/// Maximum number of bytes that are read. A kernel has about 200,000 functions in 10 MB.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// Functions by address.
@@ -15,7 +16,8 @@ pub struct Kallsyms {
 }
 
 impl Kallsyms {
-    /// Of a recording, the functions that hold one of `addresses`. Empty where the recording has no symbols, or only hidden ones (all addresses 0).
+    /// Reads from a recording the functions that contain `addresses`. Returns an empty table if the
+    /// recording has no symbols, or only hidden ones (all addresses are 0).
     pub fn of_recording(recording: &Path, addresses: impl IntoIterator<Item = u64>) -> io::Result<Kallsyms> {
         match File::open(recording.join("symbols/kallsyms")) {
             Ok(file) => Kallsyms::read(file.take(MOST_BYTES), addresses),
@@ -24,12 +26,13 @@ impl Kallsyms {
         }
     }
 
-    /// Lines that are none of a symbol are passed over.
+    /// Reads the functions that contain `addresses`. Lines that do not describe a symbol are
+    /// skipped.
     pub fn read(text: impl Read, addresses: impl IntoIterator<Item = u64>) -> io::Result<Kallsyms> {
         let mut wanted: Vec<u64> = addresses.into_iter().collect();
         wanted.sort_unstable();
         wanted.dedup();
-        // Per wanted address the last function that begins at or before it.
+        // For each wanted address, the last function that begins at or before it.
         let mut best: Vec<Option<(u64, String)>> = vec![None; wanted.len()];
         let mut lines = BufReader::new(text);
         let mut line = Vec::new();
@@ -46,7 +49,8 @@ impl Kallsyms {
                 continue;
             }
             for at in wanted.partition_point(|wanted| *wanted < address)..wanted.len() {
-                // Nearer functions of the ones behind make this one no better from there on.
+                // The function found for this address is nearer, and it is also nearer for all
+                // higher addresses.
                 match &best[at] {
                     Some((known, _)) if *known >= address => break,
                     _ => best[at] = Some((address, name.to_owned())),
@@ -60,11 +64,11 @@ impl Kallsyms {
         self.functions.is_empty()
     }
 
-    /// `function+0x1a`.
+    /// Returns the function at the address, as `function+0x1a`.
     pub fn name(&self, address: u64) -> Option<String> {
         let (begin, name) = self.functions.range(..=address).next_back()?;
         let offset = address - begin;
-        // No function is so long: the address lies in no function of the table.
+        // No function is longer than 1 MiB, so the address lies in no function of the table.
         (offset < 1 << 20).then(|| if offset == 0 { name.clone() } else { format!("{name}+{offset:#x}") })
     }
 }
@@ -74,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_belongs_to_the_last_function_before_it() {
+    fn address_belongs_to_the_last_function_before_it() {
         let text = "ffffffff81000100 T second\nbroken\nffffffff81000000 t first\nffffffff81000200 T third\t[module]\n0 T hidden\n";
         let addresses = [0xffff_ffff_8100_0000, 0xffff_ffff_8100_00ff, 0xffff_ffff_8100_0180, 0xffff_ffff_9000_0000, 7];
         let symbols = Kallsyms::read(text.as_bytes(), addresses).unwrap();

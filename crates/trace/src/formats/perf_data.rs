@@ -1,8 +1,10 @@
-//! perf.data: samples, with the fields of tracepoints as the file's own formats tell them; and what else the kernel recorded of threads and
-//! memory. Written to a file or through a pipe, compressed or not, in either byte order.
+//! perf.data: samples, whose tracepoint fields are decoded by the formats in the file, and the
+//! kernel's other records about threads and memory. The file may come from `perf record` directly
+//! or through a pipe, compressed or not, in either byte order.
 //!
-//! `file` knows what the file says of itself, `records` gives its records in the order of time, `folder` those of several files, `sample` and `others` know what is in them.
-//! Threads are called what the records say until then.
+//! `file` reads the file's header and sections, `records` yields the records in the order of time,
+//! `folder` those of several files, and `sample` and `others` decode the content of records. A
+//! thread's name is the one that earlier records gave it.
 
 mod file;
 mod folder;
@@ -31,7 +33,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The first bytes of the file, as perf writes it in either byte order.
+/// Returns true if the bytes begin like a perf.data of either byte order.
 pub(crate) fn is_perf(first: &[u8]) -> bool {
     first.starts_with(b"PERF") || first.starts_with(b"2ELI")
 }
@@ -42,25 +44,25 @@ pub(crate) struct PerfSource {
     about: About,
     files: Files,
     cpus: HashMap<u32, Lane>,
-    /// Of the formats that were known when they were made.
+    /// Plans, with the value of `formats_known` for which they were made.
     plans: Option<(u32, Plans)>,
-    /// By the event and, for a tracepoint, the id in its bytes.
+    /// Classes of samples, by event and, for a tracepoint, the id in its bytes.
     samples: HashMap<(usize, Option<u16>), ClassId>,
     others: HashMap<u32, ClassId>,
     subjects: HashMap<(Option<i32>, Option<i32>), SubjectId>,
-    /// By thread.
+    /// Names of threads, by thread id.
     names: HashMap<i32, String>,
     last_ns: i64,
     errors: u32,
     beyond: Beyond,
     head: Option<Head>,
     record: Record,
-    /// What a sample has beside a tracepoint's bytes.
+    /// Parts of the sample other than a tracepoint's bytes.
     parts: Vec<OwnedValue>,
     made: Made,
 }
 
-/// One CPU's events.
+/// Stream of one CPU's events.
 #[derive(Clone, Copy)]
 struct Lane {
     stream: StreamId,
@@ -84,7 +86,7 @@ struct At {
     class: ClassId,
 }
 
-/// Threads that are remembered; a hostile file could name any number.
+/// Maximum number of threads that are remembered, because a hostile file could name any number.
 const MOST_KNOWN: usize = 1 << 16;
 
 impl PerfSource {
@@ -117,7 +119,7 @@ impl PerfSource {
         Ok(source)
     }
 
-    /// The clock that the recording was told to take.
+    /// Returns the name of the clock that the recording used, if the file has it.
     pub fn clock(&self) -> Option<String> {
         let name = match self.about.attributes.iter().find_map(|attribute| attribute.clock)? {
             0 => "CLOCK_REALTIME",
@@ -172,7 +174,7 @@ impl PerfSource {
         }
     }
 
-    /// What the record is; none where it tells nothing.
+    /// Decodes the current record. Returns `None` if it yields no item.
     fn turn(&mut self, shared: &mut Shared) -> Option<Head> {
         let Record { kind, misc, attribute, place, time, .. } = self.record;
         let order = self.about.order;
@@ -221,7 +223,7 @@ impl PerfSource {
         };
         let is_tracepoint = known.tracepoint().is_some();
         at.subject = self.subject(place.pid, place.tid, shared);
-        // The bytes of a tracepoint begin with its id.
+        // A tracepoint's bytes begin with the id of its format.
         let id = order.unsigned(self.record.body[raw.clone()].get(..2).unwrap_or_default()).map(|id| id as u16);
         let id = id.filter(|id| is_tracepoint && self.has_plan(*id, shared));
         at.class = self.class_of_sample(attribute, id, shared);
@@ -234,7 +236,7 @@ impl PerfSource {
         })
     }
 
-    /// Whether there is a format of this id.
+    /// Returns true if there is a format with this id.
     fn has_plan(&mut self, id: u16, shared: &mut Shared) -> bool {
         let known = self.about.formats_known;
         if self.plans.as_ref().is_none_or(|(of, _)| *of != known) {
@@ -300,7 +302,7 @@ impl PerfSource {
         let key = cpu.unwrap_or(u32::MAX);
         match (self.cpus.get(&key), all) {
             (Some(known), _) => *known,
-            // More than any machine has.
+            // No host has this many CPUs, so all further ones share a stream.
             (None, Some(all)) => all,
             (None, None) => {
                 let lane = Lane { stream: shared.stream(name(), StreamKind::Kernel), last_ns: 0 };
@@ -340,13 +342,14 @@ impl PerfSource {
                 event(at, value_buffer.put(values), &[])
             }
             (Some(Head::Loss(loss)), _) => Item::Loss(*loss),
-            // The trace asks only for what `advance` has found.
+            // Not reached: the trace requests only items that `advance` found.
             _ => Item::Loss(Loss { stream: StreamId(0), begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),
         }
     }
 }
 
-/// Bytes of the machine's `long`, as a format has one.
+/// Returns the size in bytes of the recorded host's `long`, from the first format that has such a
+/// field.
 fn long_of(formats: &Formats) -> u32 {
     let fields = formats.iter().flat_map(|format| &format.fields);
     let mut longs =

@@ -1,11 +1,15 @@
-//! What the seL4 kernel logged into the frame that a benchmark gave it: raw memory, without a head.
+//! Logs of the seL4 kernel: raw memory that the kernel filled, from the frame that a benchmark gave
+//! it. The file has no header.
 //!
-//! A file of it says neither what it is nor how it is laid out, so whoever reads it says so ([`Dump`]). The layouts are those that compilers
-//! make of the structures of libsel4 (`benchmark_track_types.h`, `benchmark_tracepoints_types.h`); docs/formats/sel4.md draws them. An entry of the
-//! kernel becomes one event, and where the model reads, a second one where it ends: rules speak of moments.
+//! Such a file states neither its format nor its layout, so the caller must describe it with
+//! [`Dump`]. The layouts are those that compilers give to the structures of libsel4
+//! (`benchmark_track_types.h`, `benchmark_tracepoints_types.h`); docs/formats/sel4.md draws them.
+//! An entry of the kernel becomes one event at its begin. If [`Dump::ends`] is set, as for the
+//! model, it becomes a second event at its end, because rules handle moments and not intervals.
 //!
-//! The kernel neither clears the frame nor marks the last entry. What is all zero at the end was never written; a start before the one of
-//! the entry before it is what an earlier run left, or no entry at all, and is refused with its place.
+//! The kernel neither clears the frame nor marks the last entry. Zeros at the end were never
+//! written. An entry that starts before its predecessor is left from an earlier run or is no entry
+//! at all; it is refused and its place is reported.
 
 mod layout;
 
@@ -21,36 +25,43 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// How a file is to be read that says nothing of itself.
+/// Description of a log that does not describe itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dump {
+    /// Content of the log.
     pub log: Log,
+    /// Size of a word of the kernel.
     pub word: Word,
+    /// Byte order of the kernel.
     pub order: ByteOrder,
-    /// Of the counter that the kernel read; none: its cycles count as nanoseconds.
+    /// Frequency of the counter that the kernel read. `None` if unknown; a cycle then counts as 1
+    /// ns.
     pub frequency_hz: Option<u64>,
-    /// What `seL4_BenchmarkFinalizeLog` returned; none: all that is not zero.
+    /// Number of entries, as returned by `seL4_BenchmarkFinalizeLog`. If `None`, everything that is
+    /// not zero is read.
     pub entries: Option<u64>,
-    /// Whether the kernel is of the mixed-criticality configuration, whose system calls have other numbers.
+    /// Set if the kernel has the mixed-criticality configuration, whose system calls have other
+    /// numbers.
     pub mcs: bool,
-    /// Whether ends are events, too, as the model needs them.
+    /// Set if ends of entries are events, too, as the model needs them.
     pub ends: bool,
 }
 
+/// Content of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
     KernelEntries,
     Tracepoints,
 }
 
-/// The kernel's word.
+/// Size of the kernel's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     Bits32,
     Bits64,
 }
 
-/// The part of the frame that the kernel uses (`seL4_LogBufferSize`), on all of its architectures.
+/// Bytes of the frame that the kernel uses on all of its architectures (`seL4_LogBufferSize`).
 const KERNEL_USES: u64 = 1 << 20;
 pub(crate) struct DumpSource {
     path: PathBuf,
@@ -61,10 +72,12 @@ pub(crate) struct DumpSource {
     stream: StreamId,
     subject: SubjectId,
     classes: Classes,
-    /// Entries that were read, and the first that cannot be: where and why.
+    /// Number of entries that were read, and the place and reason of the first one that cannot be
+    /// read.
     read: u64,
     broken: Option<String>,
-    /// Cycles at the last entry's begin; how often a counter of 32 bits began again; the sum of the durations of tracepoints.
+    /// Cycles at the last entry's begin, number of overflows of a 32-bit counter, and sum of the
+    /// durations of tracepoints.
     last: u64,
     wraps: u64,
     sum: u64,
@@ -76,7 +89,7 @@ pub(crate) struct DumpSource {
     head: Head,
 }
 
-/// What was yielded besides entries.
+/// Items without an entry that were yielded.
 #[derive(Default)]
 struct Told {
     begin: bool,
@@ -91,7 +104,7 @@ enum Head {
     Loss(Loss),
 }
 
-/// By what an entry is; where the ends are told, also those of the ends.
+/// Classes by the kind of entry, for begins and ends.
 struct Classes {
     begin: ClassId,
     entry: [ClassId; 4],
@@ -109,15 +122,15 @@ impl What {
     }
 }
 
-/// `entry_type_t`: the last is the one on Arm and the other on x86.
+/// Names of `entry_type_t`. The last value has different meanings on Arm and on x86.
 const PATHS: [&str; 8] =
     ["Interrupt", "UnknownSyscall", "UserLevelFault", "DebugFault", "VMFault", "Syscall", "UnimplementedDevice", "VCPUFault or VMExit"];
 
-/// The system calls by their number, from 1 on: `api-master` and `api-mcs` of the kernel's `syscall.xml`.
+/// System calls by their number, from 1: `api-master` and `api-mcs` of the kernel's `syscall.xml`.
 const MASTER: [&str; 8] = ["Call", "ReplyRecv", "Send", "NBSend", "Recv", "Reply", "Yield", "NBRecv"];
 const MCS: [&str; 11] = ["Call", "ReplyRecv", "NBSendRecv", "NBSendWait", "Send", "NBSend", "Recv", "NBRecv", "Wait", "NBWait", "Yield"];
 
-/// As far as 4 bits go.
+/// Names of unknown system calls, for all numbers of 4 bits.
 const UNNAMED: [&str; 16] = [
     "call 0", "call 1", "call 2", "call 3", "call 4", "call 5", "call 6", "call 7", "call 8", "call 9", "call 10", "call 11", "call 12",
     "call 13", "call 14", "call 15",
@@ -158,14 +171,14 @@ impl DumpSource {
         };
         source.ahead = source.next()?;
         if let Some(what) = source.broken.take() {
-            // Of a file of which nothing can be read there is nothing to tell.
+            // If no entry can be read, the file is refused.
             return Err(Error::Recording { path: path.to_owned(), what });
         }
         source.introduce(shared);
         Ok(source)
     }
 
-    /// What this log cannot say, for who sees the answers.
+    /// Reports what the log does not contain, so that users can judge the results.
     fn introduce(&self, shared: &mut Shared) {
         let path = self.path.clone();
         if self.dump.log == Log::Tracepoints {
@@ -182,7 +195,7 @@ impl DumpSource {
         }
     }
 
-    /// Whether the last entry for which there was room was written, and is asked for.
+    /// Returns true if the last entry that fits was written and is requested.
     fn is_saturated(&self) -> bool {
         let (used, fits) = (self.extent.used(self.layout), self.extent.length / self.layout.bytes);
         let is_frame = self.extent.length >= 4096 && self.extent.length.is_power_of_two();
@@ -190,13 +203,14 @@ impl DumpSource {
         is_full && self.dump.entries.is_none_or(|entries| entries >= used)
     }
 
-    /// The kernel goes on counting tracepoints; entries it does not count.
+    /// Returns the number of lost entries. The kernel continues to count tracepoints when the log
+    /// is full, but not kernel entries.
     fn lost(&self) -> Option<u64> {
         let entries = self.dump.entries.filter(|_| self.dump.log == Log::Tracepoints)?;
         Some(entries - self.extent.used(self.layout).min(entries))
     }
 
-    /// How many entries there are to be read.
+    /// Returns the number of entries to be read.
     fn count(&self) -> u64 {
         let (used, fits) = (self.extent.used(self.layout), self.extent.length / self.layout.bytes);
         match self.dump.entries {
@@ -206,7 +220,7 @@ impl DumpSource {
         }
     }
 
-    /// None at the end, and where no entry can be read.
+    /// Returns the next entry. Returns `None` at the end, and if an entry cannot be read.
     fn next(&mut self) -> Result<Option<Entry>, Error> {
         if self.broken.is_some() || self.read >= self.count() {
             return Ok(None);
@@ -264,7 +278,7 @@ impl DumpSource {
         }
     }
 
-    /// Cycles as ns.
+    /// Converts cycles to ns.
     fn time(&self, cycles: u64) -> Option<i64> {
         let ns = match self.dump.frequency_hz {
             Some(hz) => u128::from(cycles) * 1_000_000_000 / u128::from(hz.max(1)),
@@ -274,11 +288,12 @@ impl DumpSource {
     }
 
     pub fn advance(&mut self) -> Result<Option<i64>, Error> {
-        // Times were looked at when the entry was read.
+        // The time was checked when the entry was read.
         let time = |source: &DumpSource, cycles| source.time(cycles).unwrap_or(i64::MAX);
         if let Some(open) = self.open.take() {
             let end = open.start.saturating_add(open.duration);
-            // On several cores one entry may lie within another; the next one's begin is then all that is known.
+            // On several cores, entries may overlap. The log does not name the core, so the earlier
+            // entry ends where the next one begins.
             let cut = self.ahead.map_or(end, |ahead| end.min(ahead.start));
             self.overlaps += u64::from(cut < end);
             return Ok(Some(self.turn(time(self, cut), |t_ns| Head::End(t_ns, open))));
@@ -327,7 +342,7 @@ impl DumpSource {
         }
     }
 
-    /// What the kernel calls a system call.
+    /// Returns the kernel's name of a system call.
     fn name(&self, number: u64) -> Option<&'static str> {
         let all: &[&str] = if self.dump.mcs { &MCS } else { &MASTER };
         all.get((number as usize).checked_sub(1)?).copied()
@@ -348,7 +363,7 @@ impl DumpSource {
         }
     }
 
-    /// Says at the end what was found on the way.
+    /// Reports at the end what was found while reading.
     pub fn tell(&self, shared: &mut Shared) {
         if self.overlaps > 0 {
             shared.diagnostics.push(Diagnostic::Overlapping { path: self.path.clone(), entries: self.overlaps });

@@ -1,6 +1,7 @@
-//! What our recorder says of the place of an event in the source: attributes of its class.
+//! The source location of an event, which Longpole's recorder stores as attributes of its class.
 
-/// `longpole:site?file=router.cpp&line=120` as pairs; other addresses say nothing to us.
+/// Parses `longpole:site?file=router.cpp&line=120` to pairs of key and value. Other URIs have no
+/// attributes.
 pub(crate) fn attributes(uri: &str) -> Vec<(String, String)> {
     let Some(query) = uri.strip_prefix("longpole:site?") else { return Vec::new() };
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_of_a_site_are_decoded() {
+    fn site_attributes_are_decoded() {
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(
             attributes("longpole:site?file=a%20b%2Fc.cpp&line=12&capacity=1023"),

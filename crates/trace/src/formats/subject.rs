@@ -1,4 +1,5 @@
-//! Who did it, from what tracers write: contexts of packets (Longpole, Genode) and of events (LTTng).
+//! Subjects of events, from what tracers write: contexts of packets (Longpole, Genode) and contexts
+//! of events (LTTng).
 
 use crate::event::{Subject, SubjectId};
 use crate::trace::Shared;
@@ -7,13 +8,15 @@ use longpole_ctf::{EventRef, Field, OwnedValue, Packet, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// What names the subject: of two names the first that is there.
+/// Names of the fields that describe the subject. If a trace has both fields of a pair, the first
+/// is used.
 const LABEL: [&str; 2] = ["label", "session_label"];
 const THREAD: [&str; 2] = ["thread", "thread_name"];
 const PID: [&str; 2] = ["pid", "vpid"];
 const TID: [&str; 2] = ["tid", "vtid"];
 
-/// The subject that a packet's context names; what it does not say is taken from `default`.
+/// Returns the subject that a packet's context names. What it does not name is taken from
+/// `default`.
 pub(crate) fn subject_of_packet(packet: &Packet, default: &Subject) -> Subject {
     let text = |names: [&str; 2]| names.iter().find_map(|name| packet.field(name)?.text());
     let number = |names: [&str; 2]| {
@@ -29,7 +32,8 @@ pub(crate) fn subject_of_packet(packet: &Packet, default: &Subject) -> Subject {
     }
 }
 
-/// Whether [`subject_of_packet`] takes all that this field of a packet's context says.
+/// Returns true if [`subject_of_packet`] uses this field of a packet's context, so that events need
+/// not show it.
 pub(crate) fn names_subject(field: &Field, context: &[Field]) -> bool {
     let first = |names: [&str; 2], holds: fn(&Type) -> bool| {
         let found = names.iter().find_map(|name| context.iter().find(|other| *other.name == **name && holds(&other.ty)));
@@ -50,13 +54,14 @@ fn is_id(ty: &Type) -> bool {
     matches!(ty, Type::Int(int) if int.size <= 32)
 }
 
-/// Where an event class has the fields that name its subject. Ids of the whole machine are preferred to those of a namespace,
-/// since kernel events speak of the former.
+/// Indices of the fields that name an event's subject, for one event class. Ids of the initial pid
+/// namespace are preferred to those of another namespace, because kernel events use the former.
 pub(crate) struct EventSubjects {
     pid: Option<usize>,
     tid: Option<usize>,
     procname: Option<usize>,
-    /// Threads stay the same for many events; the last one is tried first.
+    /// Subjects that were seen. Many consecutive events have the same subject, so the last one is
+    /// tried first.
     known: RefCell<Known>,
 }
 
@@ -73,11 +78,12 @@ struct Key {
     procname: Vec<u8>,
 }
 
-/// Different subjects that one class remembers; a hostile trace could name any number.
+/// Maximum number of subjects that one class remembers, because a hostile trace could name any
+/// number.
 const MOST_KNOWN: usize = 1 << 16;
 
 impl EventSubjects {
-    /// None if the contexts name nobody.
+    /// Returns `None` if the contexts name no subject.
     pub fn find(context: &[Field]) -> Option<EventSubjects> {
         let field = |names: [&str; 2]| names.iter().find_map(|name| context.iter().position(|field| *field.name == **name));
         let (pid, tid) = (field(["pid", "vpid"]), field(["tid", "vtid"]));

@@ -1,10 +1,13 @@
-//! trace.dat, and folders of the kernel's raw pages: each CPU of each buffer is a stream, the kernel's formats say what is in it.
+//! trace.dat, and folders with the kernel's raw pages. Each CPU of each buffer is a stream, decoded
+//! by the kernel's format descriptions.
 //!
-//! Pages are read straight from the file, one per stream at a time. What a page tells of lost events is a loss that ends where the page
-//! begins; what the kernel's final count has beyond that is a loss of the whole stream, at its end. A page that is damaged is told, and
-//! the next one is read.
+//! Pages are read directly from the file, one per stream at a time. Lost events that a page reports
+//! become a loss that ends at the begin of the page. If the kernel's final count is higher, the
+//! difference becomes a loss over the whole stream, yielded at its end. A damaged page is reported,
+//! and reading continues with the next one.
 //!
-//! Times are those of the recording's clock, which is not Unix time unless the file says what makes it so.
+//! Times are those of the recording's clock, which is Unix time only if the file contains the
+//! conversion.
 
 use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;
@@ -23,22 +26,22 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The first bytes of the file.
+/// Returns true if the file begins like a trace.dat.
 pub(crate) fn is_dat(first: &[u8]) -> bool {
     first.starts_with(b"\x17\x08\x44t")
 }
 
-/// What a copy of the tracer's files has at least.
+/// Returns true if the folder has the least content of a copy of the tracer's files.
 pub(crate) fn is_raw(folder: &Path) -> bool {
     folder.join("events/header_page").is_file() && folder.join("per_cpu").is_dir()
 }
 
-/// What the streams of one file have in common.
+/// Properties that the streams of one file share.
 struct Kernel {
     path: PathBuf,
     plans: Plans,
     order: ByteOrder,
-    /// Who is running.
+    /// Field with the id of the running thread (`common_pid`).
     pid: Option<Field>,
     clock: Clock,
     names: HashMap<i32, String>,
@@ -50,7 +53,7 @@ pub(crate) struct Opened {
     pub clock: Option<String>,
 }
 
-/// Opens a trace.dat. Its streams are named after what `name` says of the file.
+/// Opens a trace.dat. The names of its streams begin with `name`.
 pub(crate) fn open(path: &Path, name: &str, shared: &mut Shared) -> Result<Opened, Error> {
     let wrong = |error: longpole_ftrace::DatError| Error::Recording { path: path.to_owned(), what: error.to_string() };
     let file = Arc::new(File::open(path).map_err(Error::io(path))?);
@@ -82,13 +85,14 @@ pub(crate) fn open(path: &Path, name: &str, shared: &mut Shared) -> Result<Opene
     Ok(Opened { sources, clock })
 }
 
-/// Opens a folder that was copied from the tracer's: `events/` with the formats, `per_cpu/cpuN/trace_pipe_raw`, and what else is there.
+/// Opens a folder copied from the tracer's directory: `events/` with the formats,
+/// `per_cpu/cpuN/trace_pipe_raw`, and other files that exist.
 pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result<Opened, Error> {
     let wrong = |what: String| Error::Recording { path: folder.to_owned(), what };
     let text = |file: &str| limited(&folder.join(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let header = text("events/header_page")?;
     let layout = PageLayout::parse(&header, ByteOrder::NATIVE).map_err(|error| wrong(format!("events/header_page: {error}")))?;
-    // Nothing in such a folder says it.
+    // No file in such a folder states the byte order, so both are tried.
     let orders = [ByteOrder::NATIVE, if ByteOrder::NATIVE == ByteOrder::Little { ByteOrder::Big } else { ByteOrder::Little }];
     let mut files = Vec::new();
     for (entry, path) in entries(&folder.join("per_cpu"))? {
@@ -109,7 +113,7 @@ pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result
             formats.add(format.map_err(|error| Error::Recording { path, what: error.to_string() })?);
         }
     }
-    // In the wrong one a page is damaged, or seems to be empty.
+    // With the wrong byte order a page is damaged or seems to be empty.
     let events = |order| files.iter().try_fold(0, |sum, (_, path, _)| Some(sum + first_events(path, &header, order)?));
     let found = orders.into_iter().rev().filter_map(|order| Some((events(order)?, order)));
     let order = found.max_by_key(|(events, _)| *events).map(|(_, order)| order);
@@ -136,7 +140,8 @@ pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result
     Ok(Opened { sources, clock })
 }
 
-/// Events in a file's first page, if it is laid out as this byte order has it.
+/// Returns the number of events in a file's first page, or `None` if the page does not fit this
+/// byte order.
 fn first_events(path: &Path, header: &str, order: ByteOrder) -> Option<usize> {
     let layout = PageLayout::parse(header, order).ok()?;
     let mut page = Vec::new();
@@ -145,7 +150,7 @@ fn first_events(path: &Path, header: &str, order: ByteOrder) -> Option<usize> {
     page.events().try_fold(0, |count, event| event.ok().map(|_| count + 1))
 }
 
-/// No file of the tracer that is text is longer.
+/// Maximum number of bytes that are read of a text file; no text file of the tracer is longer.
 const MOST_TEXT: u64 = 64 << 20;
 const MOST_ENTRIES: usize = 100_000;
 
@@ -168,7 +173,7 @@ fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
     Ok(all)
 }
 
-/// Clocks of the tracer whose stamps are not ns.
+/// Returns true for the tracer's clocks that do not count ns.
 fn counts_no_ns(clock: &str) -> bool {
     matches!(clock, "counter" | "uptime" | "x86-tsc" | "ppc-tb" | "tsc2nsec")
 }
@@ -191,22 +196,22 @@ impl Kernel {
 
 type Pages = Box<dyn Read + Send>;
 
-/// One CPU's events.
+/// Source for the events of one CPU.
 pub(crate) struct PageSource {
     kernel: Arc<Kernel>,
     pages: PageStream<Pages>,
     cpu: u32,
     stream: StreamId,
-    /// By pid; the last one is tried first.
+    /// Subjects by thread id. The subject of the last event is tried first.
     subjects: HashMap<i32, SubjectId>,
     running: Option<(i32, SubjectId)>,
     first_ns: Option<i64>,
     last_ns: i64,
-    /// Events before their predecessor.
+    /// Number of events with a time before that of the event before them.
     late: u64,
     errors: u32,
     beyond: Beyond,
-    /// What the kernel counted, less what pages told.
+    /// Lost events in the kernel's count that no page reported until now.
     lost: u64,
     head: Head,
     made: Made,
@@ -218,7 +223,8 @@ enum Head {
     Loss(Loss),
 }
 
-/// Threads that one stream remembers; a hostile trace could name any number.
+/// Maximum number of threads that one stream remembers, because a hostile trace could name any
+/// number.
 const MOST_KNOWN: usize = 1 << 16;
 
 impl PageSource {
@@ -289,7 +295,8 @@ impl PageSource {
         end_ns
     }
 
-    /// What nobody knows where it was lost.
+    /// Turns to the loss of events at unknown times, which no page reported. It spans the whole
+    /// stream.
     fn rest(&mut self) -> Option<i64> {
         let events = std::mem::take(&mut self.lost);
         if events == 0 {
@@ -302,7 +309,8 @@ impl PageSource {
 
     #[inline]
     fn subject(&mut self, pid: Option<i32>, shared: &mut Shared) -> SubjectId {
-        // Of a kernel that does not say it nobody is known.
+        // A kernel without `common_pid` names no thread, so all events have the same unnamed
+        // subject.
         let key = pid.unwrap_or(i32::MIN);
         if let Some((_, subject)) = self.running.filter(|(running, _)| *running == key) {
             return subject;
@@ -346,7 +354,7 @@ impl PageSource {
         }
     }
 
-    /// Says at the end what was odd.
+    /// Reports at the end what was counted while reading.
     pub fn tell(&self, shared: &mut Shared) {
         if self.late > 0 {
             let stream = shared.stream_name(self.stream);

@@ -1,8 +1,10 @@
-//! The fields of the kernel's events, as its own formats describe them: what trace.dat, raw pages and perf.data have in common.
+//! Fields of the kernel's events, decoded by the kernel's own format descriptions. Used for
+//! trace.dat, raw pages and perf.data.
 //!
-//! A format becomes a class and a plan once; an event's bytes then become values. Numbers and texts borrow from the bytes; arrays of
-//! numbers, and texts that must be put together (`trace_printk` stores its arguments alone), are made anew and kept in [`Made`]
-//! until the next event. A field that the bytes are too short for is empty.
+//! A format is compiled once to a class and a plan, which then decodes the bytes of events to
+//! values. Numbers and texts borrow from the bytes. Arrays of numbers, and texts that must be
+//! formatted (`trace_printk` stores only its arguments), are created for each event and stored in
+//! [`Made`] until the next event. A field that lies beyond the end of the bytes is empty.
 
 use crate::event::{Class, ClassId};
 use crate::trace::Shared;
@@ -13,25 +15,26 @@ use longpole_ftrace::printk::Printk;
 use longpole_ftrace::{ByteOrder, EventFormat, Field, Formats};
 use std::collections::HashMap;
 
-/// What every event of a kernel has.
+/// Fields common to all events of a kernel.
 pub(crate) const COMMON: [&str; 3] = ["common_pid", "common_flags", "common_preempt_count"];
 
-/// Bytes, for all names of an event; the kernel's longest formats have a tenth of it.
+/// Maximum number of bytes of format text that are searched for labels, for all fields of an event.
+/// The kernel's longest formats need a tenth of it.
 const MOST_SEARCHED: usize = 4 << 20;
 
-/// How one kernel writes numbers.
+/// How one kernel stores numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine {
     pub order: ByteOrder,
-    /// Bytes of a `long`.
+    /// Size of a `long` in bytes.
     pub long: u32,
 }
 
-/// What is known of an event of one kind.
+/// Plan for decoding events of one kind.
 pub(crate) struct Plan {
     pub class: ClassId,
     fields: Vec<Planned>,
-    /// Of [`COMMON`], those that are told beside the fields.
+    /// Fields of [`COMMON`] that are shown as context.
     common: Vec<Field>,
     makes: bool,
 }
@@ -46,34 +49,34 @@ struct Planned {
 enum Kind {
     Text,
     Number,
-    /// A number with names.
+    /// A number whose values have labels.
     Named,
     Bytes,
-    /// Of so many bytes each.
+    /// An array of numbers of this many bytes each.
     Numbers(u32),
-    /// The address of a text that the kernel listed.
+    /// The address of a text in the kernel's list of format strings.
     Address,
-    /// The arguments of the text at the address that another field holds.
+    /// The arguments of the text whose address is in the field with index `format`.
     Arguments {
         format: usize,
     },
 }
 
-/// Values that are in no record as they are.
+/// Values of an event that do not exist in the record in this form.
 #[derive(Default)]
 pub(crate) struct Made(Vec<OwnedValue>);
 
-/// The plans of a kernel's events, by the ids that its records bear.
+/// Plans for a kernel's events, by the ids in its records.
 pub(crate) struct Plans {
     machine: Machine,
     by_id: HashMap<u16, Plan>,
-    /// Of an id without a format.
+    /// Class of events whose id has no format.
     unknown: ClassId,
     printk: Printk,
 }
 
 impl Plans {
-    /// With `context`, events have what is common to all.
+    /// Compiles the formats. With `context`, events also have the fields common to all events.
     pub fn new(formats: &Formats, printk: Printk, machine: Machine, context: bool, shared: &mut Shared) -> Plans {
         let by_id = formats.iter().map(|format| (format.id, Plan::new(format, machine, context, shared))).collect();
         let fields = ["id", "bytes"].map(str::to_owned).to_vec();
@@ -89,7 +92,8 @@ impl Plans {
         self.get(id).map_or(self.unknown, |plan| plan.class)
     }
 
-    /// Fields, then what is common, with the number of the latter.
+    /// Returns the values of the event's fields, followed by the common ones, and the number of the
+    /// latter.
     pub fn values<'a>(&'a self, id: u16, record: &'a [u8], made: &'a Made) -> (impl Iterator<Item = Value<'a>>, usize) {
         let plan = self.get(id);
         let unknown = plan.is_none().then(|| [Value::U64(id.into()), Value::Bytes(record)]);
@@ -102,7 +106,7 @@ impl Plans {
         (unknown.into_iter().flatten().chain(values).chain(context), common.len())
     }
 
-    /// Makes what [`Plans::values`] needs of this record.
+    /// Creates the values that [`Plans::values`] needs for this record.
     #[inline]
     pub fn make(&self, id: u16, record: &[u8], made: &mut Made) {
         if self.get(id).is_some_and(|plan| plan.makes) {
@@ -146,7 +150,8 @@ impl Plans {
 
 impl Plan {
     fn new(format: &EventFormat, machine: Machine, context: bool, shared: &mut Shared) -> Plan {
-        // Names are looked for in the whole text, for each field; a format that is made to be long goes without.
+        // Labels are searched in the whole format text, once per field. A format that is too long
+        // for this gets no labels.
         let named = format.fields.len().saturating_mul(format.print_fmt.len()) <= MOST_SEARCHED;
         let mut fields: Vec<Planned> = format.fields.iter().map(|field| Planned::new(format, field, machine, named)).collect();
         if format.system == "ftrace" {
@@ -168,7 +173,8 @@ impl Plan {
     }
 }
 
-/// `trace_printk` stores where its text is, and the arguments as they were; `trace_puts` only the former.
+/// Plans the formatting of `trace_printk` and `trace_puts`: the former stores the address of its
+/// format string and its raw arguments, the latter only the address of its text.
 fn print_what_is_stored_apart(event: &str, fields: &mut [Planned]) {
     let at = |fields: &[Planned], name: &str| fields.iter().position(|planned| planned.field.name == name);
     match event {
@@ -183,7 +189,7 @@ fn print_what_is_stored_apart(event: &str, fields: &mut [Planned]) {
                 fields[text].kind = Kind::Address;
             }
         }
-        // As many as there are, whatever the format says.
+        // The number of callers depends on the record, whatever size the format states.
         "kernel_stack" => {
             if let Some(caller) = at(fields, "caller") {
                 fields[caller].field.size = 0;
@@ -235,7 +241,8 @@ impl Planned {
     }
 }
 
-/// Bytes of an array's element. Masks are words of the machine, whatever their type is called.
+/// Returns the size in bytes of an array's element. Masks consist of words of type `long`, whatever
+/// the name of their type.
 fn element(field: &Field, long: u32) -> Option<u32> {
     if field.shape == Shape::Scalar {
         return None;
@@ -256,7 +263,7 @@ fn owned(number: i128) -> OwnedValue {
     u64::try_from(number).map_or_else(|_| OwnedValue::I64(number as i64), OwnedValue::U64)
 }
 
-/// Addresses are read in hexadecimal.
+/// Returns the display base: 16 for addresses, else 10.
 fn base(field: &Field) -> u8 {
     let is_address = field.type_text.trim_end().ends_with('*') || matches!(field.name.as_str(), "ip" | "parent_ip" | "caller" | "func");
     if is_address {

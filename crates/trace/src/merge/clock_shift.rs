@@ -1,33 +1,37 @@
-//! How the clock of one input is corrected, so that it can be one trace with others whose clocks say something else.
+//! Correction of one input's clock, so that it can be merged with inputs whose clocks differ.
 //!
-//! A correction is an offset and, for clocks that do not run alike, a drift. It is added to what an input says of its times, and to nothing
-//! else: values of fields are left as they are.
+//! A correction is an offset and, for clocks that run at different rates, a drift. It is added to
+//! the times of items and to nothing else: values of fields are not changed.
 
 use crate::event::{Event, Item, Loss};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is added to the times of an input.
+/// Correction that is added to the times of an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shift {
+    /// Constant part of the correction in ns.
     pub offset_ns: i64,
-    /// ns more for each ns since `since_ns`, by the input's own clock.
+    /// Additional ns for each ns since `since_ns` on the input's own clock.
     pub drift: f64,
+    /// Time on the input's own clock at which the drift adds 0.
     pub since_ns: i64,
 }
 
 impl Shift {
+    /// Returns a correction that adds `offset_ns`.
     pub fn by(offset_ns: i64) -> Shift {
         Shift { offset_ns, ..Shift::default() }
     }
 
+    /// Returns true if the correction changes nothing.
     #[inline]
     pub fn is_none(&self) -> bool {
         self.offset_ns == 0 && self.drift == 0.0
     }
 
-    /// The corrected time of what the input says happened at `t_ns`.
+    /// Returns the corrected time for the input's time `t_ns`.
     #[inline]
     pub fn apply(&self, t_ns: i64) -> i64 {
         let shifted = t_ns.saturating_add(self.offset_ns);
@@ -37,7 +41,7 @@ impl Shift {
         }
     }
 
-    /// An item of the input, corrected.
+    /// Returns an item of the input with corrected times.
     #[cold]
     pub(crate) fn item<'a>(&self, item: Item<'a>) -> Item<'a> {
         match item {
@@ -46,7 +50,7 @@ impl Shift {
         }
     }
 
-    /// The same of a loss.
+    /// Returns a loss of the input with corrected times.
     pub fn loss(&self, loss: Loss) -> Loss {
         Loss { begin_ns: self.apply(loss.begin_ns), end_ns: self.apply(loss.end_ns), ..loss }
     }
@@ -56,9 +60,10 @@ impl Shift {
         (t_ns.saturating_sub(self.since_ns) as f64 * self.drift).round() as i64
     }
 
-    /// A time of the input whose correction is not after `t_ns`, by a few ns at most.
+    /// Inverse of [`Shift::apply`]. Returns a time of the input whose correction is at most `t_ns`,
+    /// and earlier than `t_ns` by a few ns at most.
     pub fn undo(&self, t_ns: i64) -> i64 {
-        // The ends of time stay where they are.
+        // The limits of `i64` mean "no limit" and are not shifted.
         if t_ns == i64::MIN || t_ns == i64::MAX || self.is_none() {
             return t_ns;
         }
@@ -70,9 +75,9 @@ impl Shift {
         }
     }
 
-    /// First this one, then another.
+    /// Combines two corrections: first this one, then `other`.
     pub fn then(&self, other: &Shift) -> Shift {
-        // At `since_ns` both are exact; the drifts multiply.
+        // Both corrections are exact at `since_ns`, and drifts multiply.
         let since_ns = self.since_ns;
         Shift {
             offset_ns: other.apply(self.apply(since_ns)).saturating_sub(since_ns),
@@ -82,7 +87,8 @@ impl Shift {
     }
 }
 
-/// The corrections of several inputs: a path's own is also that of all below it.
+/// Corrections of several inputs. The correction of a path also applies to everything below that
+/// path.
 #[derive(Clone, Debug, Default)]
 pub struct Shifts(Arc<[(PathBuf, Shift)]>);
 
@@ -96,7 +102,8 @@ impl Shifts {
         self.0.is_empty()
     }
 
-    /// What is said of `path`; of several the one nearest to it.
+    /// Returns the correction for `path`. If several apply, the one of the nearest ancestor is
+    /// used.
     pub fn of(&self, path: &Path) -> Shift {
         if self.0.is_empty() {
             return Shift::default();
@@ -117,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_nearest_correction_above_a_path_counts() {
+    fn correction_of_the_nearest_ancestor_applies() {
         let directory = tempfile::TempDir::new().unwrap();
         let inner = directory.path().join("a/b");
         fs::create_dir_all(&inner).unwrap();
@@ -130,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_correction_is_undone_and_combined(
+        fn correction_can_be_undone_and_combined(
             t_ns in 1_600_000_000_000_000_000i64..1_800_000_000_000_000_000,
             offset_ns in -1_000_000_000_000i64..1_000_000_000_000,
             drift in -1e-3f64..1e-3,

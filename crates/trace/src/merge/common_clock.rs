@@ -1,4 +1,9 @@
-//! A clock that several inputs have in common, each of which measured by itself where its 0 is; and inputs whose clocks cannot be one.
+//! Clocks that several inputs share, and inputs whose clocks cannot be the same.
+//!
+//! A tracer that writes several traces with the same clock (CTF: the same uuid) measures the
+//! clock's offset for each of them, and the results differ slightly. [`CommonClocks`] takes the
+//! first one for all. [`apart`] finds inputs that begin a day or more apart, because their clocks
+//! probably have different origins.
 
 use crate::diagnostic::Diagnostic;
 use crate::merge::Key;
@@ -6,10 +11,11 @@ use crate::open::part::Part;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Clocks of one uuid that differ by more are no common clock, but one that was started anew.
+/// Largest difference in ns between two offsets of the same clock. A clock with the same uuid and a
+/// larger difference was restarted in between, so it is not the same clock.
 const MOST_APART: u64 = 1_000_000_000;
 
-/// By uuid, what was said of a clock first.
+/// The first description of each clock, by uuid.
 #[derive(Default)]
 pub(crate) struct CommonClocks(HashMap<String, Known>);
 
@@ -20,7 +26,9 @@ struct Known {
 }
 
 impl CommonClocks {
-    /// What brings the clock of an input to what another input says of the same clock. `root`: which of the paths that are read it lies at or below.
+    /// Returns the shift in ns from the clock of an input to the same clock in an earlier input, or
+    /// 0. `root` is the index of the input path that contains the part; parts of the same path are
+    /// never shifted.
     pub fn shift(&mut self, root: usize, part: &Part, diagnostics: &mut Vec<Diagnostic>) -> i64 {
         let Some((uuid, clock)) = part.clocks.first().and_then(|clock| Some((clock.uuid.clone()?, clock))) else { return 0 };
         let own = Known { root, frequency_hz: clock.frequency_hz, offset_ns: clock.offset_ns };
@@ -37,7 +45,9 @@ impl CommonClocks {
 
 const DAY: u64 = 86_400_000_000_000;
 
-/// What was recorded together begins within a day. `ends`: the number behind the last stream of each path; `firsts`: when streams begin.
+/// Reports inputs that begin a day or more apart from the first one, because inputs that were
+/// recorded together begin within a day. `ends` holds, for each path, the number after its last
+/// stream; `firsts` holds the begin of streams.
 pub(crate) fn apart<P: AsRef<Path>>(paths: &[P], ends: &[usize], firsts: &[Key]) -> Vec<Diagnostic> {
     let mut begins = vec![None; paths.len()];
     for first in firsts {

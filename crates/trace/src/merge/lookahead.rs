@@ -1,6 +1,8 @@
-//! Looks ahead in a stream whose order is not to be trusted: as long as its events are in the order of time all the same, nobody need hold them back.
+//! Reads ahead in a stream whose order cannot be trusted. As long as its events are in the order of
+//! time all the same, the sorting window does not need to hold them back.
 //!
-//! A copy of an event costs many times its decoding, so that decoding each twice is the faster way for the streams that are sound, which are nearly all.
+//! Copying an event costs many times as much as decoding it. Decoding each event twice is therefore
+//! faster for streams that are in order, and nearly all are.
 
 use crate::open::file::FileWindow;
 use longpole_ctf::{Step, StreamDecoder, Times};
@@ -8,17 +10,21 @@ use longpole_ctf::{Step, StreamDecoder, Times};
 pub(crate) struct Lookahead {
     decoder: StreamDecoder<FileWindow>,
     times: Times,
-    /// Events that it has passed.
+    /// Number of events that were read.
     seen: u64,
-    /// Of the first this many events some are not where they belong; all behind them are at or after all before them, as far as it has looked.
+    /// Number of events from the stream's begin that must be sorted together, because some of them
+    /// are out of order. Each later event is at or after all events before it, as far as the
+    /// lookahead has read.
     mixed: u64,
     latest_ns: i64,
-    /// Where events were lost: in this packet, and since the last event. A loss comes at a time of its own, between events or at the packet's end.
+    /// Set if events were lost: in the current packet, and since the last event. A loss has a time
+    /// of its own, between events or at the packet's end, so the items around it must be sorted,
+    /// too.
     lossy_packet: bool,
     lossy: bool,
     ended: bool,
     begin_ns: i64,
-    /// Packets with a greater index that end before `begin_ns` are passed over.
+    /// Packets with an index above `skips_after` that end before `begin_ns` are skipped.
     skips_after: u64,
 }
 
@@ -38,7 +44,8 @@ impl Lookahead {
         }
     }
 
-    /// How many events from the stream's begin must be sorted together, as far as can be told when `ahead` of them are known.
+    /// Returns how many events from the stream's begin must be sorted together, judged from the
+    /// first `ahead` events.
     #[inline]
     pub fn mixed(&mut self, ahead: u64) -> u64 {
         while self.seen < ahead && !self.ended {
@@ -77,19 +84,22 @@ impl Lookahead {
             Some(Some(Step::PacketEnd)) => self.lossy_packet = false,
             Some(Some(Step::DiscardedEvents(_) | Step::DiscardedPackets(_))) => (self.lossy, self.lossy_packet) = (true, true),
             Some(Some(Step::Event)) => {}
-            // What comes behind the last event, or behind damage, is not for it to tell.
+            // What follows the last event or damage is unknown here: a loss may follow, or decoding
+            // may continue. In that case everything must be sorted.
             Some(None) | None => (self.ended, self.mixed) = (true, if self.lossy || step.is_none() { u64::MAX } else { self.mixed }),
         }
     }
 
-    /// The reader passes over packets behind this one that end before `begin_ns`.
+    /// Follows the reader, which skips packets after the packet `behind` that end before
+    /// `begin_ns`.
     pub fn skip(&mut self, begin_ns: i64, behind: u64) {
-        // It is ahead of the reader, maybe by some of these packets: from the begin again.
+        // The lookahead is ahead of the reader and may have counted events of packets that are
+        // skipped now. It starts again at the begin of the file.
         self.restart_at(0, 0, 0);
         (self.latest_ns, self.begin_ns, self.skips_after) = (i64::MIN, begin_ns, behind);
     }
 
-    /// The reader has gone to this packet; events are counted from there.
+    /// Follows the reader to the packet at this position. Events are counted from there.
     pub fn restart_at(&mut self, offset: u64, packet: u64, clock: u64) {
         if self.mixed == u64::MAX {
             return;

@@ -1,28 +1,30 @@
-//! Times that 64 bits of ns do not hold, from 1677 to 2262 where 0 is 1970. A clock's offset or a forged stamp may lie anywhere. Such an event is told
-//! with the nearest time that there is, so that its fields are not lost, and never without a word: it is damage.
+//! Times that 64 bits of ns cannot represent. The range is the years 1677 to 2262 if 0 is 1970, and
+//! a clock's offset or a forged time may lie outside of it. Such an event is yielded with the
+//! nearest time that can be represented, so that its fields are not lost. This is damage and is
+//! always reported.
 
 use crate::diagnostic::{Diagnostic, Place};
 use std::fmt::Display;
 use std::path::Path;
 
-/// Of one file: whether this was said of it.
+/// Reports times of one file that are out of range, once.
 #[derive(Default)]
 pub(crate) struct Beyond {
     told: bool,
 }
 
-/// The nearest time that 64 bits of ns hold.
+/// Returns the nearest time that 64 bits of ns can represent.
 pub(crate) fn nearest(ns: i128) -> i64 {
     ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-/// Whether a time is one that nothing but saturation makes.
+/// Returns true if the time is a limit of `i64`, which only results from saturation.
 pub(crate) fn is_saturated(ns: i64) -> bool {
     ns == i64::MIN || ns == i64::MAX
 }
 
 impl Beyond {
-    /// The time, or the nearest one and a word.
+    /// Converts a time. A time out of range becomes the nearest one and is reported.
     #[inline]
     pub fn ns<P: Display>(&mut self, ns: i128, path: &Path, place: impl FnOnce() -> P, diagnostics: &mut Vec<Diagnostic>) -> i64 {
         i64::try_from(ns).unwrap_or_else(|_| {
@@ -31,7 +33,7 @@ impl Beyond {
         })
     }
 
-    /// Said once.
+    /// Reports a time out of range, unless one was already reported for this file.
     #[cold]
     pub fn tell<P: Display>(&mut self, path: &Path, place: impl FnOnce() -> P, at: Option<Place>, diagnostics: &mut Vec<Diagnostic>) {
         if std::mem::replace(&mut self.told, true) {
@@ -43,7 +45,7 @@ impl Beyond {
         }
     }
 
-    /// Whether it was said.
+    /// Returns true if a time out of range was reported.
     pub fn is_told(&self) -> bool {
         self.told
     }

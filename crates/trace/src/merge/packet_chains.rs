@@ -1,9 +1,14 @@
-//! Packets of one file that overlap in time, as where a tracer writes the packets of several threads into one file.
+//! Packets of one file that overlap in time, as in files to which a tracer writes the packets of
+//! several threads.
 //!
-//! Such a file is read as several chains, each of packets that follow one another: a packet continues the first chain of its
-//! subject that ended before the packet begins, else it begins a new chain. Each chain has a reader of its own which passes over
-//! the packets of the others. It computes this rule for itself from the packets it passes, so that nothing needs to be kept per
-//! packet, and memory does not grow with the file; or an index of the file tells it which packets are its own.
+//! Such a file is read as several chains. A chain is a list of packets that follow one another in
+//! time: a packet continues the first chain with the same subject that ended before the packet
+//! begins, or else begins a new chain. For example, packets of threads A and B in the order A1 B1
+//! A2 B2 form the chains A1 A2 and B1 B2.
+//!
+//! Each chain has its own reader, which skips the packets of the other chains. A reader either
+//! applies the rule to the packets that it passes, so that nothing is stored per packet and memory
+//! does not grow with the file, or takes the list of its packets from an index of the file.
 
 use crate::error::Error;
 use crate::event::Subject;
@@ -14,15 +19,16 @@ use longpole_ctf::{Metadata, Packet, StreamDecoder};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// More chains than this in a file are not kept apart; the last one takes what is left, and the sorting window does what it can.
+/// Maximum number of chains of a file. The last chain takes all packets that fit no other one; the
+/// sorting window sorts its events as far as it can.
 pub(crate) const MOST_CHAINS: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Chains {
     chains: Vec<Chain>,
-    /// The answer for the packet that was asked for last.
+    /// Index of the last assigned packet and its chain.
     last: Option<(u64, usize)>,
-    /// When the packets so far end, and whether one began before.
+    /// Latest end of the packets that were assigned, and whether a packet began before that.
     end_ns: Option<i64>,
     overlap: bool,
 }
@@ -33,7 +39,8 @@ struct Chain {
 }
 
 impl Chains {
-    /// The chain of a packet. Packets must be asked for in the order of the file, each as often as one likes.
+    /// Returns the chain of a packet. Packets must be passed in the order of the file; the last one
+    /// may be passed again.
     pub fn of(&mut self, packet: &Packet) -> usize {
         if let Some((_, chain)) = self.last.filter(|(index, _)| *index == packet.index) {
             return chain;
@@ -59,7 +66,8 @@ impl Chains {
         found.min(MOST_CHAINS - 1)
     }
 
-    /// How many readers a file of the packets so far needs: 1 where they follow one another in time, whosever they are.
+    /// Returns the number of readers that a file with these packets needs. One is enough if the
+    /// packets follow one another in time, even if their subjects differ.
     pub fn readers(&self) -> usize {
         if self.overlap {
             self.chains.len().clamp(1, MOST_CHAINS)
@@ -68,12 +76,13 @@ impl Chains {
         }
     }
 
-    /// That of a file, by passing over all its packets.
+    /// Returns the number of readers that a file needs, determined by a pass over all of its
+    /// packets.
     pub fn count(metadata: &Arc<Metadata>, file: &StreamFile, streams: usize) -> Result<usize, Error> {
         let window = file.skim(streams).map_err(Error::io(&file.path))?;
         let mut decoder = StreamDecoder::new(metadata.clone(), window);
         let mut chains = Chains::default();
-        // An error ends the count; the reader of the events will say what it is.
+        // An error ends the count. The reader of the events reports it.
         while let Ok(Some(step)) = decoder.advance() {
             if step == longpole_ctf::Step::PacketBegin {
                 chains.of(decoder.packet());
@@ -84,17 +93,18 @@ impl Chains {
     }
 }
 
-/// Which packets of a file are a reader's.
+/// The packets of a file that one reader reads.
 pub(crate) enum Share {
     All,
-    /// Those of a chain, told by all packets before.
+    /// The packets of the chain with this number, determined from all packets before.
     Rule(Chains, usize),
-    /// Those of a chain, told by the index.
+    /// The packets of a chain, listed by the index.
     Listed(Listed),
 }
 
 impl Share {
-    /// Whether a packet, of which none before was left out but by [`Listed::go_on`], is the reader's.
+    /// Returns true if the packet is this reader's. Must be called for all packets in the order of
+    /// the file, except those that a [`Listed`] chain skips.
     pub fn has(&mut self, packet: &Packet) -> bool {
         match self {
             Share::All => true,
@@ -103,7 +113,7 @@ impl Share {
         }
     }
 
-    /// Whether it is the one among the readers of a file that says what all of them see.
+    /// Returns true for the one reader of a file that reports what all of them see.
     pub fn is_first(&self) -> bool {
         match self {
             Share::All => true,
@@ -113,21 +123,21 @@ impl Share {
     }
 }
 
-/// The packets of a chain.
+/// The packets of a chain, from the index.
 pub(crate) struct Listed {
     index: Rc<FileIndex>,
     chain: usize,
-    /// The next of them, and its number among them.
+    /// The chain's next packet, and its number in the chain.
     next: Option<Entry>,
     number: u64,
 }
 
-/// Where a reader goes on.
+/// Place at which a reader continues.
 pub(crate) enum Way {
-    /// With the next packet of the file.
+    /// The next packet of the file.
     On,
     To(Position),
-    /// There is no more for it.
+    /// The end: no packet of the chain is left.
     End,
 }
 
@@ -137,7 +147,8 @@ impl Listed {
         Listed { index, chain, next, number: 0 }
     }
 
-    /// What ends before is of no interest; whether anything is left out.
+    /// Skips packets of the chain that end before `begin_ns`. Returns true if any packet is
+    /// skipped.
     pub fn skip_to(&mut self, begin_ns: i64) -> bool {
         let number = self.index.first_from(self.chain, begin_ns);
         let later = number > self.number;
@@ -148,8 +159,9 @@ impl Listed {
         later
     }
 
-    /// The way to the next packet of the chain from behind this one. It leads over the packet before that, whose counters tell what was lost
-    /// between them.
+    /// Returns the way from the packet `passed` to the next packet of the chain. It leads through
+    /// the packet before that, because the difference of their counters shows what was lost between
+    /// them.
     pub fn go_on(&mut self, passed: Option<u64>) -> Way {
         if self.next.is_some_and(|next| passed.is_some_and(|passed| next.packet <= passed)) {
             self.number += 1;

@@ -1,5 +1,8 @@
-//! What packets say of themselves, and of those before them in their file, that does not fit together. Their events are all there, so it is no
-//! damage; but who reasons about times or losses must know. It is counted by kind and told once for each file, with the first place.
+//! Checks of statements that packets make about themselves and their predecessors in the file.
+//!
+//! A contradiction, such as a packet that ends before it begins, is no damage, because all events
+//! are there. But an analysis of times or losses must know of it. Contradictions are counted by
+//! kind and reported once per file, with the place of the first.
 
 use crate::diagnostic::{Contradiction, Diagnostic, Place};
 use crate::event::Subject;
@@ -8,23 +11,26 @@ use crate::trace::Shared;
 use longpole_ctf::Packet;
 use std::path::Path;
 
-/// Streams of one file that are told apart; of those beyond it is not said whether their packets overlap.
+/// Maximum number of streams of one file that are distinguished. Packets of further streams are not
+/// checked for overlap.
 const MOST_STREAMS: usize = 64;
-/// Beside these are only times that saturate.
+/// First and last time that is not a result of saturation.
 const EARLIEST: i64 = i64::MIN + 1;
 const LATEST: i64 = i64::MAX - 1;
 
 pub(crate) struct Claims {
-    /// Where the events of the current packet must be, if it says so.
+    /// Range of the current packet, in which its events must lie. It is unlimited if the packet
+    /// does not state one.
     begin_ns: i64,
     length_ns: u64,
     ends: Vec<End>,
-    /// By stream class, the last sequence number.
+    /// Last sequence number, by stream class.
     sequences: Vec<Option<u64>>,
     found: Vec<(Contradiction, u64, Place)>,
 }
 
-/// When the packets so far of one stream end. Packets of several threads or CPUs in one file overlap rightly.
+/// Latest end of the packets of one stream. Packets of different threads or CPUs in one file may
+/// overlap.
 struct End {
     class: usize,
     instance: Option<u64>,
@@ -42,10 +48,11 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// A packet whose events follow.
+    /// Enters a packet whose events follow.
     pub fn enter(&mut self, packet: &Packet) {
         let (begin_ns, end_ns) = (packet.begin_ns.unwrap_or(i64::MIN).max(EARLIEST), packet.end_ns.unwrap_or(i64::MAX).min(LATEST));
-        // Nothing can be between an end and a later begin, which is told of the packet.
+        // No event can lie between an end and a later begin. That contradiction is reported for the
+        // packet, so its events are not checked.
         match begin_ns <= end_ns {
             true => self.between(begin_ns, end_ns),
             false => self.between(EARLIEST, LATEST),
@@ -56,7 +63,8 @@ impl Claims {
         (self.begin_ns, self.length_ns) = (begin_ns, end_ns.wrapping_sub(begin_ns) as u64);
     }
 
-    /// Whether an event is not in the packet that was entered; always true of one whose time saturates.
+    /// Returns true if an event lies outside of the current packet. Always true for a saturated
+    /// time.
     #[inline]
     pub fn is_outside(&self, ns: i64) -> bool {
         ns.wrapping_sub(self.begin_ns) as u64 > self.length_ns
@@ -67,7 +75,8 @@ impl Claims {
         self.found(Contradiction::EventOutside, event);
     }
 
-    /// Each packet of the file, in its order; of a tracer that keeps the order of time or not.
+    /// Checks a packet. Must be called for each packet in the order of the file. `ordered` means
+    /// that the tracer writes packets in the order of time.
     pub fn packet(&mut self, packet: &Packet, subject: &Subject, ordered: bool) {
         let place = Place { packet: packet.index, packet_offset: packet.offset, bit: None, event: None };
         if packet.begin_ns.is_some_and(is_saturated) || packet.end_ns.is_some_and(is_saturated) {
@@ -77,7 +86,8 @@ impl Claims {
             if end_ns < begin_ns {
                 self.found(Contradiction::EndsFirst, place);
             }
-            // LTTng looks at the clock for a packet's end after it did for the next one's begin.
+            // LTTng reads the clock for a packet's end after it read the clock for the next
+            // packet's begin, so these two may overlap.
             let from_ns = if ordered { end_ns } else { begin_ns };
             if self.overlaps(packet, subject, from_ns, end_ns) {
                 self.found(Contradiction::Overlap, place);
@@ -119,7 +129,7 @@ impl Claims {
         }
     }
 
-    /// Says what was found; several sources of one file are told as one.
+    /// Reports the contradictions. Those of several readers of one file are added up.
     pub fn tell(&self, file: &Path, shared: &mut Shared) {
         for &(what, times, at) in &self.found {
             let known = shared.diagnostics.iter_mut().find_map(|diagnostic| match diagnostic {

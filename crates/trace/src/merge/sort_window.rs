@@ -1,9 +1,13 @@
-//! Sorts a stream whose events are not in the order of time, within a bounded look-ahead.
+//! Sorts a stream whose events are not in the order of time, within a bounded window.
 //!
-//! What our own recorder writes is in order and needs no sorting, and a decoder's borrowed values need no copy; nor do they where a
-//! [`Lookahead`] sees that as many events as the window holds are in order. For all others the last items are kept as copies, and the
-//! earliest of them comes out next. What comes later than the window is long comes out late, with its own time, and is counted:
-//! moving it would be a lie, and holding everything back would need memory without end.
+//! Longpole's own recorder writes in order, so its streams need no sorting and no copies of the
+//! decoder's borrowed values. Neither do other streams while a [`Lookahead`] sees that the next
+//! window of events is in order. Otherwise the window holds copies of the last items and yields the
+//! earliest.
+//!
+//! An item that is later than the window is long comes out late, with its own time, and is counted.
+//! Changing its time would falsify the trace, and holding back everything would need unlimited
+//! memory.
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
@@ -16,30 +20,31 @@ use crate::value_buffer::ValueBuffer;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Items that are held back: enough for what nested interrupts and several writers of one stream mix up.
+/// Maximum number of items that are held back. This is enough for what nested interrupts and
+/// several writers of one stream mix up.
 const ITEMS: usize = 1024;
-/// Bytes of what is held back; of items beyond that fewer are.
+/// Maximum number of bytes that are held back. If items are large, fewer of them are held.
 const BYTES: usize = 64 << 20;
 
 #[derive(Default)]
 pub(crate) struct Window {
-    /// None: the order is not to be trusted anywhere.
+    /// Lookahead of the source. `None` means that every item must be sorted.
     lookahead: Option<Box<Lookahead>>,
-    /// Events that were taken from the source, as the scout counts them.
+    /// Number of events taken from the source, as the lookahead counts them.
     taken: u64,
-    /// (time, sequence, place) of what is held.
+    /// (time, sequence, place) of each item that is held.
     order: BinaryHeap<Reverse<(i64, u64, usize)>>,
-    /// The items; places are used again, with their memory.
+    /// Items that are held, by place. Places are reused with their memory.
     held: Vec<Held>,
     free: Vec<usize>,
-    /// About how many bytes are held.
+    /// Approximate number of bytes that are held.
     bytes: usize,
     sequence: u64,
-    /// The item that is out, where it is a held one.
+    /// Place of the item that was yielded last, if it is a held one.
     current: Option<usize>,
     ended: bool,
     stream: Option<StreamId>,
-    /// Time of the last item that came in, and of the last that went out.
+    /// Latest time of an item that came in, and of an item that went out.
     last_in: Option<i64>,
     last_out: Option<i64>,
     sorted: u64,
@@ -56,7 +61,7 @@ struct Held {
 
 #[derive(Clone, Copy)]
 enum HeldHead {
-    /// The event without its values.
+    /// An event without its values.
     Event(Event<'static>),
     Loss(Loss),
 }
@@ -82,7 +87,7 @@ impl Window {
         Ok(advanced)
     }
 
-    /// Whether what comes next may belong behind what follows it.
+    /// Returns true if the next item may belong after an item that follows it.
     #[inline]
     fn is_mixed(&mut self) -> bool {
         match &mut self.lookahead {
@@ -131,19 +136,20 @@ impl Window {
         }
     }
 
-    /// The source has come to its end, which was none.
+    /// Continues after the source's end, because the source has grown.
     pub fn resume(&mut self) {
         self.ended = false;
     }
 
-    /// The source passes over packets behind the one with this index that end before `begin_ns`.
+    /// Follows the source, which skips packets after the packet `behind` that end before
+    /// `begin_ns`.
     pub fn skip(&mut self, begin_ns: i64, behind: u64) {
         if let Some(lookahead) = &mut self.lookahead {
             lookahead.skip(begin_ns, behind);
         }
     }
 
-    /// The source has gone to this packet.
+    /// Follows the source to this packet.
     pub fn restart_at(&mut self, to: Position) {
         if let Some(lookahead) = &mut self.lookahead {
             lookahead.restart_at(to.offset, to.packet, to.clock);
@@ -174,7 +180,7 @@ impl Window {
         place
     }
 
-    /// Its place is used again.
+    /// Frees a place, so that it can be reused.
     fn let_go(&mut self, place: usize) {
         if let Some(held) = self.held.get_mut(place) {
             self.bytes -= std::mem::take(&mut held.bytes);
@@ -184,7 +190,7 @@ impl Window {
         self.free.push(place);
     }
 
-    /// The item that is out.
+    /// Returns the current item.
     #[inline]
     pub fn item<'a>(&'a self, source: &'a Source, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         let Some(held) = self.current.and_then(|place| self.held.get(place)) else { return source.item(value_buffer) };
@@ -198,7 +204,7 @@ impl Window {
         }
     }
 
-    /// Says at the end what had to be sorted.
+    /// Reports at the end what was sorted and what came too late.
     pub fn tell(&self, shared: &mut Shared) {
         let Some(stream) = self.stream else { return };
         let stream = shared.stream_name(stream);

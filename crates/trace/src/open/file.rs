@@ -1,8 +1,9 @@
-//! The bytes of a stream file through a window that moves.
+//! The bytes of a stream file, through a window that moves.
 //!
-//! Nothing is mapped: a recording may be copied, truncated or deleted while it is read, and then there must be an error or an early
-//! end and no signal. A trace may have more streams than a process may have open files, and their windows add up; so where there
-//! are many, files are opened for each window anew and windows are small.
+//! Files are not mapped into memory. A recording may be copied, truncated or deleted while it is
+//! read, and this must lead to an error or an early end, not to a signal. A trace may have more
+//! streams than a process may have open files, and the windows of all streams add up. With many
+//! streams, files are therefore opened again for each load, and windows are small.
 
 use longpole_ctf::{FileBuffer, Source};
 use std::cell::RefCell;
@@ -11,14 +12,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Files that are kept open.
+/// Maximum number of files that are kept open.
 const MOST_OPEN: usize = 256;
-/// Bytes of all windows together, as far as the least size of one allows.
+/// Size in bytes of all windows together, unless the least size of a window requires more.
 const ALL_WINDOWS: usize = 64 << 20;
 const LEAST_WINDOW: usize = 16 << 10;
 const MOST_WINDOW: usize = 256 << 10;
 
-/// What a file held when the trace was opened; what is appended later is not seen.
+/// A file with its length when the trace was opened. Data appended later is not read.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamFile {
     pub path: PathBuf,
@@ -26,16 +27,18 @@ pub(crate) struct StreamFile {
 }
 
 impl StreamFile {
+    /// Returns the file with its current length.
     pub fn look(path: &Path) -> io::Result<StreamFile> {
         Ok(StreamFile { path: path.to_owned(), length: path.metadata()?.len() })
     }
 
-    /// A window on the file, one of `streams` that are read at once.
+    /// Returns a window on the file, for one of `streams` files that are read at the same time.
     pub fn window(&self, streams: usize) -> io::Result<FileWindow> {
         self.open(streams, (ALL_WINDOWS / streams.max(1)).clamp(LEAST_WINDOW, MOST_WINDOW))
     }
 
-    /// The same for who looks at the headers of packets alone, which are far between.
+    /// Like [`StreamFile::window`], for reading only packet headers, which are far apart. The
+    /// window has the least size.
     pub fn skim(&self, streams: usize) -> io::Result<FileWindow> {
         self.open(streams, LEAST_WINDOW)
     }
@@ -56,17 +59,19 @@ pub(crate) struct FileWindow {
     pair: Option<Rc<RefCell<Pair>>>,
 }
 
-/// What two windows on a file have in common: one of them follows the other and needs the same bytes a little later.
+/// State shared by two windows on a file, one of which follows the other and needs the same bytes a
+/// little later.
 #[derive(Debug, Default)]
 struct Pair {
-    /// What was read last.
+    /// Buffer that was read last.
     latest: Rc<FileBuffer>,
-    /// What neither of them shows, to be used again.
+    /// Buffer that neither window shows, to be reused.
     spare: Rc<FileBuffer>,
 }
 
 impl FileWindow {
-    /// Another window on the file. What one of them has just read, the other need not read.
+    /// Returns another window on the file. What one of the two has read last, the other one does
+    /// not read again.
     pub fn twin(&mut self) -> FileWindow {
         let pair = self.pair.get_or_insert_default().clone();
         FileWindow { path: self.path.clone(), file: self.file.clone(), buffer: Rc::default(), pair: Some(pair), ..*self }
@@ -92,7 +97,7 @@ impl FileWindow {
         if Rc::get_mut(buffer).is_none() {
             *buffer = Rc::default();
         }
-        // It is nobody else's now.
+        // The buffer was replaced above if it was shared, so this is its only owner.
         Rc::get_mut(buffer).map_or(Ok(()), |buffer| buffer.load(file, start, size))
     }
 }

@@ -1,7 +1,8 @@
-//! Which format a file has, judged by what it begins with, and why it has none of the others.
+//! Detection of a file's format from its first bytes, and the explanation if it has none.
 //!
-//! A format is a row of [`ALL`]: its name, what its files begin with, and a test. Nothing else has to be told when one is added, but for how
-//! it is opened. The rows are tried in their order, which matters nowhere: no two formats begin alike.
+//! A format is a row of [`ALL`]: its name, how its files begin, and a test. Adding a format needs a
+//! row here and a function that opens it. Rows are tried in order, but the order has no effect,
+//! because no two formats begin alike.
 
 use crate::error::Error;
 use crate::formats::archive;
@@ -14,30 +15,30 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What a file is. Directories have formats of their own: see [`crate::open::recognise`].
+/// Format of a file. Directories are recognised by [`crate::open::recognise`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// pcapng or pcap.
     Capture,
     Perf,
-    /// Of trace-cmd.
+    /// File of trace-cmd.
     TraceDat,
-    /// Of the kernel's tracer: `trace`, `trace_pipe`.
+    /// Text of the kernel's tracer: the files `trace` and `trace_pipe`.
     FtraceText,
     ChromeJson,
     MachineLog,
 }
 
-/// As much of a file as tells what it is.
+/// Bytes that are read to detect a format: of a named file, and of one file among many.
 const HEAD: usize = 64 << 10;
 const SHORT: usize = 4 << 10;
-/// Of it is shown.
+/// Bytes that are shown in an explanation.
 const SHOWN: usize = 16;
 
-/// How a file begins.
+/// First bytes of a file.
 pub(crate) struct Head {
     pub bytes: Vec<u8>,
-    /// There is no more.
+    /// Set if the bytes are the whole file.
     pub whole: bool,
 }
 
@@ -46,7 +47,7 @@ impl Head {
         Head::up_to(HEAD, path)
     }
 
-    /// Of one of many files, most of which are no trace.
+    /// Reads a short head. This is for directories with many files, most of which are no trace.
     pub fn of_many(path: &Path) -> Result<Head, Error> {
         Head::up_to(SHORT, path)
     }
@@ -62,19 +63,19 @@ impl Head {
     }
 }
 
-/// One format of files.
+/// A file format.
 struct Row {
     name: &'static str,
-    /// What is expected, in words for who wonders why a file is not one.
+    /// Description of how the file must begin, shown to users whose file was not recognised.
     expects: &'static str,
-    /// The format; or why the file is none, where more can be said than that it begins otherwise.
+    /// Test of the first bytes.
     fits: fn(&Head) -> Fit,
 }
 
 enum Fit {
     Is(Format),
     No,
-    /// It nearly is one.
+    /// Not this format, but close to it. The text explains the difference.
     But(String),
 }
 
@@ -130,7 +131,7 @@ const ALL: &[Row] = &[
     Row { name: "seL4's logs", expects: "say nothing of themselves: --format sel4-tracepoints or sel4-kernel-entries", fits: |_| Fit::No },
 ];
 
-/// The magic numbers in both byte orders, with microseconds and nanoseconds.
+/// Compares with the magic numbers in both byte orders, for microseconds and nanoseconds.
 fn pcap(head: &Head) -> Fit {
     let Some(magic) = head.bytes.first_chunk::<4>() else { return Fit::No };
     match [u32::from_le_bytes(*magic), u32::from_be_bytes(*magic)] {
@@ -152,7 +153,7 @@ fn ctf(head: &Head) -> Fit {
     }
 }
 
-/// The format of a file that begins like this.
+/// Returns the format of a file with this head.
 pub(crate) fn of(head: &Head) -> Option<Format> {
     ALL.iter().find_map(|row| match (row.fits)(head) {
         Fit::Is(format) => Some(format),
@@ -160,7 +161,8 @@ pub(crate) fn of(head: &Head) -> Option<Format> {
     })
 }
 
-/// What was tried and why each did not fit, a line each below what the file begins with.
+/// Explains why the file has no known format: its first bytes, and one line per format that was
+/// tried.
 pub(crate) fn why_none(head: &Head) -> String {
     if head.bytes.is_empty() {
         return "the file is empty".to_owned();
@@ -180,7 +182,7 @@ pub(crate) fn why_none(head: &Head) -> String {
     out
 }
 
-/// In few words, of a file among others.
+/// Explains in a few words why a file among others has no known format.
 pub(crate) fn in_short(head: &Head) -> String {
     if head.bytes.is_empty() {
         return "empty".to_owned();

@@ -1,20 +1,23 @@
-//! Why a trace, or what was asked of it, has nothing to show: whoever sees nothing must know that it is not the question.
+//! The reason why a trace, or the requested part of it, has no event. It is reported so that an
+//! empty result is not mistaken for an answer to the user's question.
 
 use std::fmt;
 
-/// See [`Trace::no_event`](crate::Trace::no_event).
+/// Reason why a trace yielded no event. See [`Trace::no_event`](crate::Trace::no_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoEvent {
-    /// There is no stream.
+    /// The trace has no stream.
     NoStream,
     /// All streams are empty.
     Anywhere,
-    /// There are items, but none in the part that was asked for.
+    /// There are items, but none in the requested part.
     InPart { first_ns: i64, begin_ns: Option<i64>, end_ns: Option<i64> },
 }
 
 impl NoEvent {
-    /// Of a trace whose first item is at `first_ns`, and of a part of it: the ends of `i64` where nothing was asked for. None where all was, and there is something.
+    /// Returns the reason for a trace whose first item is at `first_ns` and for a part from
+    /// `begin_ns` to `end_ns`, where the limits of `i64` mean no limit. Returns `None` if the whole
+    /// trace was requested and has an item.
     pub(crate) fn why(streams: usize, first_ns: Option<i64>, (begin_ns, end_ns): (i64, i64)) -> Option<NoEvent> {
         let (begin_ns, end_ns) = ((begin_ns > i64::MIN).then_some(begin_ns), (end_ns < i64::MAX).then_some(end_ns));
         match (streams, first_ns) {

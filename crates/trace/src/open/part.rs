@@ -1,21 +1,23 @@
-//! What the parts of a trace say of themselves, for who wants to know what was opened: nothing of it decides how a part is read.
+//! Descriptions that the parts of a trace contain. They are shown to users; they do not affect how
+//! a part is read.
 
 use longpole_ctf::EnvValue;
 use std::path::PathBuf;
 
-/// A CTF trace.
+/// Description of a CTF trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
+    /// Directory of the trace.
     pub path: PathBuf,
-    /// CTF's identity of the trace, as text.
+    /// CTF's identifier of the trace, as text.
     pub uuid: Option<String>,
-    /// What its metadata says of the traced system, in its order.
+    /// Environment of the traced system, in the order of the metadata.
     pub environment: Vec<(String, EnvValue)>,
     pub clocks: Vec<PartClock>,
 }
 
 impl Part {
-    /// A text of the environment.
+    /// Returns a text of the environment, unless it is empty.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.environment.iter().find(|(key, _)| key == name).and_then(|(_, value)| match value {
             EnvValue::Text(text) if !text.is_empty() => Some(text.as_str()),
@@ -24,23 +26,25 @@ impl Part {
     }
 }
 
+/// Description of a clock in the metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartClock {
     pub name: String,
     pub description: String,
+    /// CTF's identifier of the clock, as text. Traces with the same clock have the same identifier.
     pub uuid: Option<String>,
     pub frequency_hz: u64,
-    /// Time of its 0 from its origin.
+    /// Time of the clock's value 0, in ns since its origin.
     pub offset_ns: i64,
 }
 
-/// What the packets of a stream are, as far as they were read.
+/// Counts of a stream's packets, up to where the stream was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
     pub packets: u64,
-    /// That are missing between those.
+    /// Number of packets that are missing between those.
     pub lost: u64,
-    /// Of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 

@@ -1,8 +1,9 @@
-//! What a path holds, judged by content: a recording, CTF traces at any depth below it, files of other formats, or all of them.
+//! Detection of what a path holds, by content: a recording, CTF traces at any depth below it, files
+//! of other formats, or several of these.
 //!
-//! File names decide only where the format itself does so (`metadata` beside its streams, `longpole.json`). Directories are
-//! walked to a fixed depth and a fixed number of entries, and links are not followed into directories, so that a wrong path
-//! (say, `/`) is refused soon instead of searched for long.
+//! File names matter only if the format defines them (`metadata` next to its streams,
+//! `longpole.json`). Directories are searched to a fixed depth and a fixed number of entries, and
+//! links to directories are not followed, so that a wrong path (such as `/`) is refused soon.
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
@@ -16,23 +17,23 @@ use std::path::{Path, PathBuf};
 
 const MOST_DEPTH: usize = 16;
 const MOST_ENTRIES: usize = 1_000_000;
-/// Files that are no trace, of which is told what they are.
+/// Maximum number of files that belong to no trace and are named in a diagnostic.
 const MOST_EXAMPLES: usize = 4;
 
 /// The parts that were found, in the order of their paths.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The directory of `longpole.json`, if this is a recording.
+    /// Directory of `longpole.json`, if the path is a recording.
     pub recording: Option<PathBuf>,
     /// Directories with a CTF `metadata` file.
     pub ctf: Vec<PathBuf>,
     /// Files that are a trace each.
     pub files: Vec<(Format, PathBuf)>,
-    /// A folder that was copied from the kernel's tracer.
+    /// A folder of files copied from the kernel's tracer.
     pub pages: Option<PathBuf>,
-    /// Pages of the kernel that are no trace yet.
+    /// Raw pages of the kernel's tracer in a recording that were not converted to a trace yet.
     pub raw: Option<PathBuf>,
-    /// What else lies there.
+    /// Diagnostic for files that belong to no trace.
     pub context: Option<Diagnostic>,
 }
 
@@ -91,12 +92,13 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     Ok(walk.found)
 }
 
-/// The recording that a path leads to, if it leads to one.
+/// Returns the directory of the recording that a path leads to, if there is one.
 pub fn recording_at(path: &Path) -> Option<PathBuf> {
     recognise(path).ok()?.recording
 }
 
-/// Also what a recorder left that was killed before it wrote its first description.
+/// Returns true if the directory is a recording, including one whose recorder was killed before it
+/// wrote `longpole.json`.
 pub fn is_recording(directory: &Path) -> bool {
     directory.join(recording::FILE_NAME).is_file() || directory.join("user").join("metadata").is_file()
 }
@@ -110,7 +112,8 @@ fn in_recording(directory: &Path) -> Result<Found, Error> {
         }
     }
     walk.found.files.retain(|(format, _)| *format == Format::Capture);
-    // Beside the kernel's trace its pages may lie, or a part of what they become; it is a trace once it has metadata.
+    // Next to the kernel's trace there may be its raw pages, or a part of the trace that is being
+    // converted. It is a trace once it has metadata.
     let kernel = directory.join("kernel");
     if kernel.join("metadata").is_file() {
         walk.found.ctf.push(kernel);
@@ -146,7 +149,7 @@ struct Walk {
     found: Found,
     recordings: Vec<PathBuf>,
     entries: usize,
-    /// Files that are no trace.
+    /// Number of files that belong to no trace.
     others: u64,
     examples: Vec<String>,
 }
@@ -203,7 +206,8 @@ impl Walk {
     }
 }
 
-/// The files of a CTF directory that hold streams: all but the metadata, indexes and hidden ones.
+/// Returns the stream files of a CTF directory: all files except metadata, indexes and hidden
+/// files.
 pub(crate) fn stream_files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(Error::io(directory))? {

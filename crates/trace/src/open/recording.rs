@@ -1,7 +1,8 @@
-//! What the recorder says of its recording: `longpole.json`.
+//! The recorder's description of a recording: `longpole.json`.
 //!
-//! Everything in it is optional. A recording whose recorder was killed has an early version of the file or none, and must still
-//! be readable; a later recorder may say more. So nothing here decides how streams are read: that the streams say themselves.
+//! All of its content is optional. A recording whose recorder was killed has an early version of
+//! the file or none, and must still be readable; a later recorder may write more. Therefore nothing
+//! here affects how streams are read: the streams describe themselves.
 
 use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;
@@ -11,153 +12,182 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+/// Name of the description in a recording's directory.
 pub const FILE_NAME: &str = "longpole.json";
 
-/// A file larger than this is no description of a recording.
+/// Maximum number of bytes of a description. A larger file is refused.
 const MOST_BYTES: u64 = 64 << 20;
 
+/// Description of a recording. Unknown keys of the file are ignored.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Recording {
     pub host: Option<String>,
     pub kernel: Option<String>,
     pub clock: Clock,
+    /// Begin of the recording in ns of Unix time.
     pub start_ns: Option<i64>,
-    /// Not there while the recording goes on, or when the recorder was killed.
+    /// End of the recording in ns; absent while it is being recorded, or if the recorder was
+    /// killed.
     pub end_ns: Option<i64>,
     pub sources: Vec<serde_json::Value>,
     pub policies: serde_json::Value,
     pub loss: Losses,
+    /// Cost of one probe in ns on the recorded host.
     pub probe_cost_ns: Option<f64>,
     pub version: Option<String>,
     pub command: serde_json::Value,
-    /// The process in which the command was started.
+    /// Process in which the command was started.
     pub command_pid: Option<i32>,
-    /// The process that recorded.
+    /// Process of the recorder.
     pub recorder_pid: Option<i32>,
+    /// Counts of the stream files in `user/`.
     pub lanes: Vec<Lane>,
     pub interface_packets: Option<InterfacePackets>,
     pub kernel_events: Option<KernelEvents>,
-    /// Of a recording that has a limit.
+    /// Position in a recording that has a size limit.
     pub chunk: Option<Chunk>,
-    /// Of a snapshot.
+    /// Trigger of a snapshot, if the recording is one.
     pub snapshot: Option<Snapshot>,
 }
 
-/// Which part of a recording it is, and what those held that were removed.
+/// Number of this part of a limited recording, and counts of the parts that were removed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Chunk {
+    /// Number of the part.
     pub number: u64,
     pub removed: Removed,
 }
 
+/// Counts of the parts that were removed because of the size limit.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Removed {
+    /// Number of removed parts.
     pub chunks: u64,
-    /// Of programs.
+    /// Number of the programs' events.
     pub events: u64,
+    /// Number of events that the removed parts reported as lost.
     pub lost: u64,
-    /// None: not all could be counted.
+    /// Number of the kernel's events; `None` if not all could be counted.
     pub kernel_events: Option<u64>,
+    /// End in ns of the newest removed part.
     pub until_ns: Option<i64>,
 }
 
-/// What was frozen, and why.
+/// Snapshot of a recording: what was frozen, and why.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
+    /// Path of the recording of which this is a snapshot.
     pub of: Option<String>,
+    /// Condition for which the snapshot waited.
     pub when: Option<String>,
+    /// Description of the event that met the condition.
     pub cause: Option<String>,
+    /// Time of that event in ns.
     pub event_ns: Option<i64>,
+    /// Time in ns at which the rings were frozen.
     pub frozen_ns: Option<i64>,
+    /// Delay in ns of the freeze after the requested time.
     pub latency_ns: Option<u64>,
 }
 
-/// The kernel's events, if they were recorded.
+/// Description of the kernel's events, if they were recorded.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct KernelEvents {
-    /// They name threads by other numbers than the probes: those of another pid namespace.
+    /// Set if the kernel's events and the probes number threads differently, because they are in
+    /// different pid namespaces.
     pub foreign_pids: bool,
-    /// What a page fault takes at least, where those are recorded.
+    /// Minimum duration of a page fault in ns, if page faults were recorded.
     pub page_fault_ns: Option<f64>,
-    /// What the kernel counted of packets by itself; of any form.
+    /// Packet counters of the kernel, as JSON of any shape.
     pub counters: serde_json::Value,
-    /// What the groups would hold besides if they had been asked for by name. None: they were.
+    /// Events that the groups would have contained if they had been requested by name; `None` if
+    /// they were requested by name.
     pub left_out: Option<LeftOut>,
-    /// What was given up while it was recorded, in the order of time.
+    /// Events that the recorder stopped recording, in the order of time.
     pub switched_off: Vec<SwitchedOff>,
 }
 
-/// What the default does not record of its groups.
+/// Events of the recorded groups that are left out by default.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LeftOut {
-    /// By group: events, and system calls by their names.
+    /// Names of events and system calls, by group.
     pub of: BTreeMap<String, Vec<String>>,
 }
 
-/// Events that were not recorded any more, since more came than could be stored.
+/// Events that the recorder stopped recording because more came than could be stored.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SwitchedOff {
-    /// For people.
+    /// Description for people.
     pub what: String,
+    /// Time in ns from which on these events are missing.
     pub since_ns: Option<i64>,
 }
 
-/// The packets of network interfaces, if they were captured.
+/// Capture of the packets of network interfaces, if there is one.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct InterfacePackets {
     pub file: Option<String>,
 }
 
-/// How counter values became Unix time.
+/// Conversion of counter values to Unix time.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Clock {
+    /// Name of the clock.
     pub source: Option<String>,
+    /// Frequency of the counter.
     pub frequency_hz: Option<u64>,
+    /// Unix time in ns of the counter's value 0.
     pub offset_ns: Option<i64>,
-    /// Largest difference between the clock and the pairs sampled during the recording.
+    /// Largest difference in ns between the clock and the pairs sampled during the recording.
     pub residual_ns: Option<f64>,
 }
 
+/// Losses of the programs' events.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Losses {
     pub events: Option<u64>,
 }
 
-/// What the recorder counted for one stream file of `user/`.
+/// Counts of the recorder for one stream file of `user/`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Lane {
+    /// Path of the file.
     pub file: Option<String>,
     pub label: Option<String>,
     pub pid: Option<i32>,
     pub tid: Option<i32>,
     pub thread: Option<String>,
+    /// Bytes of events in the file.
     pub recorded_bytes: Option<u64>,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub bytes: Option<u64>,
+    /// Number of events lost.
     pub lost: Option<u64>,
-    /// The largest of its rings that lost events.
+    /// Size in bytes of the largest of the stream's rings that lost events.
     pub lost_ring_bytes: Option<u64>,
 }
 
 impl Recording {
-    /// Whether a capture holds the packets of interfaces: no program told them, so they are in no other stream.
+    /// Returns true if the capture holds the packets of network interfaces. No program recorded
+    /// these packets, so they are in no other stream.
     pub fn is_of_interfaces(&self, capture: &Path) -> bool {
         let file = self.interface_packets.as_ref().and_then(|packets| packets.file.as_deref());
         file.is_some_and(|file| Path::new(file).file_name() == capture.file_name())
     }
 
-    /// Files of an ended recording that are not as their recorder left them.
+    /// Returns diagnostics for files of a finished recording that differ from what the recorder
+    /// left.
     pub fn altered(&self, directory: &Path) -> Vec<Diagnostic> {
         if self.end_ns.is_none() {
             return Vec::new();
@@ -166,7 +196,7 @@ impl Recording {
         let user = directory.join("user");
         let length = |path: &Path| fs::metadata(path).ok().map(|found| found.len());
         for lane in &self.lanes {
-            // What the description says of a path is not trusted.
+            // The path in the description is not trusted; only its last component is used.
             let Some(name) = lane.file.as_deref().and_then(|file| Path::new(file).file_name()) else { continue };
             let path = user.join(name);
             let found = length(&path);
@@ -184,7 +214,7 @@ impl Recording {
         out
     }
 
-    /// Reads the description in `directory`; none is no error.
+    /// Reads the description in `directory`. Returns `None` if there is none.
     pub fn read(directory: &Path) -> Result<Option<Recording>, Error> {
         let path = directory.join(FILE_NAME);
         let text = match fs::metadata(&path) {
@@ -207,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_that_says_little_is_enough() {
+    fn description_with_few_fields_is_read() {
         let read: Recording = serde_json::from_str(r#"{"start_ns":5,"lanes":[{"file":"a-0"}],"future":[1]}"#).unwrap();
         assert_eq!(read.start_ns, Some(5));
         assert_eq!(read.end_ns, None);

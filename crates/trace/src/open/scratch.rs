@@ -1,6 +1,7 @@
-//! Where files lie that are only there while a trace is read.
+//! The folder of files that exist only while a trace is read.
 //!
-//! They may be as long as the trace, and `/tmp` is often memory; so `/var/tmp` comes first, and `TMPDIR` before all.
+//! Such files may be as long as the trace, and `/tmp` is often in memory. Therefore `/var/tmp` is
+//! preferred to `/tmp`, and `TMPDIR` to both.
 
 use std::env;
 use std::fs::File;
@@ -19,7 +20,7 @@ pub(crate) fn folder() -> PathBuf {
     }
 }
 
-/// A file without a name: it is gone with the process, however that ends.
+/// Returns an unnamed file. It disappears with the process, however the process ends.
 pub(crate) fn file() -> io::Result<File> {
     tempfile::tempfile_in(folder()).or_else(|_| tempfile::tempfile())
 }

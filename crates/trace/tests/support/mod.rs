@@ -1,5 +1,5 @@
-//! Writes small traces in the layout of docs/formats/user-trace.md, byte by byte and without the product's own writers, so that
-//! a mistake that reader and writer share is still found.
+//! Writes small traces in the layout of docs/formats/user-trace.md, byte by byte and without
+//! Longpole's own writers, so that an error that reader and writer share is still found.
 #![allow(dead_code)]
 
 use std::fmt::Write as _;
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const UUID: [u8; 16] = [0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f];
-/// Begin of the clock, Unix time in seconds: 2025-11-20T23:04:05Z.
+/// Begin of the clock in seconds of Unix time: 2025-11-20T23:04:05Z.
 pub const EPOCH_S: i64 = 1_763_679_845;
 const HEADER: usize = 256;
 const PAGE: usize = 4096;
 
-/// A field of an event class and how it is declared.
+/// Declared type of a field of an event class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     U64,
@@ -25,7 +25,7 @@ pub enum Kind {
     Bytes,
 }
 
-/// The value of a field; it must match the declaration.
+/// Value of a field; it must match the declaration.
 #[derive(Clone, Copy, Debug)]
 pub enum Field<'a> {
     U64(u64),
@@ -42,7 +42,7 @@ struct Class {
     uri: Option<String>,
 }
 
-/// A recording directory in the making. The clock ticks in ns.
+/// A recording directory that is being written. Its clock counts ns.
 pub struct Fake {
     pub directory: PathBuf,
     classes: Vec<Class>,
@@ -55,7 +55,7 @@ impl Fake {
         Fake { directory: directory.to_owned(), classes: Vec::new(), lanes: 0 }
     }
 
-    /// Declares a class; its id counts from 1.
+    /// Declares a class and returns its id. Ids count from 1.
     pub fn class(&mut self, name: &str, fields: &[(&str, Kind)]) -> u16 {
         self.class_at(name, fields, None)
     }
@@ -145,7 +145,7 @@ impl Fake {
         text
     }
 
-    /// Writes the metadata. Lanes are written by their own `finish`.
+    /// Writes the metadata. Each lane is written by its own `finish`.
     pub fn finish(&self) {
         fs::write(self.directory.join("user/metadata"), self.metadata()).unwrap();
     }
@@ -166,7 +166,7 @@ pub struct Lane {
     begin: Option<u64>,
     end: u64,
     sequence: u64,
-    /// Events lost so far; the next packet carries it.
+    /// Number of events lost until now; the next packet contains it.
     pub discarded: u64,
 }
 
@@ -197,7 +197,7 @@ impl Lane {
         }
     }
 
-    /// Ends the packet of the events so far.
+    /// Ends the current packet.
     pub fn packet(&mut self) {
         let begin = self.begin.unwrap_or(self.end);
         self.packet_at(begin, self.end);
@@ -241,7 +241,8 @@ fn text(out: &mut Vec<u8>, text: &str, room: usize) {
     out.resize(end, 0);
 }
 
-/// What babeltrace2 makes of a directory: events and lost events; none where it is not installed.
+/// Returns the number of events and of lost events that babeltrace2 finds in a directory, or `None`
+/// if it is not installed.
 pub fn babeltrace2(directory: &Path) -> Option<(u64, u64)> {
     let output = match Command::new("babeltrace2").arg(directory).output() {
         Ok(output) => output,
@@ -261,7 +262,7 @@ pub fn babeltrace2(directory: &Path) -> Option<(u64, u64)> {
     Some((events, lost))
 }
 
-/// A folder of the corpora, if they are here.
+/// Returns a folder of the corpora, if they are installed.
 pub fn corpus(name: &str) -> Option<PathBuf> {
     match std::env::var_os("LONGPOLE_CORPORA") {
         Some(root) => Some(PathBuf::from(root).join(name)),

@@ -1,4 +1,4 @@
-/// One header of a tar with its content, as any writer of archives may make it.
+/// Makes a tar header with its content. Nothing is checked, so that hostile entries can be made.
 pub fn tar_entry(name: &str, kind: u8, link: &str, content: &[u8]) -> Vec<u8> {
     let mut header = [0u8; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());

@@ -1,16 +1,17 @@
-//! Writes trace.dat files of both versions, in both byte orders and with both sizes of a long, and the pages in them, byte by byte as
-//! trace-cmd.dat.v6(5), trace-cmd.dat.v7(5) and the kernel's ring-buffer-design.rst describe them.
+//! Writes trace.dat files of both versions, in both byte orders and with both sizes of a `long`,
+//! and the pages in them, byte by byte as described in trace-cmd.dat.v6(5), trace-cmd.dat.v7(5) and
+//! the kernel's ring-buffer-design.rst.
 #![allow(dead_code)]
 
 use std::fmt::Write as _;
 
 pub const PAGE: usize = 4096;
 
-/// A machine that records.
+/// A recorded host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     pub big: bool,
-    /// 4 or 8.
+    /// Size of a `long` in bytes, 4 or 8.
     pub long: usize,
 }
 
@@ -18,7 +19,7 @@ impl Machine {
     pub const ALL: [Machine; 4] =
         [Machine { big: false, long: 8 }, Machine { big: true, long: 8 }, Machine { big: false, long: 4 }, Machine { big: true, long: 4 }];
 
-    /// A number of `size` bytes.
+    /// Encodes a number in `size` bytes.
     pub fn number(self, value: u64, size: usize) -> Vec<u8> {
         match self.big {
             true => value.to_be_bytes()[8 - size..].to_vec(),
@@ -38,7 +39,7 @@ impl Machine {
 
 pub const HEADER_EVENT: &str = include_str!("../../../ftrace/tests/fixtures/header_event");
 
-/// A field of a format: its declaration, offset, size and sign.
+/// A field of a format: its declaration, offset, size, and whether it is signed.
 pub type Declared<'a> = (&'a str, usize, usize, bool);
 
 pub fn format(name: &str, id: u16, fields: &[Declared<'_>], print: &str) -> String {
@@ -60,7 +61,7 @@ pub fn format(name: &str, id: u16, fields: &[Declared<'_>], print: &str) -> Stri
     text
 }
 
-/// An event's bytes in the making.
+/// The bytes of an event that is being made.
 pub struct Record {
     machine: Machine,
     pub bytes: Vec<u8>,
@@ -73,7 +74,7 @@ impl Record {
         record
     }
 
-    /// A number at a place.
+    /// Writes a number at an offset.
     pub fn at(&mut self, offset: usize, value: u64, size: usize) -> &mut Record {
         self.put(offset, &self.machine.number(value, size))
     }
@@ -85,20 +86,20 @@ impl Record {
         self
     }
 
-    /// A dynamic field at `offset`: its bytes go to the end.
+    /// Adds a dynamic field at `offset`. Its bytes are appended.
     pub fn dynamic(&mut self, offset: usize, bytes: &[u8]) -> &mut Record {
         let start = self.bytes.len();
         self.at(offset, (bytes.len() as u64) << 16 | start as u64, 4).put(start, bytes)
     }
 
-    /// The same, its place counted from the end of the field.
+    /// Adds a dynamic field whose position is relative to the end of the field.
     pub fn relative(&mut self, offset: usize, bytes: &[u8]) -> &mut Record {
         let start = self.bytes.len();
         self.at(offset, (bytes.len() as u64) << 16 | (start - offset - 4) as u64, 4).put(start, bytes)
     }
 }
 
-/// A page in the making.
+/// A page that is being made.
 pub struct Page {
     machine: Machine,
     time: u64,
@@ -111,7 +112,7 @@ impl Page {
         Page { machine, time, data: Vec::new(), lost: None }
     }
 
-    /// Events were lost before this page.
+    /// Marks the page: events were lost before it.
     pub fn lost(mut self, events: Option<u64>) -> Page {
         self.lost = Some(events);
         self
@@ -122,7 +123,8 @@ impl Page {
         self.data.extend(self.machine.number(word.into(), 4));
     }
 
-    /// An event `delta` after the one before; short ones have their length in the first word, others in the second.
+    /// Adds an event `delta` after the one before. A short event has its length in the first word,
+    /// a longer one in the second.
     pub fn event(mut self, delta: u32, record: &Record) -> Page {
         assert!(delta < 1 << 27);
         let words = record.bytes.len().div_ceil(4);
@@ -137,21 +139,21 @@ impl Page {
         self
     }
 
-    /// Time that the next event's word has no room for.
+    /// Adds a time that does not fit into the next event's word.
     pub fn extend(mut self, delta: u64) -> Page {
         self.word(30, (delta & ((1 << 27) - 1)) as u32);
         self.data.extend(self.machine.number(delta >> 27, 4));
         self
     }
 
-    /// From here on it is this time.
+    /// Sets the time from here on.
     pub fn stamp(mut self, time: u64) -> Page {
         self.word(31, (time & ((1 << 27) - 1)) as u32);
         self.data.extend(self.machine.number(time >> 27 & 0xffff_ffff, 4));
         self
     }
 
-    /// An event that its writer took back, 3 after the one before.
+    /// Adds an event that its writer discarded, 3 after the one before.
     pub fn taken_back(mut self, bytes: usize) -> Page {
         self.word(29, 3);
         self.data.extend(self.machine.number(bytes as u64 + 4, 4));
@@ -175,7 +177,8 @@ impl Page {
     }
 }
 
-/// By what a file is compressed; the tests that need it bring it.
+/// Compression of a file. The function comes from the tests, so that only they depend on
+/// compressors.
 #[derive(Clone, Copy, Debug)]
 pub struct Compression {
     pub name: &'static str,
@@ -186,7 +189,7 @@ impl Compression {
     pub const NONE: Compression = Compression { name: "none", pack: None };
 }
 
-/// A buffer: the top one has no name.
+/// A buffer. The top buffer has no name.
 #[derive(Clone)]
 pub struct Buffer {
     pub name: &'static str,
@@ -194,7 +197,7 @@ pub struct Buffer {
     pub cpus: Vec<(u32, Vec<u8>)>,
 }
 
-/// A file in the making.
+/// A file that is being made.
 #[derive(Clone)]
 pub struct TraceDat {
     pub machine: Machine,
@@ -202,10 +205,10 @@ pub struct TraceDat {
     pub systems: Vec<(&'static str, Vec<String>)>,
     pub printk: String,
     pub cmdlines: String,
-    /// Beside those that the layout needs.
+    /// Options in addition to those that the layout requires.
     pub options: Vec<(u16, Vec<u8>)>,
     pub buffers: Vec<Buffer>,
-    /// What a latency tracer wrote, instead of pages.
+    /// Output of a latency tracer, in place of pages.
     pub text: Option<String>,
 }
 
@@ -307,7 +310,7 @@ impl TraceDat {
     }
 
     fn table_and_pages(&self, out: &mut Vec<u8>, buffer: &Buffer, clock: Option<(&str, usize)>) {
-        // Where an instance has more CPUs than the head of the file says, the table has an entry more.
+        // If an instance has more CPUs than the header states, the table has one more entry.
         let more = usize::from(clock.is_none() && buffer.cpus.len() > self.buffers[0].cpus.len());
         let end = out.len() + 16 * (buffer.cpus.len() + more) + clock.map_or(0, |(_, bytes)| bytes);
         let mut begin = end.next_multiple_of(PAGE);
@@ -342,7 +345,7 @@ impl TraceDat {
         begin
     }
 
-    /// Compressed data of a buffer, in chunks of two pages; none for nothing.
+    /// Compresses the data of a buffer in chunks of two pages. Empty data stays empty.
     fn chunks(&self, compression: Compression, bytes: &[u8]) -> Vec<u8> {
         let Some(pack) = compression.pack.filter(|_| !bytes.is_empty()) else { return bytes.to_vec() };
         let chunks: Vec<&[u8]> = bytes.chunks(2 * PAGE).collect();
@@ -374,7 +377,7 @@ impl TraceDat {
             let at = self.section(&mut out, id, compression, &bytes);
             options.extend(self.option(id, &self.number(at, 8)));
         }
-        // Two sections of options, the second one behind the pages.
+        // Two sections of options; the second one follows the pages.
         let strings: Vec<u8> = b"headers\0buffer\0".to_vec();
         self.section(&mut out, 15, Compression::NONE, &strings);
         for (id, data) in &self.options {

@@ -1,4 +1,4 @@
-//! A stream file that grows, and how far it was read.
+//! A stream file that grows, and how much of it was read.
 
 use super::SETTLED;
 use crate::diagnostic::Diagnostic;
@@ -14,10 +14,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// Bytes at a file's begin by which it is known to be still the same.
+/// Bytes at a file's begin that are compared to detect that another file was written over it.
 const HEAD: u64 = 64;
 
-/// A file, wherever it is. Numbers of files are used again.
+/// Identity of a file, independent of its path. The creation time is included because inode numbers
+/// are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     device: u64,
@@ -37,41 +38,43 @@ pub(crate) struct Tail {
     pub path: PathBuf,
     identity: Identity,
     pub slot: Slot,
-    /// Bytes of the file at the last look.
+    /// Size of the file in bytes at the last look.
     pub seen: u64,
-    /// How many of them its reader was shown.
+    /// Number of bytes that were made available to the reader.
     shown: u64,
-    /// Up to here there are whole packets.
+    /// Offset up to which the file consists of whole packets.
     whole: u64,
-    /// It is one packet without an end from there on, so that all that is there is shown.
+    /// Set if the rest of the file is one packet without an end, so that all of it is made
+    /// available.
     endless: bool,
-    /// The bytes behind the whole packets begin with none, and among so many of them none was found.
+    /// Number of bytes after the whole packets if they do not begin with a packet and no packet was
+    /// found among them; otherwise 0.
     unclear: u64,
     head: Vec<u8>,
-    /// By which it was read.
+    /// Metadata with which the file was read.
     metadata: Arc<Metadata>,
-    /// Since when it has waited for metadata that knows what it holds.
+    /// Time since which the file has waited for metadata that describes its content.
     waits: Option<Instant>,
     state: State,
-    /// All of it was shown that there will be.
+    /// Set if the reader was given everything for the last time.
     finished: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     There,
-    /// It is not at its place: moved, or removed.
+    /// The file is not at its path: it was moved or removed.
     Missing(Instant),
-    /// Something else was written over it.
+    /// Another file was written over it.
     Replaced,
-    /// Nothing more is read of it.
+    /// No more of the file is read.
     Ended,
 }
 
-/// What is known when a file is looked at.
+/// Context of one look at a file.
 pub struct Look<'a> {
     pub read: &'a (Arc<Metadata>, Rc<Plan>),
-    /// How many files there are.
+    /// Number of stream files.
     pub streams: usize,
     pub last: bool,
 }
@@ -96,7 +99,7 @@ impl Tail {
         }
     }
 
-    /// It was found.
+    /// Notes that the file was found at this path.
     pub fn is_at(&mut self, path: &Path) {
         if self.path != path {
             self.path = path.to_owned();
@@ -106,12 +109,12 @@ impl Tail {
         }
     }
 
-    /// Whether what is in the file now is to be read as another one.
+    /// Returns true if the content of the file must be read as that of a new file.
     pub fn is_replaced(&self) -> bool {
         self.state == State::Replaced
     }
 
-    /// Says at the end what was counted on the way.
+    /// Reports at the end what was counted while reading.
     pub fn tell(&self, shared: &mut Shared) {
         if let Some(window) = &self.slot.window {
             window.tell(shared);
@@ -121,7 +124,8 @@ impl Tail {
         }
     }
 
-    /// Its reader has come to the end of what it was shown: shows it more, if there is more.
+    /// Gives the reader more of the file, after it reached the end of what it had. Returns false if
+    /// there is no more.
     pub fn go_on(&mut self, look: &Look<'_>, shared: &mut Shared) -> Result<bool, Error> {
         let Some(file) = self.look(look.last, shared) else { return self.rest() };
         let stuck = self.source().is_some_and(CtfSource::waits_for_metadata);
@@ -172,7 +176,8 @@ impl Tail {
         }
     }
 
-    /// It holds neither a file nor memory until there is more.
+    /// Releases the reader's file and memory until there is more. Returns false, so that callers
+    /// can return the result.
     fn rest(&mut self) -> Result<bool, Error> {
         if let Source::Ctf(source) = &mut self.slot.source {
             source.rest()?;
@@ -180,12 +185,12 @@ impl Tail {
         Ok(false)
     }
 
-    /// Whether what the metadata does not know may be just being written there.
+    /// Returns true if metadata that describes unknown content may still be written.
     fn may_learn(&self, look: &Look<'_>) -> bool {
         !look.last && self.waits.is_none_or(|since| since.elapsed() < SETTLED)
     }
 
-    /// The file as it is now, if it is there and still the same.
+    /// Returns the file as it is now, if it exists and is still the same.
     fn look(&mut self, last: bool, shared: &mut Shared) -> Option<StreamFile> {
         if matches!(self.state, State::Replaced | State::Ended) {
             return None;
@@ -224,9 +229,11 @@ impl Tail {
         shared.diagnostics.push(Diagnostic::Removed { path: self.path.clone(), seen: self.seen });
     }
 
-    /// Finds how far whole packets reach; only headers are looked at. One that cannot be understood is passed over once another packet is found behind it.
+    /// Finds the end of the whole packets. Only headers are read. A packet whose header cannot be
+    /// decoded is skipped if another packet is found after it.
     fn pass_packets(&mut self, file: &StreamFile, look: &Look<'_>) -> Result<(), Error> {
-        // All of it is looked through again and again, so not for every byte that comes.
+        // Each search reads all unclear bytes again, so it is repeated only after they have grown
+        // by an eighth.
         if file.length.saturating_sub(self.whole) < self.unclear + self.unclear / 8 {
             return Ok(());
         }
@@ -261,7 +268,7 @@ impl Tail {
                     self.unclear = file.length - self.whole;
                     return Ok(());
                 }
-                // There is no way to find another one.
+                // No further packet can be found.
                 _ => {
                     (self.whole, self.state) = (file.length, State::Ended);
                     return Ok(());
@@ -271,7 +278,7 @@ impl Tail {
     }
 }
 
-/// What stands at a file's begin.
+/// Returns the first bytes of a file.
 fn head(path: &Path, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; length as usize];
     let read = File::open(path).and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Writes what comes out of an archive, as long as that is in proportion.
+//! Writes the content of an archive, as long as it is in proportion to the archive's size.
 
 use super::place::Unpacked;
 use crate::diagnostic::Diagnostic;
@@ -9,26 +9,28 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Files and folders; more no reader takes.
+/// Maximum number of files and folders; no reader accepts more.
 const MOST_ENTRIES: u64 = 1_000_000;
-/// Bytes that are no hole: so many, and so many for each byte of the archive. Real traces stay below 200.
+/// Maximum number of bytes that are not holes: a base, and a factor per byte of the archive. Real
+/// traces stay below a factor of 200.
 const MOST_BYTES: (u64, u64) = (256 << 20, 2000);
-/// With the holes, which take no room.
+/// Maximum number of bytes including holes, which take no room: a base, and a factor per byte of
+/// the archive.
 const MOST_LENGTH: (u64, u64) = (16 << 30, 20_000);
-/// Bytes that stay free on the disk.
+/// Bytes that must remain free on the disk.
 const KEPT_FREE: u64 = 256 << 20;
-/// The disk is looked at after so many bytes.
+/// Bytes after which the free space of the disk is checked again.
 const LOOK: u64 = 64 << 20;
 const PIECE: usize = 128 << 10;
 const BLOCK: usize = 4096;
-/// Links to links that are followed.
+/// Maximum number of links that are followed from one link to a file.
 const MOST_LINKED: u32 = 8;
-/// Entries that are told of.
+/// Maximum number of refused entries that are reported.
 const MOST_TOLD: usize = 8;
 
-/// Why unpacking ends before the archive does.
+/// Reason why unpacking ends before the archive does.
 pub enum Stop {
-    /// It is too much.
+    /// A limit was exceeded.
     Limit(String),
     Write(io::Error),
     /// The archive cannot be read further.
@@ -56,10 +58,10 @@ pub struct Fill {
     others: u64,
     other: String,
     refused: Vec<String>,
-    /// Where a link lies, and what it leads to.
+    /// Path of each link, and path of its target.
     links: Vec<(PathBuf, PathBuf)>,
     buffer: Vec<u8>,
-    /// Where that lies which was packed without an archive around it.
+    /// Path of the file that was compressed without an archive.
     pub alone: Option<PathBuf>,
 }
 
@@ -87,17 +89,17 @@ impl Fill {
         }
     }
 
-    /// The entry that was begun last.
+    /// Returns the name of the entry that was begun last.
     pub fn entry(&self) -> Option<String> {
         self.entry.clone()
     }
 
-    /// Files that have come out.
+    /// Returns the number of files that were unpacked.
     pub fn files(&self) -> u64 {
         self.files
     }
 
-    /// Not a byte of them.
+    /// Returns true if the unpacked files are all empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -126,7 +128,7 @@ impl Fill {
         }
     }
 
-    /// What is neither a file nor a folder.
+    /// Counts an entry that is neither a file nor a folder.
     pub fn other(&mut self, name: &[u8], what: &str) {
         self.others += 1;
         if self.others == 1 {
@@ -164,7 +166,8 @@ impl Fill {
         }
     }
 
-    /// A link. Where it leads to a file of the archive, which may come later, it is that file; no other one is made.
+    /// Adds a link. If its target is a file of the archive, which may come later, the link becomes
+    /// that file. No other links are made.
     pub fn link(&mut self, name: &[u8], target: &[u8], symbolic: bool) -> Result<(), Stop> {
         self.enter(name)?;
         let below = inside(name);
@@ -179,10 +182,10 @@ impl Fill {
         Ok(())
     }
 
-    /// Makes the files that links are, when all others are there.
+    /// Creates the files for links, after all other files exist.
     pub fn finish_links(&mut self) -> Result<(), Stop> {
         let mut left = std::mem::take(&mut self.links);
-        // A link may lead to another one, but not on and on.
+        // A link may lead to another link, up to a fixed number of steps.
         for _ in 0..MOST_LINKED {
             if left.is_empty() {
                 break;
@@ -207,7 +210,8 @@ impl Fill {
         Ok(())
     }
 
-    /// The one file that is packed without an archive around it, without the end of its name that says so.
+    /// Unpacks the one file that was compressed without an archive. Its name is that of the input
+    /// without the last extension.
     pub fn alone(&mut self, mut from: impl Read) -> Result<(), Stop> {
         let name = self.archive.file_stem().map_or_else(|| b"content".to_vec(), |stem| stem.as_bytes().to_vec());
         self.alone = Some(self.content.join(OsStr::from_bytes(&name)));
@@ -244,7 +248,7 @@ impl Fill {
             }
             self.look()?;
         };
-        // What ends in a hole is as long as it was.
+        // A hole at the end was not written, so the file's length is set.
         into.set_len(at).map_err(Stop::Write)?;
         ended
     }
@@ -253,7 +257,7 @@ impl Fill {
         Stop::Limit(format!("its {} bytes become more than {most}, which no trace does; unpack it yourself if it is one", self.packed))
     }
 
-    /// Whether the disk has room.
+    /// Checks that the disk has room.
     fn look(&mut self) -> Result<(), Stop> {
         if self.bytes < self.looked {
             return Ok(());
@@ -272,7 +276,8 @@ impl Fill {
     }
 }
 
-/// The path below the folder that a name means; none if it leads out of it. A name that begins at the root is taken as tar does.
+/// Returns the path below the folder for an entry's name, or `None` if it leads out of the folder.
+/// A leading `/` is dropped, as tar does.
 fn inside(name: &[u8]) -> Option<PathBuf> {
     let mut below = PathBuf::new();
     for part in Path::new(OsStr::from_bytes(name)).components() {
@@ -285,7 +290,7 @@ fn inside(name: &[u8]) -> Option<PathBuf> {
     Some(below)
 }
 
-/// Where a symbolic link leads to; none if that is outside.
+/// Returns the target of a symbolic link, or `None` if it is outside of the folder.
 fn led(link: &Path, target: &Path) -> Option<PathBuf> {
     let mut below = link.parent()?.to_owned();
     for part in target.components() {
@@ -308,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_inside() {
+    fn names_that_lead_out_of_the_folder_are_refused() {
         assert_eq!(inside(b"./a//b"), Some("a/b".into()));
         assert_eq!(inside(b"/etc/passwd"), Some("etc/passwd".into()));
         assert_eq!(inside(b"a/../../b"), None);

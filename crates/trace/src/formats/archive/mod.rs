@@ -1,8 +1,11 @@
-//! Traces in archives: tar and zip, packed by gzip and zstd, and single files that are packed so.
+//! Traces in archives: tar and zip archives, also compressed by gzip or zstd, and single compressed
+//! files.
 //!
-//! Readers seek, and a trace is many files; so an archive is unpacked into a folder that is removed afterwards, and what comes out of it is
-//! opened like any other. Nothing of an archive is believed: names do not lead out of the folder, nor do links, and what grows out of
-//! all proportion, or beyond the disk, ends with an error. Holes stay holes: half-empty packets of LTTng are mostly zeros.
+//! Readers seek, and a trace has many files. Therefore an archive is unpacked into a folder that is
+//! removed afterwards, and the result is opened like any other path. An archive is not trusted:
+//! names and links must not lead out of the folder, and an archive that expands out of proportion
+//! or fills the disk ends with an error. Holes in files remain holes, because the half-empty
+//! packets of LTTng consist mostly of zeros.
 
 mod fill;
 mod place;
@@ -23,7 +26,7 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-/// How a file is packed.
+/// Format of an archive or compressed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     Tar,
@@ -34,24 +37,25 @@ pub(crate) enum Packing {
 
 const TAR_BLOCK: usize = 512;
 const BUFFER: usize = 256 << 10;
-/// Bytes of headers before an entry of a tar: names of any sensible length.
+/// Maximum number of bytes of headers before an entry of a tar, enough for names of any sensible
+/// length.
 const MOST_HEADERS: u64 = 1 << 20;
-/// Bytes of what a link leads to.
+/// Maximum number of bytes of a link's target.
 const MOST_TARGET: u64 = 4096;
-/// Bytes behind the end of a tar that are looked through.
+/// Maximum number of bytes after the end of a tar that are read.
 const MOST_BEHIND: u64 = 16 << 20;
 
 pub(crate) fn packing(head: &Head) -> Option<Packing> {
     match head.bytes.as_slice() {
         [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => Some(Packing::Zip),
         [0x1f, 0x8b, 8, ..] => Some(Packing::Gzip),
-        // A frame, or one to be skipped.
+        // A frame, or a frame to be skipped.
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Packing::Zstd),
         bytes => is_tar(bytes).then_some(Packing::Tar),
     }
 }
 
-/// The checksum of a header, which the oldest archives have, too.
+/// Checks the checksum of a tar header. Even the oldest archives have one.
 fn is_tar(bytes: &[u8]) -> bool {
     const SUM: std::ops::Range<usize> = 148..156;
     let Some(header) = bytes.first_chunk::<TAR_BLOCK>() else { return false };
@@ -61,7 +65,7 @@ fn is_tar(bytes: &[u8]) -> bool {
     count > 0 && header[0] != 0 && said == sum
 }
 
-/// Of what is packed otherwise: its name, and what to do.
+/// Returns, for other packed formats, the name and the command that unpacks a file.
 pub(crate) fn other_packing(head: &Head) -> Option<(&'static str, &'static str)> {
     match head.bytes.as_slice() {
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(("xz", "xz -dk FILE")),
@@ -74,7 +78,8 @@ pub(crate) fn other_packing(head: &Head) -> Option<(&'static str, &'static str)>
     }
 }
 
-/// Unpacks what a path leads to, if that is an archive or a packed file.
+/// Unpacks the file at `path` if it is an archive or a compressed file. Returns `None` if it is
+/// not.
 pub fn unpack(path: &Path) -> Result<Option<Unpacked>, Error> {
     if !path.metadata().map_err(Error::io(path))?.is_file() {
         return Ok(None);
@@ -121,21 +126,22 @@ fn unpacked(path: &Path, packing: Packing) -> Result<Unpacked, Error> {
     Ok(unpacked)
 }
 
-/// A packed tar, or a packed file.
+/// Unpacks a compressed tar or another compressed file.
 fn stream(mut unpacked: impl Read, fill: &mut Fill) -> Result<(), Stop> {
     let mut head = Vec::new();
     let begin = unpacked.by_ref().take(TAR_BLOCK as u64).read_to_end(&mut head);
     let mut whole = io::Cursor::new(head.clone()).chain(Broken(begin.err())).chain(unpacked);
     if is_tar(&head) {
         tar(&mut whole, fill)?;
-        // What is behind the end of the tar fills it up; whether all of it came tells the end of its packing.
+        // What follows the end of the tar is padding. It is read because only the end of the
+        // compressed data shows whether the file is complete.
         io::copy(&mut whole.take(MOST_BEHIND), &mut io::sink()).map(drop).map_err(Stop::damaged)
     } else {
         fill.alone(whole)
     }
 }
 
-/// Fails once, where the begin of a file has failed after some bytes.
+/// Fails once with the error that occurred after the first bytes of a file.
 struct Broken(Option<io::Error>);
 
 impl Read for Broken {
@@ -149,7 +155,7 @@ fn tar(input: impl Read, fill: &mut Fill) -> Result<(), Stop> {
     let mut archive = ::tar::Archive::new(Headers { input: Ending { input, ended: ended.clone() }, budget: budget.clone() });
     let mut entries = archive.entries().map_err(Stop::damaged)?;
     loop {
-        // A name is in memory as a whole, so there must be an end to it.
+        // The tar library holds a whole name in memory, so its length must be limited.
         budget.set(MOST_HEADERS);
         let Some(entry) = entries.next() else {
             return if ended.get() { Err(Stop::damaged("a tar has empty blocks at its end")) } else { Ok(()) };
@@ -180,7 +186,7 @@ fn sparse(entry: &mut ::tar::Entry<'_, impl Read>) -> Result<Option<Sparse>, Sto
     Ok(Sparse::of(pairs.iter().filter_map(|pair| Some((pair.key().ok()?, pair.value_bytes())))))
 }
 
-/// Remembers that somebody wanted more than there was.
+/// Records that more bytes were requested than the file has.
 struct Ending<R> {
     input: R,
     ended: Rc<Cell<bool>>,
@@ -196,7 +202,7 @@ impl<R: Read> Read for Ending<R> {
     }
 }
 
-/// Reads so much only, until it may again.
+/// Limits the number of bytes that can be read, until the limit is raised.
 struct Headers<R> {
     input: R,
     budget: Rc<Cell<u64>>,
@@ -221,7 +227,8 @@ fn zip(path: &Path, fill: &mut Fill, ended: &Cell<bool>) -> Result<(), Stop> {
     let open = || File::open(path).map(|file| BufReader::with_capacity(BUFFER, file)).map_err(Stop::damaged);
     let mut archive = match ::zip::ZipArchive::new(open()?) {
         Ok(archive) => archive,
-        // Its directory is at the end, which is not there; the entries may be.
+        // The directory of a zip is at its end. If that is missing, the entries may still be
+        // readable in sequence.
         Err(error) => {
             ended.set(true);
             let mut input = open()?;

@@ -1,7 +1,9 @@
-//! The folder into which an archive is unpacked, and its end.
+//! The folder into which an archive is unpacked, and its removal.
 //!
-//! It goes when its [`Unpacked`] is dropped. A process that is killed drops nothing; so each folder holds a lock, which the kernel takes away
-//! with its holder, and whoever unpacks next removes what nobody holds. Until it is locked a folder has another name.
+//! The folder is removed when its [`Unpacked`] is dropped. A killed process drops nothing.
+//! Therefore each folder holds a locked file; the kernel releases the lock with its process, and
+//! the next process that unpacks removes folders whose lock is free. A folder has another name
+//! until it is locked, so that it is not removed too early.
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
@@ -12,20 +14,20 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What the names of these folders begin with.
+/// Prefix of the names of these folders.
 pub const PREFIX: &str = "longpole-unpacked-";
 const LOCK: &str = ".lock";
 
-/// An archive that is unpacked for as long as this lives.
+/// An unpacked archive. The unpacked files are removed when this is dropped.
 #[derive(Debug)]
 pub struct Unpacked {
     root: PathBuf,
     content: PathBuf,
     pub(super) alone: Option<PathBuf>,
     archive: PathBuf,
-    /// What is odd about the archive.
+    /// Diagnostics about the archive.
     pub diagnostics: Vec<Diagnostic>,
-    /// Held, not read.
+    /// Lock on the folder, held until this is dropped.
     _lock: File,
 }
 
@@ -51,7 +53,7 @@ impl Unpacked {
         let name = own.path().file_name().unwrap_or_default().to_string_lossy().replace(".longpole-", PREFIX);
         let root = folder.join(name);
         fs::rename(own.path(), &root).map_err(failed("cannot make a folder"))?;
-        // There is nothing left where it was.
+        // The folder was renamed, so the temporary name must not be removed.
         let _ = own.keep();
         let name = archive.file_name().map_or_else(|| "archive".into(), PathBuf::from);
         let content = root.join(name);
@@ -60,12 +62,12 @@ impl Unpacked {
         Ok(unpacked)
     }
 
-    /// The folder that is removed.
+    /// Returns the folder that is removed on drop.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What was in the archive: a folder, or the one file that was packed.
+    /// Returns the content of the archive: a folder, or the one file that was compressed.
     pub fn content(&self) -> &Path {
         self.alone.as_deref().unwrap_or(&self.content)
     }
@@ -74,7 +76,7 @@ impl Unpacked {
         &self.content
     }
 
-    /// Where it was.
+    /// Returns the path of the archive.
     pub fn archive(&self) -> &Path {
         &self.archive
     }
@@ -86,7 +88,7 @@ impl Drop for Unpacked {
     }
 }
 
-/// Removes what was left by processes that are gone.
+/// Removes the folders of processes that have ended.
 fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let own = fs::metadata("/proc/self").map(|data| data.uid()).ok();
@@ -99,7 +101,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Removes the folder of an archive unless it is in use.
+/// Removes the folder of an archive, unless it is in use.
 pub fn remove_if_left(root: &Path) {
     let named = root.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
     let free = || File::open(root.join(LOCK)).is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok());

@@ -1,25 +1,26 @@
-//! Sparse files of the pax format: what a tar holds of them is the parts that are no hole. Where these lie says the header (versions 0.0 and 0.1) or the
-//! begin of the entry (1.0), as "Storing Sparse Files" of the manual of GNU tar describes.
+//! Sparse files in the pax format. A tar stores only the parts of them that are not holes. The
+//! positions of the parts are in the header (versions 0.0 and 0.1) or at the begin of the entry
+//! (1.0), as described in "Storing Sparse Files" of the GNU tar manual.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
 
-/// Parts of a file; each of them stands somewhere in numbers.
+/// Maximum number of parts of a file, because each is stored in memory.
 const MOST_PARTS: usize = 1 << 20;
 const BLOCK: u64 = 512;
 
-/// What the header says.
+/// Description of a sparse file in the header.
 #[derive(Default)]
 pub struct Sparse {
     pub name: Vec<u8>,
     length: u64,
     numbers: Vec<u64>,
-    /// They stand before the content.
+    /// Set if the positions are before the content, at the begin of the entry.
     within: bool,
 }
 
 impl Sparse {
-    /// Of the extensions of an entry; none if they speak of no sparse file.
+    /// Reads the description from an entry's extensions. Returns `None` if the file is not sparse.
     pub fn of<'a>(extensions: impl Iterator<Item = (&'a str, &'a [u8])>) -> Option<Sparse> {
         let (mut sparse, mut found) = (Sparse::default(), false);
         for (key, value) in extensions {
@@ -41,7 +42,7 @@ impl Sparse {
         found.then_some(sparse)
     }
 
-    /// The content with its holes.
+    /// Returns a reader of the whole content, with zeros for holes.
     pub fn read<R: Read>(self, mut input: R) -> io::Result<Whole<R>> {
         let numbers = if self.within { map(&mut input)? } else { self.numbers };
         let parts = numbers.chunks_exact(2).map(|part| (part[0], part[1])).collect();
@@ -53,7 +54,8 @@ fn wrong(what: &str) -> io::Error {
     io::Error::other(format!("a sparse file {what}"))
 }
 
-/// The numbers before the content, a line for each: how many parts there are, and of each its offset and its length.
+/// Reads the positions before the content: one number per line, first the number of parts, then
+/// offset and length of each part.
 fn map(input: &mut impl Read) -> io::Result<Vec<u64>> {
     let mut read = 0u64;
     let mut number = || {
@@ -82,7 +84,7 @@ fn map(input: &mut impl Read) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// A file with its holes.
+/// Reader of a sparse file, with zeros for holes.
 pub struct Whole<R> {
     input: R,
     parts: VecDeque<(u64, u64)>,
@@ -101,7 +103,7 @@ impl<R: Read> Read for Whole<R> {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 *length -= count as u64;
-                // The next byte of the part follows on this one.
+                // The next byte of the part is at the next position.
                 *begin += count as u64;
                 self.at += count as u64;
                 return Ok(count);

@@ -1,11 +1,12 @@
-//! zstd as a stream: frames, one after the other, as parallel writers leave them, and frames to be skipped.
+//! A zstd stream: a sequence of frames, as parallel writers create them, including frames to be
+//! skipped.
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::error::Error;
 use std::io::{self, BufRead, Read};
 
-/// What `zstd --long` needs; memory of who unpacks.
+/// Largest window in bytes, which is the memory that unpacking needs. `zstd --long` uses this size.
 const MOST_WINDOW: u64 = 128 << 20;
 
 pub struct Frames<R> {
@@ -21,7 +22,7 @@ impl<R: BufRead> Frames<R> {
         Frames { input, decoder, within: false }
     }
 
-    /// Whether there is one more frame.
+    /// Begins the next frame. Returns false if there is none.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.input.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.input) {
@@ -39,7 +40,7 @@ impl<R: BufRead> Frames<R> {
     }
 }
 
-/// The cause alone: what stands around it are names of types.
+/// Returns the innermost error, because the outer ones only add names of types.
 fn plainly(error: &FrameDecoderError) -> io::Error {
     let mut cause: &dyn Error = error;
     while let Some(inner) = cause.source() {

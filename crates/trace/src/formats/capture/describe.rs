@@ -1,4 +1,5 @@
-//! What a capture says of itself beside its packets: who took it, on which interfaces, what was counted, named and added.
+//! The description of a capture other than its packets: the program and host that captured it, its
+//! interfaces, statistics, names and other blocks.
 
 use super::{diagnostic, interface_name, open, Capture};
 use crate::diagnostic::{Diagnostic, MOST_ERRORS};
@@ -7,68 +8,85 @@ use crate::merge::out_of_range::nearest;
 use longpole_pcapng::{Block, Options, PacketForm, Resolution};
 use std::collections::BTreeMap;
 
-/// Of each list so many entries are kept; a file may have millions.
+/// Maximum number of entries of each list, because a file may have millions.
 const MOST: usize = 1000;
 
-/// See the module. Of lists that are longer than is kept, `more` tells so.
+/// Description of a capture. `more` counts the entries that did not fit into the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// `pcapng` or `pcap`.
     pub format: &'static str,
+    /// Number of sections.
     pub sections: u64,
-    /// Of the sections, each once.
+    /// Hardware of the sections, without duplicates.
     pub hardware: Vec<String>,
+    /// Operating systems of the sections, without duplicates.
     pub os: Vec<String>,
+    /// Programs that wrote the sections, without duplicates.
     pub application: Vec<String>,
     pub interfaces: Vec<CaptureInterface>,
-    /// Comments of sections, interfaces, statistics, names and secrets; those of packets are fields of theirs.
+    /// Comments of sections, interfaces, statistics, names and secrets. Comments of packets are
+    /// fields of the packets' events.
     pub comments: Vec<String>,
+    /// Number of comments of packets.
     pub packet_comments: u64,
-    /// Addresses and their names.
+    /// Addresses with their names.
     pub names: Vec<(String, Vec<String>)>,
-    /// Kinds of secrets for decrypting, and how many of each.
+    /// Kinds of secrets for decryption, with their counts.
     pub secrets: BTreeMap<String, u64>,
+    /// Number of entries of the systemd journal.
     pub journal_entries: u64,
-    /// Blocks of somebody's own, by private enterprise number.
+    /// Custom blocks, counted by private enterprise number.
     pub custom: BTreeMap<u32, u64>,
-    /// Blocks that are not known, by type.
+    /// Unknown blocks, counted by type.
     pub unknown: BTreeMap<u32, u64>,
-    /// Entries that are left out of these lists.
+    /// Number of entries that these lists leave out.
     pub more: u64,
 }
 
 /// An interface of a section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureInterface {
-    /// Counts the file's sections from 0.
+    /// Index of the section, from 0.
     pub section: u32,
+    /// Number of the interface in its section.
     pub id: u32,
     pub name: String,
     pub description: Option<String>,
+    /// Link type: a number from tcpdump.org/linktypes.html.
     pub link_type: u16,
-    /// Bytes kept of a packet; 0 is no limit.
+    /// Maximum number of bytes that are stored of a packet; 0 means no limit.
     pub snaplen: u32,
-    /// The unit of its times: `10^-9 s`.
+    /// Unit of the interface's times, such as `10^-9 s`.
     pub resolution: String,
+    /// Seconds to be added to the interface's times.
     pub offset_s: i64,
     pub addresses: Vec<String>,
     pub speed_bps: Option<u64>,
+    /// Filter with which packets were captured.
     pub filter: Option<String>,
     pub os: Option<String>,
     pub hardware: Option<String>,
+    /// Number of packets in the file.
     pub packets: u64,
-    /// As the last statistics of it tell.
+    /// The interface's last statistics.
     pub statistics: Option<Counted>,
 }
 
-/// Packets since the begin of the capture, by who counted.
+/// Packet counts since the begin of the capture, as counted by the interface, the filter and the
+/// operating system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     pub t_ns: i64,
+    /// Packets that the interface received.
     pub received: Option<u64>,
+    /// Packets that the interface dropped.
     pub dropped: Option<u64>,
+    /// Packets that the filter accepted.
     pub accepted: Option<u64>,
+    /// Packets that the operating system dropped after the filter.
     pub os_dropped: Option<u64>,
+    /// Packets that were delivered to the capturing program.
     pub delivered: Option<u64>,
 }
 
@@ -111,12 +129,14 @@ fn unit(resolution: Resolution) -> String {
 }
 
 impl Capture {
-    /// Reads all of it. What is truncated or damaged is described up to there, and said.
+    /// Reads the whole file. If it is truncated or damaged, describes the part before the damage
+    /// and reports it.
     pub fn describe(&self) -> Result<(Description, Vec<Diagnostic>), Error> {
         let mut reader = open(&self.path)?;
         let mut all = Description { format: "pcap", ..Description::default() };
         let mut diagnostics = Vec::new();
-        // Where the interfaces of the current section begin in the list, and how many of them are kept there.
+        // Index in the list of the current section's first interface, and the number of the section
+        // that these interfaces belong to.
         let (mut first, mut section) = (0, 0);
         loop {
             match reader.next_block() {
@@ -202,7 +222,8 @@ impl Capture {
     }
 }
 
-/// Interfaces of a section stand in the order of their ids, but for damaged ones.
+/// Returns an interface by id. The interfaces of a section are in the order of their ids; damaged
+/// ones are missing.
 fn of(interfaces: &mut [CaptureInterface], id: u32) -> Option<&mut CaptureInterface> {
     let at = interfaces.binary_search_by_key(&id, |interface| interface.id).ok()?;
     interfaces.get_mut(at)

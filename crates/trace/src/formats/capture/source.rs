@@ -1,4 +1,4 @@
-//! A capture as a stream: packets, entries of the journal, and what was lost between them.
+//! A capture as a stream: packets, journal entries, and losses between them.
 
 use super::{at_byte, diagnostic, direction_index, interface_name, lost, open, Capture, Dropped, Interfaces};
 use crate::diagnostic::MOST_ERRORS;
@@ -14,20 +14,21 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Fields that every packet has; the interface's name comes first.
+/// Fields of every packet. The first one is the interface's name.
 const FIELDS: [&str; 4] = ["interface", "direction", "length", "captured"];
-/// Bits of `epb_flags` that tell the direction, which is a field of its own.
+/// Bits of `epb_flags` with the direction, which is a field of its own.
 const DIRECTION: u32 = 3;
-/// Bytes among which a first time is looked for.
+/// Bytes of the file in which the first time is searched.
 const FIRST: u64 = 1 << 20;
-/// Different sets of fields in entries of the journal; what is beyond is told as one field.
+/// Maximum number of different sets of fields of journal entries. Entries with further sets have
+/// all fields in one.
 const MOST_CLASSES: usize = 4096;
-/// Fields of an entry that are told.
+/// Maximum number of fields of an entry that are shown.
 const MOST_FIELDS: usize = 256;
-/// Bytes of one value of an entry that are kept.
+/// Maximum number of bytes of an entry's value that are stored.
 const MOST_VALUE: usize = 64 << 10;
 
-/// A capture as a stream of events `packet`.
+/// A capture as a stream of `packet` events.
 pub(crate) struct CaptureSource {
     path: PathBuf,
     reader: Reader<File>,
@@ -36,14 +37,14 @@ pub(crate) struct CaptureSource {
     subject: SubjectId,
     names: Interfaces<String>,
     dropped: Interfaces<Dropped>,
-    /// Time of the last packet, at first of the first one; what has no time of its own happened then.
+    /// Time of the last packet, initially that of the first one. Items without a time get this one.
     last_ns: i64,
-    /// A loss comes before the packet that told it.
+    /// Packet that is yielded after the loss that it reported.
     waiting: Option<Head>,
     head: Option<Head>,
     errors: u32,
     beyond: Beyond,
-    /// It is not read behind its first damage, which was reached.
+    /// Set when the source has ended at its first damage ([`Shared::strict`]).
     pub broken: bool,
 }
 
@@ -53,7 +54,8 @@ enum Head {
     Loss(Loss),
 }
 
-/// Classes by the names of their fields: few packets say more of themselves than the others do.
+/// Classes by the names of their fields. Most packets have only the common fields, so their class
+/// is stored separately.
 #[derive(Default)]
 struct Classes {
     plain: Option<ClassId>,
@@ -85,7 +87,8 @@ impl Classes {
     }
 }
 
-/// The time of the first packet that has one: those before it happened then at the latest. None of them may lie far behind the begin.
+/// Returns the time of the first packet that has one. Packets before it happened at that time at
+/// the latest. Only the begin of the file is searched.
 fn first_time(capture: &Capture) -> Result<i64, Error> {
     let mut reader = open(&capture.path)?;
     loop {
@@ -159,7 +162,7 @@ impl CaptureSource {
                     let Some(sum) = lost(&block) else { continue };
                     let news = self.dropped.entry(block.section, block.interface).sum(sum);
                     if news > 0 {
-                        // A writer that leaves the time out leaves zeros.
+                        // A writer that omits the time writes zeros.
                         let mut time = |ns| self.beyond.ns(ns, &self.path, || at_byte(block.offset), &mut shared.diagnostics);
                         let end_ns = if block.ticks == 0 { self.last_ns } else { time(block.time_ns()) };
                         let begin_ns = block.start_ns().map_or(self.last_ns, time).min(end_ns);
@@ -199,7 +202,7 @@ impl CaptureSource {
             }
             Some(Head::Entry { t_ns, class, values }) => event(*t_ns, *class, value_buffer.put(values.iter().map(Value::from))),
             Some(Head::Loss(loss)) => Item::Loss(*loss),
-            // The trace asks only for what `advance` has found.
+            // Not reached: the trace requests only items that `advance` found.
             None => Item::Loss(Loss { stream, begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),
         }
     }
@@ -217,7 +220,7 @@ impl Head {
 fn packet_head(packet: &PacketBlock, t_ns: i64, classes: &mut Classes, shared: &mut Shared) -> Head {
     let mut names: Vec<&str> = Vec::new();
     let mut more = Vec::new();
-    // Most packets say no more of themselves.
+    // Most packets have no options.
     if packet.options.iter().next().is_some() {
         let mut add = |name, value: Option<OwnedValue>| {
             if let Some(value) = value {
@@ -253,7 +256,7 @@ fn packet_head(packet: &PacketBlock, t_ns: i64, classes: &mut Classes, shared: &
 }
 
 fn entry_head(journal: &JournalBlock, t_ns: i64, classes: &mut Classes, shared: &mut Shared) -> Head {
-    // The journal knows no longer names.
+    // The journal allows no longer names.
     let fields = || journal.fields().filter(|(name, _)| name.len() <= 64 && *name != b"__REALTIME_TIMESTAMP").take(MOST_FIELDS);
     let value = |value: &[u8]| OwnedValue::Str(value[..value.len().min(MOST_VALUE)].to_vec());
     if classes.known.len() < MOST_CLASSES {

@@ -1,4 +1,4 @@
-//! What the metadata of a CTF trace says of it as a whole.
+//! Properties of a CTF trace as a whole, from its metadata.
 
 use crate::diagnostic::Diagnostic;
 use crate::event::StreamKind;
@@ -7,7 +7,7 @@ use longpole_ctf::types::{Roles, StructType, Type};
 use longpole_ctf::{EnvValue, Metadata};
 use std::path::Path;
 
-/// What its streams are.
+/// Returns the kind of the trace's streams.
 pub(crate) fn kind(metadata: &Metadata) -> StreamKind {
     match metadata.trace.env_text("domain") {
         Some("kernel") => StreamKind::Kernel,
@@ -16,12 +16,12 @@ pub(crate) fn kind(metadata: &Metadata) -> StreamKind {
     }
 }
 
-/// Whether the tracer is known to write each stream in the order of time.
+/// Returns true if the tracer is known to write each stream in the order of time.
 pub(crate) fn is_trusted(metadata: &Metadata) -> bool {
     matches!(metadata.trace.env_text("tracer_name"), Some("longpole" | "longpole-convert"))
 }
 
-/// What is odd about a trace by its metadata alone.
+/// Returns the diagnostics that follow from the metadata alone.
 pub(crate) fn diagnostics(directory: &Path, metadata: &Metadata) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     if let Some(pages) = env_number(metadata, "damaged_pages").and_then(|pages| u64::try_from(pages).ok()).filter(|pages| *pages > 0) {
@@ -41,7 +41,7 @@ pub(super) fn env_number(metadata: &Metadata, key: &str) -> Option<i64> {
     }
 }
 
-/// Whether the context of a packet says how many events or packets there were before.
+/// Returns true if a packet's context counts lost events or numbers the packets.
 fn counts_losses(context: &StructType) -> bool {
     context.fields().iter().any(|member| match &member.ty {
         Type::Int(int) => {
@@ -55,7 +55,7 @@ fn counts_losses(context: &StructType) -> bool {
     })
 }
 
-/// What it says of itself.
+/// Returns the trace's description of itself.
 pub(crate) fn part(directory: &Path, metadata: &Metadata) -> Part {
     let clock = |clock: &longpole_ctf::Clock| PartClock {
         name: clock.name.clone(),

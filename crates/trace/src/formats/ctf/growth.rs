@@ -1,4 +1,4 @@
-//! A stream file that is read while it is written.
+//! Reading a stream file while it is written.
 
 use super::{CtfSource, Plan};
 use crate::error::Error;
@@ -7,17 +7,18 @@ use longpole_ctf::{DecodeErrorKind, Metadata, Step};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What of a trace is still being written.
+/// Parts of a trace that are still being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Growth {
     None,
     Stream,
-    /// Also the metadata, which may come later than the events.
+    /// The stream and the metadata, which may be written after the events that need them.
     Both,
 }
 
 impl CtfSource {
-    /// There is as much of its file now, and of the metadata: goes on where it came to its end.
+    /// Continues where the source reached the end, with the new length of the file and the new
+    /// metadata.
     pub fn grow(&mut self, file: &StreamFile, streams: usize, read: &(Arc<Metadata>, Rc<Plan>), growth: Growth) -> Result<(), Error> {
         *self.decoder.source_mut() = file.window(streams).map_err(Error::io(&file.path))?;
         self.decoder.resume(&read.0);
@@ -27,26 +28,27 @@ impl CtfSource {
         Ok(())
     }
 
-    /// Until it grows it needs neither its file nor memory.
+    /// Releases the file and its window until the file grows.
     pub fn rest(&mut self) -> Result<(), Error> {
         let nothing = StreamFile { path: self.path.clone(), length: 0 };
         *self.decoder.source_mut() = nothing.window(usize::MAX).map_err(Error::io(&self.path))?;
         Ok(())
     }
 
-    /// Whether it came to an end at an event that the metadata does not know.
+    /// Returns true if the source ended at an event that the metadata does not describe.
     pub fn waits_for_metadata(&self) -> bool {
         self.unknown
     }
 
-    /// Whether what is wrong may be right once more is there.
+    /// Returns true if the error may disappear once more of the trace is written.
     #[cold]
     pub(super) fn waits_for(&mut self, error: &DecodeErrorKind) -> bool {
         self.unknown = matches!(error, DecodeErrorKind::UnknownEvent { .. }) && self.growth == Growth::Both;
         self.unknown || matches!(error, DecodeErrorKind::Truncated { .. }) && self.growth != Growth::None
     }
 
-    /// Goes on behind the packet at this place, which was read before: what was lost since is told.
+    /// Continues after the packet at this offset and index, which was read before. Reading its
+    /// header again shows what was lost since.
     pub fn resume_behind(&mut self, (offset, index): (u64, u64)) {
         self.decoder.seek(offset, index);
         while let Ok(Some(step)) = self.decoder.advance() {

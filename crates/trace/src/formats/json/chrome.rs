@@ -1,10 +1,13 @@
-//! Chrome's Trace Event Format: a list of events as objects, alone or as `traceEvents` of an object.
+//! Chrome's Trace Event Format: a list of events as JSON objects, at top level or as `traceEvents`
+//! of an object.
 //!
-//! Events come in any order, and the names of threads often last. So the file is gone through twice: first for names and for the order of
-//! time, then event by event in that order. In memory is one event, whatever the file holds.
+//! Events are in any order, and the names of threads often come last. So a file is read twice:
+//! first for names and for the order of time, then event by event in that order. One event is in
+//! memory at a time, whatever the size of the file.
 //!
-//! The format: "Trace Event Format" by the authors of Chrome's trace viewer. Times are microseconds, with or without a fraction; a list need
-//! not be closed. An event's phase and its other members become fields, members of `args` are named `args.NAME`.
+//! The format is defined in "Trace Event Format" by the authors of Chrome's trace viewer. Times are
+//! microseconds, with or without a fraction, and a list need not be closed. An event's phase and
+//! its other members become fields; a member of `args` becomes the field `args.NAME`.
 
 use super::names::{Classes, Subjects};
 use super::object::{self, Object, Raw, Wanted};
@@ -25,25 +28,25 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const EVENTS: &str = "traceEvents";
-/// Names of processes and threads that are kept.
+/// Maximum number of names of processes and threads that are stored.
 const MOST_NAMED: usize = 1 << 20;
 const LONGEST_NAME: usize = 4 << 10;
 
 const KEYS: [&str; 6] = ["name", "ts", "pid", "tid", "ph", "args"];
 const FULL: Wanted = Wanted { raw: &["name", "ts", "pid", "tid"], flat: "args", first: "ph" };
-/// What only says what processes and threads are called, and where to draw them.
+/// Metadata events that only name processes and threads or define their order in a display.
 const NAMING: [&str; 5] = ["process_name", "thread_name", "process_labels", "process_sort_index", "thread_sort_index"];
 
-/// The events of a file as they stand in it.
+/// Events in the order of the file.
 struct Elements<R> {
     text: Text<R>,
-    /// The list is a member of an object.
+    /// Set if the list is a member of an object.
     within: bool,
     ended: bool,
 }
 
 impl<R: Read> Elements<R> {
-    /// Goes to the list; none if there is no such.
+    /// Finds the list of events. Returns `None` if there is none.
     fn open(input: R) -> Result<Option<Elements<R>>, Fault> {
         let mut text = Text::new(input);
         match text.peek()? {
@@ -70,7 +73,8 @@ impl<R: Read> Elements<R> {
         }
     }
 
-    /// Where the next event lies; after an error there is none, but for one that is too long.
+    /// Returns the offset and length of the next event. After an error there is no further event,
+    /// unless the error was that an event is too long.
     fn next(&mut self) -> Result<Option<(u64, usize)>, Fault> {
         loop {
             if self.ended {
@@ -107,7 +111,7 @@ impl<R: Read> Elements<R> {
         }
     }
 
-    /// What stands behind the list has the form that it should have.
+    /// Checks that what follows the list is well-formed.
     fn rest(&mut self) -> Result<(), Fault> {
         while self.within {
             match self.text.peek()? {
@@ -131,7 +135,7 @@ impl<R: Read> Elements<R> {
     }
 }
 
-/// Who is called how. The keys are texts as they stand in the file.
+/// Names of processes and threads. Keys are texts as written in the file.
 #[derive(Default)]
 struct Named {
     processes: HashMap<Box<str>, Box<str>>,
@@ -176,7 +180,7 @@ impl Named {
     }
 }
 
-/// A text of JSON, or a number.
+/// Returns the content of a JSON string, or a number as written.
 fn unquoted(raw: &str) -> Cow<'_, str> {
     match raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')) {
         Some(plain) if !plain.contains('\\') => Cow::Borrowed(plain),
@@ -185,7 +189,8 @@ fn unquoted(raw: &str) -> Cow<'_, str> {
     }
 }
 
-/// Nanoseconds of a number of microseconds as it stands in the file, cut off below the nanosecond; also of one in quotes.
+/// Converts a number of microseconds, as written in the file, to ns. Digits below 1 ns are cut off.
+/// The number may be in quotes.
 fn ns(raw: &str) -> Option<i64> {
     let raw = raw.trim_matches('"');
     let (negative, digits) = raw.strip_prefix('-').map_or((false, raw), |rest| (true, rest));
@@ -195,12 +200,12 @@ fn ns(raw: &str) -> Option<i64> {
     if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // Digits, and how many of them lie behind the point of nanoseconds.
+    // All digits as an integer, and the number of them after the decimal point when counting in ns.
     let mut value: i128 = 0;
     let mut behind = fraction.len() as i64 - 3 - i64::from(exponent?);
     for digit in whole.bytes().chain(fraction.bytes()) {
         if value > i128::MAX / 100 {
-            // What does not fit is either below the nanosecond, or far beyond any time.
+            // Further digits are below 1 ns, or the number is too large for any time.
             behind -= 1;
             continue;
         }
@@ -222,7 +227,7 @@ pub(crate) struct ChromeSource {
     path: PathBuf,
     file: File,
     stream: StreamId,
-    /// Events in the order of the file, or in the order of time where that differs.
+    /// Events in the order of the file if that is the order of time, else in the order of time.
     from: From,
     named: Named,
     classes: Classes,
@@ -233,11 +238,11 @@ pub(crate) struct ChromeSource {
     last_ns: Option<i64>,
     event: Option<Event<'static>>,
     errors: u32,
-    /// Numbers that are told as text.
+    /// Number of numbers that were stored as text.
     texts: u64,
-    /// Where the first damage lies, behind which nothing is read.
+    /// Offset of the first damage, at which reading ends ([`Shared::strict`]).
     until: Option<u64>,
-    /// That was reached.
+    /// Set when the source has ended at damage.
     pub broken: bool,
 }
 
@@ -246,12 +251,12 @@ enum From {
     Order(Sorted),
 }
 
-/// What the first look tells of an event.
+/// Result of the first pass for an event.
 enum Seen {
     At(i64),
-    /// It has no time, as is usual for what tells of processes.
+    /// An event without a time, as is usual for metadata events.
     Untimed,
-    /// It is told, or nothing at all.
+    /// No event: a name that was learnt, or an empty object.
     Nothing,
 }
 
@@ -357,7 +362,7 @@ impl ChromeSource {
             };
             match self.read(shared) {
                 Ok(Some(t_ns)) => return Ok(Some(t_ns)),
-                // What the first look has refused is told already.
+                // An event that the first pass refused is already reported.
                 Ok(None) => {}
                 Err(error) => {
                     if look(&self.buffer, at, |_, _| {}).is_ok() {
@@ -372,7 +377,7 @@ impl ChromeSource {
         }
     }
 
-    /// Brings the next event into the buffer and returns where it lies.
+    /// Reads the next event into the buffer and returns its offset.
     fn next(&mut self) -> Result<Option<u64>, Error> {
         let elements = match &mut self.from {
             From::Order(sorted) => {
@@ -394,13 +399,13 @@ impl ChromeSource {
                     return Ok(Some(at));
                 }
                 Err(Fault::Io(source)) => return Err(Error::Io { path: self.path.clone(), source }),
-                // It was told when the file was opened.
+                // The error was reported when the file was opened.
                 Err(_) => {}
             }
         }
     }
 
-    /// The event in the buffer, and when it was; none if there is none to be told.
+    /// Decodes the event in the buffer and returns its time. Returns `None` if it yields no item.
     fn read(&mut self, shared: &mut Shared) -> Result<Option<i64>, serde_json::Error> {
         if matches!(self.buffer.as_slice(), b"{}" | b"null") {
             return Ok(None);
@@ -443,7 +448,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_keep_every_digit_down_to_the_nanosecond() {
+    fn times_are_exact_to_the_nanosecond() {
         assert_eq!(ns("1763679845000000.123"), Some(1_763_679_845_000_000_123));
         assert_eq!(ns("12"), Some(12_000));
         assert_eq!(ns("0.0019"), Some(1));

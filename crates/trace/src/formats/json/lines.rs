@@ -1,7 +1,8 @@
-//! A machine log as events: each line is one, named by what the machine does, its keys the fields.
+//! A machine log as events. Each line is an event, named after what the machine does; its keys are
+//! the fields.
 //!
-//! Here lines are shown, not understood: what a line means, and whether it may stand where it does,
-//! is decided where machines are analysed.
+//! Lines are only shown here, not interpreted. The meaning of a line, and whether it is valid at
+//! its place, is decided by the reader that builds machines.
 
 use super::names::{Classes, Subjects};
 use super::object::{Object, Wanted};
@@ -16,7 +17,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 const WANTED: Wanted = Wanted { raw: &["t"], flat: "", first: "" };
-/// What a line does, of which a line has mostly one; the first that it has names the event.
+/// Keys that state what a line does. A line usually has one of them; the first one in this list
+/// names the event.
 const EFFECTS: [&str; 14] =
     ["queue", "end", "blocked", "put", "get", "peek", "reserve", "woken_by", "on_top_of", "pop", "stop", "forked_by", "state", "class"];
 
@@ -30,10 +32,10 @@ pub(crate) struct LogSource {
     line: u64,
     t_ns: i64,
     event: Option<Event<'static>>,
-    /// Nothing is read behind a line that is wrong, which was reached.
+    /// Set when reading has ended at an invalid line.
     pub broken: bool,
     errors: u32,
-    /// Numbers that are told as text.
+    /// Number of numbers that were stored as text.
     texts: u64,
 }
 
@@ -73,7 +75,7 @@ impl LogSource {
                 Ok(true) => return Ok(Some(self.t_ns)),
                 Ok(false) => {}
                 Err(what) => {
-                    // Who reads it as machines ends there, too.
+                    // The reader that builds machines ends at an invalid line, too.
                     self.broken = true;
                     tell(
                         shared,
@@ -88,7 +90,7 @@ impl LogSource {
         Ok(None)
     }
 
-    /// Whether the line holds something.
+    /// Reads a line. Returns false if it is blank.
     fn read(&mut self, length: usize, shared: &mut Shared) -> Result<bool, String> {
         let bytes = self.text.bytes(length).trim_ascii();
         if bytes.is_empty() {
@@ -127,7 +129,7 @@ impl LogSource {
     }
 }
 
-/// Whether it is this key, or a part of what stands behind it.
+/// Returns true if the name is this key, or a dotted member of it.
 fn begins_with_key(name: &[u8], key: &str) -> bool {
     name.strip_prefix(key.as_bytes()).is_some_and(|rest| matches!(rest.first(), None | Some(b'.')))
 }

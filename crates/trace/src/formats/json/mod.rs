@@ -1,4 +1,5 @@
-//! JSON as traces: Chrome's Trace Event Format, and machine logs. Both are read value by value; none is in memory as a whole.
+//! Traces in JSON: Chrome's Trace Event Format and machine logs. Both are read value by value, and
+//! a file is never in memory as a whole.
 
 pub(crate) mod chrome;
 pub(crate) mod lines;
@@ -16,20 +17,21 @@ use longpole_ctf::OwnedValue;
 use scan::{Fault, Keys};
 use std::path::Path;
 
-/// What a file of JSON is.
+/// Kind of a JSON file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Chrome,
     MachineLog,
-    /// Not JSON at all.
+    /// No JSON.
     No,
 }
 
-/// Keys that stand beside `traceEvents`, and nowhere else.
+/// Keys that only occur next to `traceEvents`.
 const CONTEXT: [&str; 6] =
     ["displayTimeUnit", "systemTraceEvents", "otherData", "stackFrames", "controllerTraceDataKey", "powerTraceAsString"];
 
-/// Of JSON that is neither, why.
+/// Returns the kind of a file with these first bytes. For JSON of another kind, the error explains
+/// why it is no trace.
 pub(crate) fn kind(head: &Head) -> Result<Kind, String> {
     let text = head.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head.bytes).trim_ascii_start();
     match text.first() {
@@ -65,7 +67,7 @@ fn object(text: &[u8], whole: bool) -> Result<Kind, String> {
     if has(&["traceEvents"]) || has(&CONTEXT) {
         return Ok(Kind::Chrome);
     }
-    // A line is an object, and an object a line.
+    // In a machine log each line is one object, so the first object must end with its line.
     let first = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
     if has(&["t", "queue"]) && (matches!(scan::keys(first), Keys::All(_)) || !all && first.len() == text.len()) {
         return Ok(Kind::MachineLog);
@@ -73,7 +75,7 @@ fn object(text: &[u8], whole: bool) -> Result<Kind, String> {
     match all || whole {
         true if keys.is_empty() => Err("it is an object of JSON with neither `traceEvents` nor `t`".to_owned()),
         true => Err(format!("it is an object of JSON with neither `traceEvents` nor `t`, only {}", told(&keys))),
-        // What comes first is long; whoever opens it looks for the events in all of the file.
+        // The first members are long. The reader searches the whole file for the events.
         false => Ok(Kind::Chrome),
     }
 }
@@ -87,7 +89,7 @@ fn told(keys: &[String]) -> String {
     shown.join(", ")
 }
 
-/// Adds what is wrong in a file to what is told of the trace, as long as it is not too much of the same.
+/// Reports what is wrong in a file, up to [`MOST_ERRORS`] times.
 fn tell(shared: &mut Shared, path: &Path, errors: &mut u32, fault: &Fault) {
     *errors += 1;
     if *errors > MOST_ERRORS {
@@ -99,18 +101,18 @@ fn tell(shared: &mut Shared, path: &Path, errors: &mut u32, fault: &Fault) {
     });
 }
 
-/// Says at the end how many numbers became text.
+/// Reports at the end how many numbers were stored as text.
 fn tell_texts(shared: &mut Shared, path: &Path, texts: &mut u64) {
     if let numbers @ 1.. = std::mem::take(texts) {
         shared.diagnostics.push(Diagnostic::Numbers { path: path.to_owned(), numbers });
     }
 }
 
-/// The event that was read last, with its values.
+/// Returns the event that was read last, with its values.
 fn item<'a>(event: &Option<Event<'static>>, stream: StreamId, value_buffer: &'a mut ValueBuffer, values: &'a [OwnedValue]) -> Item<'a> {
     match event {
         Some(event) => Item::Event(Event { fields: value_buffer.put(values.iter().map(Into::into)), ..*event }),
-        // The trace asks only for what `advance` has found.
+        // Not reached: the trace requests only items that `advance` found.
         None => Item::Loss(Loss { stream, begin_ns: 0, end_ns: 0, events: Some(0) }),
     }
 }

@@ -1,6 +1,7 @@
-//! What repeats in events of JSON, told to the catalogue once: which fields an event of this name has, and whose it is.
+//! Interns what repeats in JSON events: classes (an event name with its field names) and subjects.
 //!
-//! In JSON anybody may name anything, so both have limits: beyond them an event keeps its name as a field, and a thread its numbers.
+//! JSON may contain any number of names, so both tables are limited. Beyond the limit an event
+//! keeps its name as a field, and its subject is unnamed.
 
 use super::object::Object;
 use crate::event::{Class, ClassId, Subject, SubjectId};
@@ -13,14 +14,15 @@ const MOST_SUBJECTS: usize = 1 << 20;
 
 #[derive(Default)]
 pub struct Classes {
-    /// By the event's name and those of its fields.
+    /// Classes by the names of the event and its fields.
     known: HashMap<Box<[u8]>, ClassId>,
     other: Option<ClassId>,
     key: Vec<u8>,
 }
 
 impl Classes {
-    /// Of an event with these fields. If there are too many, they become one field, beside the name.
+    /// Returns the class of an event with these fields. If there are too many classes, replaces the
+    /// fields by two: the name, and all fields in one.
     pub fn of(&mut self, name: &str, object: &mut Object, shared: &mut Shared) -> ClassId {
         self.key.clear();
         self.key.extend_from_slice(name.as_bytes());
@@ -51,7 +53,7 @@ pub struct Subjects {
 }
 
 impl Subjects {
-    /// Of these texts as they stand in the file.
+    /// Returns the subject with this key. `texts` are as written in the file.
     pub fn of(&mut self, texts: [&str; 2], shared: &mut Shared, make: impl FnOnce() -> Subject) -> SubjectId {
         self.key.clear();
         texts.iter().for_each(|text| {

@@ -1,8 +1,10 @@
-//! One object of JSON as the fields of an event.
+//! A JSON object as the fields of an event.
 //!
-//! What the caller looks at itself (names, times, numbers of threads) comes as the text that stands in the file, so that a time of 17 digits
-//! keeps all of them; the rest becomes values in the order of the file. Integers of 64 bits keep all digits. Numbers that neither these nor
-//! floating point numbers hold become the text that they are: they are rare, so an object is looked through for them only if it has one.
+//! Values that the caller interprets itself (names, times, numbers of threads) are returned as
+//! written in the file, so that a time of 17 digits keeps all of them. All others become values in
+//! the order of the file. Integers of 64 bits keep all digits. A number that fits neither 64 bits
+//! nor a floating point number becomes its text. Such numbers are rare, so an object is searched
+//! for them only if it seems to have one.
 
 use longpole_ctf::OwnedValue;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -10,36 +12,36 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
-/// An object, whose memory serves for the next one.
+/// Fields of an object. Its memory is reused for the next object.
 #[derive(Default)]
 pub struct Object {
-    /// Names of the fields, each ended by a zero byte.
+    /// Names of the fields, each terminated by a zero byte.
     pub names: Vec<u8>,
     pub values: Vec<OwnedValue>,
-    /// How many numbers of the object are text.
+    /// Number of the object's numbers that became text.
     pub texts: u64,
-    /// An integer may have become a floating point number.
+    /// Set if an integer may have become a floating point number.
     rounded: bool,
-    /// Numbers are looked at as they stand.
+    /// Set in the second pass, which examines numbers as written.
     exact: bool,
 }
 
-/// What is wanted of an object.
+/// Parts of an object that the caller handles specially.
 pub struct Wanted {
-    /// Keys whose values are kept as they stand.
+    /// Keys whose values are returned as written.
     pub raw: &'static [&'static str],
-    /// A key whose object's members become fields of their own, named `key.member`.
+    /// Key of an object whose members become fields named `key.member`.
     pub flat: &'static str,
-    /// A key that becomes the first field wherever it stands.
+    /// Key that becomes the first field, wherever it is in the object.
     pub first: &'static str,
 }
 
 pub const MOST_RAW: usize = 6;
 
-/// By the index of the key that is wanted.
+/// Values as written, by index in [`Wanted::raw`].
 pub type Raw<'a> = [Option<&'a str>; MOST_RAW];
 
-/// Only what is wanted raw; the rest is passed over, however deep.
+/// Returns only the values of `keys`, as written. All others are skipped, at any depth.
 pub fn brief<'a>(text: &'a [u8], keys: &'static [&'static str]) -> Result<Raw<'a>, serde_json::Error> {
     struct Brief<'o, 'a>(&'o mut Raw<'a>, &'static [&'static str]);
 
@@ -69,12 +71,13 @@ pub fn brief<'a>(text: &'a [u8], keys: &'static [&'static str]) -> Result<Raw<'a
 }
 
 impl Object {
-    /// Reads all of `text`, which must be an object.
+    /// Reads `text`, all of which must be one object.
     pub fn read<'a>(&mut self, text: &'a [u8], wanted: &Wanted) -> Result<Raw<'a>, serde_json::Error> {
         (self.texts, self.rounded, self.exact) = (0, false, false);
         match self.pass(text, wanted) {
             Ok(raw) if !self.rounded => Ok(raw),
-            // A number that is out of range is an error there.
+            // The first pass fails on a number that is out of range, so a failure also leads to the
+            // second pass.
             _ => {
                 self.exact = true;
                 self.pass(text, wanted)
@@ -92,7 +95,7 @@ impl Object {
         Ok(raw)
     }
 
-    /// A value as it stands.
+    /// Converts a value, checking numbers as written.
     fn exactly(&mut self, raw: &RawValue, depth: u32) -> Result<OwnedValue, serde_json::Error> {
         let text = raw.get();
         let deeper = || depth.checked_sub(1).ok_or_else(|| de::Error::custom("it is nested too deep"));
@@ -126,7 +129,7 @@ impl Object {
             names.extend_from_slice(prefix.as_bytes());
             names.push(b'.');
         }
-        // A zero byte ends a name; one within it would tear it in two.
+        // A zero byte terminates a name, so those in the name are dropped.
         names.extend(name.bytes().filter(|&byte| byte != 0));
         names.push(0);
         if first {
@@ -143,10 +146,11 @@ impl Object {
     }
 }
 
-/// As deep as values are nested in JSON that is read at once.
+/// Maximum number of levels of nesting, which is also the limit of the JSON parser.
 const DEEPEST: u32 = 127;
 
-/// Whether a number, or one in it, may have been an integer beyond 64 bits.
+/// Returns true if the value is, or contains, a number that may have been an integer beyond 64
+/// bits.
 fn may_be_rounded(value: &OwnedValue) -> bool {
     match value {
         OwnedValue::F64(value) => value.abs() >= 9.0e18,
@@ -167,7 +171,7 @@ impl<'de> DeserializeSeed<'de> for Members<'_, 'de> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        // Below the prefix there may be something else than an object.
+        // The value of the flattened key may be something other than an object.
         if self.prefix.is_empty() {
             deserializer.deserialize_map(self)
         } else {
@@ -230,7 +234,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de> {
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
-        // No arguments.
+        // `null` means that there are no arguments.
         Ok(())
     }
 
@@ -264,7 +268,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de> {
     }
 }
 
-/// A key, borrowed where it has no escapes.
+/// A key, borrowed if it has no escapes.
 struct Key<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
@@ -338,7 +342,7 @@ impl<'de> Deserialize<'de> for Any {
     }
 }
 
-/// The members of an object, each as it stands.
+/// The members of an object, each as written.
 struct Parts<'a>(Vec<(Key<'a>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Parts<'de> {

@@ -1,7 +1,7 @@
-//! The order of time of records that lie anywhere in a file: sorted runs of (time, place), merged.
+//! Sorts the records of a file by time: sorted runs of (time, place), merged.
 //!
-//! Up to [`RUN`] records are sorted in memory. Beyond that, runs go to a file without a name, which is gone with the process however that
-//! ends, so that memory stays what it is for a file of any length.
+//! Up to [`RUN`] records are sorted in memory. Beyond that, sorted runs are written to an unnamed
+//! file, which disappears with the process, so memory does not grow with the file.
 
 use crate::merge::{Heap, Key};
 use crate::open::scratch;
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Where a record lies, and when it was.
+/// Time and place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub t_ns: i64,
@@ -20,14 +20,14 @@ pub struct Place {
 const BYTES: usize = 20;
 /// Records that are sorted at once.
 const RUN: usize = 1 << 17;
-/// Records of a run that are in memory while runs are merged.
+/// Records of each run that are in memory while runs are merged.
 const PIECE: usize = 1 << 8;
 
 #[derive(Default)]
 pub struct Order {
     places: Vec<Place>,
     spilled: Option<File>,
-    /// Records in each run of the file; the last may be in memory.
+    /// Number of records in each run of the file. Further records may be in memory.
     runs: Vec<u64>,
     last_ns: Option<i64>,
     unsorted: u64,
@@ -52,7 +52,7 @@ impl Order {
         Ok(())
     }
 
-    /// Records that lie behind a later one.
+    /// Returns the number of records that come after a later one.
     pub fn unsorted(&self) -> u64 {
         self.unsorted
     }
@@ -75,7 +75,7 @@ impl Order {
         Ok(())
     }
 
-    /// All of them in the order of (time, place).
+    /// Returns all records in the order of (time, place).
     pub fn sorted(mut self) -> io::Result<Sorted> {
         if self.spilled.is_some() && !self.places.is_empty() {
             self.spill()?;
@@ -127,7 +127,7 @@ struct Run {
 
 impl Merge {
     fn next(&mut self) -> io::Result<Option<Place>> {
-        // Runs are in the order of the file, so equal times come in that order.
+        // Runs are in the order of the file, so records with equal times are in that order, too.
         let Some(key) = self.heap.pop() else { return Ok(None) };
         let place = self.next[key.stream as usize].take();
         self.refill(key.stream as usize)?;
@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_of_any_length_merge_as_sorting_does(times in prop::collection::vec(-9i64..9, 0..200), run in 1usize..50) {
+        fn merging_runs_of_any_length_equals_sorting(times in prop::collection::vec(-9i64..9, 0..200), run in 1usize..50) {
             let mut order = Order::with_runs_of(run);
             let mut expected: Vec<Place> = Vec::new();
             for (at, &t_ns) in times.iter().enumerate() {

@@ -1,19 +1,20 @@
-//! Where JSON values end, without reading what is in them.
+//! Finds the ends of JSON values without parsing them.
 //!
-//! A file is a row of small values or a few huge ones; what is skipped is never in memory, and what is asked for is as long as it really is
-//! there, up to a limit. Whether a value is JSON beyond its brackets and strings says who reads it.
+//! A file consists of small values or of a few huge ones. A value that is skipped is never in
+//! memory; a value that is requested takes memory for its actual length, up to a limit. Only
+//! brackets and strings are examined here; the parser that reads the value checks the rest.
 
 use std::io::{self, Read};
 
-/// A longer value is skipped.
+/// Maximum number of bytes of a value. A longer one is skipped.
 pub const LONGEST: usize = 16 << 20;
 const WINDOW: usize = 256 << 10;
 
-/// What is wrong, and at which byte of the file.
+/// A problem, with its offset in the file in bytes.
 #[derive(Debug)]
 pub enum Fault {
     Io(io::Error),
-    /// The file ends here, inside of something.
+    /// The file ends inside a value.
     Ends {
         at: u64,
     },
@@ -39,7 +40,7 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// Bytes that open or close something, or change what the next one means.
+/// Bytes that open or close something, or change the meaning of the next byte.
 const MEANS: [bool; 256] = {
     let mut means = [false; 256];
     let mut at = 0;
@@ -50,7 +51,7 @@ const MEANS: [bool; 256] = {
     means
 };
 
-/// Passes over one value, in as many pieces as it comes.
+/// State of scanning one value, which may come in several pieces.
 #[derive(Default)]
 struct Scan {
     depth: u64,
@@ -60,11 +61,11 @@ struct Scan {
 }
 
 impl Scan {
-    /// How many of these bytes belong to the value, if it ends among them.
+    /// Scans further bytes. Returns how many of them belong to the value, if it ends among them.
     fn feed(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < bytes.len() {
-            // Within brackets most bytes mean nothing here.
+            // Within brackets, most bytes have no effect on the scan.
             if self.depth > 0 && !self.escaped {
                 at += bytes[at..].iter().take_while(|byte| !MEANS[usize::from(**byte)]).count();
                 if at == bytes.len() {
@@ -99,19 +100,19 @@ impl Scan {
         None
     }
 
-    /// Whether the end of the file may be the end of the value: so it is of a number.
+    /// Returns true if the value may end at the end of the file, as a number does.
     fn may_end(&self) -> bool {
         self.begun && self.depth == 0 && !self.in_string
     }
 }
 
-/// The text of a file through a window.
+/// The text of a file, through a window.
 pub struct Text<R> {
     input: R,
     window: Vec<u8>,
     start: usize,
     end: usize,
-    /// Of `start` in the file.
+    /// Offset of `start` in the file.
     offset: u64,
 }
 
@@ -124,7 +125,7 @@ impl<R: Read> Text<R> {
         self.offset
     }
 
-    /// Whether there was more to be read.
+    /// Reads more bytes. Returns false at the end of the file.
     fn more(&mut self) -> Result<bool, Fault> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -156,13 +157,14 @@ impl<R: Read> Text<R> {
         self.offset += count as u64;
     }
 
-    /// The next byte that is no blank, which stays; none at the end.
+    /// Returns the next byte that is not whitespace, without consuming it; `None` at the end of the
+    /// file.
     pub fn peek(&mut self) -> Result<Option<u8>, Fault> {
         loop {
             let blanks = self.window[self.start..self.end].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
             self.consume(blanks);
             if self.start < self.end {
-                // A byte order mark is none of JSON, and some write it.
+                // A byte order mark is not part of JSON, but some programs write it.
                 if self.offset == 0 && self.window[self.start] == 0xef {
                     while self.end - self.start < 3 && self.more()? {}
                     if self.window[self.start..self.end].starts_with(b"\xef\xbb\xbf") {
@@ -178,7 +180,8 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// The length of the value that begins here, which then is in the window; none if it is longer than what is accepted, and it is skipped.
+    /// Returns the length of the value that begins here, and loads it into the window. Returns
+    /// `None` if it is longer than [`LONGEST`]; the value is then skipped.
     pub fn value(&mut self) -> Result<Option<usize>, Fault> {
         let mut scan = Scan::default();
         let mut seen = 0;
@@ -198,12 +201,12 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// The bytes of a value whose length is known.
+    /// Returns the bytes of a value of known length.
     pub fn bytes(&self, length: usize) -> &[u8] {
         &self.window[self.start..self.start + length]
     }
 
-    /// Passes over the value that begins here, however long.
+    /// Skips the value that begins here, whatever its length.
     pub fn skip(&mut self) -> Result<(), Fault> {
         self.pass(Scan::default())
     }
@@ -221,7 +224,8 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// The next line without its end, of which so many bytes are to be consumed; none at the end of the file, and `None` in it if it is too long.
+    /// Returns the length of the next line without its end, and the number of bytes to consume. The
+    /// length is `None` if the line is too long; the result is `None` at the end of the file.
     #[allow(clippy::type_complexity)]
     pub fn line(&mut self, longest: usize) -> Result<Option<(Option<usize>, usize)>, Fault> {
         let mut seen = 0;
@@ -242,16 +246,16 @@ impl<R: Read> Text<R> {
     }
 }
 
-/// What the keys of the object say that begins in `bytes`.
+/// Keys of the object that begins in some bytes.
 pub enum Keys {
-    /// All of it is there.
+    /// All keys; the object ends within the bytes.
     All(Vec<String>),
-    /// There is more of it.
+    /// The first keys; the object continues after the bytes.
     Some(Vec<String>),
     Wrong,
 }
 
-/// The keys of an object of which the begin is known.
+/// Returns the keys of an object whose first bytes are known.
 pub fn keys(bytes: &[u8]) -> Keys {
     let mut text = Text::new(bytes);
     let mut found = Vec::new();
@@ -281,7 +285,7 @@ pub fn keys(bytes: &[u8]) -> Keys {
     }
 }
 
-/// A key and the colon behind it; none where there is something else.
+/// Reads a key and the colon after it. Returns `None` if there is something else.
 pub fn key<R: Read>(text: &mut Text<R>) -> Result<Option<String>, Fault> {
     let Some(length) = text.value()? else { return Ok(None) };
     let key = serde_json::from_slice::<String>(text.bytes(length)).ok();
@@ -298,7 +302,7 @@ pub fn key<R: Read>(text: &mut Text<R>) -> Result<Option<String>, Fault> {
 mod tests {
     use super::*;
 
-    /// Yields one byte at a time, so that every place is a border.
+    /// Yields one byte at a time, so that a window may end anywhere.
     struct Drip<'a>(&'a [u8]);
 
     impl Read for Drip<'_> {
@@ -326,17 +330,17 @@ mod tests {
     }
 
     #[test]
-    fn values_end_where_their_brackets_and_strings_do() {
+    fn value_ends_with_its_brackets_or_string() {
         assert_eq!(values(r#" {"a":"}\"]"} [1,[2]] "x" 12 true"#), [r#"{"a":"}\"]"}"#, "[1,[2]]", r#""x""#, "12", "true"]);
     }
 
     #[test]
-    fn brackets_that_close_nothing_are_values_of_one_byte_so_that_reading_goes_on() {
+    fn unmatched_closing_bracket_is_a_value_of_one_byte_so_that_scanning_continues() {
         assert_eq!(values("}],"), ["}", "]", ","]);
     }
 
     #[test]
-    fn a_value_that_does_not_end_is_told_with_its_place() {
+    fn unterminated_value_is_reported_with_its_offset() {
         let mut text = Text::new(&br#"{"a":"#[..]);
         assert!(matches!(text.value(), Err(Fault::Ends { at: 5 })));
     }

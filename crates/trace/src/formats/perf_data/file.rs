@@ -1,8 +1,10 @@
-//! What a perf.data says of itself: its events and how their samples are laid out, and what it knows of the machine.
+//! The header and sections of a perf.data: its events, the layout of their samples, and facts about
+//! the recorded host.
 //!
-//! A file has a table of sections; what came through a pipe (`perf record -o -`) says the same in records before the data, which
-//! [`About::learn`] takes in. Both exist in both byte orders. Lengths are held against the file before anything is read for them.
-//! The layouts are those of the kernel's `perf_event.h` and `tools/perf/Documentation/perf.data-file-format.txt`.
+//! A file has a table of sections. Output through a pipe (`perf record -o -`) has the same content
+//! in records before the data, which [`About::learn`] reads. Both exist in both byte orders. Every
+//! length is checked against the file's size before memory is allocated for it. The layouts are
+//! defined in the kernel's `perf_event.h` and `tools/perf/Documentation/perf.data-file-format.txt`.
 
 use crate::error::Error;
 use longpole_ftrace::{perf_formats, ByteOrder, Formats};
@@ -12,27 +14,27 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// Numbers of sections that are read.
+/// Numbers of the sections that are read.
 const TRACING_DATA: u32 = 1;
 const HOSTNAME: u32 = 3;
 const EVENT_DESCRIPTION: u32 = 12;
 const DIR_FORMAT: u32 = 24;
 const CLOCK_DATA: u32 = 29;
 
-/// Bytes of an attribute, in its first version and in any that may come.
+/// Valid sizes in bytes of an attribute: the first version's size, up to any plausible later one.
 const ATTRIBUTES: RangeInclusive<u64> = 64..=4096;
 const MOST_EVENTS: usize = 1 << 16;
-/// Of all events together; each has one for each CPU or thread.
+/// Maximum number of ids of all events together. Each event has one id per CPU or thread.
 const MOST_IDS: usize = 1 << 22;
-/// The formats of all events of a kernel are some 4 MB.
+/// Maximum number of bytes of event formats. The formats of all events of a kernel take about 4 MB.
 pub(super) const MOST_FORMATS: u64 = 256 << 20;
 
-/// The number of a kind of event that is a tracepoint.
+/// Value of an attribute's `type` for tracepoints, and bit numbers of its flags.
 const TRACEPOINT: u32 = 2;
 const SAMPLE_ID_ALL: u32 = 18;
 const USE_CLOCKID: u32 = 25;
 
-/// An event that was recorded.
+/// Attribute of an event that was recorded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attribute {
     pub kind: u32,
@@ -42,7 +44,7 @@ pub(super) struct Attribute {
     pub branch_type: u64,
     pub user_regs: u64,
     pub intr_regs: u64,
-    /// Whether other records bear the same ids and times as samples do.
+    /// Set if other records have the same ids and times as samples (`sample_id_all`).
     pub id_all: bool,
     pub clock: Option<u32>,
     pub name: Option<String>,
@@ -50,14 +52,14 @@ pub(super) struct Attribute {
 }
 
 impl Attribute {
-    /// Of the bytes that the file has of it; none where they are too few.
+    /// Parses the bytes that the file has of an attribute. Returns `None` if they are too few.
     fn parse(bytes: &[u8], order: ByteOrder) -> Option<Attribute> {
         let word = |at: usize| bytes.get(at..at + 8).and_then(|bytes| order.unsigned(bytes)).unwrap_or(0);
         let half = |at: usize| bytes.get(at..at + 4).and_then(|bytes| order.unsigned(bytes)).unwrap_or(0) as u32;
         if (bytes.len() as u64) < *ATTRIBUTES.start() {
             return None;
         }
-        // Bits of a machine of the other order begin at the other end.
+        // Big-endian compilers place bit fields from the highest bit on.
         let flags = word(40);
         let flag = |bit: u32| if order == ByteOrder::Little { flags >> bit & 1 != 0 } else { flags >> (63 - bit) & 1 != 0 };
         Some(Attribute {
@@ -75,12 +77,12 @@ impl Attribute {
         })
     }
 
-    /// The id of the tracepoint that it is.
+    /// Returns the id of the tracepoint, if the event is one.
     pub fn tracepoint(&self) -> Option<u16> {
         (self.kind == TRACEPOINT).then(|| u16::try_from(self.config).ok()).flatten()
     }
 
-    /// What perf calls it, where nobody has named it.
+    /// Returns perf's usual name of the event, for files that do not name it.
     pub fn usual_name(&self) -> String {
         const HARDWARE: [&str; 10] = [
             "cycles",
@@ -120,22 +122,22 @@ impl Attribute {
     }
 }
 
-/// What is known of a file.
+/// Header information of a file.
 pub(super) struct About {
     pub order: ByteOrder,
     pub attributes: Vec<Attribute>,
     by_id: HashMap<u64, usize>,
     pub formats: Formats,
-    /// Counts up with each set of formats that came.
+    /// Number of sets of formats that were read.
     pub formats_known: u32,
     pub host: String,
-    /// What brings its clock to Unix time, where the file tells.
+    /// Offset in ns from perf's clock to Unix time; 0 if the file does not contain it.
     pub offset_ns: i128,
-    /// Where the records are; to the end of the file where nobody has said how many there are.
+    /// Range of the records in bytes. If `end` is `None`, they extend to the end of the file.
     pub begin: u64,
     pub end: Option<u64>,
     pub is_pipe: bool,
-    /// It is one of several files in a folder.
+    /// Set if the file is one of several in a folder.
     pub has_others: bool,
 }
 
@@ -144,7 +146,7 @@ impl About {
         self.by_id.get(&id).copied()
     }
 
-    /// Reads the head and the sections.
+    /// Reads the header and the sections.
     pub fn read(reader: &mut BufReader<File>, path: &Path) -> Result<About, Error> {
         let refused = |what: String| Error::Recording { path: path.to_owned(), what };
         let io = || Error::io(path);
@@ -204,13 +206,14 @@ impl About {
             let attribute = Attribute::parse(&entry[..entry.len() - 16], order);
             let (at, size) = (word(entry, entry.len() - 16), word(entry, entry.len() - 8));
             within("a list of ids", at, size)?;
-            // They may lie over each other.
+            // Lists of ids may overlap, so their total size is checked as well.
             listed = listed.saturating_add(size);
             within("what its lists of ids have together", 0, listed)?;
             let ids = section(at, size)?.chunks_exact(8).map(|id| word(id, 0)).collect();
             about.add(Attribute { ids, ..attribute.unwrap_or_default() });
         }
-        // Without a length nobody has written what stands behind the records.
+        // If the data section has no length, perf did not finish, and the sections after the
+        // records were not written.
         let features: Vec<u32> =
             (0..256).filter(|bit| data > 0 && word(&head, 72 + 8 * (bit / 64) as usize) >> (bit % 64) & 1 != 0).collect();
         about.has_others = features.contains(&DIR_FORMAT);
@@ -266,7 +269,7 @@ impl About {
         Ok(())
     }
 
-    /// Names of events, by their ids, or by their place where they have none.
+    /// Reads the names of events. They are assigned by id, or by index for events without ids.
     fn described_events(&mut self, bytes: &[u8]) -> Option<()> {
         let mut rest = bytes;
         let mut take = |length: u64| {
@@ -295,7 +298,8 @@ impl About {
         Some(())
     }
 
-    /// Takes in a record that perf wrote for who reads: of these kinds only.
+    /// Reads a record that perf wrote for its readers (`PERF_RECORD_HEADER_ATTR` and similar).
+    /// Other kinds are ignored.
     pub fn learn(&mut self, kind: u32, body: &[u8]) -> Result<(), String> {
         const HEADER_ATTRIBUTE: u32 = 64;
         const EVENT_UPDATE: u32 = 78;
@@ -329,7 +333,7 @@ impl About {
     }
 }
 
-/// A text with its length before it, up to its first NUL.
+/// Reads a text that is preceded by its length and ends at its first NUL.
 fn text(section: &[u8], order: ByteOrder) -> Option<String> {
     let length = usize::try_from(order.unsigned(section.get(..4)?)?).ok()?;
     let text = section.get(4..length.checked_add(4)?)?;

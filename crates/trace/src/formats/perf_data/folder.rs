@@ -1,5 +1,6 @@
-//! The files of one recording: a perf.data, or those of a folder as `perf record --threads` makes one. There `data` says what all have in common, and has
-//! what perf wrote by itself; `data.0`, `data.1`, … have the records of one buffer each, and no head.
+//! The files of one recording: a single perf.data, or a folder from `perf record --threads`. In a
+//! folder, the file `data` has the header and the records that perf wrote itself; each of `data.0`,
+//! `data.1`, … has the records of one buffer and no header.
 
 use super::file::About;
 use super::records::{Record, Records, Trouble, MOST_WAITING};
@@ -8,14 +9,17 @@ use std::fs::{self, File};
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// More than buffers of any machine.
+/// Maximum number of files of a folder; no host has more buffers.
 const MOST_FILES: usize = 4096;
-/// Bytes that are read at a time, and records that wait to be put in order: of one file, and of all together.
+/// Maximum and minimum number of bytes that are read at a time from one file, and minimum number of
+/// bytes of its records that wait to be sorted. The actual values shrink with the number of files,
+/// because the totals are limited.
 const BUFFER: usize = 1 << 20;
 const LEAST_BUFFER: usize = 16 << 10;
 const LEAST_WAITING: usize = 256 << 10;
 
-/// Whether a folder is such a one, which its names tell; killed, perf says nothing of it in the file.
+/// Returns true if the folder is such a recording. This is judged by file names, because a perf
+/// that was killed has not noted it in the file.
 pub(crate) fn is_folder(path: &Path) -> bool {
     let is_file = |name: &str| fs::symlink_metadata(path.join(name)).is_ok_and(|found| found.is_file());
     let mut first = [0; 8];
@@ -25,7 +29,7 @@ pub(crate) fn is_folder(path: &Path) -> bool {
         && super::is_perf(&first)
 }
 
-/// The files beside the one with the head, by their numbers.
+/// Returns the files next to the one with the header, sorted by number.
 fn context(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
@@ -43,10 +47,10 @@ fn context(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(numbers.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Their records, in the order of time.
+/// The files' records, in the order of time.
 pub(super) struct Files {
     parts: Vec<Part>,
-    /// Where the last record came from.
+    /// Index of the file from which the last record came.
     last: usize,
 }
 
@@ -58,7 +62,8 @@ struct Part {
 }
 
 impl Files {
-    /// Of a file, or of a folder; also where only the file with the head is named.
+    /// Opens a file or a folder. If `path` is the file with the header of a folder, the folder's
+    /// other files are opened as well.
     pub fn open(path: &Path) -> Result<(About, Files), Error> {
         let main = if path.is_dir() { path.join("data") } else { path.to_owned() };
         let mut reader = BufReader::with_capacity(BUFFER, File::open(&main).map_err(Error::io(&main))?);
@@ -79,7 +84,7 @@ impl Files {
         Ok((about, Files { parts, last: 0 }))
     }
 
-    /// The next record in the order of time, or what is wrong with which file.
+    /// Returns the next record in the order of time. An error names the file and the problem.
     pub fn next(&mut self, about: &mut About) -> Result<Option<Record>, (PathBuf, Trouble)> {
         let alone = self.parts.len() == 1;
         for part in &mut self.parts {
@@ -93,18 +98,19 @@ impl Files {
         }
         let waiting = || self.parts.iter().enumerate().filter_map(|(index, part)| Some((index, part.next.as_ref()?)));
         let earliest = waiting().filter(|(_, record)| !record.is_undated).map(|(index, record)| (record.time, index)).min();
-        // What perf made by itself comes before all that is recorded, whichever file that is in.
+        // Records that perf created itself come before all recorded ones, in whichever file they
+        // are.
         let undated = waiting().find(|(_, record)| record.is_undated).map(|(index, _)| index);
         let Some(index) = undated.or(earliest.map(|(_, index)| index)) else { return Ok(None) };
         self.last = index;
         let Some(record) = self.parts[index].next.take() else { return Ok(None) };
-        // It has the time of what follows it, in its own file or in another one.
+        // Such a record gets the time of the next record, in its own or another file.
         let times = [record.time, earliest.map_or(0, |(time, _)| time)];
         let time = times.into_iter().filter(|time| *time > 0).min().unwrap_or(0);
         Ok(Some(Record { time, ..record }))
     }
 
-    /// The memory of a record that was dealt with.
+    /// Returns the memory of a processed record for reuse.
     pub fn give_back(&mut self, record: Record) {
         self.parts[self.last].records.give_back(record);
     }

@@ -1,4 +1,4 @@
-//! Records of the kernel that are no samples: what each has, as `perf_event.h` lays it out.
+//! The kernel's records other than samples, with the fields that `perf_event.h` defines for them.
 
 use crate::value::Value;
 use longpole_ftrace::ByteOrder;
@@ -15,11 +15,11 @@ pub(super) enum Shape {
     Short,
     Half,
     Word,
-    /// A word that is read in hexadecimal.
+    /// A word that is shown in hexadecimal.
     Address,
-    /// A text that goes on to the end of the record, or to what stands there.
+    /// A text up to its NUL or the end of the record.
     Text,
-    /// A bit of the record's head.
+    /// A bit of the record header's `misc` field.
     Bit(u32),
 }
 
@@ -80,7 +80,8 @@ pub(super) const LAYOUTS: &[Layout] = &[
 ];
 
 impl Layout {
-    /// The fields of a record without what stands at its end; what it is too short for is empty.
+    /// Returns the values of a record whose trailer was removed. A field beyond the end of the
+    /// record is empty.
     pub fn values<'a>(&'static self, body: &'a [u8], misc: u16, order: ByteOrder) -> impl Iterator<Item = Value<'a>> + 'a {
         let mut rest = body;
         self.fields.iter().map(move |(_, shape)| {

@@ -1,9 +1,12 @@
 //! The records of a perf.data in the order of time.
 //!
-//! perf writes what it took from each CPU's buffer one after the other, and says after each turn that it did: what is then older than the
-//! newest record of the turn before cannot be preceded by anything that is still to come. So many records wait, and in a file that says nothing of
-//! turns as many as [`MOST_WAITING`] bytes allow. Records that are compressed come out of the decompressor first; it gives the last
-//! ones only at the end, so turns mean nothing there.
+//! perf drains the buffers of the CPUs one after the other, in rounds, and writes a record at the
+//! end of each round. From then on, no record can come that is older than the newest record of the
+//! round before, so records up to that time are yielded and later ones wait. In a file without
+//! rounds, up to [`MOST_WAITING`] bytes of records wait.
+//!
+//! Compressed records are decompressed first. The decompressor holds back the last records until
+//! its input ends, so the ends of rounds are ignored there.
 
 use super::file::{word, About, MOST_FORMATS};
 use super::sample::{trailer, Place};
@@ -14,7 +17,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, Read};
 
 pub(super) const SAMPLE: u32 = 9;
-/// From here on records are perf's own.
+/// Lowest type of the records that perf itself writes.
 const OWN: u32 = 64;
 const HEADER_TRACING_DATA: u32 = 66;
 const FINISHED_ROUND: u32 = 68;
@@ -23,25 +26,25 @@ const COMPRESSED: u32 = 81;
 const COMPRESSED2: u32 = 83;
 
 pub(super) const MOST_WAITING: usize = 32 << 20;
-/// Records without a time that wait for the first one that has one.
+/// Maximum number of records without a time that wait for the first record with a time.
 const MOST_UNDATED: usize = 1 << 16;
 
-/// A record as it was written, without its head.
+/// A record as it was written, without its header.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     pub kind: u32,
     pub misc: u16,
     pub body: Vec<u8>,
-    /// Of which event it is, as far as it tells.
+    /// Index of the record's event, or 0 if the record does not name it.
     pub attribute: usize,
     pub place: Place,
-    /// On perf's clock.
+    /// Time on perf's clock.
     pub time: u64,
-    /// It has no time of its own, but that of what follows it.
+    /// Set if the record has no time of its own and was given that of the next record.
     pub is_undated: bool,
 }
 
-/// What is wrong, and where.
+/// A problem, with the offset in the file in bytes.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The data ends within a record.
@@ -62,13 +65,15 @@ pub(super) struct Records<R> {
     waiting: BinaryHeap<Reverse<Waiting>>,
     waiting_bytes: usize,
     most_waiting: usize,
-    /// Records of perf's own making have no time: they come first, and are as old as what follows them.
+    /// Records without a time, which perf created itself. They come first and get the time of the
+    /// record that follows them.
     undated: VecDeque<Record>,
     undated_bytes: usize,
     following: Option<Record>,
     sequence: u64,
     newest: u64,
-    /// The newest time of the turn before.
+    /// Newest time of the round before the last; nothing older can come. `before` is the newest
+    /// time when the last round ended.
     settled: Option<u64>,
     before: Option<u64>,
     unpacker: Option<Box<Unpacker>>,
@@ -100,7 +105,8 @@ impl Ord for Waiting {
 }
 
 impl<R: Read> Records<R> {
-    /// `input` stands where the records begin, which is that byte of the file; `most_waiting` bytes of them at most wait for earlier ones.
+    /// Reads records from `input`, whose position is the byte `begin` of the file. At most
+    /// `most_waiting` bytes of records wait for earlier ones.
     pub fn new(input: R, begin: u64, end: Option<u64>, most_waiting: usize) -> Records<R> {
         Records {
             input,
@@ -123,8 +129,8 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// The next record in the order of time; what perf wrote for its readers is learnt on the way. What is wrong is told once, after all that
-    /// was read before.
+    /// Returns the next record in the order of time. Records that perf wrote for its readers are
+    /// passed to `about`. A problem is returned once, after all records before it.
     pub fn next(&mut self, about: &mut About) -> Result<Option<Record>, Trouble> {
         loop {
             if let Some(following) = &self.following {
@@ -163,7 +169,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// The memory of a record that was dealt with.
+    /// Returns the memory of a processed record for reuse.
     pub fn give_back(&mut self, record: Record) {
         if self.spare.len() < 64 && record.body.capacity() <= 4096 {
             self.spare.push(record.body);
@@ -246,7 +252,7 @@ impl<R: Read> Records<R> {
         Ok(())
     }
 
-    /// Fills the buffer; false at the end of the file, if nothing was missing.
+    /// Fills the buffer. Returns false at the end of the file if not even a part was there.
     fn fill(&mut self, buffer: &mut [u8], begin: u64) -> Result<bool, Trouble> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -265,7 +271,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Takes the records out of what the decompressor gives.
+    /// Takes whole records from the decompressor's output.
     fn unpack(&mut self, unpacker: &mut Unpacker, about: &mut About) -> Result<(), String> {
         while unpacker.step()? {
             let mut at = 0;
@@ -286,7 +292,7 @@ impl<R: Read> Records<R> {
         Ok(())
     }
 
-    /// Puts a record where it belongs.
+    /// Processes a record: perf's own ones are learnt, others wait to be sorted.
     fn take(&mut self, kind: u32, misc: u16, body: Vec<u8>, about: &mut About) -> Result<(), String> {
         if kind >= OWN {
             about.learn(kind, &body)?;
@@ -327,8 +333,9 @@ fn heads(head: &[u8], order: ByteOrder) -> (u32, u16, usize) {
     (number(0..4) as u32, number(4..6) as u16, number(6..8) as usize)
 }
 
-/// Which event a record is of. Its id is where all events have it: at the begin of a sample and at the end of others, or where the first event's
-/// layout says.
+/// Returns the index of the event that a record belongs to. The record's id is at the same position
+/// for all events (begin of a sample, end of other records), or else where the layout of the first
+/// event has it.
 fn attribute(kind: u32, body: &[u8], about: &About) -> usize {
     if about.attributes.len() < 2 {
         return 0;
@@ -337,7 +344,8 @@ fn attribute(kind: u32, body: &[u8], about: &About) -> usize {
     id.and_then(|id| about.attribute_of(id)).unwrap_or(0)
 }
 
-/// A stream of zstd in pieces. One block is decoded at a time, so that few bytes cannot become many at once.
+/// A zstd stream in pieces. One block is decoded at a time, so that a small input cannot expand to
+/// a large output at once.
 #[derive(Default)]
 struct Unpacker {
     decoder: Option<FrameDecoder>,
@@ -346,12 +354,13 @@ struct Unpacker {
     finished: bool,
 }
 
-/// The longest head of a frame.
+/// Longest header of a zstd frame in bytes.
 const FRAME_HEAD: usize = 18;
 const MOST_WINDOW: u64 = 64 << 20;
 
 impl Unpacker {
-    /// perf does not end its frame: an empty last block does, and then the decoder gives what it kept.
+    /// Ends the input. perf does not end its frame, so an empty last block is appended; then the
+    /// decoder yields what it held back.
     fn finish(&mut self) {
         if self.decoder.is_some() {
             self.packed.clear();
@@ -360,7 +369,7 @@ impl Unpacker {
         self.finished = true;
     }
 
-    /// Decodes one block into `plain`; false where it needs more.
+    /// Decodes one block into `plain`. Returns false if more input is needed.
     fn step(&mut self) -> Result<bool, String> {
         let failed = |error: &dyn std::fmt::Display| format!("its compressed data is damaged: {error}");
         if self.decoder.is_none() {
@@ -384,7 +393,7 @@ impl Unpacker {
         if self.packed.len() < block {
             return Ok(false);
         }
-        // The checksum behind the last block is passed over with it.
+        // The checksum after the last block is skipped together with it.
         let block = if is_last { (block + 4).min(self.packed.len()) } else { block };
         let mut buffer = [0; 16 << 10];
         let (taken, mut count) = decoder.decode_from_to(&self.packed[..block], &mut buffer).map_err(|error| failed(&error))?;

@@ -1,7 +1,8 @@
-//! The inside of records: who, when and where, which samples have at their begin and other records at their end; and what a sample
-//! has beyond that, in the order in which the kernel writes it (`perf_event.h`, `PERF_RECORD_SAMPLE`).
+//! The content of records: process, thread, time and CPU, which are at the begin of samples and at
+//! the end of other records, and the other parts of a sample in the order in which the kernel
+//! writes them (`perf_event.h`, `PERF_RECORD_SAMPLE`).
 //!
-//! No count is believed: what does not fit into the record makes it a damaged one.
+//! Every count is checked: if something does not fit into the record, the record is damaged.
 
 use super::file::{word, Attribute};
 use longpole_ctf::OwnedValue;
@@ -40,11 +41,11 @@ const READ_RUNNING: u64 = 2;
 const READ_ID: u64 = 4;
 const READ_GROUP: u64 = 8;
 const READ_LOST: u64 = 16;
-/// Of the kinds of branches: an index stands before them, counters behind them.
+/// Bits of `branch_sample_type`: an index before the branches, and counters after them.
 const BRANCH_HW_INDEX: u64 = 1 << 17;
 const BRANCH_COUNTERS: u64 = 1 << 19;
 
-/// Who, when and where.
+/// Process, thread, time and CPU of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub pid: Option<i32>,
@@ -86,7 +87,7 @@ impl<'a> Cursor<'a> {
         self.word().map(Some)
     }
 
-    /// So many things of `size` bytes each.
+    /// Reads `count` things of `size` bytes each.
     fn many(&mut self, count: u64, size: usize) -> Option<&'a [u8]> {
         let count = usize::try_from(count).ok()?;
         self.bytes(count.checked_mul(size)?)
@@ -103,7 +104,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The two halves of a word that holds two numbers.
+/// Splits a word that holds two 32-bit numbers.
 fn halves(bytes: &[u8], order: ByteOrder) -> Option<(u32, u32)> {
     Some((order.unsigned(bytes.get(..4)?)? as u32, order.unsigned(bytes.get(4..8)?)? as u32))
 }
@@ -136,7 +137,7 @@ fn head(attribute: &Attribute, at: &mut Cursor<'_>) -> Option<Head> {
     Some(Head { place: Place { pid, tid, time, cpu }, ip, addr, period })
 }
 
-/// What stands at the end of a record that is no sample.
+/// Reads the trailer of a record that is no sample.
 pub(super) fn trailer(attribute: &Attribute, body: &[u8], order: ByteOrder) -> Place {
     let all = attribute.sample_type;
     let parts = (all & (TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER)).count_ones() as usize;
@@ -156,13 +157,13 @@ pub(super) fn trailer(attribute: &Attribute, body: &[u8], order: ByteOrder) -> P
     place
 }
 
-/// Bytes of what stands at the end of a record that is no sample.
+/// Returns the size in bytes of the trailer of a record that is no sample.
 pub(super) fn trailer_length(attribute: &Attribute) -> usize {
     let parts = attribute.sample_type & (TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER);
     8 * usize::from(attribute.id_all) * parts.count_ones() as usize
 }
 
-/// The id by which a record names its event, if the events are laid out as this one.
+/// Returns the id by which a record names its event, if all events have the layout of `attribute`.
 pub(super) fn id_of(attribute: &Attribute, is_sample: bool, body: &[u8], order: ByteOrder) -> Option<u64> {
     let all = attribute.sample_type;
     let count = |parts: u64| 8 * (all & parts).count_ones() as usize;
@@ -176,7 +177,8 @@ pub(super) fn id_of(attribute: &Attribute, is_sample: bool, body: &[u8], order: 
     at.filter(|_| is_sample || attribute.id_all).and_then(|at| word(body, at, order))
 }
 
-/// Names of what a sample of this event has, in the order of [`read`], and whether they are read in hexadecimal.
+/// Returns the names of the parts of this event's samples, in the order of [`read`], and whether
+/// they are shown in hexadecimal.
 pub(super) fn parts(attribute: &Attribute) -> Vec<(&'static str, bool)> {
     let all = [
         (IP, "ip", true),
@@ -201,7 +203,8 @@ pub(super) fn parts(attribute: &Attribute) -> Vec<(&'static str, bool)> {
     all.iter().filter(|(bits, ..)| has(*bits)).map(|(_, name, is_hex)| (*name, *is_hex)).collect()
 }
 
-/// Reads a sample: its parts go into `out`, and where the bytes of a tracepoint are is returned. None where it is damaged.
+/// Reads a sample. Appends its parts to `out` and returns the range of the tracepoint's bytes.
+/// Returns `None` if the sample is damaged.
 pub(super) fn read(attribute: &Attribute, body: &[u8], order: ByteOrder, out: &mut Vec<OwnedValue>) -> Option<Range<usize>> {
     out.clear();
     let all = attribute.sample_type;
@@ -253,7 +256,7 @@ fn named(name: &str, value: u64) -> (Arc<str>, OwnedValue) {
     (name.into(), OwnedValue::U64(value))
 }
 
-/// The counters of a group, or of the event alone.
+/// Reads the counters of a group, or of a single event.
 fn counters(format: u64, at: &mut Cursor<'_>) -> Option<OwnedValue> {
     let mut members = Vec::new();
     let mut times = |at: &mut Cursor<'_>| -> Option<()> {
@@ -299,7 +302,8 @@ fn branches(kinds: u64, at: &mut Cursor<'_>) -> Option<OwnedValue> {
     Some(entries)
 }
 
-/// Registers as the mask names them; none of a thread of the kernel.
+/// Reads the registers that the mask selects. The list is empty if the record has none, as for the
+/// user registers of a kernel thread.
 fn registers(mask: u64, at: &mut Cursor<'_>) -> Option<OwnedValue> {
     let none = OwnedValue::List(Vec::new());
     match at.word()? {

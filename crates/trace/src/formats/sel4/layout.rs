@@ -1,4 +1,4 @@
-//! How entries lie in memory, and how much of a file they take.
+//! The layout of entries in memory, and the part of a file that they use.
 
 use super::{Dump, Log, Word};
 use crate::error::Error;
@@ -7,24 +7,26 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// The largest frame there is.
+/// Maximum number of bytes of a file: the size of the largest frame.
 const MOST_BYTES: u64 = 1 << 30;
-/// More tracepoints than any kernel is built with.
+/// Limit of tracepoint numbers, above that of any kernel configuration.
 const MOST_TRACEPOINTS: u64 = 1 << 16;
-/// Entries that decide how long one is.
+/// Entries that are examined to find the size of an entry.
 const TRIED: u64 = 64;
 
-/// The path of system calls.
+/// Number of the kernel path for system calls.
 pub const SYSCALL: u8 = 5;
 
-/// One entry, in cycles.
+/// An entry, with times in cycles.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
+    /// Begin of the entry; 0 for tracepoints, whose log has no times.
     pub start: u64,
     pub duration: u64,
     pub what: What,
 }
 
+/// Kind of an entry, with its fields.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     Syscall { number: u64, cap_type: u64, is_fastpath: u64, tag: u64 },
@@ -33,7 +35,7 @@ pub enum What {
     Tracepoint { id: u64 },
 }
 
-/// How long the file is, and where its last byte is that is not zero.
+/// Length of the file, and the offset after its last byte that is not zero.
 #[derive(Clone, Copy)]
 pub struct Extent {
     pub length: u64,
@@ -62,13 +64,15 @@ impl Extent {
         }
     }
 
-    /// Entries up to the last that was written, also if it is not there as a whole.
+    /// Returns the number of entries up to the last one that was written, even if that one is
+    /// incomplete.
     pub fn used(&self, layout: Layout) -> u64 {
         self.written.div_ceil(layout.bytes)
     }
 }
 
-/// Looks from the end, so that a frame that was hardly used is soon done with.
+/// Finds the end of the written part. Searches from the end, so that an almost full frame takes
+/// little time.
 fn written(file: &mut File, length: u64) -> std::io::Result<u64> {
     let mut bytes = vec![0; 1 << 16];
     let mut end = length;
@@ -85,7 +89,7 @@ fn written(file: &mut File, length: u64) -> std::io::Result<u64> {
     Ok(0)
 }
 
-/// How one entry lies in memory.
+/// Layout of an entry in memory.
 #[derive(Clone, Copy)]
 pub struct Layout {
     log: Log,
@@ -99,8 +103,9 @@ impl Layout {
         Layout { log: dump.log, word: dump.word, order: dump.order, bytes }
     }
 
-    /// What the options leave open is how long an entry of the kernel is with words of 32 bits: on x86 a `uint64_t` is aligned to 4 bytes. The one
-    /// fits with which more entries come one after the other.
+    /// Finds the layout. The only thing that the options leave open is the size of a kernel entry
+    /// with 32-bit words, because x86 aligns a `uint64_t` to 4 bytes. The size with the longer run
+    /// of ascending entries is chosen.
     pub fn find(file: &mut BufReader<File>, dump: &Dump, extent: &Extent) -> std::io::Result<Layout> {
         let found = match (dump.log, dump.word) {
             (Log::Tracepoints, Word::Bits32) => Layout::new(dump, 8),
@@ -119,7 +124,8 @@ impl Layout {
         Ok(found)
     }
 
-    /// Words of 64 bits, read as such of 32, are durations without a number and numbers without a duration.
+    /// Returns true if all durations are 0. This means that 64-bit words are read as 32-bit words:
+    /// they then alternate between durations without a number and numbers without a duration.
     pub fn lasts_nothing(self, file: &mut BufReader<File>, extent: &Extent) -> std::io::Result<bool> {
         let mut bytes = [0; 24];
         let count = self.used_at_most(extent);
@@ -152,7 +158,7 @@ impl Layout {
         extent.used(self).min(extent.length / self.bytes).min(TRIED)
     }
 
-    /// The caller gives as many bytes as an entry has.
+    /// Decodes an entry. `bytes` must have the length of an entry.
     pub fn entry(self, bytes: &[u8]) -> Result<Entry, String> {
         let number = |at: usize, size: usize| bytes.get(at..at + size).and_then(|bytes| self.order.unsigned(bytes)).unwrap_or(0);
         if self.log == Log::Tracepoints {
@@ -164,8 +170,9 @@ impl Layout {
             };
         }
         let (start, duration) = (number(0, 8), number(8, 4));
-        // Bit fields are filled from the lowest bit on, in big-endian memory from the highest. Behind the first of 3 bits a union of
-        // them begins at the next byte.
+        // Compilers fill bit fields from the lowest bit on little-endian hosts and from the highest
+        // bit on big-endian hosts. After the first 3 bits, a union of bit fields begins at the next
+        // byte.
         let (first, bits) = (number(12, 1), number(13, 4));
         let little = self.order == ByteOrder::Little;
         let (path, rest) = if little { (first & 7, first >> 3) } else { (first >> 5, first & 31) };
