@@ -1,8 +1,10 @@
-//! Feeds everything that reads what others wrote with inputs that nobody meant.
+//! Runs all readers of foreign data with malformed inputs.
 //!
-//! Each target is a function of bytes. A worker process runs it with seeds (files of our own generators, and of other tools where they are at hand),
-//! then with damaged ones; where the compiler counted edges, an input that comes somewhere new is damaged further. No input may panic, abort,
-//! compute for more than 5 s or take more than 512 MiB; some targets demand more. All that is random comes from the seed.
+//! Each target is a function of bytes. A worker process runs it with seeds (files from our own
+//! generators, and from other tools where available), and then with mutated ones; if edges are
+//! counted, an input that reaches new code is mutated further. No input may cause a panic, an
+//! abort, more than 5 s of CPU time or more than 512 MiB of memory; some targets check more. All
+//! random decisions depend on the seed only.
 
 mod coverage;
 mod memory;
@@ -24,7 +26,7 @@ use targets::{Target, ALL, CAUGHT};
 #[global_allocator]
 static MEMORY: memory::Counting = memory::Counting;
 
-/// Feeds readers of foreign bytes with inputs that nobody meant
+/// Feed readers of foreign data with malformed inputs
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -33,27 +35,27 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Runs targets, all where none is named
+    /// Run targets; all if none is named
     Fuzz {
         targets: Vec<String>,
-        /// For each target
+        /// Seconds for each target
         #[arg(long, default_value_t = 60.0)]
         seconds: f64,
-        /// The same seed damages the same inputs in the same way
+        /// Seed; the same seed mutates the same inputs in the same way
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Seconds on the CPU that one input may take
+        /// Seconds of CPU time that one input may take
         #[arg(long, default_value_t = 5)]
         longest: u64,
-        /// Where inputs that did harm are put
+        /// Directory for inputs that failed
         #[arg(long, default_value = "target/fuzz/findings")]
         findings: PathBuf,
     },
-    /// Runs a target with one input
+    /// Run a target with one input
     Run { target: String, input: PathBuf },
-    /// Lists the targets
+    /// List the targets
     List,
-    /// What `fuzz` starts
+    /// Started by `fuzz` as its worker process
     #[command(hide = true)]
     Worker { target: String, seed: u64, millis: u64, desk: PathBuf },
 }
@@ -86,7 +88,7 @@ fn find(name: &str) -> anyhow::Result<&'static Target> {
     }
 }
 
-/// As many targets at the same time as there are CPUs.
+/// Runs the targets, as many at the same time as there are CPUs.
 fn fuzz(wanted: &[&Target], times: (Duration, Duration), seed: u64, findings: &std::path::Path) -> anyhow::Result<ExitCode> {
     let (next, found) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);

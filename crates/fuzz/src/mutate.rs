@@ -1,12 +1,12 @@
-//! Damages inputs: some bytes of one that is known, or pieces of two of them.
+//! Mutates inputs: changes some bytes of a known one, or combines pieces of two.
 
 use crate::random::Random;
 
-/// Larger inputs find nothing more, they only take longer.
+/// Maximum size of an input in bytes. Larger inputs find nothing more and only take longer.
 pub const LARGEST: usize = 1 << 18;
 const MOST_STEPS: usize = 8;
 
-/// Numbers at which lengths, counts and times tip over.
+/// Numbers at which lengths, counts and times overflow or change their encoding.
 const NUMBERS: [u64; 22] = [
     0,
     1,
@@ -32,10 +32,10 @@ const NUMBERS: [u64; 22] = [
     u64::MAX,
 ];
 
-/// Letters that end, begin or join something in the texts that are read here.
+/// Characters that end, begin or join something in the texts that the targets read.
 const LETTERS: &[u8] = b"{}[]()<>:;,.=\"'\\/*#-+ \n\t\0_0123456789aezAZ\x80\xff";
 
-/// A damaged copy of one of `all`, which has one at least. `words`: what the format is made of.
+/// A mutated copy of one of `all`, which must not be empty. `words` are pieces of the format.
 pub fn mutate(random: &mut Random, all: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
     let mut bytes = random.pick(all).cloned().unwrap_or_default();
     for _ in 0..=random.below(MOST_STEPS) {
@@ -83,7 +83,7 @@ fn step(random: &mut Random, bytes: &mut Vec<u8>, all: &[Vec<u8>], words: &[&str
     }
 }
 
-/// Mostly short.
+/// A random length up to `most`, mostly a short one.
 fn range(random: &mut Random, most: usize) -> usize {
     match random.below(4) {
         0 => random.below(most + 1),
@@ -92,7 +92,7 @@ fn range(random: &mut Random, most: usize) -> usize {
     }
 }
 
-/// A binary number of either byte order takes the place of what is there.
+/// Overwrites a binary number, in either byte order.
 fn number(random: &mut Random, bytes: &mut [u8], at: usize) {
     let width = [1, 2, 4, 8][random.below(4)];
     let Some(place) = bytes.get_mut(at..at + width) else { return };
@@ -111,7 +111,7 @@ fn number(random: &mut Random, bytes: &mut [u8], at: usize) {
     place.copy_from_slice(word);
 }
 
-/// A written number, the next one from here, becomes another one.
+/// Replaces the next number in decimal digits after `at`.
 fn digits(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
     let Some(begin) = bytes[at..].iter().position(u8::is_ascii_digit).map(|found| at + found) else { return };
     let length = bytes[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_the_input_there_is_another_one_and_the_same_seed_gives_the_same() {
+    fn the_same_seed_mutates_an_input_in_the_same_way_within_the_size_limit() {
         for seed in 0..2000 {
             let all = [Vec::new(), b"event { id = 12; };".to_vec(), vec![7; 100]];
             let one = mutate(&mut Random::new(seed), &all, &["stream", "["]);

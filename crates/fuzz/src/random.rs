@@ -1,12 +1,12 @@
-//! Random numbers that the same seed gives again.
+//! Random numbers that depend on the seed only.
 
-/// xorshift64*: quick, and good enough to choose where to damage something.
+/// A xorshift64* generator: fast, and good enough to choose places of mutations.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        // Neighbouring seeds shall have nothing in common, and 0 would stay 0.
+        // Similar seeds must yield unrelated numbers, and a state of 0 would stay 0.
         let mixed = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         Random((mixed ^ (mixed >> 31)) | 1)
     }
@@ -18,7 +18,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Less than `bound`; 0 where that is 0.
+    /// A number less than `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_numbers_and_others_other_ones() {
+    fn equal_seeds_yield_equal_numbers_and_different_seeds_different_ones() {
         let numbers = |seed| {
             let mut random = Random::new(seed);
             (0..5).map(|_| random.below(1000)).collect::<Vec<_>>()

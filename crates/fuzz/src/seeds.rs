@@ -1,4 +1,4 @@
-//! What inputs are made of: files as our own generators and other tools write them.
+//! Seeds of inputs: files as our own generators and other tools write them.
 
 use anyhow::Context;
 use longpole_ctf::write::{self, Layout};
@@ -13,10 +13,10 @@ pub const HEADER_PAGE: &str = include_str!("../../ftrace/tests/fixtures/header_p
 const HEADER_EVENT: &str = include_str!("../../ftrace/tests/fixtures/header_event");
 pub const PAGES: &[u8] = include_bytes!("../../ftrace/tests/fixtures/cpu0");
 
-/// Between the files of one input.
+/// Separator between the files of one input.
 pub const BORDER: &[u8] = b"\n%%%%\n";
 
-/// Puts the files of an input into a folder, which it gives back; what is missing is empty.
+/// Writes the files of an input into a folder and returns the folder. Missing files are empty.
 pub fn part(input: &[u8], folder: &Path, names: &[&str]) -> PathBuf {
     let mut rest = input;
     for name in names {
@@ -31,7 +31,7 @@ pub fn part(input: &[u8], folder: &Path, names: &[&str]) -> PathBuf {
     folder.to_owned()
 }
 
-/// Descriptions with something of everything, with lengths and tags that damage makes absurd.
+/// A CTF 1.8 description that uses every feature, with lengths and tags that mutation makes absurd.
 const EVERYTHING: &str = r#"/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 32; } magic; integer { size = 8; } stream_id; }; };
 clock { name = c; freq = 1234567; offset_s = 9; };
@@ -53,7 +53,7 @@ event { name = c; id = 2; fields := struct { integer { size = 3; } x; integer { 
 event { name = d; id = 3; fields := struct { u64 n; struct { } list[n]; integer { size = 8; encoding = UTF8; } text[1000000000000]; }; };
 "#;
 
-/// The same of what only CTF 2 has.
+/// The same for features that only CTF 2 has.
 const FRAGMENTS: [&str; 7] = [
     r#"{"type":"preamble","version":2}"#,
     r#"{"type":"field-class-alias","name":"u8","field-class":{"type":"fixed-length-unsigned-integer","length":8,"byte-order":"little-endian"}}"#,
@@ -86,7 +86,7 @@ const FRAGMENTS: [&str; 7] = [
  {"name":"s","field-class":{"type":"static-length-array","length":3,"element-field-class":{"type":"static-length-blob","length":2}}}]}}"#,
 ];
 
-/// Files of other tools, up to so many bytes each, where there are any.
+/// Files of other tools with at most `largest` bytes each; empty unless `LONGPOLE_CORPORA` is set.
 pub fn corpora(folder: &str, largest: u64) -> Vec<Vec<u8>> {
     let Some(root) = std::env::var_os("LONGPOLE_CORPORA") else { return Vec::new() };
     let mut files = Vec::new();
@@ -109,7 +109,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>, depth: usize) {
     }
 }
 
-/// The CTF traces below a folder: metadata, and the begin of some streams.
+/// The CTF traces below a folder: the metadata, and the begin of some streams.
 fn ctf_below(root: &Path) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     collect(root, &mut files, 0);
@@ -128,19 +128,19 @@ fn ctf_below(root: &Path) -> Vec<Vec<u8>> {
     traces.filter_map(whole).collect()
 }
 
-/// Systems that are simulated, as machine logs.
+/// Machine logs of simulated systems.
 pub fn machine_logs() -> anyhow::Result<Vec<Vec<u8>>> {
     let log = |scenario| {
         let sketch = scenarios::build(scenario, 1, Some(20));
         let mut log = Log::new(Vec::new());
-        // A log that was cut is one, too.
+        // A log that was cut is a valid seed, too.
         let _ = engine::run(&sketch.system, &mut log);
         log.finish().context("a log in memory")
     };
     scenarios::ALL.iter().map(log).collect()
 }
 
-/// And as probes would have recorded them.
+/// The simulated systems as traces that probes would have recorded.
 pub fn simulated_traces(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     for scenario in scenarios::ALL {
         let sketch = scenarios::build(scenario, 1, Some(20));
@@ -153,10 +153,10 @@ pub fn simulated_traces(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(ctf_below(folder))
 }
 
-/// All CTF traces that there are, of both versions.
+/// All available CTF traces, of both versions.
 pub fn ctf_traces(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut all = simulated_traces(folder)?;
-    // A packet of the first stream class, whose sizes are known.
+    // A packet of the first stream class, with correct sizes.
     let with_packet = |metadata: &str, number: u8| {
         let magic_and_class = [0xc1, 0x1f, 0xfc, 0xc1, 0];
         let sizes = (100u64 * 8).to_le_bytes();
@@ -198,7 +198,7 @@ pub fn capture() -> anyhow::Result<Vec<u8>> {
     Ok(writer.into_inner())
 }
 
-/// A pcap file of either byte order and resolution.
+/// pcap files of either byte order and resolution.
 pub fn old_captures() -> Vec<Vec<u8>> {
     let file = |magic: u32, word: fn(u32) -> [u8; 4]| {
         let mut bytes = word(magic).to_vec();
@@ -216,7 +216,7 @@ pub fn old_captures() -> Vec<Vec<u8>> {
     vec![file(0xa1b2_c3d4, u32::to_le_bytes), file(0xa1b2_c3d4, u32::to_be_bytes), file(0xa1b2_3c4d, u32::to_le_bytes)]
 }
 
-/// A trace.dat of version 6 with one CPU and one kind of event.
+/// A trace.dat of version 6 with one CPU and one event format.
 pub fn trace_dat() -> Vec<u8> {
     let mut bytes = b"\x17\x08\x44tracing6\0\0\x08".to_vec();
     bytes.extend(4096u32.to_le_bytes());
@@ -247,14 +247,15 @@ pub fn trace_dat() -> Vec<u8> {
     bytes
 }
 
-/// As if several threads had written a perf.data: its records once more, in files beside it.
+/// A perf.data as if several threads had written it: its records are repeated in additional files
+/// next to it.
 pub fn perf_folder(file: &[u8]) -> Option<Vec<u8>> {
     let word = |at: usize| file.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes).map(|word| word as usize);
     let records = file.get(word(40)?..)?.get(..word(48)?)?;
     Some([file, BORDER, records, BORDER, &records[..records.len().min(2000)]].concat())
 }
 
-/// What `perf record` writes; nothing where there is no perf, or it may not.
+/// A file written by `perf record`; empty if perf is not installed or not permitted.
 pub fn perf_data(folder: &Path) -> Vec<Vec<u8>> {
     let path = folder.join("perf.data");
     let run = std::process::Command::new("perf")
@@ -277,7 +278,7 @@ mod tests {
     use std::io::Cursor;
 
     #[test]
-    fn the_seed_of_a_trace_dat_holds_events() {
+    fn the_trace_dat_seed_contains_events() {
         let dat = Dat::open(Cursor::new(trace_dat())).unwrap();
         let mut events = 0;
         dat.stream(0, 0).unwrap().for_each(|item| events += usize::from(matches!(item, Item::Event(_))), |error| panic!("{error}"));
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_systems_give_logs_and_traces() {
+    fn simulated_systems_yield_logs_and_traces() {
         let folder = tempfile::tempdir().unwrap();
         assert!(machine_logs().unwrap().iter().all(|log| log.len() > 100));
         let traces = simulated_traces(folder.path()).unwrap();

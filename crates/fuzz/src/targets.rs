@@ -1,6 +1,7 @@
-//! What is fed, and with what.
+//! The targets: what is run, and with which inputs.
 //!
-//! A target never fails on an input that it refuses: it fails by a panic, by not ending, or by taking memory without end.
+//! A target must not fail because it rejects an input. It fails by a panic, by not ending, or by
+//! unlimited use of memory.
 
 mod ctf;
 mod foreign;
@@ -13,12 +14,13 @@ mod written;
 
 use std::path::Path;
 
+/// A reader under test, with its seeds.
 pub struct Target {
     pub name: &'static str,
     pub what: &'static str,
-    /// Inputs that are as they should be. The folder is the target's own.
+    /// Valid inputs. The folder belongs to the target.
     pub seeds: fn(&Path) -> anyhow::Result<Vec<Vec<u8>>>,
-    /// Pieces of the format that chance would not find.
+    /// Pieces of the format that random mutation would not find.
     pub words: &'static [&'static str],
     pub run: fn(&[u8], &Path),
 }
@@ -49,7 +51,8 @@ pub const ALL: &[Target] = &[
     kernel::FTRACE_TEXT,
 ];
 
-/// What must be found: whether these are is what tells that the others would be.
+/// Targets that fail deliberately. A test checks that these failures are found, which shows that
+/// others would be, too.
 pub const CAUGHT: &[Target] = &[
     Target {
         name: "panics",

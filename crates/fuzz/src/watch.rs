@@ -1,4 +1,4 @@
-//! Watches a worker: an input that ends it, holds it or takes too much memory is a finding.
+//! Watches a worker: an input that ends it, blocks it or takes too much memory is a finding.
 
 use crate::targets::Target;
 use crate::worker::{Desk, Word};
@@ -11,11 +11,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Time that one input may take, also where it waits.
+/// Time that one input may take in total, waiting included.
 const LONGEST: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What came of a target.
+/// The result of running a target.
 #[derive(Debug)]
 pub struct Watched {
     pub runs: u64,
@@ -26,14 +26,14 @@ pub struct Watched {
     pub finding: Option<Finding>,
 }
 
-/// An input that did harm.
+/// An input that failed.
 #[derive(Debug)]
 pub struct Finding {
     pub input: PathBuf,
     pub what: String,
 }
 
-/// Runs a target for `time`; no input may compute for longer than `longest`.
+/// Runs a target for `time`. No input may use more CPU time than `longest`.
 pub fn watch(target: &Target, seed: u64, (time, longest): (Duration, Duration), findings: &Path) -> anyhow::Result<Watched> {
     let folder = tempfile::tempdir_in(crate::worker::scratch())?;
     let (desk, told) = (folder.path().join("desk"), folder.path().join("told"));
@@ -64,7 +64,7 @@ pub fn watch(target: &Target, seed: u64, (time, longest): (Duration, Duration), 
     })
 }
 
-/// What was wrong with it.
+/// Waits for the end of the worker. Returns what was wrong, or `None` if it succeeded.
 fn until_its_end(worker: &mut Child, desk: &Path, longest: Duration) -> anyhow::Result<Option<String>> {
     let mut runs = 0;
     let (mut since, mut cpu) = (Instant::now(), Duration::ZERO);
@@ -95,16 +95,16 @@ fn until_its_end(worker: &mut Child, desk: &Path, longest: Duration) -> anyhow::
     }
 }
 
-/// Of the process so far.
+/// CPU time that the process has used until now.
 fn cpu_time(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    // The kernel tells programs of ticks of 10 ms, however long its own are.
+    // The kernel reports times to programs in ticks of 10 ms, independent of its own tick length.
     Duration::from_millis(ticks * 10)
 }
 
-/// Puts the input where whoever looks into it finds it.
+/// Stores the input and the description of the failure in the directory of findings.
 fn keep(target: &Target, input: &[u8], what: &str, findings: &Path) -> anyhow::Result<Finding> {
     std::fs::create_dir_all(findings).with_context(|| format!("cannot make {}", findings.display()))?;
     let hash = input.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
@@ -113,7 +113,7 @@ fn keep(target: &Target, input: &[u8], what: &str, findings: &Path) -> anyhow::R
     Ok(Finding { input: path, what: what.trim_end().to_owned() })
 }
 
-/// The begin of what the worker said.
+/// The begin of the worker's output.
 fn text(path: &Path) -> String {
     let mut bytes = Vec::new();
     let _ = File::open(path).and_then(|file| file.take(4096).read_to_end(&mut bytes));

@@ -1,6 +1,7 @@
-//! Runs inputs, one after the other, in a process that may die of them.
+//! Runs inputs, one after the other, in a process that may be killed by them.
 //!
-//! What it is at stands in a file in memory before it begins, so that whoever started it has the input that ended it.
+//! The current input is written into a memory-mapped file before it is run, so that the parent
+//! process has the input that killed the worker.
 
 use crate::coverage::Coverage;
 use crate::memory;
@@ -13,13 +14,13 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Words of the file's head.
+/// Words in the head of the file.
 #[derive(Clone, Copy, Debug)]
 pub enum Word {
-    /// Inputs that were begun.
+    /// Number of inputs that were begun.
     Runs,
     Length,
-    /// Of one input.
+    /// Longest time of one input, in microseconds.
     SlowestMicros,
     PeakBytes,
     Edges,
@@ -28,18 +29,18 @@ pub enum Word {
 
 const HEAD: usize = 64;
 
-/// Kept inputs beyond this take the place of an older one.
+/// Maximum number of recorded inputs; further ones replace an older one.
 const MOST_KEPT: usize = 5000;
 
-/// The file between both.
+/// The file that the worker and its parent share.
 pub struct Desk(MmapMut);
 
 impl Desk {
     pub fn open(path: &Path) -> io::Result<Desk> {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         file.set_len((HEAD + LARGEST) as u64)?;
-        // SAFETY: only the two processes of this program have the file, and neither makes it shorter; what one reads while the other writes is
-        // looked at only after the writer has ended.
+        // SAFETY: Only the two processes of this program have the file, and neither makes it
+        // shorter. What one reads while the other writes is used only after the writer has ended.
         Ok(Desk(unsafe { MmapMut::map_mut(&file)? }))
     }
 
@@ -68,7 +69,7 @@ impl Desk {
     }
 }
 
-/// A panic ends the process, also one that somebody would catch.
+/// Makes every panic abort the process, even one that would be caught.
 fn panics_are_fatal() {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -77,7 +78,7 @@ fn panics_are_fatal() {
     }));
 }
 
-/// All seeds, and then damaged ones until the time is over.
+/// Runs all seeds, and then mutated ones until the time is over.
 pub fn run(target: &Target, seed: u64, time: Duration, desk: &Path) -> anyhow::Result<()> {
     panics_are_fatal();
     let mut desk = Desk::open(desk)?;
@@ -121,7 +122,7 @@ pub fn run(target: &Target, seed: u64, time: Duration, desk: &Path) -> anyhow::R
     Ok(())
 }
 
-/// One input, whose end is that of this process.
+/// Runs one input; if the input kills this process, that is the result.
 pub fn run_one(target: &Target, input: &Path) -> anyhow::Result<()> {
     panics_are_fatal();
     let input = std::fs::read(input)?;
@@ -132,7 +133,8 @@ pub fn run_one(target: &Target, input: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Inputs that are files are written a thousand times a second.
+/// A directory for temporary files. It is in memory if possible, because inputs that are files are
+/// written about a thousand times per second.
 pub fn scratch() -> std::path::PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {

@@ -1,9 +1,10 @@
-//! The short form of `make fuzz`: every target, blindly, for a second. The long form counts edges and runs for as long as one likes.
+//! The short form of `make fuzz`: each target runs without coverage for one second. The long form
+//! counts edges and runs for any time.
 
 use std::process::Command;
 
 #[test]
-fn no_target_falls_over_an_input_that_nobody_meant() {
+fn no_target_fails_on_malformed_inputs() {
     let findings = tempfile::tempdir().unwrap();
     let fuzz = || Command::new(env!("CARGO_BIN_EXE_longpole-fuzz"));
     let list = fuzz().arg("list").output().unwrap();
@@ -17,7 +18,7 @@ fn no_target_falls_over_an_input_that_nobody_meant() {
 }
 
 #[test]
-fn an_input_that_does_harm_is_kept_and_does_it_again() {
+fn a_failing_input_is_stored_and_fails_again() {
     let findings = tempfile::tempdir().unwrap();
     let fuzz = || Command::new(env!("CARGO_BIN_EXE_longpole-fuzz"));
     for (target, what) in [("panics", "cannot be"), ("hangs", "computed for"), ("eats", "memory allocation")] {

@@ -1,8 +1,10 @@
-//! Prints who ended each blocked interval of every thread, as the model knows it: a line per interval of at least `--least` nanoseconds.
+//! Prints what ended each blocked interval of each thread, according to the model: one line per
+//! interval of at least `--least` nanoseconds.
 //!
 //!     wakers [--least NS] TRACE
 //!
-//! Columns: tid, begin and end in Unix nanoseconds, kind of the waker (thread, context, idle, unknown), its tid, its name.
+//! Columns: tid, begin and end in Unix nanoseconds, kind of the waker (thread, context, idle,
+//! unknown), the waker's tid, the waker's name.
 
 use longpole_model::linux::watch::{ThreadId, ThreadState, Wake, Waker, Watch};
 use longpole_model::linux::Linux;

@@ -1,15 +1,21 @@
-//! From a trace's events to interactions: what its threads, interrupts, queues and devices did to themselves and to each other.
+//! From a trace's events to interactions: what threads, interrupts, queues and devices did to
+//! themselves and to each other.
 //!
-//! It stands on what is known of the kernel ([`crate::linux`]) and of the probes ([`crate::system`]), goes through the events once, and composes
-//! [`Interaction`]s in the order of time. Memory grows with living threads, names, and what is under way, never with the number of events.
+//! The [`Composer`] uses the model of the kernel ([`crate::linux`]) and the meaning of probes
+//! ([`crate::system`]). It reads the events once and composes [`Interaction`]s in the order of
+//! time. Memory grows with living threads, names, and calls and packets in flight, never with the
+//! number of events.
 //!
-//! What it keeps to:
-//! - A thread is one machine, whatever tells of it. Where it is known what its code waits for (a probe's wait, a call), that is why it is blocked;
-//!   else what the kernel says.
-//! - The kernel's wake-ups carry the edges between blocked threads. Where a thread waits for tokens and is woken for other reasons (a timer of a polling loop), it
-//!   goes on waiting, and the token carries the edge.
-//! - Nothing is assumed where events are missing: the time is UNKNOWN, and so is the cause of what ends in it. [`Composer::told`] says which
-//!   events would have told.
+//! Principles:
+//!
+//! - A thread is one machine, whether the kernel or its probes describe it. If the probes say what
+//!   its code waits for (a wait, a call), that is the reason of its block; otherwise the kernel's
+//!   reason is used.
+//! - The kernel's wake-ups carry the edges between blocked threads. If a thread waits for tokens
+//!   and is woken for another reason (the timer of a polling loop), it continues to wait, and the
+//!   token carries the edge.
+//! - Nothing is assumed where events are missing: that time is UNKNOWN, and so is the cause of an
+//!   effect in it. [`Composer::told`] counts which events would have been needed.
 
 mod contexts;
 mod devices;
@@ -41,44 +47,47 @@ use longpole_trace::event::{Catalogue, Item, Loss, StreamId, StreamKind};
 use std::collections::{BTreeMap, HashMap};
 use threads::Thread;
 
-/// What is known of a trace beside its events.
+/// What is known about a trace in addition to its events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About {
-    /// The process whose end is the end: the command that was recorded.
+    /// The process whose end is the end of the analysis: the command that was recorded.
     pub command: Option<i32>,
-    /// The process that recorded. None: it is known by its name.
+    /// The process that recorded; `None` if it must be recognised by its name.
     pub recorder: Option<i32>,
-    /// What a page fault takes at least, as measured when the recording began.
+    /// The minimum duration of a page fault, as measured when the recording began.
     pub page_fault_ns: Option<u64>,
 }
 
-/// What the interactions cannot say of themselves.
+/// Counters that interactions cannot express.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     pub events: u64,
-    /// Lost events, and losses that nobody counted.
+    /// Lost events; `uncounted_losses` counts the losses for which no number is known.
     pub lost: u64,
     pub uncounted_losses: u64,
-    /// Blocks that ended without a known cause, by the event group that would have told it.
+    /// Blocks that ended without a known cause, by the event group that would have shown it.
     pub unknown_by: BTreeMap<&'static str, u64>,
     /// Items taken that were put before the trace began.
     pub from_before: u64,
-    /// Queues that held another number of items than their program said.
+    /// Queues whose number of items differed from the number their program reported.
     pub size_mismatches: u64,
 }
 
-/// Where a machine runs: what samples of stacks know of it.
+/// Where a machine runs. Samples of stacks identify machines by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seat {
-    /// As this thread. Machines of one name are several threads, one after the other.
+    /// The thread with this id. Machines with one name are several threads, one after the other.
     Thread(i32),
-    /// On top of whatever this CPU runs.
+    /// A context on top of anything that this CPU runs.
     Cpu(u32),
 }
 
+/// Composes interactions from the events of a trace. Pass all items with [`Composer::item`] and
+/// read the results with [`Composer::next_interaction`]; after the last item call
+/// [`Composer::finish`].
 pub struct Composer {
     linux: Linux,
-    /// With the vocabulary of the interactions.
+    /// The meaning of the probes' events; contains the vocabulary of the interactions.
     system: System,
     about: About,
     words: Words,
@@ -89,9 +98,9 @@ pub struct Composer {
     threads: Vec<Thread>,
     of_linux: Vec<Option<u32>>,
     of_actor: Vec<Option<u32>>,
-    /// Contexts of which a user's rules have told.
+    /// Context machines that a user's rules have named.
     of_context: IdMap<MachineId, u32>,
-    /// Threads of which only the probes have told, by number.
+    /// Threads that only probes have shown, by thread id.
     probed: HashMap<i32, u32>,
     naming: naming::Naming,
     contexts: contexts::Contexts,
@@ -102,22 +111,22 @@ pub struct Composer {
     timers: timers::Timers,
     faults: faults::Faults,
     linux_names: Vec<Option<NameId>>,
-    /// Of the probes' names, those of reasons to wait, of spans and of services as states.
+    /// Names of the probes, translated to names of states: reasons to wait, spans and services.
     reason_names: Vec<Option<NameId>>,
     span_names: Vec<Option<NameId>>,
     service_names: Vec<Option<NameId>>,
     reasons: IdMap<Why, NameId>,
     ending: ending::Ending,
-    /// Of probes, that the reader has come to and time has not.
+    /// Losses on streams of probes that the reader has reached but time has not.
     losses_ahead: Vec<Loss>,
-    /// What the last item meant, if it was a probe's.
+    /// The meaning of the last item, if it was an event of a probe.
     step: Option<Step>,
-    /// Nobody asks what events lead to any more.
+    /// True if the interactions of further events are not wanted.
     is_over: bool,
     seats: Vec<(MachineId, Seat)>,
 }
 
-/// Names that this module gives: states.
+/// Names of states that this module gives.
 #[derive(Clone, Copy, Debug)]
 struct Words {
     user: NameId,
@@ -138,7 +147,7 @@ struct Words {
     links: Links,
 }
 
-/// Links.
+/// Names of links.
 #[derive(Clone, Copy, Debug)]
 struct Links {
     run: NameId,
@@ -150,7 +159,7 @@ struct Links {
     wire: NameId,
     interrupt: NameId,
     workqueue: NameId,
-    // Until a timer of the kernel's.
+    // Links until a timer of the kernel expires.
     delayed_ack: NameId,
     transmission: NameId,
     retransmission: NameId,
@@ -213,7 +222,7 @@ impl Words {
     }
 }
 
-/// What the kernel's model says during one event.
+/// What the kernel's model reports during one event.
 #[derive(Debug, Default)]
 struct Heard {
     moments: Vec<Moment>,
@@ -286,7 +295,7 @@ impl Composer {
         &mut self.system.vocabulary
     }
 
-    /// Where each machine runs that is a thread or an interrupt.
+    /// The place of each machine that is a thread or an interrupt.
     pub fn seats(&self) -> &[(MachineId, Seat)] {
         &self.seats
     }
@@ -303,12 +312,13 @@ impl Composer {
         &self.linux
     }
 
-    /// Tells what is known only when nothing more comes: to be called after the last item, by who listened.
+    /// Reports what is only known when nothing more follows. Must be called after the last item,
+    /// with the same receiver as before.
     pub fn finish_linux<W: Watch>(&mut self, watch: &mut W) {
         self.linux.finish(watch);
     }
 
-    /// The kernel's model, for who has no more questions about machines.
+    /// The kernel's model, for a caller that has no more questions about machines.
     pub fn into_linux(self) -> Linux {
         self.linux
     }
@@ -319,28 +329,29 @@ impl Composer {
         self.ahead.next()
     }
 
-    /// What has been composed and was not asked for.
+    /// The interactions that were composed and not yet read.
     pub fn ahead(&mut self) -> &mut Ahead {
         &mut self.ahead
     }
 
-    /// What the last item meant, if it was an event of a probe.
+    /// The meaning of the last item, if it was an event of a probe.
     #[inline]
     pub fn step(&self) -> Option<Step> {
         self.step
     }
 
-    /// From now on events are resolved, and lead to nothing.
+    /// From now on, events are still resolved to steps, but yield no interactions.
     pub fn end_here(&mut self) {
         self.is_over = true;
     }
 
-    /// The next event or loss in the order of time.
+    /// Processes the next event or loss, in the order of time.
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
         self.item_with(catalogue, item, &mut ());
     }
 
-    /// The same; `watch` listens to the kernel's model, too, so that nobody needs a second one.
+    /// Like [`Composer::item`]; `watch` also receives the reports of the kernel's model, so that
+    /// the caller needs no second model.
     pub fn item_with<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) {
         self.step = None;
         if self.is_over {
@@ -410,7 +421,7 @@ impl Composer {
         }
     }
 
-    /// To be called once, after the last event.
+    /// Must be called once, after the last event.
     pub fn finish(&mut self, catalogue: &Catalogue) {
         self.release_all(catalogue);
         self.stays_undecided();
@@ -419,7 +430,7 @@ impl Composer {
         }
     }
 
-    /// Time never runs backwards here.
+    /// Advances the time; it never runs backwards.
     fn at(&mut self, t_ns: i64) {
         let t = self.now.max(u64::try_from(t_ns).unwrap_or(0));
         if self.faults.due().is_some_and(|due| due <= t) {
@@ -471,14 +482,15 @@ impl Composer {
         translated(&mut self.linux_names, name, &mut self.system.vocabulary, StateKind::SystemCall, |_| linux.names.text(name).to_owned())
     }
 
-    /// A reason to wait, as probes or a user's rule call it.
+    /// The name of a reason to wait that probes or a user's rule gave.
     #[inline]
     fn reason_of_system(&mut self, name: NameId) -> NameId {
         translated(&mut self.reason_names, name, &mut self.system.vocabulary, StateKind::Waits, |names| names.text(name).to_owned())
     }
 }
 
-/// Whether events of the stream are resolved to steps: all but the kernel's and stack samples.
+/// True if events of the stream are resolved to steps: all but those of the kernel and stack
+/// samples.
 fn is_of_programs(catalogue: &Catalogue, stream: StreamId) -> bool {
     let kind = catalogue.streams.get(stream.0 as usize).map(|stream| stream.kind);
     !matches!(kind, Some(StreamKind::Kernel | StreamKind::Samples))
@@ -503,7 +515,7 @@ fn translated(
     *known[at].insert(into.names.intern_as(&text, NameKind::State(kind)))
 }
 
-/// Numbers that are given away again when they are free.
+/// Numbers that are reused when they are free.
 #[derive(Debug, Default)]
 struct Slots {
     free: Vec<u32>,

@@ -1,6 +1,10 @@
-//! A hash for small integer keys. The tables of a trace are keyed by ids that we handed out ourselves, in the order of their
-//! first appearance, so the protection of the standard hash against chosen keys buys nothing where it costs most. Keys that a trace chooses
-//! freely (call ids, objects) use the standard hash.
+//! A fast hash for integer keys.
+//!
+//! Most tables of a trace have keys that this program assigned itself, in the order of first
+//! appearance; some have addresses of kernel objects (timers, packets, work items). For such keys
+//! the protection of the standard hash against chosen keys is of little use, and these tables are
+//! where it would cost most. Keys that a program chooses freely (call ids, objects) use the
+//! standard hash.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,9 +1,13 @@
-//! What machines do to themselves and to each other: the vocabulary that the critical path is
-//! computed from.
+//! Interactions: what machines do to themselves and to each other. The critical path is computed
+//! from them.
 //!
-//! It says the same as the machine log (docs/formats/machine-log.md) and no more, but with ids
-//! instead of text. Whatever can tell of machines (a machine log, rules over a trace, a simulator)
+//! They contain the same information as the machine log (docs/formats/machine-log.md) and no more,
+//! but with ids instead of text. Each source (a machine log, rules over a trace, a simulator)
 //! yields interactions in the order of time; analyses read nothing else.
+//!
+//! For example, when thread A puts an item into a queue on which thread B is blocked, the source
+//! yields [`Effect::Put`] by A and then [`Effect::Get`] by B; the edge from A to B follows from the
+//! two.
 
 pub mod ahead;
 pub mod block;
@@ -17,32 +21,38 @@ use crate::system::actors::Actors;
 use crate::tokens::dense::Dense;
 use crate::tokens::{Amount, Shape};
 
+/// A machine: an index that [`Vocabulary`] assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MachineId(pub u32);
 
+/// A queue of tokens: an index that [`Vocabulary`] assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(pub u32);
 
-/// One deed at one moment. Those of equal `t` happen in the order in which they come.
+/// One effect at one moment. Interactions with equal `t` happen in the order in which they are
+/// yielded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interaction {
-    /// ns on the one clock of all hosts, never decreasing.
+    /// Time in ns on the common clock of all hosts; never decreases.
     pub t: u64,
-    /// Where it stands in its source (the line of a machine log), for those who report about it.
+    /// Position in the source (the line of a machine log), for error messages.
     pub line: u64,
     pub effect: Effect,
 }
 
+/// What a machine does to itself or to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Time has come so far, and nothing happens.
+    /// The time has advanced to `t`, and nothing happens.
     Now,
-    /// A queue that is not unlimited, first-in first-out and empty; before its first use.
+    /// Declares a queue whose shape differs from the default (unlimited, first-in first-out and
+    /// empty). Comes before the queue's first use.
     Declare {
         queue: QueueId,
         shape: Shape,
     },
-    /// The machine is of this class, not of that named like itself; before its first deed.
+    /// Puts the machine into this class instead of the class with the machine's own name. Comes
+    /// before the machine's first other effect.
     Class {
         machine: MachineId,
         class: NameId,
@@ -51,21 +61,26 @@ pub enum Effect {
     Here {
         machine: MachineId,
     },
-    /// The machine's lineage begins with an edge from another one's.
+    /// The machine's path begins with an edge from another machine's path.
     Fork {
         machine: MachineId,
         cause: Cause,
     },
+    /// The machine is in this state from now on.
     State {
         machine: MachineId,
         state: NameId,
     },
+    /// The machine waits: `why` is the reason, `on` the queue and `wants` what it waits for there,
+    /// if it waits in a queue.
     Block {
         machine: MachineId,
         why: NameId,
         on: Option<QueueId>,
         wants: Option<Wants>,
     },
+    /// The machine puts a token of `n` units into the queue. `link` is the kind of time from here
+    /// to the get; `None` means the default (through a network between hosts, queued within one).
     Put {
         machine: MachineId,
         queue: QueueId,
@@ -73,52 +88,58 @@ pub enum Effect {
         flow: Option<NameId>,
         link: Option<NameId>,
     },
+    /// The machine takes units from the queue, in the queue's order, or only those of `flow`.
     Get {
         machine: MachineId,
         queue: QueueId,
         amount: Amount,
         flow: Option<NameId>,
     },
-    /// As a get, but nothing is taken.
+    /// Like `Get`, but takes nothing.
     Peek {
         machine: MachineId,
         queue: QueueId,
         amount: Amount,
         flow: Option<NameId>,
     },
-    /// Takes space early; the machine's next put uses it first.
+    /// Takes space in advance; the machine's next put uses this space first.
     Reserve {
         machine: MachineId,
         queue: QueueId,
         n: u64,
     },
-    /// The machine is unblocked; no cause means that it is not known.
+    /// The machine is unblocked; `None` means that the cause is unknown.
     Wake {
         machine: MachineId,
         cause: Option<Cause>,
     },
-    /// The machine is a context that begins on top of another one, or on an idle CPU. Its cause may be said, also that it is not known.
+    /// The machine is a context that begins on top of another machine, or on an idle CPU. The outer
+    /// `Option` of `cause` is `None` if nothing is said about the cause, the inner one is `None` if
+    /// the cause is unknown.
     Push {
         machine: MachineId,
         below: Option<MachineId>,
         cause: Option<Option<Cause>>,
     },
+    /// The context ends.
     Pop {
         machine: MachineId,
     },
+    /// The machine ends.
     Stop {
         machine: MachineId,
     },
-    /// Whose end counts.
+    /// The critical path ends here, at this machine; the last such effect counts.
     End {
         machine: MachineId,
     },
 }
 
+/// The cause of an effect on another machine; it becomes an edge of the critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     pub by: MachineId,
-    /// When the cause happened; not said: now.
+    /// Time of the cause; `None` means the time of the effect.
     pub at: Option<u64>,
     pub link: Option<NameId>,
 }
@@ -130,59 +151,65 @@ pub enum Wants {
     Space,
 }
 
-/// What the class of reply queues has behind that of their calls.
+/// Suffix that the class of reply queues adds to the class of their calls.
 const REPLIES: &str = ":reply";
 
-/// A queue as the vocabulary knows it.
+/// A queue in the vocabulary.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     name: NameId,
     kind: QueueKind,
-    /// The name of the call or signal; of other queues, their own.
+    /// The name of the call or signal; for other queues, their own name.
     of: NameId,
-    /// The queue under which its time is summed up: the reply queues of a call are one.
+    /// The name under which the queue's time is summed up: all reply queues of a call share one
+    /// class.
     class: NameId,
-    /// What its program calls it, and what it says of it, where a program does.
+    /// The name that the program uses for the queue, and the shape it declared; `None` for queues
+    /// that no program named.
     program: Option<(NameId, Shape)>,
 }
 
-/// The names behind the ids.
+/// The names behind the ids, and properties of machines and queues.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     pub names: Names,
-    /// Who the events of programs are of.
+    /// The subjects of programs' events.
     pub actors: Actors,
     machines: Vec<(NameId, NameId)>,
     machine_ids: IdMap<(NameId, NameId), MachineId>,
     queues: Vec<Queue>,
     queue_ids: IdMap<NameId, QueueId>,
-    /// Of queues of programs, by their programs' names for them.
+    /// Queues of programs, by the names that the programs use.
     program_queues: Dense<QueueId>,
-    /// What programs said of queues that were there already, in the order in which they did.
+    /// Shapes that programs declared for existing queues, in the order of declaration.
     described: Vec<(QueueId, NameId, Shape)>,
-    /// Machines that are threads of the kernel; and of each machine, whether it is one.
+    /// Machines that are kernel threads, in the order of discovery. `is_of_kernel` has the same
+    /// information as a flag per machine.
     of_kernel: Vec<MachineId>,
     is_of_kernel: Vec<bool>,
-    /// Machines that were found to be the recorder, or not to be it after all; and of each machine, whether it is.
+    /// Changes of the knowledge which machines are the recorder, in the order of discovery.
+    /// `is_recorder` has the current flag per machine.
     recorders: Vec<(MachineId, bool)>,
     is_recorder: Vec<bool>,
-    /// What queues that are used for one name after the other are called now.
+    /// Current names of passing queues. A passing queue is reused for one name after another.
     passing: IdMap<QueueId, String>,
-    /// Those that were called something else since somebody looked. None: nobody does.
+    /// Passing queues renamed since the last call of [`Vocabulary::each_renamed`]; `None` if
+    /// renames are not recorded.
     renamed: Option<Vec<QueueId>>,
 }
 
 impl Vocabulary {
+    /// The machine with this name on this host; added if necessary.
     pub fn machine(&mut self, host: &str, name: &str) -> MachineId {
         self.machine_as(host, name, NameKind::Plain)
     }
 
-    /// The machine that a machine log calls so.
+    /// The machine that has this name in a machine log.
     pub fn machine_of_text(&mut self, host: &str, name: &str) -> MachineId {
         self.machine_as(host, name, if name == LOST_EVENTS { NameKind::LostEvents } else { NameKind::Plain })
     }
 
-    /// The machine that stands for all whose events are missing.
+    /// The machine that represents all machines whose events are missing.
     pub fn lost_events(&mut self) -> MachineId {
         self.machine_as("", LOST_EVENTS, NameKind::LostEvents)
     }
@@ -196,17 +223,17 @@ impl Vocabulary {
         })
     }
 
-    /// Whether the machine stands for those whose events are missing.
+    /// True if the machine represents all machines whose events are missing.
     pub fn is_lost_events(&self, machine: MachineId) -> bool {
         self.name_id(machine).is_some_and(|name| self.names.kind(name) == NameKind::LostEvents)
     }
 
-    /// A queue of tokens.
+    /// The queue of tokens with this name.
     pub fn queue(&mut self, name: &str) -> QueueId {
         self.queue_as(name, QueueKind::Items, name)
     }
 
-    /// The queue that a program calls so.
+    /// The queue that has this name in a program.
     pub fn queue_of_program(&mut self, name: NameId) -> QueueId {
         if let Some(&known) = self.program_queues.get(name.0) {
             return known;
@@ -218,7 +245,7 @@ impl Vocabulary {
         queue
     }
 
-    /// A program says what its queue is like.
+    /// Records the shape that a program declared for its queue.
     pub fn describe(&mut self, queue: QueueId, shape: Shape) {
         if let Some((name, _)) = self.queues[queue.0 as usize].program.filter(|(_, known)| *known != shape) {
             self.says(queue, name, shape);
@@ -230,19 +257,19 @@ impl Vocabulary {
         self.described.push((queue, name, shape));
     }
 
-    /// What its program said of a queue; of others, nothing.
+    /// The shape that the program declared for a queue; the default shape for other queues.
     #[inline]
     pub fn shape(&self, queue: QueueId) -> Shape {
         self.queues.get(queue.0 as usize).and_then(|queue| queue.program).map_or_else(Shape::default, |(_, shape)| shape)
     }
 
-    /// What its program calls a queue.
+    /// The name of a queue in its program; empty for queues that no program named.
     pub fn program_queue_name(&self, queue: QueueId) -> &str {
         let program = self.queues.get(queue.0 as usize).and_then(|queue| queue.program);
         program.map_or("", |(name, _)| self.names.text(name))
     }
 
-    /// Queues that programs name.
+    /// Queues that programs named.
     pub fn program_queues(&self) -> impl Iterator<Item = QueueId> + '_ {
         let named = self.queues.iter().zip(0..).filter(|(queue, _)| queue.program.is_some());
         named.map(|(_, at)| QueueId(at))
@@ -252,7 +279,7 @@ impl Vocabulary {
         self.queues.len()
     }
 
-    /// The queue that a machine log calls so.
+    /// The queue that has this name in a machine log.
     pub fn queue_of_text(&mut self, name: &str) -> QueueId {
         let id = self.names.intern(name);
         match self.queue_ids.get(&id) {
@@ -264,8 +291,10 @@ impl Vocabulary {
         }
     }
 
-    /// The queue of this name. `of`: the name of the call or signal, if it is a queue of such; the name of a queue of replies is that of the queue of calls, and
-    /// `:reply:` with a number.
+    /// The queue with this name; created if necessary.
+    ///
+    /// `of` is the name of the call or signal if the queue belongs to one. The name of a queue of
+    /// replies is that of the queue of calls, followed by `:reply:` and a number.
     pub fn queue_as(&mut self, name: &str, kind: QueueKind, of: &str) -> QueueId {
         let id = self.names.intern(name);
         if let Some(&known) = self.queue_ids.get(&id) {
@@ -290,7 +319,7 @@ impl Vocabulary {
         }
     }
 
-    /// The machine is a thread of the kernel.
+    /// Notes that the machine is a kernel thread.
     pub fn mark_of_kernel(&mut self, machine: MachineId) {
         let at = machine.0 as usize;
         if self.is_of_kernel.len() <= at {
@@ -305,7 +334,8 @@ impl Vocabulary {
         self.is_of_kernel.get(machine.0 as usize).copied().unwrap_or(false)
     }
 
-    /// Whether the machine is the recorder of the trace, which is no part of what was recorded.
+    /// Notes that the machine is, or is not, the recorder of the trace, which is not part of the
+    /// recorded system.
     pub fn mark_recorder(&mut self, machine: MachineId, is: bool) {
         if self.is_recorder(machine) != is {
             let at = machine.0 as usize;
@@ -342,12 +372,13 @@ impl Vocabulary {
         self.name_id(machine).map_or("", |id| self.names.text(id))
     }
 
-    /// The queue of this name, if there is one.
+    /// The queue with this name, if there is one.
     pub fn known_queue(&self, name: &str) -> Option<QueueId> {
         self.queue_ids.get(&self.names.find(name)?).copied()
     }
 
-    /// A queue that bears this name for now and `shared` for good; one that is no longer used, or else a new one.
+    /// A passing queue: its current name is `name`, its permanent name is `shared`. Reuses the
+    /// queue `unused` if one is given, else creates one.
     pub fn passing_queue(&mut self, name: &str, shared: NameId, unused: Option<QueueId>) -> QueueId {
         let queue = match unused {
             Some(queue) => queue,
@@ -372,7 +403,8 @@ impl Vocabulary {
         now.push_str(name);
     }
 
-    /// From now on it keeps in mind which passing queues change their names, until the next block gets them.
+    /// Records from now on which passing queues change their names, until the next block takes
+    /// these renames.
     pub fn note_renames(&mut self) {
         self.renamed.get_or_insert_default().extend(self.passing.keys());
     }
@@ -382,14 +414,16 @@ impl Vocabulary {
         self.renamed.as_ref().is_some_and(|renamed| !renamed.is_empty())
     }
 
-    /// Passing queues whose name changed since this was asked before, with the name.
+    /// Visits each passing queue that was renamed since the last call, with its new name, and
+    /// clears the list.
     pub(crate) fn each_renamed(&mut self, mut visit: impl FnMut(QueueId, &str)) {
         for queue in self.renamed.iter_mut().flat_map(|renamed| renamed.drain(..)) {
             visit(queue, self.passing.get(&queue).map_or("", String::as_str));
         }
     }
 
-    /// What has been added to it beyond what was told, which is all then.
+    /// Returns what was added to the vocabulary after the state `told`, and sets `told` to the
+    /// current state.
     pub fn since(&self, told: &mut Told) -> New {
         let new = New {
             names: self.names.all()[told.names..].to_vec(),
@@ -407,7 +441,8 @@ impl Vocabulary {
         new
     }
 
-    /// Adds what was added to another one: enough to ask for names by their ids, not the other way round.
+    /// Adds what was added to another vocabulary. This is enough to find names by their ids, but
+    /// not ids by their names.
     pub fn learn(&mut self, new: &New) {
         self.names.learn(&new.names);
         self.machines.extend_from_slice(&new.machines);
@@ -418,12 +453,12 @@ impl Vocabulary {
         new.recorders.iter().for_each(|&(machine, is)| self.mark_recorder(machine, is));
     }
 
-    /// What it is called now.
+    /// The current name of a queue.
     pub fn queue_name(&self, queue: QueueId) -> &str {
         self.passing.get(&queue).map_or_else(|| self.link_name(queue), String::as_str)
     }
 
-    /// What its links are called.
+    /// The name of a queue's links.
     pub fn link_name(&self, queue: QueueId) -> &str {
         self.names.text(self.link_id(queue))
     }
@@ -436,17 +471,19 @@ impl Vocabulary {
         self.queues.get(queue.0 as usize).map_or(QueueKind::Items, |queue| queue.kind)
     }
 
-    /// The name of the call or signal of which the queue is; of other queues, their own.
+    /// The name of the call or signal to which the queue belongs; for other queues, their own name.
     pub fn queue_of(&self, queue: QueueId) -> NameId {
         self.queues.get(queue.0 as usize).map_or(NameId(u32::MAX), |queue| queue.of)
     }
 
-    /// The name under which its time is summed up with that of queues that are alike: `rpc:X:reply` for the reply queues of a call.
+    /// The name under which the queue's time is summed up together with similar queues:
+    /// `rpc:X:reply` for the reply queues of a call.
     pub fn queue_class(&self, queue: QueueId) -> &str {
         self.queues.get(queue.0 as usize).map_or("", |queue| self.names.text(queue.class))
     }
 
-    /// The queue of calls to which a queue of replies belongs, or the queue itself: the way there and back is one.
+    /// The class of the queue of calls to which a queue of replies belongs, or the queue's own
+    /// class, so that both directions of a call count as one.
     pub fn queue_of_calls(&self, queue: QueueId) -> &str {
         let class = self.queue_class(queue);
         match self.queue_kind(queue) {

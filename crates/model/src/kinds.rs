@@ -1,56 +1,63 @@
-//! Kinds of states, links, queues and names. Analyses compare kinds; texts are for people.
+//! Kinds of states, links, queues and names.
 //!
-//! The *kind* of a state says what a machine does in it, and the *kind* of a link what the time from a cause to its effect is. They are fixed when a
-//! name is interned ([`crate::names::Names::intern_as`]), so two names of one text and different kinds are two names: a program's span `read`
-//! is not the system call `read`.
+//! Analyses compare kinds; texts are for people. No logic compares names.
 //!
-//! People also type names (`longpole what-if 'worker::run x0.5'`), and a machine log holds nothing but texts. A program's name that would read as one of the
-//! model's therefore gets a label: its span `run` is shown and typed as `span:run`, its queue `rpc:x` as `queue:rpc:x`, its thread `link` as
-//! `thread:link` ([`state_label`], [`queue_label`], [`machine_label`]). No analysis depends on a label.
+//! The *kind* of a state says what a machine does in that state. The *kind* of a link says what the
+//! time between a cause and its effect is. A kind is fixed when a name is interned
+//! ([`crate::names::Names::intern_as`]), so two names with the same text and different kinds are
+//! two names: a program's span `read` is not the system call `read`.
+//!
+//! People also type names (`longpole what-if 'worker::run x0.5'`), and a machine log contains only
+//! texts. A name from a program that would read like a name of the model therefore gets a label:
+//! the span `run` is shown and typed as `span:run`, the queue `rpc:x` as `queue:rpc:x`, the thread
+//! `link` as `thread:link` ([`state_label`], [`queue_label`], [`machine_label`]). No analysis
+//! depends on a label.
 
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 
-/// What a machine does, or waits for, in a state.
+/// The activity, or the wait, of a machine in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StateKind {
-    /// Work of which nothing else is known; also what a machine does before it states anything.
+    /// Work about which nothing else is known; also the state of a machine before its first
+    /// declared state.
     Run,
     /// A thread runs code of its program.
     User,
-    /// A thread is in this system call.
+    /// A thread is in the system call that the state is named after.
     SystemCall,
-    /// A thread of the kernel itself works.
+    /// A kernel thread works.
     Kernel,
-    /// A span of the program is the innermost one that is open.
+    /// A span of the program is open; the state is named after the innermost one.
     Span,
     /// A thread serves a call.
     Call,
-    /// The state that a program declared last.
+    /// The last state that a program declared for its machine.
     Declared,
-    /// A thread looks for what it waits for, and does not block. As a block's reason: what is waited for.
+    /// A thread polls for what it waits for and does not block. As the reason of a block: the thing
+    /// that is waited for.
     Waits,
-    /// A thread was woken, or put off its CPU of its own accord, and waits for a CPU.
+    /// A thread waits for a CPU because it was woken, or because it gave up its CPU voluntarily.
     Runnable,
-    /// The scheduler gave a thread's CPU to another one; it waits for a CPU.
+    /// A thread waits for a CPU because the scheduler gave its CPU to another thread.
     Preempted,
-    /// A thread is ready and may not run: its control group's CPU quota is used up.
+    /// A thread is ready but must not run because the CPU quota of its control group is used up.
     Throttled,
-    /// The kernel brings a page that a thread's code wants.
+    /// The kernel provides a page that a thread's code accessed.
     Fault,
     /// A thread has left its CPU until a time that it set itself.
     Asleep,
-    /// A machine waits, and what ended the wait is not known.
+    /// A machine waits, and the cause that ended the wait is unknown.
     Blocked,
-    /// An interrupt or softirq is on top of the machine.
+    /// An interrupt or softirq runs on top of the machine.
     Interrupted,
-    /// What an interrupt or softirq handles.
+    /// An interrupt or softirq handles the device or softirq that the state is named after.
     Interrupt,
-    /// What happens is outside of the trace.
+    /// The activity is outside of the trace.
     Outside,
-    /// Events are missing, or the machine was not there.
+    /// Events are missing, or the machine did not exist.
     Unknown,
-    /// A state of a machine log of which no more is known than its name.
+    /// A state in a machine log about which only its name is known.
     Named,
 }
 
@@ -77,7 +84,7 @@ impl StateKind {
         StateKind::Named,
     ];
 
-    /// The word in JSON, and for `x_kind` in a machine log.
+    /// The word for this kind in JSON, and for `x_kind` in a machine log.
     pub fn word(self) -> &'static str {
         match self {
             StateKind::Run => "run",
@@ -106,12 +113,14 @@ impl StateKind {
         StateKind::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// States of this kind have names of their own, so that a name does not tell the kind.
+    /// True if each state of this kind has its own name, so that the name does not determine the
+    /// kind.
     pub fn is_of_any_name(self) -> bool {
         self.text().is_none() && self != StateKind::Blocked
     }
 
-    /// The name of the one state of this kind; none: states of this kind have names of their own.
+    /// The name of the only state of this kind; `None` if states of this kind have names of their
+    /// own.
     pub fn text(self) -> Option<&'static str> {
         Some(match self {
             StateKind::Run => "run",
@@ -129,7 +138,7 @@ impl StateKind {
         })
     }
 
-    /// The kind of the state that a machine log calls so.
+    /// The kind of the state that has this name in a machine log.
     pub fn of_text(text: &str) -> StateKind {
         match text {
             "run" => StateKind::Run,
@@ -147,12 +156,12 @@ impl StateKind {
         }
     }
 
-    /// The machine is ready and waits for a CPU.
+    /// True if the machine is ready and waits for a CPU.
     pub fn waits_for_cpu(self) -> bool {
         matches!(self, StateKind::Runnable | StateKind::Preempted | StateKind::Throttled)
     }
 
-    /// A profiler could see it: the machine executes code.
+    /// True if the machine executes code in this state, so that a profiler could see it.
     pub fn is_code(self) -> bool {
         match self {
             StateKind::Run | StateKind::User | StateKind::SystemCall | StateKind::Kernel | StateKind::Span | StateKind::Call => true,
@@ -163,60 +172,62 @@ impl StateKind {
         }
     }
 
-    /// The state has a name of its own, so that a profiler adds up what bears it anywhere. Else it is whatever code of its program.
+    /// True if the state has a name of its own, so that a profiler sums up the time under that name
+    /// over all machines. False if the state is any code of the machine's program.
     pub fn is_symbol(self) -> bool {
         !matches!(self, StateKind::Run | StateKind::User | StateKind::Kernel)
     }
 }
 
-/// What the time from a cause to its effect is.
+/// The meaning of the time between a cause and its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LinkKind {
-    /// From a put to the get on the same host: the token waits in the queue.
+    /// Time from a put to the get on the same host; the token waits in the queue.
     Queued,
-    /// From a sender to a receiver, through a network.
+    /// Time from a sender to a receiver through a network.
     Wire,
-    /// From a wake-up, or a fork, to the one who was woken.
+    /// Time from a wake-up, or a fork, to the woken or new thread.
     Wakeup,
-    /// Until a timer that the woken thread set itself, or that another thread set.
+    /// Time until a timer expires that the woken thread, or another thread, set.
     Timer,
-    /// Until a receiver's timer for a delayed acknowledgement goes off.
+    /// Time until a receiver's timer for a delayed acknowledgement expires.
     DelayedAck,
-    /// Until one of a TCP connection's timers for what it has sent goes off; which of them no event tells.
+    /// Time until one of the timers expires that a TCP connection has for data it sent; no event
+    /// says which of them.
     Transmission,
-    /// Until a TCP segment that nobody acknowledged is sent again.
+    /// Time until an unacknowledged TCP segment is sent again.
     Retransmission,
-    /// Until a sender asks whether its receiver's closed window is open again.
+    /// Time until a sender probes whether the closed window of its receiver is open again.
     WindowProbe,
-    /// Until a TCP connection's keepalive timer goes off.
+    /// Time until the keepalive timer of a TCP connection expires.
     Keepalive,
-    /// Until TCP's pacing lets the next segment go.
+    /// Time until TCP pacing permits the next segment.
     Pacing,
-    /// Until a queueing discipline lets the next packet go.
+    /// Time until a queueing discipline permits the next packet.
     RateLimit,
-    /// Until a control group's CPU quota is filled again.
+    /// Time until the CPU quota of a control group is refilled.
     QuotaRefill,
-    /// Until a control group's limit for its disks lets the next request go.
+    /// Time until the disk limit of a control group permits the next request.
     IoQuota,
-    /// Until the kernel's delayed work is due: writeback and the like.
+    /// Time until delayed work of the kernel is due, for example writeback.
     DelayedWork,
-    /// Until another timer that the kernel set for itself.
+    /// Time until another timer expires that the kernel set for itself.
     KernelTimer,
-    /// Until an interrupt that no event of the trace tells.
+    /// Time until an interrupt for which the trace has no event.
     Interrupt,
-    /// From where a softirq was raised to where it runs.
+    /// Time from the raise of a softirq to its handler.
     Raise,
-    /// From where work was queued for the kernel's workers to where one begins with it.
+    /// Time from queueing work for a kernel worker to the moment at which a worker begins with it.
     Workqueue,
-    /// From the issue of a request to its completion by the device.
+    /// Time from the issue of a request to its completion by the device.
     Disk,
-    /// From sending a signal to the end of the thread that it ends.
+    /// Time from sending a signal to the end of the thread that the signal kills.
     Signal,
-    /// Time in which the machine was taken to wait, and did not.
+    /// Time in which the machine was assumed to wait but did not.
     Run,
-    /// Events are missing: what the machine did in this time is not known.
+    /// Events are missing: what the machine did in this time is unknown.
     Unknown,
-    /// A link of a machine log of which no more is known than its name.
+    /// A link in a machine log about which only its name is known.
     Named,
 }
 
@@ -247,7 +258,7 @@ impl LinkKind {
         LinkKind::Named,
     ];
 
-    /// The name of links of this kind; none: they have names of their own.
+    /// The name of links of this kind; `None` if they have names of their own.
     pub fn text(self) -> Option<&'static str> {
         Some(match self {
             LinkKind::Queued => "queued",
@@ -276,7 +287,7 @@ impl LinkKind {
         })
     }
 
-    /// Until a timer of the kernel's goes off.
+    /// True if the link lasts until a timer of the kernel expires.
     pub fn is_kernel_timer(self) -> bool {
         match self {
             LinkKind::DelayedAck | LinkKind::Transmission | LinkKind::Retransmission | LinkKind::WindowProbe => true,
@@ -287,7 +298,8 @@ impl LinkKind {
         }
     }
 
-    /// The kind of the link that a machine log calls so. A thread's own timer may say in which call it waited: `timer epoll_wait`.
+    /// The kind of the link that has this name in a machine log. The name of a thread's own timer
+    /// may include the call in which the thread waited: `timer epoll_wait`.
     pub fn of_text(text: &str) -> LinkKind {
         if text.strip_prefix("timer ").is_some() {
             return LinkKind::Timer;
@@ -295,7 +307,7 @@ impl LinkKind {
         LinkKind::ALL.into_iter().find(|kind| kind.text() == Some(text)).unwrap_or(LinkKind::Named)
     }
 
-    /// The word in JSON.
+    /// The word for this kind in JSON.
     pub fn word(self) -> &'static str {
         match self {
             LinkKind::Queued => "link_queued",
@@ -325,7 +337,8 @@ impl LinkKind {
     }
 }
 
-/// What a path segment is, and the row or share that sums up segments: a machine's state, or a link between two machines.
+/// The kind of a path segment, and of a row or share that sums up segments: a machine's state, or a
+/// link between two machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SegmentKind {
     State(StateKind),
@@ -344,17 +357,17 @@ impl SegmentKind {
         matches!(self, SegmentKind::Link(_))
     }
 
-    /// A machine is ready and waits for a CPU.
+    /// True if a machine is ready and waits for a CPU.
     pub fn waits_for_cpu(self) -> bool {
         matches!(self, SegmentKind::State(kind) if kind.waits_for_cpu())
     }
 
-    /// See [`StateKind::is_code`]; links are none.
+    /// See [`StateKind::is_code`]; false for links.
     pub fn is_code(self) -> bool {
         matches!(self, SegmentKind::State(kind) if kind.is_code())
     }
 
-    /// See [`StateKind::is_symbol`]; the name of a link is its own.
+    /// See [`StateKind::is_symbol`]; true for links, since a link's name is its own.
     pub fn is_symbol(self) -> bool {
         match self {
             SegmentKind::State(kind) => kind.is_symbol(),
@@ -369,21 +382,23 @@ impl Serialize for SegmentKind {
     }
 }
 
-/// What a queue is to those who use it.
+/// The kind of the tokens in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum QueueKind {
-    /// Tokens: items of a program, bytes, requests to a disk, packets.
+    /// Items of a program, bytes, requests to a disk, packets.
     #[default]
     Items,
-    /// Calls, on their way to a server.
+    /// Calls on their way to a server.
     Calls,
     /// The reply to one call.
     Replies,
-    /// Submits of a signal.
+    /// Submissions of a signal.
     Signals,
 }
 
-/// The kind of a queue by its name in a machine log, with the name of the call or signal.
+/// The kind of a queue, from its name in a machine log, and the name of the call or signal.
+///
+/// The second value is the whole name if the queue is one of [`QueueKind::Items`].
 pub fn queue_of_text(text: &str) -> (QueueKind, &str) {
     match (text.strip_prefix("rpc:"), text.strip_prefix("signal:")) {
         (Some(call), _) => match call.rfind(REPLY) {
@@ -397,30 +412,33 @@ pub fn queue_of_text(text: &str) -> (QueueKind, &str) {
 
 const REPLY: &str = ":reply:";
 
-/// What a name is of.
+/// The kind of thing that a name refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NameKind {
     /// A host, machine, class, queue or flow.
     #[default]
     Plain,
-    /// The machine that stands for all whose events are missing.
+    /// The machine that represents all machines whose events are missing.
     LostEvents,
     State(StateKind),
     Link(LinkKind),
 }
 
-/// The machine that stands for all whose events are missing.
+/// Name of the machine that represents all machines whose events are missing.
 pub const LOST_EVENTS: &str = "lost events";
-/// The machine of what happens outside of the trace.
+/// Name of the machine for what happens outside of the trace.
 pub const OUTSIDE: &str = "outside";
-/// In the place of a machine: a link that is of no queue; and what decides if all CPUs are busy.
+/// Names in the place of a machine: a link that belongs to no queue, and the CPUs as the thing that
+/// decides if all of them are busy.
 pub const LINK: &str = "link";
 pub const CPUS: &str = "cpus";
-/// A thread that is blocked for a reason is in the state that is called so.
+/// Prefix of the state of a thread that is blocked; the reason follows.
 pub const BLOCKED: &str = "blocked:";
 
-/// The label of a program's state (span, service, declared state): its name, or `span:NAME` if that is the name of a state that the models give. A name
-/// `span:NAME` gets one more `span:` if it would be taken for that.
+/// The label of a program's state (span, service, declared state).
+///
+/// The label is the name itself, or `span:NAME` if the model gives that name to a state. A name
+/// `span:NAME` gets one more `span:` if it would otherwise be taken for such a label.
 pub fn state_label(name: &str) -> Cow<'_, str> {
     label(name, "span:", |bare| {
         let is_of_probes = matches!(bare, "wait" | "re-entry" | "lost" | "signal") || bare.starts_with("wait: ");
@@ -428,17 +446,19 @@ pub fn state_label(name: &str) -> Cow<'_, str> {
     })
 }
 
-/// The label of a program's queue: its name, or `queue:NAME` if that is the name of a queue of calls or signals, or of a link that is of no queue.
+/// The label of a program's queue: its name, or `queue:NAME` if that is the name of a queue of
+/// calls or signals, or of a link that belongs to no queue.
 pub fn queue_label(name: &str) -> Cow<'_, str> {
     label(name, "queue:", |bare| bare == LINK || queue_of_text(bare).0 != QueueKind::Items)
 }
 
-/// The label of a thread: its name, or `thread:NAME` if that is the name of a machine that the model adds.
+/// The label of a thread: its name, or `thread:NAME` if that is the name of a machine that the
+/// model adds.
 pub fn machine_label(name: &str) -> Cow<'_, str> {
     label(name, "thread:", |bare| matches!(bare, LINK | CPUS | LOST_EVENTS | OUTSIDE))
 }
 
-/// The label of a call in the names of its queues, from which it can be read again.
+/// The label of a call in the names of its queues; [`queue_of_text`] can read it back.
 pub fn call_label(name: &str) -> Cow<'_, str> {
     match name.contains(REPLY) {
         true => Cow::Owned(name.replace(REPLY, ":reply;")),
@@ -462,7 +482,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_is_known_from_its_word_and_its_text() {
+    fn the_kind_is_found_from_its_word_and_its_text() {
         for kind in StateKind::ALL {
             assert_eq!(StateKind::of_word(kind.word()), Some(kind));
             assert_eq!(kind.text().map(StateKind::of_text), kind.text().map(|_| kind));
@@ -473,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn no_label_reads_as_a_name_that_the_model_gives() {
+    fn a_label_is_never_read_as_a_name_of_the_model() {
         for name in ["run", "UNKNOWN", "blocked:x", "wait", "wait: x", "span:run", "span:span:run", "parse", "span:parse", ""] {
             assert_eq!(StateKind::of_text(&state_label(name)), StateKind::Named, "{name}");
         }
@@ -487,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_known_from_the_names_of_its_queues() {
+    fn a_call_is_found_from_the_names_of_its_queues() {
         for call in ["x", "", "a:reply:1", "a:reply:", ":reply:"] {
             let label = call_label(call);
             assert_eq!(queue_of_text(&format!("rpc:{label}")), (QueueKind::Calls, &*label));

@@ -1,15 +1,21 @@
-//! The state machine of a Linux system: what each CPU and each thread does at each moment, by the kernel's own events.
+//! The state machine of a Linux system: what each CPU and each thread does at each moment, computed
+//! from the kernel's events.
 //!
-//! It goes through the events once and tells a [`Watch`] every piece of time when it is over. Memory grows with the number of threads and CPUs,
-//! never with the number of events. Nothing is assumed: what a CPU did before its first switch is told when that switch names the
-//! thread, what a thread did before it was seen stays unknown, and so does what lies in a loss.
+//! [`Linux`] reads the events once, in the order of time, and reports each interval to a [`Watch`]
+//! when the interval is over. Memory grows with the number of threads and CPUs, never with the
+//! number of events. Nothing is assumed: what a CPU did before its first switch is reported when
+//! that switch names the thread; what a thread did before its first event stays unknown, and so
+//! does what happened during a loss of events.
 //!
-//! Facts that it keeps to:
-//! - A wake-up begins with `sched_waking`, whose context is the waker: the innermost open interrupt on that CPU, else its thread. It may come before the
-//!   woken thread has left its CPU, and for threads that are not blocked.
-//! - Some machines do not trace the idle thread, or some other: idleness ends at the latest with an event of another thread, and where the next switch
-//!   is from a thread that stood in the idle CPU's queue, that thread has run since it stood there.
-//! - A thread that is ready and does not run is not running.
+//! Facts about the kernel that the code relies on:
+//!
+//! - A wake-up begins with `sched_waking`. The waker is the context of that event: the innermost
+//!   open interrupt on that CPU, else its thread. The event may come before the woken thread has
+//!   left its CPU, and also for threads that are not blocked.
+//! - Some traces do not contain the switches of the idle thread, or of some other threads. Idleness
+//!   therefore ends at the latest with an event of another thread. If the next switch is from a
+//!   thread that waited in the idle CPU's queue, that thread has run since it entered the queue.
+//! - A thread that is ready may not have a CPU: ready is not running.
 
 mod cpus;
 mod files;
@@ -46,6 +52,8 @@ use crate::rules::RuleError;
 use longpole_trace::event::{Catalogue, Class, Event, Loss, StreamKind};
 use std::collections::HashMap;
 
+/// The state machine; see the [module](self). Create it, pass it all events and losses in order,
+/// then call [`Linux::finish`].
 #[derive(Debug)]
 pub struct Linux {
     rules: LinuxRules,
@@ -56,10 +64,10 @@ pub struct Linux {
     pub processes: Processes,
     cpu_ids: Vec<Option<CpuId>>,
     pub(crate) cpu_of_stream: Vec<Option<CpuId>>,
-    /// Of streams whose CPU is not known yet.
+    /// Losses on streams whose CPU is not known yet.
     pub(crate) early_losses: IdMap<u32, Loss>,
     pub threads: Vec<Thread>,
-    /// Those that are not known to be dead; a dead one goes with the next loss.
+    /// Threads that are not known to be dead. A dead one is removed with the next loss.
     pub(crate) living: Vec<ThreadId>,
     thread_ids: IdMap<i32, ThreadId>,
     pub contexts: Vec<Context>,
@@ -70,52 +78,57 @@ pub struct Linux {
     missing: switched_off::Missing,
     pub(crate) asked: (i64, i64),
     begin_ns: Option<i64>,
-    /// The trace tells of every thread that no switch told of, before its next event.
+    /// True if the trace has an event for each thread that runs without a recorded switch; that
+    /// event comes before the thread's next event.
     tells_unseen: bool,
-    /// The trace has the interrupts, the softirqs; as its classes say, of which so many are known.
+    /// Two flags: the trace has events of interrupts, and of softirqs. They are derived from the
+    /// first `classes_known` event classes.
     tells_contexts: [bool; 2],
     classes_known: usize,
-    /// Somebody asked for masks after they were changed.
+    /// True if the recorder asked the kernel for masks after they were changed.
     pub asks_masks: bool,
-    /// Who is within a call that sets a mask, and whose.
+    /// Threads that are within a call that sets a mask, each with the thread whose mask it sets;
+    /// `None` if that one is unknown.
     setting: Vec<(ThreadId, Option<ThreadId>)>,
-    /// Threads of other pid namespaces that have set the mask of somebody, and when.
+    /// Threads of other pid namespaces that have set a mask of an unknown thread, with the time of
+    /// the call in ns.
     somebodys: IdMap<u32, i64>,
     ways: numbers::Ways,
-    /// When the recording ended.
+    /// The CPUs that were online when the recording ended.
     online: Option<Cpus>,
     sets_mask: NameId,
     set_group: [NameId; 2],
     pub(crate) last_ns: i64,
-    /// Events of the kernel within the range.
+    /// Kernel events within the range.
     pub events: u64,
-    /// Switches between threads: without any there is no account of CPUs.
+    /// Switches between threads. Without any, no CPU time can be accounted.
     pub switches: Count,
-    /// By which the recorder chose among the switches. Who has a CPU is not known then, and they are passed over.
+    /// The filter by which the recorder selected switches. With a filter it is unknown which thread
+    /// has a CPU, so the recorded switches are ignored.
     pub switch_filter: Option<String>,
     pub system_calls: Count,
     pub interrupts: Count,
     pub faults: Count,
-    /// Calls of timers' functions.
+    /// Calls of timer functions.
     pub expiries: Count,
-    /// Events that tell of packets.
+    /// Events about packets.
     pub hops: Count,
     pub lost: u64,
     pub uncounted_losses: u64,
-    /// Events that cannot follow from what came before them, although no loss was told.
+    /// Events that cannot follow from the events before them, although no loss was recorded.
     pub contradictions: u64,
-    /// Idleness whose end the trace does not hold.
+    /// Idle intervals whose end is not in the trace.
     pub unseen_idle_ends: u64,
-    /// Switches between threads that the trace does not hold.
+    /// Switches between threads that are not in the trace.
     pub unseen_switches: u64,
 }
 
-/// Events of a kind.
+/// A number of events of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// From the trace's begin on.
+    /// Events from the begin of the trace on.
     pub in_all: u64,
-    /// In the range that was asked for.
+    /// Events in the requested range.
     pub in_range: u64,
 }
 
@@ -134,23 +147,27 @@ impl std::ops::Add for Count {
     }
 }
 
+/// The compiled meaning of an event class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Plan {
     kernel: Option<KernelPlan>,
     hop: Option<HopPlan>,
-    /// Of no kernel's trace.
+    /// True if the class does not belong to a kernel trace.
     foreign: bool,
-    /// Its subject is the thread below all interrupts.
+    /// True if the subject of the event is the thread below all interrupts.
     names_thread: bool,
 }
 
 impl Linux {
-    /// Of a trace's events, accounts what lies between the two moments. All events from the trace's begin on must be given, since
-    /// they tell the state at the begin of the range.
+    /// Creates a state machine that accounts the time between the two moments, in ns.
+    ///
+    /// All events from the begin of the trace on must be passed in, because they determine the
+    /// state at the begin of the range.
     pub fn new(begin_ns: i64, end_ns: i64) -> Result<Linux, RuleError> {
         Ok(Linux::with_rules(LinuxRules::built_in()?, HopRules::built_in()?, begin_ns, end_ns))
     }
 
+    /// Like [`Linux::new`], with other rules than the built-in ones.
     pub fn with_rules(rules: LinuxRules, hop_rules: HopRules, begin_ns: i64, end_ns: i64) -> Linux {
         let mut names = Names::default();
         let sets_mask = names.intern("sched_setaffinity");
@@ -204,13 +221,15 @@ impl Linux {
         }
     }
 
-    /// What is accounted: from the first kernel event or the begin that was asked for, to the last one or the end.
+    /// The accounted interval: from the first kernel event or the requested begin, whichever is
+    /// later, to the last kernel event or the requested end, whichever is earlier. `None` before
+    /// the first kernel event.
     pub fn range(&self) -> Option<(i64, i64)> {
         let begin = self.begin_ns?.max(self.asked.0);
         Some((begin, self.last_ns.min(self.asked.1).max(begin)))
     }
 
-    /// Whether the moment lies in the range.
+    /// True if the moment lies in the requested range.
     pub fn covers(&self, t_ns: i64) -> bool {
         t_ns >= self.asked.0 && t_ns <= self.asked.1
     }
@@ -219,40 +238,41 @@ impl Linux {
         self.known_cpu(number)
     }
 
-    /// Why the thread was blocked last, as far as the events told.
+    /// The reason of the thread's last block, as far as the events show.
     pub fn why(&self, thread: ThreadId) -> Cause {
         self.threads[thread.0 as usize].cause
     }
 
-    /// What kind of file a process has behind this number, as far as the events told.
+    /// The kind of the file behind a file descriptor of a process, as far as the events show.
     pub fn file_kind(&self, process: i32, fd: i64) -> Option<FileKind> {
         self.files.kind(process, fd)
     }
 
-    /// On how many CPUs a thread may run now, if it is known.
+    /// The number of CPUs on which a thread may run now; `None` if unknown.
     pub fn cpus_of(&self, tid: i32) -> Option<u64> {
         let thread = &self.threads[self.thread_of(tid)?.0 as usize];
         Some(thread.mask.now()?.len() as u64)
     }
 
-    /// Whether a thread ran by reservation (`SCHED_DEADLINE`) at its last switch: only such threads
+    /// True if a thread ran by reservation (`SCHED_DEADLINE`) at its last switch: only such threads
     /// have a priority below 0 (include/linux/sched/deadline.h).
     pub fn is_reserved(&self, tid: i32) -> bool {
         let thread = self.thread_of(tid).map(|thread| &self.threads[thread.0 as usize]);
         thread.and_then(|thread| thread.priority).is_some_and(|priority| priority < 0)
     }
 
-    /// Id of the thread that has a CPU now, if it is known.
+    /// Id of the thread that has a CPU now; `None` if unknown.
     pub fn tid_on(&self, cpu: u32) -> Option<i32> {
         let Base::Thread(thread) = self.cpus.get(cpu as usize)?.base else { return None };
         Some(self.threads[thread.0 as usize].tid)
     }
 
+    /// The newest thread with this thread id.
     pub fn thread_of(&self, tid: i32) -> Option<ThreadId> {
         self.thread_ids.get(&tid).copied()
     }
 
-    /// Events of other sources are passed over.
+    /// Processes the next event. Events that are not from a kernel trace are ignored.
     #[inline]
     pub fn event<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, watch: &mut W) {
         let at = event.class.0 as usize;
@@ -279,7 +299,7 @@ impl Linux {
     #[inline]
     fn tell<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, cpu: CpuId, watch: &mut W) {
         let t_ns = event.t_ns;
-        // A plan is looked at where it lies: it is large.
+        // Borrow the plan instead of copying it: it is large.
         let Some(Some(plan)) = self.plans.get(event.class.0 as usize) else { return };
         if let Some(hop) = plan.hop {
             self.hop(cpu, t_ns, hop, event, watch);
@@ -298,7 +318,7 @@ impl Linux {
         }
         let place = &mut self.cpus[cpu.0 as usize];
         if self.tells_unseen && place.base == Base::Idle && !matches!(fact, Fact::Switch { .. } | Fact::Running { .. }) {
-            // Nobody took the CPU by now, whoever stands in its queue.
+            // The CPU was idle until now, even if a thread waits in its queue.
             place.ready_ns = place.ready_ns.map(|ready| ready.max(t_ns));
         }
         if let Fact::SwitchedOff { what, classes, calls, ago_ns } = fact {
@@ -308,7 +328,7 @@ impl Linux {
         self.cpus[cpu.0 as usize].fresh = false;
     }
 
-    /// Passes a step of a packet on, with who made it.
+    /// Reports a step of a packet, with the thread or context that made it.
     fn hop<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, plan: HopPlan, event: &Event<'_>, watch: &mut W) {
         if let Some(tid) = plan.tid(event.fields) {
             self.runs(cpu, t_ns, tid, watch);
@@ -373,7 +393,7 @@ impl Linux {
                     self.runs(cpu, t_ns, parent, watch);
                 }
                 if let Some(old) = self.thread_ids.remove(&tid) {
-                    // Its end was not seen.
+                    // The end of the former thread with this id was not seen.
                     self.close(old, t_ns, watch);
                     watch.moment(Moment::Left { thread: old, state: ThreadState::Dead });
                     let old = &mut self.threads[old.0 as usize];
@@ -407,7 +427,7 @@ impl Linux {
                 }
                 if let Base::Thread(id) = self.cpus[cpu.0 as usize].base {
                     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-                    // As much of it as the kernel keeps.
+                    // The kernel keeps 15 bytes of a thread's name.
                     let thread = &mut self.threads[id.0 as usize];
                     (thread.name, thread.kernel, thread.executed) = (name[..name.len().min(15)].to_vec(), false, true);
                     if let Some(process) = thread.process {
@@ -437,7 +457,7 @@ impl Linux {
             }
             Fact::Allowed(answer) => self.answered(answer, t_ns, watch),
             Fact::AllowedAtEnd(answer) => self.answered_at_end(&answer, t_ns),
-            // Told before: it needs the catalogue.
+            // Processed by the caller, because it needs the catalogue.
             Fact::SwitchedOff { .. } => {}
             Fact::Process { .. } => self.dumped(fact, watch),
             Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
@@ -567,7 +587,7 @@ impl Linux {
         }
     }
 
-    /// The CPU's thread wants something of a block device.
+    /// Notes that the CPU's thread sent a request to a block device.
     fn asks_disk(&mut self, cpu: CpuId) {
         let place = &self.cpus[cpu.0 as usize];
         if let (true, Base::Thread(thread)) = (place.open.is_empty(), place.base) {
@@ -575,7 +595,7 @@ impl Linux {
         }
     }
 
-    /// What a call has done to what is known of its thread.
+    /// Updates what is known about the thread and its process after a call has returned.
     fn has_returned<W: Watch + ?Sized>(&mut self, thread: Option<ThreadId>, call: &Entered, result: i64, t_ns: i64, watch: &mut W) {
         let process = thread.and_then(|thread| self.threads[thread.0 as usize].process);
         if let Some(process) = process {
@@ -592,7 +612,9 @@ impl Linux {
         }
     }
 
-    /// Tells what the thread `tid` did until now, although it may go on with it. For those who sum times and do not count pieces.
+    /// Reports what the thread `tid` has done until now, although it may continue to do the same.
+    ///
+    /// For callers that sum up times; a caller that counts intervals would count this one twice.
     pub fn tell_until<W: Watch + ?Sized>(&mut self, tid: i32, t_ns: i64, watch: &mut W) -> Option<ThreadId> {
         let id = self.thread_of(tid)?;
         let thread = &self.threads[id.0 as usize];
@@ -603,25 +625,29 @@ impl Linux {
         Some(id)
     }
 
-    /// Since when a CPU is idle, or since what was told last of it. None: it is not, or a thread stands in its queue.
+    /// Time since which a CPU is idle, or the end of its last reported interval if that is later.
+    /// `None` if it is not idle, or if a thread waits in its queue.
     pub fn idle_since(&self, cpu: CpuId) -> Option<i64> {
         let cpu = self.cpus.get(cpu.0 as usize).filter(|cpu| cpu.base == Base::Idle && cpu.ready_ns.is_none())?;
         Some(cpu.since_ns)
     }
 
-    /// In no system call, as far as is known, nor at its end, which is the kernel's work.
+    /// True if the thread executes code of its program: it is no kernel thread, is not known to be
+    /// in a system call, and is not exiting, which is work of the kernel.
     pub fn runs_a_program(&self, id: ThreadId) -> bool {
         let thread = &self.threads[id.0 as usize];
         !thread.kernel && !thread.exiting && thread.mode != Mode::Syscall
     }
 
-    /// It is known to be in no system call: where the trace tells of calls, also who has made none by now.
+    /// True if the thread is known to be in no system call. If the trace contains system calls,
+    /// that includes a thread that has made none yet.
     pub fn calls_nothing(&self, id: ThreadId) -> bool {
         let known = self.threads[id.0 as usize].mode != Mode::Unknown || self.system_calls.in_all > 0 && !self.misses_calls();
         known && self.runs_a_program(id)
     }
 
-    /// The group of events that is missing to know of each interrupt and softirq.
+    /// The event group that is missing for a complete record of interrupts and softirqs; `None` if
+    /// the record is complete.
     pub fn untold_contexts(&self) -> Option<&'static str> {
         match self.tells_contexts {
             [true, true] => None,
@@ -630,12 +656,14 @@ impl Linux {
         }
     }
 
-    /// The same, if it leaves open who does what seems to be done by this thread: it is in no system call, so what has interrupted it does.
+    /// The same group, if its absence leaves open which machine does what this thread seems to do.
+    /// That is so if the thread is in no system call: then an interrupt on top of it is the one
+    /// that acts.
     pub fn untold_context(&self, id: ThreadId) -> Option<&'static str> {
         self.untold_contexts().filter(|_| self.calls_nothing(id))
     }
 
-    /// To be called once, after the last event.
+    /// Reports all open intervals. Must be called once, after the last event.
     pub fn finish<W: Watch + ?Sized>(&mut self, watch: &mut W) {
         let Some((_, end)) = self.range() else { return };
         if !self.somebodys.is_empty() {
@@ -649,19 +677,21 @@ impl Linux {
             self.close(ThreadId(thread as u32), end, watch);
         }
         if self.switches.in_all == 0 {
-            // Where no switch was recorded, each thread that follows another was to be expected.
+            // Without any recorded switch, each change from one thread to another is to be expected
+            // and not a contradiction.
             (self.contradictions, self.unseen_switches, self.unseen_idle_ends) = (0, 0, 0);
         }
     }
 
-    /// The part of an interval that lies in the range.
+    /// The part of an interval that lies in the range; `None` if that part is empty.
     #[inline]
     pub(crate) fn clip(&self, begin_ns: i64, end_ns: i64) -> Option<(i64, i64)> {
         let (begin, end) = (begin_ns.max(self.asked.0), end_ns.min(self.asked.1));
         (begin < end).then_some((begin, end))
     }
 
-    /// Whether it is of no kernel's trace.
+    /// Compiles the plan of an event class. Returns true if the class does not belong to a kernel
+    /// trace.
     #[cold]
     fn compile(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> bool {
         let at = event.class.0 as usize;

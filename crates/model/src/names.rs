@@ -1,43 +1,50 @@
-//! Names, each kept once for each of its kinds. Everything downstream compares numbers and kinds; texts are for people.
+//! Names. Each text is stored once; a text has one name for each of its kinds. The rest of the
+//! program compares numbers and kinds; texts are for people.
 
 use crate::kinds::{LinkKind, NameKind, StateKind};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// A name with its kind: an index into [`Names::all`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(pub u32);
 
-/// Under which names are gathered where there are too many.
+/// The name that represents all further ones if there are too many.
 pub const OTHER_NAMES: &str = "(other names)";
 
-/// Names beyond this that stand in events, not in classes, are not kept.
+/// Maximum number of names from the content of events (not of classes).
 const MOST_NAMES: usize = 1 << 16;
 
+/// The table of all names.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     names: Vec<Name>,
-    /// Of each name: asked for with every state, so they stand close together.
+    /// The kind of each name. Stored separately because it is read with every state, so the kinds
+    /// should be close together in memory.
     kinds: Vec<NameKind>,
     /// The first name of each text.
     ids: HashMap<Arc<str>, NameId>,
-    /// Names that stand in events.
+    /// Number of names from the content of events.
     bounded: usize,
-    /// The last name of each quick hash: a glance before the table, whose hash is slow since traces choose what is in it.
+    /// The last name for each value of the quick hash. This cache is looked up before the table,
+    /// whose hash is slow: it must resist collisions because a trace chooses the names.
     recent: Vec<NameId>,
 }
 
+/// A text with a kind.
 #[derive(Clone, Debug)]
 pub struct Name {
     pub text: Arc<str>,
     kind: NameKind,
     first: NameId,
-    /// The next name of this text.
+    /// The next name with this text.
     next: Option<NameId>,
 }
 
 const RECENT: usize = 1 << 10;
 
-/// Multiplies and folds; whoever makes names collide here gains nothing but the way through the table.
+/// A hash of multiplications. A trace with names that collide here gains nothing: each lookup then
+/// goes through the table.
 fn quick_hash(text: &str, kind: NameKind) -> usize {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let (chunks, rest) = text.as_bytes().as_chunks::<8>();
@@ -57,11 +64,12 @@ fn quick_hash(text: &str, kind: NameKind) -> usize {
 }
 
 impl Names {
-    /// A name of no kind.
+    /// The name with this text and without a kind; added if necessary.
     pub fn intern(&mut self, text: &str) -> NameId {
         self.intern_as(text, NameKind::Plain)
     }
 
+    /// The name with this text and kind; added if necessary.
     pub fn intern_as(&mut self, text: &str, kind: NameKind) -> NameId {
         let place = quick_hash(text, kind);
         if let Some(id) = self.glance(place, text, kind) {
@@ -106,12 +114,13 @@ impl Names {
         self.names.push(name);
     }
 
-    /// All names of the text of this one and later.
+    /// All names with this text, from this one on.
     fn same_text(&self, from: NameId) -> impl Iterator<Item = NameId> + '_ {
         std::iter::successors(Some(from), |id| self.names[id.0 as usize].next)
     }
 
-    /// For a name that stands in an event: a program may make one for each of its items.
+    /// Like [`Names::intern`], for a name from the content of an event: a program may create a new
+    /// one for each of its items.
     pub fn intern_bounded(&mut self, text: &str) -> NameId {
         match self.find(text) {
             Some(id) => id,
@@ -123,6 +132,7 @@ impl Names {
         }
     }
 
+    /// The text of a name; empty for an unknown id.
     pub fn text(&self, id: NameId) -> &str {
         self.names.get(id.0 as usize).map_or("", |name| &name.text)
     }
@@ -132,7 +142,7 @@ impl Names {
         self.kinds.get(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// The kind of a state of this name.
+    /// The kind of a name of a state.
     #[inline]
     pub fn state_kind(&self, id: NameId) -> StateKind {
         match self.kind(id) {
@@ -141,7 +151,7 @@ impl Names {
         }
     }
 
-    /// The kind of a link of this name.
+    /// The kind of a name of a link.
     #[inline]
     pub fn link_kind(&self, id: NameId) -> LinkKind {
         match self.kind(id) {
@@ -150,17 +160,17 @@ impl Names {
         }
     }
 
-    /// The first name of the text of this one, whatever its kind.
+    /// The first name with the same text, of any kind.
     pub fn first_of_same(&self, id: NameId) -> NameId {
         self.names.get(id.0 as usize).map_or(id, |name| name.first)
     }
 
-    /// In the order of their ids.
+    /// All names, in the order of their ids.
     pub fn all(&self) -> &[Name] {
         &self.names
     }
 
-    /// Names that were given the next ids elsewhere. They are not found by their text.
+    /// Adds names that got the next ids in another `Names`. They cannot be found by their text.
     pub(crate) fn learn(&mut self, names: &[Name]) {
         names.iter().for_each(|name| self.push(name.clone()));
     }
@@ -173,14 +183,14 @@ impl Names {
         self.names.is_empty()
     }
 
-    /// The name of this text that is of no kind.
+    /// The name with this text and without a kind.
     pub fn find(&self, text: &str) -> Option<NameId> {
         let plain = |id: &NameId| self.kind(*id) == NameKind::Plain;
         let known = self.glance(quick_hash(text, NameKind::Plain), text, NameKind::Plain);
         known.or_else(|| self.same_text(self.first_of(text)?).find(plain))
     }
 
-    /// The first name of this text, of whatever kind.
+    /// The first name with this text, of any kind.
     pub fn first_of(&self, text: &str) -> Option<NameId> {
         self.ids.get(text).copied()
     }
@@ -191,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_has_a_name_for_each_of_its_kinds() {
+    fn a_text_has_one_name_per_kind() {
         let mut names = Names::default();
         let kinds = [NameKind::Plain, NameKind::State(StateKind::Span), NameKind::State(StateKind::SystemCall), NameKind::LostEvents];
         let ids = kinds.map(|kind| names.intern_as("read", kind));
@@ -203,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_of_a_text_is_no_name_without_a_kind() {
+    fn the_name_of_a_state_is_not_found_as_a_name_without_a_kind() {
         let mut names = Names::default();
         let state = names.intern_as("run", NameKind::State(StateKind::Run));
         assert_eq!((names.find("run"), names.first_of("run")), (None, Some(state)));

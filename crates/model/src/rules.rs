@@ -1,8 +1,9 @@
-//! Rule files: which event means what.
+//! Rule files: the meaning of events.
 //!
-//! A file is a list of `[[rule]]` entries; the first rule whose pattern matches an event's name, whose fields exist and whose
-//! `when` holds decides. A wrong rule is refused with file, line, and what was expected: a rule that is silently skipped would make an answer
-//! silently wrong.
+//! A file is a list of `[[rule]]` entries. The first rule decides whose pattern matches the event's
+//! name, whose fields exist and whose `when` holds. A wrong rule is rejected with the file, the
+//! line, and what was expected: a rule that is silently skipped would make an answer silently
+//! wrong.
 
 pub mod plan;
 pub mod predicate;
@@ -21,14 +22,15 @@ const BUILT_IN: [(&str, &str); 3] = [
     ("sel4.toml", include_str!("../rules/sel4.toml")),
 ];
 
+/// The rules about events of programs, in order of precedence.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub(crate) rules: Vec<Rule>,
-    /// How many of them, from the first on, are not the built-in ones.
+    /// Number of rules that are not built in; they come first.
     own: usize,
 }
 
-/// A rule that is not built in, for those who tell of rules.
+/// The place of a rule that is not built in, for reports about rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub file: String,
@@ -36,7 +38,7 @@ pub struct Origin {
     pub event: String,
 }
 
-/// One rule, checked.
+/// A checked rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub file: Arc<str>,
@@ -46,7 +48,7 @@ pub(crate) struct Rule {
     pub action: Action,
     pub name: Option<Template>,
     pub machine: Option<Template>,
-    /// The machine that does it, where it is not the event's thread.
+    /// The actor of the event, if that is not the event's thread.
     pub whom: Option<Template>,
     pub id: Option<Template>,
     pub count: Option<Template>,
@@ -55,6 +57,8 @@ pub(crate) struct Rule {
     pub kind: Option<Template>,
 }
 
+/// What a rule makes of an event. Each action corresponds to an operation in [`crate::step::Op`],
+/// or to none (`Ignore`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     State,
@@ -116,7 +120,7 @@ impl Action {
     }
 }
 
-/// A name of an event with `*` for any text; the stars' texts are captured.
+/// An event name in which `*` matches any text. The texts matched by stars are captured.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     parts: Vec<String>,
@@ -131,13 +135,14 @@ impl Pattern {
         self.parts.len() - 1
     }
 
-    /// As it was written.
+    /// The pattern as it was written.
     pub fn text(&self) -> String {
         self.parts.join("*")
     }
 
-    /// The texts of the stars. A star takes as much as it can: in `state:*::*` the last `::` divides, since the names of machines may
-    /// be qualified ones.
+    /// The texts matched by the stars; `None` if the name does not match. An earlier star takes as
+    /// much as it can: in `state:*::*` the last `::` separates, because names of machines may be
+    /// qualified.
     pub fn captures(&self, name: &str) -> Option<Vec<String>> {
         let (first, rest) = self.parts.split_first()?;
         let mut left = name.strip_prefix(first.as_str())?;
@@ -157,17 +162,17 @@ impl Pattern {
     }
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Template {
     Text(String),
     Capture(usize),
     Field(String),
-    /// A text, and the value of a field behind it.
+    /// A text followed by the value of a field.
     TextAndField(String, String),
 }
 
-/// Why a rule file was refused, and where.
+/// Why a rule file was rejected, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct RuleError {
@@ -177,13 +182,13 @@ pub struct RuleError {
 }
 
 impl RuleError {
-    /// At a byte of the file's text.
+    /// An error at a byte offset of the file's text.
     pub fn at(file: &str, text: &str, offset: usize, message: String) -> RuleError {
         RuleError { file: file.to_owned(), line: line_of(text, offset), message }
     }
 }
 
-/// Where an error of a rule file is said.
+/// The file to which errors refer.
 pub(crate) struct Place<'a> {
     pub file: &'a str,
     pub text: &'a str,
@@ -194,7 +199,7 @@ impl Place<'_> {
         RuleError::at(self.file, self.text, span.start, message)
     }
 
-    /// What a rule does, of all that its kind of rules can.
+    /// The action of a rule, out of those that its kind of rules has.
     pub fn action<A: Copy>(&self, all: &[(&str, A)], text: &Spanned<String>) -> Result<A, RuleError> {
         all.iter().find(|(name, _)| name == text.get_ref()).map(|(_, action)| *action).ok_or_else(|| {
             let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
@@ -202,14 +207,14 @@ impl Place<'_> {
         })
     }
 
-    /// Where a value comes from, in a rule whose pattern has so many stars.
+    /// The source of a value, in a rule whose pattern has `stars` stars.
     pub fn template(&self, text: Option<&Spanned<String>>, stars: usize) -> Result<Option<Template>, RuleError> {
         let Some(text) = text else { return Ok(None) };
         template(text.get_ref(), stars).map(Some).map_err(|message| self.error(text.span(), message))
     }
 }
 
-/// A rule file's text as what its reader knows of it; what else it holds is refused with its line.
+/// Parses a rule file. Unknown entries are rejected with their line.
 pub fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, RuleError> {
     toml::from_str(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
@@ -243,7 +248,7 @@ struct Entry {
 }
 
 impl Rule {
-    /// Without which it says nothing.
+    /// Fields without which the rule does not apply.
     pub fn needed_fields(&self) -> impl Iterator<Item = &str> {
         [&self.name, &self.machine, &self.whom].into_iter().flatten().filter_map(|template| match template {
             Template::Field(field) | Template::TextAndField(_, field) => Some(field.as_str()),
@@ -253,12 +258,12 @@ impl Rule {
 }
 
 impl Rules {
-    /// The rules that every trace is read with.
+    /// The rules that apply to every trace.
     pub fn built_in() -> Result<Rules, RuleError> {
         Rules::default().with_built_in()
     }
 
-    /// The rules so far, which win, and the built-in ones.
+    /// Appends the built-in rules. The rules added before take precedence.
     pub fn with_built_in(mut self) -> Result<Rules, RuleError> {
         self.own = self.rules.len();
         for (file, text) in BUILT_IN {
@@ -267,7 +272,7 @@ impl Rules {
         Ok(self)
     }
 
-    /// Those that are not built in, in their order.
+    /// The rules that are not built in, in order.
     pub fn own(&self) -> impl Iterator<Item = Origin> + '_ {
         self.rules[..self.own].iter().map(|rule| Origin { file: rule.file.to_string(), line: rule.line, event: rule.pattern.text() })
     }
@@ -284,7 +289,8 @@ impl Rules {
         self.rules.is_empty()
     }
 
-    /// Appends a file's rules; earlier ones win. Nothing is added if one is wrong.
+    /// Appends the rules of a file; earlier rules take precedence. Nothing is added if one of them
+    /// is wrong.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), RuleError> {
         let place = Place { file, text };
         let parsed: File = parse(file, text)?;
@@ -345,7 +351,7 @@ fn template(text: &str, stars: usize) -> Result<Template, String> {
             _ => Err(format!("`{text}` refers to no star: expected $1 to ${stars} (the pattern has {stars})")),
         };
     }
-    // A word of its own: an address of mail is a text.
+    // A field is only recognised as a word of its own, so that an e-mail address is a text.
     match text.rsplit_once(" @") {
         Some((before, field)) if !field.is_empty() && !field.contains(char::is_whitespace) => {
             Ok(Template::TextAndField(format!("{before} "), field.to_owned()))
@@ -363,12 +369,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_rules_are_right() {
+    fn the_built_in_rules_can_be_read() {
         assert!(Rules::built_in().unwrap().rules.len() > 40);
     }
 
     #[test]
-    fn the_last_separator_divides_machine_and_state() {
+    fn the_last_separator_separates_machine_and_state() {
         let captures = |name: &str| Pattern::new("state:*::*").captures(name);
         assert_eq!(captures("state:a::b").unwrap(), ["a", "b"]);
         assert_eq!(captures("state:ns::a::b").unwrap(), ["ns::a", "b"]);
@@ -383,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_rule_is_refused_with_its_line_and_what_was_expected() {
+    fn a_wrong_rule_is_rejected_with_its_line_and_what_was_expected() {
         let error = refused("[[rule]]\nevent = \"a\"\ndo = \"jump\"\n");
         assert_eq!((error.file.as_str(), error.line), ("mine.toml", 3));
         assert!(error.message.contains("expected one of state"), "{error}");

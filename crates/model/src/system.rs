@@ -1,8 +1,7 @@
-//! The system a trace tells of: the way from an event to a [`Step`], with the vocabulary of all
-//! names on it.
+//! From an event of a program to a [`Step`], with the vocabulary of all names in the steps.
 //!
-//! Memory grows with the number of distinct names, threads and classes, never with the number of
-//! events.
+//! Rules are compiled once per event class into a plan; each event then follows its plan. Memory
+//! grows with the number of distinct names, threads and classes, never with the number of events.
 
 pub mod activity;
 pub mod actors;
@@ -22,6 +21,7 @@ use crate::tokens::{Order, Unit};
 use longpole_trace::event::{Catalogue, Class, Event, StreamId, Subject, Value};
 use std::collections::HashMap;
 
+/// Resolves events of programs to steps. Owns the vocabulary and the actors.
 #[derive(Debug)]
 pub struct System {
     rules: Rules,
@@ -30,15 +30,16 @@ pub struct System {
     actor_of_subject: Vec<Option<ActorId>>,
     actor_of_thread: HashMap<(String, i32, i32), ActorId>,
     actor_of_stream: Dense<ActorId>,
-    /// Those that rules name.
+    /// Actors that rules name.
     actor_of_name: IdMap<u32, ActorId>,
-    /// By rule: the events that it told the meaning of.
+    /// Per rule, the number of events that it matched.
     matched: Vec<u64>,
-    /// By rule: why there were none, as far as is known.
+    /// Per rule, why it matched no event, as far as known.
     never: Vec<Never>,
 }
 
-/// Under which names, and queues, are gathered where there are too many: the first of each system.
+/// The name, and the queue, that represent all further ones if there are too many. They are the
+/// first of each system.
 pub const OTHER_NAME: NameId = NameId(0);
 pub const OTHER_QUEUE: QueueId = QueueId(0);
 
@@ -65,7 +66,8 @@ impl System {
         }
     }
 
-    /// What the event means. An event that no rule knows is [`Op::Other`]: it still shows that its thread is alive.
+    /// The meaning of the event. An event that no rule matches is [`Op::Other`]: it still shows
+    /// that its thread is alive.
     #[inline]
     pub fn step(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Step {
         let actor = self.actor(catalogue, event);
@@ -73,14 +75,14 @@ impl System {
         Step { t_ns: event.t_ns, actor: whom.unwrap_or(actor), op }
     }
 
-    /// What the event means, whoever does it, and the actor that the rule names for that.
+    /// The meaning of the event without its actor, and the actor if the rule names one.
     #[inline]
     pub fn meaning(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> (Op, Option<ActorId>) {
         let at = event.class.0 as usize;
         if self.plans.get(at).is_none_or(Option::is_none) {
             self.compile(catalogue, at);
         }
-        // The plan leaves its place while names may be interned, so that nothing of it is copied.
+        // The plan is taken out while names are interned, so that it need not be copied.
         let plan = self.plans.get_mut(at).and_then(Option::take).unwrap_or_default();
         let meaning = match plan.choose(event.fields) {
             Some(alternative) => {
@@ -99,18 +101,21 @@ impl System {
         meaning
     }
 
-    /// Whether there are rules beside the built-in ones: only those speak of what is no probe's.
+    /// True if there are rules in addition to the built-in ones. Only such rules apply to events
+    /// that are not from probes.
     pub fn has_own_rules(&self) -> bool {
         self.rules.has_own()
     }
 
-    /// The rules that are not built in, how many events each told the meaning of, and where these are none, why.
+    /// The rules that are not built in, each with the number of events that it matched, and the
+    /// reason if there were none.
     pub fn own_rules(&self) -> impl Iterator<Item = (Origin, u64, Option<&Never>)> + '_ {
         let found = self.matched.iter().zip(&self.never);
         self.rules.own().zip(found).map(|(rule, (&events, never))| (rule, events, (events == 0).then_some(never)))
     }
 
-    /// The actor that a rule calls so: one that rules name, or else a thread of this name.
+    /// The actor that a rule names: one that was named before, else a thread with this name, label
+    /// or id, else a new actor.
     fn named_actor(&mut self, name: NameId) -> ActorId {
         if let Some(&known) = self.actor_of_name.get(&name.0) {
             return known;
@@ -124,7 +129,7 @@ impl System {
         actor
     }
 
-    /// Who wrote last on a stream: whom a loss on it concerns.
+    /// The actor with the last event on a stream. A loss on the stream concerns this actor.
     pub fn actor_of_stream(&self, stream: StreamId) -> Option<ActorId> {
         self.actor_of_stream.get(stream.0).copied()
     }
@@ -199,7 +204,7 @@ impl System {
         let mut shape = self.vocabulary.shape(queue);
         for (key, value) in attributes {
             match key.as_str() {
-                // A capacity of 0 is "unlimited or unknown".
+                // A capacity of 0 means "unlimited or unknown".
                 "capacity" => shape.capacity = value.parse().ok().filter(|&capacity| capacity > 0).or(shape.capacity),
                 "order" => shape.order = if value == "lifo" { Order::Lifo } else { Order::Fifo },
                 "unit" => shape.unit = if value == "bytes" { Unit::Bytes } else { Unit::Items },

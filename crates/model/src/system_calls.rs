@@ -1,9 +1,10 @@
-//! What a system call is for, as far as an analysis depends on it.
+//! The purpose of each system call, as far as an analysis depends on it.
 //!
-//! The kernel's interface identifies a call by its name, so this is the one place in which names of calls are compared. Everything
-//! else compares families. For example, `epoll_wait` and `select` are both [`CallFamily::WaitForEvents`].
+//! The kernel's interface identifies a call by its name, so this is the only module that compares
+//! names of calls. All others compare families. For example, `epoll_wait` and `select` are both
+//! [`CallFamily::WaitForEvents`].
 
-/// Calls that an analysis treats alike.
+/// A group of calls that an analysis treats alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CallFamily {
     /// Returns at a time that the caller sets, or at a signal.
@@ -16,11 +17,11 @@ pub enum CallFamily {
     FileLock,
     /// Returns when written data is on the disk.
     Sync,
-    /// Returns when a signal has come.
+    /// Returns when a signal has arrived.
     WaitForSignal,
     /// Returns when a child has changed its state.
     WaitForChild,
-    /// Sets a timer whose end is a signal.
+    /// Sets a timer that sends a signal when it expires.
     SetTimer,
     /// Any other call.
     Other,
@@ -43,7 +44,7 @@ impl CallFamily {
     }
 }
 
-/// Whether the caller can limit the wait by a time.
+/// True if the caller can limit the wait by a timeout.
 pub fn takes_a_timeout(name: &str) -> bool {
     let is_waker = matches!(name, "futex_wake" | "futex_requeue");
     match CallFamily::of(name) {
@@ -63,18 +64,21 @@ pub fn takes_a_timeout(name: &str) -> bool {
     }
 }
 
-/// Whether the first argument may be the number of an open file. It is no process, address or other thing.
+/// True if the first argument may be a file descriptor, and is not a process, an address or the
+/// like.
 pub fn may_be_about_a_file(name: &str) -> bool {
     let is_about_a_process = matches!(name, "kill" | "tkill" | "tgkill" | "sched_setaffinity" | "sched_getaffinity" | "prlimit64");
     !is_about_a_process && !matches!(CallFamily::of(name), CallFamily::Futex | CallFamily::WaitForChild)
 }
 
-/// Whether a call of this name that is given no files to look at only sleeps: `select` with zero files, say.
+/// True if a call with this name only sleeps when it is given no files, for example `select` with
+/// zero files.
 pub fn sleeps_without_files(name: &str) -> bool {
     matches!(name, "select" | "pselect6" | "poll" | "ppoll")
 }
 
-/// Whether the second argument is an operation on a futex (`FUTEX_WAIT`, `FUTEX_WAKE`, …). Newer calls do one operation each.
+/// True if the second argument is an operation on a futex (`FUTEX_WAIT`, `FUTEX_WAKE`, …). Each of
+/// the newer calls does one operation.
 pub fn takes_a_futex_operation(name: &str) -> bool {
     name == "futex"
 }

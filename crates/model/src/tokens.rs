@@ -1,11 +1,15 @@
-//! Queues of tokens, and of the space that they leave: who put what is taken now.
+//! Queues of tokens, and of the free space in them. They answer the question which put caused a
+//! get.
 //!
-//! Every queue, lock, credit, call and signal is put and get on such a queue. A token has a size and an origin, of which this file
-//! knows nothing but that it is handed back: what is no longer in any queue is found in [`Queues::spent`]. Space is a queue
-//! of its own, whose tokens come from the gets that made it.
+//! Each queue, lock, credit, call and signal is represented by such a queue. A token has a size and
+//! an origin. This module does not interpret origins, it only returns them: origins that are in no
+//! queue any more are listed in [`Queues::spent`]. Free space is a queue of its own, whose tokens
+//! come from the gets that made it. For example, a put into a full queue gets a token of space,
+//! whose origin is the get that made room.
 //!
-//! Tokens that nobody ever takes must not eat the memory: beyond [`Queues::new`]'s limit the fullest queues forget the origins of their older
-//! half, which then count as unknown, until there is room for some time. That is counted.
+//! Tokens that are never taken must not use up the memory. Beyond the limit given to
+//! [`Queues::new`], the fullest queues forget the origins of the older half of their tokens, which
+//! then count as unknown, until there is room for some time. [`Queues::forgotten`] counts them.
 
 pub(crate) mod dense;
 mod lanes;
@@ -16,16 +20,16 @@ use crate::names::NameId;
 use lanes::Lanes;
 use std::collections::VecDeque;
 
-/// What a queue is like.
+/// The properties of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Units; none: unlimited.
+    /// Capacity in units; `None` means unlimited.
     pub capacity: Option<u64>,
     pub order: Order,
     pub unit: Unit,
-    /// Units that are there from the begin and have no cause.
+    /// Units that are in the queue from the begin and have no cause.
     pub initial: u64,
-    /// The cause of a get is the put that made the queue non-empty.
+    /// True if the cause of a get is the put that made the queue non-empty.
     pub merge: bool,
 }
 
@@ -35,35 +39,39 @@ impl Default for Shape {
     }
 }
 
+/// The order in which tokens are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Fifo,
     Lifo,
 }
 
+/// The unit of a queue's sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Items,
     Bytes,
 }
 
+/// A number of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     Units(u64),
     All,
 }
 
-/// Where a unit is from.
+/// The origin of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin<O> {
-    /// It was there from the begin.
+    /// The unit was there from the begin.
     None,
-    /// It had one, which was forgotten or never told.
+    /// The unit had an origin, which was forgotten or never known.
     Unknown,
     From(O),
 }
 
-/// A run of units with one origin; `seq` grows with each arrival and is 0 for what was there from the begin.
+/// A run of units with one origin. `seq` grows with each arrival and is 0 for units that were there
+/// from the begin.
 #[derive(Clone, Copy, Debug)]
 struct Token<O> {
     n: u64,
@@ -71,11 +79,11 @@ struct Token<O> {
     origin: Origin<O>,
 }
 
-/// What a get, peek, put or reserve found.
+/// The result of a get, peek, put or reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken<O> {
     pub units: u64,
-    /// Units that should have been there and were not: a contradiction.
+    /// Units that should have been there and were not, which is a contradiction in the input.
     pub missing: u64,
     /// The origin of the unit that arrived last.
     pub cause: Origin<O>,
@@ -89,14 +97,14 @@ impl<O> Taken<O> {
 struct Queue<O> {
     shape: Shape,
     tokens: Lanes<O>,
-    /// In a merge queue: the put that made it non-empty.
+    /// In a merge queue, the put that made it non-empty.
     opener: Origin<O>,
     space: VecDeque<Token<O>>,
     space_units: u64,
-    /// Space that machines have taken early.
+    /// Space that machines have reserved.
     reserved: IdMap<MachineId, VecDeque<Token<O>>>,
     reserved_units: u64,
-    /// The latest arrival.
+    /// Sequence number of the latest arrival.
     newest: u64,
 }
 
@@ -108,24 +116,26 @@ pub struct Queues<O> {
     known: usize,
     most: usize,
     forgotten: u64,
-    /// Origins that no token has any more. Whoever counts them takes them out after each call.
+    /// Origins that no token has any more. A caller that counts references must empty this list
+    /// after each call.
     pub spent: Vec<O>,
-    /// Origins that one token more has since a token was split; to be taken out before the spent ones.
+    /// Origins with one more token because a token was split. They must be counted before the spent
+    /// ones.
     pub copied: Vec<O>,
 }
 
 impl<O: Copy> Queues<O> {
-    /// At most so many tokens keep their origin.
+    /// Creates queues in which at most `most` tokens retain their origin.
     pub fn new(most: usize) -> Queues<O> {
         Queues { queues: Vec::new(), seq: 0, known: 0, most: most.max(1), forgotten: 0, spent: Vec::new(), copied: Vec::new() }
     }
 
-    /// Tokens whose origin was forgotten.
+    /// Number of tokens whose origin was forgotten.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Tokens, of items and of space, that hold an origin.
+    /// Number of tokens, of items and of space, that have an origin.
     pub fn known(&self) -> usize {
         self.known
     }
@@ -139,7 +149,7 @@ impl<O: Copy> Queues<O> {
         self.queue(queue).0.shape.capacity.is_some()
     }
 
-    /// The space for a put: what the machine has reserved first.
+    /// Takes the space for a put: first what the machine has reserved, then free space.
     pub fn take_space(&mut self, queue: QueueId, machine: MachineId, n: u64) -> Taken<O> {
         let (queue, mut count) = self.queue(queue);
         if queue.shape.capacity.is_none() {
@@ -159,7 +169,7 @@ impl<O: Copy> Queues<O> {
         take.taken()
     }
 
-    /// Adds a token. Its space has been taken before.
+    /// Adds a token. The caller has taken its space before.
     pub fn put(&mut self, queue: QueueId, n: u64, flow: Option<NameId>, origin: O) {
         self.seq += 1;
         let seq = self.seq;
@@ -180,6 +190,7 @@ impl<O: Copy> Queues<O> {
         self.keep_within_limit();
     }
 
+    /// Takes units, of a flow or of all flows.
     pub fn get(&mut self, queue: QueueId, amount: Amount, flow: Option<NameId>) -> Taken<O> {
         let (queue, mut count) = self.queue(queue);
         let mut take = Take::new(queue.amount(amount, flow));
@@ -196,6 +207,7 @@ impl<O: Copy> Queues<O> {
         taken
     }
 
+    /// Like [`Queues::get`], but takes nothing.
     pub fn peek(&mut self, queue: QueueId, amount: Amount, flow: Option<NameId>) -> Taken<O> {
         let (queue, _) = self.queue(queue);
         let mut take = Take::new(queue.amount(amount, flow));
@@ -207,7 +219,8 @@ impl<O: Copy> Queues<O> {
         taken
     }
 
-    /// Gives the space of `n` units back that were got. Never more than the capacity: what was put beyond it had no space.
+    /// Returns the space of `n` units that were taken, but no more than fits into the capacity:
+    /// units that were put beyond it had no space.
     pub fn give_space(&mut self, queue: QueueId, n: u64, origin: O) {
         self.seq += 1;
         let seq = self.seq;
@@ -226,6 +239,7 @@ impl<O: Copy> Queues<O> {
         self.keep_within_limit();
     }
 
+    /// Takes space for a later put of the machine.
     pub fn reserve(&mut self, queue: QueueId, machine: MachineId, n: u64) -> Taken<O> {
         let (queue, mut count) = self.queue(queue);
         if queue.shape.capacity.is_none() {
@@ -242,7 +256,7 @@ impl<O: Copy> Queues<O> {
         take.taken()
     }
 
-    /// For whoever does not count them.
+    /// Empties both lists, for callers that do not count references.
     #[inline]
     pub fn ignore_spent(&mut self) {
         for list in [&mut self.spent, &mut self.copied] {
@@ -253,7 +267,7 @@ impl<O: Copy> Queues<O> {
         }
     }
 
-    /// All origins that are held, to be renumbered.
+    /// Visits all origins in the queues, so that they can be renumbered.
     pub fn each_origin(&mut self, mut visit: impl FnMut(&mut O)) {
         for queue in self.queues.iter_mut().flatten() {
             let reserved = queue.reserved.values_mut().flatten();
@@ -282,7 +296,8 @@ impl<O: Copy> Queues<O> {
         (made, Count { known: &mut self.known, spent: &mut self.spent, copied: &mut self.copied })
     }
 
-    /// All queues are looked at, so there is room for a part of the limit afterwards.
+    /// Forgets origins if there are too many. All queues are visited for that, so afterwards a part
+    /// of the limit is free.
     fn keep_within_limit(&mut self) {
         if self.known <= self.most {
             return;
@@ -291,7 +306,7 @@ impl<O: Copy> Queues<O> {
         let queues = self.queues.iter().enumerate().filter_map(|(at, queue)| Some((at, queue.as_ref()?)));
         let mut fullest: Vec<(usize, u64, usize)> =
             queues.map(|(at, queue)| (queue.runs(), queue.newest, at)).filter(|(runs, ..)| *runs > 0).collect();
-        // Of queues that are as full, the one that was used last keeps its tokens longest.
+        // Of equally full queues, the one that was used last retains its origins longest.
         fullest.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
         let before = self.known;
         for (.., at) in fullest {
@@ -305,13 +320,14 @@ impl<O: Copy> Queues<O> {
     }
 }
 
-/// So large a part of the limit is free after forgetting.
+/// One part in this many of the limit is free after forgetting.
 const ROOM: usize = 8;
 
-/// Room for origins that stays though it is not needed.
+/// Number of origins for which unneeded memory is retained.
 const MOST_IDLE: usize = 1 << 10;
 
-/// Long queues grow by a part of what they have, not by as much again: it is they that need the memory.
+/// Appends a token. Long queues grow by an eighth instead of doubling, because they are the ones
+/// that need most of the memory.
 fn append<O>(tokens: &mut VecDeque<Token<O>>, token: Token<O>) {
     if tokens.len() == tokens.capacity() && tokens.len() >= LONG {
         tokens.reserve_exact(tokens.len() / 8);
@@ -367,7 +383,7 @@ impl<O: Copy> Queue<O> {
     }
 }
 
-/// Who counts what leaves the queues.
+/// The counters of origins that enter or leave the queues.
 struct Count<'a, O> {
     known: &'a mut usize,
     spent: &'a mut Vec<O>,
@@ -383,7 +399,7 @@ impl<O> Count<'_, O> {
     }
 }
 
-/// A taking in progress.
+/// A get or peek in progress.
 struct Take<O> {
     wanted: u64,
     units: u64,
@@ -399,7 +415,7 @@ impl<O: Copy> Take<O> {
         self.wanted - self.units
     }
 
-    /// Notes up to `n` units of this origin and says how many.
+    /// Counts units of this token, as many as are still wanted, and returns their number.
     fn note(&mut self, token: &Token<O>) -> u64 {
         let n = token.n.min(self.open());
         self.units += n;
@@ -428,7 +444,7 @@ impl<O: Copy> Take<O> {
         }
     }
 
-    /// Moves units with their origins. A token that is split is two tokens of one origin.
+    /// Moves units with their origins. A token that is split becomes two tokens with one origin.
     fn parts(&mut self, tokens: &mut VecDeque<Token<O>>, to: &mut Vec<Token<O>>, count: &mut Count<'_, O>) {
         while self.open() > 0 {
             let Some(token) = tokens.front_mut() else { return };
@@ -457,7 +473,8 @@ impl<O: Copy> Take<O> {
     }
 }
 
-/// The older half of those with an origin loses it; neighbours of unknown origin become one.
+/// Makes the origins of the older half of the tokens that have one unknown, and merges adjacent
+/// tokens of unknown origin.
 fn forget<O: Copy>(tokens: &mut VecDeque<Token<O>>, count: &mut Count<'_, O>) {
     let has_origin = |token: &Token<O>| matches!(token.origin, Origin::From(_));
     let mut older = tokens.iter().filter(|token| has_origin(token)).count().div_ceil(2);
@@ -465,7 +482,8 @@ fn forget<O: Copy>(tokens: &mut VecDeque<Token<O>>, count: &mut Count<'_, O>) {
         return;
     }
     count.spent.reserve_exact(older);
-    // They are closed up where they are: two such queues side by side would be the most memory that there ever is.
+    // The tokens are compacted in place: a second queue of this size would be the peak of memory
+    // use.
     let mut kept = 0usize;
     for at in 0..tokens.len() {
         let mut token = tokens[at];

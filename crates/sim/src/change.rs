@@ -1,10 +1,11 @@
-//! Changes of a system, in the words of `what-if`.
+//! Changes of a system, in the syntax of `what-if`.
 
 use crate::system::{each_step, Step, System};
 
+/// One change of a system.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// The time of a state of a machine or a class, or of a link.
+    /// Scales the time of a state of a machine or of a class, or the time of a link.
     Scale {
         machine: String,
         state: String,
@@ -23,7 +24,8 @@ pub enum Change {
     },
 }
 
-/// Splits at spaces that are in no quotes; quotes are taken away only where they enclose a word's part.
+/// Splits at spaces outside of quotes. Quotes are retained; [`bare`] removes them around a part of
+/// a word.
 fn words(text: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quoted, mut any) = (Vec::new(), String::new(), false, false);
     for c in text.chars() {
@@ -58,7 +60,7 @@ fn bare(word: &str) -> String {
     word.trim_matches('"').to_owned()
 }
 
-/// MACHINE and STATE at the `::` that is in no quotes.
+/// Splits MACHINE and STATE at the first `::` outside of quotes.
 fn pair(word: &str) -> Option<(String, String)> {
     let mut quoted = false;
     for (at, c) in word.char_indices() {
@@ -71,7 +73,7 @@ fn pair(word: &str) -> Option<(String, String)> {
     None
 }
 
-/// One scenario: changes joined by `and`.
+/// Parses one scenario: changes joined by `and`.
 pub fn parse(text: &str) -> Result<Vec<Change>, String> {
     let words = words(text)?;
     words.split(|word| word == "and").map(|words| one(words).ok_or_else(|| format!("`{text}`: no change that is known"))).collect()
@@ -99,7 +101,7 @@ pub fn apply(system: &mut System, changes: &[Change]) -> Result<(), String> {
     })
 }
 
-/// Whether there was something to change.
+/// Applies a change. Returns false if the system has nothing that it changes.
 fn apply_one(system: &mut System, change: &Change) -> bool {
     let mut found = false;
     match change {
@@ -157,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_read_with_quotes_and_joined_by_and() {
+    fn changes_may_have_quotes_and_are_joined_by_and() {
         let scale = |machine: &str, state: &str, factor| Change::Scale { machine: machine.to_owned(), state: state.to_owned(), factor };
         assert_eq!(parse("a::b x0.5"), Ok(vec![scale("a", "b", 0.5)]));
         assert_eq!(

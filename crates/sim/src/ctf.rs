@@ -1,8 +1,11 @@
-//! A simulation as the trace that probes in its programs would have written (docs/formats/user-trace.md).
+//! Writes a simulation as the trace that probes in its programs would have recorded
+//! (docs/formats/user-trace.md).
 //!
-//! Each machine is a process with one thread and a lane of its own; work is a span, queues, calls and signals are their probes. What only the kernel
-//! could tell (who has a CPU, timers, other hosts) is not there, and a system that needs it is refused. Readers order
-//! events of several lanes by time alone, so no two get the same: what happens at one instant is a nanosecond apart.
+//! Each machine is a process with one thread and a stream of its own. Work is a span; queues, calls
+//! and signals are recorded by their probes. What only the kernel could record (which thread has a
+//! CPU, timers, other hosts) is not in such a trace, and a system that needs it is rejected.
+//! Readers order the events of several streams by time alone, so no two events have the same time:
+//! events at one instant are one nanosecond apart.
 
 use crate::sink::{Effect, Sink, Wait};
 use crate::system::{each_step, Id, Step, System};
@@ -18,14 +21,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const UUID: [u8; 16] = *b"longpole-sim-ctf";
-/// 2026-01-01, in seconds.
+/// 2026-01-01, in seconds since the Unix epoch.
 const EPOCH_S: i64 = 1_767_225_600;
 const HEADER: usize = 256;
 const PAGE: usize = 4096;
 const PACKET: usize = 60_000;
-/// Of the first machine.
+/// Process id of the first machine.
 const FIRST_PID: i32 = 1001;
 
+/// A sink that writes a CTF trace into a directory.
 pub struct Ctf {
     directory: PathBuf,
     lanes: Vec<Lane>,
@@ -38,14 +42,14 @@ pub struct Ctf {
 }
 
 struct Queue {
-    /// Without what it is.
+    /// Name without the prefix `rpc:` or `signal:`.
     name: String,
     uri: String,
     is_call: bool,
     is_signal: bool,
-    /// Ids of calls that nobody has taken yet.
+    /// Ids of calls that no server has taken yet.
     calls: VecDeque<u64>,
-    /// Of each caller.
+    /// Ids of open calls, by caller.
     open: HashMap<Id, u64>,
 }
 
@@ -63,7 +67,7 @@ struct Lane {
 }
 
 impl Ctf {
-    /// Why probes alone cannot tell of this system.
+    /// The reason why probes alone cannot record this system; `None` if they can.
     pub fn cannot_tell(system: &System) -> Option<String> {
         let mut sleeps = false;
         for machine in &system.machines {
@@ -191,7 +195,8 @@ impl Sink for Ctf {
             return;
         }
         self.last = t.max(self.last + 1);
-        // What is put or signalled at the end of a state belongs to it, as where a probe surrounds both.
+        // A put or signal at the end of a state belongs to the state, as if the probe of the span
+        // surrounded both.
         if !matches!(effect, Effect::Put(queue, _) if !self.queues[queue as usize].is_call) {
             if let Some(open) = self.lanes[machine as usize].span.take() {
                 self.span(machine, "end", open);
@@ -243,7 +248,8 @@ impl Sink for Ctf {
             Effect::Get(queue, n) => self.queue(machine, queue, "get", Some(n)),
             Effect::Peek(queue, n) => self.queue(machine, queue, "peek", Some(n)),
             Effect::Reserve(queue, n) => self.queue(machine, queue, "reserve", Some(n)),
-            // The caller's call says that it waits; the others are the kernel's to tell.
+            // The call of the caller shows that it waits for the reply. A sleep would be recorded
+            // by the kernel only.
             Effect::Blocked(Wait::Reply(_) | Wait::Sleep) => {}
             Effect::Here | Effect::End | Effect::Stop | Effect::Fork(_) | Effect::Runnable | Effect::Timer(_) => {}
         }
@@ -259,7 +265,7 @@ impl Sink for Ctf {
 }
 
 impl Lane {
-    /// Ends the packet of the events so far. The first is empty.
+    /// Ends the packet of the events written since the last one. The first packet is empty.
     fn packet(&mut self, directory: &Path) -> io::Result<()> {
         let content = HEADER + self.events.len();
         let size = content.next_multiple_of(PAGE);

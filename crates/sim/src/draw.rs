@@ -1,8 +1,9 @@
-//! Random numbers that are the same everywhere and for ever.
+//! Random numbers that are the same on every host and in every version.
 //!
-//! The times of a simulation are a function of (seed, machine, step, count), so that the k-th item costs the same whatever else was changed. Parameters are
-//! drawn one after the other from a [`Pick`]. Only integer arithmetic and the four exact operations of floating point
-//! are used: no libm, whose last bit differs between machines.
+//! The durations in a simulation are a function of (seed, machine, step, count), so the k-th item
+//! has the same cost whatever else was changed. Parameters are drawn one after the other from a
+//! [`Pick`]. Only integer arithmetic and the four exact operations of floating point are used, and
+//! no libm, because the last bit of its results differs between hosts.
 
 /// The finaliser of splitmix64 (Steele, Lea and Flood 2014).
 pub fn mix(mut x: u64) -> u64 {
@@ -22,18 +23,18 @@ fn unit(word: u64) -> f64 {
     ((word >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
-/// How long something takes, in ns.
+/// A distribution of durations, in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dist {
     Fixed(u64),
-    /// Both ends included.
+    /// Uniform between two values, both included.
     Uniform(u64, u64),
-    /// With this mean.
+    /// Exponential with this mean.
     Exponential(u64),
 }
 
 impl Dist {
-    /// Around this mean, by this part of it up and down.
+    /// Uniform around this mean; `spread` is the largest deviation as a part of the mean.
     pub fn around(mean: u64, spread: f64) -> Dist {
         let by = (mean as f64 * spread) as u64;
         Dist::Uniform(mean - by.min(mean), mean + by)
@@ -48,7 +49,8 @@ impl Dist {
     }
 }
 
-/// The natural logarithm of a positive normal number, by the series of the inverse hyperbolic tangent.
+/// The natural logarithm of a positive normal number, by the series of the inverse hyperbolic
+/// tangent.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = ((bits >> 52) & 0x7ff) as i64 - 1023;
@@ -67,7 +69,7 @@ fn ln(x: f64) -> f64 {
     exponent as f64 * std::f64::consts::LN_2 + 2.0 * sum
 }
 
-/// Parameters, drawn one after the other.
+/// A source of parameters, drawn one after the other.
 #[derive(Clone, Debug)]
 pub struct Pick(u64);
 
@@ -81,7 +83,7 @@ impl Pick {
         mix(self.0)
     }
 
-    /// Both ends included.
+    /// A uniform integer, both ends included.
     pub fn int(&mut self, low: u64, high: u64) -> u64 {
         Dist::Uniform(low, high).at(self.next())
     }
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_logarithm_is_that_of_the_library_within_its_last_digits() {
+    fn the_logarithm_equals_that_of_the_library_except_for_the_last_digits() {
         for k in 1..2000u32 {
             let x = f64::from(k) / 1000.0;
             assert!((ln(x) - x.ln()).abs() <= 1e-14 * x.ln().abs().max(1.0), "{x}");
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_have_their_mean() {
+    fn the_mean_of_draws_is_that_of_the_distribution() {
         for (dist, mean) in [(Dist::Fixed(70), 70.0), (Dist::Uniform(50, 150), 100.0), (Dist::Exponential(1000), 1000.0)] {
             let sum: u64 = (0..100_000).map(|k| dist.at(word(7, k))).sum();
             assert!((sum as f64 / 1e5 / mean - 1.0).abs() < 0.02, "{dist:?} {sum}");

@@ -1,7 +1,9 @@
 //! The loop that executes a system, event by event.
 //!
-//! Whoever is runnable executes its program until it must wait: for time, for tokens, for space, for a CPU. What happens at one instant happens in a
-//! fixed order (that of the events' making), so a seed gives one log, and two runs of which one was changed differ only by the change.
+//! A runnable machine executes its program until it must wait: for time, for tokens, for space, for
+//! a CPU. Events at one instant are processed in the order in which they were created. A seed
+//! therefore always yields the same log, and a run with a change differs from the run without it
+//! only by the effects of the change.
 
 mod cpus;
 mod program;
@@ -16,17 +18,19 @@ use program::{compile, Instr};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What a simulation comes to.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub end_ns: u64,
     /// What a profiler of all CPUs would see: (machine, state, ns).
     pub profile: Vec<(Id, Id, u64)>,
-    /// The units that each queue still holds, and all puts and gets: for tests of conservation.
+    /// The units that each queue still contains, and the sums of all puts and gets, for tests of
+    /// conservation.
     pub queues: Vec<Flow>,
     pub effects: u64,
 }
 
+/// The units that went through a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     pub put: u64,
@@ -35,13 +39,14 @@ pub struct Flow {
     pub arriving: u64,
 }
 
+/// Why a simulation did not reach its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// Nothing will ever happen again, and the end is not reached.
     Deadlock { t: u64, waiting: Vec<String> },
-    /// The sink is over.
+    /// The sink accepts no more effects.
     Stopped,
-    /// So many deeds were done at one instant.
+    /// The effects at one instant exceeded the limit (`ENDLESS`).
     Endless { t: u64 },
 }
 
@@ -59,7 +64,7 @@ impl std::fmt::Display for Failed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// What the machine works at, or a slice of it, is done.
+    /// The current work of the machine, or a slice of it, is done.
     Worked(Id),
     Timer(Id, u64),
     Arrival(Id),
@@ -77,15 +82,15 @@ struct Runner {
     code: Vec<Instr>,
     pc: usize,
     counters: Vec<u64>,
-    /// How often each instruction drew.
+    /// Number of draws, by instruction.
     drawn: Vec<u64>,
     stream: u64,
     pool: Option<Id>,
     shown: Shown,
-    /// Of the work at which it is.
+    /// Remaining time of the current work, in ns.
     left: u64,
     working: u64,
-    /// Since when it spins.
+    /// Time since which the machine polls, and the state in which it does.
     spins: Option<(u64, Id)>,
     callers: Vec<Id>,
     over: bool,
@@ -99,7 +104,7 @@ struct Engine<'a, S> {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     runners: Vec<Runner>,
     queues: Vec<Running>,
-    /// Where the replies of a queue to a caller lie.
+    /// States of replies, by queue and caller.
     replies: Vec<Vec<u64>>,
     cpus: Vec<Cpus>,
     ready: VecDeque<Id>,
@@ -109,7 +114,7 @@ struct Engine<'a, S> {
     ended: bool,
 }
 
-/// More deeds at one instant than any system does.
+/// Limit of effects at one instant, more than any real system has.
 const ENDLESS: u64 = 50_000_000;
 
 pub fn run(system: &System, sink: &mut impl Sink) -> Result<Outcome, Failed> {
@@ -222,7 +227,7 @@ impl<'a, S: Sink> Engine<'a, S> {
     }
 
     fn outcome(mut self) -> Outcome {
-        // Who spins or works at the end has done so until now.
+        // A machine that polls at the end has done so until now.
         for machine in 0..self.runners.len() as Id {
             self.spun(machine);
         }
@@ -274,7 +279,7 @@ impl<'a, S: Sink> Engine<'a, S> {
         time.at(word(runner.stream ^ mix(at as u64 + 1), count))
     }
 
-    /// The machine's program, until it waits.
+    /// Executes the machine's program until it waits.
     fn go(&mut self, machine: Id) -> Result<(), Failed> {
         loop {
             if self.at_once > ENDLESS {

@@ -1,11 +1,14 @@
-//! Systems whose bottleneck is known, because they are simulated.
+//! Simulated systems, whose bottleneck is known because they are simulated.
 //!
-//! A [`system::System`] is machines with programs: work on CPUs, queues with capacity, locks, calls, timers, wires, devices. The engine
-//! ([`engine::run`]) executes it event by event and tells a [`sink::Sink`] what happens; [`log::Log`] writes that as a machine log. What a fix would
-//! bring is not predicted here but tried: the system is changed ([`change`]) and run again. Both runs draw the same random numbers, since a draw depends on
-//! the seed, the machine, the step and how often the step was done, and on nothing else.
+//! A [`system::System`] consists of machines with programs: work on CPUs, queues with capacity,
+//! locks, calls, timers, wires, devices. The engine ([`engine::run`]) executes it event by event
+//! and reports the effects to a [`sink::Sink`]; [`log::Log`] writes them as a machine log. The gain
+//! of a fix is not predicted here but measured: the system is changed ([`change`]) and run again.
+//! Both runs draw the same random numbers, because a draw depends only on the seed, the machine,
+//! the step and the number of its executions.
 //!
-//! The simulator shares no code with the analyses, so that what both say alike is no error that they have in common.
+//! The simulator shares no code with the analyses, so a result on which both agree is not due to a
+//! common error.
 
 pub mod change;
 pub mod ctf;

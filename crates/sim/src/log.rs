@@ -1,11 +1,13 @@
-//! A simulation as a machine log (docs/formats/machine-log.md), written while it runs.
+//! Writes a simulation as a machine log (docs/formats/machine-log.md) while it runs.
 //!
-//! All text but the times and sizes is put together once, before the first event: a billion lines go through here.
+//! All text except times and sizes is assembled once before the first event, because up to a
+//! billion lines are written.
 
 use crate::sink::{Effect, Sink, Wait};
 use crate::system::{Id, System};
 use std::io::{self, Write};
 
+/// A sink that writes a machine log.
 pub struct Log<W> {
     out: W,
     buffer: Vec<u8>,
@@ -16,9 +18,9 @@ pub struct Log<W> {
 }
 
 struct Machine {
-    /// `,"host":"a","machine":"m"`
+    /// Text like `,"host":"a","machine":"m"`.
     whose: String,
-    /// `,"class":"c"`, where it is not the name.
+    /// Text like `,"class":"c"`; empty if the class has the machine's name.
     class: String,
     name: String,
     host: String,
@@ -33,7 +35,7 @@ struct Queue {
     space: String,
     poll: String,
     link: &'static str,
-    /// Per caller: the put of its reply, and the get, and the wait.
+    /// Texts for the put of the reply, its get, and the wait for it, by caller.
     replies: Vec<[String; 3]>,
 }
 
@@ -48,7 +50,7 @@ impl<W: Write> Log<W> {
         Log { out, buffer: Vec::with_capacity(FULL + 4096), error: None, machines: Vec::new(), queues: Vec::new(), states: Vec::new() }
     }
 
-    /// What is left in the buffer, and whether all could be written.
+    /// Writes what is left in the buffer and returns the output, or the first error of all writes.
     pub fn finish(mut self) -> io::Result<W> {
         self.write_out();
         match self.error {

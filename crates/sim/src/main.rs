@@ -1,4 +1,4 @@
-//! `longpole-sim`: writes a scenario's machine log, or says what its truth is.
+//! `longpole-sim`: writes the machine log of a scenario, or its truth.
 
 use anyhow::{anyhow, bail, Context};
 use clap::{Parser, Subcommand};
@@ -21,25 +21,27 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// The scenarios
+    /// List the scenarios
     List,
     /// Write the machine log of a scenario to stdout
     Log(Which),
-    /// Write what probes in its programs would have recorded, as a CTF trace like `user/` of a recording
+    /// Write what probes in its programs would have recorded, as a CTF trace like `user/` of a
+    /// recording
     Ctf {
         #[command(flatten)]
         which: Which,
-        /// The directory, which is made
+        /// The directory to create
         #[arg(short)]
         output: PathBuf,
     },
-    /// Tell as JSON how long it takes, unchanged and with each change, what a profiler sees, and what its parts are called
+    /// Write as JSON the duration of the scenario, unchanged and with each change, what a profiler
+    /// sees, and the names of its parts
     Truth {
         #[command(flatten)]
         which: Which,
-        /// As in `what-if`; $role stands for the name of a part
+        /// Changes as in `what-if`; $role represents the name of a part
         changes: Vec<String>,
-        /// Halve the time of each state and link in turn, too
+        /// Also halve the time of each state and link, one at a time
         #[arg(long)]
         sweep: bool,
     },
@@ -48,10 +50,10 @@ enum Verb {
 #[derive(clap::Args)]
 struct Which {
     scenario: String,
-    /// Draws parameters, names and times
+    /// Seed of the parameters, names and times
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How much work it has; 0: without end
+    /// Amount of work; 0: without end
     #[arg(long)]
     items: Option<u64>,
     /// A change of the system, as in `what-if`
@@ -90,7 +92,7 @@ fn main() -> anyhow::Result<()> {
                 Ok(_) | Err(Failed::Stopped) => {}
                 Err(error) => return Err(error).context(which.scenario),
             }
-            // Whoever reads may have seen enough.
+            // The reader may have closed the pipe because it has seen enough.
             match log.finish() {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
                 finished => drop(finished?),

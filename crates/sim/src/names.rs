@@ -1,4 +1,5 @@
-//! Names that a seed deals out: what an analysis says must come from what it measured.
+//! Names that a seed selects. They carry no meaning, so an analysis can only derive its result from
+//! what it measured.
 
 use crate::draw::Pick;
 
@@ -95,7 +96,7 @@ const QUEUES: &[&str] = &[
 
 const HOSTS: &[&str] = &["alder", "birch", "cedar", "elm", "hazel", "larch", "maple", "rowan"];
 
-/// Each name is dealt out once; when all are, they come again with a number.
+/// A shuffled list of names. Each is dealt once; after that, they are dealt again with a number.
 #[derive(Clone, Debug)]
 pub struct Deck {
     names: Vec<String>,
@@ -119,6 +120,7 @@ impl Deck {
     }
 }
 
+/// Lists of names per kind of part.
 #[derive(Clone, Debug)]
 pub struct Names {
     pub machines: Deck,

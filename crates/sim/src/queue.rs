@@ -1,17 +1,19 @@
-//! A queue while it runs: what is in it, what is on its way, and who waits.
+//! A queue while it runs: its content, the tokens on their way, and the machines that wait.
 //!
-//! Who comes first is served first, and what one gives goes to the one who waits at once: nobody who comes later can take it away.
+//! Machines are served in the order in which they arrived. What a machine provides goes to the
+//! waiting machine at once, so a machine that arrives later cannot take it.
 
 use crate::system::Id;
 use std::collections::VecDeque;
 
-/// Units on their way; the caller, where they are a call.
+/// Units on their way; `caller` is the calling machine if they are a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
     pub n: u64,
     pub caller: Id,
 }
 
+/// What a get asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     Units(u64),
@@ -19,18 +21,19 @@ pub enum Want {
     Look(u64),
 }
 
+/// The state of a queue.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     pub units: u64,
-    /// Whether its units are calls.
+    /// True if the units are calls.
     pub is_call: bool,
-    /// Callers in the order of their calls.
+    /// Callers, in the order of their calls.
     pub callers: VecDeque<Id>,
-    /// None: unlimited.
+    /// Free units; `None` means unlimited.
     pub space: Option<u64>,
     pub arriving: VecDeque<(u64, Token)>,
     pub returning: VecDeque<(u64, u64)>,
-    /// Per machine that has some.
+    /// Reserved space, by machine; only machines that have reserved some.
     pub reserved: Vec<(Id, u64)>,
     pub getters: VecDeque<(Id, Want)>,
     pub putters: VecDeque<(Id, Token, bool)>,
@@ -46,7 +49,7 @@ impl Running {
         }
     }
 
-    /// How many units are got.
+    /// Takes units, or looks at them, and returns their number.
     pub fn get(&mut self, want: Want) -> u64 {
         match want {
             Want::Look(n) => n,
@@ -58,7 +61,7 @@ impl Running {
         }
     }
 
-    /// What the machine still needs for a put of `n`, beyond what it reserved.
+    /// Space that the machine needs for a put of `n` in addition to what it has reserved.
     fn needs(&self, machine: Id, n: u64) -> u64 {
         let early = self.reserved.iter().find(|reserved| reserved.0 == machine).map_or(0, |reserved| reserved.1);
         n - early.min(n)

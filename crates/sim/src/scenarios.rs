@@ -1,4 +1,5 @@
-//! The systems of the truth suite. What is expected of each stands in `bench/truth/expectations.toml`, not here.
+//! The systems of the truth suite. The expected results are located in
+//! `bench/truth/expectations.toml`, not here.
 
 mod calls;
 mod contention;
@@ -9,6 +10,7 @@ mod pipelines;
 
 use crate::sketch::Sketch;
 
+/// A system of the truth suite; `items` is the default amount of work.
 pub struct Scenario {
     pub name: &'static str,
     pub about: &'static str,
@@ -42,7 +44,7 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario { name: "control_light", about: "a pipeline that could do five times as much", items: 1500, build: controls::light },
     Scenario { name: "control_even", about: "one thread with many equal states", items: 1500, build: controls::even },
-    // For predictions where an order is an accident; nothing else is expected of them.
+    // For predictions in systems with an accidental order; no other results are expected.
     Scenario {
         name: "order_clients",
         about: "two clients of one server, of equal pace",
@@ -62,7 +64,7 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "order_full", about: "the same, with too slow a consumer", items: 600, build: |s| orders::producers(s, 1.3) },
     Scenario { name: "order_pool", about: "a pool of two workers at one queue", items: 600, build: orders::pool },
     Scenario { name: "order_threads", about: "two threads of one CPU, with pauses", items: 600, build: orders::threads },
-    // For the cost of the pass; nothing is expected of it.
+    // For the cost of the analysis pass; no results are expected.
     Scenario { name: "leak", about: "a pipeline whose every item leaves a token that nobody takes", items: 2000, build: pipelines::leak },
 ];
 
@@ -70,7 +72,8 @@ pub fn find(name: &str) -> Option<&'static Scenario> {
     ALL.iter().find(|scenario| scenario.name == name)
 }
 
-/// The scenario with the parameters and names of a seed; `items`: how much work it has.
+/// Builds the scenario with the parameters and names of a seed. `items` is the amount of work;
+/// `None` means the scenario's default.
 pub fn build(scenario: &Scenario, seed: u64, items: Option<u64>) -> Sketch {
     let mut sketch = Sketch::new(scenario.name, seed, items.unwrap_or(scenario.items));
     (scenario.build)(&mut sketch);

@@ -1,17 +1,19 @@
-//! How scenarios are put together: parts with roles, whose names the seed deals out.
+//! A builder of scenarios: parts with roles, to which a seed assigns names.
 //!
-//! Expectations are written in roles (`$slow::$slow.work`), so that they hold whatever the parts are called.
+//! Expectations are written with roles (`$slow::$slow.work`), so that they are independent of the
+//! names.
 
 use crate::draw::{Dist, Pick};
 use crate::names::Names;
 use crate::system::{Id, Machine, Pool, Queue, Step, System, Time};
 use std::collections::BTreeMap;
 
+/// A system under construction.
 pub struct Sketch {
     pub pick: Pick,
     pub system: System,
     pub items: u64,
-    /// Role to name.
+    /// Names, by role.
     pub roles: BTreeMap<String, String>,
     names: Names,
 }
@@ -47,7 +49,7 @@ impl Sketch {
         self.place(Machine { host: String::new(), class: name.clone(), name, pool: None, forked: false, program })
     }
 
-    /// Several of one class, numbered.
+    /// Adds several machines of one class, numbered.
     pub fn members(&mut self, role: &str, count: u64, mut program: impl FnMut(u64) -> Vec<Step>) -> Vec<Id> {
         let class = self.names.machines.deal();
         self.role(role, &class);
@@ -72,7 +74,7 @@ impl Sketch {
         machines.iter().for_each(|&at| self.system.machines[at as usize].host = host.to_owned());
     }
 
-    /// These compete for the CPUs of a new pool.
+    /// Makes these machines compete for the CPUs of a new pool.
     pub fn share_cpus(&mut self, cpus: u64, slice_ns: u64, machines: &[Id]) {
         self.system.pools.push(Pool { cpus, slice_ns });
         let pool = self.system.pools.len() as Id - 1;
@@ -102,7 +104,8 @@ impl Sketch {
         self.system.queues.len() as Id - 1
     }
 
-    /// To another host; the space is back only when the other side's answer is.
+    /// Adds a queue to another host. If `space_latency` is given, space is only free again when the
+    /// acknowledgement has arrived.
     pub fn wire(&mut self, role: &str, capacity: Option<u64>, latency: Dist, space_latency: Option<Dist>) -> Id {
         let queue = self.queue(role, capacity);
         let made = &mut self.system.queues[queue as usize];
@@ -130,7 +133,9 @@ impl Sketch {
         self.system.queues.len() as Id - 1
     }
 
-    /// Threads that compute all the time, the first of them on what it is told by the system: nobody waits for them.
+    /// Adds threads that compute all the time and for which no machine waits, so they are busy
+    /// without being a bottleneck. The first of them computes for what the system puts into the
+    /// returned queue.
     pub fn decoy(&mut self, mean: u64, threads: u64) -> Id {
         let tap = self.queue("decoy.tap", None);
         let (hot, cool) = (self.state("decoy.hot"), self.state("decoy.cool"));

@@ -1,10 +1,11 @@
-//! What is simulated: machines with programs, and what they share.
+//! The simulated system: machines with programs, and what they share.
 
 use crate::draw::Dist;
 
 /// Index of a machine, a queue, a state name or a pool of CPUs in its [`System`].
 pub type Id = u32;
 
+/// A system to simulate.
 #[derive(Clone, Debug, Default)]
 pub struct System {
     pub seed: u64,
@@ -12,9 +13,9 @@ pub struct System {
     pub queues: Vec<Queue>,
     pub pools: Vec<Pool>,
     pub states: Vec<String>,
-    /// The simulation ends when its program does.
+    /// The machine whose end is the end of the simulation.
     pub end: Id,
-    /// Sleeps take this part of their time.
+    /// Factor of the duration of all sleeps; `None` means 1.
     pub timer_factor: Option<f64>,
 }
 
@@ -23,14 +24,14 @@ pub struct Machine {
     pub host: String,
     pub name: String,
     pub class: String,
-    /// The CPUs that it competes for; none: one of its own.
+    /// The CPUs for which it competes; `None` means a CPU of its own.
     pub pool: Option<Id>,
-    /// It begins when another one forks it.
+    /// True if the machine begins when another one forks it.
     pub forked: bool,
     pub program: Vec<Step>,
 }
 
-/// CPUs of a host; who is runnable gets one in turn, for a slice at most.
+/// CPUs of a host. Runnable machines get one in turn, for at most one slice.
 #[derive(Clone, Debug)]
 pub struct Pool {
     pub cpus: u64,
@@ -45,22 +46,23 @@ pub struct Queue {
     pub lifo: bool,
     pub bytes: bool,
     pub merge: bool,
-    /// What a machine that waits in it says.
+    /// Reason of the block of a machine that waits for tokens.
     pub why: &'static str,
-    /// From the put until a token is there; a wire.
+    /// Time between a put and the arrival of the token. A queue with this time is a wire.
     pub latency: Option<Time>,
-    /// From the get until its space is back at the putter; an acknowledgement.
+    /// Time between a get and the return of the space to the putter, for example by an
+    /// acknowledgement.
     pub space_latency: Option<Time>,
 }
 
 impl Queue {
-    /// One of calls: each has a queue of replies to each caller.
+    /// True for a queue of calls, which has a queue of replies per caller.
     pub fn is_call(&self) -> bool {
         self.name.starts_with("rpc:")
     }
 }
 
-/// A time that a change may scale.
+/// A duration that a change may scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Time {
     pub dist: Dist,
@@ -84,14 +86,15 @@ impl From<Dist> for Time {
     }
 }
 
+/// A step of a machine's program.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// On a CPU.
+    /// Works on a CPU.
     Work {
         state: Id,
         time: Time,
     },
-    /// On no CPU: a transfer, a disk.
+    /// Works without a CPU: a transfer, a disk.
     Device {
         state: Id,
         time: Time,
@@ -104,7 +107,7 @@ pub enum Step {
         queue: Id,
         n: u64,
     },
-    /// All that is there, at least one.
+    /// Takes all units, at least one.
     Drain {
         queue: Id,
     },
@@ -116,7 +119,7 @@ pub enum Step {
         queue: Id,
         n: u64,
     },
-    /// A get by a machine that keeps its CPU busy while it waits.
+    /// Gets one unit, and keeps the CPU busy while it waits.
     Poll {
         queue: Id,
         state: Id,
@@ -124,15 +127,15 @@ pub enum Step {
     Sleep {
         time: Time,
     },
-    /// Until the next multiple of the period, unless that is over already.
+    /// Sleeps until the next multiple of the period, unless that time is over already.
     Tick {
         period: u64,
     },
-    /// A put into the queue of the callee, and a get from the queue of its replies to this machine.
+    /// Puts into the queue of the callee, and gets from the queue of its replies to this machine.
     Call {
         queue: Id,
     },
-    /// The next call; it is replied to by [`Step::Reply`].
+    /// Takes the next call, to which [`Step::Reply`] replies.
     Serve {
         queue: Id,
     },
@@ -149,19 +152,19 @@ pub enum Step {
     Forever {
         steps: Vec<Step>,
     },
-    /// All that is there, if there is anything, and the steps for each unit.
+    /// Takes all units, if there are any, and executes the steps once per unit.
     Each {
         queue: Id,
         steps: Vec<Step>,
     },
-    /// Only each n-th time.
+    /// Executes the steps only each `n`-th time.
     Every {
         n: u64,
         steps: Vec<Step>,
     },
 }
 
-/// Each step of a program, also those within others.
+/// Visits each step of a program, including steps within others.
 pub fn each_step(steps: &mut [Step], visit: &mut impl FnMut(&mut Step)) {
     for step in steps {
         visit(step);

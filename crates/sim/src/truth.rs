@@ -1,4 +1,5 @@
-//! What is true of a scenario: what a profiler would see, and what each change brings, by doing it.
+//! The truth about a scenario: what a profiler would see, and the gain of each change, measured by
+//! a run with the change.
 
 use crate::change::{apply, parse, Change};
 use crate::engine::{run, Outcome};
@@ -8,6 +9,7 @@ use crate::system::{each_step, Step, System};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The measured truth about a scenario.
 #[derive(Serialize)]
 pub struct Truth {
     pub roles: BTreeMap<String, String>,
@@ -17,7 +19,7 @@ pub struct Truth {
     pub sweep: Vec<Tried>,
 }
 
-/// A state of a class, over all of its machines and CPUs.
+/// A state of a class, summed up over all of its machines and CPUs.
 #[derive(Serialize)]
 pub struct Profiled {
     pub class: String,
@@ -26,16 +28,18 @@ pub struct Profiled {
     pub share: f64,
 }
 
+/// A change and its measured result.
 #[derive(Serialize)]
 pub struct Tried {
-    /// In names, not in roles.
+    /// The change, written with names instead of roles.
     pub change: String,
     pub end_ns: u64,
-    /// How much faster: the unchanged time by this one's, less 1.
+    /// Speed-up: the duration without the change divided by the one with it, minus 1.
     pub gain: f64,
 }
 
-/// With the names of this system in place of `$role`; quoted where they need it.
+/// Replaces each `$role` with the name in this system, quoted if necessary. Fails if there is no
+/// such role.
 pub fn spelled(text: &str, roles: &BTreeMap<String, String>) -> Result<String, String> {
     let mut parts = text.split('$');
     let mut spelled = parts.next().unwrap_or_default().to_owned();
@@ -94,7 +98,8 @@ fn profile(system: &System, outcome: &Outcome) -> Vec<Profiled> {
     rows
 }
 
-/// Each state, wire and timer at half its time.
+/// Changes that halve the time of each state, wire and timer, and one that adds a CPU if machines
+/// share CPUs.
 fn halves(system: &System) -> Vec<String> {
     let mut all = BTreeSet::new();
     for machine in &system.machines {

@@ -1,4 +1,4 @@
-//! The traces of simulated probes, read by our reader and by another one.
+//! The traces of simulated probes, read by our reader and by another one (babeltrace2).
 
 use longpole_ctf::{BytesSource, Item, Metadata, StreamDecoder};
 use longpole_sim::ctf::Ctf;
@@ -18,7 +18,7 @@ fn written(name: &str, directory: &Path) -> (System, Outcome) {
     (sketch.system, outcome)
 }
 
-/// Per event name: how many, and the sum of their counts; and how many there are in all.
+/// Number of events and sum of their `count` fields, by event name; and the number of all events.
 fn read(directory: &Path) -> (HashMap<String, (u64, u64)>, u64) {
     let metadata = Arc::new(Metadata::parse(&std::fs::read(directory.join("metadata")).unwrap()).unwrap());
     let (mut names, mut all) = (HashMap::<String, (u64, u64)>::new(), 0);
@@ -37,7 +37,7 @@ fn read(directory: &Path) -> (HashMap<String, (u64, u64)>, u64) {
 }
 
 #[test]
-fn a_trace_holds_every_put_and_get_and_other_readers_see_as_many_events() {
+fn a_trace_has_every_put_and_get_and_babeltrace2_reads_as_many_events() {
     for name in ["tandem_1", "fork_join", "rpc_chain", "lock_convoy", "polling", "batching"] {
         let folder = tempfile::tempdir().unwrap();
         let (system, outcome) = written(name, folder.path());
@@ -64,7 +64,7 @@ fn a_trace_holds_every_put_and_get_and_other_readers_see_as_many_events() {
 }
 
 #[test]
-fn what_probes_cannot_tell_is_refused() {
+fn a_system_that_probes_cannot_record_is_rejected() {
     for (name, why) in [("cpu_hog", "CPU"), ("control_sleep", "timers"), ("credit", "hosts")] {
         let sketch = scenarios::build(scenarios::find(name).unwrap(), 1, None);
         assert!(Ctf::cannot_tell(&sketch.system).unwrap().contains(why), "{name}");

@@ -1,4 +1,5 @@
-//! The simulator against what is known without it.
+//! The simulator compared with results that are known without it: queueing theory, and systems that
+//! can be computed by hand.
 
 use longpole_sim::change::{apply, parse};
 use longpole_sim::draw::Dist;
@@ -24,7 +25,7 @@ fn log(system: &System) -> String {
     String::from_utf8(log.finish().unwrap()).unwrap()
 }
 
-/// How long tokens lie in each queue; all queues first-in first-out.
+/// Waiting times of tokens, by queue; all queues are first-in first-out.
 #[derive(Default)]
 struct Waits {
     there: HashMap<Id, VecDeque<u64>>,
@@ -53,7 +54,7 @@ fn mean(waited: &[u64]) -> f64 {
 }
 
 #[test]
-fn random_arrivals_at_a_server_wait_as_long_as_pollaczek_and_khinchine_say() {
+fn random_arrivals_wait_as_long_as_the_pollaczek_khinchine_formula_says() {
     let service = 1000.0;
     for (load, spread) in [(0.5, 0.0), (0.7, 0.0), (0.8, 0.0), (0.6, 1.0)] {
         let mut s = sketch(400_000);
@@ -65,7 +66,7 @@ fn random_arrivals_at_a_server_wait_as_long_as_pollaczek_and_khinchine_say() {
         s.system.end = s.machine("server", vec![repeat(s.items, vec![get(queue), work(state, time)])]);
         let mut waits = Waits::default();
         run(&s.system, &mut waits).unwrap();
-        // The squared coefficient of variation of what is uniform in 0..2 is 1/3.
+        // The squared coefficient of variation of a uniform distribution on 0..2 is 1/3.
         let expected = load * service * (1.0 + spread * spread / 3.0) / (2.0 * (1.0 - load));
         let seen = mean(&waits.waited[&queue]);
         assert!((seen / expected - 1.0).abs() < 0.05, "load {load}, spread {spread}: waited {seen}, expected {expected}");
@@ -85,7 +86,7 @@ fn exponential_service_behind_random_arrivals_is_an_m_m_1_queue() {
 }
 
 #[test]
-fn fixed_stages_in_a_row_take_the_slowest_once_per_item_and_the_others_once() {
+fn a_pipeline_takes_the_slowest_stage_once_per_item_and_the_others_once() {
     for capacity in [1, 4, 32] {
         let mut s = sketch(1000);
         let queues = [s.queue("a", Some(capacity)), s.queue("b", Some(capacity))];
@@ -105,13 +106,13 @@ fn fixed_stages_in_a_row_take_the_slowest_once_per_item_and_the_others_once() {
 }
 
 #[test]
-fn a_window_over_a_wire_lets_through_its_size_per_round_trip() {
+fn a_wire_transfers_one_window_per_round_trip() {
     let mut s = sketch(1000);
     let data = s.wire("data", Some(4), Dist::Fixed(10_000), Some(Dist::Fixed(6_000)));
     let state = s.state("make");
     s.machine("sender", vec![repeat(1000, vec![work(state, Dist::Fixed(1)), put(data)])]);
     s.system.end = s.machine("sink", vec![repeat(1000, vec![get(data)])]);
-    // The first of each window is put 16 us after the first of the one before.
+    // The first token of each window is put 16 us after the first one of the previous window.
     assert_eq!(ends(&s.system).end_ns, 249 * 16_000 + 4 + 10_000);
     for window in [8, 16] {
         let mut wider = s.system.clone();
@@ -121,7 +122,7 @@ fn a_window_over_a_wire_lets_through_its_size_per_round_trip() {
 }
 
 #[test]
-fn machines_share_their_cpus_and_no_time_is_lost() {
+fn machines_share_cpus_and_no_time_is_lost() {
     for cpus in [1, 2, 3] {
         let mut s = sketch(0);
         let (state, done) = (s.state("compute"), s.queue("done", None));
@@ -136,19 +137,20 @@ fn machines_share_their_cpus_and_no_time_is_lost() {
 }
 
 #[test]
-fn who_wakes_behind_a_hog_waits_for_the_end_of_its_slice() {
+fn a_machine_woken_while_a_hog_runs_waits_for_the_end_of_its_slice() {
     let mut s = sketch(0);
     let (spin, serve) = (s.state("spin"), s.state("serve"));
     let hog = s.machine("hog", vec![forever(vec![work(spin, Dist::Fixed(1_000_000))])]);
     let sleeper = s.machine("sleeper", vec![repeat(10, vec![Step::Sleep { time: Dist::Fixed(100).into() }, work(serve, Dist::Fixed(50))])]);
     s.share_cpus(1, 1000, &[hog, sleeper]);
     s.system.end = sleeper;
-    // It gets its first turn when the hog's first slice is over; then each time it sleeps into the next one.
+    // The sleeper first runs when the hog's first slice is over; then each of its sleeps ends
+    // within the hog's next slice.
     assert_eq!(ends(&s.system).end_ns, 1000 + 10 * 1000 + 10 * 50);
 }
 
 #[test]
-fn a_lock_is_held_by_one_at_a_time() {
+fn a_lock_has_one_holder_at_a_time() {
     struct Holders {
         lock: Id,
         holder: Option<Id>,
@@ -176,7 +178,7 @@ fn a_lock_is_held_by_one_at_a_time() {
 }
 
 #[test]
-fn what_was_put_was_got_or_is_still_there() {
+fn every_unit_put_was_taken_or_is_still_in_its_queue() {
     for scenario in scenarios::ALL {
         for seed in 1..4 {
             let sketch = scenarios::build(scenario, seed, Some(100));
@@ -190,7 +192,7 @@ fn what_was_put_was_got_or_is_still_there() {
 }
 
 #[test]
-fn a_seed_gives_one_log_and_another_seed_another() {
+fn equal_seeds_yield_equal_logs_and_different_seeds_different_ones() {
     for scenario in scenarios::ALL {
         let of = |seed| log(&scenarios::build(scenario, seed, Some(50)).system);
         assert_eq!(of(1), of(1), "{}", scenario.name);
@@ -199,7 +201,7 @@ fn a_seed_gives_one_log_and_another_seed_another() {
 }
 
 #[test]
-fn a_change_that_changes_nothing_leaves_every_line_as_it_was() {
+fn a_change_by_a_factor_of_1_leaves_the_log_unchanged() {
     for scenario in scenarios::ALL {
         let sketch = scenarios::build(scenario, 5, Some(50));
         let mut changed = sketch.system.clone();
@@ -212,7 +214,7 @@ fn a_change_that_changes_nothing_leaves_every_line_as_it_was() {
 }
 
 #[test]
-fn the_same_items_cost_the_same_after_a_change() {
+fn each_item_has_the_same_cost_after_a_change_of_another_machine() {
     struct Work(HashMap<(Id, Id), Vec<u64>>, HashMap<Id, (Id, u64)>);
     impl Sink for Work {
         fn begin(&mut self, _: &System) {}
@@ -246,7 +248,7 @@ fn the_same_items_cost_the_same_after_a_change() {
 }
 
 #[test]
-fn systems_that_cannot_go_on_or_never_end_are_told() {
+fn deadlocks_and_endless_loops_are_reported() {
     let mut s = sketch(1);
     let (a, b) = (s.queue("a", None), s.queue("b", None));
     s.machine("one", vec![get(a), put(b)]);
@@ -259,7 +261,7 @@ fn systems_that_cannot_go_on_or_never_end_are_told() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_simulation() {
+fn a_closed_output_ends_the_simulation() {
     struct Closed;
     impl std::io::Write for Closed {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {

@@ -1,4 +1,4 @@
-//! CTF of either version: descriptions and streams.
+//! CTF of either version: metadata and streams.
 
 use super::{traces::read, Target};
 use crate::seeds::{self, BORDER};
@@ -48,7 +48,7 @@ fn first(trace: Vec<u8>) -> Vec<u8> {
     trace.windows(BORDER.len()).position(|window| window == BORDER).map_or_else(|| trace.clone(), |at| trace[..at].to_vec())
 }
 
-/// What is understood can be said in either version, and is understood again.
+/// Checks that metadata that could be parsed can be written in either version and parsed again.
 fn describe(input: &[u8], _: &Path) {
     let metadata = match Metadata::parse(input) {
         Ok(metadata) => Arc::new(metadata),
@@ -66,7 +66,7 @@ fn describe(input: &[u8], _: &Path) {
     }
 }
 
-/// The folder of an input's metadata and streams.
+/// Writes the metadata and streams of an input into a folder.
 pub fn place(input: &[u8], folder: &Path) -> PathBuf {
     seeds::part(input, &folder.join("ctf"), &["metadata", "stream0", "stream1", "stream2"])
 }

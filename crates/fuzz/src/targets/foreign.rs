@@ -1,4 +1,4 @@
-//! Files of other tools that are texts, or that hold others.
+//! Files of other tools that are text, or that contain other files.
 
 use super::{traces, Target};
 use crate::seeds;
@@ -45,7 +45,7 @@ pub const JSON: Target = Target {
     run: file,
 };
 
-/// A tar of one file.
+/// A tar archive with one file.
 fn tar(name: &str, content: &[u8]) -> Vec<u8> {
     let mut header = [0u8; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());

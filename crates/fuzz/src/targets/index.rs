@@ -1,4 +1,4 @@
-//! The index of a long stream, beside a trace that is sound.
+//! The index of a long stream, next to a sound trace.
 
 use super::Target;
 use longpole_trace::Item;
@@ -25,18 +25,21 @@ event { name = e; fields := struct { integer { size = 64; } n; }; };
 ";
 const PACKET: usize = 64 << 10;
 const PACKETS: u64 = 80;
-/// More than are sorted at a time in some of the packets, so that there is something to pass over.
+/// Events per packet. A part of the packets already has more events than the reader sorts at once
+/// (1024), so that it has packets to skip.
 const EVENTS: u64 = 50;
 const SECOND: u64 = 1_000_000_000;
-/// What a block holds before its sum.
+/// Bytes of content in a block, before its checksum.
 const CONTENT: usize = 511 * 8;
-/// Magic, size, time of change and metadata: what an index must have to be looked at.
+/// Bytes of the magic, size, time of change and metadata, without which an index is not read.
 const IDENTITY: usize = 4 * 8;
-/// Where the first block has the sum of headers, and behind it where in the stream they are: their number, and them.
+/// Position in the first block of the checksum of packet headers. `CHECKED` is the position of the
+/// headers' offsets in the stream, which follow their number.
 const HEADERS: usize = 6 * 8;
 const CHECKED: usize = 8 * 8;
 
-/// The first byte says from where on is read; of the second, whether the rest is the file, or what blocks hold whose sums are right.
+/// The first byte selects the time from which the trace is read. The second byte selects if the
+/// rest is the index file itself, or the content of blocks to which correct checksums are added.
 pub const INDEX: Target = Target {
     name: "index",
     what: "indexes of a stream's packets, beside one that is sound",
@@ -55,7 +58,8 @@ pub const INDEX: Target = Target {
             return;
         }
         let found = read(&folder.join("sound"), Some(begin));
-        // Who knows how checks are made can write an index that leaves something out, but none that does harm.
+        // An index with correct checksums may have been forged so that it omits events, but it must
+        // not cause harm.
         if !is_forged || rest == contents(&sound.index) {
             let expected = sound.items.iter().filter(|(t_ns, _)| *t_ns >= begin);
             assert!(found.unwrap_or_default().iter().eq(expected), "other items from {begin} on");
@@ -63,14 +67,14 @@ pub const INDEX: Target = Target {
     },
 };
 
-/// A trace, what is in it, and its index.
+/// A trace, its items, and its index.
 struct Sound {
     stream: Vec<u8>,
     items: Vec<(i64, String)>,
     index: Vec<u8>,
 }
 
-/// Made once.
+/// The sound trace, made once.
 fn sound(folder: &Path) -> io::Result<&'static Sound> {
     static SOUND: OnceLock<Sound> = OnceLock::new();
     if let Some(sound) = SOUND.get() {
@@ -87,7 +91,8 @@ fn sound(folder: &Path) -> io::Result<&'static Sound> {
     Ok(SOUND.get_or_init(|| Sound { stream, items, index }))
 }
 
-/// Some events in half a second, then half a second without any; every tenth packet tells of losses before it.
+/// A packet with some events in half a second, followed by half a second without any. Every tenth
+/// packet reports a loss before it.
 fn packet(number: u64) -> Vec<u8> {
     let begin = 5_000 * SECOND + number * SECOND;
     let content = 4 + 5 * 8 + EVENTS * 12;
@@ -115,12 +120,12 @@ fn read(trace: &Path, begin_ns: Option<i64>) -> Result<Vec<(i64, String)>, longp
     Ok(items)
 }
 
-/// What the blocks of an index hold, without their sums.
+/// The content of the blocks of an index, without the checksums.
 fn contents(index: &[u8]) -> Vec<u8> {
     index.chunks(CONTENT + 8).flat_map(|block| &block[..block.len() - 8]).copied().collect()
 }
 
-/// An index of this stream whose blocks hold this, with all sums as they must be.
+/// An index of this stream whose blocks have this content, with all checksums correct.
 fn forged(sound: &Sound, contents: &[u8]) -> Vec<u8> {
     let mut contents = contents.to_vec();
     contents.resize(contents.len().next_multiple_of(CONTENT).max(CONTENT), 0);

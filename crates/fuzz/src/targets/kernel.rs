@@ -1,4 +1,4 @@
-//! What the kernel's tracer says, and trace-cmd's file of it.
+//! The kernel's tracer: its descriptions and pages, its text, and trace-cmd's file.
 
 use super::Target;
 use crate::seeds::{self, FORMAT, HEADER_PAGE};

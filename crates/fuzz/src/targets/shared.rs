@@ -1,7 +1,10 @@
-//! Shared memory, as programs leave it for the recorder: rings, control and session files, the site table.
+//! Shared memory that programs leave for the recorder: rings, control and session files, the site
+//! table.
 //!
-//! The whole recorder runs, in this process. What it finds is a process with two rings and some events, which the input then changes: it is a row of
-//! changes of 12 bytes (what, which file, where, value), some of which let the recorder take a turn. At the end its recording is read.
+//! The whole recorder runs in this process. It finds a process with two rings and some events,
+//! which the input then changes: the input is a sequence of changes of 12 bytes each (kind, file,
+//! position, value), some of which instead let the recorder do one turn. At the end the recording
+//! is read.
 
 use super::{traces, Target};
 use longpole_abi::{Kind, Ring, SiteEntry, Subbuffer, CLOCK_MONO_RAW, CONTROL_SIZE, MAGIC, RING_DATA, SUBBUFFER_HEADER, VERSION};
@@ -17,7 +20,7 @@ use std::path::Path;
 const SIZE: usize = 32768;
 const SITES: usize = size_of::<longpole_abi::Sites>();
 const STEP: usize = 12;
-/// A class of the site table.
+/// Number of an event class in the site table.
 const NUMBERED: u16 = 100;
 
 pub const RINGS: Target = Target {
@@ -36,7 +39,7 @@ pub const SITES_TARGET: Target = Target {
     run: |input, folder| run(input, folder, true),
 };
 
-/// Where a change is worth most.
+/// Inputs with changes at the most sensitive places.
 fn seeds(_: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let change = |what: u8, file: u8, at: usize, value: u64| {
         let mut bytes = vec![what, file];
@@ -80,7 +83,7 @@ fn seeds(_: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(all)
 }
 
-/// What a program with two threads leaves that has written some events.
+/// The files that a program with two threads leaves after it has written some events.
 struct Files {
     names: Vec<String>,
     files: Vec<File>,
@@ -125,7 +128,7 @@ fn control() -> Vec<u8> {
     bytes
 }
 
-/// A whole sub-buffer and the begin of another one.
+/// A ring with a complete sub-buffer and the begin of another one.
 fn ring(number: u64) -> Vec<u8> {
     const SUBBUFFER: usize = SIZE / 4;
     let mut bytes = vec![0; RING_DATA + SIZE];
@@ -188,7 +191,7 @@ fn run(input: &[u8], folder: &Path, in_sites: bool) {
     for path in [&runtime, &root] {
         let _ = fs::remove_dir_all(path);
     }
-    // Only this thread is there.
+    // `set_var` needs that no other thread exists, which is the case here.
     std::env::set_var("LONGPOLE_RUNTIME_DIR", &runtime);
     std::env::set_var("LONGPOLE_CLOCK", "mono_raw");
     let made = fs::create_dir(&runtime).and_then(|()| fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)));
@@ -197,7 +200,7 @@ fn run(input: &[u8], folder: &Path, in_sites: bool) {
         Err(error) => panic!("the files cannot be made: {error}"),
     };
     let mut changes = input.chunks_exact(STEP).take(64);
-    // Some of them come before the recorder does.
+    // Some of the changes are made before the recorder starts.
     for change in changes.by_ref().take(input.first().map_or(0, |first| usize::from(first % 4))) {
         apply(change, &runtime, &mut files, in_sites);
     }
@@ -241,10 +244,11 @@ fn apply(change: &[u8], runtime: &Path, files: &mut Files, in_sites: bool) {
     let path = runtime.join(&files.names[index]);
     let Some(open) = files.files.get(index) else { return };
     let length = open.metadata().map_or(0, |found| found.len());
-    // Words; the table of sites is the only file in which there are more.
+    // The position counts words of 8 bytes, because the site table has more bytes than 16 bits can
+    // address.
     let at = (at * 8) as u64 % length.max(1);
     match what % 8 {
-        // Also behind its end.
+        // The write may extend beyond the end of the file.
         0..=2 => drop(open.write_all_at(&value.to_ne_bytes(), at)),
         3 => drop(open.write_all_at(&value.to_ne_bytes()[..4], at)),
         4 => drop(open.write_all_at(&value.to_ne_bytes()[..1], at)),

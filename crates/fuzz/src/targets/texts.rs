@@ -1,4 +1,4 @@
-//! What somebody typed, or a program wrote for us as text.
+//! Texts that a user typed, or that a program wrote for us.
 
 use super::Target;
 use crate::seeds;
@@ -127,7 +127,7 @@ pub const CONDITIONS: Target = Target {
     run: |input, _| {
         let text = String::from_utf8_lossy(input);
         if let Ok(condition) = text.parse::<Condition>() {
-            // What it says of itself is the same condition.
+            // The text form of a condition must parse to the same condition.
             let told = condition.to_string();
             assert_eq!(told.parse::<Condition>().as_ref().map(ToString::to_string), Ok(told.clone()), "{told}");
         }

@@ -1,4 +1,4 @@
-//! Traces as files: of ours, and of other tools.
+//! Traces as files: our own, and those of other tools.
 
 use super::Target;
 use crate::seeds::{self, BORDER};
@@ -12,7 +12,7 @@ use longpole_trace::Value;
 use longpole_trace::Word;
 use std::path::Path;
 
-/// Reads all of it; an error is an answer.
+/// Reads the whole trace. An error is a valid result.
 pub fn read(path: &Path, options: Options) {
     let Ok(mut trace) = Trace::open(&[path], options).map_err(|error| error.to_string()) else { return };
     loop {
@@ -75,7 +75,7 @@ pub const PERF: Target = Target {
     },
 };
 
-/// The first byte says how the rest is laid out.
+/// The first byte selects the layout of the rest.
 pub const SEL4: Target = Target {
     name: "sel4",
     what: "raw logs of the seL4 kernel",

@@ -1,4 +1,4 @@
-//! What is written of a trace is read again as what it was.
+//! Traces that are written and read again: the content must be the same.
 
 use super::{ctf, Target};
 use crate::seeds;
@@ -60,13 +60,13 @@ pub const WRITTEN: Target = Target {
         for version in [Version::One, Version::Two] {
             let to = empty(folder);
             match write(&path, &to, version) {
-                // Nothing was there to be written, which is no trace.
+                // There was nothing to write, and an empty trace is no trace.
                 Ok(0) | Err(None) => {}
                 Ok(events) => {
                     let is_ours = |name: &str| name.ends_with("_length");
                     let again = content(&to, is_ours);
                     assert_eq!(again.as_ref().map(|content| content.events), Ok(events), "{version:?}");
-                    // Events that came too late for their order may come in another one then.
+                    // Events that came too late for the order may be in another order afterwards.
                     let unordered = |content: Result<Content, String>| content.map(|mut content| (content.told.sort(), content).1);
                     assert!(unordered(again) == unordered(content(&path, is_ours)), "{version:?} has other events");
                 }
@@ -82,7 +82,8 @@ fn empty(folder: &Path) -> PathBuf {
     to
 }
 
-/// As `convert` does it; how many events. Without an error: of what cannot be read whole, or has times that cannot be written.
+/// Writes a trace like `convert` does, and returns the number of events. `Err(None)` means a trace
+/// that cannot be read completely, or has times that cannot be written.
 fn write(from: &Path, to: &Path, version: Version) -> Result<u64, Option<String>> {
     let mut trace = Trace::open(&[from], Options::default()).map_err(|_| None)?;
     let said = |error: longpole_trace::Error| Some(error.to_string());
@@ -97,14 +98,15 @@ fn write(from: &Path, to: &Path, version: Version) -> Result<u64, Option<String>
     Ok(written.events)
 }
 
+/// The content of a trace, for comparison.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Content {
     events: u64,
-    /// Of the times and values of each.
+    /// Hashes of the times and values, one per event.
     told: Vec<u64>,
 }
 
-/// All events of a trace, without fields that were not there before they were written.
+/// All events of a trace, without fields that the writer added.
 fn content(path: &Path, is_ours: impl Fn(&str) -> bool + Copy) -> Result<Content, String> {
     let mut trace = Trace::open(&[path], Options::default()).map_err(|error| error.to_string())?;
     let mut content = Content::default();
@@ -127,7 +129,8 @@ fn last(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// Numbers and texts, whatever they are within: what a version has no words for becomes what is nearest.
+/// A hash of numbers and texts that ignores their types: a type that a version lacks is written as
+/// the most similar one.
 struct Told(DefaultHasher);
 
 impl Told {
@@ -155,7 +158,7 @@ impl Told {
         self.0.write_i128(number);
     }
 
-    /// Up to its end: what is behind a NUL is none of it.
+    /// Adds a text up to its end; bytes after a NUL do not belong to it.
     fn text(&mut self, text: &[u8]) {
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         self.0.write(&text[..end]);

@@ -1,7 +1,9 @@
 //! Interrupts and softirqs as machines on top of what they interrupt, one per CPU.
 //!
-//! A softirq is caused by whoever raised it. An interrupt says nothing of its cause: it has the lineage of the first request or packet that it takes, and
-//! where it takes none that is known, its device is the cause, which is a machine of its own: what it waits for is outside of the system.
+//! The cause of a softirq is the machine that raised it. An interrupt does not show its cause: its
+//! path is that of the first request or packet that it takes. If it takes none that is known, the
+//! cause is its device, which is a machine of its own: what the device waits for is outside of the
+//! system.
 
 use super::timers::Due;
 use super::{Composer, Seat};
@@ -12,20 +14,21 @@ use crate::linux::watch::{Base, ContextId, CpuId, Waker};
 use crate::names::NameId;
 use longpole_trace::event::Catalogue;
 
-/// `enum`s of the kernel: the softirqs that timers run in.
+/// Softirqs in which timers run, numbered as in the kernel's `enum` of softirqs.
 const TIMER: i64 = 1;
 const HRTIMER: i64 = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
     cpus: Vec<Cpu>,
-    /// By context and CPU.
+    /// The machine of each context and CPU.
     machines: Vec<Vec<Option<Known>>>,
     kinds: Vec<Option<bool>>,
-    /// By context: the device that an interrupt is from.
+    /// The device of each context that is an interrupt.
     devices: Vec<Option<MachineId>>,
 }
 
+/// The machine of a context, and the state in which the context runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub machine: MachineId,
@@ -38,23 +41,26 @@ struct Cpu {
     raised: [Option<Raise>; 16],
 }
 
+/// An open context on a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     id: ContextId,
     machine: MachineId,
-    /// Its lineage is known, or known to begin with it.
+    /// True if the cause of its path is known, or known to be the context itself.
     caused: bool,
-    /// Who raised it, if that one has no lineage of its own.
+    /// The raise of this softirq, if the raiser has no known path of its own.
     raise: Option<Raise>,
-    /// A timer has led to it.
+    /// True if a timer led to this context.
     timer: bool,
-    /// Who set that, if it is known.
+    /// The machine that set this timer, and when, if that is known.
     set: Option<Due>,
-    /// Who has caused what it does now, and since when it does that.
+    /// The machine that has caused what this context does now; `since` is the time since which it
+    /// does that.
     of: Option<MachineId>,
     since: u64,
 }
 
+/// A raise of a softirq that has not run yet.
 #[derive(Clone, Copy, Debug)]
 struct Raise {
     by: MachineId,
@@ -105,7 +111,7 @@ impl Composer {
         self.undecided_timer_ends(cpu);
     }
 
-    /// Begins those that it has opened.
+    /// Begins the contexts that the kernel's model has opened on this CPU.
     #[inline]
     pub(super) fn open_contexts(&mut self, number: u32) {
         let Some(cpu) = self.linux.cpu_of_number(number) else { return };
@@ -144,18 +150,18 @@ impl Composer {
             of: said.map(|raise| raise.by),
             since: self.now,
         });
-        // The device is there from its first interrupt on.
+        // The device exists from its first interrupt on.
         if let Key::Irq(_) = key {
             self.device(id);
         }
     }
 
-    /// On top of whom the context at this place lies.
+    /// The machine below the context at this place.
     fn below(&mut self, cpu: CpuId, place: usize) -> Option<MachineId> {
         let open = place.checked_sub(1).and_then(|place| self.contexts.cpu(cpu).open.get(place));
         match (open, self.linux.cpus[cpu.0 as usize].base) {
             (Some(open), _) => Some(open.machine),
-            // Who is not known yet as a machine, or is not told to be running, is not interrupted.
+            // A thread that is not known as a machine yet is not interrupted.
             (None, Base::Thread(thread)) => {
                 let at = self.thread_of_linux(thread);
                 self.threads[at as usize].machine
@@ -164,13 +170,17 @@ impl Composer {
         }
     }
 
-    /// The context turns to what another one has sent or asked for, at this time. It handles several requests and packets in a row, and none of them is the cause of what
-    /// the next one leads to: so that is another life of it. Packets of one sender go on together (`is_stream`); whoever issues requests does it for many.
+    /// Turns the context to something that the machine `of` sent or requested at time `t`.
+    ///
+    /// A context handles several requests and packets in a row, and none of them is the cause of
+    /// what the next one leads to, so the context begins a new path for each. Packets from one
+    /// sender belong together (`is_stream`); requests do not, because their issuer works for many
+    /// others.
     pub(super) fn turns_to(&mut self, cpu: CpuId, by: Waker, (of, is_stream): (MachineId, bool), t: u64) {
         let Waker::Context { id, .. } = by else { return };
         let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
         let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id) else { return };
-        // What it has sent itself meanwhile is caused by what it does now.
+        // What the context has sent meanwhile is caused by what it does now.
         let same = is_stream && open.of == Some(of) || of == open.machine && t >= open.since;
         let again = open.caused && !same;
         if again {
@@ -184,7 +194,8 @@ impl Composer {
         }
     }
 
-    /// A timer has gone off in this context: what it does now is for who has set that, if it is known.
+    /// A timer has expired in this context: what it does now is for the machine that set the timer,
+    /// if that is known.
     pub(super) fn acts_for(&mut self, cpu: CpuId, id: ContextId, set: Option<Due>) {
         let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
         let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id && open.timer) else { return };
@@ -197,7 +208,7 @@ impl Composer {
         }
     }
 
-    /// What contexts do for a timer of which it was not known what for.
+    /// Sets the link of open contexts whose timer's purpose has just been determined.
     pub(super) fn contexts_decided(&mut self, before: NameId, link: NameId) {
         for open in self.contexts.cpus.iter_mut().flat_map(|cpu| &mut cpu.open) {
             if let Some(due) = open.set.as_mut().filter(|due| due.link == before) {
@@ -206,7 +217,8 @@ impl Composer {
         }
     }
 
-    /// What the context at this place has done is no cause of what it does now.
+    /// Begins a new path for the context at this place: what it has done is no cause of what it
+    /// does now.
     fn lives_anew(&mut self, cpu: CpuId, place: usize) {
         let now = self.now;
         let open = &mut self.contexts.cpu(cpu).open[place];
@@ -234,7 +246,7 @@ impl Composer {
         let name = self.linux.contexts[id.0 as usize].name.clone();
         let number = self.linux.cpus[cpu.0 as usize].number;
         let machine = self.system.vocabulary.machine("", &format!("{name} cpu{number}"));
-        // `irq 36 virtio0` handles virtio0, `softirq NET_RX` NET_RX.
+        // `irq 36 virtio0` handles virtio0, `softirq NET_RX` handles NET_RX.
         let state = match self.linux.contexts[id.0 as usize].key {
             Key::Irq(_) => name.splitn(3, ' ').nth(2).unwrap_or(&name),
             Key::Softirq(_) => name.split_once(' ').map_or(name.as_str(), |(_, state)| state),
@@ -248,7 +260,7 @@ impl Composer {
         known
     }
 
-    /// The machine of an interrupt's device; what it waits for is outside.
+    /// The machine of an interrupt's device; what the device waits for is outside.
     fn device(&mut self, id: ContextId) -> MachineId {
         let at = id.0 as usize;
         if self.contexts.devices.len() <= at {
@@ -278,23 +290,24 @@ impl Composer {
         })
     }
 
-    /// An interrupt of a timer, not a softirq.
+    /// True for a timer's interrupt, not for a softirq.
     pub(super) fn is_hard_timer(&mut self, id: ContextId) -> bool {
         !self.linux.contexts[id.0 as usize].key.is_softirq() && self.is_timer(id)
     }
 
-    /// Whether a timer of which nobody knows who set it has led to what this context does now.
+    /// True if what this context does now was caused by a timer whose setter is unknown.
     pub(super) fn is_timed(&mut self, cpu: CpuId, id: ContextId) -> bool {
         let open = self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).copied();
         open.map_or_else(|| self.is_timer(id), |open| open.timer && !open.caused)
     }
 
-    /// Whether the context is told to go on.
+    /// True if the context is open according to the emitted interactions.
     pub(super) fn is_open(&mut self, cpu: CpuId, id: ContextId) -> bool {
         self.contexts.cpu(cpu).open.iter().any(|open| open.id == id)
     }
 
-    /// The machine of a context that is the cause of something now: its own lineage must be known.
+    /// The machine of a context that is the cause of something now. Emits the cause of the context
+    /// itself if that was not done yet.
     pub(super) fn context_that_acts(&mut self, cpu: CpuId, id: ContextId) -> MachineId {
         let machine = self.context(cpu, id).machine;
         let Some(at) = self.contexts.cpu(cpu).open.iter().rposition(|open| open.id == id) else { return machine };
@@ -307,7 +320,8 @@ impl Composer {
             _ if of_timer.is_some() => of_timer,
             _ if open.timer => self.unknown("timer"),
             (Some(raise), _) => Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.links.raise) }),
-            // A disk's interrupt tells that a request is done, whichever; the oldest one, where none has been told by now.
+            // A disk's interrupt means that a request is done, but not which one. The oldest one is
+            // assumed if no completion was recorded by now.
             (None, Key::Irq(_)) if self.oldest_request(id).is_some() => self.oldest_request(id),
             (None, Key::Irq(_)) if !self.is_timer(id) => {
                 let by = self.device(id);
@@ -317,7 +331,8 @@ impl Composer {
             (None, _) => self.unknown("timer"),
         };
         self.contexts.cpu(cpu).open[at].caused = true;
-        // Who gives the context its lineage is told to whoever waits for it; without a cause it begins where the context does.
+        // Emits the machine from which the context's path comes; without a cause the path begins
+        // with the context.
         if cause.is_some() {
             self.emit(Effect::Wake { machine, cause });
             let state = self.context(cpu, id).state;
@@ -326,7 +341,7 @@ impl Composer {
         machine
     }
 
-    /// The interrupt in which something is done now, or that has raised the softirq in which it is.
+    /// The interrupt in which something happens now, or the one that raised the current softirq.
     pub(super) fn interrupt(&mut self, cpu: CpuId, by: Waker) -> Option<ContextId> {
         let Waker::Context { id, .. } = by else { return None };
         let open = *self.contexts.cpu(cpu).open.last().filter(|open| open.id == id)?;
@@ -334,7 +349,7 @@ impl Composer {
         matches!(self.linux.contexts[id.0 as usize].key, Key::Irq(_)).then_some(id)
     }
 
-    /// The context has taken what gives it a lineage.
+    /// Notes that the context has taken something that determines its path.
     pub(super) fn has_taken(&mut self, cpu: Option<CpuId>, by: Waker) {
         let Waker::Context { id, .. } = by else { return };
         for cpu in cpu.map_or(0..self.contexts.cpus.len(), |cpu| cpu.0 as usize..cpu.0 as usize + 1) {
@@ -349,7 +364,8 @@ impl Composer {
             return;
         }
         let raise = match by {
-            // Programs raise none without a system call: an interrupt that is not traced did (of another CPU, say, which had packets for this one).
+            // A program raises no softirq without a system call: an untraced interrupt did (for
+            // example from another CPU that had packets for this one).
             Waker::Thread(thread) if self.linux.calls_nothing(thread) => None,
             Waker::Thread(thread) => {
                 let at = self.thread_of_linux(thread);
@@ -358,7 +374,8 @@ impl Composer {
             Waker::Context { id, .. } => {
                 let open = self.contexts.cpu(cpu).open.last().filter(|open| open.id == id).copied();
                 open.map(|open| {
-                    // What raises without a lineage of its own leaves it to the softirq to find one.
+                    // A raiser without a known path of its own leaves it to the softirq to find
+                    // one.
                     let caused = open.caused
                         || open.set.is_some()
                         || !open.timer && matches!(self.linux.contexts[id.0 as usize].key, Key::Softirq(_));
@@ -371,7 +388,7 @@ impl Composer {
         self.contexts.cpu(cpu).raised[usize::from(number)] = raise;
     }
 
-    /// The machine of who does something now, if what has led to that is known.
+    /// The machine that does something now, if the cause of that is known.
     pub(super) fn actor(&mut self, catalogue: &Catalogue, cpu: CpuId, by: Waker) -> Option<MachineId> {
         match by {
             Waker::Thread(id) if self.linux.calls_nothing(id) || self.linux.untold_context(id).is_some() => None,
@@ -384,12 +401,12 @@ impl Composer {
         }
     }
 
-    /// Who set the timer that has led to what this context does now.
+    /// The machine that set the timer that led to what this context does now.
     pub(super) fn timer_of(&mut self, cpu: CpuId, id: ContextId) -> Option<MachineId> {
         self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).and_then(|open| open.set).map(|set| set.by)
     }
 
-    /// The machine of who did something now, if it is known.
+    /// The machine that did something now, if it is known.
     pub(super) fn who(&mut self, catalogue: &Catalogue, cpu: Option<CpuId>, by: Waker) -> Option<MachineId> {
         match by {
             Waker::Thread(thread) if self.linux.untold_context(thread).is_some() => None,

@@ -1,4 +1,7 @@
-//! Requests to block devices and packets between the two ends of a device: tokens, whose link is the time under way.
+//! Requests to block devices, and packets between the two ends of a network device.
+//!
+//! Both are tokens in a queue: the issuer or sender puts the token, the completion handler or
+//! receiver gets it, and the link between the two is the time in flight.
 
 use super::{Composer, Slots};
 use crate::hash::IdMap;
@@ -11,16 +14,19 @@ use crate::tokens::Amount;
 use longpole_trace::event::Catalogue;
 use std::collections::{HashMap, VecDeque};
 
-/// Packets, and requests, under way; of more, the oldest are given up.
+/// Maximum number of requests, and of packets, in flight. Beyond it the oldest packets are given up
+/// and new requests are ignored.
 const MOST_UNDER_WAY: usize = 1 << 14;
-/// Packets in a device's queue that may be cut.
+/// Maximum number of packets in a device's queue that may be segmented.
 const MOST_WHOLES: usize = 1 << 10;
-/// Of a segment: Ethernet, IPv4, TCP with timestamps. The others are near enough.
+/// Length in bytes of the headers of a segment: Ethernet, IPv4, TCP with timestamps. Other headers
+/// have nearly the same length.
 const HEADERS: u32 = 66;
-/// A packet that is longer may be cut into as many.
+/// Length in bytes from which a packet may be segmented; `PIECES` is the maximum number of
+/// segments.
 const LONGEST: u32 = 1600;
 const PIECES: u64 = 64;
-/// The dev_t of the kernel's events.
+/// Number of the minor bits in the `dev_t` of the kernel's events.
 const MINOR_BITS: u32 = 20;
 
 #[derive(Debug, Default)]
@@ -39,12 +45,14 @@ pub(super) struct Devices {
     nobody: Option<MachineId>,
 }
 
+/// A token in a queue; the slot identifies its flow.
 #[derive(Clone, Copy, Debug)]
 struct Token {
     queue: QueueId,
     slot: u32,
 }
 
+/// A request that a block device has not completed.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     token: Token,
@@ -52,6 +60,7 @@ struct Request {
     t: u64,
 }
 
+/// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     token: Token,
@@ -61,18 +70,20 @@ struct Packet {
     length: u32,
 }
 
-/// The way out of a device.
+/// The transmit side of a network device.
 #[derive(Debug)]
 struct Link {
     queue: QueueId,
-    /// What its discipline holds, as far as the driver has not got it as it is: it may be cut into packets that nobody has seen before.
+    /// The packets in its queueing discipline that the driver has not received unchanged. A packet
+    /// may be cut into segments that no earlier event has shown.
     wholes: VecDeque<Whole>,
 }
 
+/// A packet in a device's queue that may be segmented.
 #[derive(Clone, Copy, Debug)]
 struct Whole {
     packet: u64,
-    /// That of its token, and the token while nobody else has it.
+    /// Id of the [`Packet`] it belongs to; `token` is the token that this packet holds.
     id: u64,
     token: Token,
     left: u32,
@@ -86,7 +97,7 @@ pub(super) struct Seen {
     by: Waker,
     packet: u64,
     length: u32,
-    /// On the way out: to this device, and by its driver.
+    /// For a packet on its way out: the device, and true if the device's driver makes this step.
     out: Option<(Vec<u8>, bool)>,
 }
 
@@ -103,7 +114,7 @@ impl Seen {
 }
 
 impl Composer {
-    /// A name for what is under way, which is given again to another when it has arrived.
+    /// A slot and name for something in flight. Both are reused after its arrival.
     fn flow(&mut self) -> (u32, NameId) {
         let slot = self.devices.slots.take();
         while self.devices.flows.len() <= slot as usize {
@@ -113,7 +124,7 @@ impl Composer {
         (slot, self.devices.flows[slot as usize])
     }
 
-    /// All of it, or what is left.
+    /// Takes all units of a token, or those that are left, and frees its slot.
     fn take(&mut self, machine: MachineId, token: Token) {
         let flow = Some(self.devices.flows[token.slot as usize]);
         self.emit(Effect::Get { machine, queue: token.queue, amount: Amount::All, flow });
@@ -160,7 +171,7 @@ impl Composer {
         }
     }
 
-    /// The request that a disk has had for the longest time.
+    /// The request that the disk of this interrupt has had for the longest time.
     pub(super) fn oldest_request(&self, interrupt: ContextId) -> Option<Cause> {
         let disk = self.devices.disk_of.get(&interrupt)?;
         let of_disk = self.devices.requests.iter().filter(|((device, _), _)| device == disk);
@@ -168,7 +179,7 @@ impl Composer {
         Some(Cause { by: request.by, at: Some(request.t), link: Some(self.words.links.disk) })
     }
 
-    /// Of whom the trace has lost the events.
+    /// The machine that represents all machines whose events are missing.
     pub(super) fn nobody(&mut self) -> MachineId {
         let machine = self.system.vocabulary.lost_events();
         if self.devices.nobody.is_none() {
@@ -178,7 +189,7 @@ impl Composer {
         machine
     }
 
-    /// Where things go that nobody here takes.
+    /// The machine outside of the trace that takes what no machine of the trace takes.
     pub(super) fn outside(&mut self) -> MachineId {
         let machine = self.system.vocabulary.machine("", OUTSIDE);
         if self.devices.outside.is_none() {
@@ -188,14 +199,15 @@ impl Composer {
         machine
     }
 
-    /// The driver gets a packet: one that was queued, or a part of one.
+    /// Processes a packet that the driver gets: either a queued packet, or a segment of one.
     fn cut(&mut self, machine: MachineId, device: &[u8], hop: &Seen) {
         let Some(link) = self.devices.links.get_mut(device) else { return };
         if let Some(place) = link.wholes.iter().rposition(|whole| whole.packet == hop.packet && !whole.cut) {
             link.wholes.remove(place);
             return;
         }
-        // What is too short for this has been sent by now: not all headers are of one length.
+        // A packet with fewer bytes left than this segment has been sent completely: the headers
+        // differ slightly in length, so a few bytes may remain.
         let mut done = Vec::new();
         while let Some(whole) = link.wholes.front().filter(|whole| whole.left < hop.length) {
             done.extend(whole.cut.then_some(whole.token));
@@ -205,7 +217,7 @@ impl Composer {
         if let Some(whole) = link.wholes.front_mut() {
             let known = self.devices.packets.get(&whole.packet).is_some_and(|packet| packet.id == whole.id);
             if known && !whole.cut {
-                // Its buffer is free for others.
+                // The buffer of the packet may be reused from now on.
                 self.devices.packets.remove(&whole.packet);
                 whole.cut = true;
             }
@@ -233,16 +245,18 @@ impl Composer {
         }
         let known = self.devices.packets.get(&hop.packet).copied();
         if hop.out.is_some() && known.is_none() && matches!(hop.by, Waker::Context { id, .. } if self.is_timed(hop.cpu, id)) {
-            // What the stack sends by a timer says no more than the timer, where nobody knows who set that.
+            // If it is unknown which thread set the timer, a packet that the stack sends by this
+            // timer shows no cause.
             return;
         }
         match &hop.out {
             Some((device, transmits)) => {
                 let same = known.filter(|packet| self.devices.links.get(device).is_some_and(|link| link.queue == packet.token.queue));
                 match known {
-                    // Another one in the same buffer, whose former one was cut or thrown away.
+                    // Another packet in the same buffer, whose former packet was segmented or
+                    // dropped.
                     Some(_) if !transmits && same.is_some() => self.buffer_is_used_again(hop.packet, device),
-                    // Its next step, by the same one.
+                    // The next step of the packet, by the same machine.
                     Some(packet) if packet.by == machine => return,
                     Some(packet) => {
                         self.devices.packets.remove(&hop.packet);
@@ -291,7 +305,7 @@ impl Composer {
                 }
             }
             None => {
-                // Another packet in the same buffer is longer.
+                // A longer packet is another one in the same buffer.
                 let Some(packet) = known.filter(|packet| hop.length <= packet.length) else { return };
                 self.devices.packets.remove(&hop.packet);
                 self.turns_to(hop.cpu, hop.by, (packet.by, true), packet.t);
@@ -301,7 +315,7 @@ impl Composer {
         }
     }
 
-    /// Nobody tells any more when a packet arrives.
+    /// Gives up all packets in flight, because their arrival is no longer recorded.
     pub(super) fn forget_packets(&mut self) {
         let outside = self.outside();
         self.devices.order.clear();
@@ -314,7 +328,7 @@ impl Composer {
         }
     }
 
-    /// The packet that was in it is cut, or has gone.
+    /// Processes the reuse of a packet's buffer: the former packet was segmented, or is gone.
     fn buffer_is_used_again(&mut self, packet: u64, device: &[u8]) {
         let Some(old) = self.devices.packets.remove(&packet) else { return };
         let wholes = self.devices.links.get_mut(device).map(|link| &mut link.wholes);

@@ -1,9 +1,11 @@
-//! Steps that come a moment too early.
+//! Steps whose timestamp is slightly too early.
 //!
-//! A processor reads the clock for a probe while it still waits for what the code before it loads, and the clocks of two processors differ by a little. So
-//! who takes what another has just put may be stamped before that put, and who puts where another has just made room before that get. Told in this
-//! order, what was taken would seem to have been put before the trace began, and would lie in the queue for ever once its put comes. So such a thread's steps
-//! wait for the other's, for [`SOON_NS`] at most; then they are told as they are.
+//! A CPU reads the clock for a probe while earlier loads are still in progress, and the clocks of
+//! two CPUs differ slightly. A get may thus have an earlier timestamp than the put of the item it
+//! takes, and a put an earlier one than the get that made room for it. If the steps were emitted in
+//! this order, the item would seem to have been put before the trace began, and its put would leave
+//! an item in the queue forever. Therefore the steps of such a thread wait for those of the other
+//! one, for at most [`SOON_NS`]; then they are emitted as they are.
 
 use super::threads::Kernel;
 use super::Composer;
@@ -12,11 +14,11 @@ use crate::step::{Op, Step, SOON_NS};
 use crate::system::actors::ActorId;
 use longpole_trace::event::Catalogue;
 
-/// A hostile trace may have any number of events at one time.
+/// Limits, because a malicious trace may have any number of events at one time.
 const MOST_STEPS: usize = 1 << 10;
 const MOST_THREADS: usize = 1 << 6;
 
-/// The steps of a thread from one on that is too early.
+/// The held-back steps of a thread, beginning with one that is too early.
 #[derive(Debug)]
 struct Held {
     actor: ActorId,
@@ -24,12 +26,12 @@ struct Held {
     steps: Vec<Step>,
 }
 
-/// Whose steps wait, the earliest first.
+/// All held-back steps, those of the earliest thread first.
 #[derive(Debug, Default)]
 pub(super) struct Early(Vec<Held>);
 
 impl Composer {
-    /// The next step of probes in the order of time.
+    /// Processes the next step of probes, in the order of time.
     #[inline]
     pub(super) fn probe(&mut self, catalogue: &Catalogue, step: Step) {
         self.tell_or_hold(catalogue, step);
@@ -38,7 +40,7 @@ impl Composer {
         }
     }
 
-    /// Time has come to this.
+    /// Releases the steps that have waited long enough when the time is `t_ns`.
     #[inline]
     pub(super) fn release_due(&mut self, catalogue: &Catalogue, t_ns: i64) {
         while self.early.0.first().is_some_and(|held| held.until_ns < t_ns) {
@@ -46,7 +48,8 @@ impl Composer {
         }
     }
 
-    /// The kernel tells of this CPU: what its thread did comes before that.
+    /// Releases the steps of the thread on this CPU before a kernel event of the CPU is processed:
+    /// the thread did them before that event.
     #[inline]
     pub(super) fn release_on(&mut self, catalogue: &Catalogue, cpu: Option<u32>) {
         while let Some(place) = self.early.0.iter().position(|held| !self.runs_elsewhere(held.actor, cpu)) {
@@ -84,7 +87,8 @@ impl Composer {
         }
     }
 
-    /// Tells what the thread did from its first step on, whether that one is still too early or not.
+    /// Emits the thread's first step, even if it is still too early, and then the following ones as
+    /// far as they are not too early.
     fn release(&mut self, catalogue: &Catalogue, place: usize) {
         let mut steps = self.early.0.remove(place).steps.into_iter();
         if let Some(first) = steps.next() {
@@ -100,7 +104,8 @@ impl Composer {
         self.told_step(catalogue, &step);
     }
 
-    /// It takes what nobody has put yet, or puts where nobody has made room yet, and somebody may have.
+    /// True if the step takes an item that was not put yet, or puts an item for which no room was
+    /// made yet, although another thread may do that in a moment.
     fn is_early(&self, step: &Step) -> bool {
         match step.op {
             Op::Get { queue, count } | Op::Peek { queue, count } | Op::Size { queue, count } => {

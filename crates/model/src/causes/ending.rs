@@ -1,33 +1,36 @@
-//! Whose end is the end of the path, where nobody asks for another one: the command's that was recorded, or of what belongs to it.
+//! The machine whose end is the end of the critical path, unless the user names another one.
 //!
-//! A command that ends within the trace ends there. One that goes on, or a trace cut before, is asked for through whoever of it can say something: a thread that only
-//! waits for the others would make the end of the path unknown.
+//! If a command was recorded and it ends within the trace, the path ends there. If it still runs at
+//! the end of the trace, the path ends with a thread of the command that shows what the command
+//! did: a thread that only waits for others would make the end of the path unknown.
 //!
-//! Without a command it is whoever did something last. Where all programs wait from then on, the path ends there, since what they wait for is not in the trace; but where
-//! that is a large part of it, it is what the trace tells of.
+//! Without a command, the path ends with the thread that did something last. If all programs wait
+//! from then on, the path ends at that moment, because what they wait for is not in the trace. But
+//! if that wait is a large part of the trace, the wait itself is what the trace is about, so the
+//! path ends with the trace.
 
 use super::Composer;
 use crate::interaction::Effect;
 use crate::linux::watch::Base;
 use longpole_trace::event::Catalogue;
 
-/// Who is of the command that was recorded.
+/// Relation of a thread to the recorded command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kin {
     #[default]
     Stranger,
-    /// Started by it, or by what it has started.
+    /// Started by the command, or by a process that the command started.
     Started,
-    /// Of its own process.
+    /// Belongs to the command's own process.
     Own,
 }
 
-/// Who did something last.
+/// The threads that did something last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
-    /// With probes.
+    /// The last thread with probes.
     probed: Option<u32>,
-    /// Of all that are neither the kernel's own nor the recorder's.
+    /// The last thread of all that belong neither to the kernel nor to the recorder.
     ran: Option<u32>,
 }
 
@@ -38,22 +41,25 @@ pub(super) struct Ending {
     anybody: Last,
     begin: Option<u64>,
     main: Option<u32>,
-    /// The main thread has ended.
+    /// True if the main thread has ended.
     pub main_ended: bool,
-    /// Another thread of its process has done something since.
+    /// True if another thread of its process has done something since then.
     pub outlived: bool,
     pub over: bool,
-    /// Since when no program has run; the end was told then.
+    /// Time since which no program has run; the end was emitted at that time.
     rests: Option<u64>,
 }
 
-/// A thread that has waited for more than this part of the trace, and still waits at its end, says too little of it.
+/// A thread that has waited for more than this part (1/20) of the trace, and still waits at the
+/// end, shows too little of the trace.
 const LONG: u64 = 20;
-/// All programs may wait for this part of the trace at its end without that being what it tells of.
+/// If all programs wait for at most this part (1/4) of the trace at its end, the path ends where
+/// the wait begins.
 const SHORT: u64 = 4;
 
 impl Composer {
-    /// Of the command's own process, by what the kernel or its probes say.
+    /// True if the thread belongs to the command's own process, according to the kernel or its
+    /// probes.
     fn is_own(&self, at: u32) -> bool {
         let Some(command) = self.about.command else { return false };
         let thread = &self.threads[at as usize];
@@ -65,7 +71,7 @@ impl Composer {
         process == Some(command) || self.is_main(at)
     }
 
-    /// The command's main thread.
+    /// True for the command's main thread.
     pub(super) fn is_main(&self, at: u32) -> bool {
         let Some(command) = self.about.command else { return false };
         let thread = &self.threads[at as usize];
@@ -97,7 +103,7 @@ impl Composer {
         }
     }
 
-    /// A thread of a program runs.
+    /// Notes that a thread of a program runs.
     #[inline]
     pub(super) fn ran(&mut self, at: u32) {
         self.ending.rests = None;
@@ -119,7 +125,9 @@ impl Composer {
         }
     }
 
-    /// A thread enters a system call, which it does not in its end; it may leave one, if it was in it when another one ended them all.
+    /// Notes that a thread enters a system call, which shows that it lives on. Leaving a call does
+    /// not show that: the thread may have been in the call when another thread ended the whole
+    /// process.
     #[inline]
     pub(super) fn lives_on(&mut self, at: u32) {
         if self.ending.main_ended && !self.ending.outlived {
@@ -128,7 +136,8 @@ impl Composer {
         }
     }
 
-    /// The command ends with its main thread, or with the last one of its process that did something after that.
+    /// Emits the end of the command if this thread's end is it. The command ends with its main
+    /// thread, or with the last thread of its process that did something after that.
     pub(super) fn may_be_the_end(&mut self, catalogue: &Catalogue, at: u32) {
         if !self.is_own(at) {
             return;
@@ -142,12 +151,13 @@ impl Composer {
         }
     }
 
-    /// The command has ended, and nobody of its process has done anything since.
+    /// True if the command has ended, and no thread of its process has done anything since.
     pub fn command_is_over(&self) -> bool {
         self.ending.main_ended && !self.ending.outlived
     }
 
-    /// The thread blocks, but for a sleep. Where no program runs any more, this may have been the last that was done.
+    /// Processes the block of a thread, except in a sleep. If no program runs any more, this may
+    /// have been the last work in the trace.
     pub(super) fn rests(&mut self, catalogue: &Catalogue, at: u32) {
         let Last { probed, ran } = self.ending.anybody;
         if self.about.command.is_some() || probed.or(ran) != Some(at) || self.sleeps(at) {
@@ -160,14 +170,14 @@ impl Composer {
         }
     }
 
-    /// Neither a thread of the kernel's own nor one of the recorder's.
+    /// The thread on a CPU, if it belongs neither to the kernel nor to the recorder.
     fn program_on(&self, base: Base) -> Option<u32> {
         let Base::Thread(id) = base else { return None };
         let at = self.of_linux.get(id.0 as usize).copied().flatten()?;
         (!self.linux.threads[id.0 as usize].kernel && !self.threads[at as usize].recorder).then_some(at)
     }
 
-    /// After the last event.
+    /// Emits the end of the path after the last event, if that was not done before.
     pub(super) fn end(&mut self) {
         let is_short = |since: u64| self.now - since <= self.length() / SHORT;
         if self.command_is_over() || self.ending.rests.is_some_and(is_short) {
@@ -178,7 +188,8 @@ impl Composer {
         let lives = |at: &u32| self.threads[*at as usize].machine.is_some();
         let candidates = || of_command.into_iter().flatten().filter(lives);
         let last = candidates().find(|&at| !self.waits_long(at)).or_else(|| candidates().next());
-        // Nothing of the command lives that has outlived its main thread: the last of it was the end.
+        // If no thread of the command that outlived the main thread is alive, the last one was the
+        // end.
         let on_cpu = self.linux.cpus.iter().filter_map(|cpu| self.program_on(cpu.base));
         let any =
             || [anybody.probed, anybody.ran].into_iter().flatten().chain(on_cpu.clone()).filter(|_| !self.ending.main_ended).filter(lives);
@@ -193,7 +204,7 @@ impl Composer {
         thread.blocked && self.now.saturating_sub(thread.since) > self.length() / LONG
     }
 
-    /// Since the first program ran.
+    /// Time in ns since the first program ran.
     fn length(&self) -> u64 {
         self.now - self.ending.begin.unwrap_or(self.now)
     }

@@ -1,5 +1,8 @@
-//! Page faults of programs. The kernel tells when one begins and never when it ends, so a fault has the time that it takes at least, as the recorder measured it, or until
-//! its thread does something else: what a fault takes beyond that counts as the program's own time.
+//! Page faults of programs.
+//!
+//! The kernel has an event for the begin of a fault and none for its end. A fault therefore lasts
+//! for the minimum duration that the recorder measured, or until its thread does something else.
+//! Any longer duration counts as the program's own time.
 
 use super::threads::Kernel;
 use super::Composer;
@@ -10,7 +13,8 @@ use std::collections::VecDeque;
 
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// Threads in faults, by when those are over at the earliest: one on each CPU at most, but for those that were put off it.
+    /// Threads in faults, with the earliest end of each fault in ns. There is at most one per CPU,
+    /// apart from threads that were preempted in a fault.
     open: VecDeque<(u64, u32)>,
 }
 
@@ -25,7 +29,8 @@ impl Composer {
     pub(super) fn faulted(&mut self, catalogue: &Catalogue, id: ThreadId) {
         let Some(least) = self.about.page_fault_ns else { return };
         let at = self.thread_of_linux(id);
-        // Only where its code runs and nothing better is known of that.
+        // The fault is only shown where the thread's code runs and nothing more specific is known
+        // about it.
         if self.threads[at as usize].kernel != Kernel::Runs {
             return;
         }
@@ -43,7 +48,8 @@ impl Composer {
         self.faults.open.push_back((self.now.saturating_add(least), at));
     }
 
-    /// Those that are over by then. All take equally long, so they end in the order in which they began.
+    /// Ends the faults that are over at `t`. All have the same duration, so they end in the order
+    /// in which they began.
     #[cold]
     pub(super) fn faults_end(&mut self, t: u64) {
         while let Some(&(due, at)) = self.faults.open.front().filter(|&&(due, _)| due <= t) {

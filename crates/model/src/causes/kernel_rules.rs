@@ -1,7 +1,9 @@
-//! What a user's rules make of the kernel's events: who does it.
+//! Kernel events to which a user's rule gives a meaning, and the machine that acts in them.
 //!
-//! Such an event names no thread: whatever its CPU does then does it, an interrupt or a softirq as well as a thread. It is told before what the event itself
-//! changes, so that who is switched away, or ends, has done it before; only what begins a context is that context's own.
+//! Such an event names no thread: its cause is the machine that acts on its CPU, which may be an
+//! interrupt or a softirq as well as a thread. The meaning is emitted before the change that the
+//! event itself makes, so that a thread which leaves its CPU or ends is still the one that acts.
+//! The exception is an event that begins a context: it belongs to that context.
 
 use super::contexts::Known;
 use super::threads::{Kernel, Thread};
@@ -13,20 +15,22 @@ use crate::step::{Op, Step};
 use crate::system::actors::ActorId;
 use longpole_trace::event::{Catalogue, Event};
 
-/// What a rule says of an event of the kernel.
+/// The meaning that a rule gives to a kernel event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     op: Op,
     /// The actor that the rule names.
     whom: Option<ActorId>,
-    /// What the CPU did before the event, in how many contexts; switches between threads by then.
+    /// The machine that acted on the CPU before the event, the number of open contexts on it, and
+    /// the number of switches until then.
     by: Waker,
     deep: usize,
     switches: u64,
 }
 
 impl Composer {
-    /// To be asked before the kernel's model knows of the event. None: no rule speaks of it.
+    /// The meaning of a kernel event; `None` if no rule matches it. Must be called before the
+    /// kernel's model processes the event.
     pub(super) fn said(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Option<Said> {
         let (op, whom) = self.system.meaning(catalogue, event);
         if op == Op::Other {
@@ -36,7 +40,7 @@ impl Composer {
         let deep = cpu.map_or(0, |cpu| self.linux.cpus[cpu.0 as usize].open.len());
         let tid = catalogue.subjects.get(event.subject.0 as usize).and_then(|subject| subject.tid).filter(|tid| *tid > 0);
         let by = match (tid.and_then(|tid| self.linux.thread_of(tid)), cpu) {
-            // The event itself says in which thread it was.
+            // The event itself names its thread.
             (Some(thread), _) if deep == 0 => Waker::Thread(thread),
             (_, Some(cpu)) => self.linux.on(cpu),
             (_, None) => Waker::Unknown,
@@ -44,7 +48,8 @@ impl Composer {
         Some(Said { op, whom, by, deep, switches: self.linux.switches.in_all })
     }
 
-    /// Tells it, before what the event has changed is told. What is left is to be told after that.
+    /// Emits the meaning before the change that the event itself makes. Returns the meaning if it
+    /// must be emitted after that change instead.
     pub(super) fn is_said(&mut self, catalogue: &Catalogue, cpu: Option<u32>, said: Said) -> Option<Said> {
         let Some(cpu) = cpu.and_then(|number| self.linux.cpu_of_number(number)) else { return Some(said) };
         let began = self.linux.cpus[cpu.0 as usize].open.len() > said.deep;
@@ -57,10 +62,12 @@ impl Composer {
         None
     }
 
-    /// Tells what is left after what the event has changed.
+    /// Emits a meaning that [`Composer::is_said`] has returned, after the change that the event
+    /// itself made.
     pub(super) fn was_said(&mut self, catalogue: &Catalogue, event: &Event<'_>, said: Said) {
         let cpu = event.cpu.and_then(|number| self.linux.cpu_of_number(number)).filter(|_| said.whom.is_none());
-        // Whom a switch has left is not known here, and the one who follows did not do it.
+        // After a switch it is unknown which thread has left, and the next one is not the one that
+        // acted.
         let same = self.linux.switches.in_all == said.switches;
         match (cpu, cpu.map_or(Waker::Unknown, |cpu| self.linux.on(cpu))) {
             (_, Waker::Thread(thread)) if same => self.thread_does(catalogue, thread, said.op),
@@ -78,7 +85,8 @@ impl Composer {
         self.does(catalogue, at, op);
     }
 
-    /// Contexts neither wait nor serve: what says so of one says nothing.
+    /// Applies a meaning to a context. Contexts neither wait nor serve calls, so such meanings are
+    /// ignored.
     fn context_does(&mut self, catalogue: &Catalogue, cpu: CpuId, by: Waker, op: Op) {
         let Waker::Context { id, .. } = by else { return };
         let takes = matches!(op, Op::Get { .. } | Op::Receive { .. });
@@ -86,7 +94,7 @@ impl Composer {
         match op {
             Op::Wait | Op::WaitEmpty { .. } | Op::WaitFull { .. } | Op::Block { .. } => return,
             Op::Call { .. } | Op::Returned { .. } | Op::Dispatch { .. } | Op::Reply { .. } => return,
-            // It is a cause: its own lineage must be known.
+            // The context is a cause here, so its own path must be known.
             Op::Put { .. } | Op::Submit { .. } | Op::Wake { .. } => _ = self.context_that_acts(cpu, id),
             _ => {}
         }
@@ -99,7 +107,7 @@ impl Composer {
         }
     }
 
-    /// What rules have told of a context, as of a thread.
+    /// The place of a context in the list of threads, where the state that rules give it is stored.
     fn thread_of_context(&mut self, machine: MachineId, state: NameId) -> u32 {
         if let Some(&at) = self.of_context.get(&machine) {
             return at;
@@ -111,7 +119,7 @@ impl Composer {
         at
     }
 
-    /// Tells the state in which a context begins, or goes on once its cause is known.
+    /// Emits the state of a context that begins, or continues after its cause has become known.
     pub(super) fn is_in(&mut self, machine: MachineId, state: NameId, begins: bool) {
         let known = if self.of_context.is_empty() { None } else { self.of_context.get(&machine).copied() };
         let Some(at) = known else { return self.emit(Effect::State { machine, state }) };

@@ -1,4 +1,5 @@
-//! What machines are called: a thread by its component or program and its own name, a context by what it handles and its CPU.
+//! Names of machines: a thread is named after its component or program and its own name, a context
+//! after what it handles and its CPU.
 
 use super::ending::Kin;
 use super::{Composer, Machines, Seat};
@@ -8,27 +9,28 @@ use crate::linux::Linux;
 use longpole_trace::event::Catalogue;
 use std::collections::{HashMap, HashSet};
 
-/// More names of one thread in the course of its life are not followed.
+/// Maximum number of renames of one thread that are followed.
 const MOST_RENAMES: u8 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Naming {
-    /// Subjects that have been looked at.
+    /// Number of the catalogue's subjects that have been processed.
     subjects: usize,
-    /// Of threads with probes: process, label, name.
+    /// Process, label and name of threads with probes, by thread id.
     threads: HashMap<i32, (i32, String, String)>,
     labels: HashMap<i32, String>,
-    /// The host whose machines are named without it.
+    /// The host that is omitted from the names of its machines.
     home: Option<String>,
     taken: Machines,
-    /// Machines that are the recorder.
+    /// Machines that belong to the recorder.
     recorders: HashSet<MachineId>,
     behind: Vec<Behind>,
     classed: Vec<bool>,
 }
 
 impl Naming {
-    /// Learns who is in the catalogue. Those with probes say their names from the begin on, so that the kernel's events find them.
+    /// Learns the subjects in the catalogue. Threads with probes get their names before their first
+    /// event, so that the kernel's events about them use these names too.
     #[inline]
     pub(super) fn learn(&mut self, catalogue: &Catalogue) {
         if self.subjects < catalogue.subjects.len() {
@@ -60,7 +62,7 @@ impl Naming {
     }
 }
 
-/// The thread behind a machine, as it was when the machine got its name.
+/// The thread behind a machine, at the time when the machine got its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
     pub machine: MachineId,
@@ -70,13 +72,13 @@ pub struct Behind {
     pub program: String,
     /// Name of the thread.
     pub name: String,
-    /// A thread of the kernel's own.
+    /// True for a kernel thread.
     pub is_kernel: bool,
-    /// Of the recorded command, or started by it.
+    /// True for a thread of the recorded command, or one started by it.
     pub is_of_command: bool,
 }
 
-/// A name, and the one of all machines that are alike.
+/// The name of a machine, and the class that similar machines share.
 pub(super) struct Called {
     pub host: String,
     pub name: String,
@@ -123,7 +125,8 @@ impl Composer {
         Called { host: naming.host(&actor.host).to_owned(), name, class: None, tid: actor.tid }
     }
 
-    /// The machine of a thread, which begins with this if it is not there. `by`: who made it.
+    /// The machine of a thread. If the thread has none yet, one is created, and its existence is
+    /// emitted.
     pub(super) fn machine(&mut self, catalogue: &Catalogue, at: u32) -> MachineId {
         match self.threads[at as usize].machine {
             Some(machine) => machine,
@@ -135,7 +138,7 @@ impl Composer {
         }
     }
 
-    /// Gives a thread its machine; its first deed is the caller's.
+    /// Gives a thread its machine. The caller emits the machine's first effect.
     pub(super) fn named(&mut self, catalogue: &Catalogue, at: u32) -> MachineId {
         let Called { host, name, class, tid } = self.called(catalogue, at);
         let name = machine_label(&name).into_owned();
@@ -183,13 +186,14 @@ impl Composer {
         self.naming.behind.push(Behind { machine, process, tid, program, name, is_kernel, is_of_command });
     }
 
-    /// The threads of the kernel's events, each with the machine that stands for it. A thread that executes another program is another
-    /// machine from then on, and is listed again.
+    /// The threads of the kernel's events, each with its machine. A thread that executes another
+    /// program becomes another machine and is listed again.
     pub fn behind(&self) -> &[Behind] {
         &self.naming.behind
     }
 
-    /// A thread of the recorder, or what it has forked and executes no program of its own yet.
+    /// True for a thread of the recorder, and for a process that the recorder forked and that
+    /// executes no other program yet.
     fn is_recorders(&self, at: u32, name: &str) -> bool {
         let thread = &self.threads[at as usize];
         let Some(pid) = self.about.recorder else { return is_named_as_recorder(name) };
@@ -199,11 +203,13 @@ impl Composer {
         }
     }
 
-    /// It executes a program of its own, be it of the recorder's name.
+    /// Notes that a process forked by the recorder executes a program of its own, even if the
+    /// program has the recorder's name.
     pub(super) fn is_own_program(&mut self, at: u32) {
         let thread = &self.threads[at as usize];
         let of_kernel = thread.linux.map(|id| &self.linux.threads[id.0 as usize]);
-        // A program of another name is another machine, and what forked it stays what it was.
+        // A program with another name becomes another machine; the machine of the forked process
+        // remains the recorder's.
         let renamed = of_kernel.is_some_and(|of_kernel| of_kernel.name != thread.comm);
         if renamed || !of_kernel.is_some_and(|of_kernel| of_kernel.executed) || !thread.recorder || !thread.forked_by_recorder {
             return;
@@ -223,12 +229,12 @@ impl Composer {
         self.system.vocabulary.mark_recorder(machine, is);
     }
 
-    /// Names of machines that are the recorder.
+    /// Names of the machines that belong to the recorder.
     pub fn recorders(&self) -> impl Iterator<Item = &str> {
         self.naming.recorders.iter().map(|&machine| self.system.vocabulary.machine_name(machine))
     }
 
-    /// Says a machine's class, once.
+    /// Emits the class of a machine, once.
     pub(super) fn class(&mut self, machine: MachineId, class: &str) {
         let at = machine.0 as usize;
         if self.naming.classed.len() <= at {
@@ -244,7 +250,8 @@ impl Composer {
         self.naming.taken.remove(&machine);
     }
 
-    /// A thread that executes another program, or is named anew, goes on as another machine.
+    /// True if the thread executes another program, or has been renamed: it continues as another
+    /// machine.
     pub(super) fn has_other_name(&mut self, at: u32) -> bool {
         let thread = &mut self.threads[at as usize];
         let Some(id) = thread.linux.filter(|_| thread.machine.is_some()) else { return false };
@@ -262,12 +269,13 @@ impl Composer {
     }
 }
 
-/// What a recorder is called where nobody has renamed it. In machine logs that is all that is known.
+/// True if the name is that of a recorder that was not renamed. A machine log contains nothing else
+/// by which a recorder could be recognised.
 pub fn is_named_as_recorder(machine: &str) -> bool {
     machine.strip_prefix("longpole").is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
 
-/// What the main thread of a process is called.
+/// Name of the main thread of a process.
 fn name_of(linux: &Linux, process: i32) -> Option<String> {
     linux.thread_of(process).map(|main| &linux.threads[main.0 as usize]).filter(|main| !main.name.is_empty()).map(|main| main.name())
 }

@@ -1,4 +1,4 @@
-//! What probes say: states and spans, queues, calls, signals.
+//! Interactions that follow from probes: states and spans, queues, calls, signals.
 
 use super::threads::{Kernel, Thread};
 use super::waits::For;
@@ -11,7 +11,7 @@ use crate::step::{Op, Step};
 use crate::system::actors::{Actor, ActorId};
 use longpole_trace::event::{Catalogue, Loss};
 
-/// A hostile trace may open spans for ever.
+/// Limit of open spans, because a malicious trace may open spans endlessly.
 const MOST_FRAMES: usize = 1024;
 
 impl Composer {
@@ -36,7 +36,7 @@ impl Composer {
                 self.meets(queue);
                 self.explicit(catalogue, at, For::Space(queue));
             }
-            // They tell of something and do not end a wait.
+            // These describe something and do not end a wait.
             Op::Mark { .. } | Op::Counter { .. } | Op::Flow { .. } | Op::Other => {}
             Op::Size { queue, count } => {
                 self.meets(queue);
@@ -82,7 +82,7 @@ impl Composer {
                 if self.returned(catalogue, at, name, id) {
                     self.takes(at);
                 } else if let Some(super::waits::Wait { what: For::Reply(_), .. }) = self.threads[at as usize].wait {
-                    // Whoever answered has no probes.
+                    // The answering thread has no probes.
                     self.wakes_anyhow(catalogue, at, "probes");
                 }
             }
@@ -137,7 +137,7 @@ impl Composer {
         self.may_be_idle(catalogue, at, op);
     }
 
-    /// A rule says that the one wakes the other.
+    /// Ends the block of the thread of `actor`, because a rule says that the thread `at` wakes it.
     fn wakes(&mut self, catalogue: &Catalogue, at: u32, actor: ActorId) {
         let woken = self.thread_of_actor(actor);
         if woken != at && self.threads[woken as usize].blocked {
@@ -153,7 +153,8 @@ impl Composer {
         self.begins_to_wait(catalogue, at, what);
     }
 
-    /// The thread gives something, which ends a wait for `what` by itself, and any other as well.
+    /// Notes that the thread gives something. That ends a wait for `what` because it got what it
+    /// waited for, and any other wait as well.
     fn gives(&mut self, catalogue: &Catalogue, at: u32, what: For) {
         match self.threads[at as usize].wait {
             Some(super::waits::Wait { what: For::Space(queue), .. }) if what == For::Space(queue) => self.takes_space(catalogue, at, queue),
@@ -166,7 +167,7 @@ impl Composer {
         let level = *self.level(queue);
         let wait = self.threads[at as usize].wait;
         if let Some(wait) = wait.filter(|wait| wait.what == For::Work && level.units > 0 && level.opened <= wait.since) {
-            // The signal was there already: the thread was at work.
+            // The signal was there before the wait began, so the thread was at work.
             debug_assert_eq!(wait.what, For::Work);
             self.ends_wait(catalogue, at);
         }
@@ -175,7 +176,7 @@ impl Composer {
         }
         self.threads[at as usize].serves = true;
         self.get(catalogue, at, queue, level.units.max(1), false);
-        // What was on its way is there only now, and received next.
+        // A signal whose submit was still in progress is put back now, for the next receive.
         let on_its_way = level.put_after(count.max(1), at, self.now);
         let alive = |by: u32| self.threads[by as usize].machine.filter(|_| !self.threads[by as usize].blocked);
         if let Some((by, machine, left)) = on_its_way.and_then(|(by, left)| Some((by, alive(by)?, left))) {
@@ -183,7 +184,8 @@ impl Composer {
         }
     }
 
-    /// A server that says nothing of its waits may wait now for what comes next; if it does something else, it was none.
+    /// A server without probes for its waits may now wait for its next work. If it then does
+    /// something else, it did not wait.
     fn may_be_idle(&mut self, catalogue: &Catalogue, at: u32, op: Op) {
         let thread = &self.threads[at as usize];
         if thread.kernel != Kernel::Silent
@@ -207,7 +209,8 @@ impl Composer {
         }
     }
 
-    /// What was opened inside and not closed ends with it. An end without a begin says nothing.
+    /// Ends the innermost open frame with this name, and all that were opened within it. An end
+    /// without a begin is ignored.
     fn close(&mut self, at: u32, name: NameId) {
         let thread = &mut self.threads[at as usize];
         if thread.too_deep > 0 {
@@ -217,13 +220,13 @@ impl Composer {
         }
     }
 
-    /// The state of a thread whose innermost open span this is.
+    /// The state of a thread whose innermost open span has this name.
     fn span(&mut self, name: NameId) -> NameId {
         let label = |names: &Names| state_label(names.text(name)).into_owned();
         translated(&mut self.span_names, name, &mut self.system.vocabulary, StateKind::Span, label)
     }
 
-    /// The state of a thread that serves this call.
+    /// The state of a thread that serves the call with this name.
     fn service(&mut self, name: NameId) -> NameId {
         let label = |names: &Names| state_label(names.text(name)).into_owned();
         translated(&mut self.service_names, name, &mut self.system.vocabulary, StateKind::Call, label)
@@ -237,7 +240,7 @@ impl Composer {
         self.threads[at as usize].declared = Some(self.system.vocabulary.names.intern_as(&name, NameKind::State(StateKind::Declared)));
     }
 
-    /// The actor that a thread is of, where probes have told of it.
+    /// The actor that belongs to a thread, if probes have shown one.
     pub(super) fn actor_of(&self, at: u32) -> Option<&Actor> {
         self.threads[at as usize].actor.and_then(|id| self.system.vocabulary.actors.get(id))
     }
@@ -245,18 +248,18 @@ impl Composer {
     fn thread_of_actor(&mut self, id: ActorId) -> u32 {
         let known = self.of_actor.get(id.0 as usize).copied().flatten();
         match known {
-            // A thread number that was given away again is another thread.
+            // A reused thread id belongs to another thread.
             Some(at) if self.threads[at as usize].machine.is_some() || self.linux_of(id) == self.threads[at as usize].linux => at,
             _ => self.meet_probes(id),
         }
     }
 
-    /// Whether its host is the one whose kernel tells of threads.
+    /// True if the actor is on the host whose kernel events the trace has.
     fn is_here(&self, actor: &Actor) -> bool {
         self.naming.host(&actor.host).is_empty()
     }
 
-    /// Its number, if it is one of the host whose kernel tells of threads.
+    /// The actor's thread id, if it is on the host whose kernel events the trace has.
     fn tid_here(&self, id: ActorId) -> Option<i32> {
         self.system.vocabulary.actors.get(id).filter(|actor| self.is_here(actor)).and_then(|actor| actor.tid)
     }
@@ -286,7 +289,9 @@ impl Composer {
         at
     }
 
-    /// Of threads whose losses begin until then nothing is known from there on. Who has no kernel's events either says so at its next one.
+    /// Marks the threads whose losses of probe events begin until `t_ns`: from the begin of the
+    /// loss the thread's state is unknown. For a thread without kernel events, the loss is emitted
+    /// at its next event instead.
     #[cold]
     pub(super) fn losses_begin(&mut self, catalogue: &Catalogue, t_ns: i64) {
         self.losses_ahead.extend(&catalogue.losses_ahead);
@@ -295,7 +300,8 @@ impl Composer {
         for loss in begun {
             let actor = self.system.actor_of_stream(loss.stream);
             let Some(at) = actor.and_then(|id| self.of_actor.get(id.0 as usize).copied().flatten()) else { continue };
-            // Other tracers count what was lost until a packet's end, and it has events: those are told, and the loss's end takes back the rest.
+            // Other tracers report a loss for a whole packet that also has events. These events are
+            // used, and the end of the loss corrects the rest.
             if u64::try_from(loss.begin_ns).is_ok_and(|begin_ns| begin_ns < self.now) {
                 continue;
             }
@@ -305,7 +311,7 @@ impl Composer {
         }
     }
 
-    /// Events of the probes of this actor are missing.
+    /// Processes a loss of events from the probes of this actor.
     pub(super) fn probes_lost(&mut self, catalogue: &Catalogue, id: ActorId, begin_ns: i64) {
         let Some(at) = self.of_actor.get(id.0 as usize).copied().flatten() else { return };
         let thread = &mut self.threads[at as usize];
@@ -323,7 +329,8 @@ impl Composer {
                 self.lost(catalogue, at, begin_ns);
                 self.threads[at as usize].kernel = Kernel::Silent;
             }
-            // The span that it was in by then may have ended long ago.
+            // The span in which the thread was at the begin of the loss may have ended at any time
+            // since.
             Kernel::Runs if !told && !self.threads[at as usize].blocked => self.astray(catalogue, at, begin_ns),
             _ => {}
         }

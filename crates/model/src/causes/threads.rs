@@ -1,4 +1,4 @@
-//! Threads as machines: what the kernel's events say of them.
+//! Threads as machines: the interactions that follow from the kernel's events about threads.
 
 use super::ending::Kin;
 use super::waits::Wait;
@@ -11,69 +11,72 @@ use crate::system::actors::ActorId;
 use crate::system_calls::{sleeps_without_files, takes_a_timeout, CallFamily};
 use longpole_trace::event::Catalogue;
 
-/// What the kernel says of a thread.
+/// The state of a thread according to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kernel {
-    /// Nothing.
+    /// The trace has no kernel events of this thread.
     #[default]
     Silent,
     Runs,
     Ready,
     Preempted,
-    /// It could go on, and its group has used up its share of CPU time.
+    /// The thread could run, but its control group has used up its share of CPU time.
     Throttled,
     Blocked,
-    /// Until a time that it has set itself.
+    /// The thread sleeps until a time that it has set itself.
     Asleep,
     /// Events are missing.
     Unsure,
 }
 
+/// A thread as a machine, and what is known about it.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
-    /// While it lives.
+    /// The thread's machine while the thread lives.
     pub machine: Option<MachineId>,
     pub linux: Option<ThreadId>,
     pub actor: Option<ActorId>,
-    /// The kernel's name for it, as its machine has it.
+    /// The kernel's name of the thread, as used in the name of its machine.
     pub comm: Vec<u8>,
     pub renames: u8,
     pub recorder: bool,
     pub forked_by_recorder: bool,
-    /// As its birth told.
+    /// Relation to the recorded command, known from its birth.
     pub kin: Kin,
     pub kernel: Kernel,
-    /// It is blocked, by what was told.
+    /// True if the thread is blocked according to the emitted interactions.
     pub blocked: bool,
     pub since: u64,
-    /// When it was blocked no longer.
+    /// Time at which the last block ended.
     pub resumed: u64,
-    /// The state that was told last.
+    /// The state that was emitted last.
     pub state: Option<NameId>,
-    /// Events were lost while it was blocked.
+    /// True if events were lost while it was blocked.
     pub gap: bool,
-    /// A loss of its probes' events has begun: the span that it was in may end at any time.
+    /// True if a loss of its probes' events has begun: the span that it was in may end at any time.
     pub silent: bool,
-    /// Open spans and services by what the probes say, and the state that was declared.
+    /// Open spans and services, according to the probes.
     pub frames: Vec<NameId>,
-    /// More of them than are kept.
+    /// Number of open spans and services beyond the limit of `frames`.
     pub too_deep: usize,
     pub declared: Option<NameId>,
     pub wait: Option<Wait>,
-    /// What it did last to queues.
+    /// The last effects on queues.
     pub effects: [Option<super::waits::Done>; 4],
-    /// Who has ended its last block, and when, if it has done nothing for others since then.
+    /// The machine that ended its last block, and when, if the thread has done nothing for others
+    /// since then.
     pub woken: Option<(MachineId, u64)>,
-    /// Who has woken it so that it does something for that one, where others wake it, too; and when.
+    /// The last thread that woke it, and when. Only recorded for threads that end RCU grace
+    /// periods, which several threads wake to request one.
     pub asked_by: Option<(u32, u64)>,
-    /// Calls that it serves, with their slots.
+    /// Calls that the thread serves, with their slots.
     pub serving: Vec<(NameId, u32)>,
     pub serves: bool,
     pub waits_explicitly: bool,
 }
 
 impl Composer {
-    /// The thread that the kernel's model calls so.
+    /// The thread that has this id in the kernel's model.
     #[inline]
     pub(super) fn thread_of_linux(&mut self, id: ThreadId) -> u32 {
         match self.of_linux.get(id.0 as usize) {
@@ -85,7 +88,7 @@ impl Composer {
     #[cold]
     fn meet(&mut self, id: ThreadId) -> u32 {
         let tid = self.linux.threads[id.0 as usize].tid;
-        // Its probes may have been seen before.
+        // Events of its probes may have come before its first kernel event.
         let known = self.probed.remove(&tid).filter(|&at| self.threads[at as usize].machine.is_some()).map(|at| at as usize);
         let at = known.unwrap_or(self.threads.len());
         if known.is_none() {
@@ -186,7 +189,8 @@ impl Composer {
                 if self.threads[at as usize].wait.is_some() {
                     self.blocks_in_wait(catalogue, at);
                 } else if self.sleeps(at) {
-                    // Nobody else ends it: it is something that the thread does, in its span if it has one.
+                    // No other machine ends this wait: the sleep is something that the thread does,
+                    // within its span if it has one.
                     self.threads[at as usize].kernel = Kernel::Asleep;
                 } else {
                     let why = Whole { state: reason, cause: self.linux.why(id) };
@@ -227,7 +231,7 @@ impl Composer {
             return self.woken_while_waiting(catalogue, at, wake);
         }
         if !thread.blocked && matches!(thread.machine, None) {
-            // What it did before was not seen; it was blocked.
+            // What it did before was not seen, but it was blocked.
             let why = Whole { state: Reason::Interruptible, cause: thread.linux.map_or(Why::Unknown, |id| self.linux.why(id)) };
             self.block(catalogue, at, why);
         }
@@ -237,7 +241,7 @@ impl Composer {
         self.look(catalogue, at);
     }
 
-    /// The block ends by this wake-up.
+    /// Ends the block with this wake-up as its cause.
     pub(super) fn wake(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) {
         let cause = self.cause(catalogue, at, wake);
         self.unblock(catalogue, at, cause);
@@ -248,7 +252,7 @@ impl Composer {
         let state = self.words.runnable;
         match cause {
             Some(_) => self.emit(Effect::Wake { machine, cause }),
-            // The time of the block is unknown, and the machine goes on with its own lineage.
+            // The time of the block is unknown, and the machine's own path continues.
             None => self.emit(Effect::State { machine, state }),
         }
         let now = self.now;
@@ -264,8 +268,9 @@ impl Composer {
         match wake.waker {
             // Only time, or a signal, ends a sleep.
             _ if sleeps => self.timer(catalogue, at),
-            // What its code does wakes no thread of the kernel: an interrupt that is not traced lies on top of it (the report that it holds no reference, for who waits
-            // for all CPUs to say so). What is waited for is time.
+            // Code of a program wakes no kernel thread: an untraced interrupt ran on top of the
+            // program. (For example, the report of a CPU that it has no RCU references, to a thread
+            // that waits for such reports of all CPUs.) What is waited for is time.
             Waker::Thread(id) if self.is_of_kernel(at) && self.linux.runs_a_program(id) => {
                 if let Some(group) = self.linux.untold_contexts() {
                     return self.untold(at, group);
@@ -274,13 +279,15 @@ impl Composer {
                 Some(Cause { by, at: Some(since), link: Some(self.words.links.interrupt) })
             }
             Waker::Thread(id) => {
-                // Whoever an interrupt has come upon is a stranger.
+                // The thread that an untraced interrupt interrupted has nothing to do with this
+                // wake-up.
                 if let Some(group) = self.linux.untold_context(id) {
                     return self.untold(at, group);
                 }
                 let other = self.thread_of_linux(id);
                 if self.waits_for_all_cpus(at) {
-                    // So does a CPU that does something for itself while whoever has asked for it still waits for that.
+                    // A wake-up is also such a report if the CPU does something for itself while
+                    // the thread that asked for the grace period still waits for it.
                     let asked = self.threads[at as usize].asked_by.filter(|&(asked, _)| asked != other);
                     let waits = |of: &Thread, t| of.blocked && of.resumed <= t;
                     if asked.is_some_and(|(asked, t)| waits(&self.threads[asked as usize], t)) {
@@ -294,7 +301,8 @@ impl Composer {
             }
             Waker::Context { id, .. } => {
                 let its_own = self.timer_of(wake.cpu, id).is_some_and(|by| Some(by) == self.threads[at as usize].machine);
-                // What wakes a thread in a timer's interrupt itself is a timer of that thread; those of others raise softirqs there.
+                // A wake-up within the interrupt of a timer is one by a timer of the woken thread;
+                // timers of others raise softirqs there.
                 if its_own || self.is_hard_timer(id) && self.can_time_out(at) || self.is_timed(wake.cpu, id) {
                     return self.timer(catalogue, at);
                 }
@@ -310,8 +318,11 @@ impl Composer {
         }
     }
 
-    /// What has woken it is in no event of this trace. A thread of the kernel does one thing after another for many: what it did for the one
-    /// before leads nowhere from here.
+    /// The cause of a wake-up whose waker is in no event of this trace: unknown.
+    ///
+    /// A kernel thread does one thing after another for many others, so what it did before is not
+    /// the cause of what follows. For such a thread the cause is therefore the machine that
+    /// represents all machines whose events are missing.
     fn untold(&mut self, at: u32, group: &'static str) -> Option<Cause> {
         let cause = self.unknown(group);
         if !self.is_of_kernel(at) {
@@ -321,7 +332,7 @@ impl Composer {
         Some(Cause { by, at: None, link: None })
     }
 
-    /// A timer that the thread itself armed before it blocked.
+    /// The cause is a timer that the thread itself set before it blocked.
     fn timer(&mut self, catalogue: &Catalogue, at: u32) -> Option<Cause> {
         if self.threads[at as usize].gap {
             return self.unknown("lost");
@@ -331,7 +342,8 @@ impl Composer {
         Some(Cause { by, at: Some(since), link: Some(link) })
     }
 
-    /// `timer CALL`, by the call in which the thread waits for the time that it set; `timer` where none is known.
+    /// `timer CALL`, with the call in which the thread waits for the time that it set; `timer` if
+    /// none is known.
     fn link_of_own_timer(&mut self, at: u32) -> NameId {
         let call = self.threads[at as usize].linux.map(|id| self.linux.why(id));
         let Some(Why::Call(call, _)) = call else { return self.words.links.timer };
@@ -355,7 +367,7 @@ impl Composer {
         }
     }
 
-    /// A thread that ends the kernel's grace periods (RCU).
+    /// True for a thread that ends the kernel's grace periods (RCU).
     fn waits_for_all_cpus(&self, at: u32) -> bool {
         self.is_of_kernel(at) && self.threads[at as usize].comm.starts_with(b"rcu")
     }
@@ -364,8 +376,8 @@ impl Composer {
         self.threads[at as usize].linux.is_some_and(|id| self.linux.threads[id.0 as usize].kernel)
     }
 
-    /// Whether nothing but a timer or a signal ends its wait: a sleep, also by a call that would
-    /// look at files and is given none.
+    /// True if only a timer or a signal ends the thread's wait: a sleep, also by a call that would
+    /// wait for files and is given none.
     pub(super) fn sleeps(&self, at: u32) -> bool {
         let arguments = || self.linux.threads[self.threads[at as usize].linux?.0 as usize].call.map(|call| call.arguments);
         self.call(at).is_some_and(|call| {
@@ -378,7 +390,9 @@ impl Composer {
         self.call(at).is_some_and(takes_a_timeout)
     }
 
-    /// It would have worked on: its end is the doing of who has sent the signal, and what it did since then is the way of that. Who waits for it waited for that one.
+    /// Makes the sender of the signal the cause of the thread's end. Without the signal the thread
+    /// would have continued; its work since the signal was sent only delays that end. A thread that
+    /// waits for this end thus waited for the sender.
     fn killed(&mut self, catalogue: &Catalogue, id: ThreadId, by: ThreadId, t_ns: i64) {
         let (at, by) = (self.thread_of_linux(id), self.thread_of_linux(by));
         let (thread, killer) = (&self.threads[at as usize], self.threads[by as usize].machine);
@@ -424,7 +438,7 @@ impl Composer {
         self.look(catalogue, at);
     }
 
-    /// Where the thread has another name by now, another machine goes on with its lineage.
+    /// If the name of the thread has changed, another machine continues its path.
     fn goes_on(&mut self, catalogue: &Catalogue, at: u32) {
         if self.threads[at as usize].forked_by_recorder {
             self.is_own_program(at);
@@ -449,7 +463,7 @@ impl Composer {
         self.look(catalogue, at);
     }
 
-    /// What it did since then is not known.
+    /// What the thread did since `begin_ns` is unknown.
     pub(super) fn lost(&mut self, catalogue: &Catalogue, at: u32, begin_ns: i64) {
         let thread = &mut self.threads[at as usize];
         if thread.machine.is_none() {
@@ -464,7 +478,8 @@ impl Composer {
         self.look(catalogue, at);
     }
 
-    /// What it did since then is not known, but that it was not blocked since it was woken last.
+    /// What the thread did since `begin_ns` is unknown, except that it was not blocked after it was
+    /// last woken.
     pub(super) fn astray(&mut self, catalogue: &Catalogue, at: u32, begin_ns: i64) {
         let thread = &self.threads[at as usize];
         let begin = u64::try_from(begin_ns).unwrap_or(0).max(thread.since).max(thread.resumed);
@@ -477,7 +492,7 @@ impl Composer {
         }
     }
 
-    /// Tells the thread's state, if it is another one than was told.
+    /// Emits the thread's state if it differs from the last one emitted.
     pub(super) fn look(&mut self, catalogue: &Catalogue, at: u32) {
         let thread = &self.threads[at as usize];
         if thread.blocked {
@@ -510,7 +525,7 @@ impl Composer {
         self.threads[at as usize].state = Some(state);
     }
 
-    /// What a thread that runs does, or one that sleeps.
+    /// The state of a thread that runs or sleeps.
     pub(super) fn works_in(&mut self, at: u32) -> NameId {
         let thread = &self.threads[at as usize];
         if let Some(wait) = &thread.wait {

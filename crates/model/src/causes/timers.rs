@@ -1,7 +1,11 @@
-//! Timers by which the kernel does something for others: its network stack sends what a program has written, at the pace that it keeps. What is done when one
-//! goes off leads back to who set it, and the time until then is a link that is named after what the timer is for.
+//! Timers by which the kernel acts for others, for example the pacing by which the network stack
+//! sends what a program has written.
 //!
-//! One function of TCP sends again or probes a closed window. Which it was is told after it was done, so what happens meanwhile is held back.
+//! The cause of what is done when such a timer expires is the thread that set it. The time until
+//! then is a link that is named after the purpose of the timer.
+//!
+//! One TCP function either sends again or probes a closed window. Which of the two it did is known
+//! only from a later event, so interactions are held back until then.
 
 use super::Composer;
 use crate::hash::IdMap;
@@ -10,28 +14,28 @@ use crate::linux::watch::{ContextId, CpuId, TimerKind, Waker};
 use crate::names::NameId;
 use longpole_trace::event::Catalogue;
 
-/// Timers that are set; of more nobody knows who set them.
+/// Maximum number of set timers. The setters of further ones are not recorded.
 const MOST_SET: usize = 1 << 16;
-/// Interactions that are held back at most.
+/// Maximum number of interactions that are held back.
 pub(super) const MOST_HELD: usize = 1 << 12;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// By the address of the timer.
+    /// Set timers, by the address of the timer.
     set: IdMap<u64, Set>,
     pub undecided: Option<Undecided>,
     /// Links of threads' own timers, by the call in which they wait.
     pub of_calls: Vec<(NameId, NameId)>,
 }
 
-/// By whom a timer was set, and when.
+/// The machine that set a timer, and when.
 #[derive(Clone, Copy, Debug)]
 struct Set {
     by: MachineId,
     t: u64,
 }
 
-/// The same of one that has gone off, and what the time until then is called.
+/// The same for an expired timer, and the name of the time until it expired.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     pub by: MachineId,
@@ -39,7 +43,7 @@ pub(super) struct Due {
     pub link: NameId,
 }
 
-/// A timer has gone off in this context, and what for is told by what comes next there.
+/// A timer that has expired in this context and whose purpose depends on the next events there.
 #[derive(Debug)]
 pub(super) struct Undecided {
     cpu: CpuId,
@@ -54,7 +58,8 @@ impl Composer {
             self.timers.set.remove(&timer);
             return;
         };
-        // It turns out to be the cause only when the timer goes off.
+        // The setter turns out to be the cause only when the timer expires; this effect keeps the
+        // moment from being forgotten.
         self.emit(Effect::Here { machine: by });
         self.timers.set.insert(timer, Set { by, t: self.now });
     }
@@ -62,7 +67,7 @@ impl Composer {
     pub(super) fn timer_goes_off(&mut self, cpu: CpuId, timer: u64, by: Waker, kind: TimerKind) {
         self.no_retransmission(cpu);
         let set = self.timers.set.remove(&timer);
-        // Whoever has used up its quota is let on by no wake-up; see `Kernel::Throttled`.
+        // The refill of a quota is no wake-up of the throttled thread; see `Kernel::Throttled`.
         if kind == TimerKind::QuotaRefill {
             return;
         }
@@ -99,14 +104,15 @@ impl Composer {
         }
     }
 
-    /// The timer that has gone off on this CPU is over.
+    /// Decides that the expired timer on this CPU was a window probe, because its function ended
+    /// without a retransmission.
     fn no_retransmission(&mut self, cpu: CpuId) {
         if self.timers.undecided.as_ref().is_some_and(|undecided| undecided.cpu == cpu) {
             self.decide(self.words.links.window_probe);
         }
     }
 
-    /// Its context may be over.
+    /// Decides about the expired timer on this CPU if its context is no longer open.
     #[inline]
     pub(super) fn undecided_timer_ends(&mut self, cpu: CpuId) {
         if let Some(&Undecided { cpu: of, id, .. }) = self.timers.undecided.as_ref() {
@@ -116,14 +122,15 @@ impl Composer {
         }
     }
 
-    /// Nothing will tell what for a timer has gone off.
+    /// Gives up the decision, because no event will show the purpose of the timer.
     pub(super) fn stays_undecided(&mut self) {
         if self.timers.undecided.is_some() {
             self.decide(self.words.links.transmission);
         }
     }
 
-    /// What was held back is as it would have been if that had been known.
+    /// Sets the link of the undecided timer, and releases the interactions that were held back with
+    /// the correct link.
     fn decide(&mut self, link: NameId) {
         let Some(Undecided { mut held, .. }) = self.timers.undecided.take() else { return };
         for interaction in &mut held {
@@ -138,7 +145,8 @@ impl Composer {
         self.contexts_decided(open, link);
     }
 
-    /// Events are missing: whoever set a timer meanwhile is not known.
+    /// Forgets all set timers because events are missing: it is unknown which machine set a timer
+    /// in the meantime.
     pub(super) fn forget_timers(&mut self) {
         self.timers.set.clear();
     }

@@ -1,4 +1,6 @@
-//! What threads wait for by what their probes say: tokens, space, signals, replies; and when a wake-up by the kernel is the one waited for.
+//! What threads wait for according to their probes: tokens, space, signals, replies.
+//!
+//! This module also decides if a wake-up by the kernel is the one that such a thread waits for.
 
 use super::threads::Kernel;
 use super::{Composer, Slots};
@@ -12,21 +14,22 @@ use crate::tokens::{Amount, Shape};
 use longpole_trace::event::Catalogue;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Calls without a reply; more are given up, the oldest first.
+/// Maximum number of calls without a reply; beyond it the oldest is given up.
 const MOST_CALLS: usize = 1 << 16;
-/// Among how many of the newest calls that of a return is looked for.
+/// Number of the newest calls among which the call of a return is searched.
 const MOST_LOOKED_AT: usize = 1 << 10;
 
+/// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
     Tokens(QueueId),
     Space(QueueId),
     Signal,
-    /// To the call in this slot.
+    /// The reply to the call in this slot.
     Reply(u32),
-    /// As a rule says.
+    /// The reason that a rule names.
     Event(NameId),
-    /// Of a server without probes for its waits: whatever comes next.
+    /// The next work of a server that has no probes for its waits.
     Work,
 }
 
@@ -35,13 +38,13 @@ pub(super) enum For {
 pub(super) struct Wait {
     pub what: For,
     pub since: u64,
-    /// What the block is called, and the state of a thread that does not block in it.
+    /// The name of the block, and of the state of a thread that does not block in this wait.
     pub why: NameId,
-    /// It is blocked, as was told.
+    /// True if the block was emitted.
     told: bool,
-    /// It said that it waits for a signal because of this.
+    /// True if the thread said that it waits for a signal because of this wait.
     signals: bool,
-    /// By which the kernel woke it last, if that was not what it waits for.
+    /// The last wake-up by the kernel, if it was not the one that the thread waits for.
     woken: Option<Wake>,
 }
 
@@ -53,23 +56,24 @@ pub(super) struct Done {
     t: u64,
 }
 
-/// A queue by what was put and taken.
+/// The content of a queue, from its puts and gets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Level {
     pub units: u64,
     pub capacity: Option<u64>,
-    /// Who made room last.
+    /// The last machine that made room, and when.
     pub room: Option<(MachineId, u64)>,
-    /// When what is there came, if it was empty before.
+    /// Time at which the queue became non-empty.
     pub opened: u64,
-    /// Who takes from it.
+    /// The machine or machines that take from it.
     taker: Taker,
-    /// What was put and what was taken last: it may not have been done yet, since a probe stands before what it tells of.
+    /// The last put and the last get. Either may not have happened yet, because a probe comes
+    /// before the operation that it describes.
     put: Option<InHand>,
     taken: Option<InHand>,
 }
 
-/// Of which thread, how much, and since when.
+/// An operation that may still be in progress: its thread, the number of units, and its time in ns.
 #[derive(Clone, Copy, Debug)]
 struct InHand {
     at: u32,
@@ -86,18 +90,20 @@ impl Level {
         self.taken.is_some()
     }
 
-    /// Units beyond the capacity if so many more were put.
+    /// Number of units beyond the capacity if `n` more were put.
     pub fn above(&self, n: u64) -> u64 {
         self.capacity.map_or(0, |capacity| self.units.saturating_add(n).saturating_sub(capacity))
     }
 
-    /// Whether the thread can have found so many units.
+    /// True if the thread can have found `count` units in the queue.
     pub fn can_be(&self, count: u64, at: u32) -> bool {
         let of_others = |hand: Option<InHand>| hand.filter(|hand| hand.at != at).map_or(0, |hand| hand.n);
         count.saturating_add(of_others(self.put)) >= self.units && count <= self.units.saturating_add(of_others(self.taken))
     }
 
-    /// Who had so many units still in its hands when the thread found `count` of them.
+    /// The other thread whose put was not complete when this thread found `count` units, and the
+    /// number of units that were missing then. `None` if there is none, or if that put is more than
+    /// [`SOON_NS`] old.
     pub fn put_after(&self, count: u64, at: u32, now: u64) -> Option<(u32, u64)> {
         let left = self.units.checked_sub(count).filter(|&left| left > 0)?;
         let of_other = self.put.filter(|hand| hand.at != at && hand.n >= left && now - hand.t <= SOON_NS.unsigned_abs());
@@ -105,6 +111,7 @@ impl Level {
     }
 }
 
+/// The machines that have taken from a queue.
 #[derive(Clone, Copy, Debug, Default)]
 enum Taker {
     #[default]
@@ -125,26 +132,27 @@ impl Taker {
 
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    /// Of the probes' signals and calls, by their names.
+    /// Queues of the probes' signals, by name; `calls` has those of calls.
     signals: Dense<QueueId>,
-    /// The same queues, for who asks whether one is of a signal.
+    /// The queues of signals as a set, to test if a queue is one of them.
     of_signals: HashSet<QueueId>,
     calls: Dense<QueueId>,
     levels: Dense<Level>,
     replies: HashMap<u32, HashMap<u32, QueueId>>,
     under_way: HashMap<u32, Call>,
     by_id: HashMap<(NameId, u64), u32>,
-    /// Of calls without an id: those that nobody has taken yet.
+    /// Calls without an id that no server has taken yet.
     unnamed: HashMap<NameId, VecDeque<u32>>,
-    /// Calls under way, the oldest first, with their slots.
+    /// Slots of the calls that are not finished, the oldest first.
     order: BTreeMap<u64, u32>,
     serial: u64,
     slots: Slots,
 }
 
+/// A call that has not returned.
 #[derive(Clone, Copy, Debug)]
 struct Call {
-    /// A slot is used again, this is not.
+    /// Number of this call. Unlike a slot it is never reused.
     serial: u64,
     name: NameId,
     id: Option<u64>,
@@ -156,8 +164,7 @@ struct Call {
 }
 
 impl Composer {
-    /// Something is done to a queue of a program; before the first time, it is said what it is
-    /// like.
+    /// Declares a program's queue before its first use.
     #[inline]
     pub(super) fn meets(&mut self, queue: QueueId) {
         if self.waits.levels.get(queue.0).is_none() {
@@ -188,7 +195,7 @@ impl Composer {
         self.waits.levels.place(queue.0).get_or_insert_default()
     }
 
-    /// Of a queue, once something was done to it.
+    /// The content of a queue; `None` if the queue was not used yet.
     pub(super) fn level_of(&self, queue: QueueId) -> Option<&Level> {
         self.waits.levels.get(queue.0)
     }
@@ -198,7 +205,8 @@ impl Composer {
         let level = *self.level(queue);
         let above = level.above(n).min(level.units);
         if above > 0 && self.told.lost.saturating_add(self.told.uncounted_losses) > 0 {
-            // Whoever took so many did it where events are missing: the only one who ever takes from it, if there is one.
+            // The missing units were taken where events are missing. If only one machine ever takes
+            // from this queue, it was that one.
             let machine = self.nobody();
             if let Taker::One(by) = level.taker {
                 self.emit(Effect::Block { machine, why: self.words.lost, on: None, wants: None });
@@ -218,7 +226,8 @@ impl Composer {
         self.emit(Effect::Put { machine, queue, n, flow: None, link: None });
     }
 
-    /// Takes as many units as there are. What was put before the trace began nobody knows the cause of.
+    /// Takes at most the units that are present. The cause of units that were put before the trace
+    /// began is unknown.
     pub(super) fn get(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId, n: u64, looks: bool) {
         let (machine, now) = (self.machine(catalogue, at), self.now);
         let level = self.level(queue);
@@ -255,18 +264,18 @@ impl Composer {
         effects[..=place].rotate_right(1);
     }
 
-    /// The thread says that it waits.
+    /// Notes that the thread waits, according to its probes.
     pub(super) fn begins_to_wait(&mut self, catalogue: &Catalogue, at: u32, what: For) {
         let thread = &self.threads[at as usize];
         let (since, signals) = match (thread.wait, what) {
-            // To wait for a signal because a queue is empty or full is to wait for the queue.
+            // Waiting for a signal because a queue is empty or full is a wait for the queue.
             (Some(Wait { what: For::Tokens(_) | For::Space(_), .. }), For::Signal) => {
                 if let Some(wait) = &mut self.threads[at as usize].wait {
                     wait.signals = true;
                 }
                 return;
             }
-            // It goes on with another reason.
+            // The same wait continues with another reason.
             (Some(wait), _) if wait.what != For::Work => (wait.since, wait.signals),
             _ => (self.now, false),
         };
@@ -284,7 +293,8 @@ impl Composer {
         };
         let thread = &mut self.threads[at as usize];
         thread.wait = Some(Wait { what, since, why, told: false, signals: signals || what == For::Signal, woken: None });
-        // Where the kernel tells of the thread, it blocks when the kernel says so: until then it may be on its way, or poll.
+        // If the trace has kernel events of this thread, the block begins when the kernel blocks
+        // it: until then the thread may still be running, or may poll.
         if thread.kernel == Kernel::Silent {
             self.blocks_in_wait(catalogue, at);
         }
@@ -309,7 +319,7 @@ impl Composer {
         self.emit(Effect::Block { machine, why, on, wants });
     }
 
-    /// Who polled has waited as well, if what it takes now has come since.
+    /// Emits the block of a thread that polled, if what it takes now arrived after its wait began.
     fn polled(&mut self, catalogue: &Catalogue, at: u32, what: For, came: u64) {
         let wait = self.threads[at as usize].wait.filter(|wait| wait.what == what && !wait.told && came > wait.since);
         if wait.is_some() {
@@ -326,7 +336,7 @@ impl Composer {
         self.system.vocabulary.names.intern_as(text, NameKind::State(StateKind::Waits))
     }
 
-    /// What it waits for is there.
+    /// True if what the thread waits for is present.
     fn is_there(&mut self, at: u32, what: For) -> bool {
         match what {
             For::Tokens(queue) => self.level(queue).units > 0,
@@ -340,11 +350,11 @@ impl Composer {
         }
     }
 
-    /// The kernel wakes a thread that waits for something by what its probes say.
+    /// Processes a wake-up by the kernel of a thread that waits according to its probes.
     pub(super) fn woken_while_waiting(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) {
         let Some(wait) = self.threads[at as usize].wait else { return };
         let is_it = match wake.waker {
-            // Only time ends a sleep: it is one of a loop that looks again and again.
+            // Only time ends a sleep: the thread sleeps in a loop that polls.
             _ if self.sleeps(at) => false,
             Waker::Context { id, .. } => !self.is_timed(wake.cpu, id) && wait.what != For::Signal && self.is_there(at, wait.what),
             Waker::Thread(id) => {
@@ -364,7 +374,8 @@ impl Composer {
         }
     }
 
-    /// A thread that wakes somebody may turn out to be the cause only after it has done much else: a line of its own keeps the moment from being forgotten.
+    /// Emits an effect of the waker at this moment. The waker may turn out to be the cause only
+    /// after it has done much else; the extra effect keeps the moment from being forgotten.
     fn remembers(&mut self, catalogue: &Catalogue, wake: Wake) {
         if let Waker::Thread(id) = wake.waker {
             let by = self.thread_of_linux(id);
@@ -373,7 +384,8 @@ impl Composer {
         }
     }
 
-    /// The block of a wait ends, and what was waited for does not tell the cause; the kernel's last wake-up may.
+    /// Ends the block of a wait if what was waited for does not show the cause; the last wake-up by
+    /// the kernel may be it.
     pub(super) fn wakes_anyhow(&mut self, catalogue: &Catalogue, at: u32, group: &'static str) {
         let woken = self.threads[at as usize].wait.take().and_then(|wait| wait.woken);
         if !self.threads[at as usize].blocked {
@@ -388,7 +400,7 @@ impl Composer {
         }
     }
 
-    /// Whether the thread has done what ends such a wait since it began.
+    /// True if the thread has done something since `since` that ends such a wait.
     fn has_done(&self, by: u32, what: For, since: u64) -> bool {
         let effects = &self.threads[by as usize].effects;
         let did = |wanted: &dyn Fn(&Done) -> bool| effects.iter().flatten().any(|done| done.t >= since && wanted(done));
@@ -405,7 +417,7 @@ impl Composer {
         }
     }
 
-    /// The thread does something else than to take what it waited for: the wait is over.
+    /// Ends the wait of a thread that does something other than taking what it waited for.
     pub(super) fn ends_wait(&mut self, catalogue: &Catalogue, at: u32) {
         let Some(wait) = self.threads[at as usize].wait else { return };
         if !self.threads[at as usize].blocked {
@@ -422,7 +434,7 @@ impl Composer {
             For::Space(queue) if there => {
                 self.level(queue).room.filter(|room| room.1 >= wait.since).map(|(by, t)| Cause { by, at: Some(t), link: None })
             }
-            // It goes on without the reply, or was no wait at all.
+            // The thread continues without the reply, or did not wait at all.
             For::Reply(_) | For::Work => Some(Cause { by: machine, at: Some(wait.since), link: Some(self.words.links.run) }),
             For::Tokens(_) | For::Space(_) | For::Signal | For::Event(_) => None,
         };
@@ -433,7 +445,7 @@ impl Composer {
         self.unblock(catalogue, at, cause);
     }
 
-    /// The thread has taken what it waited for, by the deed that follows.
+    /// Notes that the thread takes what it waited for, with the effect that follows.
     pub(super) fn takes(&mut self, at: u32) {
         self.threads[at as usize].wait = None;
     }
@@ -498,7 +510,7 @@ impl Composer {
             None => {
                 let unnamed = self.waits.unnamed.entry(name).or_default();
                 unnamed.push_back(slot);
-                // Where nobody is seen to take them, they would only grow more.
+                // If no server is seen to take these calls, the list would grow without limit.
                 if unnamed.len() > MOST_CALLS {
                     unnamed.pop_front();
                 }
@@ -515,7 +527,7 @@ impl Composer {
         self.system.vocabulary.names.intern(&format!("#{slot}"))
     }
 
-    /// A server takes a call; returns its slot.
+    /// A server takes a call; returns the slot of the call.
     pub(super) fn dispatches(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) -> Option<u32> {
         let waits = &mut self.waits;
         let slot = match id {
@@ -549,7 +561,7 @@ impl Composer {
         let caller = call.caller;
         let waits = self.threads[caller as usize].wait.is_some_and(|wait| wait.what == For::Reply(slot));
         if waits && matches!(self.threads[caller as usize].kernel, Kernel::Ready | Kernel::Preempted | Kernel::Runs) {
-            // No wake-up will come: from here on it waits for its CPU only.
+            // No wake-up will follow: from now on the thread waits only for its CPU.
             self.blocks_in_wait(catalogue, caller);
             self.unblock(catalogue, caller, Some(Cause { by: machine, at: None, link: None }));
             self.takes(caller);
@@ -557,7 +569,7 @@ impl Composer {
         }
     }
 
-    /// The caller has its reply. False: nobody saw it sent.
+    /// Notes that the caller has its reply. Returns false if nobody was seen to send the reply.
     pub(super) fn returned(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) -> bool {
         let slot = match (id, self.threads[at as usize].wait) {
             (Some(id), _) => self.waits.by_id.get(&(name, id)).copied(),
@@ -588,7 +600,8 @@ impl Composer {
         if let Some(id) = call.id {
             self.waits.by_id.remove(&(call.name, id));
         }
-        // What was sent and never taken must not be taken for the next one's.
+        // A request or reply that was sent and never taken must not be taken for that of the next
+        // call in this slot.
         for (queue, left) in [(call.request, !call.taken), (call.reply, call.replied)] {
             if left {
                 let machine = self.outside();
@@ -599,7 +612,7 @@ impl Composer {
         self.waits.slots.give(slot);
     }
 
-    /// The thread has ended.
+    /// Ends the call of a thread that has ended.
     pub(super) fn forget_waits(&mut self, at: u32) {
         let ended: Vec<u32> = match self.threads[at as usize].wait {
             Some(Wait { what: For::Reply(slot), .. }) => vec![slot],

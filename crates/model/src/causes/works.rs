@@ -1,5 +1,9 @@
-//! What the kernel's workers do for others: a worker is woken for one piece of work and goes on with what others have queued meanwhile, and whoever manages the
-//! pool may have woken it. So what it does leads back to who queued that, and the time until a worker began with it is the link `workqueue`.
+//! The work that kernel workers do for others.
+//!
+//! A worker is woken for one work item and continues with others that were queued in the meantime;
+//! it may also have been woken by the manager of its pool. The cause of what it does is therefore
+//! the machine that queued the work item, and the time until a worker began with it is the link
+//! `workqueue`.
 
 use super::Composer;
 use crate::hash::IdMap;
@@ -8,25 +12,26 @@ use crate::linux::watch::{CpuId, ThreadId, Waker};
 use longpole_trace::event::Catalogue;
 use std::collections::VecDeque;
 
-/// Pieces of work that wait; of more, the oldest are given up.
+/// Maximum number of waiting work items; beyond it the oldest are given up.
 const MOST_QUEUED: usize = 1 << 14;
 
 #[derive(Debug, Default)]
 pub(super) struct Works {
-    /// By the address of the work.
+    /// Waiting work items, by address.
     queued: IdMap<u64, Queued>,
     order: VecDeque<(u64, u64)>,
 }
 
+/// A work item that waits for a worker.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
-    /// None: a timer, or who is not known.
+    /// The machine that queued the item; `None` if that was a timer, or is unknown.
     by: Option<MachineId>,
     t: u64,
 }
 
 impl Works {
-    /// Nobody tells any more when a piece of work begins.
+    /// Forgets all waiting items, because their begin is no longer recorded.
     pub fn forget(&mut self) {
         *self = Works::default();
     }
@@ -35,7 +40,8 @@ impl Works {
 impl Composer {
     pub(super) fn work_queued(&mut self, catalogue: &Catalogue, cpu: CpuId, work: u64, by: Waker) {
         let by = self.actor(catalogue, cpu, by);
-        // It may turn out to be the cause only when the work begins.
+        // The machine may turn out to be the cause only when the work begins; this effect keeps the
+        // moment from being forgotten.
         if let Some(machine) = by {
             self.emit(Effect::Here { machine });
         }
@@ -50,14 +56,15 @@ impl Composer {
         }
     }
 
-    /// The thread turns to what somebody has queued.
+    /// Processes the begin of a work item by a worker thread.
     pub(super) fn work_begins(&mut self, catalogue: &Catalogue, id: ThreadId, work: u64) {
         let Some(Queued { by, t }) = self.works.queued.remove(&work) else { return };
         let at = self.thread_of_linux(id);
         let thread = &mut self.threads[at as usize];
         let woken = thread.woken.take();
         let (Some(machine), Some(by), false) = (thread.machine, by, thread.blocked || thread.wait.is_some()) else { return };
-        // That one has woken it for this.
+        // The machine that queued the item has woken the worker for it, so that wake-up is the
+        // cause already.
         if by == machine || woken.is_some_and(|(waker, when)| waker == by && when >= t) {
             return;
         }

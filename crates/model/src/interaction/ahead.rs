@@ -1,8 +1,9 @@
-//! Interactions that are known and have not been asked for yet.
+//! Interactions that are known and have not been read yet.
 
 use crate::interaction::Interaction;
 
-/// Asked for one by one; or all at once, by exchanging the memory that they are written to: whoever passes blocks of them on moves none.
+/// A buffer of interactions. They are read one by one with [`Ahead::next`], or all at once by
+/// exchanging `interactions` with another vector, so that passing on blocks copies nothing.
 #[derive(Debug, Default)]
 pub struct Ahead {
     pub interactions: Vec<Interaction>,

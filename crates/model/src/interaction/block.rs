@@ -1,7 +1,9 @@
-//! Interactions in blocks, with the names that are new in them: how several who ask are told of the same ones, each in a thread of its own.
+//! Blocks of interactions, with the names that are new in them. Blocks pass the same interactions
+//! to several analyses, each of which runs in a thread of its own.
 //!
-//! Names are only ever added, so whoever goes through the blocks in their order learns them a block at a time. What a passing queue is called changes, and is told
-//! where it does.
+//! Names are only ever added, so an analysis that reads the blocks in order learns them block by
+//! block. The names of passing queues change; a block contains each change at the place where it
+//! happens.
 
 use crate::interaction::ahead::Ahead;
 use crate::interaction::{Interaction, MachineId, Queue, QueueId, Vocabulary};
@@ -9,10 +11,10 @@ use crate::names::{Name, NameId};
 use crate::system::actors::{Actor, ActorId};
 use crate::tokens::Shape;
 
-/// For those that come at the same moment as the last one.
+/// Room for the interactions at the same moment as the last one of a full block.
 const ROOM: usize = 1 << 6;
 
-/// A stretch of interactions, in their order.
+/// A sequence of interactions, in order.
 #[derive(Debug, Default)]
 pub struct Block {
     pub(crate) interactions: Vec<Interaction>,
@@ -21,16 +23,16 @@ pub struct Block {
     new: New,
 }
 
-/// A passing queue is called so from an interaction on.
+/// A new name of a passing queue, from an interaction on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rename {
     pub before: usize,
     pub queue: QueueId,
-    /// Where its text ends; it begins where that of the one before ends.
+    /// End of the name in [`Block`]'s texts; it begins where the previous one ends.
     pub end: usize,
 }
 
-/// What a vocabulary has got since.
+/// What was added to a vocabulary since a certain state.
 #[derive(Debug, Default)]
 pub struct New {
     pub(crate) names: Vec<Name>,
@@ -43,15 +45,17 @@ pub struct New {
 }
 
 impl Block {
-    /// Interactions that stand in one block.
+    /// Maximum number of interactions in a block, apart from those at the moment of the last one.
     pub const MOST: usize = 1 << 11;
 
-    /// Exchanges its interactions, which are none, for others, or back; so others may fill it, up to [`Block::MOST`] or a few more.
+    /// Exchanges the block's interactions with those of `ahead`. Called with an empty block so that
+    /// others fill it, up to [`Block::MOST`] or a few more, and again to take the result.
     pub fn exchange(&mut self, ahead: &mut Ahead) {
         std::mem::swap(&mut self.interactions, &mut ahead.interactions);
     }
 
-    /// Passing queues are called as they are now from this interaction of the block on. The vocabulary is that of who tells of it.
+    /// Records the current names of passing queues that were renamed, from the interaction with the
+    /// index `before` on. `vocabulary` is that of the producer.
     #[inline]
     pub fn note_renames(&mut self, vocabulary: &mut Vocabulary, before: usize) {
         if vocabulary.has_renamed() {
@@ -62,7 +66,8 @@ impl Block {
         }
     }
 
-    /// Closes the block: who reads it has learned `told` by then, what was told of the vocabulary by the blocks before it.
+    /// Closes the block. `told` is the part of the vocabulary that the blocks before this one
+    /// contained, which a reader has learned by then.
     pub fn close(&mut self, vocabulary: &Vocabulary, told: &mut Told) {
         self.new = vocabulary.since(told);
     }
@@ -71,7 +76,7 @@ impl Block {
         self.interactions.is_empty()
     }
 
-    /// Without content; its memory stays.
+    /// Empties the block and retains its memory.
     pub fn emptied(mut self) -> Block {
         self.interactions.clear();
         self.renames.clear();
@@ -84,7 +89,7 @@ impl Block {
         Block { interactions: Vec::with_capacity(Block::MOST + ROOM), ..Block::default() }
     }
 
-    /// Goes through the block, with the names as they are at each of its interactions.
+    /// Visits the interactions of the block, with the names as they are at each of them.
     #[inline]
     pub fn each(&self, vocabulary: &mut Vocabulary, mut visit: impl FnMut(&Vocabulary, &Interaction)) {
         vocabulary.learn(&self.new);
@@ -98,7 +103,7 @@ impl Block {
     }
 }
 
-/// How much of a vocabulary has been told.
+/// The part of a vocabulary that the blocks produced by now contain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told {
     pub(crate) names: usize,

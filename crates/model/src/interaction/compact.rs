@@ -1,7 +1,10 @@
-//! Interactions in a few bytes each, for who goes through them again: nobody else reads them, and they do not outlive the process.
+//! Interactions in a few bytes each, for an analysis that reads them again. No other program reads
+//! this form, and it does not outlive the process, so it needs no version.
 //!
-//! A piece is what a [`Block`] holds: the time and the line that it counts from, then per interaction a byte that says what it is, the steps of time and line, and its
-//! parts, all as numbers of variable size. The names behind the ids are the vocabulary's, which only what passing queues are called has to be told of.
+//! A piece has the content of one [`Block`]. It begins with a time and a line. Each interaction
+//! then consists of a byte for its kind, the differences of time and line to the previous one, and
+//! its parts, all as numbers of variable size (7 bits per byte). The names behind the ids are those
+//! of the vocabulary; only the current names of passing queues are contained.
 
 use crate::interaction::block::Block;
 use crate::interaction::{Cause, Effect, Interaction, MachineId, QueueId, Vocabulary, Wants};
@@ -9,16 +12,16 @@ use crate::names::NameId;
 use crate::tokens::{Amount, Order, Shape, Unit};
 use std::sync::Arc;
 
-/// What a piece's entries are, beside the deeds.
+/// Kind of an entry that renames a passing queue; the other kinds are effects.
 const RENAME: u8 = 15;
-/// The line is that of the one before; the one after it.
+/// Flags: the line is the same as that of the previous interaction, or the next one.
 const SAME_LINE: u8 = 0x40;
 const NEXT_LINE: u8 = 0x80;
-/// What two kinds of deeds say beside their parts.
+/// Flags of some kinds, with a meaning per kind.
 const FIRST: u8 = 0x10;
 const SECOND: u8 = 0x20;
 
-/// The bytes of a block, behind what `out` holds.
+/// Appends the bytes of a block to `out`.
 pub fn pack(block: &Block, out: &mut Vec<u8>) {
     let first = block.interactions.first();
     let mut pack = Pack { t: first.map_or(0, |first| first.t), line: first.map_or(0, |first| first.line), out };
@@ -55,7 +58,7 @@ impl Pack<'_> {
         self.out.push(number as u8);
     }
 
-    /// One more than it, or 0.
+    /// Writes the number plus one, or 0 for `None`.
     #[inline]
     fn maybe(&mut self, number: Option<u32>) {
         self.number(number.map_or(0, |number| u64::from(number) + 1));
@@ -67,7 +70,7 @@ impl Pack<'_> {
 
     fn cause(&mut self, cause: Cause) {
         self.number(cause.by.0.into());
-        // It may lie after now where clocks differ; with the wrap it comes back.
+        // The time may be later than now if clocks differ; the wrapping difference restores it.
         match cause.at {
             None => self.number(0),
             Some(at) => {
@@ -148,7 +151,7 @@ impl Pack<'_> {
     }
 }
 
-/// The byte that says what it is, and whose it is.
+/// The byte for the kind of an effect, and the machine of the effect.
 #[inline]
 fn kind(effect: &Effect) -> (u8, Option<MachineId>) {
     match *effect {
@@ -170,13 +173,13 @@ fn kind(effect: &Effect) -> (u8, Option<MachineId>) {
             (12 | said | known, Some(machine))
         }
         Effect::Pop { machine } => (13, Some(machine)),
-        // The last number that four bits have beside that of a new name is shared.
+        // `Stop` and `End` share the last kind of the four bits; 15 is [`RENAME`].
         Effect::Stop { machine } => (14, Some(machine)),
         Effect::End { machine } => (14 | FIRST, Some(machine)),
     }
 }
 
-/// Goes through the bytes of a piece.
+/// A reader of the bytes of a piece.
 #[derive(Debug, Default)]
 pub struct Unpack {
     bytes: Vec<u8>,
@@ -186,7 +189,7 @@ pub struct Unpack {
 }
 
 impl Unpack {
-    /// Turns to the next piece. `fill` gets a buffer without content, and leaves the piece in it.
+    /// Begins with the next piece. `fill` gets an empty buffer and writes the piece into it.
     pub fn turn<E>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         self.bytes.clear();
         self.at = 0;
@@ -196,7 +199,7 @@ impl Unpack {
         Ok(())
     }
 
-    /// The next interaction of the piece. The vocabulary is told what passing queues are called.
+    /// The next interaction of the piece. Renames of passing queues are applied to the vocabulary.
     #[inline]
     pub fn next(&mut self, vocabulary: &mut Arc<Vocabulary>) -> Option<Interaction> {
         loop {
@@ -366,7 +369,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_comes_back(effects in prop::collection::vec((0u64..1 << 40, 0u64..4, effect(), prop::option::of("[a-z:*]{0,9}")), 0..200)) {
+        fn unpacking_returns_the_packed_interactions(effects in prop::collection::vec((0u64..1 << 40, 0u64..4, effect(), prop::option::of("[a-z:*]{0,9}")), 0..200)) {
             let mut told_by = Vocabulary::default();
             told_by.note_renames();
             let shared = told_by.names.intern("shared");
@@ -396,7 +399,7 @@ mod tests {
             }
             prop_assert_eq!(&found, &expected);
             prop_assert_eq!(&found_called, &called);
-            // Another one, who knows nothing but the blocks, is told the same.
+            // Another vocabulary that has read only the blocks yields the same result.
             let (mut found, mut found_called, mut learner) = (Vec::new(), Vec::new(), Vocabulary::default());
             block.each(&mut learner, |vocabulary, interaction| {
                 found.push(*interaction);

@@ -6,18 +6,19 @@ use crate::linux::kernel_rules::Key;
 use crate::linux::loss::Piece;
 use crate::linux::watch::{Base, CpuId, Handling, Mode, Occupant, ThreadId, Wake, Waker, Watch};
 
-/// Deeper no contexts nest.
+/// Maximum nesting depth of contexts.
 const MOST_OPEN: usize = 64;
 
 impl Linux {
-    /// Tells what the CPU did until now.
+    /// Reports what the CPU did until now.
     pub(crate) fn settle<W: Watch + ?Sized>(&mut self, id: CpuId, t_ns: i64, watch: &mut W) {
         let cpu = &mut self.cpus[id.0 as usize];
         if t_ns <= cpu.since_ns {
             return;
         }
         if cpu.base == Base::Idle {
-            // An idle CPU takes a thread as soon as one stands in its queue; the switch tells whether it has, but some are not traced.
+            // An idle CPU takes a thread as soon as one is in its queue. Usually a switch shows
+            // that, but some switches are not traced.
             if let Some(ready) = cpu.ready_ns.filter(|ready| *ready < t_ns) {
                 cpu.ready_ns = None;
                 self.settle(id, ready, watch);
@@ -55,17 +56,17 @@ impl Linux {
         watch.occupied(id, by, base, mode, begin, end);
     }
 
-    /// This event happened in a thread, and not in the idle one.
+    /// Processes an event that happened in a thread other than the idle thread.
     pub(super) fn in_thread<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         self.outside_contexts(cpu, t_ns, watch);
         self.settle(cpu, t_ns, watch);
-        // (With a thread in its queue the idle CPU's base is unknown by now.)
+        // If a thread waits in the idle CPU's queue, the base is already unknown here.
         if self.cpus[cpu.0 as usize].base == Base::Idle {
             self.idle_ended(cpu, t_ns, Base::Unknown, watch);
         }
     }
 
-    /// No interrupt is open where this event happened.
+    /// Closes all open interrupts, because this event cannot happen within one.
     pub(super) fn outside_contexts<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         if !self.cpus[cpu.0 as usize].open.is_empty() {
             self.contradictions += u64::from(self.covers(t_ns));
@@ -93,7 +94,7 @@ impl Linux {
         Wake { t_ns, cpu, waker: self.on(cpu) }
     }
 
-    /// Whatever the CPU does.
+    /// The machine that acts on the CPU now.
     pub(crate) fn on(&self, cpu: CpuId) -> Waker {
         let place = &self.cpus[cpu.0 as usize];
         match (place.open.last(), place.base) {
@@ -126,7 +127,7 @@ impl Linux {
         let place = &mut self.cpus[cpu.0 as usize];
         let Some(at) = place.open.iter().rposition(|open| open.id == id) else {
             if place.fresh {
-                // It has been open since before the CPU's first event.
+                // The context has been open since before the CPU's first event.
                 place.open.push(Open { id, began_ns: place.since_ns, own_ns: 0, raised_ns: None, seen: false });
                 self.settle(cpu, t_ns, watch);
                 self.cpus[cpu.0 as usize].open.clear();

@@ -1,13 +1,16 @@
-//! What kind of file stands behind a number: the files that processes had open when the recording began, and what their system calls
-//! have done to these since.
+//! The kind of file behind each file descriptor: the files that processes had open when the
+//! recording began, updated by their system calls.
 //!
-//! The calls that make two files at once (`pipe`, `socketpair`) write the numbers to the program's memory, which no event holds. The kernel
-//! takes the lowest free ones, so they are known as long as the newest number that it returned was the lowest by what is known here. Where it
-//! was not (the dump is a moment younger than the first events), or files may have come by a message since, they are not.
+//! The calls that create two files at once (`pipe`, `socketpair`) write the descriptors to the
+//! program's memory, which no event contains. The kernel takes the lowest free numbers, so these
+//! are known as long as the last number that it returned was the lowest free one according to this
+//! table. They are not known if that number was a different one (the dump is slightly younger than
+//! the first events), or if files may have arrived in a message since.
 
 use crate::names::{NameId, Names};
 use std::collections::HashMap;
 
+/// The kind of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
     Pipe,
@@ -40,7 +43,7 @@ impl FileKind {
         }
     }
 
-    /// Of what /proc/PID/fd/NUMBER points to.
+    /// The kind of the file that /proc/PID/fd/NUMBER points to.
     fn of_path(path: &[u8]) -> FileKind {
         let begins = |text: &str| path.starts_with(text.as_bytes());
         let terminal = ["/dev/pts/", "/dev/tty", "/dev/console"].into_iter().any(begins);
@@ -60,7 +63,7 @@ impl FileKind {
     }
 }
 
-/// What a system call does to the files of its process.
+/// The effect of a system call on the files of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     None,
@@ -70,7 +73,7 @@ enum Effect {
     Controls,
     Closes,
     ClosesRange,
-    /// Files may come with a message.
+    /// The call may receive files in a message.
     Receives,
 }
 
@@ -94,27 +97,29 @@ fn effect(call: &str) -> Effect {
     }
 }
 
-/// The same bit in all calls that open something.
+/// `O_CLOEXEC`. It is the same bit in all calls that open a file.
 const CLOSE_ON_EXEC: i64 = 0o2_000_000;
 const F_DUPFD: i64 = 0;
 const F_SETFD: i64 = 2;
 const F_DUPFD_CLOEXEC: i64 = 1030;
-/// Of one process; what has more is a server whose files say nothing here.
+/// Maximum number of files of one process. A process with more is a server, whose table is not
+/// tracked completely.
 const MOST_FILES: usize = 4096;
-/// The recorder's dump of one process ends there.
+/// Number of files at which the recorder's dump of one process ends.
 const DUMPED: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 struct File {
-    /// None: it is a copy of one that is not known.
+    /// The kind of the file; `None` for a copy of an unknown file.
     kind: Option<FileKind>,
     closes: bool,
 }
 
+/// The open files of a process, indexed by file descriptor.
 #[derive(Clone, Debug, Default)]
 struct Table {
     files: Vec<Option<File>>,
-    /// No other files than these are open, as far as the newest number tells.
+    /// True if no files other than these are open, as far as the last returned number shows.
     complete: bool,
 }
 
@@ -140,13 +145,14 @@ impl Table {
     }
 }
 
+/// The open files of all processes, and the effects of system calls on them.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     processes: HashMap<i32, Table>,
     effects: Vec<Option<Effect>>,
 }
 
-/// A system call, entered: what it is about, and two of its other arguments.
+/// Arguments of a system call: the first one, which says what the call is about, and the next two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     pub about: Option<i64>,
@@ -155,10 +161,10 @@ pub struct Arguments {
 }
 
 impl Files {
-    /// Of the dump.
+    /// Adds an open file from the dump of the system's state.
     pub fn dumped(&mut self, process: i32, fd: i64, path: &[u8], flags: Option<i64>) {
         let table = self.processes.entry(process).or_insert_with(|| Table { files: Vec::new(), complete: true });
-        // A dump without flags does not know what the next exec closes.
+        // Without flags in the dump it is unknown which files the next exec closes.
         table.put(fd, Some(File { kind: Some(FileKind::of_path(path)), closes: flags.unwrap_or(0) & CLOSE_ON_EXEC != 0 }));
         table.complete &= flags.is_some() && table.files.iter().flatten().count() < DUMPED;
     }
@@ -183,7 +189,7 @@ impl Files {
         self.processes.get(&process)?.get(fd)?.kind
     }
 
-    /// A call returned.
+    /// Applies the effect of a call that has returned.
     pub fn returned(&mut self, process: i32, call: NameId, names: &Names, arguments: Arguments, result: i64) {
         let at = call.0 as usize;
         if self.effects.len() <= at {
@@ -199,7 +205,8 @@ impl Files {
         match effect {
             Effect::None => {}
             Effect::Opens(kind) => {
-                // The flags stand in another place in each of them; where they are not seen, the file counts as one that stays.
+                // The flags are a different argument in each of these calls. Where they are not in
+                // the event, the file is assumed to survive an exec.
                 let closes = (second | third) & CLOSE_ON_EXEC != 0;
                 table.complete = result == table.free();
                 table.put(result, Some(File { kind: Some(kind), closes }));
@@ -255,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_has_the_lowest_free_numbers_as_long_as_all_files_are_known() {
+    fn a_pipe_takes_the_lowest_free_numbers_while_all_files_are_known() {
         let (mut files, mut names) = (Files::default(), Names::default());
         for (fd, path) in [(0, "/dev/pts/1"), (1, "pipe:[5]"), (2, "/tmp/log"), (4, "socket:[9]")] {
             files.dumped(7, fd, path.as_bytes(), Some(0));
@@ -269,7 +276,7 @@ mod tests {
         files.exec(7);
         assert_eq!((files.kind(7, 0), files.kind(7, 1), files.kind(7, 3)), (Some(FileKind::Pipe), None, None));
         assert_eq!(files.kind(8, 3), Some(FileKind::Pipe));
-        // Not the lowest: there is a file that nobody told of.
+        // Not the lowest free number: there is a file that is not in the dump.
         call(&mut files, &mut names, "openat", [0, 0, 0], 6);
         call(&mut files, &mut names, "pipe2", [0, 0, 0], 0);
         assert_eq!((files.kind(7, 6), files.kind(7, 1)), (Some(FileKind::File), None));

@@ -1,6 +1,8 @@
-//! What the kernel's events mean, by name and field: rules (`rules/linux.toml`) compiled once per event class, and an event as a [`Fact`].
+//! The meaning of kernel events, by their names and fields.
 //!
-//! Here nothing is remembered from one event to the next; the state machine that facts move is [`crate::linux`].
+//! The rules (`rules/linux.toml`) are compiled once per event class into a `KernelPlan`, which
+//! turns each event into a [`Fact`]. This module remembers nothing from one event to the next;
+//! [`crate::linux`] is the state machine that facts move.
 
 use crate::linux::watch::TimerKind;
 use crate::linux::{Answer, Arguments};
@@ -11,7 +13,7 @@ use serde::Deserialize;
 use std::convert::Infallible;
 use toml::Spanned;
 
-/// What one kernel event tells. Texts borrow from the event.
+/// The meaning of one kernel event. Texts borrow from the event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fact<'a> {
     Switch {
@@ -20,17 +22,18 @@ pub enum Fact<'a> {
         state: i64,
         to: i32,
         to_name: &'a [u8],
-        /// Of both, the smaller the more important.
+        /// Priority of the thread that leaves the CPU, like `to_priority` of the next one; a
+        /// smaller number is more important.
         priority: Option<i64>,
         to_priority: Option<i64>,
     },
-    /// Somebody begins to wake the thread; `cpu` is where it was last.
+    /// The wake-up of a thread begins; `cpu` is the thread's last CPU.
     Waking {
         tid: i32,
         name: &'a [u8],
         cpu: Option<u32>,
     },
-    /// The thread is in the queue of `cpu` now.
+    /// The thread is in the queue of `cpu` now; `new` if it was just created.
     Woken {
         tid: i32,
         name: &'a [u8],
@@ -47,34 +50,37 @@ pub enum Fact<'a> {
         process: Option<i32>,
         name: &'a [u8],
     },
-    /// By the thread that runs, if the event does not name it.
+    /// A thread executes another program. `tid` is `None` if the event does not name the thread;
+    /// then it is the one that runs.
     Exec {
         tid: Option<i32>,
-        /// The number of the thread before: one that is not the leader takes the leader's.
+        /// The thread's id before: a thread that is not the leader of its process takes the id of
+        /// the leader.
         before: Option<i32>,
         file: &'a [u8],
     },
     Exit {
         tid: i32,
     },
-    /// It runs on this CPU, although no switch told so.
+    /// The thread runs on this CPU, although the trace has no switch to it.
     Running {
         tid: i32,
     },
-    /// Where the thread may run since it was told anew.
+    /// The CPUs on which a thread may run since its mask was changed.
     Allowed(Answer<'a>),
-    /// Where it may run when the recording ends; of the thread 0: which CPUs there are then.
+    /// The CPUs on which a thread may run when the recording ends; for thread 0, the CPUs that are
+    /// online then.
     AllowedAtEnd(Answer<'a>),
-    /// These classes of events are not recorded any more; of system calls, all but those that are
-    /// named.
+    /// Events of these classes are no longer recorded; for system calls, only those in `calls` are
+    /// still recorded.
     SwitchedOff {
         what: &'a [u8],
         classes: &'a [u8],
         calls: &'a [u8],
-        /// So long before this is told.
+        /// Time in ns between the change and this event.
         ago_ns: i64,
     },
-    /// Of the dump of the system's state when the recording began.
+    /// A thread in the dump of the system's state at the begin of the recording.
     Process {
         tid: i32,
         process: Option<i32>,
@@ -83,26 +89,26 @@ pub enum Fact<'a> {
         status: Option<i64>,
         cpu: Option<u32>,
         kernel: bool,
-        /// A list as `0-3,5`.
+        /// The CPUs on which the thread may run, as a list like `0-3,5`.
         allowed: &'a [u8],
-        /// Of its pid namespace; 0 is the first one.
+        /// Level of its pid namespace; 0 is the initial one.
         level: Option<i64>,
-        /// The system call in which it waited, and the first of what that is about.
+        /// The system call in which the thread was waiting, and its first argument.
         call: Option<(&'a [u8], Option<i64>)>,
     },
-    /// Of the dump: an open file.
+    /// An open file in the dump.
     File {
         process: i32,
         fd: i64,
         path: &'a [u8],
         flags: Option<i64>,
     },
-    /// The interpreter of this process runs this script.
+    /// The script that this process's interpreter runs.
     Script {
         process: i32,
         name: &'a [u8],
     },
-    /// The process calls itself so.
+    /// The title that the process gave itself.
     Title {
         process: i32,
         name: &'a [u8],
@@ -126,7 +132,7 @@ pub enum Fact<'a> {
         name: NameId,
         arguments: Arguments,
     },
-    /// A signal was sent to a thread, or to the process whose thread it is.
+    /// A signal was sent to a thread, or to the process of that thread.
     Signal {
         tid: i32,
         signal: i64,
@@ -135,13 +141,13 @@ pub enum Fact<'a> {
         name: NameId,
         result: Option<i64>,
     },
-    /// A page was missing.
+    /// A page fault occurred; `name` is its kind.
     Fault {
         name: NameId,
     },
-    /// The thread asked a block device for something.
+    /// The thread sent a request to a block device.
     Disk,
-    /// The device gets the request, or is done with it.
+    /// A request was issued to a device, or the device completed it ([`Fact::Complete`]).
     Issue {
         device: i64,
         sector: i64,
@@ -150,14 +156,16 @@ pub enum Fact<'a> {
         device: i64,
         sector: i64,
     },
-    /// A worker of the kernel shall do something, by its address, or begins with it.
+    /// A work item, identified by its address, was queued for a kernel worker, or a worker begins
+    /// with it ([`Fact::WorkBegins`]).
     WorkQueued {
         work: u64,
     },
     WorkBegins {
         work: u64,
     },
-    /// A timer, by its address, is to go off; `at` in ns of its own clock, where it has one.
+    /// A timer, identified by its address, was set. `at` is the expiry time in ns of the timer's
+    /// own clock; `None` for timers without such a clock.
     TimerStart {
         timer: u64,
         at: Option<i64>,
@@ -173,14 +181,14 @@ pub enum Fact<'a> {
     TimerLeave {
         timer: u64,
     },
-    /// Of the dump: where a function of the kernel lies.
+    /// The address of a kernel function, in the dump.
     Function {
         address: u64,
         name: &'a [u8],
     },
     /// TCP sends a segment again.
     Retransmit,
-    /// The thread frees memory itself, since there is none; or it goes on.
+    /// The thread begins to free memory itself because none is free, or has finished doing so.
     Reclaim {
         begins: bool,
     },
@@ -191,7 +199,7 @@ pub enum Fact<'a> {
 pub enum Key {
     Irq(i64),
     Softirq(i64),
-    /// Of the processor's own controller.
+    /// A vector of the CPU's own interrupt controller.
     Vector(NameId),
 }
 
@@ -299,7 +307,7 @@ struct File {
     timer: Vec<TimerEntry>,
 }
 
-/// What the timers of a function of the kernel are for.
+/// What the timers with a given kernel function are for.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TimerEntry {
@@ -308,7 +316,9 @@ struct TimerEntry {
     kind: Spanned<String>,
 }
 
-/// The values that a rule may take from an event: as they stand in a file, as templates, and as places in an event.
+/// The values that a rule may take from an event. The macro defines them in two forms: as text in a
+/// rules file (`Entry`), and in a generic struct (`Roles`) that contains templates in a rule and
+/// positions of fields in a plan.
 macro_rules! roles {
     ($($role:ident),*) => {
         #[derive(Deserialize)]
@@ -317,7 +327,8 @@ macro_rules! roles {
             event: Spanned<String>,
             #[serde(rename = "do")]
             action: Spanned<String>,
-            /// Only of classes that have this field: events of one name that two tracers mean differently.
+            /// A field that the class must have for the rule to apply. Needed for events with one
+            /// name that two tracers use with different meanings.
             with: Option<String>,
             $($role: Option<Spanned<String>>,)*
         }
@@ -351,6 +362,7 @@ struct Rule {
     roles: Roles<Option<Template>>,
 }
 
+/// The rules about kernel events, and the purposes of timers.
 #[derive(Debug)]
 pub struct LinuxRules {
     rules: Vec<Rule>,
@@ -362,6 +374,11 @@ impl LinuxRules {
         LinuxRules::read("linux.toml", include_str!("../../rules/linux.toml"))
     }
 
+    /// Parses a rules file.
+    ///
+    /// # Errors
+    ///
+    /// The first wrong rule, with its line.
     pub fn read(file: &str, text: &str) -> Result<LinuxRules, RuleError> {
         let place = Place { file, text };
         let parsed: File = parse(file, text)?;
@@ -379,13 +396,14 @@ impl LinuxRules {
         Ok(LinuxRules { rules, timers })
     }
 
-    /// What the timers of this function are for.
+    /// The purpose of the timers with this function.
     pub(crate) fn timer(&self, function: &[u8]) -> TimerKind {
         let known = self.timers.iter().find(|(name, _)| name.as_bytes() == function);
         known.map_or(TimerKind::Kernel, |(_, kind)| *kind)
     }
 
-    /// Whether the trace has a class for threads that no switch tells of, so that where there is no such event every switch was told.
+    /// True if the trace has an event class for threads that run without a recorded switch. Then,
+    /// where there is no such event, every switch was recorded.
     pub(crate) fn tells_unseen(&self, catalogue: &Catalogue) -> bool {
         let running = |class: &Class| {
             self.rules.iter().any(|rule| rule.action == Action::Running && rule.pattern.captures(&class.event_name).is_some())
@@ -393,7 +411,8 @@ impl LinuxRules {
         catalogue.classes.iter().any(running)
     }
 
-    /// Of the groups `irq` and `softirq`, those whose contexts a class of these begins.
+    /// Two flags: the classes include one that begins contexts of the group `irq`, and one that
+    /// begins contexts of the group `softirq`.
     pub(crate) fn tells_contexts(&self, classes: &[Class]) -> [bool; 2] {
         [Action::IrqEnter, Action::SoftirqEnter].map(|wanted| {
             let begins =
@@ -402,7 +421,7 @@ impl LinuxRules {
         })
     }
 
-    /// None: no rule knows the class.
+    /// Compiles the plan of an event class; `None` if no rule matches it, or the rule ignores it.
     pub(crate) fn compile(&self, class: &Class, names: &mut Names) -> Option<KernelPlan> {
         for rule in &self.rules {
             let Some(captures) = rule.pattern.captures(&class.event_name) else { continue };
@@ -417,7 +436,7 @@ impl LinuxRules {
                     Some(Template::Field(fields)) => {
                         fields.split('|').find_map(|field| field_of(class, field)).map_or(Source::None, Source::Field)
                     }
-                    // The kernel's rules, which are built in, have none.
+                    // Only user rules use this form; the kernel's rules are built in and have none.
                     Some(Template::TextAndField(..)) => Source::None,
                 })
             };
@@ -428,6 +447,7 @@ impl LinuxRules {
     }
 }
 
+/// The place of a value: a fixed text, or a field of the event.
 #[derive(Clone, Copy, Debug, Default)]
 enum Source {
     #[default]
@@ -445,7 +465,7 @@ impl Source {
         }
     }
 
-    /// Addresses of the kernel have their highest bit set.
+    /// Kernel addresses have their highest bit set, so they appear as negative numbers in an `i64`.
     #[inline]
     fn address(self, fields: &[Value<'_>]) -> Option<u64> {
         match self {
@@ -473,7 +493,7 @@ impl Source {
         match self {
             Source::Field(at) => match fields.get(at as usize) {
                 Some(Value::Str(text)) => text,
-                // An array of characters whose metadata does not say that it is text.
+                // An array of characters that the metadata does not declare as text.
                 Some(Value::Bytes(bytes)) => bytes.split(|&byte| byte == 0).next().unwrap_or_default(),
                 _ => &[],
             },
@@ -493,13 +513,13 @@ impl Source {
 /// What the events of a class are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// System calls of this name.
+    /// System calls, with the name of the call.
     Calls(Option<NameId>),
     Works,
     Other,
 }
 
-/// What a class means.
+/// The compiled meaning of an event class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelPlan {
     action: Action,
@@ -507,7 +527,7 @@ pub(crate) struct KernelPlan {
 }
 
 impl KernelPlan {
-    /// None if the event lacks what its meaning needs.
+    /// The meaning of an event; `None` if the event lacks a required field.
     #[inline]
     pub(crate) fn fact<'a>(&self, event: &Event<'a>) -> Option<Fact<'a>> {
         let fields = event.fields;
@@ -568,7 +588,7 @@ impl KernelPlan {
                 name: roles.name.bytes(fields),
                 status: roles.state.number(fields),
                 cpu: roles.cpu.cpu(fields),
-                // `enum lttng_thread_type`.
+                // 1 is a kernel thread in LTTng's `enum lttng_thread_type`.
                 kernel: number() == Some(1),
                 allowed: roles.allowed.bytes(fields),
                 level: roles.second.number(fields),
@@ -623,7 +643,7 @@ impl KernelPlan {
         })
     }
 
-    /// What its events tell of, as far as something is remembered from one to another.
+    /// The subject of the plan's events, for events that leave state behind for later ones.
     pub(crate) fn subject(&self) -> Subject {
         match self.action {
             Action::SyscallEnter | Action::SyscallLeave => Subject::Calls(self.roles.name.name()),
@@ -632,13 +652,14 @@ impl KernelPlan {
         }
     }
 
-    /// Whether it tells who has a CPU.
+    /// True if the events are switches, which say which thread has a CPU.
     pub(crate) fn is_switch(&self) -> bool {
         self.action == Action::Switch
     }
 }
 
-/// TSDL names may begin with an underscore that is no part of them.
+/// Finds a field of the class. TSDL names may begin with an underscore that is not part of the
+/// name.
 fn field_of(class: &Class, name: &str) -> Option<u32> {
     let plain = |field: &String| field == name || field.strip_prefix('_') == Some(name);
     class.fields.iter().position(plain)?.try_into().ok()
@@ -649,12 +670,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_kernel_rules_are_right() {
+    fn the_built_in_kernel_rules_can_be_read() {
         assert!(LinuxRules::built_in().unwrap().rules.len() > 20);
     }
 
     #[test]
-    fn a_wrong_kernel_rule_is_refused_with_its_line() {
+    fn a_wrong_kernel_rule_is_rejected_with_its_line_number() {
         let error = LinuxRules::read("mine.toml", "[[rule]]\nevent = \"a\"\ndo = \"jump\"\n").unwrap_err();
         assert_eq!((error.file.as_str(), error.line), ("mine.toml", 3));
         assert!(error.message.contains("expected one of switch"), "{error}");
@@ -663,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_either_tracer_are_found() {
+    fn fields_are_found_under_the_names_of_both_tracers() {
         let rules = LinuxRules::built_in().unwrap();
         for fields in [
             ["prev_comm", "prev_tid", "prev_state", "next_comm", "next_tid"],

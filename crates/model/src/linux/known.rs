@@ -1,4 +1,5 @@
-//! Who is known: threads by their numbers, interrupt contexts, CPUs; and what the dump of the system's state says of them.
+//! The known threads, interrupt contexts and CPUs, and what the dump of the system's state says
+//! about them.
 
 use super::files::Arguments;
 use super::state::{Context, Cpu, Entered, Thread};
@@ -8,11 +9,12 @@ use crate::linux::loss::Silences;
 use crate::linux::watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Moment, Reason, ThreadId, ThreadState, Watch};
 use longpole_trace::event::Event;
 
-/// More CPUs no kernel supports.
+/// No kernel supports a CPU number from here on.
 const MOST_CPUS: u32 = 1 << 16;
 
 impl Linux {
-    /// The dump of the system's state knows what no event has told, and nothing better.
+    /// Takes from the dump of the system's state what no event has shown; events take precedence
+    /// over the dump.
     pub(super) fn dumped<W: Watch + ?Sized>(&mut self, fact: Fact<'_>, watch: &mut W) {
         let Fact::Process { tid, process, parent, name, status, cpu, kernel, allowed, level, call } = fact else { return };
         if tid == 0 {
@@ -30,7 +32,7 @@ impl Linux {
         if thread.name.is_empty() {
             thread.name = name.to_vec();
         }
-        // 5: it waits for something (`enum lttng_process_status`).
+        // 5 is a waiting process in LTTng's `enum lttng_process_status`.
         if thread.state == ThreadState::Unknown && thread.early.is_none() && status == Some(5) && thread.cpu.is_none() {
             (thread.state, thread.since_ns) = (ThreadState::Blocked(Reason::Interruptible), begin);
             if let Some((name, about)) = call {
@@ -51,7 +53,8 @@ impl Linux {
         }
     }
 
-    /// The thread of this id; another one than before if that one is dead and `fresh` says that this one lives.
+    /// The thread with this id. If the known one is dead and `fresh` says that the thread lives, a
+    /// new one is created.
     pub(super) fn thread(&mut self, tid: i32, name: &[u8], fresh: bool) -> ThreadId {
         let next = ThreadId(self.threads.len() as u32);
         let id = *self.thread_ids.entry(tid).or_insert(next);

@@ -1,13 +1,15 @@
-//! Losses of kernel events: what lies in one is unknown, for its CPU and for the threads that were there, and is never bridged.
+//! Losses of kernel events. What happened during a loss is unknown, for its CPU and for the threads
+//! on that CPU, and is never interpolated.
 //!
-//! Usually a loss is told before the events that follow it. Some tracers tell it at the end of the packet that follows, when that packet's events
-//! have been seen: then the longest silence in the interval that they name is taken for the gap.
+//! Usually a loss is reported before the events that follow it. Some tracers report it at the end
+//! of the packet that follows, after that packet's events were seen. Then the longest interval
+//! without events within the reported interval is taken for the gap.
 
 use crate::linux::watch::{Base, CpuId, Mode, Moment, Occupant, ThreadState, Watch};
 use crate::linux::{Linux, Unclaimed};
 use longpole_trace::event::{Catalogue, Loss, StreamId, StreamKind};
 
-/// A piece of a CPU's time that may turn out to be a gap.
+/// An interval of a CPU's time that may turn out to be a gap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub by: Occupant,
@@ -23,13 +25,13 @@ impl Piece {
     }
 }
 
-/// The longest of the last silences of a CPU.
+/// The longest of the last intervals without events on a CPU.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Silences([Option<Piece>; 8]);
 
-/// Shorter silences are not looked for.
+/// Minimum length in ns of a remembered interval.
 const SHORTEST_NS: i64 = 50_000;
-/// A packet that tells of a loss covers less than this.
+/// Time in ns that intervals are remembered: a packet that reports a loss covers less than this.
 const KEPT_NS: i64 = 2_000_000_000;
 
 impl Silences {
@@ -52,7 +54,8 @@ impl Silences {
         }
     }
 
-    /// Takes the longest one that lies within, if it is longer than `least_ns`.
+    /// Removes and returns the longest interval within the given bounds, if it is longer than
+    /// `least_ns`.
     fn take(&mut self, begin_ns: i64, end_ns: i64, least_ns: i64) -> Option<Piece> {
         let inside = |known: &&mut Option<Piece>| {
             known.is_some_and(|known| known.begin_ns >= begin_ns && known.end_ns <= end_ns && known.length() > least_ns)
@@ -63,7 +66,7 @@ impl Silences {
 }
 
 impl Linux {
-    /// Losses of other sources are passed over.
+    /// Processes a loss. Losses on streams that are not of the kernel are ignored.
     pub fn loss<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, loss: &Loss, watch: &mut W) {
         let kind = catalogue.streams.get(loss.stream.0 as usize).map(|stream| stream.kind);
         if kind != Some(StreamKind::Kernel) {
@@ -80,7 +83,7 @@ impl Linux {
                 self.last_ns = self.last_ns.max(loss.end_ns);
                 self.lose(cpu, *loss, watch);
             }
-            // Its CPU is known with the stream's first event.
+            // The CPU becomes known with the stream's first event.
             None => {
                 let known = self.early_losses.entry(loss.stream.0).or_insert(*loss);
                 known.begin_ns = known.begin_ns.min(loss.begin_ns);
@@ -124,7 +127,8 @@ impl Linux {
         if let Some((begin, end)) = self.clip(begin_ns, loss.end_ns) {
             watch.occupied(id, Occupant::Lost, Base::Unknown, Mode::Unknown, begin, end);
         }
-        // A trace of many short-lived threads and many losses must not look at all that ever lived.
+        // Only living threads are visited, because a trace may have many short-lived threads and
+        // many losses.
         let mut living = std::mem::take(&mut self.living);
         living.retain(|thread| self.threads[thread.0 as usize].state != ThreadState::Dead);
         for &thread in &living {

@@ -1,28 +1,31 @@
-//! On which CPUs threads may run: at the begin, and since each time that they were told.
+//! The CPUs on which each thread may run: at the begin of the range, and after each change.
 //!
-//! Which CPUs a call of `sched_setaffinity` names lies in the program's memory, which no event holds. So the recorder asks the kernel just after each such call,
-//! and its answers stand in the trace. An answer is that of the last change only if no other change can lie between: from the question to the answer
-//! nobody was within a call about the same thread.
+//! The CPUs that a call of `sched_setaffinity` names are located in the program's memory, which no
+//! event contains. The recorder therefore asks the kernel right after each such call and writes the
+//! answers into the trace. An answer belongs to the last change only if no other change can lie
+//! between the two, that is, if from the question to the answer no thread was within a call about
+//! the same thread.
 
 use super::{Linux, Thread};
 use crate::linux::watch::{Allowing, ThreadId, ThreadState, Untold, Watch};
 use std::sync::Arc;
 
-/// Changes of one thread's mask that are kept, of the range that was asked for.
+/// Maximum number of recorded changes of one thread's mask within the requested range.
 const MOST_CHANGES: usize = 64;
-/// More CPUs no list may name.
+/// A list of CPUs with a number from here on is invalid.
 const MOST_CPUS: u32 = 1 << 16;
-/// Threads that are within the call at once. Ends of calls may be lost.
+/// Maximum number of threads that are within the call at once. Needed because the ends of calls may
+/// be lost.
 const MOST_CALLERS: usize = 4096;
 
-/// CPUs, ascending.
+/// A set of CPUs, ascending.
 pub type Cpus = Arc<[u32]>;
 
-/// What is known of one thread's mask.
+/// What is known about one thread's mask.
 #[derive(Debug, Default)]
 pub struct Mask {
     begin: Option<Cpus>,
-    /// Why that is not known, where something told.
+    /// Why the mask at the begin is unknown, if the trace says why.
     why: Option<Untold>,
     now: Option<Cpus>,
     changes: Vec<Allowing>,
@@ -30,7 +33,7 @@ pub struct Mask {
     last: Option<Last>,
 }
 
-/// The last change.
+/// The last change of the mask.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     t_ns: i64,
@@ -38,38 +41,38 @@ struct Last {
     answered: bool,
 }
 
-/// What the answer is for.
+/// The part of a [`Mask`] that the answer to a change fills in.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// It lies before the range.
+    /// The mask at the begin, because the change was before the range.
     Begin,
     Spool(usize),
-    /// Too many were kept, or it lies behind the range.
+    /// Nothing, because too many changes are recorded or the change was after the range.
     Nowhere,
 }
 
 impl Mask {
-    /// Of a thread that is born with this one.
+    /// The mask of a thread that is born with these CPUs.
     pub(super) fn born(cpus: Option<Cpus>) -> Mask {
         Mask { begin: cpus.clone(), now: cpus, ..Mask::default() }
     }
 
-    /// At the range's begin, or the thread's birth. None: nothing told.
+    /// The CPUs at the begin of the range or at the thread's birth; `None` if unknown.
     pub fn at_begin(&self) -> Option<&Cpus> {
         self.begin.as_ref()
     }
 
-    /// Why that is not known, where something told.
+    /// Why [`Mask::at_begin`] is unknown, if the trace says why.
     pub fn why(&self) -> Option<Untold> {
         self.why
     }
 
-    /// Since the last change.
+    /// The CPUs since the last change; `None` if unknown.
     pub fn now(&self) -> Option<Cpus> {
         self.now.clone()
     }
 
-    /// The first changes in the range; [`Mask::count`] of all of them.
+    /// The first changes in the range; [`Mask::count`] is the number of all of them.
     pub fn changes(&self) -> &[Allowing] {
         &self.changes
     }
@@ -78,7 +81,7 @@ impl Mask {
         self.count
     }
 
-    /// The dump knows it where no call has changed it.
+    /// Takes the mask from the dump of the system's state, unless a call has changed it.
     pub(super) fn dumped(&mut self, list: &[u8]) {
         if self.begin.is_none() && self.last.is_none() {
             *self = Mask::born(cpus(list));
@@ -109,7 +112,7 @@ impl Mask {
         place
     }
 
-    /// The last change, where it is kept and has no answer.
+    /// The last change, if it is recorded and has no answer yet.
     fn unanswered(&mut self) -> Option<&mut Allowing> {
         match self.last {
             Some(Last { place: Place::Spool(at), answered: false, .. }) => self.changes.get_mut(at),
@@ -117,7 +120,8 @@ impl Mask {
         }
     }
 
-    /// The last change was another thread's, if `by` made it and it is not answered. Returns when it was.
+    /// Withdraws the last change if `by` made it and it has no answer: it was a change of another
+    /// thread. Returns the time of the change.
     fn retract(&mut self, by: ThreadId) -> Option<i64> {
         let at = match self.last? {
             Last { place: Place::Spool(at), answered: false, .. } => at,
@@ -127,14 +131,14 @@ impl Mask {
         let t_ns = change.t_ns;
         self.changes.pop();
         self.count -= 1;
-        // What it was before, the next answer tells.
+        // The mask before the withdrawn change, as far as known; the next answer corrects it.
         self.now = self.changes.last().map_or(self.begin.clone(), |change| change.cpus.clone());
         self.last =
             self.changes.last().map(|change| Last { t_ns: change.t_ns, place: Place::Spool(at - 1), answered: change.cpus.is_some() });
         Some(t_ns)
     }
 
-    /// It may be another one than was told last.
+    /// Notes that the mask may differ from the last known one.
     fn doubt(&mut self, why: Untold) {
         self.now = None;
         match &mut self.last {
@@ -149,14 +153,16 @@ impl Mask {
         }
     }
 
-    /// Somebody was about to change it when it was asked.
+    /// Notes that the last answer is not valid because another change was in progress when the
+    /// kernel was asked.
     fn refuse(&mut self) {
         if let Some(change) = self.unanswered() {
             change.why = Some(Untold::Changing);
         }
     }
 
-    /// False: it is none of the changes that are known.
+    /// Processes an answer of the kernel. Returns false if the answer belongs to none of the known
+    /// changes.
     fn answer(&mut self, asked_ns: i64, list: &[u8]) -> bool {
         let told = cpus(list);
         let Some(last) = &mut self.last else { return told.is_none() || told == self.now };
@@ -187,23 +193,26 @@ impl Mask {
     }
 }
 
-/// A question for a thread's mask, and its answer.
+/// The answer of the kernel to the question for a thread's mask.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer<'a> {
     pub tid: i32,
-    /// As `0-3,5`; empty: the thread was gone.
+    /// The CPUs, like `0-3,5`; empty if the thread had ended.
     pub list: &'a [u8],
-    /// So long before its event the thread was asked.
+    /// Time in ns between the question and the event of the answer.
     pub waited_ns: i64,
-    /// Whose call it was about, and the number that the caller gave.
+    /// The thread whose call caused the question; `about` is the thread id that this thread passed
+    /// to the call.
     pub by: Option<i32>,
     pub about: Option<i32>,
-    /// 1: the caller numbers threads as the events do; 0: otherwise, and `tid` is 0 where nobody could tell whom it meant; -1: not known.
+    /// 1: the caller numbers threads like the events do. 0: it numbers them differently; then `tid`
+    /// is 0 if the thread could not be determined. -1: unknown.
     pub numbers: Option<i64>,
 }
 
 impl Linux {
-    /// `who` enters a call that sets the mask of the thread `tid`, 0 being itself.
+    /// Notes that the thread `who` enters a call that sets the mask of the thread `tid`; 0 means
+    /// `who` itself.
     pub(super) fn sets_mask(&mut self, who: Option<ThreadId>, tid: Option<i64>) {
         let Some(who) = who else { return };
         let target = self.target(Some(who), tid);
@@ -213,7 +222,8 @@ impl Linux {
         self.setting.push((who, target));
     }
 
-    /// `who` is within no call any more. Its end may be one that no event told of: then nobody knows what it did.
+    /// Notes that the thread `who` is not within such a call any more. If the end of the call was
+    /// not recorded (`told` is false), the effect of the call is unknown.
     pub(super) fn left_call<W: Watch + ?Sized>(&mut self, who: ThreadId, told: bool, t_ns: i64, watch: &mut W) {
         let Some(at) = self.setting.iter().position(|(caller, _)| *caller == who) else { return };
         let (_, target) = self.setting.remove(at);
@@ -232,7 +242,8 @@ impl Linux {
         }
     }
 
-    /// `who` has set the mask of the thread `tid`, 0 being itself; which it is no event tells.
+    /// Notes that the thread `who` has set the mask of the thread `tid` (0 means itself); no event
+    /// contains the mask.
     pub(super) fn allowed<W: Watch + ?Sized>(&mut self, who: Option<ThreadId>, tid: Option<i64>, t_ns: i64, watch: &mut W) {
         match (self.target(who, tid), who) {
             (Some(target), _) => self.changed_mask(target, who, t_ns, watch),
@@ -241,21 +252,24 @@ impl Linux {
         }
     }
 
-    /// Of somebody whom only the answer can name, since the caller has other numbers.
+    /// Notes that `who` has changed the mask of a thread that only the answer can name, because
+    /// `who` uses the numbers of another pid namespace.
     fn changed_somebodys(&mut self, who: ThreadId, t_ns: i64) {
         if self.somebodys.insert(who.0, t_ns).is_some() || self.somebodys.len() > MOST_CALLERS {
-            // There was no answer to the one before.
+            // The previous change had no answer.
             self.doubt_elsewhere();
         }
     }
 
-    /// Any thread of another pid namespace may have another mask now.
+    /// Marks the masks of all threads of other pid namespaces as unknown.
     pub(super) fn doubt_elsewhere(&mut self) {
         let alive = |thread: &&mut Thread| thread.numbers.elsewhere && thread.state != ThreadState::Dead;
         self.threads.iter_mut().filter(alive).for_each(|thread| thread.mask.doubt(Untold::ForeignRuntime));
     }
 
-    /// Cpusets change masks, and so does the kernel where CPUs go: what is known of a thread whose mask is another one by then is nothing.
+    /// Processes the masks at the end of the recording. Cpusets change masks, and so does the
+    /// kernel when CPUs go offline. If a thread's final mask differs from the known one, the known
+    /// one is discarded, because it is unknown when the mask changed.
     pub(super) fn answered_at_end(&mut self, answer: &Answer<'_>, t_ns: i64) {
         let told = cpus(answer.list);
         if answer.tid == 0 {
@@ -265,7 +279,7 @@ impl Linux {
         let Some(((thread, told), online)) = self.thread_of(answer.tid).zip(told).zip(self.online.as_ref()) else { return };
         let mask = &self.threads[thread.0 as usize].mask;
         let changed_since = mask.last.is_some_and(|last| last.t_ns > t_ns.saturating_sub(answer.waited_ns.max(0)));
-        // The kernel tells of a mask only the CPUs that are there.
+        // The kernel reports only those CPUs of a mask that are online.
         let there = |cpus: &Cpus| cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect::<Vec<u32>>();
         let differs = mask.now.as_ref().is_some_and(|now| there(now) != there(&told));
         if differs && !changed_since && !self.is_being_set(thread) {
@@ -273,7 +287,8 @@ impl Linux {
         }
     }
 
-    /// Finds whose mask it was that the caller has changed; false: nobody can tell.
+    /// Determines the thread whose mask the caller has changed. Returns false if it cannot be
+    /// determined.
     fn resolve<W: Watch + ?Sized>(&mut self, answer: &Answer<'_>, t_ns: i64, watch: &mut W) -> bool {
         let Some(by) = answer.by.and_then(|by| self.thread_of(by)) else { return answer.numbers != Some(0) || answer.tid != 0 };
         let mut since = self.somebodys.remove(&by.0);
@@ -308,13 +323,14 @@ impl Linux {
     fn changed_mask<W: Watch + ?Sized>(&mut self, target: ThreadId, by: Option<ThreadId>, t_ns: i64, watch: &mut W) {
         let mask = &mut self.threads[target.0 as usize].mask;
         let place = mask.change(t_ns, by, self.asked);
-        // The first one that is not kept ends the last one that is.
+        // The first change that is not recorded ends the validity of the last recorded one, so it
+        // is reported too.
         if matches!(place, Place::Spool(_)) || mask.count == MOST_CHANGES as u64 + 1 {
             watch.allowed(target, t_ns);
         }
     }
 
-    /// Whether somebody is within a call about the thread.
+    /// True if a thread is within a call about this thread.
     fn is_being_set(&self, thread: ThreadId) -> bool {
         let lives = |caller: ThreadId| self.threads[caller.0 as usize].state != ThreadState::Dead;
         let may_be =
@@ -322,7 +338,7 @@ impl Linux {
         self.setting.iter().any(|(caller, target)| may_be(*target) && lives(*caller))
     }
 
-    /// The mask of a thread was asked.
+    /// Processes an answer of the kernel to the question for a thread's mask.
     pub(super) fn answered<W: Watch + ?Sized>(&mut self, answer: Answer<'_>, t_ns: i64, watch: &mut W) {
         self.asks_masks = true;
         if !self.resolve(&answer, t_ns, watch) {
@@ -342,7 +358,7 @@ impl Linux {
     }
 }
 
-/// CPUs of a list as `0-3,5`. None: it is no such list, or empty.
+/// The CPUs of a list like `0-3,5`; `None` if the text is not such a list, or is empty.
 pub(super) fn cpus(list: &[u8]) -> Option<Cpus> {
     let mut found = Vec::new();
     for part in std::str::from_utf8(list).ok()?.split(',') {
@@ -361,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_cpus_is_understood_or_refused() {
+    fn a_list_of_cpus_is_parsed_and_an_invalid_one_is_rejected() {
         assert_eq!(cpus(b"0-2,5").as_deref(), Some(&[0, 1, 2, 5][..]));
         for wrong in ["", "x", "3-1", "0-99999999", "1,"] {
             assert_eq!(cpus(wrong.as_bytes()), None, "{wrong}");

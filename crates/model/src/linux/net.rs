@@ -1,7 +1,10 @@
-//! Packets on their way through the kernel, event by event: rules (`rules/linux_net.toml`) compiled once per event class, and an event as a [`Step`].
+//! Packets on their way through the kernel, event by event.
 //!
-//! Nothing is remembered here. Which steps belong to one packet is the question of those who listen (`longpole_analysis::network::packet_paths`): a packet has no
-//! name but the address of its buffer, and that is given to another packet as soon as the first one is gone.
+//! The rules (`rules/linux_net.toml`) are compiled once per event class into a `HopPlan`, which
+//! turns each event into a [`Step`]. This module remembers nothing from one event to the next. The
+//! receiver of the steps determines which of them belong to one packet
+//! (`longpole_analysis::network::packet_paths`): the only identity of a packet is the address of
+//! its buffer, and that is given to another packet as soon as the first one is freed.
 
 use crate::linux::watch::{CpuId, ThreadId, Waker};
 use crate::names::NameId;
@@ -11,24 +14,25 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
 
-/// One step, and who made it.
+/// A step of a packet, with the thread or context that made it.
 #[derive(Clone, Copy, Debug)]
 pub struct Hop<'a> {
     pub t_ns: i64,
     pub cpu: CpuId,
-    /// A thread, or the interrupt on top of it.
+    /// The thread, or the interrupt on top of it.
     pub by: Waker,
-    /// The system call that the thread is in, with its begin.
+    /// The name of the system call that the thread is in, and its begin in ns.
     pub call: Option<(NameId, i64)>,
-    /// It lies in the range that was asked for.
+    /// True if the step lies in the requested range.
     pub covered: bool,
     pub step: Step<'a>,
 }
 
-/// Texts borrow from the event. Lengths are those that the event states: with the header of the link on the way out, without it on the way in.
+/// A step of a packet. Texts borrow from the event. Lengths in bytes are those in the event: with
+/// the link header on the way out, without it on the way in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step<'a> {
-    /// Handed to a device; its queueing discipline comes next.
+    /// A packet is handed to a device; the device's queueing discipline comes next.
     Queue {
         packet: u64,
         length: u32,
@@ -40,53 +44,55 @@ pub enum Step<'a> {
     Dequeue {
         packet: u64,
     },
-    /// The root discipline of a device, or one below it.
+    /// A queueing discipline of a device: its root discipline, or one below it.
     Discipline {
         device: &'a [u8],
         name: &'a [u8],
         root: bool,
     },
-    /// The device's driver gets it. `segments`: how many packets of the wire it stands for; 0: one.
+    /// The device's driver gets a packet. `segments` is the number of packets on the wire that it
+    /// represents; 0 means one.
     Transmit {
         packet: u64,
         length: u32,
         device: &'a [u8],
         segments: u32,
     },
-    /// The driver has it, or (not 0) refused it.
+    /// The driver has accepted a packet (`result` is 0) or refused it.
     Transmitted {
         packet: u64,
         result: i64,
     },
-    /// Came from a device and waits for the softirq.
+    /// A packet came from a device and waits for the softirq.
     Arrive {
         packet: u64,
         length: Option<u32>,
         device: &'a [u8],
     },
-    /// The protocols get it.
+    /// The protocols get a packet.
     Receive {
         packet: u64,
         length: u32,
         device: &'a [u8],
     },
-    /// A socket has something to read.
+    /// A socket has data to read.
     Ready {
         socket: u64,
         protocol: Option<i64>,
     },
-    /// A receiving call returns so many bytes, or a negative error.
+    /// A receiving call returns; `result` is the number of bytes or a negative error.
     Take {
         socket: u64,
         protocol: Option<i64>,
         result: i64,
         flags: i64,
     },
-    /// A receiving call copies from this packet.
+    /// A receiving call copies data from this packet.
     Copy {
         packet: u64,
     },
-    /// Freed without having served its purpose. `protocol` is that of the network layer (0x800: IPv4).
+    /// A packet was freed without having served its purpose. `protocol` is that of the network
+    /// layer (0x800: IPv4).
     Drop {
         packet: u64,
         location: Option<u64>,
@@ -99,30 +105,32 @@ pub enum Step<'a> {
     Refuse {
         port: u16,
     },
-    /// The port of a socket, and the state in which it is from now on (`TCP_LISTEN` …, include/net/tcp_states.h).
+    /// The port of a socket, and its new state (`TCP_LISTEN` …, include/net/tcp_states.h).
     State {
         socket: u64,
         protocol: Option<i64>,
         port: u16,
         state: Option<i64>,
     },
-    /// An acknowledgement has come to a sender of TCP: its port and that of its peer, what it has in flight, and what the peer has room for.
+    /// An acknowledgement has arrived at a TCP sender: its port and that of its peer, the bytes in
+    /// flight, and the bytes that the peer has room for.
     Window {
         port: u16,
         peer: u16,
         in_flight: u32,
         window: u32,
     },
-    /// The thread ends. No event of the network.
+    /// A thread ends. This is not an event of the network.
     Exit {
         thread: ThreadId,
     },
-    /// Of the dump of the system's state: a process has a socket with this port.
+    /// In the dump of the system's state: a process has a socket with this port.
     Socket {
         protocol: i64,
         port: u16,
         tid: i32,
-        /// As in include/net/tcp_states.h. None: an older recording does not tell.
+        /// The state as in include/net/tcp_states.h; `None` in older recordings, which do not
+        /// contain it.
         state: Option<i64>,
     },
 }
@@ -166,7 +174,8 @@ const KINDS: [(&str, Kind); 16] = [
     ("socket", Kind::Socket),
 ];
 
-/// What a rule may take from an event. Index into [`HopPlan::at`].
+/// Names of the values that a rule may take from an event. The position in this array is an index
+/// into [`HopPlan::at`].
 const ROLES: [&str; 20] = [
     "packet",
     "length",
@@ -210,7 +219,7 @@ const WINDOW: usize = 17;
 const NEXT: usize = 18;
 const UNACKNOWLEDGED: usize = 19;
 
-/// `TC_H_ROOT`: the parent of a device's own discipline.
+/// `TC_H_ROOT`: the parent of a device's root discipline.
 const ROOT: i64 = 0xffff_ffff;
 const AF_INET: i64 = 2;
 const AF_INET6: i64 = 10;
@@ -237,6 +246,7 @@ struct Rule {
     fields: Vec<(usize, String)>,
 }
 
+/// The rules about events of packets.
 #[derive(Debug)]
 pub struct HopRules {
     rules: Vec<Rule>,
@@ -247,6 +257,11 @@ impl HopRules {
         HopRules::read("linux_net.toml", include_str!("../../rules/linux_net.toml"))
     }
 
+    /// Parses a rules file.
+    ///
+    /// # Errors
+    ///
+    /// The first wrong rule, with its line.
     pub fn read(file: &str, text: &str) -> Result<HopRules, RuleError> {
         let parsed: File = parse(file, text)?;
         let mut rules = Vec::new();
@@ -269,7 +284,7 @@ impl HopRules {
         Ok(HopRules { rules })
     }
 
-    /// None: no rule knows the class.
+    /// Compiles the plan of an event class; `None` if no rule matches it.
     pub(crate) fn compile(&self, class: &Class) -> Option<HopPlan> {
         let rule = self.rules.iter().find(|rule| rule.pattern.captures(&class.event_name).is_some())?;
         let mut plan = HopPlan { kind: rule.kind, at: [None; ROLES.len()] };
@@ -283,7 +298,7 @@ impl HopRules {
     }
 }
 
-/// What a class tells: where in its events the parts of a step are.
+/// The compiled meaning of an event class: the positions of a step's parts in the event's fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HopPlan {
     kind: Kind,
@@ -291,25 +306,26 @@ pub(crate) struct HopPlan {
 }
 
 impl HopPlan {
-    /// The thread that was running, if the event tells.
+    /// The thread that was running, if the event names it.
     #[inline]
     pub(crate) fn tid(&self, fields: &[Value<'_>]) -> Option<i32> {
         let at = self.at[TID].filter(|_| self.kind != Kind::Socket)?;
         fields.get(usize::from(at)).and_then(Value::as_i64).and_then(|tid| i32::try_from(tid).ok())
     }
 
-    /// None if the event lacks what its meaning needs.
+    /// The step that the event describes; `None` if the event lacks a required field.
     #[inline]
     pub(crate) fn step<'a>(&self, fields: &'a [Value<'a>]) -> Option<Step<'a>> {
         let value = |role: usize| self.at[role].and_then(|at| fields.get(usize::from(at)));
         let number = |role: usize| value(role).and_then(Value::as_i64);
-        // Addresses have their highest bit set: they are more than an i64 holds.
+        // Addresses have their highest bit set, so they do not fit into an i64.
         let address = |role: usize| value(role).and_then(Value::as_u64).filter(|&address| address != 0);
         let text = |role: usize| match value(role) {
             Some(Value::Str(text)) => text,
             _ => &[][..],
         };
-        // Sockets of other families (captures, netlink, those within the machine) hold no packets of a network.
+        // Sockets of other families (packet captures, netlink, sockets within the host) have no
+        // packets of a network.
         let internet = || number(FAMILY).is_none_or(|family| matches!(family, AF_INET | AF_INET6)).then_some(());
         let length = |role: usize| number(role).and_then(|length| u32::try_from(length).ok());
         let packet = || address(PACKET);
@@ -350,7 +366,7 @@ impl HopPlan {
             Kind::Refuse => Step::Refuse { port: port()? },
             Kind::State => Step::State { socket: address(SOCKET)?, protocol: number(PROTOCOL), port: port()?, state: number(STATE) },
             Kind::Window => {
-                // Sequence numbers have 32 bits and wrap.
+                // Sequence numbers have 32 bits and wrap around.
                 let sequence = |role: usize| number(role).map(|number| number as u32);
                 let in_flight = sequence(NEXT)?.wrapping_sub(sequence(UNACKNOWLEDGED)?);
                 let peer = number(PEER).and_then(|port| u16::try_from(port).ok())?;

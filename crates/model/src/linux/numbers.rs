@@ -1,8 +1,10 @@
-//! Whose numbers of threads a thread knows.
+//! The pid namespace whose numbers a thread uses for other threads.
 //!
-//! The kernel's events number threads as the first pid namespace does. What a call names is a number of its caller's namespace: in a container the
-//! same number is another thread. Who is there at the begin is told by the dump; who is born in a new namespace, by the calls that lead there, where these
-//! say so (`clone3` does not).
+//! The kernel's events number threads as in the initial pid namespace. A number that a thread
+//! passes to a system call is one of the caller's namespace: in a container the same number is
+//! another thread. For threads that existed at the begin, the dump contains the namespace. For
+//! threads born in a new namespace it is derived from the calls that create one, if their arguments
+//! are in the events (those of `clone3` are not).
 
 use super::{Entered, Linux};
 use crate::linux::watch::ThreadId;
@@ -10,15 +12,16 @@ use crate::names::{NameId, Names};
 
 const CLONE_NEWPID: i64 = 0x2000_0000;
 
+/// The pid namespace of the numbers that a thread uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Numbers {
-    /// Not known to be those of the first namespace.
+    /// True if the numbers are not known to be those of the initial namespace.
     pub elsewhere: bool,
-    /// The same of its children to come.
+    /// The same for its future children.
     pub of_children: bool,
 }
 
-/// Calls after which children have other numbers.
+/// Calls after which children use other numbers.
 #[derive(Debug)]
 pub(super) struct Ways {
     clone: NameId,
@@ -33,7 +36,7 @@ impl Ways {
 }
 
 impl Linux {
-    /// Of a thread that this one is about to make.
+    /// The numbers that a thread uses which `maker` is about to create.
     pub(super) fn numbers_of_child(&self, maker: ThreadId) -> Numbers {
         let maker = &self.threads[maker.0 as usize];
         let into_new = |call: Entered| call.name == self.ways.clone && call.arguments.third.is_some_and(|flags| flags & CLONE_NEWPID != 0);
@@ -41,12 +44,12 @@ impl Linux {
         Numbers { elsewhere, ..maker.numbers }
     }
 
-    /// A call of the thread has succeeded.
+    /// Processes a successful call of the thread: its children may use other numbers from now on.
     pub(super) fn may_leave_numbers(&mut self, thread: ThreadId, call: &Entered) {
         let flags = call.arguments.third;
         let leads_elsewhere = match call.name {
             name if name == self.ways.unshare => flags.is_some_and(|flags| flags & CLONE_NEWPID != 0),
-            // 0: a namespace of any kind.
+            // 0 means a namespace of any kind.
             name if name == self.ways.setns => flags.is_none_or(|kind| kind == 0 || kind & CLONE_NEWPID != 0),
             _ => false,
         };

@@ -1,23 +1,26 @@
-//! What processes are called beside the kernel's name of them, and whose children they are.
+//! Names of processes in addition to the kernel's name, control groups, and the parent of each
+//! process.
 
 use std::collections::HashMap;
 
-/// Generations that are gone through for what a process has of its ancestors.
+/// Maximum number of ancestors that are searched for an inherited property.
 const MOST_GENERATIONS: usize = 32;
-/// A process that calls itself by more names is known by the first ones.
+/// Maximum number of titles of a process; the first ones are remembered.
 const MOST_TITLES: usize = 16;
 
+/// Names of a process, and its parent.
 #[derive(Debug, Default)]
 pub struct Process {
     pub parent: Option<i32>,
     /// The script that the process runs, if it is an interpreter.
     pub script: Option<String>,
-    /// What it called itself, in the order in which it was seen.
+    /// The titles that it gave itself, in the order in which they were seen.
     pub titles: Vec<String>,
     /// Path of its control group.
     cgroup: Option<String>,
 }
 
+/// All known processes, by process id.
 #[derive(Debug, Default)]
 pub struct Processes {
     of: HashMap<i32, Process>,
@@ -28,7 +31,7 @@ impl Processes {
         self.of.get(&pid)
     }
 
-    /// The path of the process's control group. One that nobody looked at is in that of its parent.
+    /// The path of the process's control group. If it was not recorded, it is that of the parent.
     pub fn cgroup(&self, pid: i32) -> Option<&str> {
         let mut process = self.of.get(&pid)?;
         for _ in 0..MOST_GENERATIONS {
@@ -72,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_nobody_looked_at_is_in_its_parents_control_group() {
+    fn a_child_without_a_recorded_control_group_is_in_its_parents_group() {
         let mut processes = Processes::default();
         processes.is_in_cgroup(7, b"/shop.service");
         processes.is_child(8, 7);
@@ -83,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_are_each_others_parents_are_in_no_group() {
+    fn processes_that_are_each_others_parents_have_no_control_group() {
         let mut processes = Processes::default();
         processes.is_child(7, 8);
         processes.is_child(8, 7);

@@ -1,11 +1,12 @@
-//! Why a thread is blocked: its call, with the kind of the file that it is about.
+//! Reasons of blocks: the system call of the thread, with the kind of the file that the call is
+//! about.
 
 use super::Linux;
 use crate::linux::watch::{Cause, Mode, Reason, ThreadId, Why};
 use crate::system_calls::{may_be_about_a_file, CallFamily};
 
 impl Linux {
-    /// Of a thread that has just left its CPU.
+    /// The reason of the block of a thread that has just left its CPU.
     pub(super) fn cause(&self, id: ThreadId, state: Reason) -> Cause {
         let thread = &self.threads[id.0 as usize];
         let call = thread.call.filter(|_| thread.mode == Mode::Syscall);
@@ -21,7 +22,8 @@ impl Linux {
         }
     }
 
-    /// What a reason is called: a call and the kind of file that it is about, or what stands for the whole of similar calls.
+    /// The name of a reason: a call with the kind of file that it is about, or with the name of a
+    /// family of similar calls.
     pub fn reason(&self, why: Why) -> String {
         if why.state == Reason::Stopped {
             return "stopped".to_owned();

@@ -1,21 +1,25 @@
-//! Who has ended a thread that was at work: a signal that nobody catches ends it, whatever it does, and is the cause of its end.
+//! Threads that were killed by a signal while they worked. A signal that no handler catches ends a
+//! thread in any state, and its sender is the cause of that end.
 //!
-//! The signal is told when it is sent (`signal_generate`, or the call `kill`); that it has killed is known when the thread exits without having asked for it. Whoever
-//! enters a system call after it has outlived it. A signal to a group of processes is one to each of its members ([`Groups`]).
+//! A signal is recorded when it is sent (`signal_generate`, or the call `kill`). That it has killed
+//! the thread is known when the thread exits without a call of `exit` or `exit_group`. A thread
+//! that enters a system call after the signal has survived it. A signal to a process group is
+//! treated as one signal to each member ([`Groups`]).
 
 use super::files::Arguments;
 use super::Linux;
 use crate::linux::watch::{CpuId, Mode, Moment, ThreadId, Waker, Watch};
 use std::collections::{BTreeSet, HashMap};
 
-/// Threads and processes that a signal is under way to.
+/// Maximum number of threads and processes for which a signal is pending.
 const MOST: usize = 1 << 12;
-/// Processes whose group is remembered.
+/// Maximum number of processes whose group is remembered.
 const MOST_MEMBERS: usize = 1 << 16;
 const KILL: i64 = 9;
-/// Signals that end nobody by themselves: CHLD, CONT, STOP, TSTP, TTIN, TTOU, URG, WINCH.
+/// Signals that end no thread by themselves: CHLD, CONT, STOP, TSTP, TTIN, TTOU, URG, WINCH.
 const HARMLESS: [i64; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
 
+/// A pending signal.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     by: ThreadId,
@@ -23,18 +27,20 @@ struct Sent {
     signal: i64,
 }
 
+/// Pending signals and process groups.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
-    /// By whom they were sent to: a thread's number, or its process's.
+    /// Pending signals, by the id of the thread or of the process that they were sent to.
     sent: HashMap<i32, Sent>,
     groups: Groups,
 }
 
-/// Groups of processes, by the number of the process that began them. Who has come into the trace with another is taken for the beginner of its own: then a signal to
-/// the other one is not known to have reached it.
+/// Process groups, identified by the id of the process that created them. A process that existed
+/// when the trace began is assumed to be alone in its own group, so a signal to its real group is
+/// not known to have reached it.
 #[derive(Debug, Default)]
 struct Groups {
-    /// Of processes that are not in their own.
+    /// Groups of processes that are not in their own group.
     of: HashMap<i32, i32>,
     members: HashMap<i32, BTreeSet<i32>>,
 }
@@ -62,7 +68,7 @@ impl Groups {
         }
     }
 
-    /// As many of them as a signal can be under way to.
+    /// The members of a group, limited to the number for which a signal can be pending.
     fn members(&self, group: i32) -> Vec<i32> {
         let begun = Some(group).filter(|&group| self.of(group) == group);
         begun.into_iter().chain(self.members.get(&group).into_iter().flatten().copied()).take(MOST).collect()
@@ -70,25 +76,27 @@ impl Groups {
 }
 
 impl Linux {
-    /// What happens on this CPU sends a signal to `tid`.
+    /// Notes that the machine that acts on this CPU sends a signal to `tid`.
     pub(super) fn signalled(&mut self, cpu: CpuId, t_ns: i64, tid: i32, signal: i64) {
         let Waker::Thread(by) = self.wake(cpu, t_ns).waker else { return };
         let room = self.signals.sent.len() < MOST || self.signals.sent.contains_key(&tid);
         let sender = &self.threads[by.0 as usize];
-        // Who sends it to its own group ends by itself.
+        // A process that its own signal ends, also by one to its own group, ends by itself.
         let is_own = tid == sender.tid || Some(tid) == sender.process;
         if signal > 0 && !HARMLESS.contains(&signal) && !is_own && room {
             self.signals.sent.insert(tid, Sent { by, t_ns, signal });
         }
     }
 
-    /// The CPU's thread asks for a signal: by `kill`, which takes groups, too, or by a call that takes threads only.
+    /// Notes that the CPU's thread sends a signal: by `kill`, which also accepts groups, or by a
+    /// call that accepts threads only.
     pub(super) fn asks_signal(&mut self, cpu: CpuId, t_ns: i64, takes_groups: bool, to: i64, signal: i64) {
-        // It is an int: of a register only so many bits are its own.
+        // The argument is an int; only the low 32 bits of the register belong to it.
         let to = to as i32;
         match (takes_groups, to) {
             (_, 1..) => self.signalled(cpu, t_ns, to, signal),
-            // To all that there are: whom that reaches is a matter of rights.
+            // A signal to all processes reaches those that the sender has permission to signal,
+            // which is not known here.
             (true, -1) => {}
             (true, _) => {
                 let group = match (to, self.wake(cpu, t_ns).waker) {
@@ -103,7 +111,7 @@ impl Linux {
         }
     }
 
-    /// A process has made another one, which is in the same group.
+    /// Notes that a process has created another one, which is in the same group.
     pub(super) fn born_in_group(&mut self, maker: i32, process: i32) {
         if maker != process {
             let group = self.signals.groups.of(maker);
@@ -111,15 +119,15 @@ impl Linux {
         }
     }
 
-    /// `setpgid` of this process has succeeded, or `setsid`, which takes no arguments.
+    /// Notes that `setpgid` of this process, or `setsid`, which takes no arguments, has succeeded.
     pub(super) fn sets_group(&mut self, process: i32, arguments: Arguments) {
         let given = |number: Option<i64>| number.map(|number| number as i32).filter(|&number| number != 0);
         let who = given(arguments.about).unwrap_or(process);
-        // Where the trace does not tell which, it is taken for its own.
+        // If the trace does not contain the group, the process is assumed to be in its own.
         self.signals.groups.join(who, given(arguments.second).unwrap_or(who));
     }
 
-    /// The thread asks the kernel for something: it has outlived what was sent to it.
+    /// Notes that the thread made a system call: it has survived the signals sent to it.
     pub(super) fn outlived(&mut self, id: ThreadId) {
         if self.signals.sent.is_empty() {
             return;
@@ -133,13 +141,13 @@ impl Linux {
         }
     }
 
-    /// The thread ends.
+    /// Notes that the thread ends, and reports it as killed if a signal is pending for it.
     pub(super) fn ends<W: Watch + ?Sized>(&mut self, id: ThreadId, watch: &mut W) {
         let thread = &self.threads[id.0 as usize];
         let (tid, process) = (thread.tid, thread.process.unwrap_or(thread.tid));
         let sent = self.signals.sent.get(&tid).or_else(|| self.signals.sent.get(&process)).copied();
         let asked = thread.call.is_some_and(|call| matches!(self.names.text(call.name), "exit" | "exit_group"));
-        // Where no system calls are told, only one signal is known to be caught by nobody.
+        // Without recorded system calls, only SIGKILL is certain to be uncaught.
         let known = self.system_calls.in_all > 0 && thread.mode != Mode::Unknown;
         if let Some(sent) = sent.filter(|sent| !asked && (known || sent.signal == KILL)) {
             watch.moment(Moment::Killed { thread: id, by: sent.by, t_ns: sent.t_ns });

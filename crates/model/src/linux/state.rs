@@ -1,4 +1,5 @@
-//! What is remembered of each CPU, thread and interrupt context between two events.
+//! What the state machine remembers about each CPU, thread and interrupt context between two
+//! events.
 
 use super::files::Arguments;
 use super::masks::{Cpus, Mask};
@@ -8,23 +9,25 @@ use crate::linux::loss::Silences;
 use crate::linux::watch::{Base, Cause, ContextId, CpuId, Mode, Occupant, Reason, ThreadId, ThreadState, Wake};
 use crate::names::NameId;
 
+/// The state of a CPU: its base (a thread or idleness), and the open interrupts on top of it.
 #[derive(Debug)]
 pub struct Cpu {
     pub number: u32,
     pub(crate) since_ns: i64,
     pub(crate) base: Base,
     pub(crate) open: Vec<Open>,
-    /// Of its last event, whatever that told.
+    /// Time of the CPU's last event of any kind.
     pub(super) seen_ns: i64,
-    /// Since the base is unknown.
+    /// Time since the base became unknown, which is not assigned to a thread yet.
     pub(crate) unclaimed: Unclaimed,
-    /// Nothing has been seen since the trace began, or since a loss.
+    /// True if nothing has been seen since the trace began, or since a loss.
     pub(crate) fresh: bool,
     pub(crate) raised: [Option<i64>; 32],
     pub(crate) silences: Silences,
-    /// While it is idle: since when a thread stands in its queue. From then on it may be running already.
+    /// For an idle CPU: the time since which a thread waits in its queue. From then on that thread
+    /// may already be running.
     pub(crate) ready_ns: Option<i64>,
-    /// The base is unknown only because of that.
+    /// True if the base is unknown only because of such a waiting thread.
     pub(crate) doubt: bool,
     pub lost: u64,
 }
@@ -40,6 +43,7 @@ impl Cpu {
     }
 }
 
+/// Time of a CPU that is not assigned to a thread yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unclaimed {
     pub since_ns: i64,
@@ -54,11 +58,11 @@ impl Unclaimed {
     }
 }
 
-/// A system call that has not returned.
+/// A system call that has not returned yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
     pub name: NameId,
-    /// None: before the trace began.
+    /// Time of entry; `None` if it was before the trace began.
     pub t_ns: Option<i64>,
     pub arguments: Arguments,
 }
@@ -73,55 +77,58 @@ pub(crate) struct Open {
     pub(super) seen: bool,
 }
 
+/// An interrupt vector or softirq.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub key: Key,
-    /// `irq 36 eth0`, `softirq NET_RX`, `local_timer`.
+    /// Name like `irq 36 eth0`, `softirq NET_RX`, `local_timer`.
     pub name: String,
-    /// The CPUs on which it may be handled, as the dump told.
+    /// The CPUs on which it may be handled, from the dump of the system's state.
     pub allowed: Option<Cpus>,
 }
 
+/// The state of a thread.
 #[derive(Debug)]
 pub struct Thread {
     pub tid: i32,
-    /// The id of its process, if anything told it.
+    /// The id of its process, if known.
     pub process: Option<i32>,
-    /// The first thread of its process, where its birth was seen: process ids are used again. None: the process was there when the trace began.
+    /// The first thread of its process, if its birth was seen; needed because process ids are
+    /// reused. `None` if the process existed when the trace began.
     pub leader: Option<ThreadId>,
     pub name: Vec<u8>,
-    /// None: it was there when the trace began.
+    /// Time of birth; `None` if the thread existed when the trace began.
     pub born_ns: Option<i64>,
     pub died_ns: Option<i64>,
     pub(crate) state: ThreadState,
     pub(crate) since_ns: i64,
-    /// Where it runs, ran, or stands in the queue.
+    /// The CPU on which it runs or last ran, or in whose queue it waits.
     pub(crate) cpu: Option<CpuId>,
     pub(super) queued_ns: i64,
     pub(crate) wake: Option<Wake>,
-    /// A wake-up of a thread that is not known to be blocked.
+    /// A wake-up that came while the thread was not known to be blocked.
     pub(crate) early: Option<Wake>,
     pub(crate) mode: Mode,
     pub(crate) call: Option<Entered>,
     pub(crate) began_ns: Option<i64>,
     pub(super) own_ns: u64,
     pub(super) exiting: bool,
-    /// Another program than its parent.
+    /// True if it executes another program than its parent.
     pub(crate) executed: bool,
-    /// One of the kernel's own.
+    /// True for a kernel thread.
     pub kernel: bool,
-    /// On which CPUs it may run.
+    /// The CPUs on which it may run.
     pub mask: Mask,
-    /// Its priority at the last switch to or from it, the smaller the more important. The kernel's
-    /// own numbers and LTTng's differ by a constant.
+    /// Its priority at the last switch to or from it; a smaller number is more important. The
+    /// kernel's own numbers and LTTng's differ by a constant.
     pub priority: Option<i32>,
-    /// When it began to free memory.
+    /// Time at which it began to free memory.
     pub(crate) reclaims_since: Option<i64>,
-    /// By whose numbers it knows other threads.
+    /// The pid namespace in which it numbers other threads.
     pub(super) numbers: Numbers,
-    /// Why it is blocked.
+    /// The reason of its block.
     pub(super) cause: Cause,
-    /// It has asked a block device for something since it has its CPU.
+    /// True if it has sent a request to a block device since it has its CPU.
     pub(super) asked_disk: bool,
 }
 
@@ -166,10 +173,12 @@ impl Thread {
     }
 }
 
-/// `prev_state` of a switch, as LTTng writes it: 0 for a thread that could go on, else the kernel's task state, maybe with bits that say more.
+/// The state that `prev_state` of a switch means, as LTTng writes it: 0 for a thread that is ready
+/// to run, else the task state of the kernel, possibly with further bits.
 pub(super) fn state_of(state: i64, exiting: bool) -> ThreadState {
     match state & 0xff {
-        // On its way out a thread may still wait for something. (Kernels before 4.14 have numbers of their own for the end.)
+        // A thread that exits may still wait for something. (Kernels before 4.14 use other numbers
+        // for the end of a thread.)
         state if exiting && state & 0xff != 0 && state & 0x0f == 0 => ThreadState::Dead,
         0 => ThreadState::Preempted,
         state if state & 0x30 != 0 => ThreadState::Dead,

@@ -1,9 +1,10 @@
-//! What the recorder gave up, since more events came than it could store: from then on a class of
-//! events tells nothing, and what was under way when it ended has no end.
+//! Event classes that the recorder switched off because more events came than it could store. From
+//! then on these classes show nothing, and anything that was in progress has no recorded end.
 //!
-//! A system call that was entered before is forgotten, as is a packet or a piece of work; a CPU, a
-//! thread and an interrupt are known further. Events of these classes that still come are those of
-//! the moment of the change, and are passed over: an entry among them would have no return.
+//! System calls that were entered before are therefore forgotten, and so are packets and work
+//! items. The states of CPUs, threads and interrupts remain known. Events of these classes that
+//! still arrive were recorded around the moment of the change and are ignored: an entry of a call
+//! among them would have no return.
 
 use super::{Linux, Plan};
 use crate::linux::kernel_rules::Subject;
@@ -11,22 +12,23 @@ use crate::linux::watch::{Base, CpuId, Mode, Moment, ThreadState, Watch};
 use crate::rules::Pattern;
 use longpole_trace::event::{Catalogue, Class};
 
-/// More than a recorder has.
+/// Maximum number of remembered changes, more than a recorder makes.
 const MOST: usize = 64;
 
-/// Events that are missing from a time on.
+/// Event classes that are missing from a time on.
 #[derive(Clone, Debug)]
 pub struct SwitchedOff {
     pub t_ns: i64,
-    /// For people.
+    /// Description for people.
     pub what: String,
     classes: Vec<Pattern>,
 }
 
+/// All classes that the recorder switched off.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     pub all: Vec<SwitchedOff>,
-    /// Of system calls, those that are recorded further; none: all are recorded.
+    /// System calls that are still recorded; `None` if all are recorded.
     calls: Option<Vec<String>>,
 }
 
@@ -37,22 +39,22 @@ impl Missing {
 }
 
 impl Linux {
-    /// What was given up while it was recorded, in the order of time.
+    /// The switched-off classes, in the order of time.
     pub fn switched_off(&self) -> &[SwitchedOff] {
         &self.missing.all
     }
 
-    /// The time of the kernel's first event.
+    /// The time of the first kernel event.
     pub fn begin_ns(&self) -> Option<i64> {
         self.begin_ns
     }
 
-    /// No system call is told any more.
+    /// True if no system calls are recorded any more.
     pub(super) fn misses_calls(&self) -> bool {
         self.missing.calls.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Passes over the classes of events of which some are missing.
+    /// Removes from the plan what needs classes that are switched off.
     pub(super) fn without_missing(&self, class: &Class, plan: Plan) -> Plan {
         if self.missing.all.is_empty() {
             return plan;
@@ -78,7 +80,7 @@ impl Linux {
     ) {
         let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let what = String::from_utf8_lossy(what).into_owned();
-        // Each part of a recording says what was given up before it.
+        // Each part of a recording repeats what was switched off before it.
         if self.missing.all.len() >= MOST || self.missing.all.iter().any(|known| known.what == what) {
             return;
         }
@@ -109,7 +111,7 @@ impl Linux {
     }
 
     fn forget_calls<W: Watch + ?Sized>(&mut self, t_ns: i64, watch: &mut W) {
-        // What they did until now was in their calls.
+        // Until now the threads were in their calls.
         for cpu in 0..self.cpus.len() {
             self.settle(CpuId(cpu as u32), t_ns, watch);
             self.cpus[cpu].unclaimed.mode = None;

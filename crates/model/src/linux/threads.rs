@@ -1,10 +1,11 @@
-//! Who runs where: switches, wake-ups, queues, and what an event shows of a CPU whose thread was not known.
+//! Which thread runs on which CPU: switches, wake-ups, queues, and what an event shows about a CPU
+//! whose thread was not known.
 
 use super::{state_of, Linux, Unclaimed};
 use crate::linux::watch::{Base, CpuId, Mode, Moment, Start, ThreadId, ThreadState, Wait, Wake, Watch, Why};
 
 impl Linux {
-    /// The CPU's thread goes, `None` being the idle one.
+    /// The current thread of the CPU leaves; `None` is the idle thread.
     pub(super) fn leave<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, from: Option<ThreadId>, state: i64, watch: &mut W) {
         self.outside_contexts(cpu, t_ns, watch);
         if self.cpus[cpu.0 as usize].base == Base::Idle {
@@ -14,10 +15,11 @@ impl Linux {
         match self.cpus[cpu.0 as usize].base {
             known if known == truth => {}
             Base::Unknown => self.claim(cpu, t_ns, truth, watch),
-            // Nothing of its stay was seen.
+            // The switch to this thread was not seen.
             Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
             Base::Thread(before) => {
-                // When the one followed the other is unknown, and so is whose the time was; it was after the switch to the former.
+                // It is unknown when the one thread followed the other, and thus which of them used
+                // the time since the switch to the former.
                 self.contradictions += u64::from(self.covers(t_ns));
                 let began_ns = self.threads[before.0 as usize].began_ns;
                 self.unseat(cpu, t_ns, watch);
@@ -46,7 +48,8 @@ impl Linux {
         }
     }
 
-    /// A thread has left its CPU, and the CPU is idle: one that could go on may not, since its group's quota is used up.
+    /// Reports a thread as throttled if it has left its CPU idle although it was ready: it was not
+    /// allowed to run because the CPU quota of its control group is used up.
     pub(super) fn left_to_nobody<W: Watch + ?Sized>(&mut self, id: ThreadId, watch: &mut W) {
         let thread = &self.threads[id.0 as usize];
         if thread.state == ThreadState::Preempted && !thread.kernel {
@@ -54,7 +57,7 @@ impl Linux {
         }
     }
 
-    /// The CPU takes a thread.
+    /// The CPU takes a thread; `None` is the idle thread.
     pub(super) fn take<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, to: Option<ThreadId>, watch: &mut W) {
         let Some(id) = to else {
             let place = &mut self.cpus[cpu.0 as usize];
@@ -63,7 +66,7 @@ impl Linux {
         };
         self.off_other_cpus(id, cpu, t_ns, watch);
         let thread = &mut self.threads[id.0 as usize];
-        // Since no switch has named it, it was not running; somebody woke it.
+        // No switch has named the thread, so it was not running: the wake-up made it ready.
         if let (ThreadState::Unknown | ThreadState::Blocked(_), Some(early)) = (thread.state, thread.early) {
             let ready_ns = match thread.state {
                 ThreadState::Unknown => early.t_ns,
@@ -86,7 +89,7 @@ impl Linux {
         watch.moment(Moment::Runs { thread: id, wake });
     }
 
-    /// What the CPU did since its base is unknown is known now.
+    /// Assigns the CPU's time since its base became unknown to `base`.
     pub(super) fn claim<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, base: Base, watch: &mut W) {
         self.settle(cpu, t_ns, watch);
         let place = &mut self.cpus[cpu.0 as usize];
@@ -100,7 +103,8 @@ impl Linux {
         let mut whole = true;
         if let Base::Thread(id) = base {
             self.off_other_cpus(id, cpu, t_ns, watch);
-            // Where it is known to have been elsewhere meanwhile, the time that is left stays unknown.
+            // If the thread is known to have been elsewhere in the meantime, the remaining time
+            // stays unknown.
             let thread = &self.threads[id.0 as usize];
             whole = thread.state == ThreadState::Unknown || thread.since_ns <= unclaimed.since_ns;
             if whole {
@@ -119,11 +123,11 @@ impl Linux {
         }
     }
 
-    /// An event shows that idleness has ended unseen.
+    /// Processes an event which shows that idleness has ended without a recorded switch.
     pub(super) fn idle_ended<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, truth: Base, watch: &mut W) {
         self.settle(cpu, t_ns, watch);
         if self.cpus[cpu.0 as usize].base == Base::Unknown {
-            // It has ended before, with a thread in the queue.
+            // The idleness has ended earlier, when a thread entered the queue.
             if truth != Base::Unknown {
                 self.claim(cpu, t_ns, truth, watch);
             }
@@ -137,7 +141,8 @@ impl Linux {
         }
     }
 
-    /// The thread that was believed to run on the CPU does not, since an unknown moment.
+    /// Notes that the thread which was believed to run on the CPU does not run there any more. When
+    /// it left is unknown.
     pub(super) fn unseat<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         let place = &mut self.cpus[cpu.0 as usize];
         let since = place.since_ns;
@@ -150,28 +155,30 @@ impl Linux {
         (place.base, place.unclaimed, place.doubt) = (Base::Unknown, Unclaimed::since(since.min(t_ns)), false);
     }
 
-    /// Another thread than the one that was believed to run made an event. Which of the two had the CPU since the event before, nobody knows.
+    /// Replaces the thread that was believed to run, because another thread caused an event. It is
+    /// unknown which of the two had the CPU since the previous event.
     pub(super) fn displace<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         let seen_ns = self.cpus[cpu.0 as usize].seen_ns.min(t_ns);
         self.settle(cpu, seen_ns, watch);
         self.unseat(cpu, t_ns, watch);
         self.settle(cpu, t_ns, watch);
-        // Of what was told now, nothing is claimed by the other.
+        // The other thread gets no part of the time that was reported just now.
         self.cpus[cpu.0 as usize].unclaimed = Unclaimed::since(seen_ns);
     }
 
-    /// A thread runs in one place only.
+    /// Removes the thread from the CPU where it was believed to run: a thread runs on one CPU only.
     pub(super) fn off_other_cpus<W: Watch + ?Sized>(&mut self, id: ThreadId, cpu: CpuId, t_ns: i64, watch: &mut W) {
         let thread = &self.threads[id.0 as usize];
         let (ThreadState::Running, Some(other)) = (thread.state, thread.cpu) else { return };
         if other != cpu && self.cpus[other.0 as usize].base == Base::Thread(id) {
-            // When it left is unknown; not before the last piece that was told.
+            // The time at which it left is unknown, but not before the end of the last reported
+            // interval.
             self.contradictions += u64::from(self.covers(t_ns));
             self.unseat(other, t_ns, watch);
         }
     }
 
-    /// An event that only the thread `tid` can have made happened on the CPU.
+    /// Processes an event on this CPU that only the thread `tid` can have caused.
     pub(super) fn runs<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, tid: i32, watch: &mut W) {
         self.leads_now(cpu, tid, t_ns, watch);
         let truth = if tid == 0 { Base::Idle } else { Base::Thread(self.thread(tid, &[], false)) };
@@ -181,7 +188,8 @@ impl Linux {
             Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
             Base::Thread(before) => {
                 self.contradictions += u64::from(self.covers(t_ns));
-                // What was taken for a call of the one was the other's, unless that is in a call itself.
+                // What was taken for a system call of the one thread was a call of the other,
+                // unless that one is in a call itself.
                 let before = &self.threads[before.0 as usize];
                 let mode = (before.mode, before.call);
                 self.displace(cpu, t_ns, watch);
@@ -196,7 +204,8 @@ impl Linux {
         }
     }
 
-    /// The thread `before` goes on as `tid`, the leader of its process, whose number the kernel gives it when it executes a program.
+    /// Gives the thread `before` the id `tid` of the leader of its process. The kernel does that
+    /// when a thread executes another program.
     pub(super) fn takes_number<W: Watch + ?Sized>(&mut self, before: i32, tid: i32, t_ns: i64, watch: &mut W) {
         let Some(id) = self.thread_ids.remove(&before) else { return };
         if let Some(leader) = self.thread_ids.insert(tid, id) {
@@ -208,7 +217,8 @@ impl Linux {
         self.threads[id.0 as usize].tid = tid;
     }
 
-    /// Where the CPU's thread is of the process `tid`, whose leader has ended, and an event names that one, it has taken its number.
+    /// If an event names the ended leader of a process while another thread of this process has the
+    /// CPU, that thread has taken the leader's id.
     pub(super) fn leads_now<W: Watch + ?Sized>(&mut self, cpu: CpuId, tid: i32, t_ns: i64, watch: &mut W) {
         let Base::Thread(id) = self.cpus[cpu.0 as usize].base else { return };
         let thread = &self.threads[id.0 as usize];
@@ -230,7 +240,7 @@ impl Linux {
             ThreadState::Unknown => {
                 thread.early.get_or_insert(wake);
             }
-            // Woken already.
+            // The thread was woken before.
             ThreadState::Runnable | ThreadState::Preempted | ThreadState::Dead => {}
         }
     }
@@ -240,7 +250,8 @@ impl Linux {
         match thread.state {
             ThreadState::Unknown if new => self.becomes_runnable(id, wake, wake.t_ns, watch),
             ThreadState::Blocked(_) => {
-                // It was woken while it was leaving its CPU, or the trace holds no sched_waking.
+                // The thread was woken while it was leaving its CPU, or the trace has no
+                // `sched_waking`.
                 let early = thread.early.unwrap_or(wake);
                 self.becomes_runnable(id, early, wake.t_ns, watch);
             }
@@ -265,7 +276,7 @@ impl Linux {
         }
     }
 
-    /// Notes the CPU in whose queue a thread stands, or will when it is woken.
+    /// Notes the CPU in whose queue a thread waits, or will wait when it is woken.
     pub(super) fn queue_on<W: Watch + ?Sized>(&mut self, id: ThreadId, cpu: CpuId, t_ns: i64, watch: &mut W) {
         let thread = &mut self.threads[id.0 as usize];
         if thread.state == ThreadState::Running || thread.cpu == Some(cpu) {
@@ -294,7 +305,7 @@ impl Linux {
         watch.waited(&Wait { thread, tid, cpu, preempted, begin_ns, end_ns, now: place.occupant(), now_since_ns: place.since_ns });
     }
 
-    /// Ends a thread's state. Running is told by the CPUs.
+    /// Ends the interval of a thread's state. Intervals of running are reported by CPU instead.
     pub(crate) fn close<W: Watch + ?Sized>(&mut self, id: ThreadId, t_ns: i64, watch: &mut W) {
         let thread = &mut self.threads[id.0 as usize];
         let (state, since) = (thread.state, thread.since_ns);

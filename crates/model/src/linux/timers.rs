@@ -1,21 +1,23 @@
-//! The kernel's timers: when each was to go off, when its function was called, and how long that took.
+//! The kernel's timers: when each was to expire, when its function was called, and how long the
+//! function ran.
 //!
-//! A timer is its address. When it was to go off is known from its start; timers whose moments are counted in ticks have no length that
-//! an event tells, so how late they are is not known.
+//! A timer is identified by its address. Its expiry time is known from its start event. Timers that
+//! count ticks have no expiry time in ns in their events, so their delay is unknown.
 
 use crate::hash::IdMap;
 use crate::linux::watch::{CpuId, Expiry, TimerKind};
 
-/// More timers than this are not waited for at once.
+/// Maximum number of pending timers.
 const MOST: usize = 1 << 20;
 
+/// The pending timers, and the functions of timers that run.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// What each is to go off at, by its own clock.
+    /// Expiry times of pending timers, in ns of each timer's own clock.
     programmed: IdMap<u64, i64>,
-    /// Functions that run, by CPU: an interrupt may call one on top of another.
+    /// Running functions, by CPU: an interrupt may call one function on top of another.
     open: Vec<Vec<Open>>,
-    /// By the address of the function.
+    /// Purposes of timers, by the address of their function.
     kinds: IdMap<u64, TimerKind>,
 }
 
@@ -44,7 +46,8 @@ impl Timers {
         }
     }
 
-    /// What a timer of this function is for. Where the trace names some functions, the others are the kernel's own.
+    /// The purpose of a timer with this function. If the trace names some functions, unnamed ones
+    /// are timers of the kernel itself.
     pub fn kind(&self, function: Option<u64>) -> TimerKind {
         match function {
             Some(function) if !self.kinds.is_empty() => self.kinds.get(&function).copied().unwrap_or(TimerKind::Kernel),
@@ -56,14 +59,15 @@ impl Timers {
         self.programmed.remove(&timer);
     }
 
-    /// `now` is the moment by the timer's own clock; only timers with a fine one tell it in ns.
+    /// Notes the call of a timer's function. `now` is the time in ns of the timer's own clock; only
+    /// high-resolution timers have it.
     pub fn enter(&mut self, cpu: CpuId, t_ns: i64, timer: u64, function: Option<u64>, now: Option<i64>) {
         let late_ns = now.zip(self.programmed.remove(&timer)).map(|(now, at)| now.saturating_sub(at));
         let at = cpu.0 as usize;
         if self.open.len() <= at {
             self.open.resize_with(at + 1, Vec::new);
         }
-        // One whose end was not seen is over.
+        // An earlier call of this timer's function whose end was not seen is over.
         self.open[at].retain(|open| open.timer != timer);
         self.open[at].push(Open { timer, function, fine: now.is_some(), begin_ns: t_ns, late_ns });
     }
@@ -74,7 +78,8 @@ impl Timers {
         Some(Expiry { cpu, function, fine, begin_ns, end_ns: t_ns, late_ns })
     }
 
-    /// Events are missing: what was programmed meanwhile is unknown, and so is what ended on this CPU.
+    /// Forgets what became uncertain by a loss of events: all pending timers, and the running
+    /// functions of this CPU.
     pub fn lost(&mut self, cpu: CpuId) {
         self.programmed.clear();
         if let Some(open) = self.open.get_mut(cpu.0 as usize) {

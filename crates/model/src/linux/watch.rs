@@ -1,7 +1,9 @@
-//! What the Linux state machine tells while it runs: whole pieces of time, and the moments at which something ended.
+//! What the Linux state machine reports while it runs: complete intervals of time, and the moments
+//! at which something happened.
 //!
-//! Everything is told when it is over, since only then it is known. Times are clipped to the range that was asked for; pieces of no length are
-//! not told. An analysis keeps sums of what it hears; names are looked up in [`crate::linux::Linux`] at the end.
+//! An interval is reported when it is over, because only then it is fully known. Times are clipped
+//! to the requested range; empty intervals are not reported. An analysis implements [`Watch`] and
+//! sums up what it receives; at the end it looks up names in [`crate::linux::Linux`].
 
 use crate::linux::kernel_rules::Key;
 use crate::linux::net::Hop;
@@ -9,22 +11,23 @@ use crate::linux::{Arguments, FileKind};
 use crate::names::NameId;
 use std::sync::Arc;
 
-/// A thread. Index into [`crate::linux::Linux::threads`]. A thread id that the kernel gives away a second time is a second thread.
+/// A thread: an index into [`crate::linux::Linux::threads`]. If the kernel reuses a thread id, the
+/// later thread has another `ThreadId`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
-/// An interrupt vector or softirq. Index into [`crate::linux::Linux::contexts`].
+/// An interrupt vector or softirq: an index into [`crate::linux::Linux::contexts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContextId(pub u32);
 
-/// Index into [`crate::linux::Linux::cpus`].
+/// A CPU: an index into [`crate::linux::Linux::cpus`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CpuId(pub u32);
 
 /// What a CPU runs below all interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Base {
-    /// Some thread or idleness; the next switch will tell which.
+    /// A thread or idleness; the next switch names it.
     Unknown,
     Idle,
     Thread(ThreadId),
@@ -35,14 +38,15 @@ pub enum Base {
 pub enum Occupant {
     Idle,
     Thread(ThreadId),
-    /// The innermost of the open ones.
+    /// The innermost of the open interrupts and softirqs.
     Context(ContextId),
-    /// Whose time it was is told later by [`Watch::claimed`], or never.
+    /// Time of a thread that is not known yet; [`Watch::claimed`] names the thread later, or never.
     Unclaimed,
     /// Events are missing.
     Lost,
 }
 
+/// Where a thread executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
     /// No system call of this thread has been seen.
@@ -52,79 +56,86 @@ pub enum Mode {
     Syscall,
 }
 
+/// The scheduling state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ThreadState {
     #[default]
     Unknown,
-    /// Also while an interrupt lies on top.
+    /// The thread has a CPU, also while an interrupt runs on top of it.
     Running,
-    /// Woken and waiting for its CPU.
+    /// The thread was woken and waits for its CPU.
     Runnable,
-    /// Put off its CPU although it could go on.
+    /// The scheduler took the CPU from the thread although the thread was ready to run.
     Preempted,
     Blocked(Reason),
     Dead,
 }
 
+/// The kernel's task state of a blocked thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     Interruptible,
-    /// Mostly for a device or a lock of the kernel.
+    /// Usually a wait for a device or for a lock of the kernel.
     Uninterruptible,
     Stopped,
-    /// Of the kernel's own threads: parked or idle.
+    /// A kernel thread is parked or idle.
     Parked,
 }
 
-/// Why a thread does not go on, as far as the events tell.
+/// Why a thread is blocked, as far as the events show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Why {
     pub state: Reason,
     pub cause: Cause,
 }
 
+/// What a blocked thread did before it blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     Unknown,
-    /// In a system call, about a file of this kind if it is about one that is known.
+    /// The thread is in a system call. The second value is the kind of the file that the call is
+    /// about, if it is about a file whose kind is known.
     Call(NameId, Option<FileKind>),
-    /// After a request to a block device.
+    /// The thread is blocked after a request to a block device.
     Disk(Option<NameId>),
-    /// In no system call, and not stopped: a page is missing.
+    /// The thread is in no system call and not stopped: it waits for a page.
     Fault,
-    /// A thread of the kernel's own.
+    /// The blocked thread is a kernel thread.
     Kernel,
 }
 
-/// A mask of CPUs was set.
+/// A change of the set of CPUs on which a thread may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowing {
     pub t_ns: i64,
-    /// None: the call told an address only, and nobody could be asked.
+    /// The allowed CPUs, ascending; `None` if only the address of the mask is known, from the call,
+    /// and the kernel was not asked.
     pub cpus: Option<Arc<[u32]>>,
-    /// Why not, where something told.
+    /// Why the mask is unknown, if the trace says why.
     pub why: Option<Untold>,
-    /// Who set it.
+    /// The thread that set the mask.
     pub by: Option<ThreadId>,
 }
 
 /// Why a mask is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untold {
-    /// Changed again before there was an answer.
+    /// The mask changed again before the kernel answered.
     Again,
-    /// While the thread was asked.
+    /// The mask changed while the kernel was asked.
     Changing,
-    /// The thread was asked, and was gone.
+    /// The thread had ended when the kernel was asked.
     Gone,
-    /// The answer is none.
+    /// The answer is not a valid list of CPUs.
     Damaged,
-    /// At the end it was another one, and no call told.
+    /// At the end the mask was a different one, and no call in the trace changed it.
     AtEnd,
-    /// Somebody in another pid namespace has changed the mask of one of its threads, and nothing tells which.
+    /// A process in another pid namespace changed the mask of one of its threads, and no event says
+    /// which thread.
     ForeignRuntime,
 }
 
+/// What ended a wait, or acts on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
     Thread(ThreadId),
@@ -132,20 +143,21 @@ pub enum Waker {
         id: ContextId,
         began_ns: i64,
     },
-    /// In the idle thread: an interrupt that is not traced.
+    /// The idle thread: an interrupt that is not traced woke the thread.
     Idle,
     Unknown,
 }
 
+/// A wake-up: when, where and by which waker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
     pub t_ns: i64,
-    /// Where the waker ran.
+    /// The CPU on which the waker ran.
     pub cpu: CpuId,
     pub waker: Waker,
 }
 
-/// A thread stood in a CPU's queue.
+/// An interval in which a thread waited in a CPU's queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     pub thread: ThreadId,
@@ -154,77 +166,80 @@ pub struct Wait {
     pub preempted: bool,
     pub begin_ns: i64,
     pub end_ns: i64,
-    /// What the CPU does, by what is known now, since the end of the last piece that was told of it. To tell it would be too early: events of that
-    /// CPU may be missing.
+    /// What the CPU has done since the end of the last reported interval, as far as known now. This
+    /// interval is not reported yet because events of that CPU may be missing.
     pub now: Occupant,
     pub now_since_ns: i64,
 }
 
-/// A thread got its CPU after it had waited for it.
+/// A thread got its CPU after waiting for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     pub t_ns: i64,
     pub thread: ThreadId,
     pub cpu: CpuId,
-    /// When it could have run.
+    /// Time from which the thread was ready to run.
     pub ready_ns: i64,
-    /// It waited because another was preferred, not because it had been woken.
+    /// True if the thread waited because another one was preferred, false if it waited because it
+    /// was woken.
     pub preempted: bool,
     pub wake: Option<Wake>,
 }
 
-/// One handling of an interrupt or softirq, over.
+/// A finished run of an interrupt or softirq handler.
 #[derive(Clone, Copy, Debug)]
 pub struct Handling {
     pub context: ContextId,
     pub cpu: CpuId,
     pub begin_ns: i64,
     pub end_ns: i64,
-    /// Without the contexts that lay on top of it.
+    /// Duration without the contexts that ran on top of this one.
     pub own_ns: u64,
-    /// For a softirq whose raise was seen.
+    /// Time of the raise; only for a softirq whose raise was seen.
     pub raised_ns: Option<i64>,
-    /// What it lay on, below all interrupts.
+    /// What the context ran on top of, below all interrupts.
     pub base: Base,
 }
 
-/// One call of a timer's function, over.
+/// A finished call of a timer's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
     pub cpu: CpuId,
-    /// Its address.
+    /// Address of the function.
     pub function: Option<u64>,
-    /// Of the kernel's fine timers (hrtimers), not of those that count ticks.
+    /// True for high-resolution timers (hrtimers), false for timers that count ticks.
     pub fine: bool,
     pub begin_ns: i64,
     pub end_ns: i64,
-    /// From the moment that it was set for. None: its start was not seen, or is told in ticks.
+    /// Delay from the time for which the timer was set; `None` if its start was not seen, or is
+    /// given in ticks.
     pub late_ns: Option<i64>,
 }
 
-/// One system call, over.
+/// A finished system call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// None: by a thread that no switch has named yet.
+    /// The calling thread; `None` if no switch has named it yet.
     pub thread: Option<ThreadId>,
     pub name: NameId,
-    /// None: it was entered before the trace began, or where events are missing.
+    /// Time of entry; `None` if it was before the trace began, or where events are missing.
     pub begin_ns: Option<i64>,
     pub end_ns: i64,
     pub result: Option<i64>,
     pub arguments: Arguments,
 }
 
-/// What a timer of the kernel's is for, by its function.
+/// What a kernel timer is for, derived from its function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TimerKind {
     /// The trace does not name the function.
     #[default]
     Unknown,
-    /// It wakes a thread, or sends it a signal, at a time that a thread has set.
+    /// Wakes a thread, or sends it a signal, at a time that a thread set.
     Own,
     DelayedAck,
-    /// TCP sends again, or asks whether the receiver's window is still closed; the function is the same.
+    /// TCP sends again, or probes whether the receiver's window is still closed; both use the same
+    /// function.
     Transmission,
     Retransmission,
     Keepalive,
@@ -233,12 +248,12 @@ pub enum TimerKind {
     QuotaRefill,
     IoQuota,
     DelayedWork,
-    /// Another one of the kernel's own.
+    /// Another timer of the kernel itself.
     Kernel,
 }
 
 impl TimerKind {
-    /// As `rules/linux.toml` names them.
+    /// The names of the kinds in `rules/linux.toml`.
     pub(crate) const RULES: [(&'static str, TimerKind); 10] = [
         ("own", TimerKind::Own),
         ("delayed ACK", TimerKind::DelayedAck),
@@ -253,33 +268,35 @@ impl TimerKind {
     ];
 }
 
-/// What happens now, for those who ask who moves whom. Told for all of the trace, also before the range that was asked for.
+/// Something that happens now, for analyses of which machine causes what. Reported for the whole
+/// trace, also before the requested range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The thread has a CPU. `wake`: by what it could run, where that was not told before.
+    /// The thread has a CPU. `wake` is the wake-up that made it ready, if that was not reported
+    /// before.
     Runs {
         thread: ThreadId,
         wake: Option<Wake>,
     },
-    /// It has left its CPU, or is known to have left it before the trace began.
+    /// The thread has left its CPU, or is known to have left it before the trace began.
     Left {
         thread: ThreadId,
         state: ThreadState,
     },
-    /// It is blocked no more.
+    /// The thread is no longer blocked.
     Woken {
         thread: ThreadId,
         wake: Wake,
     },
-    /// It entered a system call, or returned, or executes another program.
+    /// The thread entered a system call, returned from one, or executes another program.
     Mode {
         thread: ThreadId,
     },
-    /// What it does is not known from here on.
+    /// From now on it is unknown what the thread does.
     Unsure {
         thread: ThreadId,
     },
-    /// Events of its CPU are missing, from then until now.
+    /// Events of the thread's CPU are missing, from `begin_ns` until now.
     Lost {
         thread: ThreadId,
         begin_ns: i64,
@@ -288,19 +305,20 @@ pub enum Moment {
         thread: ThreadId,
         parent: Option<ThreadId>,
     },
-    /// It ends because of a signal that another one sent at that time.
+    /// The thread ends because of a signal that the thread `by` sent at `t_ns`.
     Killed {
         thread: ThreadId,
         by: ThreadId,
         t_ns: i64,
     },
-    /// A softirq shall be handled on this CPU.
+    /// A softirq is to be handled on this CPU.
     Raised {
         cpu: CpuId,
         number: u8,
         by: Waker,
     },
-    /// A request goes to a block device, or is done.
+    /// A request was issued to a block device ([`Moment::Issued`]) or is done
+    /// ([`Moment::Completed`]).
     Issued {
         cpu: CpuId,
         device: i64,
@@ -313,7 +331,8 @@ pub enum Moment {
         sector: i64,
         by: Waker,
     },
-    /// A worker of the kernel shall do something, or begins with it.
+    /// Work was queued for a kernel worker ([`Moment::WorkQueued`]), or a worker begins with it
+    /// ([`Moment::WorkBegins`]).
     WorkQueued {
         cpu: CpuId,
         work: u64,
@@ -323,7 +342,8 @@ pub enum Moment {
         thread: ThreadId,
         work: u64,
     },
-    /// A timer of the kernel's, or its function is called.
+    /// A timer of the kernel was set ([`Moment::TimerSet`]), or its function is called
+    /// ([`Moment::TimerGoesOff`]).
     TimerSet {
         cpu: CpuId,
         timer: u64,
@@ -335,7 +355,7 @@ pub enum Moment {
         by: Waker,
         kind: TimerKind,
     },
-    /// Its code has touched a page that is missing.
+    /// The thread's code has accessed a page that is not present.
     Faulted {
         thread: ThreadId,
     },
@@ -343,44 +363,50 @@ pub enum Moment {
     Retransmitted {
         cpu: CpuId,
     },
-    /// It could go on and has left its CPU to nobody: its share of CPU time is used up.
+    /// The thread was ready to run and left its CPU idle: its share of CPU time is used up.
     Throttled {
         thread: ThreadId,
     },
-    /// What is under way now arrives without an event: no more of these are recorded.
+    /// Events of packets or of work items are no longer recorded. What is in flight or queued now
+    /// arrives without an event.
     SwitchedOff {
         packets: bool,
         works: bool,
     },
 }
 
-/// One who listens. All that it does not care for is empty.
+/// A receiver of what the state machine reports. All methods do nothing by default.
 pub trait Watch {
-    /// In the order in which they happen; all of an event have its time.
+    /// Reports a moment, in the order in which moments happen; all moments of one event have its
+    /// time.
     #[inline]
     fn moment(&mut self, _moment: Moment) {}
 
-    /// `base` is what lies below the interrupts. `mode` is that of the thread.
+    /// Reports what a CPU did. `base` is what runs below the interrupts; `mode` is the mode of the
+    /// thread.
     fn occupied(&mut self, _cpu: CpuId, _by: Occupant, _base: Base, _mode: Mode, _begin_ns: i64, _end_ns: i64) {}
 
-    /// So much of what was told as unclaimed on this CPU, and of what interrupts lay on unknown ground, belongs to `base`.
+    /// Reports that `base` had `ns` of the time that was reported as unclaimed on this CPU, and
+    /// `interrupts_ns` of the interrupts that were reported on an unknown base.
     fn claimed(&mut self, _cpu: CpuId, _base: Base, _ns: u64, _interrupts_ns: u64) {}
 
-    /// A loss that was told late lies in this piece, which was told as somebody's.
+    /// Withdraws an interval that was reported as occupied: a loss that was reported late lies in
+    /// it.
     fn retracted(&mut self, _cpu: CpuId, _by: Occupant, _base: Base, _mode: Mode, _begin_ns: i64, _end_ns: i64) {}
 
-    /// A thread was in a state other than running.
+    /// Reports that a thread was in a state other than running.
     fn was(&mut self, _thread: ThreadId, _state: ThreadState, _begin_ns: i64, _end_ns: i64) {}
 
-    /// A thread was blocked: what [`Watch::was`] tells, with its reason.
+    /// Reports that a thread was blocked: the same interval as in [`Watch::was`], with its reason.
     fn blocked(&mut self, _thread: ThreadId, _why: Why, _begin_ns: i64, _end_ns: i64) {}
 
-    /// A thread stood in the queue of a CPU, for the whole of its wait or up to a migration.
+    /// Reports that a thread waited in the queue of a CPU, for its whole wait or up to a migration.
     fn waited(&mut self, _wait: &Wait) {}
 
     fn started(&mut self, _start: &Start) {}
 
-    /// A thread left its CPU. `own_ns`: its stay without interrupts; none if its begin was not seen.
+    /// Reports that a thread left its CPU; not called if the begin of that stay was not seen.
+    /// `own_ns` is the duration of the stay without interrupts.
     fn stopped(&mut self, _thread: ThreadId, _cpu: CpuId, _begin_ns: i64, _end_ns: i64, _own_ns: u64) {}
 
     fn woken(&mut self, _thread: ThreadId, _wake: &Wake) {}
@@ -391,29 +417,31 @@ pub trait Watch {
 
     fn returned(&mut self, _call: &Call) {}
 
-    /// It was told where the thread may run; the newest of the changes of [`crate::linux::Thread::mask`], or the first one that is not kept.
+    /// Reports a change of the CPUs on which the thread may run: the newest of the changes of
+    /// [`crate::linux::Thread::mask`], or the first one beyond the limit of recorded changes.
     fn allowed(&mut self, _thread: ThreadId, _t_ns: i64) {}
 
-    /// The newest of those changes was none of this thread.
+    /// Withdraws the newest of those changes: it was not a change of this thread.
     fn disallowed(&mut self, _thread: ThreadId) {}
 
-    /// A page was missing.
+    /// Reports a page fault.
     fn faulted(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
 
-    /// A thread freed memory itself, since there was none: direct reclaim, or compaction.
+    /// Reports that a thread freed memory itself because none was free: direct reclaim, or
+    /// compaction.
     fn reclaimed(&mut self, _thread: ThreadId, _begin_ns: i64, _end_ns: i64) {}
 
-    /// A timer's function was called.
+    /// Reports a call of a timer's function.
     fn expired(&mut self, _expiry: &Expiry) {}
 
-    /// A packet made a step. Told also where it lies before the range that was asked for.
+    /// Reports a step of a packet, also before the requested range.
     fn hopped(&mut self, _hop: &Hop<'_>) {}
 }
 
-/// Nobody listens.
+/// Ignores all reports.
 impl Watch for () {}
 
-/// Two who listen to the same.
+/// Passes each report to two receivers.
 impl<A: Watch, B: Watch> Watch for (&mut A, &mut B) {
     #[inline]
     fn moment(&mut self, moment: Moment) {
@@ -512,7 +540,7 @@ impl<A: Watch, B: Watch> Watch for (&mut A, &mut B) {
     }
 }
 
-/// What a context is called.
+/// The kernel's name of the softirq with this number.
 pub(crate) fn softirq_name(number: i64) -> Option<&'static str> {
     const NAMES: [&str; 10] = ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
     usize::try_from(number).ok().and_then(|number| NAMES.get(number).copied())

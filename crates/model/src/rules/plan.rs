@@ -1,4 +1,5 @@
-//! Plans: what the rules make of one event class. Made once per class, when its first event comes; following one is a few loads.
+//! Plans: the meaning that the rules give to one event class. A plan is compiled once per class, at
+//! its first event; following it costs a few loads.
 
 use crate::names::{NameId, Names};
 use crate::rules::predicate::{Datum, Predicate};
@@ -7,30 +8,32 @@ use crate::rules::{Action, Rules, Template};
 use crate::step::MarkKind;
 use longpole_trace::event::{Class, Value};
 
+/// The compiled meaning of an event class: the rules that may apply, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub alternatives: Vec<Alternative>,
-    /// Rules whose name matches the class, and what keeps each from its events.
+    /// Rules whose pattern matches the class, each with what keeps it from matching the events.
     pub spoken_of: Vec<(usize, Never)>,
 }
 
-/// Why a rule is for no event of a trace. What comes later is nearer to a match.
+/// Why a rule matches no event of a trace. Later variants are nearer to a match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Never {
-    /// None has the name.
+    /// No event has the name.
     #[default]
     Absent,
-    /// None of this name has the field.
+    /// No event with this name has the field.
     Lacks(String),
-    /// A rule before it has them all.
+    /// An earlier rule matches all of the events.
     Covered,
-    /// Its condition holds for none, or a rule before it has those.
+    /// The condition holds for no event, or an earlier rule matches those for which it holds.
     NotHeld,
 }
 
+/// A rule, compiled for an event class.
 #[derive(Clone, Debug)]
 pub(crate) struct Alternative {
-    /// Which rule it is from.
+    /// Index of the rule.
     pub rule: usize,
     when: Option<(Predicate, Vec<Option<usize>>)>,
     pub action: Action,
@@ -71,7 +74,8 @@ impl Plan {
             let Some(captures) = rule.pattern.captures(&class.event_name) else { continue };
             let lacks = |field: &&str| field_of(class, field).is_none();
             if let Some(field) = rule.needed_fields().find(lacks) {
-                // A rule that asks for a name this class does not have speaks of another class of the same name.
+                // A rule that needs a field which this class lacks is meant for another class with
+                // the same name.
                 spoken_of.push((at, Never::Lacks(field.to_owned())));
                 continue;
             }
@@ -124,6 +128,7 @@ impl Plan {
         Plan { alternatives, spoken_of }
     }
 
+    /// The first alternative whose condition holds for these fields.
     #[inline]
     pub(crate) fn choose(&self, fields: &[Value<'_>]) -> Option<&Alternative> {
         self.alternatives.iter().find(|alternative| match &alternative.when {
@@ -176,7 +181,7 @@ fn kind_source(template: &Option<Template>, class: &Class) -> KindSource {
     }
 }
 
-/// The numbers of `enum longpole_mark_kind` (docs/formats/user-trace.md).
+/// The numbers are those of `enum longpole_mark_kind` (docs/formats/user-trace.md).
 fn kind_of_number(number: u64) -> MarkKind {
     match number {
         1 => MarkKind::ObjectNew,
@@ -188,7 +193,8 @@ fn kind_of_number(number: u64) -> MarkKind {
     }
 }
 
-/// TSDL names may begin with an underscore that is no part of them.
+/// Finds a field of the class. TSDL names may begin with an underscore that is not part of the
+/// name.
 fn field_of(class: &Class, name: &str) -> Option<usize> {
     class
         .fields

@@ -1,22 +1,28 @@
 //! Conditions over named values: `len > 100 && name == "x"`.
 //!
-//! One small language serves the `when` of rules, the conditions of findings and `--from EVENT:pred` of the command line. It has
-//! comparisons (`== != < <= > >=`) of names, numbers and texts, `!`, `&&`, `||` and parentheses. It must never grow into a query language: what
-//! needs more is SQL's work. A name may carry a text, `share("x")`: it is a name like any other, and means what its user makes of it. A comparison with something that is not there is false, `!=` included, so that absence never matches by accident.
+//! One small language serves the `when` of rules, the conditions of findings and `--from
+//! EVENT:pred` on the command line. It has comparisons (`== != < <= > >=`) of names, numbers and
+//! texts, `!`, `&&`, `||` and parentheses. It must never grow into a query language: anything that
+//! needs more is a task for SQL.
+//!
+//! A name may include a text in parentheses, like `share("x")`: it is a name like any other, and
+//! its user defines its meaning. A comparison with a value that does not exist is false, `!=`
+//! included, so that absence never matches by accident.
 
 use std::fmt;
 
-/// What a name stands for at the moment of the question.
+/// The value of a name at the time of evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Datum<'a> {
     Unknown,
     Integer(i128),
     Real(f64),
     Text(&'a str),
-    /// An enumeration's value: compares as number and as text.
+    /// The value of an enumeration: compares as number and as text.
     Labelled(i128, &'a str),
 }
 
+/// A parsed condition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicate {
     root: Node,
@@ -49,7 +55,7 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// Where and why a condition was refused; the column counts characters from 1.
+/// Where and why a condition was rejected; the column counts characters from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: expected {expected}, found {found}")]
 pub struct PredicateError {
@@ -58,10 +64,15 @@ pub struct PredicateError {
     pub found: String,
 }
 
-/// Nesting beyond this is refused: the parser recurses.
+/// Maximum nesting. Deeper conditions are rejected because the parser recurses.
 const MAX_DEPTH: usize = 64;
 
 impl Predicate {
+    /// Parses a condition.
+    ///
+    /// # Errors
+    ///
+    /// The column of the first error, with what was expected there.
     pub fn parse(text: &str) -> Result<Predicate, PredicateError> {
         let mut parser = Parser { tokens: tokens(text)?, at: 0, names: Vec::new(), depth: 0 };
         let root = parser.any()?;
@@ -71,11 +82,14 @@ impl Predicate {
         }
     }
 
-    /// The names that occur, each once; [`Predicate::holds`] asks for them by their position here.
+    /// The names that occur, each once. [`Predicate::holds`] looks them up by their position in
+    /// this slice.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
+    /// Evaluates the condition. `lookup` returns the value of the name at a position of
+    /// [`Predicate::names`].
     pub fn holds<'a>(&'a self, lookup: impl Fn(usize) -> Datum<'a>) -> bool {
         holds(&self.root, &lookup)
     }
@@ -321,7 +335,7 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, PredicateError> {
     Ok(out)
 }
 
-/// The length of a text in parentheses that belongs to a name: `("worker::parse")`.
+/// Length of a text in parentheses that belongs to a name, like `("worker::parse")`.
 fn carried(chars: &[char], at: usize) -> Result<usize, PredicateError> {
     if chars.get(at..at + 2) != Some(&['(', '"']) {
         return Ok(0);
@@ -391,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn and_binds_closer_than_or() {
+    fn and_binds_more_tightly_than_or() {
         let values = [("a", Datum::Integer(1)), ("b", Datum::Integer(2))];
         assert!(ask("a == 1 || a == 2 && b == 3", &values));
         assert!(!ask("(a == 1 || a == 2) && b == 3", &values));
@@ -408,14 +422,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_matches_nothing() {
+    fn a_comparison_with_a_missing_value_is_false() {
         assert!(!ask("gone == 1", &[]));
         assert!(!ask("gone != 1", &[]));
         assert!(ask("!(gone == 1)", &[]));
     }
 
     #[test]
-    fn a_wrong_condition_names_its_column() {
+    fn the_error_of_a_wrong_condition_has_its_column() {
         let error = Predicate::parse("len > > 4").unwrap_err();
         assert_eq!(error.column, 7);
         assert_eq!(Predicate::parse("len = 4").unwrap_err().column, 5);

@@ -1,8 +1,10 @@
-//! What the model takes from a field: a number or a text. Wider values (structures, arrays) mean nothing to a rule.
+//! Values of fields as the model uses them: numbers and texts. Rules ignore other values
+//! (structures, arrays).
 
 use crate::rules::predicate::Datum;
 use longpole_trace::event::Value;
 
+/// The value as a condition compares it.
 pub fn datum<'a>(value: &Value<'a>) -> Datum<'a> {
     match *value {
         Value::U64(value) => Datum::Integer(i128::from(value)),
@@ -14,12 +16,12 @@ pub fn datum<'a>(value: &Value<'a>) -> Datum<'a> {
         Value::Several { value: number, .. } => Datum::Labelled(number, value.labels().next().unwrap_or_default()),
         Value::Bool(value) => Datum::Integer(i128::from(value)),
         Value::Flags { value, .. } => Datum::Integer(i128::from(value)),
-        // No rule is about what needs decoding to be compared.
+        // No rule compares values that need decoding.
         Value::Nothing | Value::Wide(_) | Value::Bytes(_) | Value::Nested(_) => Datum::Unknown,
     }
 }
 
-/// Negative numbers and texts are no counts.
+/// The value as a count; `None` for negative numbers and texts.
 #[inline]
 pub fn as_u64(value: &Value<'_>) -> Option<u64> {
     match *value {

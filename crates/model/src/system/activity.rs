@@ -1,12 +1,14 @@
-//! What each machine does at each moment, and how long: steps in, time per state out.
+//! What each actor does at each moment, and for how long: steps in, time per state out.
 //!
-//! A thread is in the state of its innermost open span; in the name of a call while it waits for the call's return; in the
-//! service's name while it serves one; in the state it declared last, or "run", where nothing else is open. Waiting for a signal, for tokens, for space or for a
-//! call to serve is idleness, with one exception: a wait that began when the signal was already sent is no idleness but
-//! the price of returning to the loop ("re-entry").
+//! A thread is in the state of its innermost open span. While it waits for the return of a call, it
+//! is in the state of that call; while it serves a call, in that of the service. If nothing is
+//! open, it is in the state that it declared last, or "run". Waiting for a signal, for tokens, for
+//! space or for a call to serve is idleness, with one exception: a wait that began when the signal
+//! had already been sent is not idleness but the cost of returning to the loop ("re-entry").
 //!
-//! Every nanosecond between a thread's first and last step is charged to exactly one cell. An interval is charged when it ends, since only its
-//! end tells what a wait was for. Each charge also counts one probe: half of the probe at either edge lies within.
+//! Each nanosecond between a thread's first and last step is charged to exactly one cell. An
+//! interval is charged when it ends, because only its end shows what a wait was for. Each charge
+//! also counts one probe: half of the probe at either end lies within the interval.
 
 use crate::hash::IdMap;
 use crate::interaction::QueueId;
@@ -15,6 +17,7 @@ use crate::step::{Op, Step};
 use crate::system::actors::ActorId;
 use crate::system::signals::{Delivery, Signals};
 
+/// A state to which an actor's time is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
     /// Nothing is open and nothing is waited for.
@@ -26,47 +29,49 @@ pub enum State {
     Service(NameId),
     /// Back in the signal loop although a signal is pending.
     Reentry,
-    /// For a signal; of whom, where its receive told.
+    /// Waiting for a signal; the sender, if the receive shows it.
     WaitSignal(Option<ActorId>),
     WaitEmpty(QueueId),
     WaitFull(QueueId),
-    /// For a call to serve.
+    /// Waiting for a call to serve.
     WaitCall,
-    /// Events are missing: nobody knows.
+    /// Events are missing, so the state is unknown.
     Lost,
 }
 
 impl State {
-    /// Waiting for work, as against doing it.
+    /// True if the actor waits for work instead of doing it.
     pub fn is_idle(self) -> bool {
         matches!(self, State::WaitSignal(_) | State::WaitEmpty(_) | State::WaitFull(_) | State::WaitCall)
     }
 }
 
-/// A actor in a state: what time is charged to.
+/// An actor in a state: the unit to which time is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cell {
     pub actor: ActorId,
     pub state: State,
 }
 
+/// Time charged to a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
     pub ns: u64,
-    /// Probes whose cost lies in `ns`: one per stay.
+    /// Number of probes whose cost lies in `ns`: one per stay.
     pub probes: u64,
-    /// The part of `ns` that lies in outstandingly long stays, and their number: see [`Total::is_long`].
+    /// The part of `ns` in extraordinarily long stays, whose number is `longs`; see
+    /// `Total::is_long`.
     pub long_ns: u64,
     pub longs: u64,
 }
 
-/// Shorter stays are never outstanding: the time slices of schedulers are longer.
+/// Minimum length in ns of an extraordinary stay: the time slices of schedulers are longer.
 const LONG_NS: u64 = 200_000;
-/// Shorter gaps are not looked for when a loss is told afterwards.
+/// Minimum length in ns of a gap that is searched when a loss is reported afterwards.
 const GAP_NS: u64 = 50_000;
-/// A packet that tells of a loss covers less than this.
+/// Time in ns that stays are remembered: a packet that reports a loss covers less than this.
 const STAY_KEPT_NS: i64 = 2_000_000_000;
-/// How many times longer than usual an outstanding stay is.
+/// Minimum ratio of an extraordinary stay to the usual stay.
 const LONG_FACTOR: u64 = 32;
 const USUAL_FROM: u64 = 16;
 
@@ -82,8 +87,8 @@ impl Total {
         self.probes += u64::from(spent_ns > 0);
     }
 
-    /// Whether a stay is so much longer than the usual one of this state that the thread was probably not running: probes do not see the
-    /// scheduler.
+    /// True if a stay is so much longer than the usual stay in this state that the thread was
+    /// probably not running. Probes do not see the scheduler.
     fn is_long(&self, spent_ns: u64) -> bool {
         let usual = self.probes - self.longs;
         spent_ns >= LONG_NS
@@ -92,19 +97,20 @@ impl Total {
     }
 }
 
-/// What a step did to its actor.
+/// The effect of a step on its actor.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// Since the actor's previous step.
+    /// Time in ns since the actor's previous step.
     pub spent_ns: u64,
-    /// Where that time was charged.
+    /// The state to which that time was charged.
     pub state: State,
-    /// For a receive whose submit was seen.
+    /// The delivery, for a receive whose submit was seen.
     pub delivery: Option<Delivery>,
-    /// For a submit that only its sender receives.
+    /// True for a submit that only its sender receives.
     pub self_sent: bool,
 }
 
+/// The states of all actors and their times.
 #[derive(Debug, Default)]
 pub struct Activity {
     threads: Vec<Thread>,
@@ -122,20 +128,21 @@ struct Thread {
     first_ns: i64,
     last_ns: i64,
     stack: Vec<Frame>,
-    /// Spans beyond [`MAX_NESTING`].
+    /// Number of open spans beyond [`MAX_NESTING`].
     too_deep: usize,
     base: Option<Frame>,
     wait: Option<Waiting>,
     waits_explicitly: bool,
     replied: bool,
-    /// After a loss, until the thread waits: what is open now may have been opened unseen.
+    /// True after a loss until the thread waits: an unseen span may be open.
     blurred: bool,
-    /// The longest of the last stays: one of them may be the gap of a loss that is told later.
+    /// The longest of the last stays; one of them may be the gap of a loss that is reported later.
     stays: [Stay; 8],
-    /// Cells of the states met last, by their low bits.
+    /// Cells of recent states, indexed by the low bits of the state's id.
     recent: [Option<(State, u32)>; 16],
 }
 
+/// An open span, call, service or declared state.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     state: State,
@@ -164,10 +171,12 @@ struct Declared {
     since_ns: i64,
 }
 
-/// A hostile trace may open spans for ever.
+/// Limit of open spans, because a malicious trace may open spans endlessly.
 const MAX_NESTING: usize = 1024;
 
 impl Activity {
+    /// Processes the next step in the order of time: charges the time since the actor's previous
+    /// step.
     pub fn step(&mut self, step: &Step) -> Outcome {
         let at = step.actor.0 as usize;
         if self.threads.len() <= at {
@@ -187,7 +196,7 @@ impl Activity {
         };
         let (state, cell) = self.state_until(step, delivery);
         let thread = &mut self.threads[at];
-        // Time that runs backwards within a thread is no time.
+        // A step back in time within a thread counts as no time.
         let spent_ns = step.t_ns.saturating_sub(thread.last_ns).max(0) as u64;
         thread.last_ns = thread.last_ns.max(step.t_ns);
         let longs = self.totals[cell as usize].longs;
@@ -210,10 +219,12 @@ impl Activity {
         Outcome { spent_ns, state, delivery, self_sent }
     }
 
-    /// Events of this actor are missing between the two moments. What was open then may have ended.
+    /// Processes a loss: events of this actor are missing between the two moments, so open spans
+    /// may have ended.
     ///
-    /// A trace tells of a loss at the end of the packet that follows it, so its events may have been seen by now: then the longest silence
-    /// in between is taken for the gap.
+    /// A trace reports a loss at the end of the packet that follows it, so that packet's events may
+    /// have been seen by now. Then the longest interval without steps in between is taken for the
+    /// gap.
     pub fn loss(&mut self, actor: ActorId, begin_ns: i64, end_ns: i64) {
         let at = actor.0 as usize;
         if !self.threads.get(at).is_some_and(|thread| thread.begun) {
@@ -264,12 +275,12 @@ impl Activity {
         &self.cells
     }
 
-    /// In the order of [`Activity::cells`].
+    /// The times of the cells, in the order of [`Activity::cells`].
     pub fn totals(&self) -> &[Total] {
         &self.totals
     }
 
-    /// First and last step of a actor.
+    /// Times in ns of the first and last step of an actor.
     pub fn lifetime(&self, actor: ActorId) -> Option<(i64, i64)> {
         self.threads.get(actor.0 as usize).filter(|thread| thread.begun).map(|thread| (thread.first_ns, thread.last_ns))
     }
@@ -278,7 +289,8 @@ impl Activity {
         self.threads.get(actor.0 as usize).is_some_and(|thread| thread.waits_explicitly)
     }
 
-    /// Time of the machines that `state` probes declare: (machine, state, ns), open states counted up to `end_ns`.
+    /// Time of the machines that `state` probes declare: (machine, state, ns). Open states count up
+    /// to `end_ns`.
     pub fn declared(&self, end_ns: i64) -> Vec<(NameId, NameId, u64)> {
         let mut totals = self.declared_totals.clone();
         for (&machine, open) in &self.declared {
@@ -289,7 +301,7 @@ impl Activity {
         out
     }
 
-    /// The state that held until this step. Only the step itself tells what a wait was for.
+    /// The state that lasted until this step. Only the step itself shows what a wait was for.
     fn state_until(&mut self, step: &Step, delivery: Option<Delivery>) -> (State, u32) {
         let at = step.actor.0 as usize;
         let thread = &self.threads[at];
@@ -337,7 +349,7 @@ impl Activity {
         let thread = &mut self.threads[at];
         thread.wait = match (thread.wait, wait) {
             (_, None) => None,
-            // To wait for a signal because a queue is empty or full is to wait for the queue.
+            // Waiting for a signal because a queue is empty or full is a wait for the queue.
             (Some(known), Some(State::WaitSignal(_))) => Some(known),
             (Some(known), Some(reason)) => Some(Waiting { reason, ..known }),
             (None, Some(reason)) => Some(Waiting { reason, since_ns: step.t_ns }),
@@ -367,7 +379,8 @@ impl Activity {
         self.threads[at].stack.push(Frame { state, cell, begin_ns });
     }
 
-    /// What was opened inside and not closed ends with it. An end without a begin says nothing.
+    /// Ends the innermost open frame with this state, and all frames that were opened within it. An
+    /// end without a begin is ignored.
     fn pop(&mut self, at: usize, state: State) {
         let thread = &mut self.threads[at];
         if thread.too_deep > 0 {
@@ -468,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_with_a_pending_signal_is_work_and_one_without_is_idleness() {
+    fn a_wait_with_a_pending_signal_is_reentry_and_one_without_is_idleness() {
         let activity = run(&[
             (0, M, Op::Submit { context: A, count: 1 }),
             (2, M, Op::Wait),
@@ -494,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_time_is_unknown_and_closes_what_was_open() {
+    fn a_loss_is_unknown_time_and_closes_open_spans() {
         let mut activity = run(&[(0, M, Op::Begin { name: A })]);
         activity.loss(M, 10, 30);
         activity.step(&Step { t_ns: 34, actor: M, op: Op::End { name: A } });
@@ -507,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_told_late_takes_the_silence_it_explains() {
+    fn a_loss_reported_late_takes_the_longest_interval_without_steps() {
         let mut activity = run(&[
             (0, M, Op::Begin { name: A }),
             (1_000, M, Op::Begin { name: B }),
@@ -524,14 +537,14 @@ mod tests {
     }
 
     #[test]
-    fn declared_machines_have_their_own_time() {
+    fn declared_machines_are_charged_their_own_time() {
         let activity = run(&[(0, M, Op::State { machine: A, state: B }), (7, M, Op::State { machine: A, state: A })]);
         assert_eq!(activity.declared(10), [(A, A, 3), (A, B, 7)]);
         assert_eq!(time(&activity, M, State::Declared(B)), 7);
     }
 
     #[test]
-    fn a_stay_that_is_far_longer_than_usual_is_told_apart() {
+    fn a_stay_far_longer_than_usual_is_counted_separately() {
         let mut activity = Activity::default();
         let mut t = 0;
         for spent in std::iter::repeat_n(1_000, 20).chain([3_000_000, 1_000, 40_000]) {
@@ -545,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_nesting_stays_bounded_and_comes_back() {
+    fn endless_nesting_is_bounded_and_ends_with_the_last_span() {
         let mut activity = Activity::default();
         for t in 0..5000 {
             activity.step(&Step { t_ns: t, actor: M, op: Op::Begin { name: A } });

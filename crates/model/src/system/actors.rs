@@ -1,17 +1,17 @@
-//! Who the events of a trace's programs are of: threads, or whatever a trace or a rule names in
-//! their place.
+//! Actors: the subjects of the events of a trace's programs. An actor is a thread, or another
+//! subject that a trace or a rule names.
 //!
-//! An actor is what the tracer calls a thread; a machine ([`crate::interaction::MachineId`]) is
-//! what the analyses call one. A thread that executes another program goes on as another machine
-//! and stays the same actor.
+//! The difference to a machine ([`crate::interaction::MachineId`]): an actor is a thread as the
+//! tracer sees it, a machine is a thread as the analyses see it. A thread that executes another
+//! program continues as another machine and remains the same actor.
 
 use std::collections::HashMap;
 
-/// Index into [`Actors::all`].
+/// An actor: an index into [`Actors::all`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActorId(pub u32);
 
-/// A thread, and what the trace calls it.
+/// A thread, and its names in the trace.
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
     pub host: String,
@@ -21,19 +21,21 @@ pub struct Actor {
     pub tid: Option<i32>,
 }
 
+/// All actors of a system.
 #[derive(Clone, Debug, Default)]
 pub struct Actors {
     all: Vec<Actor>,
-    /// Those that are new, or are called something else, in the order of the changes.
+    /// Actors that are new or renamed, in the order of the changes.
     changed: Vec<ActorId>,
 }
 
-/// Which actors occur in the part of a trace that is asked for, and how many steps each does there.
+/// The actors that occur in the requested part of a trace, and the number of steps that each does
+/// there.
 #[derive(Clone, Debug, Default)]
 pub struct Met(Vec<Option<u64>>);
 
 impl Met {
-    /// The actor occurs, with so many more steps.
+    /// Notes that the actor occurs, and adds `steps` to its number.
     #[inline]
     pub fn add(&mut self, actor: ActorId, steps: u64) {
         let at = actor.0 as usize;
@@ -47,7 +49,7 @@ impl Met {
         self.0.get(actor.0 as usize).is_some_and(Option::is_some)
     }
 
-    /// It does something, too.
+    /// True if the actor occurs with at least one step.
     pub fn acts(&self, actor: ActorId) -> bool {
         self.0.get(actor.0 as usize).copied().flatten().is_some_and(|steps| steps > 0)
     }
@@ -73,7 +75,7 @@ impl Actors {
         id
     }
 
-    /// The trace calls it so from now on; an empty text says nothing.
+    /// Changes the names of an actor; an empty text leaves the name unchanged.
     pub fn rename(&mut self, actor: ActorId, label: &str, thread: &str) {
         let place = &mut self.all[actor.0 as usize];
         let is_other = |known: &str, new: &str| !new.is_empty() && known != new;
@@ -89,26 +91,26 @@ impl Actors {
         self.changed.push(actor);
     }
 
-    /// What changed beyond so many changes, which are all then.
+    /// The changes after the first `told` ones; sets `told` to the number of all changes.
     pub(crate) fn since(&self, told: &mut usize) -> Vec<(ActorId, Actor)> {
         let new = self.changed[*told..].iter().map(|&id| (id, self.all[id.0 as usize].clone())).collect();
         *told = self.changed.len();
         new
     }
 
-    /// Changes of another one's.
+    /// Applies changes of another `Actors`.
     pub(crate) fn learn(&mut self, changes: &[(ActorId, Actor)]) {
         for (id, actor) in changes {
             match self.all.get_mut(id.0 as usize) {
                 Some(known) => known.clone_from(actor),
-                // One that changed twice is told as it is in the end, each time.
+                // An actor that changed twice occurs twice, each time with its final names.
                 None => _ = self.add(actor.clone()),
             }
         }
     }
 
-    /// Names for people, one per actor and each different: the label; with the thread where one
-    /// label has several active threads; with the tid where that is still not enough.
+    /// Names for people, one per actor, all different: the label; with the thread if several active
+    /// threads have one label; with the thread id if that is still ambiguous.
     pub fn names(&self, met: &Met) -> Vec<String> {
         let mut active: HashMap<(&str, &str), usize> = HashMap::new();
         for (_, actor) in self.each().filter(|(id, _)| met.acts(*id)) {
@@ -147,9 +149,9 @@ impl Actors {
             .collect()
     }
 
-    /// What an actor is called whatever else runs, and in another run, too: the label, with the
-    /// thread where that has a name of its own. Numbers of threads are no part of it, so that
-    /// actors of one program have one.
+    /// Names that do not depend on the other actors, so that they are comparable between runs: the
+    /// label, and the thread if it has a name of its own. Thread ids are not included, so threads
+    /// of one program with equal names share one name.
     pub fn classes(&self, met: &Met) -> Vec<String> {
         let several_hosts = self.several_hosts(met);
         let class = |actor: &Actor| {

@@ -1,14 +1,19 @@
-//! Signals: who sent what to whom. The name of a context is global, like a queue's; its receiver is whoever was seen to
-//! receive it. Several submits may merge into one receive: then the submit that made the signal pending is its cause.
+//! Signals: which actor sent what to which one.
+//!
+//! The name of a context is global, like that of a queue; its receivers are the actors that were
+//! seen to receive it. Several submits may merge into one receive. The cause of the receive is then
+//! the submit that made the signal pending, which is the first one.
 
 use crate::hash::IdMap;
 use crate::names::NameId;
 use crate::system::actors::ActorId;
 use std::collections::VecDeque;
 
-/// A context nobody receives must not grow without bound.
+/// Maximum number of pending submits, so that a context without a receiver does not grow without
+/// limit.
 const MAX_PENDING: usize = 1024;
 
+/// Submits and receives of all contexts.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     contexts: IdMap<u32, Context>,
@@ -28,19 +33,20 @@ struct Pending {
     count: u64,
 }
 
-/// What a receive was caused by.
+/// The cause of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Of the first submit that is in it.
+    /// Sender of the first of the merged submits.
     pub sender: ActorId,
     pub submitted_ns: i64,
-    /// Submits that are in it.
+    /// Number of merged submits.
     pub merged: u64,
     pub self_sent: bool,
 }
 
 impl Signals {
-    /// Whether the sender is the only one who ever received this context: then it signals itself.
+    /// Records a submit. Returns true if the sender is the only actor that ever received this
+    /// context: then it signals itself.
     pub fn submit(&mut self, context: NameId, sender: ActorId, t_ns: i64, count: u64) -> bool {
         let context = self.contexts.entry(context.0).or_default();
         if context.pending.len() == MAX_PENDING {
@@ -50,14 +56,16 @@ impl Signals {
         context.receivers == [sender]
     }
 
+    /// Records a receive of `count` submits. Returns its cause, if a submit was seen.
     pub fn receive(&mut self, context: NameId, receiver: ActorId, t_ns: i64, count: u64) -> Option<Delivery> {
         let context = self.contexts.entry(context.0).or_default();
         if !context.receivers.contains(&receiver) {
             context.receivers.push(receiver);
         }
         let before = std::mem::replace(&mut context.last_receive_ns, t_ns);
-        // What was pending at the previous receive and is not needed for this one came with an earlier one (whose event is lost, or that
-        // did not count what it merged). One such left-over would shift every later pair.
+        // A submit that was pending at the previous receive and is not needed for this one belonged
+        // to an earlier receive, whose event is lost or which did not count what it merged. If such
+        // a submit stayed, it would shift all later pairs.
         let mut left: u64 = context.pending.iter().map(|pending| pending.count).fold(0, u64::saturating_add);
         while let Some(pending) = context.pending.front().filter(|pending| pending.t_ns < before) {
             if left.saturating_sub(pending.count) < count.max(1) {
@@ -93,7 +101,7 @@ mod tests {
     const C: NameId = NameId(7);
 
     #[test]
-    fn merged_submits_are_caused_by_the_first() {
+    fn the_first_of_the_merged_submits_is_the_cause() {
         let mut signals = Signals::default();
         signals.submit(C, A, 10, 1);
         signals.submit(C, A, 20, 1);
@@ -103,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_alone_receives_what_it_submits_signals_itself() {
+    fn a_thread_that_is_the_only_receiver_of_its_submits_signals_itself() {
         let mut signals = Signals::default();
         assert!(!signals.submit(C, B, 10, 1));
         assert!(signals.receive(C, B, 11, 1).unwrap().self_sent);
@@ -113,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_receive_does_not_shift_the_pairs_that_follow() {
+    fn a_lost_receive_does_not_shift_later_pairs() {
         let mut signals = Signals::default();
         signals.submit(C, A, 10, 1);
-        // its receive is lost
+        // The receive of this submit is lost.
         signals.submit(C, A, 20, 1);
         signals.receive(C, B, 25, 1);
         for t in [30, 40, 50] {
@@ -126,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn submits_without_a_receive_are_bounded() {
+    fn submits_without_a_receive_are_limited() {
         let mut signals = Signals::default();
         for t in 0..100_000 {
             signals.submit(C, A, t, 1);

@@ -1,5 +1,6 @@
-//! A table by small numbers that were given one after the other, most of which have an entry.
+//! A table indexed by small consecutive numbers, most of which have an entry.
 
+/// A vector of optional entries that grows on access.
 #[derive(Clone, Debug)]
 pub struct Dense<T>(Vec<Option<T>>);
 
@@ -15,7 +16,7 @@ impl<T> Dense<T> {
         self.0.get(at as usize)?.as_ref()
     }
 
-    /// The place of a number, with an entry or without.
+    /// The place of a number, with or without an entry.
     #[inline]
     pub fn place(&mut self, at: u32) -> &mut Option<T> {
         let at = at as usize;

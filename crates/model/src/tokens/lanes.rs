@@ -1,22 +1,26 @@
-//! The tokens of one queue in their order, those of a flow apart from the others, so that a get of one flow need not look at all.
+//! The tokens of one queue in their order. The tokens of each flow are located in a lane of their
+//! own, so that a get of one flow need not search all tokens.
 
 use super::{append, forget, Count, Order, Origin, Take, Token};
 use crate::hash::IdMap;
 use crate::names::NameId;
 use std::collections::{BTreeMap, VecDeque};
 
+/// The tokens of one queue.
 #[derive(Clone, Debug)]
 pub struct Lanes<O> {
     plain: VecDeque<Token<O>>,
     flows: IdMap<NameId, Lane<O>>,
-    /// Emptied ones, for their memory: many flows are one token that comes and goes.
+    /// Empty lanes, kept to reuse their memory: many flows consist of one token that comes and
+    /// goes.
     spare: Vec<VecDeque<Token<O>>>,
-    /// The next token of each flow by arrival.
+    /// The next token of each flow, by arrival.
     next: BTreeMap<u64, NameId>,
     units: u64,
     newest: u64,
 }
 
+/// The tokens of one flow.
 #[derive(Clone, Debug)]
 struct Lane<O> {
     tokens: VecDeque<Token<O>>,
@@ -44,7 +48,7 @@ impl<O: Copy> Lanes<O> {
         self.units
     }
 
-    /// Of a flow, or of all.
+    /// Number of units of a flow, or of all flows.
     pub fn units_of(&self, flow: Option<NameId>) -> u64 {
         match flow {
             None => self.units,
@@ -52,11 +56,13 @@ impl<O: Copy> Lanes<O> {
         }
     }
 
+    /// Number of tokens, each of which is a run of units.
     pub fn runs(&self) -> usize {
         self.plain.len() + self.flows.values().map(|lane| lane.tokens.len()).sum::<usize>()
     }
 
-    /// `joined`: its origin does not count, so it becomes one with the newest token if that is of the same lane.
+    /// Adds a token. `joined` means that its origin does not matter: it is merged with the newest
+    /// token if that one is in the same lane.
     pub fn add(&mut self, token: Token<O>, flow: Option<NameId>, order: Order, joined: bool) {
         self.units = self.units.saturating_add(token.n);
         let newest = std::mem::replace(&mut self.newest, token.seq);
@@ -95,7 +101,8 @@ impl<O: Copy> Lanes<O> {
         self.units = self.units.saturating_sub(take.units - before);
     }
 
-    /// The next run of whichever lane has it.
+    /// Takes from the lane whose token is next in the order of the queue. Returns false if nothing
+    /// was taken.
     fn take_next(&mut self, take: &mut Take<O>, order: Order, count: &mut Count<'_, O>) -> bool {
         let plain = head(&self.plain, order).map(|token| (token.seq, token.n));
         let flow = match order {
@@ -143,7 +150,7 @@ impl<O: Copy> Lanes<O> {
         }
     }
 
-    /// As [`Lanes::take`], and everything stays.
+    /// Like [`Lanes::take`], but removes nothing.
     pub fn look(&self, take: &mut Take<O>, flow: Option<NameId>, order: Order) {
         let lane = match flow {
             Some(flow) => match self.flows.get(&flow) {
@@ -170,11 +177,13 @@ impl<O: Copy> Lanes<O> {
     pub fn forget(&mut self, count: &mut Count<'_, O>) {
         forget(&mut self.plain, count);
         for lane in self.flows.values_mut() {
-            // What the index knows of a lane is renumbered by forgetting; it is made anew below.
+            // Forgetting changes the sequence numbers in a lane; the caller rebuilds the index
+            // afterwards ([`Lanes::index`]).
             forget(&mut lane.tokens, count);
         }
     }
 
+    /// Rebuilds the index of next tokens after [`Lanes::forget`].
     pub fn index(&mut self, order: Order) {
         self.next.clear();
         for (&flow, lane) in &self.flows {

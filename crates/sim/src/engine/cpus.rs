@@ -1,4 +1,4 @@
-//! CPUs: who has one, who waits for one, and when it must give it back.
+//! CPUs: which machine has one, which machine waits for one, and when it must give the CPU up.
 
 use super::{Engine, Event, Instr, Shown};
 use crate::sink::{Effect, Sink};
@@ -9,7 +9,7 @@ pub struct Cpus {
     free: u64,
     slice_ns: u64,
     waiting: VecDeque<Id>,
-    /// Who has one, and what is left of its slice.
+    /// Machines that have a CPU, each with the remainder of its slice in ns.
     running: Vec<(Id, u64)>,
 }
 
@@ -20,7 +20,8 @@ impl Cpus {
 
     fn slice(&mut self, machine: Id) -> &mut u64 {
         let at = self.running.iter().position(|running| running.0 == machine);
-        // Who works has a CPU; should it not, it gets none for free.
+        // A machine that works has a CPU. If it has none nevertheless, it is added without taking
+        // one from the free ones.
         match at {
             Some(at) => &mut self.running[at].1,
             None => {
@@ -33,7 +34,7 @@ impl Cpus {
 }
 
 impl<S: Sink> Engine<'_, S> {
-    /// The machine has something to do again: as soon as it has a CPU.
+    /// Notes that the machine can continue; it does so as soon as it has a CPU.
     pub(super) fn wake(&mut self, machine: Id) {
         let Some(pool) = self.runner(machine).pool else {
             self.ready.push_back(machine);
@@ -61,7 +62,7 @@ impl<S: Sink> Engine<'_, S> {
         self.cpus[pool as usize].waiting.push_back(machine);
     }
 
-    /// It waits for something else, or is over.
+    /// Takes the CPU from a machine that waits for something else, or has ended.
     pub(super) fn leave_cpu(&mut self, machine: Id) {
         let Some(pool) = self.runner(machine).pool else { return };
         let cpus = &mut self.cpus[pool as usize];
@@ -72,7 +73,7 @@ impl<S: Sink> Engine<'_, S> {
         }
     }
 
-    /// Goes on with the work at which it is: all of it, or as long as its slice lasts.
+    /// Continues the current work of the machine: all of it, or until the end of its slice.
     pub(super) fn work(&mut self, machine: Id) {
         let runner = self.runner(machine);
         let (pool, left) = (runner.pool, runner.left);

@@ -1,7 +1,10 @@
-//! Programs as flat code: the loop that runs a billion times follows no tree.
+//! Programs compiled to flat code, because the loop that runs a billion times must not follow a
+//! tree.
 
 use crate::system::{Id, Step, Time};
 
+/// An instruction of a compiled program. `slot` is a counter; `back` and `skip` are positions in
+/// the code.
 #[derive(Clone, Copy, Debug)]
 pub enum Instr {
     Work {
@@ -53,7 +56,8 @@ pub enum Instr {
     Fork {
         machine: Id,
     },
-    /// Takes what is there, or skips; the counter is then what was there.
+    /// Takes all units of the queue and sets the counter to their number, or skips the steps if
+    /// there are none.
     Each {
         queue: Id,
         slot: usize,
@@ -78,7 +82,7 @@ pub enum Instr {
     },
 }
 
-/// The code, and how many counters it needs.
+/// Compiles steps to code. Returns the code and the number of counters that it needs.
 pub fn compile(steps: &[Step]) -> (Vec<Instr>, usize) {
     let (mut code, mut slots) = (Vec::new(), 0);
     add(steps, &mut code, &mut slots);

@@ -1,4 +1,4 @@
-//! Queues, calls and timers: what machines wait for, and what ends it.
+//! Queues, calls and timers: what machines wait for, and what ends a wait.
 
 use super::{Engine, Event};
 use crate::draw::{mix, word};
@@ -7,7 +7,8 @@ use crate::sink::{Effect, Sink, Wait};
 use crate::system::Id;
 
 impl<S: Sink> Engine<'_, S> {
-    /// Whether it could; else the machine waits, and goes on behind this step.
+    /// Puts a token, or reserves its space. Returns false if there is no room: then the machine
+    /// waits and continues after this step.
     pub(super) fn put(&mut self, machine: Id, queue: Id, token: Token, reserve: bool) -> bool {
         let running = self.queue(queue);
         if running.putters.is_empty() && running.can_put(machine, token.n, reserve) {
@@ -35,7 +36,7 @@ impl<S: Sink> Engine<'_, S> {
         };
         let arrives = self.now + latency.at(word(self.stream_of(queue), count));
         let running = self.queue(queue);
-        // A wire keeps the order.
+        // A wire preserves the order of tokens.
         let arrives = arrives.max(running.arriving.back().map_or(0, |last| last.0));
         running.arriving.push_back((arrives, token));
         self.later(arrives - self.now, Event::Arrival(queue));
@@ -89,7 +90,7 @@ impl<S: Sink> Engine<'_, S> {
         }
     }
 
-    /// Gives what is there to those who wait for it.
+    /// Serves the machines that wait for tokens or space of this queue, as far as possible.
     pub(super) fn settle(&mut self, queue: Id) {
         loop {
             let running = self.queue(queue);
@@ -109,7 +110,7 @@ impl<S: Sink> Engine<'_, S> {
         }
     }
 
-    /// Behind the step at which it waited.
+    /// Continues after the step at which the machine waited.
     fn go_on(&mut self, machine: Id) {
         self.runner(machine).pc += 1;
         self.wake(machine);
@@ -120,7 +121,7 @@ impl<S: Sink> Engine<'_, S> {
         self.leave_cpu(machine);
     }
 
-    /// What it spun until now is on its profile.
+    /// Adds the time that the machine has spent polling until now to its profile.
     pub(super) fn spun(&mut self, machine: Id) {
         let now = self.now;
         if let Some((since, state)) = self.runner(machine).spins.take() {
@@ -128,7 +129,8 @@ impl<S: Sink> Engine<'_, S> {
         }
     }
 
-    /// A reply to a machine: 0 none, 1 there, 2 awaited.
+    /// State of the reply to a machine: 0 no reply, 1 a reply is present, 2 the caller waits for
+    /// it.
     fn reply_of(&mut self, queue: Id, caller: Id) -> &mut u64 {
         let replies = &mut self.replies[queue as usize];
         if replies.len() <= caller as usize {
@@ -149,7 +151,7 @@ impl<S: Sink> Engine<'_, S> {
     }
 
     pub(super) fn reply(&mut self, machine: Id, queue: Id) -> bool {
-        // A program that replies to nobody is a mistake of its author, and does nothing.
+        // A reply without a caller is a mistake in the program and has no effect.
         let Some(caller) = self.runner(machine).callers.pop() else { return true };
         self.tell(machine, Effect::Reply(queue, caller));
         if std::mem::replace(self.reply_of(queue, caller), 1) == 2 {

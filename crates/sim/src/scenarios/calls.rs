@@ -1,10 +1,11 @@
-//! Calls and replies.
+//! Scenarios of calls and replies.
 
 use crate::draw::Dist;
 use crate::sketch::{forever, put, repeat, work, Sketch};
 use crate::system::Step;
 
-/// `$client` calls `$front`, that calls `$store`; both call `$timer` for each item, which takes `$timer.program`.
+/// `$client` calls `$front`, which calls `$store`; both call `$timer` for each item, which takes
+/// the time of `$timer.program`.
 pub fn rpc_chain(s: &mut Sketch) {
     let mean = s.pick.int(4_000, 20_000);
     let tap = s.decoy(mean * 4, 2);

@@ -1,10 +1,11 @@
-//! What machines take from each other: locks, CPUs, time.
+//! Scenarios of contention: locks, CPUs, time.
 
 use crate::draw::Dist;
 use crate::sketch::{forever, get, put, repeat, work, Sketch};
 use crate::system::Step;
 
-/// Threads of `$worker` that spend `$worker.inside` under one lock, more than the lock has time for.
+/// Threads of `$worker` that need one lock for `$worker.inside`, together for longer than the lock
+/// is available.
 pub fn lock_convoy(s: &mut Sketch) {
     let count = s.pick.int(4, 7);
     let inside = s.pick.int(5_000, 20_000);
@@ -24,7 +25,7 @@ pub fn lock_convoy(s: &mut Sketch) {
     s.system.end = s.machine("main", vec![Step::Get { queue: done, n: count }, work(sum, Dist::Fixed(inside))]);
 }
 
-/// `$server` shares the one CPU of its host with `$hog`, whose slices are long.
+/// `$server` shares the only CPU of its host with `$hog`, whose slices are long.
 pub fn cpu_hog(s: &mut Sketch) {
     let host = s.host("host");
     let mean = s.pick.int(50_000, 150_000);
@@ -41,7 +42,7 @@ pub fn cpu_hog(s: &mut Sketch) {
     s.system.end = s.machine("client", vec![repeat(s.items, steps)]);
 }
 
-/// Threads of `$poller` spin on queues that `$maker` fills too slowly.
+/// Threads of `$poller` poll queues that `$maker` fills too slowly.
 pub fn polling(s: &mut Sketch) {
     let count = s.pick.int(2, 3);
     let mean = s.pick.int(10_000, 30_000);
@@ -60,7 +61,8 @@ pub fn polling(s: &mut Sketch) {
     s.system.end = s.machine("main", vec![Step::Get { queue: done, n: count }]);
 }
 
-/// `$producer` signals each item, though `$consumer` takes all that is there.
+/// `$producer` sends a signal for each item, although `$consumer` always takes all items that are
+/// present.
 pub fn batching(s: &mut Sketch) {
     let mean = s.pick.int(3_000, 10_000);
     let tap = s.decoy(mean * 6, 2);
@@ -69,7 +71,7 @@ pub fn batching(s: &mut Sketch) {
     let cost = (mean as f64 * s.pick.real(1.5, 2.5)) as u64;
     let one = vec![work(tell, Dist::around(cost, 0.2)), put(signal)];
     let steps = vec![work(make, Dist::around(mean, 0.4)), put(ring), put(tap), Step::Every { n: 1, steps: one }];
-    // Whatever the batch, the last items are told.
+    // With any batch size, the last items are signalled.
     s.machine("producer", vec![repeat(s.items, steps), put(signal)]);
     let each = vec![work(take, Dist::around(mean * 2 / 3, 0.4)), put(done)];
     s.machine("consumer", vec![forever(vec![Step::Drain { queue: signal }, Step::Each { queue: ring, steps: each }])]);

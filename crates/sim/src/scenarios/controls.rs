@@ -1,4 +1,4 @@
-//! Systems in which nothing stands out: any bottleneck that is named here is a false alarm.
+//! Controls: systems without a bottleneck. A bottleneck reported for one of them is a false alarm.
 
 use crate::draw::Dist;
 use crate::sketch::{forever, get, put, repeat, work, Sketch};
@@ -30,7 +30,7 @@ pub fn random(s: &mut Sketch) {
     row(s, count, capacity, Dist::around(mean, 0.5));
 }
 
-/// Threads that do the same, and whoever waits for all.
+/// Threads that all do the same, and a thread that waits for all of them.
 pub fn symmetric(s: &mut Sketch) {
     let (count, mean) = (s.pick.int(3, 6), s.pick.int(10_000, 40_000));
     let done = s.queue("done", None);
@@ -49,7 +49,7 @@ pub fn sleep(s: &mut Sketch) {
     s.system.end = last[0];
 }
 
-/// Requests come rarely, and each is served at once.
+/// Requests are rare, and each is served at once.
 pub fn idle(s: &mut Sketch) {
     let (mean, gap) = (s.pick.int(10_000, 30_000), s.pick.int(20, 60));
     let request = s.call("rpc.server");
@@ -79,7 +79,7 @@ pub fn independent(s: &mut Sketch) {
     }
 }
 
-/// A source that waits for its next period, far more than the stages need.
+/// A source that waits for its next period, which is far longer than the stages need.
 pub fn light(s: &mut Sketch) {
     let (count, mean) = (s.pick.int(3, 5), s.pick.int(8_000, 40_000));
     let queues: Vec<u32> = (1..=count).map(|at| s.queue(&format!("queue{at}"), Some(16))).collect();
@@ -96,7 +96,7 @@ pub fn light(s: &mut Sketch) {
     }
 }
 
-/// One thread whose time is spread evenly.
+/// One thread whose time is evenly distributed over its states.
 pub fn even(s: &mut Sketch) {
     let (count, mean) = (s.pick.int(8, 12), s.pick.int(5_000, 20_000));
     let steps = (1..=count).map(|at| work(s.state(&format!("part{at}")), Dist::around(mean, 0.5))).collect();

@@ -1,12 +1,13 @@
-//! Devices, wires and hosts.
+//! Scenarios of devices, wires and hosts.
 
 use crate::draw::Dist;
 use crate::sketch::{device, forever, get, put, repeat, work, Sketch};
 
-/// The experiment of Saidi et al. (ISPASS 2008): an I/O bus limits a NIC's transfers to 2.0 of 2.2 units that the sender could make, and 96 % of the
-/// critical path are in the NIC's DMA state. A disk takes the bus now and then.
+/// The experiment of Saidi et al. (ISPASS 2008): an I/O bus limits the transfers of a NIC to 2.0
+/// units while the sender could provide 2.2, and 96 % of the critical path are in the DMA state of
+/// the NIC. A disk takes the bus now and then.
 pub fn dma(s: &mut Sketch) {
-    // Per packet at 2.0 units.
+    // Time per packet in ns, at 2.0 units.
     let transfer = s.pick.int(5_000, 20_000);
     let (near, far) = (s.host("near"), s.host("far"));
     let tap = s.decoy(transfer * 2, 2);
@@ -41,7 +42,8 @@ pub fn dma(s: &mut Sketch) {
     s.system.end = sink;
 }
 
-/// `$server` on another host is the slowest; requests and replies take their time on the wire, but many are under way.
+/// `$server` on another host is the slowest part. Requests and replies need time on the wire, but
+/// many are in flight at once.
 pub fn two_hosts(s: &mut Sketch) {
     let mean = s.pick.int(10_000, 40_000);
     let (near, far) = (s.host("near"), s.host("far"));
@@ -60,13 +62,14 @@ pub fn two_hosts(s: &mut Sketch) {
     s.system.end = sink;
 }
 
-/// `$sender` may have no more than a window of `$data` under way, and the way takes longer than that.
+/// `$sender` may have at most one window of `$data` in flight, and a round trip takes longer than
+/// sending the window.
 pub fn credit(s: &mut Sketch) {
     let mean = s.pick.int(5_000, 20_000);
     let (near, far) = (s.host("near"), s.host("far"));
     let tap = s.decoy(mean * 3, 2);
     let window = s.pick.int(4, 10);
-    // There and back takes this many windows' work.
+    // A round trip takes the time for the work of this many windows.
     let way = mean * window * s.pick.int(3, 5) / 2;
     let (there, back) = (Dist::around(way, 0.02), Dist::around(way, 0.02));
     let data = s.wire("data", Some(window), there, Some(back));

@@ -1,12 +1,15 @@
-//! Systems in which nothing but who comes first decides who is served first, and a change lets another one come first.
+//! Systems in which the order of arrival alone decides the order of service, and a change alters
+//! the order of arrival.
 //!
-//! Loops that have nothing to do with each other share a server, a lock, a queue's room, a pool, a CPU. The end is that of the first loop; the others go on for ever.
+//! Loops that are otherwise independent share a server, a lock, the room of a queue, a pool, or a
+//! CPU. The simulation ends with the first loop; the others run forever.
 
 use crate::draw::Dist;
 use crate::sketch::{forever, get, put, repeat, work, Sketch};
 use crate::system::Step;
 
-/// Clients that prepare and call one server; the first prepares for as long as the mean, the others for so many times of it.
+/// Clients that prepare and then call one server. The first one prepares for the mean time, the
+/// others for the given multiples of it.
 pub fn clients(s: &mut Sketch, others: &[f64]) {
     let mean = s.pick.int(20_000, 60_000);
     let serve = (mean as f64 * s.pick.real(0.2, 0.5)) as u64;
@@ -40,7 +43,8 @@ pub fn lock(s: &mut Sketch) {
     }
 }
 
-/// Two producers of a queue with little room, whose consumer has enough or too little time for both.
+/// Two producers for a queue with little room, whose consumer has enough or too little time for
+/// both.
 pub fn producers(s: &mut Sketch, load: f64) {
     let mean = s.pick.int(20_000, 60_000);
     let capacity = s.pick.int(1, 4);
@@ -58,7 +62,7 @@ pub fn producers(s: &mut Sketch, load: f64) {
     }
 }
 
-/// Two workers at one queue, whose items are of very different size.
+/// Two workers at one queue, whose items differ greatly in size.
 pub fn pool(s: &mut Sketch) {
     let mean = s.pick.int(20_000, 60_000);
     let capacity = s.pick.int(2, 8);
@@ -70,7 +74,7 @@ pub fn pool(s: &mut Sketch) {
     s.system.end = s.machine("main", vec![repeat(s.items, vec![get(done), work(counted, Dist::Fixed(100))])]);
 }
 
-/// Two threads of one CPU, which compute and sleep.
+/// Two threads on one CPU, which compute and sleep.
 pub fn threads(s: &mut Sketch) {
     let host = s.host("host");
     let mean = s.pick.int(20_000, 60_000);

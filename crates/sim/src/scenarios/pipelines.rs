@@ -1,4 +1,4 @@
-//! Work that flows one way.
+//! Scenarios in which work flows in one direction.
 
 use crate::draw::Dist;
 use crate::sketch::{get, put, repeat, work, Sketch};
@@ -55,7 +55,7 @@ pub fn fork_join(s: &mut Sketch) {
     s.system.end = s.machine("main", vec![repeat(s.items, round)]);
 }
 
-/// Two stages, of which the first leaves a token per item in a queue that nobody empties.
+/// Two stages, of which the first leaves one token per item in a queue that no machine empties.
 pub fn leak(s: &mut Sketch) {
     let (queue, left) = (s.queue("queue", Some(8)), s.queue("left", None));
     let (make, take) = (s.state("maker.make"), s.state("sink.take"));
