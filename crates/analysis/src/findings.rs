@@ -20,7 +20,7 @@ use toml::Spanned;
 
 /// The kind of thing about which a rule speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// A call that a stage makes.
     Call,

@@ -217,7 +217,7 @@ fn a_lock_that_all_queue_for_is_found_and_one_that_nobody_waits_for_is_not() {
     let advice = convoy["advice"].as_str().unwrap();
     assert!(advice.contains("hold it shorter"), "{advice}");
     // Whoever takes the lock waits for whoever holds it, and so on around: nobody waits for anybody else.
-    let mutual_wait = finding(&crowded, "knot");
+    let mutual_wait = finding(&crowded, "mutual_wait");
     assert_eq!((mutual_wait["count"].as_u64(), mutual_wait["share"].as_f64()), (Some(5), Some(1.0)));
     let lonely = report(&[&store(&place, "lonely", &locking(1, 200, 40))]);
     assert_eq!(kinds(&lonely), Vec::<&str>::new());
