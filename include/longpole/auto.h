@@ -1,20 +1,26 @@
 /*
- * Functions as spans, without a probe in the code: compile with -finstrument-functions, and include this header in one source file of each
- * program or library (or in all, by `-include longpole/auto.h`).
+ * Records functions as spans, without probes in the code: compile with -finstrument-functions, and
+ * include this header in one source file of each program or library (or in all, by `-include
+ * longpole/auto.h`).
  *
- * The compiler calls two hooks at the begin and the end of each function. They look the function's class id up by its address, in a table
- * without a lock, and write the edge of a span. What the address is called is looked up when the recording ends, in the module's file: here, a function
- * is `MODULE+0xOFFSET`.
+ * The compiler calls two hooks at the start and the end of each function. They look up the
+ * function's class id by its address, in a table that needs no lock, and record the edge of a span.
+ * Here the name of a function is `MODULE+0xOFFSET`; symbols are looked up in the module's file when
+ * the recording ends.
  *
- * What is left out (macros for this library, or variables of the environment, which win):
+ * Functions can be left out by these macros for the library, or by environment variables of the
+ * same name, which have precedence:
  *
- *     LONGPOLE_AUTO_INCLUDE "parse*,net::*"   only these functions
- *     LONGPOLE_AUTO_EXCLUDE "get_*"           not these
- *     LONGPOLE_AUTO_DEPTH   8                 no deeper than so many recorded functions; 0: as deep as they go
- *     LONGPOLE_AUTO_SHORT   100               not those that take less than so many ns, once they are known; 0: all stay
+ *     LONGPOLE_AUTO_INCLUDE "parse*,net::*"   record only these functions
+ *     LONGPOLE_AUTO_EXCLUDE "get_*"           do not record these functions
+ *     LONGPOLE_AUTO_DEPTH   8                 maximum number of nested recorded functions;
+ *                                             0: no limit
+ *     LONGPOLE_AUTO_SHORT   100               leave out functions that take less than this time
+ *                                             in ns, once they are known; 0: record all
  *
- * Patterns (`*` stands for any text, `?` for any letter) are held against the symbol and, in C++, against its names without arguments.
- * What is short is found while it runs, see trial.h: a recorded function is on trial for its first calls.
+ * In patterns, `*` matches any text and `?` any character. They are compared with the symbol and,
+ * for C++, with the name without arguments. Short functions are found while the program runs, see
+ * trial.h: a recorded function is on trial for its first calls.
  */
 #ifndef LONGPOLE_AUTO_H
 #define LONGPOLE_AUTO_H
@@ -57,7 +63,8 @@ LONGPOLE_INLINE void longpole_auto_edge(const void *function, int end)
 
 #define LONGPOLE_AUTO_HOOK_ __attribute__((weak, noinline, used, no_instrument_function, visibility("hidden")))
 
-/* By other names: g++ knows these functions without having seen them, and then refuses their visibility. */
+/* Other names, because g++ knows these functions without a declaration, and then rejects their
+ * visibility. */
 LONGPOLE_AUTO_HOOK_ void longpole_auto_enter(void *function, void *caller) __asm__("__cyg_profile_func_enter");
 LONGPOLE_AUTO_HOOK_ void longpole_auto_exit(void *function, void *caller) __asm__("__cyg_profile_func_exit");
 

@@ -1,4 +1,4 @@
-/* What the probes need of C11: the kind of a name and of a value is chosen by _Generic. */
+/* The C11 part of the probes: _Generic selects by the types of names and values. */
 #ifndef LONGPOLE_C_H
 #define LONGPOLE_C_H
 
@@ -12,7 +12,8 @@ LONGPOLE_INLINE struct longpole_ref longpole_ref_of_text(const void *text, size_
 
 LONGPOLE_INLINE struct longpole_ref longpole_ref_of_name(const void *name, size_t size, int literal)
 {
-	/* The handle's class ids are written, so it is no constant whatever the pointer says. */
+	/* The class ids of the handle are written, so it is not constant, whatever the type of the pointer
+	 * says. */
 	const struct longpole_ref ref = {NULL, size, (struct longpole_name *)(uintptr_t)name, literal & 0};
 	return ref;
 }
@@ -25,8 +26,9 @@ LONGPOLE_INLINE uint64_t longpole_word_of_double(double value)
 }
 
 /*
- * A literal is an array and spelled as one: a pointer may be spelled "a" + 1, and an array can change. Any other text travels with the
- * event. What is no name at all finds no association.
+ * A literal is an array that is spelled as one: an expression like "a" + 1 is a pointer, and other
+ * arrays can change. Any other text is copied into the event. An argument that is not a name
+ * matches no association.
  */
 #define LONGPOLE_IS_LITERAL_(name) (#name[0] == '"' && !__builtin_types_compatible_p(__typeof__(name), __typeof__(&(name)[0])))
 #define LONGPOLE_REF_(name)                                                                                              \
@@ -38,7 +40,8 @@ LONGPOLE_INLINE uint64_t longpole_word_of_double(double value)
 #define LONGPOLE_FUNCTION_ longpole_ref_of_text(__func__, sizeof(__func__) - 1, 1)
 #define LONGPOLE_TEXT_REF_(text) longpole_ref_of_text((text), LONGPOLE_EVENT_MAXIMUM, 0)
 
-/* Integers, those of bit-fields too, which have types of their own in gcc, and pointers, also to functions. What is neither must be taken before. */
+/* Integers (also bit-fields, which have types of their own in gcc) and pointers (also to
+ * functions). Other types must be handled before. */
 #define LONGPOLE_WHOLE_(value)                                                                                           \
 	((uint64_t)(uintptr_t)_Generic((value), float: 0, double: 0, long double: 0, struct longpole_array: 0, struct longpole_enum: 0, default: (value)))
 #define LONGPOLE_IS_REAL_(value) _Generic((value), float: 1, double: 1, long double: 1, default: 0)
@@ -50,7 +53,7 @@ LONGPOLE_INLINE uint64_t longpole_word_of_double(double value)
 	                _Generic((value), float: "d:value", double: "d:value", long double: "d:value", default: "i:value"),  \
 	                LONGPOLE_WORD_(value))
 
-/* Where a call site keeps its class ids. */
+/* The place for the class ids of a call site. */
 #define LONGPOLE_IDS_(ids, count) static uint32_t ids[count]
 
 #define LONGPOLE_GUARD_ __attribute__((cleanup(longpole_span_close), unused))
@@ -102,7 +105,8 @@ LONGPOLE_INLINE struct longpole_enum longpole_enum_of(int64_t value, const char 
 	return named;
 }
 
-/* Any number of equal integers or floating-point values; an integer whose values have names. Both are values of an event's field. */
+/* An array of integers or floating-point values, and an integer whose values have names. Both are
+ * values for a field of an event. */
 #define LONGPOLE_ARRAY(elements, count)                                                                                  \
 	longpole_array_of((elements), (count),                                                                               \
 	                  _Generic(*(elements), _Bool: 'u', unsigned char: 'u', unsigned short: 'u', unsigned: 'u', unsigned long: 'u', \
@@ -123,7 +127,8 @@ LONGPOLE_INLINE struct longpole_enum longpole_enum_of(int64_t value, const char 
 	    _Generic((value), float: (value), double: (value), long double: (value), char *: (value), const char *: (value), \
 	             struct longpole_array: (value), struct longpole_enum: (value), default: LONGPOLE_WHOLE_(value)),        \
 	    (char)(LONGPOLE_WHOLE_TYPE_(value)))
-/* An event has its pairs, and behind them one argument that is empty: so no list is. */
+/* The macros for n pairs get one additional empty argument after the pairs, so that their variable
+ * arguments are never empty. */
 #define LONGPOLE_FIELDS0_(...) {NULL, 0, NULL, 0, 0, 0}
 #define LONGPOLE_FIELDS1_(n, v, ...) LONGPOLE_FIELD_(n, v)
 #define LONGPOLE_FIELDS2_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS1_(__VA_ARGS__)
@@ -143,10 +148,10 @@ LONGPOLE_INLINE struct longpole_enum longpole_enum_of(int64_t value, const char 
 #define LONGPOLE_FIELDS16_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS15_(__VA_ARGS__)
 #define LONGPOLE_ODD_FIELDS_(...) longpole_each_field_is_a_name_and_a_value
 #define LONGPOLE_MANY_FIELDS_(...) longpole_an_event_has_up_to_16_fields
-/* One argument: none, if it is empty. */
+/* A single argument after the name: a compile-time error, unless the argument is empty. */
 #define LONGPOLE_LONE_FIELD_(...)                                                                                        \
 	{NULL, 0, NULL, 0, (char)(0 * sizeof(struct { int longpole_each_field_is_a_name_and_a_value : sizeof(#__VA_ARGS__) == 2 ? 1 : -1; })), 0}
-/* What takes the pairs behind the first argument; there are up to 16. */
+/* Selects the macro for the pairs after the first argument; there are up to 16. */
 #define LONGPOLE_CHOOSE50__(                                                                                            \
 	a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24,      \
 	a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40, a41, a42, a43, a44, a45, a46,       \

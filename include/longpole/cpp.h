@@ -1,10 +1,10 @@
-// What the probes need of C++17: overloads for names and values, and handles as objects.
+// The C++17 part of the probes: overloads for names and values, and handles as objects.
 #ifndef LONGPOLE_CPP_H
 #define LONGPOLE_CPP_H
 
 #include "name.h"
 
-// Headers of C libraries are included within extern "C", and with them what they include.
+// C libraries include headers within extern "C", which must not apply to these headers.
 extern "C++" {
 
 #include <string_view>
@@ -16,7 +16,8 @@ namespace longpole {
 enum class Order : uint32_t { fifo = LONGPOLE_FIFO, lifo = LONGPOLE_LIFO };
 enum class Unit : uint32_t { items = LONGPOLE_ITEMS, bytes = LONGPOLE_BYTES };
 
-// A name that is made at run time: eight bytes an event, as a literal. The text is copied, up to 255 bytes.
+// A name that is made at run time. Its events are as small as those of a literal. The text is
+// copied, up to 255 bytes.
 class Name : public longpole_name
 {
 public:
@@ -35,7 +36,7 @@ private:
 	}
 };
 
-// A queue: its name and what is known of it. 0: unlimited, or not known.
+// A queue: its name and its properties. A limit of 0 means unlimited or unknown.
 class Queue : public Name
 {
 public:
@@ -50,7 +51,8 @@ public:
 
 namespace detail {
 
-// An array is a literal only if it is written as one: others can change, or be a member of many objects.
+// An array is a literal only if it is spelled as one: other arrays can change, or be a member of
+// many objects.
 template <size_t Size>
 LONGPOLE_INLINE longpole_ref ref(const char (&text)[Size], bool literal)
 {
@@ -65,7 +67,7 @@ LONGPOLE_INLINE longpole_ref ref(std::string_view text, bool = false)
 template <typename Pointer>
 constexpr bool is_text_v = std::is_same_v<Pointer, const char *> || std::is_same_v<Pointer, char *>;
 
-// Not as a view: a null pointer is an empty text here.
+// Pointers are not converted to a view, because a null pointer is an empty text here.
 template <typename Pointer, std::enable_if_t<is_text_v<Pointer>, int> = 0>
 LONGPOLE_INLINE longpole_ref ref(const Pointer &text, bool = false)
 {
@@ -77,7 +79,7 @@ LONGPOLE_INLINE longpole_ref ref(longpole_name &name, bool)
 	return {nullptr, 0, &name, 0};
 }
 
-// A handle learns its class ids by being used: it cannot be const.
+// A handle stores its class ids when it is used, so it cannot be const.
 longpole_ref ref(const longpole_name &name, bool) = delete;
 
 LONGPOLE_INLINE longpole_ref ref(longpole_name *name, bool)
@@ -94,7 +96,7 @@ LONGPOLE_INLINE longpole_ref scope_ref(Text &&text, bool literal)
 	return ref(static_cast<Text &&>(text), literal);
 }
 
-// An object that is a number in disguise: std::atomic, std::integral_constant.
+// Objects that hold a number: std::atomic, std::integral_constant.
 template <typename Value, typename = void>
 constexpr bool holds_number_v = false;
 template <typename Value>
@@ -143,7 +145,7 @@ LONGPOLE_INLINE void counter(longpole_where where, longpole_ref ref, const Value
 		counter(where, ref, static_cast<uint64_t>(value));
 }
 
-// What an enumeration is made of; any other type is itself.
+// The underlying type of an enumeration; any other type itself.
 template <typename Value, bool = std::is_enum_v<Value>>
 struct Whole {
 	using Type = Value;
@@ -163,7 +165,7 @@ LONGPOLE_INLINE longpole_array array(const Element *elements, size_t count)
 	return {elements, count, type, static_cast<char>(sizeof(Element))};
 }
 
-// What has its elements side by side: std::vector, std::array, std::span.
+// Types with contiguous elements: std::vector, std::array, std::span.
 template <typename Value, typename = void>
 constexpr bool is_range_v = false;
 template <typename Value>
@@ -177,7 +179,7 @@ LONGPOLE_INLINE longpole_field field(const char *name, const Value &value)
 	} else if constexpr (std::is_same_v<Value, longpole_enum>) {
 		return {name, static_cast<uint64_t>(value.value), value.labels, 0, 'e', 0};
 	} else if constexpr (std::is_array_v<Value> && std::is_convertible_v<const Value &, const char *>) {
-		// Text of a fixed size may fill all of it.
+		// A text in an array may fill the array without a NUL.
 		return {name, 0, value, std::extent_v<Value>, 's', 0};
 	} else if constexpr (std::is_array_v<Value>) {
 		return field(name, array(value, std::extent_v<Value>));
@@ -212,7 +214,7 @@ LONGPOLE_INLINE void collect(longpole_field *at, const char *name, const Value &
 	collect(at + 1, rest...);
 }
 
-// The name's text may be a temporary of the call: it lives as long as this does.
+// The text of the name may be a temporary of the call, which lives until the call returns.
 template <typename Text, typename... Fields>
 LONGPOLE_INLINE void event(longpole_where where, bool literal, Text &&name, const Fields &...fields)
 {
@@ -224,7 +226,7 @@ LONGPOLE_INLINE void event(longpole_where where, bool literal, Text &&name, cons
 	longpole_event(&where, &called, list, sizeof...(fields) / 2);
 }
 
-// An event that is called as the function in which it stands.
+// An event that is named after the enclosing function.
 template <size_t Size>
 struct Here {
 	longpole_where where;
@@ -243,14 +245,16 @@ LONGPOLE_INLINE Here<Size> here(longpole_where where, const char (&name)[Size])
 	return {where, name};
 }
 
-// The class ids of a call site, which a type of its own names. A static of an inline function would be unique in the process, and a library with such a
-// one is never unloaded.
+// The class ids of a call site, identified by a type of its own. A static variable of an inline
+// function would be unique in the process (STB_GNU_UNIQUE), and a library that has one is never
+// unloaded.
 template <typename Site, unsigned Count>
 struct __attribute__((visibility("hidden"))) Ids {
 	static inline uint32_t here[Count] = {};
 };
 
-// Ends the span of a scope. Were this a call, the span would have to lie in memory, whether anybody records it or not.
+// Ends the span of a scope. If this were a call, the span would have to be in memory, even if
+// nothing is recorded.
 struct Close {
 	longpole_span &span;
 	__attribute__((always_inline)) LONGPOLE_PLAIN_CODE ~Close() { longpole_span_close(&span); }
@@ -261,7 +265,7 @@ struct Close {
 
 } // extern "C++"
 
-// The spelling tells a literal, in every build.
+// The spelling of the argument shows if it is a literal, in every build.
 #define LONGPOLE_REF_(name) ::longpole::detail::ref(name, #name[0] == '"')
 #define LONGPOLE_SCOPE_REF_(name) ::longpole::detail::scope_ref(name, #name[0] == '"')
 #define LONGPOLE_AGAIN_(name, before) (#name[0] == '"' ? ::longpole::detail::ref(name, true) : before)

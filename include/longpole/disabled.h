@@ -65,7 +65,7 @@ static inline __attribute__((unused)) void longpole_unused(int first, ...)
 			longpole_unused(0, __VA_ARGS__);                                                                             \
 	} while (0)
 #endif
-/* Where there may be no argument at all. */
+/* For macros that may have no argument at all. */
 #define LONGPOLE_CHOOSE33__(                                                                                            \
 	a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, \
 	a26, a27, a28, a29, a30, a31, a32, a33, chosen, ...) chosen

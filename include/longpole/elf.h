@@ -1,6 +1,8 @@
 /*
- * Which file an address belongs to, and what its symbol is: from the kernel's list of mappings and the file itself, without the C library
- * (the dynamic linker's answers need its lock). Rare; the caller sees to it that one thread at a time is here.
+ * Finds the file to which an address belongs, and the symbol of the address, from the kernel's list
+ * of mappings and the file itself. It does not use the C library, because the functions of the
+ * dynamic linker need its lock. This is rare; the caller ensures that only one thread at a time is
+ * here.
  */
 #ifndef LONGPOLE_ELF_H
 #define LONGPOLE_ELF_H
@@ -15,8 +17,9 @@ extern "C" {
 struct longpole_module {
 	uint64_t begin, end, offset;
 	uint64_t inode;
-	uint64_t changed; /* the file's mtime in ns; 0: the path leads to another file by now */
-	const char *image; /* the file, while its symbols are asked for; NULL: not yet, or there are none */
+	uint64_t changed; /* modification time of the file in ns; 0: the path now leads to another file */
+	/* content of the file while symbols are looked up; NULL: not mapped yet, or not available */
+	const char *image;
 	uint64_t image_size;
 	uint32_t looked;
 	uint32_t spare;
@@ -35,7 +38,7 @@ LONGPOLE_SLOW uint64_t longpole_read_number(const char **text, unsigned base)
 	}
 }
 
-/* A line of /proc/self/maps: `begin-end perms offset major:minor inode path`. */
+/* Parses a line of /proc/self/maps: `begin-end perms offset major:minor inode path`. */
 LONGPOLE_SLOW int longpole_read_mapping(const char *line, uint64_t address, struct longpole_module *module)
 {
 	const uint64_t begin = longpole_read_number(&line, 16);
@@ -72,7 +75,7 @@ LONGPOLE_SLOW long longpole_open_module(const struct longpole_module *module, st
 	return file;
 }
 
-/* The mapping that an address lies in; 0: there is none to be found. */
+/* Finds the mapping that contains an address; returns 0 if there is none. */
 LONGPOLE_SLOW int longpole_module_of(uint64_t address, struct longpole_module *module)
 {
 	char buffer[4096];
@@ -98,7 +101,7 @@ LONGPOLE_SLOW int longpole_module_of(uint64_t address, struct longpole_module *m
 				found = longpole_read_mapping(buffer + begin, address, module);
 				begin = at + 1;
 			}
-		/* A line that is longer than all of this names no file of ours. */
+		/* A line that is longer than the buffer does not name one of our files. */
 		if (begin == 0 && held == sizeof buffer - 1)
 			begin = held;
 		__builtin_memmove(buffer, buffer + begin, held - begin);
@@ -126,10 +129,11 @@ LONGPOLE_INLINE uint64_t longpole_image_word(const struct longpole_module *modul
 	return word;
 }
 
-/* The symbol whose code lies at this offset of the file; empty where nobody knows. It is valid as long as the module is looked at. */
+/* The symbol whose code is at this offset of the file; empty if it is unknown. The text is valid
+ * until the next module is looked up. */
 LONGPOLE_SLOW const char *longpole_symbol_at(const struct longpole_module *known, uint64_t offset)
 {
-	/* What is cached is no part of what the module is. */
+	/* Casts away const: the cached fields do not belong to the identity of the module. */
 	struct longpole_module *module = (struct longpole_module *)(uintptr_t)known;
 	struct longpole_stat stat;
 	if (!module->looked) {
@@ -146,7 +150,7 @@ LONGPOLE_SLOW const char *longpole_symbol_at(const struct longpole_module *known
 	}
 	if (module->image == NULL || longpole_image_word(module, 0, 4) != 0x464c457fu || longpole_image_word(module, 4, 1) != 2)
 		return "";
-	/* Symbols have addresses: those of the segment that the offset lies in. */
+	/* Symbols have addresses, so the offset is converted by the segment that contains it. */
 	const uint64_t segments = longpole_image_word(module, 32, 8), segment_count = longpole_image_word(module, 56, 2);
 	uint64_t address = offset;
 	for (uint64_t i = 0; i < segment_count; i++) {
@@ -155,7 +159,7 @@ LONGPOLE_SLOW const char *longpole_symbol_at(const struct longpole_module *known
 			address = offset - from + longpole_image_word(module, at + 16, 8);
 	}
 	const uint64_t sections = longpole_image_word(module, 40, 8), section_count = longpole_image_word(module, 60, 2);
-	/* The whole table (2), or else what the dynamic linker needs (11). */
+	/* First the full symbol table (type 2), then that of the dynamic linker (type 11). */
 	for (uint32_t type = 2; type <= 11; type += 9)
 		for (uint64_t i = 0; i < section_count; i++) {
 			const uint64_t at = sections + i * 64;
@@ -176,7 +180,8 @@ LONGPOLE_SLOW const char *longpole_symbol_at(const struct longpole_module *known
 	return "";
 }
 
-/* `a::b` of a symbol of C++ (`_ZN1a1bEv`), without arguments; what is no plain name stays as it is. */
+/* Converts a C++ symbol (`_ZN1a1bEv`) to a name without arguments (`a::b`). A symbol that is not a
+ * plain name stays as it is. */
 LONGPOLE_SLOW void longpole_plain_name(const char *symbol, char *buffer, size_t capacity)
 {
 	size_t length = 0;
@@ -203,7 +208,7 @@ LONGPOLE_SLOW void longpole_plain_name(const char *symbol, char *buffer, size_t 
 		longpole_append(buffer, capacity, 0, symbol);
 }
 
-/* Whether a text matches one of the patterns, which commas part. */
+/* Returns 1 if a text matches one of the patterns, which are separated by commas. */
 LONGPOLE_SLOW int longpole_matches(const char *patterns, const char *text)
 {
 	if (text[0] == 0)

@@ -1,6 +1,7 @@
 /*
- * The functions of a library that are recorded: a table by address, without a lock for who knows the function, and what each is called.
- * See auto.h for what is left out by wish, and trial.h for what is too short.
+ * The recorded functions of a library: a table by address, which is read without a lock once a
+ * function is known, and the names of the functions. auto.h describes which functions are left out
+ * by configuration, trial.h which ones are too short.
  */
 #ifndef LONGPOLE_FUNCTIONS_H
 #define LONGPOLE_FUNCTIONS_H
@@ -29,39 +30,46 @@ extern "C" {
 #endif
 
 #define LONGPOLE_AUTO_SLOTS 65536u
-/* Slots looked at before a function is not recorded. */
+/* Number of slots that are tried before a function is not recorded. */
 #define LONGPOLE_AUTO_PROBES 64u
-/* Instead of the id of its begin: this function is left out. No span has this overflow class. */
+/*
+ * Stored instead of the id of its start if a function is left out. No span has this overflow class.
+ */
 #define LONGPOLE_AUTO_LEFT_OUT 1u
-/* Instead of both: not by wish, but because it is short. */
+/*
+ * Stored instead of both ids if a function is left out because it is short, not by configuration.
+ */
 #define LONGPOLE_AUTO_IS_SHORT ((uint64_t)LONGPOLE_AUTO_LEFT_OUT << 32 | LONGPOLE_AUTO_LEFT_OUT)
 
-/* A function. What follows its ids is touched while it is on trial only. */
+/* A function. The fields after `ids` are accessed only while it is on trial. */
 struct longpole_auto_slot {
 	uint64_t address;
-	uint64_t ids;      /* of its begin and, in the upper half, its end; 0: being looked up, or on trial */
+	/* id of its start and, in the upper half, of its end; 0: being looked up, or on trial */
+	uint64_t ids;
 	uint32_t known;    /* the same in 16 bits each; 0: being looked up */
-	uint32_t cycles;   /* of the calls of this window; of the last one, once it is left out */
-	uint16_t calls;    /* in this window */
-	uint8_t windows;   /* that found it long */
-	uint8_t announced; /* recordings that were told that it is left out, as longpole_auto_sign has it */
-	uint32_t since;    /* the counter, in units of 1024, at the window's begin */
+	/* cycles of the calls of this window, or of the last window once it is left out */
+	uint32_t cycles;
+	uint16_t calls;    /* number of calls in this window */
+	uint8_t windows;   /* number of windows that were long */
+	/* the recording in which it was announced that the function is left out, see longpole_auto_sign */
+	uint8_t announced;
+	uint32_t since;    /* counter at the start of the window, in units of 1024 */
 };
 
-/* Of a library. Pages of the table that no function falls into are never touched. */
+/* The state of a library. Pages of the table that no function uses are never touched. */
 struct longpole_auto {
 	struct longpole_auto_slot slots[LONGPOLE_AUTO_SLOTS];
 	uint64_t depth;
 	uint32_t lock;
-	uint32_t stuck; /* somebody waited for the lock in vain */
+	uint32_t stuck; /* 1 after a thread waited for the lock in vain */
 	uint32_t ready;
-	uint32_t key;  /* of what a thread leaves behind, see key.h */
-	uint64_t shortest; /* calls of less ns are short; 0: none is */
-	uint64_t short_window; /* a window of these; 0: not known yet */
+	uint32_t key;  /* key of the destructor for threads, see key.h */
+	uint64_t shortest; /* calls that take less than this time in ns are short; 0: none is */
+	uint64_t short_window; /* cycles of a window of such calls; 0: not known yet */
 	uint64_t begin_counter, begin_ns;
 	const char *include, *exclude;
-	struct longpole_frames *frames; /* of all threads */
-	struct longpole_module module; /* of the newest function that was looked up */
+	struct longpole_frames *frames; /* lists of open calls of all threads */
+	struct longpole_module module; /* module of the function that was looked up last */
 };
 #define LONGPOLE_AUTO_SIZE_ "2101248"
 __extension__ typedef char longpole_auto_fits[sizeof(struct longpole_auto) <= 2101248 ? 1 : -1];
@@ -86,7 +94,8 @@ LONGPOLE_SLOW uint64_t longpole_auto_number(const char *variable, uint64_t other
 	return number;
 }
 
-/* Both clocks at one moment: of some tries the closest, for between two readings a thread may be away. */
+/* Reads both clocks at the same time: takes the closest of some attempts, because the thread may
+ * lose its CPU between two readings. */
 LONGPOLE_SLOW void longpole_auto_now(uint64_t *ns, uint64_t *counter)
 {
 	uint64_t closest = ~(uint64_t)0;
@@ -107,13 +116,14 @@ LONGPOLE_SLOW void longpole_auto_read_wishes(void)
 	longpole_auto.include = include != NULL ? include : LONGPOLE_AUTO_INCLUDE;
 	longpole_auto.exclude = exclude != NULL ? exclude : LONGPOLE_AUTO_EXCLUDE;
 	longpole_auto.depth = longpole_auto_number("LONGPOLE_AUTO_DEPTH", LONGPOLE_AUTO_DEPTH);
-	/* Who names the functions wants these. */
+	/* If the functions are listed by name, the user wants all of these, also short ones. */
 	longpole_auto.shortest = longpole_auto_number("LONGPOLE_AUTO_SHORT", longpole_auto.include[0] != 0 ? 0 : LONGPOLE_AUTO_SHORT);
 	longpole_auto_now(&longpole_auto.begin_ns, &longpole_auto.begin_counter);
 	longpole_auto.ready = 1;
 }
 
-/* Whether a function is left out. One without a symbol has no name that could be wished for. */
+/* Returns 1 if a function is left out by configuration. A function without a symbol has no name
+ * that could match. */
 LONGPOLE_SLOW int longpole_auto_is_left_out(const struct longpole_module *module, uint64_t offset)
 {
 	char plain[LONGPOLE_NAME_MAXIMUM + 1];
@@ -126,7 +136,7 @@ LONGPOLE_SLOW int longpole_auto_is_left_out(const struct longpole_module *module
 	return longpole_matches(longpole_auto.exclude, symbol) || longpole_matches(longpole_auto.exclude, plain);
 }
 
-/* `MODULE+0xOFFSET`. */
+/* Writes the name `MODULE+0xOFFSET`. */
 LONGPOLE_SLOW size_t longpole_auto_name(const struct longpole_module *module, uint64_t offset, char *buffer, size_t capacity)
 {
 	const char *base = module->path;
@@ -138,14 +148,15 @@ LONGPOLE_SLOW size_t longpole_auto_name(const struct longpole_module *module, ui
 	return longpole_append_number(buffer, capacity, length, offset, 16, 0);
 }
 
-/* The module of an address; 0: nobody knows. With the lock. */
+/* Finds the module of an address; returns 0 if it is unknown. The lock must be held. */
 LONGPOLE_SLOW int longpole_auto_module(uint64_t address)
 {
 	struct longpole_module *module = &longpole_auto.module;
 	return (address >= module->begin && address < module->end) || longpole_module_of(address, module);
 }
 
-/* The class of a function. The file's inode and its last change tell whoever looks for names whether it is still the same. */
+/* The class of a function. The inode and the modification time of the file show a tool that looks
+ * up names later if the file is still the same. */
 LONGPOLE_SLOW uint32_t longpole_auto_class(uint64_t offset, uint32_t kind, const char *fields)
 {
 	char name[LONGPOLE_NAME_MAXIMUM + 1], attributes[96];
@@ -170,7 +181,7 @@ LONGPOLE_SLOW uint32_t longpole_auto_class(uint64_t offset, uint32_t kind, const
 	return longpole_site_find(&key);
 }
 
-/* The ids of a function that is looked up for the first time. With the lock. */
+/* Looks up a function for the first time. The lock must be held. */
 LONGPOLE_SLOW void longpole_auto_look_up(struct longpole_auto_slot *slot)
 {
 	const struct longpole_module *module = &longpole_auto.module;
@@ -206,7 +217,8 @@ LONGPOLE_SLOW void longpole_auto_unlock(void)
 	__atomic_store_n(&longpole_auto.lock, 0, __ATOMIC_RELEASE);
 }
 
-/* The slot of a function that is known; NULL: not now, or never. */
+/* The slot of a function, which is looked up if it is new; NULL if the function cannot be recorded
+ * now, or at all. */
 LONGPOLE_SLOW struct longpole_auto_slot *longpole_auto_find(uint64_t address, uint32_t at)
 {
 	struct longpole_auto_slot *slot = NULL;
@@ -222,10 +234,12 @@ LONGPOLE_SLOW struct longpole_auto_slot *longpole_auto_find(uint64_t address, ui
 	}
 	if (slot == NULL || __atomic_load_n(&slot->known, __ATOMIC_ACQUIRE) != 0)
 		return slot;
-	/* A handler must not find the lock taken by the thread that it interrupted; other threads wait, but not for ever. */
+	/* Signals are blocked, because a handler would wait forever for a lock that the interrupted thread
+	 * holds. Other threads wait for a bounded time. */
 	const uint64_t signals = longpole_block_signals();
 	const int locked = longpole_auto_lock(__atomic_load_n(&longpole_auto.stuck, __ATOMIC_RELAXED) ? 0 : LONGPOLE_LOCK_TURNS);
-	/* Its holder may be gone (this is a child that was forked meanwhile): nobody waits a second time. */
+	/* The holder may not exist (this may be a child that was forked meanwhile), so no thread waits a
+	 * second time. */
 	__atomic_store_n(&longpole_auto.stuck, !locked, __ATOMIC_RELAXED);
 	if (locked) {
 		if (slot->known == 0)
@@ -236,7 +250,7 @@ LONGPOLE_SLOW struct longpole_auto_slot *longpole_auto_find(uint64_t address, ui
 	return locked ? slot : NULL;
 }
 
-/* No id left for this function: its name travels with the event. */
+/* Records an edge of a function for which there is no class id: the event includes its name. */
 LONGPOLE_SLOW void longpole_auto_overflow(uint64_t address, uint32_t kind)
 {
 	char name[LONGPOLE_NAME_MAXIMUM + 1];
@@ -252,7 +266,7 @@ LONGPOLE_SLOW void longpole_auto_overflow(uint64_t address, uint32_t kind)
 	longpole_emit_parts(kind, &part, 1, 0);
 }
 
-/* One edge of a function, whatever its class. */
+/* Records one edge of a function, with a class id or without. */
 LONGPOLE_SLOW void longpole_auto_write(uint64_t address, uint32_t id)
 {
 	if (id >= LONGPOLE_FIRST_SITE_ID)

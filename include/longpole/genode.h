@@ -1,13 +1,13 @@
 /*
- * Genode's names for these probes, for code that was instrumented there: a checkpoint is a mark, a duration is a span, and the time-stamp
- * probes print the lines that they print there.
+ * Genode's names for these probes, for code that was instrumented for Genode: a checkpoint is a
+ * mark, a duration is a span, and the time-stamp probes print the same lines as on Genode.
  */
 #ifndef LONGPOLE_GENODE_H
 #define LONGPOLE_GENODE_H
 
 #include "tsc.h"
 
-/* There, these need no semicolon. */
+/* On Genode these macros need no semicolon. */
 #define GENODE_LOG_TSC(n) LONGPOLE_LOG_TSC(n);
 #define GENODE_LOG_TSC_NAMED(n, name) LONGPOLE_LOG_TSC_NAMED(n, name);
 #define GENODE_TRACE_TSC(n) LONGPOLE_TRACE_TSC(n);
@@ -45,7 +45,7 @@ inline __attribute__((always_inline, no_instrument_function)) Timestamp timestam
 #endif
 }
 
-// Making one records it; its name travels with the event.
+// The constructor records the checkpoint; its name is copied into the event.
 struct Checkpoint {
 	enum Type : unsigned char { UNDEF = 0x0, START = 0x1, END = 0x2, OBJ_NEW = 0x10, OBJ_DEL = 0x11, OBJ_STATE = 0x12, EXCEPTION = 0xfe, FAILURE = 0xff };
 
@@ -79,7 +79,7 @@ struct Checkpoint {
 	}
 };
 
-// A checkpoint at its making, and one at its end.
+// A checkpoint when it is constructed, and one when it is destroyed.
 class Duration
 {
 public:

@@ -1,6 +1,6 @@
 /*
- * What a thread leaves behind at its end. The key is made at first use, and taken back when the library is unloaded: a destructor that is
- * no longer there must not be called.
+ * Keys for destructors at the end of a thread. A key is made on first use and deleted when the
+ * library is unloaded, because a destructor of an unloaded library must not be called.
  */
 #ifndef LONGPOLE_KEY_H
 #define LONGPOLE_KEY_H
@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* `key`: the number plus one; 0: none yet. False if there is none to be had. */
+/* Makes the key if necessary. `key` holds its number plus one, or 0 if there is none yet. Returns 0
+ * if no key is available. */
 LONGPOLE_SLOW int longpole_key_get(uint32_t *key, void (*destructor)(void *))
 {
 	uint32_t none = 0;
@@ -20,7 +21,7 @@ LONGPOLE_SLOW int longpole_key_get(uint32_t *key, void (*destructor)(void *))
 		return 1;
 	if (longpole_libc_key_create(&made, destructor) != 0)
 		return 0;
-	/* Another thread may have been faster. */
+	/* Another thread may have made it first. */
 	if (!__atomic_compare_exchange_n(key, &none, made + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		longpole_libc_key_delete(made);
 	return 1;

@@ -1,8 +1,11 @@
 /*
- * Longpole's probes for C11 and C++17. docs/probes.md has the table; docs/formats/user-trace.md says what each one records.
+ * Longpole's probes for C11 and C++17. docs/probes.md lists all probes; docs/formats/user-trace.md
+ * describes the event that each one records.
  *
- * Nothing to link, no thread, no socket, no daemon. While nothing is recorded a probe is one load and one branch; while it is, the
- * time-stamp read and a few stores. With LONGPOLE_DISABLE a probe is nothing, and no argument is evaluated.
+ * There is nothing to link, no thread, no socket and no daemon. While nothing is recorded, a probe
+ * costs one load and one branch; while its events are recorded, a read of the time-stamp counter
+ * and a few stores. With LONGPOLE_DISABLE a probe compiles to nothing, and no argument is
+ * evaluated.
  */
 #ifndef LONGPOLE_LONGPOLE_H
 #define LONGPOLE_LONGPOLE_H
@@ -32,15 +35,16 @@
 
 #define LONGPOLE_JOIN__(a, b) a##b
 #define LONGPOLE_JOIN_(a, b) LONGPOLE_JOIN__(a, b)
-/* The first of the arguments, and which of four alternatives their number chooses. */
+/* The first argument, and the choice of one of four alternatives by the number of arguments. */
 #define LONGPOLE_FIRST__(first, ...) first
 #define LONGPOLE_FIRST_(...) LONGPOLE_FIRST__(__VA_ARGS__, )
 #define LONGPOLE_CHOOSE__(a, b, c, d, chosen, ...) chosen
 #define LONGPOLE_CHOOSE_(four, three, two, one, ...) LONGPOLE_CHOOSE__(__VA_ARGS__, four, three, two, one, )
 
 /*
- * The whole of a probe: if its category is on, `call` with a place for the site's class ids. Categories and kinds are written out wherever they
- * are passed on: a program may have a macro that is called QUEUE or PACKET.
+ * A whole probe: if its category is enabled, makes `call` with a place for the class ids of the
+ * call site. Categories and kinds are always passed by their full names, because a program may have
+ * a macro named QUEUE or PACKET.
  */
 #define LONGPOLE_WHEN_(category, call)                                                                                   \
 	do {                                                                                                                 \
@@ -55,7 +59,7 @@
 #define LONGPOLE_PROBE1_(category, kind, variant, fields, ref, a) \
 	LONGPOLE_WHEN_(category, longpole_probe1(longpole_where_, ref, kind, variant, fields, a))
 
-/* state(machine, state): two names, one class if both are literals. */
+/* state(machine, state): two names; if both are literals, they are one event class. */
 #define LONGPOLE_STATE(machine, state) LONGPOLE_WHEN_(LONGPOLE_CATEGORY_STATE, longpole_state(longpole_where_, LONGPOLE_REF_(machine), LONGPOLE_REF_(state)))
 #define LONGPOLE_STATE_HERE(state) LONGPOLE_STATE(__FILE__, state)
 
@@ -82,7 +86,8 @@
 			begin;                                                                                                       \
 		}                                                                                                                \
 	} while (0)
-/* A name that is computed is computed once; a literal is taken again, which spares the compiler a look at the span. */
+/* A name that is an expression is evaluated once. A literal is repeated instead, so that the
+ * compiler does not have to read it from the span. */
 #define LONGPOLE_SCOPE_NAME_(n, name) LONGPOLE_AGAIN_(name, LONGPOLE_JOIN_(longpole_span_, n).ref)
 #define LONGPOLE_SCOPE0_(n, name, again) LONGPOLE_SCOPE_(n, name, longpole_probe0(longpole_where_, again, LONGPOLE_KIND_SPAN_BEGIN))
 #define LONGPOLE_SCOPE1_(n, name, again, arg) \
@@ -115,7 +120,7 @@
 #define LONGPOLE_COUNTER(name, value) LONGPOLE_COUNTER_(LONGPOLE_REF_(name), value)
 #define LONGPOLE_COUNTER_HERE(value) LONGPOLE_COUNTER_(LONGPOLE_FUNCTION_, value)
 
-/* The four points of a call; `id` links caller and callee. */
+/* The four points of a call; `id` connects caller and callee. */
 #define LONGPOLE_RPC_(kind, ref, id) LONGPOLE_PROBE1_(LONGPOLE_CATEGORY_RPC, LONGPOLE_KIND_##kind, 0, "u:id", ref, LONGPOLE_WORD_(id))
 #define LONGPOLE_RPC_CALL(name, id) LONGPOLE_RPC_(RPC_CALL, LONGPOLE_REF_(name), id)
 #define LONGPOLE_RPC_RETURNED(name, id) LONGPOLE_RPC_(RPC_RETURNED, LONGPOLE_REF_(name), id)
@@ -126,7 +131,7 @@
 #define LONGPOLE_RPC_DISPATCH_HERE(id) LONGPOLE_RPC_(RPC_DISPATCH, LONGPOLE_FUNCTION_, id)
 #define LONGPOLE_RPC_REPLY_HERE(id) LONGPOLE_RPC_(RPC_REPLY, LONGPOLE_FUNCTION_, id)
 
-/* Asynchronous wake-ups; several submits may merge into one receive. */
+/* Asynchronous wake-ups; several submits may be merged into one receive. */
 #define LONGPOLE_SIGNAL_(kind, ref, count) LONGPOLE_PROBE1_(LONGPOLE_CATEGORY_SIGNAL, LONGPOLE_KIND_##kind, 0, "u:count", ref, LONGPOLE_WORD_(count))
 #define LONGPOLE_SIGNAL_SUBMIT(context, count) LONGPOLE_SIGNAL_(SIGNAL_SUBMIT, LONGPOLE_REF_(context), count)
 #define LONGPOLE_SIGNAL_RECEIVE(context, count) LONGPOLE_SIGNAL_(SIGNAL_RECEIVE, LONGPOLE_REF_(context), count)
@@ -152,7 +157,7 @@
 #define LONGPOLE_QUEUE_WAIT_EMPTY_HERE() LONGPOLE_PROBE0_(LONGPOLE_CATEGORY_QUEUE, LONGPOLE_KIND_QUEUE_WAIT_EMPTY, LONGPOLE_FUNCTION_)
 #define LONGPOLE_QUEUE_WAIT_FULL_HERE() LONGPOLE_PROBE0_(LONGPOLE_CATEGORY_QUEUE, LONGPOLE_KIND_QUEUE_WAIT_FULL, LONGPOLE_FUNCTION_)
 
-/* link(from, to), flow(id): classes without a name of their own. */
+/* link(from, to), flow(id): classes without a name. */
 #define LONGPOLE_LINK(from, to)                                                                                          \
 	do {                                                                                                                 \
 		if (LONGPOLE_WANTED_(LONGPOLE_CATEGORY_LINK)) {                                                                  \
@@ -185,7 +190,7 @@
 			longpole_log(LONGPOLE_TEXT_REF_(message));                                                                   \
 	} while (0)
 
-/* The subject's label: the component's path, `system -> part`. */
+/* Sets the label of the process, which is the path of the component: `system -> part`. */
 #define LONGPOLE_LABEL(label) longpole_set_label(LONGPOLE_TEXT_REF_(label))
 
 #endif

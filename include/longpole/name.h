@@ -1,6 +1,6 @@
 /*
- * What a probe is called. A literal is resolved once per call site; a handle (`struct longpole_name`) is resolved once per kind of
- * probe, wherever it is used; any other text travels with each event.
+ * Names of probes. A literal is resolved once per call site. A handle (`struct longpole_name`) is
+ * resolved once per kind of probe, wherever it is used. Any other text is copied into each event.
  */
 #ifndef LONGPOLE_NAME_H
 #define LONGPOLE_NAME_H
@@ -20,16 +20,18 @@ extern "C" {
 #define LONGPOLE_ITEMS 0u
 #define LONGPOLE_BYTES 1u
 
-/* A probe with and without arguments is two event classes; at most four per kind. */
+/* Number of event classes per kind: a probe has different classes with and without arguments, at
+ * most four. */
 #define LONGPOLE_VARIANTS 4u
 
-/* A name that is made at run time, with the class ids it has got so far. It must outlive its use; `text` is not copied. */
+/* A name that is made at run time, with its class ids. It must outlive its use; `text` is not
+ * copied. */
 struct longpole_name {
 	const char *text;
-	uint64_t capacity; /* of a queue; 0: unknown */
+	uint64_t capacity; /* capacity of a queue; 0: unknown */
 	uint32_t order;    /* LONGPOLE_FIFO, LONGPOLE_LIFO */
 	uint32_t unit;     /* LONGPOLE_ITEMS, LONGPOLE_BYTES */
-	uint32_t queue;    /* order and unit are meant */
+	uint32_t queue;    /* 1 if this is a queue, so that order and unit are valid */
 	uint32_t ids[LONGPOLE_KIND_COUNT * LONGPOLE_VARIANTS];
 };
 
@@ -45,7 +47,7 @@ struct longpole_name {
 struct longpole_ref {
 	const char *text;
 	size_t size;
-	struct longpole_name *name; /* a handle, else NULL */
+	struct longpole_name *name; /* a handle, or NULL */
 	int literal;
 };
 
@@ -55,8 +57,9 @@ LONGPOLE_INLINE int longpole_on(uint32_t category)
 }
 
 /*
- * Whether anybody wants a probe; and what it does first, if debuggers may attach to it (sdt.h): it passes their place. Then it is at its end,
- * unless it is recorded, too.
+ * LONGPOLE_WANTED_ tests if a probe is recorded or, with sdt.h, if a debugger is attached to it. In
+ * the latter case LONGPOLE_PASS_ first executes the place to which debuggers attach; then the probe
+ * returns, unless it is also recorded.
  */
 #if defined(LONGPOLE_SDT)
 #define LONGPOLE_WANTED_(category) (longpole_on(category) || longpole_sdt_wanted())
@@ -84,7 +87,7 @@ LONGPOLE_SLOW void longpole_pass(uint32_t kind, const struct longpole_ref *ref, 
 #define LONGPOLE_PASS_(kind, ref, a, b, c) ((void)0)
 #endif
 
-/* What a call site knows of itself. */
+/* The static data of a call site. */
 struct longpole_where {
 	uint32_t *id; /* class ids of the site, by variant */
 	const char *file;
@@ -106,7 +109,7 @@ LONGPOLE_SLOW size_t longpole_attributes_of(const struct longpole_name *name, ch
 	return length;
 }
 
-/* Resolves a class id and remembers it. Below LONGPOLE_FIRST_SITE_ID: the overflow class. */
+/* Resolves a class id and caches it. An id below LONGPOLE_FIRST_SITE_ID is the overflow class. */
 LONGPOLE_SLOW uint32_t longpole_resolve(const struct longpole_where *where, const struct longpole_ref *ref, uint32_t kind,
                                         uint32_t variant, const char *fields)
 {
@@ -127,7 +130,7 @@ LONGPOLE_SLOW uint32_t longpole_resolve(const struct longpole_where *where, cons
 	key.attributes = attributes;
 	key.attributes_size = 0;
 	if (ref->name != NULL) {
-		/* A handle has no place of its own, so that it is one class in all programs. */
+		/* A handle has no file and line, so that it is the same class in all programs. */
 		memory = &ref->name->ids[kind * LONGPOLE_VARIANTS + variant];
 		key.line = 0;
 		key.file_size = 0;
@@ -143,7 +146,7 @@ LONGPOLE_SLOW uint32_t longpole_resolve(const struct longpole_where *where, cons
 	return id;
 }
 
-/* How many words an overflow class has before its name. */
+/* Number of words of an overflow class before its name. */
 LONGPOLE_INLINE uint32_t longpole_overflow_words(uint32_t kind)
 {
 	switch (kind) {
@@ -162,7 +165,7 @@ LONGPOLE_INLINE uint32_t longpole_overflow_words(uint32_t kind)
 	}
 }
 
-/* The first event of a site, and every event whose name travels with it. */
+/* Records the first event of a site, and every event that includes its name. */
 LONGPOLE_SLOW void longpole_probe_slow(const struct longpole_where *where, const struct longpole_ref *ref, uint32_t kind,
                                        uint32_t variant, const char *fields, const uint64_t *words, uint32_t count)
 {
@@ -175,7 +178,7 @@ LONGPOLE_SLOW void longpole_probe_slow(const struct longpole_where *where, const
 	for (uint32_t i = 0; i < count && i < 3; i++)
 		known[i] = words[i];
 	if (kind == LONGPOLE_KIND_COUNTER && variant == 1) {
-		/* The overflow class of gauges knows integers only. */
+		/* The overflow class of gauges has an integer value only. */
 		double value;
 		__builtin_memcpy(&value, known, 8);
 		known[0] = (uint64_t)(int64_t)value;
@@ -197,7 +200,7 @@ LONGPOLE_INLINE uint32_t longpole_known_id(const struct longpole_where *where, c
 	return ref->literal ? __atomic_load_n(where->id, __ATOMIC_RELAXED) : 0;
 }
 
-/* A probe of `count` words; kind, variant, fields and count are constants. */
+/* A probe of `count` words. Kind, variant, fields and count are compile-time constants. */
 LONGPOLE_INLINE void longpole_probe(struct longpole_where where, struct longpole_ref ref, uint32_t kind, uint32_t variant,
                                     const char *fields, const uint64_t *words, uint32_t count)
 {
@@ -208,7 +211,7 @@ LONGPOLE_INLINE void longpole_probe(struct longpole_where where, struct longpole
 	if (LONGPOLE_LIKELY(id >= LONGPOLE_FIRST_SITE_ID)) {
 		longpole_emit(id, words, count);
 	} else {
-		/* Copies, so that nothing has an address, and thus a place in memory, before it is known that it needs one. */
+		/* Works on copies, so that the compiler can keep the arguments in registers on the fast path. */
 		const struct longpole_where here = where;
 		const struct longpole_ref name = ref;
 		uint64_t copy[3] = {0, 0, 0};
@@ -223,7 +226,7 @@ LONGPOLE_INLINE void longpole_probe0(struct longpole_where where, struct longpol
 	longpole_probe(where, ref, kind, 0, "", NULL, 0);
 }
 
-/* A name's text, whichever kind of name it is. */
+/* Appends the text of a name of any kind. */
 LONGPOLE_SLOW size_t longpole_append_name(char *buffer, size_t capacity, size_t length, const struct longpole_ref *ref)
 {
 	const char *text = ref->name != NULL ? ref->name->text : ref->text;
@@ -238,7 +241,7 @@ LONGPOLE_SLOW void longpole_state_slow(const struct longpole_where *where, const
 {
 	char text[LONGPOLE_NAME_MAXIMUM];
 	size_t length = longpole_append_name(text, sizeof text, 0, machine);
-	/* A machine's name that takes all the room leaves some to its state. */
+	/* A long name of a machine is cut so that there is room for the state. */
 	if (length > sizeof text / 2)
 		length = sizeof text / 2;
 	text[length++] = ':';
@@ -283,7 +286,7 @@ LONGPOLE_INLINE void longpole_probe3(struct longpole_where where, struct longpol
 	longpole_probe(where, ref, kind, variant, fields, words, 3);
 }
 
-/* A captured frame, cut at the recorder's snaplen. */
+/* Records a captured frame, cut at the recorder's snaplen. */
 LONGPOLE_SLOW void longpole_packet_slow(const struct longpole_where *where, struct longpole_ref ref, uint32_t direction,
                                         const void *bytes, size_t length)
 {
@@ -340,12 +343,13 @@ LONGPOLE_SLOW void longpole_set_label(struct longpole_ref label)
 	longpole_write_label(label.text, label.size);
 }
 
-/* Values of an event's field that are more than one word: made by LONGPOLE_ARRAY and LONGPOLE_ENUM. */
+/* Values of an event's field that take more than one word; made by LONGPOLE_ARRAY and
+ * LONGPOLE_ENUM. */
 struct longpole_array {
 	const void *elements;
 	size_t count;
-	char type;  /* u, i, d */
-	char width; /* bytes of an element */
+	char type;  /* u, i, d as in abi.h */
+	char width; /* size of an element in bytes */
 };
 
 struct longpole_enum {
@@ -353,20 +357,21 @@ struct longpole_enum {
 	const char *labels; /* "red=0;green=1" */
 };
 
-/* Fields of one event. */
+/* Maximum number of fields of an event. */
 #define LONGPOLE_EVENT_FIELDS 16u
 
 /* One field of a user-defined event. */
 struct longpole_field {
 	const char *name;
-	uint64_t word;    /* of an array: the number of elements */
-	const char *text; /* or an array's elements, or the names of an enumeration's values */
+	uint64_t word;    /* the value; for an array the number of its elements */
+	const char *text; /* a text, the elements of an array, or the names of an enumeration's values */
 	size_t size;
 	char type;  /* u, i, d, x, s, e as in abi.h */
-	char width; /* of an array's elements; 0: no array */
+	char width; /* size of an array's elements in bytes; 0: not an array */
 };
 
-/* The names of an enumeration's values, if they are written as they must be: `name=number` with semicolons between. */
+/* Returns 1 if the names of an enumeration's values have the format `name=number`, separated by
+ * semicolons. */
 LONGPOLE_SLOW int longpole_labels_are_good(const char *labels)
 {
 	if (labels == NULL)
@@ -408,7 +413,8 @@ LONGPOLE_SLOW size_t longpole_append_type(char *buffer, size_t capacity, size_t 
 	return longpole_append(buffer, capacity, longpole_append(buffer, capacity, length, type), ":");
 }
 
-/* Whether the name that ends the description of fields, from `begin` on, stands before, too. No type holds a colon. */
+/* Returns 1 if the last name in the description of fields, which begins at `begin`, also occurs
+ * before it. No type contains a colon. */
 LONGPOLE_SLOW int longpole_is_twin(const char *text, size_t begin, size_t length)
 {
 	const size_t size = length - begin;
@@ -436,22 +442,24 @@ LONGPOLE_SLOW void longpole_event_slow(const struct longpole_where *where, const
 			length = longpole_append_type(text, sizeof text, length, &fields[i]);
 			const size_t begin = length;
 			length = longpole_append(text, sizeof text, length, fields[i].name);
-			/* What is no identifier would make the event unreadable. */
+			/* Other characters would make the event unreadable. */
 			for (size_t at = begin; at < length; at++) {
 				const char c = text[at];
 				const int digit = c >= '0' && c <= '9';
 				if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (digit && at != begin)))
 					text[at] = '_';
 			}
-			/* Nor could two of one name be told apart, and the name with its number may be another field's. */
+			/* Two fields of one name could not be distinguished, and the name with its number may be the
+			 * name of another field. */
 			for (uint32_t turn = 0; turn <= i && (length == begin || longpole_is_twin(text, begin, length)); turn++)
 				length = longpole_append_number(text, sizeof text, longpole_append(text, sizeof text, length, "_"), i, 10, 0);
 		}
-		/* A description that was cut describes another event. */
+		/* A truncated description would describe another event. */
 		id = length < sizeof text - 1 ? longpole_resolve(where, ref, LONGPOLE_KIND_EVENT, 0, text) : (uint32_t)LONGPOLE_KIND_EVENT;
 	}
 	if (id < LONGPOLE_FIRST_SITE_ID) {
-		/* No class, no description of the fields: what remains is that it happened. */
+		/* Without a class there is no description of the fields, so only the name of the event is
+		 * recorded. */
 		const char *text = ref->name != NULL ? ref->name->text : ref->text;
 		const size_t size = ref->name != NULL || ref->size > LONGPOLE_NAME_MAXIMUM ? LONGPOLE_NAME_MAXIMUM : ref->size;
 		const struct longpole_part part = {text, (uint32_t)longpole_length(text, size), 1};

@@ -1,4 +1,5 @@
-/* Where probes run. Elsewhere this is the only error that the compiler has to tell: what follows is compiled as with LONGPOLE_DISABLE. */
+/* The systems on which probes work. On others the compiler reports only this one error: the rest is
+ * compiled as with LONGPOLE_DISABLE. */
 #ifndef LONGPOLE_PLATFORM_H
 #define LONGPOLE_PLATFORM_H
 

@@ -1,15 +1,21 @@
 /*
- * Numbered cycle counters, as seL4's benchmarks have: what lies between START(i) and STOP(i), without a recorder.
+ * Numbered cycle counters, as in seL4's benchmarks: they measure the code between START(i) and
+ * STOP(i), without a recorder.
  *
  *     LONGPOLE_TRACE_POINT_START(i);  ...  LONGPOLE_TRACE_POINT_STOP(i);
- *     LONGPOLE_TRACE_POINT_PRINT();                      a table on stderr; the program's end prints it, too
+ *     LONGPOLE_TRACE_POINT_PRINT();                      a table on stderr; also printed at the
+ *                                                        end of the program
  *     struct longpole_point_result result;
  *     if (LONGPOLE_TRACE_POINT_RESULT(i, &result)) ...   false: no sample
  *     LONGPOLE_TRACE_POINT_RESET();
  *
- * They nest and interleave in any way. A STOP counts only if a START came since the last STOP, so that a way that is left between the two
- * leaves no sample: this is how one of several ways is chosen. Each thread has counters of its own, and results are of all threads. From
- * minimum, maximum and mean is subtracted what an empty pair shows on this machine; that is measured at the first result.
+ * Counters can be nested and interleaved in any way. A STOP is counted only if there was a START
+ * since the last STOP. So a code path that is left between the two adds no sample, which allows
+ * selecting one of several paths. Each thread has its own counters; results are those of all
+ * threads together.
+ *
+ * The cost of an empty pair on this host is subtracted from minimum, maximum and mean. It is
+ * measured when a result is first requested.
  */
 #ifndef LONGPOLE_POINTS_H
 #define LONGPOLE_POINTS_H
@@ -17,16 +23,18 @@
 #include "platform.h"
 #include "types.h"
 
-/* Numbers from 0; others are passed over. */
+/* Number of counters. Higher numbers are ignored. */
 #define LONGPOLE_TRACE_POINTS 64u
 
-/* Cycles of the time-stamp counter. */
+/* Results of a counter, in cycles of the time-stamp counter. */
 struct longpole_point_result {
 	uint64_t samples, minimum, maximum;
 	double mean, sigma;
-	double sigma_percent; /* of the mean */
-	double cost;          /* what an empty pair shows, and was subtracted */
-	double cost_around;   /* what a pair takes beside that: who has it within a pair of another number subtracts both */
+	double sigma_percent; /* standard deviation in percent of the mean */
+	double cost;          /* cost of an empty pair, which was subtracted */
+	/* additional cost of a pair outside of the interval that it measures: if a pair encloses a pair of
+	 * another number, subtract both */
+	double cost_around;
 };
 
 #if defined(LONGPOLE_DISABLE)
@@ -46,11 +54,12 @@ struct longpole_point_result {
 extern "C" {
 #endif
 
-/* Two more than there are numbers: an empty pair within a pair. */
+/* Two additional counters, for measuring an empty pair within another pair. */
 #define LONGPOLE_POINT_OUTER_ LONGPOLE_TRACE_POINTS
 #define LONGPOLE_POINT_INNER_ (LONGPOLE_TRACE_POINTS + 1)
 
-/* Of a number and a thread. Sums are of differences to the first sample: so they stay small, and their squares exact enough. */
+/* A counter of one thread. Sums are those of differences to the first sample, so they stay small
+ * and their squares sufficiently exact. */
 struct longpole_point {
 	uint64_t begin, started;
 	uint64_t samples, first, minimum, maximum;
@@ -58,7 +67,7 @@ struct longpole_point {
 	double squares;
 };
 
-/* Of a thread, or of several, one after the other. */
+/* The counters of a thread. Another thread reuses them after this thread has ended. */
 struct longpole_points {
 	struct longpole_points *next;
 	uint32_t taken;
@@ -77,13 +86,14 @@ extern __thread struct longpole_points *longpole_points_here __attribute__((visi
 extern __thread struct longpole_points *longpole_points_here __attribute__((visibility("hidden"), tls_model("initial-exec")));
 #endif
 
-/* Of a library. */
+/* The counters of a library. */
 struct longpole_points_all {
 	struct longpole_points *first;
 	uint32_t key;
-	int32_t pid;       /* who took the first sample: a child does not print its parent's */
-	uint64_t printed;  /* samples */
-	uint64_t measured; /* cost and cost_around are known */
+	/* process that took the first sample: a child does not print the results of its parent */
+	int32_t pid;
+	uint64_t printed;  /* number of samples at the last print */
+	uint64_t measured; /* 1 if cost and cost_around are known */
 	double cost, cost_around;
 };
 
@@ -99,7 +109,7 @@ LONGPOLE_SLOW void longpole_points_exit(void *points)
 	__atomic_store_n(&((struct longpole_points *)points)->taken, 0, __ATOMIC_RELEASE);
 }
 
-/* Another thread's that has ended, or new ones; NULL without memory. */
+/* Takes the counters of a thread that has ended, or makes new ones; NULL if there is no memory. */
 LONGPOLE_SLOW struct longpole_points *longpole_points_take(void)
 {
 	struct longpole_points_all *all = longpole_points_all();
@@ -154,11 +164,11 @@ LONGPOLE_INLINE void longpole_point_stop(uint64_t number)
 		point->minimum = cycles;
 	if (cycles > point->maximum)
 		point->maximum = cycles;
-	/* Last: what another thread may look at meanwhile. */
+	/* Written last, because other threads read the sample after this number. */
 	__atomic_store_n(&point->samples, point->samples + 1, __ATOMIC_RELEASE);
 }
 
-/* Without libm. */
+/* A square root without libm. */
 LONGPOLE_SLOW double longpole_point_root(double square)
 {
 	double root = square > 1 ? square : 1;
@@ -175,7 +185,7 @@ LONGPOLE_SLOW double longpole_point_root(double square)
 
 #define LONGPOLE_POINT_ROUNDS_ 255
 
-/* The median of a few. */
+/* The median of the measured values; sorts them. */
 LONGPOLE_SLOW uint64_t longpole_point_median(uint64_t *values)
 {
 	for (int i = 1; i < LONGPOLE_POINT_ROUNDS_; i++) {
@@ -188,7 +198,8 @@ LONGPOLE_SLOW uint64_t longpole_point_median(uint64_t *values)
 	return values[LONGPOLE_POINT_ROUNDS_ / 2];
 }
 
-/* An empty pair within a pair: what the inner one shows, and what it takes of the outer one. */
+/* Measures an empty pair within another pair: the value of the inner pair, and the time that it
+ * adds to the outer one. */
 LONGPOLE_SLOW void longpole_point_measure(struct longpole_points_all *all)
 {
 	uint64_t inner[LONGPOLE_POINT_ROUNDS_], outer[LONGPOLE_POINT_ROUNDS_];
@@ -201,13 +212,13 @@ LONGPOLE_SLOW void longpole_point_measure(struct longpole_points_all *all)
 		longpole_point_start(LONGPOLE_POINT_INNER_);
 		longpole_point_stop(LONGPOLE_POINT_INNER_);
 		longpole_point_stop(LONGPOLE_POINT_OUTER_);
-		/* The first half warms up. */
+		/* The first half of the rounds warms up the caches; the second half overwrites its values. */
 		inner[round % LONGPOLE_POINT_ROUNDS_] = point[LONGPOLE_POINT_INNER_].first;
 		outer[round % LONGPOLE_POINT_ROUNDS_] = point[LONGPOLE_POINT_OUTER_].first;
 	}
 	const uint64_t within = longpole_point_median(inner), whole = longpole_point_median(outer);
 	all->cost = (double)within;
-	/* The outer pair shows itself, too. */
+	/* The outer pair also measures its own cost. */
 	all->cost_around = whole > 2 * within ? (double)(whole - 2 * within) : 0;
 	all->measured = 1;
 }
@@ -231,7 +242,7 @@ LONGPOLE_SLOW int longpole_point_result(uint64_t number, struct longpole_point_r
 			result->minimum = point->minimum;
 		if (point->maximum > result->maximum)
 			result->maximum = point->maximum;
-		/* Means and squares of two parts make those of the whole (Chan, Golub and LeVeque 1979). */
+		/* Combines means and sums of squares of two parts (Chan, Golub and LeVeque 1979). */
 		const double own = (double)samples, others = (double)result->samples, shift = (double)point->sum / own;
 		const double apart = (double)point->first + shift - mean;
 		squares += point->squares - shift * shift * own + apart * apart * own * others / (own + others);
@@ -262,7 +273,7 @@ LONGPOLE_SLOW uint64_t longpole_points_samples(void)
 	return samples;
 }
 
-/* One write, for 64 lines at most. */
+/* Prints the table in one write, of at most 64 lines. */
 LONGPOLE_SLOW void longpole_points_print(void)
 {
 	char text[7168];
@@ -314,7 +325,8 @@ LONGPOLE_SLOW void longpole_points_reset(void)
 	longpole_points_all()->pid = longpole_getpid();
 }
 
-/* Once per library, however many source files: what was printed is not printed again. */
+/* Runs once per library, however many source files it has: prints the results if there are new
+ * samples since the last print. */
 __attribute__((destructor(102), unused, no_instrument_function)) static void longpole_points_destruct(void)
 {
 	struct longpole_points_all *all = longpole_points_all();

@@ -1,9 +1,10 @@
 /*
- * The process's side of the runtime directory: the control file, whose first page is mapped over a page of .bss so that "is anything
- * recorded?" is one load, and the table by which the libraries of a process share their rings.
+ * The process's side of the runtime directory: the control file, whose first page is mapped over a
+ * page of .bss so that checking if anything is recorded is one load, and the table through which
+ * the libraries of a process share their rings.
  *
- * Nothing here runs on a hot path, and nothing here may fail the program: where something cannot be had, the process is simply not
- * recorded, and says so in its control file if there is one.
+ * Nothing here is on a hot path, and nothing here may make the program fail: if a resource is not
+ * available, the process is not recorded, and its control file, if it has one, states the reason.
  */
 #ifndef LONGPOLE_PROCESS_H
 #define LONGPOLE_PROCESS_H
@@ -16,9 +17,10 @@ extern "C" {
 #endif
 
 /*
- * One object per library, however many source files: COMDAT sections, hidden. The compilers offer that only for C++ inline
- * variables, and C and C++ files of one library must share, so it is written in assembly. `.ifndef` is for link-time
- * optimisation, which puts several files into one.
+ * Each of these objects exists once per library, however many source files the library has: they
+ * are in COMDAT sections and hidden. Compilers offer that only for C++ inline variables, but C and
+ * C++ files of one library must share the objects, so they are written in assembly. `.ifndef` is
+ * needed for link-time optimisation, which merges several files into one.
  */
 #define LONGPOLE_TEXT__(value) #value
 #define LONGPOLE_TEXT_(value) LONGPOLE_TEXT__(value)
@@ -45,39 +47,43 @@ __asm__(".ifndef longpole_page\n"
         ".balign 8\nlongpole_thread:\n" LONGPOLE_WORD_TEXT_ " longpole_library+64\n"
         ".popsection\n.endif\n");
 
-/* A thread's ring as this process sees it, shared by the process's libraries. */
+/* A thread's ring as this process sees it. The libraries of the process share it. */
 struct longpole_entry {
 	struct longpole_ring *ring;
-	int32_t tid;    /* 0: its thread has ended, another may take it */
-	uint32_t users; /* libraries of that thread that use it, a bit each */
+	/* thread id of the owner; 0: the owner has ended, and another thread may take the ring */
+	int32_t tid;
+	uint32_t users; /* one bit for each library that uses the ring in that thread */
 };
 
 #define LONGPOLE_ENTRIES 65536u
 
-/* Private memory of the process, wiped by fork: a child sees alive == 0, also one that a raw clone made. */
+/* Private memory of the process that fork wipes: a child finds alive == 0, even if it was made by a
+ * raw clone. */
 struct longpole_process {
 	uint32_t alive;
 	uint32_t lock;
 	uint32_t entries;
-	uint32_t libraries; /* of this process that are connected, a bit each */
-	uint64_t retry; /* counter at which a ring may be tried again after memory ran out */
+	uint32_t libraries; /* one bit for each connected library of this process */
+	uint64_t retry; /* counter at which making a ring may be tried again after memory ran out */
 	struct longpole_sites *sites;
 	char directory[208];
 	char stem[32]; /* <pid>-<tag> */
 	struct longpole_entry entry[LONGPOLE_ENTRIES];
 };
 
-/* Per library. */
+/* The state of one library. */
 struct longpole_library {
 	struct longpole_process *process;
-	uint32_t state; /* 0 untouched, 1 being set up, 2 set up (also when that failed) */
-	uint32_t key;   /* of the destructor at thread exit, plus one */
+	uint32_t state; /* 0: untouched, 1: being set up, 2: set up (even if that failed), 3: unloaded */
+	uint32_t key;   /* key of the destructor at the end of a thread, plus one */
 	uint32_t atfork;
-	uint32_t forking; /* a thread is finding out that this is the child of a fork */
-	uint32_t slot; /* its bit among the libraries of the process */
-	uint32_t user; /* as whom it connected with a directory of that user's own; else LONGPOLE_ANY_USER */
+	uint32_t forking; /* 1 while a thread connects the process again after a fork */
+	uint32_t slot; /* the library's bit among the libraries of the process */
+	/* user id under which it connected, if the path of the directory contains it; else
+	 * LONGPOLE_ANY_USER */
+	uint32_t user;
 	uint32_t spare[6];
-	uint64_t closed; /* always 0: the gate of LONGPOLE_NO_RING */
+	uint64_t closed; /* always 0: the word before the header of LONGPOLE_NO_RING */
 };
 
 extern struct longpole_control longpole_page __attribute__((visibility("hidden")));
@@ -85,16 +91,19 @@ extern struct longpole_library longpole_library __attribute__((visibility("hidde
 #if defined(LONGPOLE_TLS_DYNAMIC)
 extern __thread struct longpole_ring *longpole_thread __attribute__((visibility("hidden")));
 #else
-/* Initial-exec: 1 ns cheaper than a descriptor, good for some 200 libraries that are loaded at run time. */
+/* Initial-exec: 1 ns cheaper than a descriptor, sufficient for some 200 libraries that are loaded
+ * at run time. */
 extern __thread struct longpole_ring *longpole_thread __attribute__((visibility("hidden"), tls_model("initial-exec")));
 #endif
 
-/* The bit of all libraries for which there is no other. It is not taken back: nobody knows who else has it. */
+/* The bit that all libraries share for which there is no bit left. It is never cleared, because it
+ * is not known which other libraries have it. */
 #define LONGPOLE_SLOT_OF_MANY (1u << 31)
 
 /*
- * The word before a ring's header lies in a page of the process's own, which a child of a fork finds wiped. So one look tells a thread whether it
- * has a ring, and a child, also one that a raw clone made, that the ring is its parent's: it touches nothing of that.
+ * The word before the header of a ring is in a private page that a fork wipes. So a single load is
+ * enough for a thread to see if it has a ring, and for a child, even one made by a raw clone, to
+ * see that the ring is its parent's, which it must not touch.
  */
 #define LONGPOLE_NO_RING ((struct longpole_ring *)(void *)(&longpole_library + 1))
 
@@ -103,7 +112,7 @@ LONGPOLE_INLINE int longpole_is_open(const struct longpole_ring *ring)
 	return *((const uint64_t *)(const void *)ring - 1) != 0;
 }
 
-/* Maps a ring's file behind a page of our own. */
+/* Maps the file of a ring behind a private page. */
 LONGPOLE_SLOW struct longpole_ring *longpole_map_ring(uint64_t size, int file)
 {
 	char *page = (char *)longpole_map_private(NULL, 0, LONGPOLE_CONTROL_SIZE + LONGPOLE_RING_DATA + size);
@@ -126,8 +135,9 @@ LONGPOLE_SLOW void longpole_unmap_ring(struct longpole_ring *ring, uint64_t size
 #define LONGPOLE_ANY_USER 0xffffffffu
 
 /*
- * Whether this is another process than the one that connected: the child of a fork; or one that became another user's before it had a ring, which
- * has no way to the directory of the first one.
+ * Returns 1 if the current process is not the one that connected: it is the child of a fork, or it
+ * changed its user id before it had a ring, so that it can no longer access the directory of the
+ * first user.
  */
 LONGPOLE_SLOW int longpole_is_another(const struct longpole_process *process)
 {
@@ -138,7 +148,7 @@ LONGPOLE_SLOW int longpole_is_another(const struct longpole_process *process)
 
 LONGPOLE_SLOW void longpole_begin_anew(void);
 
-/* The process's table. Who is another process by now connects anew. */
+/* The process's table. If the process is a new one, it connects first. */
 LONGPOLE_INLINE struct longpole_process *longpole_own_process(void)
 {
 	if (longpole_library.process != NULL && LONGPOLE_UNLIKELY(longpole_is_another(longpole_library.process)))
@@ -146,7 +156,8 @@ LONGPOLE_INLINE struct longpole_process *longpole_own_process(void)
 	return longpole_library.process;
 }
 
-/* Opens a file of the runtime directory for writing. Its mode forbids that, except for the instant of opening. */
+/* Opens a file of the runtime directory for writing. Its mode forbids writing, except for the
+ * moment of opening. */
 LONGPOLE_SLOW long longpole_open_writable(int directory, const char *name)
 {
 	struct longpole_stat stat;
@@ -163,7 +174,7 @@ LONGPOLE_SLOW long longpole_open_writable(int directory, const char *name)
 		long writable = longpole_open(directory, name, LONGPOLE_O_RDWR | LONGPOLE_O_NOFOLLOW, 0);
 		longpole_call(SYS_fchmod, (uintptr_t)readable, 0400, 0, 0, 0, 0);
 		longpole_close((int)readable);
-		/* Somebody else's instant of opening may have ended between our two calls. */
+		/* Another process may have removed the permission between our two calls. */
 		if (writable != -13 /* EACCES */)
 			return writable;
 	}
@@ -171,8 +182,9 @@ LONGPOLE_SLOW long longpole_open_writable(int directory, const char *name)
 }
 
 /*
- * Makes a file that is complete before it has its name: `publish` gives it that. Returns the open file or -errno.
- * The temporary name tells threads apart; a leftover of a killed process is removed by the recorder.
+ * Makes a file that is complete before it gets its name from `publish`. Returns the open file or
+ * -errno. The temporary name is unique per thread; the recorder removes what a killed process left
+ * behind.
  */
 LONGPOLE_SLOW long longpole_create(int directory, char *temporary, size_t capacity, uint64_t size)
 {
@@ -183,7 +195,7 @@ LONGPOLE_SLOW long longpole_create(int directory, char *temporary, size_t capaci
 	long file = longpole_open(directory, temporary, LONGPOLE_O_RDWR | LONGPOLE_O_CREAT | LONGPOLE_O_EXCL | LONGPOLE_O_NOFOLLOW, 0400);
 	if (file < 0)
 		return file;
-	/* Memory is taken now: a later store must not find the file system full. */
+	/* Allocates the memory now, so that a later store cannot find the file system full. */
 	long result = longpole_call(SYS_fallocate, (uintptr_t)file, 0, 0, size, 0, 0);
 	if (result < 0) {
 		longpole_close((int)file);
@@ -200,7 +212,7 @@ LONGPOLE_SLOW long longpole_publish(int directory, const char *temporary, const 
 	return result;
 }
 
-/* Opens a runtime directory that is ours alone, or returns -errno. */
+/* Opens a runtime directory that only this user can access, or returns -errno. */
 LONGPOLE_SLOW long longpole_open_directory(const char *path)
 {
 	struct longpole_stat stat;
@@ -215,14 +227,16 @@ LONGPOLE_SLOW long longpole_open_directory(const char *path)
 	return directory;
 }
 
-/* A path that does not begin at the root is one from where the library began: the program may change its directory. */
+/* The current directory at the start of the library. Relative paths refer to it, because the
+ * program may change its directory later. */
 LONGPOLE_SLOW char *longpole_relative_path(void)
 {
 	static char path[208];
 	return path;
 }
 
-/* Where the runtime directory is. 0: at a path that is too long. `user`: whose number stands in it. */
+/* The path of the runtime directory; returns 0 if it is too long. `user` gets the user id that the
+ * path contains, or LONGPOLE_ANY_USER. */
 LONGPOLE_SLOW int longpole_directory_path(char *path, size_t capacity, uint32_t *user)
 {
 	const char *wanted = longpole_libc_getenv("LONGPOLE_RUNTIME_DIR");
@@ -246,7 +260,7 @@ LONGPOLE_SLOW int longpole_directory_path(char *path, size_t capacity, uint32_t 
 	return path[0] == '/';
 }
 
-/* Maps the site table, making it if need be. */
+/* Maps the site table, and creates it if necessary. */
 LONGPOLE_SLOW struct longpole_sites *longpole_open_sites(int directory)
 {
 	const size_t whole = sizeof(struct longpole_sites) + LONGPOLE_SITE_ARENA_MAXIMUM;
@@ -260,7 +274,7 @@ LONGPOLE_SLOW struct longpole_sites *longpole_open_sites(int directory)
 		if (sites != NULL) {
 			sites->magic = LONGPOLE_ABI_MAGIC;
 			sites->version = LONGPOLE_ABI_VERSION;
-			sites->arena_next = 8; /* offset 0 means a free slot */
+			sites->arena_next = 8; /* offset 0 marks a free slot */
 			sites->arena_size = LONGPOLE_SITE_ARENA_STEP;
 		}
 		long published = longpole_publish(directory, temporary, "sites");
@@ -284,7 +298,7 @@ LONGPOLE_SLOW struct longpole_sites *longpole_open_sites(int directory)
 	return sites;
 }
 
-/* Whether a living recorder holds the lock on a file. */
+/* Returns 1 if a living recorder holds the lock on a file. */
 LONGPOLE_SLOW int longpole_is_locked(int file)
 {
 	struct {
@@ -295,7 +309,9 @@ LONGPOLE_SLOW int longpole_is_locked(int file)
 	return longpole_call(SYS_fcntl, (uintptr_t)file, 36 /* F_OFD_GETLK */, (uintptr_t)&lock, 0, 0, 0) == 0 && lock.type == 1 /* F_WRLCK */;
 }
 
-/* 0: no living recorder holds the lock on the file. */
+/*
+ * Reads the orders in a session file; returns 0 if no living recorder holds the lock on the file.
+ */
 LONGPOLE_SLOW int longpole_read_session(int directory, const char *name, struct longpole_orders *orders)
 {
 	struct longpole_session session;
@@ -311,8 +327,8 @@ LONGPOLE_SLOW int longpole_read_session(int directory, const char *name, struct 
 }
 
 /*
- * What a recorder wants of processes that are born now. One that started this process by its command, beside a recorder of whoever comes, has a file of
- * its own for them.
+ * The orders for processes that start now. If a recorder started this process by its command while
+ * another recorder records all processes, the orders of the former are in a file of its own.
  */
 LONGPOLE_SLOW void longpole_read_orders(int directory, struct longpole_orders *orders)
 {
@@ -337,7 +353,8 @@ LONGPOLE_SLOW void longpole_write_label(const char *text, size_t size)
 	__atomic_fetch_add(&control->label_version, 1, __ATOMIC_ACQ_REL);
 }
 
-/* Whether a name is that of the control file of a process of this execution that has ended, and never had a ring. */
+/* Returns 1 if `name` is the control file of a process of this execution that has ended and never
+ * had a ring. */
 LONGPOLE_SLOW int longpole_is_left(int directory, const char *name, const char *tail)
 {
 	const char *at = name;
@@ -358,7 +375,8 @@ LONGPOLE_SLOW int longpole_is_left(int directory, const char *name, const char *
 	return rings == 0;
 }
 
-/* Children that end by exec, _exit or a signal leave their control files. While nobody records, one in so many of their siblings clears them away. */
+/* Removes the control files of children that ended by exec, _exit or a signal. One in 32 processes
+ * does it, while nothing is recorded. */
 LONGPOLE_SLOW void longpole_sweep(int directory, const char *stem)
 {
 	struct {
@@ -407,7 +425,8 @@ LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *con
 	control->process = (uint64_t)(uintptr_t)process;
 	longpole_call(SYS_readlinkat, LONGPOLE_AT_FDCWD, (uintptr_t)"/proc/self/exe", (uintptr_t)control->executable,
 	              sizeof control->executable - 1, 0, 0);
-	/* A process that lives for a moment must say itself where it belongs: soon nobody can ask. */
+	/* A short-lived process must state itself to which recording it belongs, because it may end before
+	 * the recorder can find out. */
 	const char *scope = longpole_libc_getenv("LONGPOLE_SESSION");
 	for (uint64_t number = 0; scope != NULL && *scope >= '0' && *scope <= '9'; scope++)
 		control->scope = number = number * 10 + (uint64_t)(*scope - '0');
@@ -418,15 +437,15 @@ LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *con
 		return -1;
 	}
 	/*
-	 * The file has its name before the orders are read: a recorder that publishes new orders and then looks for control files
-	 * misses nobody.
+	 * The file has its name before the orders are read. So a recorder that publishes new orders and
+	 * then looks for control files misses no process.
 	 */
 	struct longpole_orders orders;
 	longpole_read_orders(directory, &orders);
 	if (orders.mask != 0) {
 		const uint32_t mask = orders.mask;
 		orders.mask = 0;
-		/* A recorder that already wrote its orders here has the newer word. */
+		/* A recorder that has already written its orders here has precedence. */
 		if (__atomic_load_n(&control->orders.session, __ATOMIC_ACQUIRE) == 0) {
 			control->orders.mode = orders.mode;
 			control->orders.ring_size = orders.ring_size;
@@ -443,7 +462,8 @@ LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *con
 	return 0;
 }
 
-/* Whether a control file's table is that of this process: every text in it is wiped by fork. The kernel says whether the address can be read at all. */
+/* Returns 1 if the table of a control file belongs to this process: a fork wipes every text in it.
+ * The kernel checks first that the address can be read at all. */
 LONGPOLE_SLOW int longpole_is_table(const struct longpole_process *process, const char *stem)
 {
 	const uintptr_t no_such_way = 99;
@@ -472,8 +492,9 @@ LONGPOLE_SLOW uint32_t longpole_take_slot(struct longpole_process *process)
 }
 
 /*
- * While this lock is held, no recorder takes the site table away. Recorders have it for moments; 0: somebody kept it for about a second, and the
- * process goes on without being recorded.
+ * Takes the lock that keeps a recorder from replacing the site table. Recorders hold it only for
+ * moments. Returns 0 if it could not be had for about a second; then the process runs without being
+ * recorded.
  */
 LONGPOLE_SLOW int longpole_lock_births(int directory)
 {
@@ -493,13 +514,14 @@ LONGPOLE_SLOW uint64_t longpole_hash_bytes(uint64_t hash, const uint8_t *bytes, 
 	return hash;
 }
 
-/* The name of this execution's files without their ends. */
+/* The common start of the names of this execution's files: `PID-TAG`. */
 LONGPOLE_SLOW void longpole_own_stem(char *stem, size_t capacity)
 {
 	uint8_t space[32];
-	/* The kernel gives every execution 16 random bytes. A hash tells executions apart and gives nothing of them away. */
+	/* The kernel gives every execution 16 random bytes. Their hash distinguishes executions and does
+	 * not reveal the bytes. */
 	uint64_t hash = longpole_hash_bytes(0xcbf29ce484222325u, (const uint8_t *)longpole_libc_getauxval(25 /* AT_RANDOM */), 16);
-	/* Children in pid namespaces of their own have numbers of their own. */
+	/* Processes in different pid namespaces may have the same number. */
 	const long size = longpole_call(SYS_readlinkat, LONGPOLE_AT_FDCWD, (uintptr_t)"/proc/self/ns/pid", (uintptr_t)space, sizeof space, 0, 0);
 	hash = longpole_hash_bytes(hash, space, size);
 	hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9u;
@@ -508,7 +530,8 @@ LONGPOLE_SLOW void longpole_own_stem(char *stem, size_t capacity)
 	longpole_append_number(stem, capacity, length, hash >> 32, 16, 8);
 }
 
-/* Connects this library with the process's control file, which the first library of a process makes. The process's table; NULL: it is not recorded. */
+/* Connects this library with the process's control file, which the first library of a process
+ * makes. Returns the process's table, or NULL if the process is not recorded. */
 LONGPOLE_SLOW struct longpole_process *longpole_connect(void)
 {
 	char path[208], stem[32], name[64], temporary[64];
@@ -526,7 +549,8 @@ LONGPOLE_SLOW struct longpole_process *longpole_connect(void)
 		longpole_close((int)directory);
 		return NULL;
 	}
-	/* Two libraries of one child may come at once: who is second takes what the first one made. */
+	/* Two libraries of one child may connect at the same time: the second one uses the file of the
+	 * first. */
 	for (int attempt = 0; attempt < 2; attempt++) {
 		int made = 0;
 		long file = longpole_open_writable((int)directory, name);
@@ -556,7 +580,7 @@ LONGPOLE_SLOW struct longpole_process *longpole_connect(void)
 		longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
 		if (!known)
 			break;
-		/* A child that had this number before ended without a word. */
+		/* The file was left by an earlier process with the same number that ended without removing it. */
 		longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)name, 0, 0, 0, 0);
 	}
 	longpole_call(SYS_flock, (uintptr_t)directory, 8 /* LOCK_UN */, 0, 0, 0, 0);
@@ -567,8 +591,10 @@ LONGPOLE_SLOW struct longpole_process *longpole_connect(void)
 LONGPOLE_SLOW void longpole_thread_exit(void *unused);
 
 /*
- * A handler that interrupted a probe may have made this child, and return into that probe: the rest of it goes into a copy of the ring that nobody
- * reads. The copy stays, for nobody knows when the handler returns.
+ * Protects the ring of the parent from a child that was forked in a handler which interrupted a
+ * probe. The handler may return into that probe, which continues to write; so its ring is replaced
+ * by a private copy that is never read. The copy is not freed, because it is not known when the
+ * handler returns.
  */
 LONGPOLE_SLOW void longpole_disown(struct longpole_ring *ring)
 {
@@ -584,7 +610,7 @@ LONGPOLE_SLOW void longpole_disown(struct longpole_ring *ring)
 	longpole_call(SYS_mremap, (uintptr_t)copy, LONGPOLE_RING_DATA + size, LONGPOLE_RING_DATA + size, 3 /* MAYMOVE, FIXED */, (uintptr_t)ring, 0);
 }
 
-/* In the child of a fork: nothing of the parent's may be touched. */
+/* Detaches the child of a fork from everything that belongs to its parent. */
 LONGPOLE_SLOW int longpole_disconnect(void)
 {
 	struct longpole_ring *ring = longpole_thread;
@@ -596,8 +622,10 @@ LONGPOLE_SLOW int longpole_disconnect(void)
 }
 
 /*
- * The child is a process of its own. Where nobody records, it connects at its first probe, for which everything seems to be recorded until then: most
- * children end without one, by exec or _exit, and would leave a control file behind.
+ * Runs in the child of a fork, which is recorded as a process of its own. If nothing is recorded,
+ * the child connects only at its first probe; to get there, all categories are enabled until then.
+ * Most children end by exec or _exit without any probe, and would otherwise leave a control file
+ * behind.
  */
 LONGPOLE_SLOW void longpole_forked(void)
 {
@@ -609,7 +637,7 @@ LONGPOLE_SLOW void longpole_forked(void)
 		longpole_page.orders.mask = ~0u;
 }
 
-/* Runs once per source file; the first one does the work. */
+/* Runs once per source file; only the first call has an effect. */
 __attribute__((constructor(101), unused, no_instrument_function)) static void longpole_construct(void)
 {
 	uint32_t untouched = 0;
@@ -624,8 +652,9 @@ __attribute__((constructor(101), unused, no_instrument_function)) static void lo
 }
 
 /*
- * A library that is unloaded leaves no destructor behind, and uses no thread's ring any more. The last one takes the control file along, unless
- * there are rings: what is in them still belongs to the recorder.
+ * Runs when the library is unloaded: removes the destructor for threads and stops using the rings
+ * of threads. The last library removes the control file, unless there are rings, whose content
+ * still belongs to the recorder.
  */
 LONGPOLE_SLOW void longpole_leave(struct longpole_process *process);
 
@@ -657,7 +686,8 @@ __attribute__((destructor(101), unused, no_instrument_function)) static void lon
 }
 #endif
 
-/* Whoever includes this has the destructor, and what that calls. */
+/* Every file that includes this one has the destructor, and therefore needs the functions that it
+ * calls. */
 #include "thread.h"
 
 #endif

@@ -1,9 +1,11 @@
 /*
  * The hot path: a thread writes an event into its own ring.
  *
- * One writer, one reader, no lock, no atomic read-modify-write, no system call. The thread's line of the ring header holds all that
- * is needed; the recorder's line is looked at only between two sub-buffers. A probe in a signal handler that interrupted a
- * probe finds the ring busy and leaves its event in the side area, from which the interrupted probe takes it.
+ * A ring has one writer and one reader. The fast path needs no lock, no atomic read-modify-write
+ * and no system call. The first cache line of the ring header (the thread's line) holds everything
+ * that it needs; the recorder's line is read only between two sub-buffers. If a probe in a signal
+ * handler interrupts another probe, it finds the ring busy and stores its event in the side area.
+ * The interrupted probe moves it from there into the ring.
  */
 #ifndef LONGPOLE_RING_H
 #define LONGPOLE_RING_H
@@ -22,7 +24,8 @@ LONGPOLE_INLINE uint64_t longpole_event_header(uint32_t id, uint64_t time)
 }
 
 /*
- * Takes the ring, and notes where on the stack its probe stands: that is as cheap as a mark, and tells whether the probe can still be at work.
+ * Takes the ring, and stores the stack pointer of the probe in `busy`. That costs no more than
+ * storing a flag, and shows later if the probe can still be running.
  */
 LONGPOLE_INLINE void longpole_occupy(struct longpole_ring *ring)
 {
@@ -37,8 +40,9 @@ LONGPOLE_INLINE void longpole_occupy(struct longpole_ring *ring)
 }
 
 /*
- * Waits until the recorder has taken something, for a bounded time. 0: in vain. The ring is busy: probes of handlers that come meanwhile go to
- * the side area. A recorder that has gone away costs this time once, not at each event.
+ * Waits for a bounded time until the recorder has taken data; returns 0 if it did not. The ring is
+ * busy meanwhile, so probes in signal handlers use the side area. If the recorder is gone, only one
+ * event waits, not every event: `gave_up` stores for which tail a wait failed.
  */
 LONGPOLE_SLOW int longpole_wait_for_room(struct longpole_ring *ring)
 {
@@ -62,8 +66,9 @@ LONGPOLE_SLOW int longpole_wait_for_room(struct longpole_ring *ring)
 }
 
 /*
- * Finds room for an event of `size` bytes where the fast path could not; the ring is busy. Begins the next sub-buffer if it is
- * free. Returns the position to write at, or LONGPOLE_LOST after counting the loss. The ring may have been exchanged.
+ * Finds room for an event of `size` bytes when the fast path could not, and begins the next
+ * sub-buffer if it is free. The ring must be busy. Returns the position to write at, or
+ * LONGPOLE_LOST after counting the event as lost. `current` may be replaced by a larger ring.
  */
 LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t size)
 {
@@ -74,7 +79,8 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 	if (ring->head != 0) {
 		struct longpole_subbuffer *complete = longpole_subbuffer_at(ring, next - ring->subbuffer);
 		complete->content = ring->head - (next - ring->subbuffer);
-		/* The next one may begin long after it: what is lost lies between. */
+		/* The next sub-buffer may begin much later. Events that are lost in between are later than this
+		 * one. */
 		complete->last = ring->last;
 	}
 	for (;;) {
@@ -89,13 +95,14 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 		if (fits && ring->mode == LONGPOLE_MODE_BLOCK && longpole_wait_for_room(ring))
 			continue;
 		__atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELEASE);
-		/* Smaller events must not slip in behind: what is lost here is counted before whatever comes next. */
+		/* Seal the sub-buffer, so that later smaller events do not fit into its rest: the loss must be
+		 * counted before any later event. */
 		if (fits)
 			longpole_seal(ring);
 		return LONGPOLE_LOST;
 	}
 	struct longpole_subbuffer *begun = longpole_subbuffer_at(ring, next);
-	/* Whoever copies what stood here must see that it is gone before it changes. */
+	/* A reader that copies the old content must see that it is gone before it changes. */
 	__atomic_store_n(&begun->position, next + 1, __ATOMIC_RELAXED);
 	LONGPOLE_STORE_BARRIER();
 	begun->begin = longpole_now(ring);
@@ -108,7 +115,8 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 	begun->events = ring->events;
 	__atomic_store_n(&begun->position, next, __ATOMIC_RELEASE);
 	ring->end = next + ring->subbuffer;
-	/* A clock that is no counter takes the slow path at every event; the fast path need not ask. */
+	/* If the clock is not the counter, a limit of 0 makes every event take the slow path, so the fast
+	 * path does not have to check the clock. */
 	ring->limit = ring->clock == LONGPOLE_CLOCK_MONO_RAW ? 0 : ring->end;
 	return next + LONGPOLE_SUBBUFFER_HEADER;
 }
@@ -118,13 +126,14 @@ LONGPOLE_INLINE uint64_t *longpole_place(struct longpole_ring *ring, uint64_t po
 	return (uint64_t *)(void *)((char *)ring + LONGPOLE_RING_DATA + (position & ring->mask));
 }
 
-/* The earliest event that handlers left behind: an interrupted event must not be later, for it is written first. */
+/* Moves the time of an event back to that of the earliest event in the side area. The interrupted
+ * event is written first, so it must not be later than those. */
 LONGPOLE_SLOW uint64_t longpole_restamp(const struct longpole_ring *ring, uint64_t header)
 {
 	for (uint32_t i = 0; i < ring->nested && i < LONGPOLE_SIDE_ENTRIES; i++) {
 		uint64_t other;
 		__builtin_memcpy(&other, ring->side[i], 8);
-		/* An event that did not fit has no time. */
+		/* An event that did not fit into the side area has no time. */
 		if (other != 0 && (int64_t)((other & ~(uint64_t)0xffff) - (header & ~(uint64_t)0xffff)) < 0)
 			header = (other & ~(uint64_t)0xffff) | (header & 0xffff);
 	}
@@ -133,7 +142,8 @@ LONGPOLE_SLOW uint64_t longpole_restamp(const struct longpole_ring *ring, uint64
 
 LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring);
 
-/* A sub-buffer must not begin later than its first event, which a handler may have dated back. */
+/* Moves the start of a sub-buffer back to the time of its first event, if that event was dated back
+ * by longpole_restamp. */
 LONGPOLE_INLINE void longpole_settle(struct longpole_ring *ring, uint64_t position, uint64_t header)
 {
 	const uint64_t begin = position - LONGPOLE_SUBBUFFER_HEADER;
@@ -145,7 +155,7 @@ LONGPOLE_INLINE void longpole_settle(struct longpole_ring *ring, uint64_t positi
 	}
 }
 
-/* What is left of longpole_commit when handlers left events behind. */
+/* The rest of longpole_commit, if handlers left events in the side area. */
 LONGPOLE_SLOW void longpole_commit_nested(struct longpole_ring *ring, uint64_t *place, uint64_t header, uint64_t head)
 {
 	header = longpole_restamp(ring, header);
@@ -157,8 +167,9 @@ LONGPOLE_SLOW void longpole_commit_nested(struct longpole_ring *ring, uint64_t *
 }
 
 /*
- * Makes the event that was written at `position` visible, and the ring free for others. What is rare ends the probe: were there
- * anything to do after a call, the compiler would save registers for it in every probe.
+ * Makes the event written at `position` visible and releases the ring. Rare cases are tail calls:
+ * if there were anything to do after such a call, the compiler would save registers for it in every
+ * probe.
  */
 LONGPOLE_INLINE void longpole_commit(struct longpole_ring *ring, uint64_t *place, uint64_t header, uint64_t position, uint64_t size)
 {
@@ -188,7 +199,8 @@ LONGPOLE_INLINE void longpole_abandon(struct longpole_ring *ring)
 		longpole_flush_nested(ring);
 }
 
-/* A probe in a handler that interrupted a probe. Side entry: header, up to 6 words, number of words. */
+/* Stores the event of a probe in a handler that interrupted another probe. A side entry consists of
+ * a header, up to 6 words, and the number of words. */
 LONGPOLE_SLOW void longpole_emit_nested(struct longpole_ring *ring, uint32_t id, const uint64_t *words, uint32_t count)
 {
 	const uint32_t at = __atomic_fetch_add(&ring->nested, 1, __ATOMIC_RELAXED);
@@ -209,7 +221,7 @@ LONGPOLE_SLOW void longpole_emit_nested(struct longpole_ring *ring, uint32_t id,
 	__builtin_memcpy(ring->side[at], entry, sizeof entry);
 }
 
-/* Takes what handlers left in the side area into the ring, by time. */
+/* Moves the events that handlers left in the side area into the ring, sorted by time. */
 LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 {
 	while (__atomic_load_n(&ring->nested, __ATOMIC_RELAXED) != 0) {
@@ -249,7 +261,8 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 				ring->events++;
 				__atomic_store_n(&ring->head, position + size, __ATOMIC_RELEASE);
 			}
-			/* Handlers may have left more meanwhile; then the number differs and they are taken, too. */
+			/* Handlers may have added more entries meanwhile; then the compare-and-exchange fails and those
+			 * are moved, too. */
 		} while (!__atomic_compare_exchange_n(&ring->nested, &count, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
 		LONGPOLE_COMPILER_BARRIER();
 		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELEASE);
@@ -258,8 +271,10 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 }
 
 /*
- * Between an interrupted function and a handler the kernel leaves more, and what lies between a probe and the look at its ring takes less. But
- * ThreadSanitizer makes atomic accesses calls, and calls handlers there.
+ * Limit in bytes for the distance between the stack pointers of two probes. The kernel leaves more
+ * than this between an interrupted function and its handler, and the frames of a probe itself take
+ * less. ThreadSanitizer is an exception: it replaces atomic accesses by calls, and runs handlers in
+ * these calls.
  */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -276,8 +291,10 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 #endif
 
 /*
- * Whether the probe that took the ring will never go on: the handler that interrupted it was left by a jump, its thread is being cancelled, or the
- * child of a vfork was ended in it. Then whoever comes now, at `here`, is no deeper on the stack. On a handler's own stack nothing can be said.
+ * Returns 1 if the probe that took the ring will never continue: its handler was left by a jump
+ * (longjmp), its thread is being cancelled, or the child of a vfork ended in it. In these cases the
+ * new probe, whose stack pointer is `here`, is not deeper on the stack than the old one. On an
+ * alternate signal stack stack pointers cannot be compared, so the result is 0.
  */
 LONGPOLE_SLOW int longpole_was_left(const struct longpole_ring *ring, uintptr_t here)
 {
@@ -295,21 +312,23 @@ LONGPOLE_SLOW int longpole_was_left(const struct longpole_ring *ring, uintptr_t 
 	return shallow || taken - stack.begin < stack.size;
 }
 
-/* Takes this thread's ring, and gives it one if need be. NULL: there is none. `nested`: the ring is taken already, by the probe that
- * this one's handler interrupted. */
+/* Takes this thread's ring; attaches one if the thread has none. Returns NULL if there is none.
+ * Sets `nested` if the ring is already taken, by the probe that the handler of this one
+ * interrupted. */
 LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 {
 	const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 	*nested = 0;
 	for (;;) {
 		struct longpole_ring *ring = __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED);
-		/* None yet, or that of a parent. */
+		/* The thread has no ring yet, or only that of its parent process. */
 		if (!longpole_is_open(ring) && (ring = longpole_attach()) == NULL)
 			return NULL;
 		if (__atomic_load_n(&ring->busy, __ATOMIC_RELAXED) != 0) {
 			if (longpole_was_left(ring, here)) {
-				/* Nobody has seen what it wrote: it may have left its event, or not. What handlers put aside is taken in. A sub-buffer
-				 * without an event is begun anew. */
+				/* The event of the abandoned probe was either completed or never visible. The events that
+				 * handlers left in the side area are moved into the ring. A sub-buffer without any event is
+				 * begun again. */
 				longpole_left_aside(ring);
 				if (ring->end - ring->head > ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER)
 					longpole_seal(ring);
@@ -323,21 +342,24 @@ LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 		const int ended = __atomic_load_n(&ring->state, __ATOMIC_RELAXED) == LONGPOLE_RING_ENDED;
 		if (LONGPOLE_LIKELY(__atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !ended))
 			return ring;
-		/* A handler came in between and went over to a larger ring, or another library did before. */
+		/*
+		 * A handler replaced the ring by a larger one in the meantime, or another library did so before.
+		 */
 		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELAXED);
 		if (ended && __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !longpole_follow(ring))
 			return NULL;
 	}
 }
 
-/* Room for one event in a ring that is taken; its header is written last. */
+/* Room for one event in a ring that is taken. The header of the event is written last. */
 struct longpole_room {
-	struct longpole_ring *ring; /* NULL: there was none; the loss is counted, and the ring given back */
+	struct longpole_ring *ring; /* NULL: there is no room; the loss is counted and the ring released */
 	uint64_t *place;
 	uint64_t header, position;
 };
 
-/* The ring may have been exchanged: the caller goes on with the one it is given. */
+/* Finds room for an event. The ring may be replaced by a larger one; the caller must use the one in
+ * the result. */
 LONGPOLE_SLOW struct longpole_room longpole_make_room(struct longpole_ring *ring, uint32_t id, uint64_t size)
 {
 	struct longpole_room room = {NULL, NULL, 0, 0};
@@ -353,7 +375,8 @@ LONGPOLE_SLOW struct longpole_room longpole_make_room(struct longpole_ring *ring
 	return room;
 }
 
-/* What the fast path cannot do: no ring yet, ring busy, sub-buffer full, another clock. */
+/* The slow path of a probe: the thread has no ring yet, the ring is busy, the sub-buffer is full,
+ * or the clock is not the counter. */
 LONGPOLE_SLOW void longpole_emit_slow(uint32_t id, const uint64_t *words, uint32_t count)
 {
 	int nested;
@@ -373,14 +396,17 @@ LONGPOLE_SLOW void longpole_emit_slow(uint32_t id, const uint64_t *words, uint32
 	longpole_commit(room.ring, room.place, room.header, room.position, size);
 }
 
-/* The slow path with its words in registers: a probe whose words must lie in memory would put them there each time. */
+/* The slow path with its words in registers. If it took them from memory, every probe would store
+ * them there, also on the fast path. */
 LONGPOLE_SLOW void longpole_emit_words(uint32_t id, uint32_t count, uint64_t a, uint64_t b, uint64_t c)
 {
 	const uint64_t words[3] = {a, b, c};
 	longpole_emit_slow(id, words, count);
 }
 
-/* The fast path, for events of up to 3 words (`count` is a constant) behind the header. */
+/*
+ * The fast path, for events of up to 3 words after the header; `count` is a compile-time constant.
+ */
 LONGPOLE_INLINE void longpole_emit(uint32_t id, const uint64_t *words, uint32_t count)
 {
 	struct longpole_ring *ring = longpole_thread;
@@ -396,7 +422,8 @@ LONGPOLE_INLINE void longpole_emit(uint32_t id, const uint64_t *words, uint32_t 
 			longpole_commit(ring, place, header, position, size);
 			return;
 		}
-		/* The slow path takes the ring again, and takes along what handlers left in this instant. */
+		/* The slow path takes the ring again. It also moves events that handlers left in the side area
+		 * since the ring was taken. */
 		LONGPOLE_COMPILER_BARRIER();
 		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELEASE);
 		LONGPOLE_COMPILER_BARRIER();
@@ -404,11 +431,12 @@ LONGPOLE_INLINE void longpole_emit(uint32_t id, const uint64_t *words, uint32_t 
 	longpole_emit_words(id, count, count > 0 ? words[0] : 0, count > 1 ? words[1] : 0, count > 2 ? words[2] : 0);
 }
 
-/* A piece of an event whose size is known only at run time. Every piece is padded to 8 bytes. */
+/* A part of an event whose size is known only at run time. Every part is padded to a multiple of 8
+ * bytes. */
 struct longpole_part {
 	const void *bytes;
 	uint32_t size;
-	uint32_t terminated; /* a NUL follows (and none may be inside) */
+	uint32_t terminated; /* 1 if a NUL follows; the part itself must contain none */
 };
 
 #define LONGPOLE_EVENT_MAXIMUM 4096u
@@ -418,7 +446,8 @@ LONGPOLE_INLINE uint32_t longpole_padded(const struct longpole_part *part)
 	return (part->size + (part->terminated ? 8u : 7u)) & ~7u;
 }
 
-/* An event made of parts. The caller has cut them so that they fit into LONGPOLE_EVENT_MAXIMUM. */
+/* Writes an event that consists of parts. The caller must have cut them so that the event fits into
+ * LONGPOLE_EVENT_MAXIMUM. */
 LONGPOLE_SLOW void longpole_emit_parts(uint32_t id, const struct longpole_part *parts, uint32_t count, int packet)
 {
 	uint64_t size = 8;
@@ -444,7 +473,7 @@ LONGPOLE_SLOW void longpole_emit_parts(uint32_t id, const struct longpole_part *
 	if (room.ring == NULL)
 		return;
 	char *at = (char *)(room.place + 1);
-	/* After the ring may have been exchanged, and before the event can be seen. */
+	/* Must come after the ring may have been replaced and before the event becomes visible. */
 	room.ring->packets |= (uint8_t)packet;
 	for (uint32_t i = 0; i < count; i++) {
 		const uint32_t padded = longpole_padded(&parts[i]);

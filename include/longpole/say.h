@@ -1,4 +1,5 @@
-/* Lines that a program says without a recorder: who says it, numbers as people read them, and all of it in one write. */
+/* Lines that a program prints without a recorder: the label of the program, numbers in a readable
+ * form, and one write per text. */
 #ifndef LONGPOLE_SAY_H
 #define LONGPOLE_SAY_H
 
@@ -8,7 +9,8 @@
 extern "C" {
 #endif
 
-/* The subject's label: as it was set, as the environment says, or the executable's name. */
+/* Appends the label of the program: the one that was set, else that of the environment, else the
+ * name of the executable. */
 LONGPOLE_SLOW size_t longpole_say_label(char *buffer, size_t capacity, size_t length)
 {
 	char path[256];
@@ -28,7 +30,8 @@ LONGPOLE_SLOW size_t longpole_say_label(char *buffer, size_t capacity, size_t le
 	return longpole_append(buffer, capacity, length, label);
 }
 
-/* Cycles: above 100 of a unit in that unit, truncated. */
+/* Appends a number of cycles. A number above 100 of a unit (K, M, G) is shown in that unit,
+ * truncated. */
 LONGPOLE_SLOW size_t longpole_say_cycles(char *buffer, size_t capacity, size_t length, uint64_t cycles)
 {
 	const uint64_t thousand = 1000;
@@ -46,7 +49,7 @@ LONGPOLE_SLOW size_t longpole_say_cycles(char *buffer, size_t capacity, size_t l
 	return longpole_append(buffer, capacity, longpole_append_number(buffer, capacity, length, cycles, 10, 0), unit);
 }
 
-/* With one decimal, which is all that cycles have. */
+/* Appends a number with one decimal, which is the useful precision of cycles. */
 LONGPOLE_SLOW size_t longpole_say_decimal(char *buffer, size_t capacity, size_t length, double value)
 {
 	const uint64_t tenths = value > 0 ? (uint64_t)(value * 10 + 0.5) : 0;
@@ -55,7 +58,7 @@ LONGPOLE_SLOW size_t longpole_say_decimal(char *buffer, size_t capacity, size_t 
 	return longpole_append_number(buffer, capacity, length, tenths % 10, 10, 0);
 }
 
-/* Moves what stands from `begin` on to the right, so that it ends `width` letters behind. */
+/* Right-aligns the text from `begin` on to a width of `width` characters. */
 LONGPOLE_SLOW size_t longpole_say_right(char *buffer, size_t capacity, size_t begin, size_t length, size_t width)
 {
 	const size_t size = length - begin;
@@ -68,7 +71,7 @@ LONGPOLE_SLOW size_t longpole_say_right(char *buffer, size_t capacity, size_t be
 	return begin + width;
 }
 
-/* To stderr, in one write, so that lines of several threads stay whole. */
+/* Writes to stderr in one system call, so that the lines of several threads are not mixed. */
 LONGPOLE_SLOW void longpole_say(const char *text, size_t size)
 {
 	longpole_call(SYS_write, 2, (uintptr_t)text, size, 0, 0, 0);

@@ -1,12 +1,15 @@
 /*
- * Every probe is a USDT probe, too: include this in place of longpole.h (or compile with -DLONGPOLE_SDT). Then
+ * Makes every probe also a USDT probe: include this header instead of longpole.h, or compile with
+ * -DLONGPOLE_SDT. Then debuggers can attach to the probes, with a recorder or without:
  *
  *     bpftrace -l 'usdt:./program:longpole:*'
- *     bpftrace -e 'usdt:./program:longpole:mark { printf("%s %d\n", str(arg0, arg1), arg2); }' -c ./program
+ *     bpftrace -e 'usdt:./program:longpole:mark { printf("%s %d\n", str(arg0, arg1), arg2); }' \
+ *         -c ./program
  *
- * attach to what the program says, with a recorder or without. Arguments: the name and its length, then those of the probe. Of `state` the
- * machine and the state, each with its length; of `packet` direction, bytes and length; of `event` the number of fields and their array (struct
- * longpole_field); of `link` and `flow` their numbers only; of `log` the text only.
+ * The arguments are the name and its length, then the arguments of the probe. Exceptions: `state`
+ * has the machine and the state, each with its length; `packet` has direction, bytes and length;
+ * `event` has the number of fields and their array (struct longpole_field); `link` and `flow` have
+ * only their numbers; `log` has only the text.
  */
 #ifndef LONGPOLE_SDT_H
 #define LONGPOLE_SDT_H

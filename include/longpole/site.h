@@ -1,6 +1,6 @@
 /*
- * Event classes. A call site asks once for its class id and keeps it; equal sites of all programs of a user have equal ids, so that
- * one description serves all streams of a recording.
+ * Event classes. A call site requests its class id once and caches it. Equal sites of all programs
+ * of a user have equal ids, so that one description is valid for all streams of a recording.
  */
 #ifndef LONGPOLE_SITE_H
 #define LONGPOLE_SITE_H
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* What tells one site from another. Texts need not end with NUL. */
+/* The properties that identify a site. Texts do not have to end with NUL. */
 struct longpole_key {
 	uint32_t kind, line;
 	const char *name, *fields, *file, *attributes;
@@ -44,7 +44,7 @@ LONGPOLE_SLOW int longpole_site_equal(const struct longpole_site *site, uint32_t
 	return __builtin_memcmp(text, key->attributes, key->attributes_size) == 0;
 }
 
-/* Takes `size` bytes of the arena; returns their offset, or 0 if there is no memory. */
+/* Allocates `size` bytes of the arena; returns their offset, or 0 if there is no memory. */
 LONGPOLE_SLOW uint64_t longpole_arena_take(struct longpole_process *process, uint32_t size)
 {
 	struct longpole_sites *sites = process->sites;
@@ -53,7 +53,7 @@ LONGPOLE_SLOW uint64_t longpole_arena_take(struct longpole_process *process, uin
 	while (offset + size > backed) {
 		if (offset + size > LONGPOLE_SITE_ARENA_MAXIMUM)
 			return 0;
-		/* A handler that leaves by a jump takes no open file along. */
+		/* Signals are blocked, so that a handler that exits by a jump cannot leak an open file. */
 		const uint64_t signals = longpole_block_signals();
 		long directory = longpole_open_directory(process->directory);
 		long file = directory < 0 ? directory : longpole_open_writable((int)directory, "sites");
@@ -67,14 +67,17 @@ LONGPOLE_SLOW uint64_t longpole_arena_take(struct longpole_process *process, uin
 		longpole_restore_signals(signals);
 		if (result < 0)
 			return 0;
-		/* Whoever loses this race has extended the file as well: it is at least as large as the winner says. */
+		/* A thread that loses this race has extended the file as well, so the file is at least as large
+		 * as the winner states. */
 		if (__atomic_compare_exchange_n(&sites->arena_size, &backed, backed + LONGPOLE_SITE_ARENA_STEP, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			backed += LONGPOLE_SITE_ARENA_STEP;
 	}
 	return offset;
 }
 
-/* The class id of a site; the kind itself (the overflow class) if there is no room for another class. */
+/*
+ * The class id of a site, or its kind (the overflow class) if there is no room for another class.
+ */
 LONGPOLE_SLOW uint32_t longpole_site_find(struct longpole_key *key)
 {
 	struct longpole_process *process = longpole_own_process();
@@ -84,7 +87,7 @@ LONGPOLE_SLOW uint32_t longpole_site_find(struct longpole_key *key)
 	if (key->name_size > LONGPOLE_NAME_MAXIMUM)
 		key->name_size = LONGPOLE_NAME_MAXIMUM;
 	if (key->file_size > LONGPOLE_NAME_MAXIMUM) {
-		/* The end of a path tells more than its begin. */
+		/* The end of a path is more useful than its start. */
 		key->file += key->file_size - LONGPOLE_NAME_MAXIMUM;
 		key->file_size = LONGPOLE_NAME_MAXIMUM;
 	}

@@ -1,9 +1,9 @@
 /*
  * The few system calls and library functions that probes need, without the C library's headers.
  *
- * A probe may stand in any source file, compiled with any feature macros; it must not touch errno, nor call anything that is
- * unsafe in a signal handler. So system calls are made directly (they return -errno), and library functions are declared under
- * names of our own.
+ * A probe may be in any source file, compiled with any feature macros. It must not change errno,
+ * and must not call functions that are unsafe in a signal handler. Therefore system calls are made
+ * directly (they return -errno), and library functions are declared under names of our own.
  */
 #ifndef LONGPOLE_SYSTEM_H
 #define LONGPOLE_SYSTEM_H
@@ -16,16 +16,19 @@
 extern "C" {
 #endif
 
-/* A program built with -finstrument-functions is told of its own functions, not of ours. */
+/* Excludes our functions from -finstrument-functions, so that only the program's own functions are
+ * recorded. */
 #define LONGPOLE_PLAIN_CODE __attribute__((no_instrument_function))
 #define LONGPOLE_INLINE static inline __attribute__((always_inline, unused, no_instrument_function))
-/* One copy per library, whatever the number of source files; never inlined into a hot path. */
+/* One copy per library, however many source files it has; never inlined into a hot path. */
 #define LONGPOLE_SLOW __attribute__((weak, noinline, cold, unused, no_instrument_function, visibility("hidden")))
 #define LONGPOLE_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define LONGPOLE_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
-/* Keeps the compiler, not the processor, from moving memory accesses: a signal handler sees them in program order. */
+/* Prevents the compiler, but not the processor, from reordering memory accesses. That is sufficient
+ * for signal handlers of the same thread, which see memory in program order. */
 #define LONGPOLE_COMPILER_BARRIER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
-/* Stores before it are seen by other processes before those behind it. Not __atomic_thread_fence: gcc refuses that with -fsanitize=thread. */
+/* Makes earlier stores visible to other processes before later ones. Not __atomic_thread_fence,
+ * which gcc rejects with -fsanitize=thread. */
 #if defined(__x86_64__)
 #define LONGPOLE_STORE_BARRIER() __asm__ __volatile__("" ::: "memory")
 #else
@@ -83,7 +86,7 @@ LONGPOLE_INLINE long longpole_call(long number, uintptr_t a, uintptr_t b, uintpt
 #define LONGPOLE_O_NOFOLLOW 0400000u
 #endif
 
-/* Without waiting: a pipe of that name must not hold the program. */
+/* Opens a file without blocking: a pipe with this name must not stop the program. */
 LONGPOLE_INLINE long longpole_open(int directory, const char *path, unsigned flags, unsigned mode)
 {
 	return longpole_call(SYS_openat, (uintptr_t)directory, (uintptr_t)path, flags | LONGPOLE_O_CLOEXEC | LONGPOLE_O_NONBLOCK, mode, 0, 0);
@@ -94,7 +97,7 @@ LONGPOLE_INLINE void longpole_close(int file)
 	longpole_call(SYS_close, (uintptr_t)file, 0, 0, 0, 0, 0);
 }
 
-/* The part of `struct statx` that is used here; its layout is equal on all architectures. */
+/* The part of `struct statx` that is used here. Its layout is the same on all architectures. */
 struct longpole_stat {
 	uint32_t valid, block_size;
 	uint64_t attributes;
@@ -109,7 +112,8 @@ LONGPOLE_INLINE long longpole_stat_of(int file, struct longpole_stat *stat)
 	return longpole_call(SYS_statx, (uintptr_t)file, (uintptr_t)"", 0x1000 /* AT_EMPTY_PATH */, 0x7ff, (uintptr_t)stat, 0);
 }
 
-/* Shared, readable and writable memory of a file; NULL where it fails. `where` with `fixed` replaces what is mapped there. */
+/* Maps a file as shared, readable and writable memory; NULL on failure. With `fixed`, replaces the
+ * mapping at `where`. */
 LONGPOLE_INLINE void *longpole_map(void *where, int fixed, size_t size, int file, int populate)
 {
 	const uintptr_t flags = 0x01 /* MAP_SHARED */ | (fixed ? 0x10u : 0u) | (populate ? 0x8000u : 0u) | 0x4000u /* NORESERVE */;
@@ -139,7 +143,7 @@ LONGPOLE_INLINE int longpole_getpid(void)
 	return (int)longpole_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }
 
-/* Blocks signals: a handler must not come here a second time. */
+/* Blocks signals, so that a handler cannot enter the same code a second time. */
 LONGPOLE_INLINE uint64_t longpole_block_signals(void)
 {
 	const uint64_t all = ~(uint64_t)0;
@@ -153,7 +157,7 @@ LONGPOLE_INLINE void longpole_restore_signals(uint64_t before)
 	longpole_call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (uintptr_t)&before, 0, 8, 0, 0);
 }
 
-/* A program's null pointer where it should have had a text is an empty text here. */
+/* The length of a text; a null pointer that the program passed counts as an empty text. */
 LONGPOLE_INLINE size_t longpole_length(const char *text, size_t maximum)
 {
 	size_t length = 0;
@@ -168,7 +172,7 @@ LONGPOLE_INLINE void longpole_copy(void *to, const void *from, size_t size)
 		__builtin_memcpy(to, from, size);
 }
 
-/* Appends at most what fits, always NUL-terminated; returns the new length. */
+/* Appends as much as fits, always NUL-terminated; returns the new length. */
 LONGPOLE_INLINE size_t longpole_append(char *buffer, size_t capacity, size_t length, const char *text)
 {
 	while (*text != 0 && length + 1 < capacity)
@@ -190,7 +194,8 @@ LONGPOLE_INLINE size_t longpole_append_number(char *buffer, size_t capacity, siz
 	return longpole_append(buffer, capacity, length, text + at);
 }
 
-/* The raw time-stamp counter, not serialised: what is measured are microseconds, and a fence costs more than the event. */
+/* The raw time-stamp counter, not serialised: the measured times are microseconds, and a fence
+ * would cost more than the event. */
 LONGPOLE_INLINE uint64_t longpole_counter(void)
 {
 #if defined(__x86_64__)
@@ -202,7 +207,7 @@ LONGPOLE_INLINE uint64_t longpole_counter(void)
 #endif
 }
 
-/* CLOCK_MONOTONIC_RAW in ns, for machines whose counter is no clock. */
+/* CLOCK_MONOTONIC_RAW in nanoseconds, for hosts whose counter cannot be used as a clock. */
 LONGPOLE_INLINE uint64_t longpole_mono_raw(void)
 {
 	int64_t time[2] = {0, 0};

@@ -1,9 +1,10 @@
 /*
- * Which ring is this thread's: rings are made, taken by a thread, given back at its end, and exchanged for larger ones.
+ * The rings of threads: a ring is made, taken by a thread, released at the end of the thread, and
+ * replaced by a larger one.
  *
- * All of it is rare and may enter the kernel. It runs with signals blocked where it changes the process's table, and leaves the
- * program as it was where memory cannot be had. The recorder's side of a ring is only looked at, never waited for; the program's other
- * threads are waited for, but not for ever.
+ * All of this is rare and may enter the kernel. Signals are blocked while the process's table is
+ * changed, and the program continues normally if there is no memory. The code never waits for the
+ * recorder; it waits for other threads of the program only for a bounded time.
  */
 #ifndef LONGPOLE_THREAD_H
 #define LONGPOLE_THREAD_H
@@ -19,14 +20,17 @@ LONGPOLE_INLINE uint64_t longpole_now(const struct longpole_ring *ring)
 	return ring->clock == LONGPOLE_CLOCK_MONO_RAW ? longpole_mono_raw() : longpole_counter();
 }
 
-/* About a tenth of a second: the holder may not get a CPU at all, or may have been ended in the middle. */
+/* Time to wait for the lock in nanoseconds: 0.1 s. Its holder may not get a CPU at all, or may have
+ * been killed while holding it. */
 #define LONGPOLE_LOCK_NS 100000000
-/* The same in turns of 50 us. */
+/* The same time in turns of 50 us. */
 #define LONGPOLE_LOCK_TURNS 1000u
 
 /*
- * 0: gave up after so many ns. The lock is a number that everybody who takes it and who gives it back raises; taken, it is odd. So whoever waits sees
- * whether others get on: of a thousand threads that begin at once none gives up because the others come first.
+ * Takes the lock; returns 0 if no other thread made progress for `ns` nanoseconds. The lock is a
+ * counter that is incremented by each lock and each unlock, so its lowest bit is 1 while taken. A
+ * waiting thread therefore sees that other threads make progress, and does not give up: when a
+ * thousand threads start at once, none fails only because others were faster.
  */
 LONGPOLE_SLOW int longpole_lock_within(struct longpole_process *process, int64_t ns)
 {
@@ -42,7 +46,8 @@ LONGPOLE_SLOW int longpole_lock_within(struct longpole_process *process, int64_t
 		seen = now;
 		if (left <= 0 || all <= 0)
 			return 0;
-		/* Sleeping, not yielding: the holder may have a lower priority. Hundreds that look all the time would keep the CPUs from it, too. */
+		/* Sleeps instead of yielding, because the holder may have a lower priority. The pause grows,
+		 * because hundreds of polling threads would keep the holder from the CPUs. */
 		longpole_call(SYS_nanosleep, (uintptr_t)pause, 0, 0, 0, 0, 0);
 		left -= pause[1];
 		all -= pause[1];
@@ -61,7 +66,7 @@ LONGPOLE_INLINE void longpole_unlock(struct longpole_process *process)
 	__atomic_fetch_add(&process->lock, 1, __ATOMIC_RELEASE);
 }
 
-/* Where the next sub-buffer begins. */
+/* Position at which the next sub-buffer begins. */
 LONGPOLE_INLINE uint64_t longpole_next_subbuffer(const struct longpole_ring *ring)
 {
 	return (ring->head + ring->subbuffer - 1) / ring->subbuffer * ring->subbuffer;
@@ -82,7 +87,7 @@ LONGPOLE_INLINE int longpole_has_room(const struct longpole_ring *ring)
 	return ring->mode == LONGPOLE_MODE_OVERWRITE || longpole_next_is_free(ring);
 }
 
-/* Closes the current sub-buffer early: the next event begins another. */
+/* Closes the current sub-buffer early: the next event begins another one. */
 LONGPOLE_INLINE void longpole_seal(struct longpole_ring *ring)
 {
 	ring->end = ring->head;
@@ -90,8 +95,9 @@ LONGPOLE_INLINE void longpole_seal(struct longpole_ring *ring)
 }
 
 /*
- * Whose ring it is. The child of a vfork shares everything with the thread that waits for it, its pointer to the ring included: what it emits is
- * that thread's, whose number only the C library knows then.
+ * The thread id for the owner of a ring. The child of a vfork shares all memory with the thread
+ * that waits for it, including the pointer to its ring, so its events belong to that thread. Only
+ * the C library knows the id of that thread then.
  */
 LONGPOLE_SLOW int longpole_self(void)
 {
@@ -111,7 +117,8 @@ LONGPOLE_INLINE void longpole_own(struct longpole_ring *ring, int tid)
 	__atomic_store_n(&ring->state, LONGPOLE_RING_OWNED, __ATOMIC_RELEASE);
 }
 
-/* Makes a ring file for this thread. NULL, and the reason in the control file, if there is no memory to be had. */
+/* Makes a ring file for this thread. If there is no memory, returns NULL and stores the reason in
+ * the control file. */
 LONGPOLE_SLOW struct longpole_ring *longpole_make_ring(struct longpole_process *process)
 {
 	char name[64], temporary[64];
@@ -164,12 +171,14 @@ LONGPOLE_SLOW struct longpole_ring *longpole_make_ring(struct longpole_process *
 	return ring;
 }
 
-/* Words of an event in the side area; where their number is larger, the event has been taken out. */
+/* Maximum number of words of an event in the side area. A larger number marks an entry that was
+ * moved into the ring. */
 #define LONGPOLE_SIDE_WORDS 6u
 
 /*
- * Of what handlers had put aside when a probe was left in the middle, it may have taken in a part already: by time, so that these are no younger than the
- * newest event. Marks them, and counts the others.
+ * Handles the side area after a probe was abandoned. The probe may already have moved some entries
+ * into the ring; since it moves them in the order of their times, these are not later than the
+ * newest event. Marks those entries as moved, and returns the number of the others.
  */
 LONGPOLE_SLOW uint32_t longpole_left_aside(struct longpole_ring *ring)
 {
@@ -186,10 +195,11 @@ LONGPOLE_SLOW uint32_t longpole_left_aside(struct longpole_ring *ring)
 	return others;
 }
 
-/* Its thread has ended: its ring serves others. */
+/* Makes the ring available to other threads after its thread has ended. */
 LONGPOLE_SLOW void longpole_give_back(struct longpole_entry *entry)
 {
-	/* The thread may have ended in a probe, and in a handler on top; what that probe was to take along is lost. */
+	/* The thread may have ended in a probe, or in a handler that interrupted one. The entries that
+	 * this probe would have moved are lost. */
 	__atomic_fetch_add(&entry->ring->lost, longpole_left_aside(entry->ring), __ATOMIC_RELEASE);
 	entry->ring->nested = 0;
 	entry->ring->busy = 0;
@@ -199,23 +209,26 @@ LONGPOLE_SLOW void longpole_give_back(struct longpole_entry *entry)
 	entry->users = 0;
 }
 
-/* Threads that ended without running destructors leave entries behind; their rings serve others. */
+/* Frees the entries of threads that ended without running destructors, so that their rings serve
+ * other threads. */
 LONGPOLE_SLOW void longpole_reclaim(struct longpole_process *process)
 {
 	for (uint32_t i = 0; i < process->entries; i++) {
 		struct longpole_entry *entry = &process->entry[i];
-		/* A task that shares our memory need not be a thread of our process. */
+		/* A task that shares our memory is not necessarily a thread of our process. */
 		if (entry->tid != 0 && longpole_call(SYS_tkill, (uintptr_t)entry->tid, 0, 0, 0, 0, 0) == -3 /* ESRCH */) {
 			longpole_give_back(entry);
 		}
 	}
 }
 
-/* Bytes of rings of ended threads that wait for the recorder, from which on no more are made: where it has gone, and where it only does not come. */
+/* Total size of unread rings of ended threads, in bytes, from which on no more rings are made: if
+ * there is no recorder, and if there is one. */
 #define LONGPOLE_IDLE_MANY (16u << 20)
 #define LONGPOLE_IDLE_MAXIMUM (256u << 20)
 
-/* Whether there is a recorder that has taken up this process, or one that wants those that are born now and has not come yet. */
+/* Returns 1 if a recorder records this process, or if one wants to record all new processes and
+ * will find this one. */
 LONGPOLE_SLOW int longpole_has_recorder(const struct longpole_process *process)
 {
 	char name[64];
@@ -239,8 +252,9 @@ LONGPOLE_SLOW int longpole_has_recorder(const struct longpole_process *process)
 }
 
 /*
- * A ring whose thread has ended: one with room; without, too, where many wait for a recorder that does not come. What finds no room there is counted
- * as lost, and memory stays bounded.
+ * The entry of a ring whose thread has ended. Returns one with room. If too many unread rings wait
+ * for a recorder, returns also one without room: its events are counted as lost, and memory stays
+ * bounded.
  */
 LONGPOLE_SLOW struct longpole_entry *longpole_idle_entry(struct longpole_process *process)
 {
@@ -260,7 +274,8 @@ LONGPOLE_SLOW struct longpole_entry *longpole_idle_entry(struct longpole_process
 	return full;
 }
 
-/* The entry of this thread, taken from the pool or made, with a user more; NULL without memory. The table is locked. */
+/* The entry of this thread, from the pool or new, with this library as a user; NULL if there is no
+ * memory. The table must be locked. */
 LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process *process)
 {
 	const int tid = longpole_self();
@@ -277,13 +292,14 @@ LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process
 		idle = longpole_idle_entry(process);
 	}
 	if (idle == NULL) {
-		/* That somebody gave up waiting for the table says nothing of memory. */
+		/* EAGAIN means that a thread gave up waiting for the table, which is unrelated to memory. */
 		if (process->entries == LONGPOLE_ENTRIES ||
 		    (process->retry != 0 && longpole_page.refused_errno != 11 /* EAGAIN */ && longpole_counter() < process->retry))
 			return NULL;
 		struct longpole_ring *ring = longpole_make_ring(process);
 		if (ring == NULL) {
-			/* Do not pay for the attempt at every event; about a tenth of a second at 2.5 GHz. */
+			/* Not every event should pay for a failed attempt; the next one is made after about 0.1 s (at
+			 * 2.5 GHz). */
 			process->retry = longpole_counter() + (1u << 28);
 			return NULL;
 		}
@@ -298,7 +314,8 @@ LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process
 	return idle;
 }
 
-/* Of the threads of a child, or of who became another user's, and of their handlers, one connects the process anew. */
+/* Connects a new process. Of all threads and handlers that notice it at the same time, one connects
+ * the process. */
 LONGPOLE_SLOW void longpole_begin_anew(void)
 {
 	const int64_t pause[2] = {0, 50000};
@@ -314,17 +331,18 @@ LONGPOLE_SLOW void longpole_begin_anew(void)
 	longpole_restore_signals(signals);
 }
 
-/* Gives this thread a ring; NULL: there is none. */
+/* Gives this thread a ring; NULL if there is none. */
 LONGPOLE_SLOW struct longpole_ring *longpole_attach(void)
 {
 	struct longpole_process *process = longpole_own_process();
 	if (process == NULL || __atomic_load_n(&longpole_page.orders.mask, __ATOMIC_ACQUIRE) == 0)
 		return NULL;
 	const uint64_t signals = longpole_block_signals();
-	/* Where somebody gave up a moment ago, nobody waits again at every event, but each looks. */
+	/* If a thread gave up waiting a moment ago, threads do not wait again at every event; each only
+	 * tries the lock once. */
 	const int stuck = __atomic_load_n(&longpole_page.refused_errno, __ATOMIC_RELAXED) == 11 /* EAGAIN */ &&
 			  longpole_counter() < __atomic_load_n(&process->retry, __ATOMIC_RELAXED);
-	/* A handler may have come in between, and been faster. */
+	/* A handler may have attached a ring in the meantime. */
 	if (!longpole_is_open(longpole_thread)) {
 		struct longpole_entry *entry = NULL;
 		if (longpole_lock_within(process, stuck ? 0 : LONGPOLE_LOCK_NS)) {
@@ -347,13 +365,14 @@ LONGPOLE_SLOW struct longpole_ring *longpole_attach(void)
 	return NULL;
 }
 
-/* What this library may take back. */
+/* The bit that this library may clear when it leaves; 0 if it shares its bit with others. */
 LONGPOLE_INLINE uint32_t longpole_own_slot(void)
 {
 	return longpole_library.slot & ~LONGPOLE_SLOT_OF_MANY;
 }
 
-/* The library is unloaded, or the process ends, while its threads go on: they keep their rings, for other libraries. */
+/* Called when the library is unloaded or the process ends while its threads continue: they keep
+ * their rings for other libraries. */
 LONGPOLE_SLOW void longpole_leave(struct longpole_process *process)
 {
 	const uint64_t signals = longpole_block_signals();
@@ -366,7 +385,7 @@ LONGPOLE_SLOW void longpole_leave(struct longpole_process *process)
 	longpole_restore_signals(signals);
 }
 
-/* The thread ends: its ring goes to the pool once none of its libraries uses it. */
+/* Called when the thread ends: its ring goes to the pool if no other library uses it. */
 LONGPOLE_SLOW void longpole_thread_exit(void *unused)
 {
 	(void)unused;
@@ -377,7 +396,8 @@ LONGPOLE_SLOW void longpole_thread_exit(void *unused)
 		return;
 	const uint64_t signals = longpole_block_signals();
 	const int tid = longpole_gettid();
-	/* Else the ring goes to the pool when another thread finds that this one has gone. */
+	/* If the lock cannot be had, the ring goes to the pool when another thread finds that this thread
+	 * has ended. */
 	if (longpole_lock(process)) {
 		for (uint32_t i = 0; i < process->entries; i++) {
 			struct longpole_entry *entry = &process->entry[i];
@@ -389,7 +409,7 @@ LONGPOLE_SLOW void longpole_thread_exit(void *unused)
 	longpole_restore_signals(signals);
 }
 
-/* The larger ring that the recorder has made for this thread. */
+/* Maps the larger ring that the recorder has made for this thread. */
 LONGPOLE_SLOW struct longpole_ring *longpole_map_successor(struct longpole_process *process, uint32_t successor)
 {
 	char name[64];
@@ -420,8 +440,9 @@ LONGPOLE_SLOW struct longpole_ring *longpole_map_successor(struct longpole_proce
 }
 
 /*
- * Goes over to the larger ring that the recorder has made for this thread. Returns the ring to use. Signals are blocked from the begin on: a
- * handler that leaves by a jump, or ends the thread, takes no file, memory or lock along.
+ * Moves this thread to the larger ring that the recorder has made for it; returns the ring to use.
+ * Signals are blocked from the start on, so that a handler that exits by a jump, or that ends the
+ * thread, cannot leak a file, memory or the lock.
  */
 LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring, uint32_t successor)
 {
@@ -440,7 +461,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 		next->busy = ring->busy;
 		found->ring = next;
 		longpole_thread = next;
-		/* Events that a handler left in the old side area come along. */
+		/* The events that handlers left in the old side area are moved as well. */
 		__builtin_memcpy(next->side, ring->side, sizeof next->side);
 		next->nested = ring->nested;
 		next->packets = ring->packets;
@@ -458,14 +479,16 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 		return ring;
 	}
 	/*
-	 * We may be a handler that interrupted a probe between its look at the ring and its taking of it, and the thread's other libraries hold the old
-	 * address. The header stays, sealed: who comes there finds no room, and that it has ended.
+	 * The old header stays mapped and sealed: this may be a handler that interrupted a probe between
+	 * reading the pointer and taking the ring, and other libraries of the thread still have the old
+	 * address. A probe that comes there finds no room, and that the ring has ended.
 	 */
 	longpole_unmap((char *)ring + LONGPOLE_RING_DATA, ring->size);
 	return next;
 }
 
-/* Another library of this thread has left this ring for a larger one, and so does this library. 0: the table was not to be had; the event is counted. */
+/* Moves this library to the larger ring that another library of this thread already uses. Returns 0
+ * if the table could not be locked; then the event is counted as refused. */
 LONGPOLE_SLOW int longpole_follow(struct longpole_ring *ring)
 {
 	const uint64_t signals = longpole_block_signals();
@@ -481,7 +504,7 @@ LONGPOLE_SLOW int longpole_follow(struct longpole_ring *ring)
 	} else {
 		__atomic_fetch_add(&longpole_page.refused, 1, __ATOMIC_RELAXED);
 	}
-	/* Somebody scribbled there. */
+	/* The state was overwritten by another program; restores it. */
 	if (next == ring)
 		ring->state = LONGPOLE_RING_OWNED;
 	longpole_restore_signals(signals);

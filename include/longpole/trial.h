@@ -1,13 +1,17 @@
 /*
- * Which functions are too short to be recorded. Nobody knows that before they run, and a function that takes less than its two edges cost would
- * look slower than it is, and fill the recording.
+ * Finds the functions that are too short to be recorded. That is not known before they run; but a
+ * function that takes less time than recording its two edges would look slower than it is, and
+ * would fill the recording.
  *
- * So each function is on trial for its first calls: they are recorded, and timed by the way, without what edges within them took. In windows of
- * some hundred calls it is found short, and then it is left out from there on, or it is found long several times, and stays. One that is rarely called
- * stays on trial, which costs it some 50 ns a call. Of those that are left out one call in some thousands is timed: what has become long is on
- * trial again.
+ * Therefore each function is *on trial* for its first calls: they are recorded and timed, without
+ * the cost of the edges recorded within them. Calls are judged in windows of some hundred calls. If
+ * a window is short, the function is left out from then on; if several windows are long, it stays.
+ * A function that is called rarely stays on trial, which costs it some 50 ns per call. Of the calls
+ * of functions that are left out, one in some thousands is timed; a function that has become long
+ * is put on trial again.
  *
- * A call whose begin was recorded has an end, also if its function is left out meanwhile: a thread keeps its open calls of functions on trial.
+ * A call whose start was recorded also gets an end, even if its function is left out meanwhile:
+ * each thread keeps a list of its open calls of functions on trial.
  */
 #ifndef LONGPOLE_TRIAL_H
 #define LONGPOLE_TRIAL_H
@@ -21,49 +25,53 @@
 extern "C" {
 #endif
 
-/* Calls by which a function is judged. */
+/* Number of calls by which a function is judged. */
 #define LONGPOLE_AUTO_WINDOW 256u
-/* A function that was long in so many windows stays. */
+/* Number of long windows after which a function stays. */
 #define LONGPOLE_AUTO_WINDOWS 16u
-/* One of so many calls that a thread leaves out is timed. */
+/* Number of left-out calls of a thread per timed call. */
 #define LONGPOLE_AUTO_SKIP 4095u
-/* A call of a short function that takes so many times as long as one may puts it on trial again. */
+/* A call of a short function puts it on trial again if it takes this many times as long as a short
+ * call may. */
 #define LONGPOLE_AUTO_LONG 8u
-/* Calls of a short function that are further apart than so many times what is short harm nobody. */
+/* A short function stays if the distance between its calls is this many times the longest short
+ * time, because it does no harm. */
 #define LONGPOLE_AUTO_RARE 1000u
-/* A call counts no more than so many cycles: the thread may have been away. */
+/* Maximum number of cycles that a call counts, because the thread may have been off its CPU. */
 #define LONGPOLE_AUTO_CLIP (1u << 23)
-/* Open calls of a thread that are kept. */
+/* Maximum number of open calls that are kept per thread. */
 #define LONGPOLE_AUTO_FRAMES 120u
 
-/* Above these bits: how deep the thread was before. */
+/* Flags of a frame. The bits above them hold the depth of the thread before the call. */
 enum { LONGPOLE_FRAME_RECORDED = 1, LONGPOLE_FRAME_SAMPLED = 2, LONGPOLE_FRAME_DEPTH = 8 };
 
 /* An open call. */
 struct longpole_frame {
 	struct longpole_auto_slot *slot;
-	uintptr_t stack; /* of a call within it this is lower, or equal where the compiler made one of both */
+	/* a nested call has a lower one, or the same if the compiler merged both functions */
+	uintptr_t stack;
 	uint64_t begin;
-	uint32_t overhead; /* the thread's, when it began */
+	uint32_t overhead; /* the thread's overhead when the call began */
 	uint32_t flags;
 };
 
-/* Of a thread, or of several, one after the other: a page. */
+/* The open calls of a thread; one page. Another thread reuses it after this thread has ended. */
 struct longpole_frames {
 	struct longpole_frames *next;
-	uint64_t session, depth; /* what is open and how deep counts since this recording began */
+	/* recording to which the open calls and the depth belong, and the depth */
+	uint64_t session, depth;
 	uint32_t taken, open;
-	uint32_t overhead; /* cycles that edges of functions on trial took, whole turns left aside */
+	uint32_t overhead; /* cycles spent in edges of functions on trial, modulo 2^32 */
 	uint32_t spare;
 	struct longpole_frame frame[LONGPOLE_AUTO_FRAMES];
 };
 
-/* Of a thread, in its own storage: what the edges of short functions look at. */
+/* Thread-local data that the edges of short functions access. */
 struct longpole_auto_thread {
 	struct longpole_frames *frames;
-	struct longpole_auto_slot *top; /* of the innermost open call that is kept */
-	uint32_t busy; /* a handler must not touch what it interrupted */
-	uint32_t skip; /* calls to leave out before one is timed */
+	struct longpole_auto_slot *top; /* function of the innermost open call that is kept */
+	uint32_t busy; /* a signal handler must not change the data that it interrupted */
+	uint32_t skip; /* number of calls to leave out before one is timed */
 };
 __extension__ typedef char longpole_auto_thread_fits[sizeof(struct longpole_auto_thread) == 24 ? 1 : -1];
 
@@ -86,7 +94,7 @@ LONGPOLE_SLOW void longpole_frames_exit(void *frames)
 	__atomic_store_n(&((struct longpole_frames *)frames)->taken, 0, __ATOMIC_RELEASE);
 }
 
-/* Another thread's that has ended, or new ones; NULL without memory. */
+/* Takes the page of a thread that has ended, or makes a new one; NULL if there is no memory. */
 LONGPOLE_SLOW struct longpole_frames *longpole_frames_take(void)
 {
 	struct longpole_frames *frames = __atomic_load_n(&longpole_auto.frames, __ATOMIC_ACQUIRE);
@@ -111,7 +119,9 @@ LONGPOLE_SLOW struct longpole_frames *longpole_frames_take(void)
 	return frames;
 }
 
-/* What this thread has open; not what it had when another recording went on. NULL without memory. */
+/*
+ * The open calls of this thread, without those of an earlier recording; NULL if there is no memory.
+ */
 LONGPOLE_SLOW struct longpole_frames *longpole_frames_here(void)
 {
 	struct longpole_frames *frames = longpole_auto_thread.frames;
@@ -127,13 +137,14 @@ LONGPOLE_SLOW struct longpole_frames *longpole_frames_here(void)
 	return frames;
 }
 
-/* A recording in a byte that is not 0. */
+/* The current recording as a byte that is not 0. */
 LONGPOLE_SLOW uint8_t longpole_auto_sign(void)
 {
 	return (uint8_t)(__atomic_load_n(&longpole_page.orders.session, __ATOMIC_RELAXED) % 255 + 1);
 }
 
-/* What a window of calls takes that are just short, in cycles; 0: nobody knows yet how long a cycle is. */
+/* Number of cycles of a window of calls that are just short; 0 if the length of a cycle is not
+ * known yet. */
 LONGPOLE_SLOW uint64_t longpole_auto_short_window(void)
 {
 	uint64_t cycles = __atomic_load_n(&longpole_auto.short_window, __ATOMIC_RELAXED);
@@ -152,8 +163,8 @@ LONGPOLE_SLOW uint64_t longpole_auto_short_window(void)
 	return cycles;
 }
 
-/* Tells the recording that a function is left out from here on, and how long its calls take. If another thread looks a function up meanwhile, a
- * later call tells it. */
+/* Records that a function is left out from here on, and how long its calls take. If another thread
+ * holds the lock, a later call does it. */
 LONGPOLE_SLOW void longpole_auto_announce(struct longpole_auto_slot *slot)
 {
 	const uint64_t window = longpole_auto_short_window();
@@ -170,17 +181,17 @@ LONGPOLE_SLOW void longpole_auto_announce(struct longpole_auto_slot *slot)
 		slot->announced = longpole_auto_sign();
 	}
 	longpole_restore_signals(signals);
-	/* Without a class of its own nobody would know which one it is. */
+	/* Without a class of its own the function could not be identified. */
 	if (id >= LONGPOLE_FIRST_SITE_ID) {
 		const uint64_t ns = (uint64_t)((double)slot->cycles * (double)longpole_auto.shortest / (double)window);
 		longpole_emit_slow(id, &ns, 1);
 	}
 }
 
-/* A call of a function on trial took so long. */
+/* Judges a call of a function on trial that took `cycles` cycles. */
 LONGPOLE_SLOW void longpole_auto_judge(struct longpole_auto_slot *slot, uint64_t cycles, uint64_t now)
 {
-	/* Threads come here beside each other: a call that is not counted is no harm. */
+	/* Threads run this concurrently without a lock: a call that is not counted does no harm. */
 	const uint32_t calls = __atomic_load_n(&slot->calls, __ATOMIC_RELAXED) + 1u;
 	if (calls == 1) {
 		slot->since = (uint32_t)(now >> 10);
@@ -207,20 +218,20 @@ LONGPOLE_SLOW void longpole_auto_judge(struct longpole_auto_slot *slot, uint64_t
 	}
 }
 
-/* The end of an open call. */
+/* Closes an open call. */
 LONGPOLE_SLOW void longpole_frame_close(struct longpole_frames *frames, const struct longpole_frame *frame)
 {
 	if (frame->flags & LONGPOLE_FRAME_SAMPLED)
 		return;
-	/* What was within it may have been left by a jump, without an end. */
+	/* Calls within it may have been left by a jump, without an end. */
 	frames->depth = frame->flags >> LONGPOLE_FRAME_DEPTH;
-	/* If it stays for good since, its end was written as every other's. */
+	/* If the function has been accepted meanwhile, its end was recorded like any other. */
 	const uint64_t ids = __atomic_load_n(&frame->slot->ids, __ATOMIC_RELAXED);
 	if ((frame->flags & LONGPOLE_FRAME_RECORDED) && (ids == 0 || ids == LONGPOLE_AUTO_IS_SHORT || longpole_auto.depth != 0))
 		longpole_auto_write(frame->slot->address, frame->slot->known >> 16);
 }
 
-/* Closes the innermost calls until so many are open. */
+/* Closes the innermost calls until `open` calls are open. */
 LONGPOLE_SLOW void longpole_frames_close(struct longpole_frames *frames, uint32_t open)
 {
 	while (frames->open > open)
@@ -228,7 +239,8 @@ LONGPOLE_SLOW void longpole_frames_close(struct longpole_frames *frames, uint32_
 	longpole_auto_thread.top = open != 0 ? frames->frame[open - 1].slot : NULL;
 }
 
-/* What was left by a jump lies on the stack where this call does. */
+/* Closes the calls that were left by a jump: they are on the part of the stack that this call uses
+ * now. */
 LONGPOLE_SLOW void longpole_frames_leave(struct longpole_frames *frames, uintptr_t stack)
 {
 	uint32_t open = frames->open;
@@ -252,7 +264,7 @@ LONGPOLE_SLOW void longpole_frame_open(struct longpole_frames *frames, struct lo
 	frame->overhead = frames->overhead;
 }
 
-/* The begin of a call that is not plainly recorded. */
+/* The start of a call of a function that is on trial, short, or limited by depth. */
 LONGPOLE_SLOW void longpole_auto_begin_slow(uint64_t address, uint32_t at)
 {
 	const uint64_t entered = longpole_counter();
@@ -278,13 +290,14 @@ LONGPOLE_SLOW void longpole_auto_begin_slow(uint64_t address, uint32_t at)
 		if (slot->announced != longpole_auto_sign())
 			longpole_auto_announce(slot);
 	} else {
-		/* What is too deep is open, too. */
+		/* Calls that are too deep are also open. */
 		if (longpole_auto.depth != 0 && ++frames->depth > longpole_auto.depth)
 			flags = 0;
 		if (flags != 0)
 			longpole_auto_write(address, slot->known & 0xffff);
 	}
-	/* Where depth counts, every open call is kept: one that is left by a jump is no deeper for ever. */
+	/* If the depth is limited, every open call is kept, so that one that is left by a jump does not
+	 * increase the depth forever. */
 	if (!busy && (ids == 0 || ids == LONGPOLE_AUTO_IS_SHORT || longpole_auto.depth != 0))
 		longpole_frame_open(frames, slot, flags | depth, stack, entered);
 	LONGPOLE_COMPILER_BARRIER();
@@ -310,7 +323,7 @@ LONGPOLE_SLOW void longpole_auto_end_kept(struct longpole_frames *frames, uint32
 	}
 }
 
-/* The end of a call that is not plainly recorded. */
+/* The end of a call of a function that is on trial, short, or limited by depth. */
 LONGPOLE_SLOW void longpole_auto_end_slow(uint64_t address, uint32_t at)
 {
 	const uint64_t entered = longpole_counter();
@@ -333,17 +346,17 @@ LONGPOLE_SLOW void longpole_auto_end_slow(uint64_t address, uint32_t at)
 		thread->busy = 0;
 		return;
 	}
-	/* Its begin was left out. */
+	/* The start of the call was left out. */
 	const uint64_t ids = __atomic_load_n(&slot->ids, __ATOMIC_RELAXED);
 	if (ids == LONGPOLE_AUTO_IS_SHORT || (ids == 0 && slot->announced != 0))
 		return;
-	/* The end of what began before the recording did is no end. */
+	/* The call began before the recording did, so its end is not recorded. */
 	if (longpole_auto.depth != 0 && (frames->depth == 0 || frames->depth-- > longpole_auto.depth))
 		return;
 	longpole_auto_write(address, slot->known >> 16);
 }
 
-/* An unloaded library takes its destructor along. */
+/* Deletes the key, because the destructor disappears with the library. */
 __attribute__((destructor(102), unused, no_instrument_function)) static void longpole_trial_destruct(void)
 {
 	longpole_key_drop(&longpole_auto.key);

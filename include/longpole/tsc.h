@@ -1,14 +1,18 @@
 /*
- * What a scope costs, by the time-stamp counter, without a recorder: one line at its top.
+ * The cost of a scope in cycles of the time-stamp counter, without a recorder: one line at the top
+ * of the scope.
  *
- *     LONGPOLE_LOG_TSC(n);                  every n calls one line on stderr, named as the function:
+ *     LONGPOLE_LOG_TSC(n);                  every n calls one line on stderr, named after the
+ *                                           function:
  *     LONGPOLE_LOG_TSC_NAMED(n, "name");    [label] TSC apply_config: 6396K (1 calls, last 6396K)
  *     LONGPOLE_TRACE_TSC(n);                the same line in the recording, as a log event
  *     LONGPOLE_TRACE_TSC_NAMED(n, "name");
  *
- * The sum of all calls, their number, and the last one; above 100K, 100M and 100G in K, M and G, truncated. Each thread has sums of its
- * own: nothing is locked, and nobody waits. They are added to the program's when the thread prints (after n calls of its own) and when it ends,
- * so that each line has what all threads had told by then. In recursion every call counts, and time does for the outermost.
+ * A line shows the sum of all calls, their number, and the last one; values above 100K, 100M and
+ * 100G are shown in K, M and G, truncated. Each thread has its own sums, so nothing is locked and
+ * no thread waits. A thread adds its sums to those of the program when it prints (after n calls of
+ * its own) and when it ends, so a line shows the sums that all threads have added until then. In
+ * recursion every call is counted, and the time of the outermost call.
  */
 #ifndef LONGPOLE_TSC_H
 #define LONGPOLE_TSC_H
@@ -31,18 +35,18 @@
 extern "C" {
 #endif
 
-/* Of a scope, all threads together. */
+/* The sums of a scope over all threads. */
 struct longpole_tsc_site {
 	uint64_t sum, calls;
-	uint32_t number; /* among those of a shared library, from 1 on; 0: not yet known */
+	uint32_t number; /* number among the scopes of a shared library, from 1 on; 0: not assigned yet */
 };
 
-/* Of a scope and a thread: what nobody else was told yet. */
+/* The sums of a scope in one thread that were not added to the program's sums yet. */
 struct longpole_tsc {
 	uint64_t begin, sum, last;
 	uint32_t calls, depth;
-	struct longpole_tsc_site *site; /* NULL: this thread was never here */
-	struct longpole_tsc *next;      /* of this thread */
+	struct longpole_tsc_site *site; /* NULL: this thread has not been here */
+	struct longpole_tsc *next;      /* next scope of this thread */
 };
 
 struct longpole_tsc_scope {
@@ -60,8 +64,9 @@ LONGPOLE_SLOW uint32_t *longpole_tsc_key(void)
 }
 
 /*
- * Of the thread-local memory that can be found in one load, a library that is loaded at run time has little: it has a pointer there, to a table of
- * its scopes. In a program each scope has its own.
+ * There is little thread-local memory of the kind that is accessed in one load for libraries that
+ * are loaded at run time. Such a library has only a pointer there, to a table of its scopes. In a
+ * program each scope has its own thread-local variable.
  */
 #if defined(__PIC__) && !defined(__PIE__)
 #define LONGPOLE_TSC_SCOPES 4096u
@@ -84,7 +89,8 @@ LONGPOLE_SLOW uint32_t *longpole_tsc_count(void)
 	return &count;
 }
 
-/* NULL: there is no memory, or no place for so many scopes. */
+/* Finds the scope in the table, which is made if necessary. NULL if there is no memory, or if the
+ * library has too many scopes. */
 LONGPOLE_SLOW struct longpole_tsc *longpole_tsc_first(struct longpole_tsc_site *site)
 {
 	const uint64_t signals = longpole_block_signals();
@@ -129,7 +135,8 @@ LONGPOLE_INLINE void longpole_tsc_free(void) {}
 #define LONGPOLE_TSC_OWN_(at) static __thread struct longpole_tsc LONGPOLE_JOIN_(longpole_tsc_, at) LONGPOLE_TSC_THREAD_;
 #endif
 
-/* Returns the sum so far, and by `calls` their number. */
+/* Adds the thread's sums to those of the program. Returns the program's sum, and its number of
+ * calls in `calls`. */
 LONGPOLE_SLOW uint64_t longpole_tsc_fold(struct longpole_tsc *here, uint64_t *calls)
 {
 	const uint64_t sum = __atomic_add_fetch(&here->site->sum, here->sum, __ATOMIC_RELAXED);
@@ -146,7 +153,7 @@ LONGPOLE_SLOW void longpole_tsc_thread_exit(void *first)
 	for (struct longpole_tsc *here = (struct longpole_tsc *)first; here != NULL; here = next) {
 		next = here->next;
 		longpole_tsc_fold(here, &calls);
-		/* Another destructor may come here once more. */
+		/* Another destructor may use the scope again afterwards. */
 		here->site = NULL;
 		here->next = NULL;
 	}
@@ -207,14 +214,14 @@ LONGPOLE_INLINE void longpole_tsc_leave(const struct longpole_tsc_scope *scope)
 		here->last = now - here->begin;
 		here->sum += here->last;
 		if (LONGPOLE_UNLIKELY(here->calls >= scope->every) || LONGPOLE_UNLIKELY(here->site == NULL)) {
-			/* A copy, so that the scope itself needs no place in memory. */
+			/* A copy, so that the compiler can keep the scope itself in registers. */
 			const struct longpole_tsc_scope copy = *scope;
 			longpole_tsc_tell(&copy);
 		}
 	}
 }
 
-/* An unloaded library takes its destructor along. */
+/* Deletes the key, because the destructor disappears with the library. */
 __attribute__((destructor(102), unused, no_instrument_function)) static void longpole_tsc_destruct(void)
 {
 	longpole_key_drop(longpole_tsc_key());
@@ -224,7 +231,8 @@ __attribute__((destructor(102), unused, no_instrument_function)) static void lon
 }
 #endif
 
-/* The counter is read last on the way in, and first on the way out. */
+/* The counter is read last at the start of a scope and first at its end, so that the probe itself
+ * is not measured. */
 #define LONGPOLE_TSC__(at, n, name, traced)                                                                              \
 	static struct longpole_tsc_site LONGPOLE_JOIN_(longpole_tsc_site_, at);                                              \
 	LONGPOLE_TSC_OWN_(at)                                                                                                \

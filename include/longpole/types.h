@@ -1,6 +1,7 @@
 /*
- * Integers of fixed width, without the C library's headers: these look at the feature macros when the first of them is included, and a program that
- * defines its own behind `-include longpole/auto.h` would define them too late. The types are those of <stdint.h>, which may be included, too.
+ * Integers of fixed width, without the C library's headers. Those evaluate the feature macros when
+ * the first of them is included; with `-include longpole/auto.h`, that would be before the program
+ * defines its macros. The types are those of <stdint.h>, which may also be included.
  */
 #ifndef LONGPOLE_TYPES_H
 #define LONGPOLE_TYPES_H

@@ -1,8 +1,11 @@
 /*
- * Places at which perf, bpftrace and SystemTap attach, one for each kind of probe: a `nop`, and a note (.note.stapsdt) that says where it is
- * and which registers hold the arguments. Whoever attaches raises the semaphore; until then a probe costs one load and one branch more.
+ * Places to which perf, bpftrace and SystemTap attach, one for each kind of probe. A place is a
+ * `nop` with a note (.note.stapsdt) that states its address and the registers that hold the
+ * arguments. A tool that attaches increments the semaphore; until then a probe costs one more load
+ * and branch.
  *
- * Written in assembly, so that the arguments are where the calling convention puts them, and so that each place is there once per library.
+ * The places are written in assembly, so that the arguments are in the registers of the calling
+ * convention, and so that each place exists once per library.
  */
 #ifndef LONGPOLE_USDT_H
 #define LONGPOLE_USDT_H
@@ -53,7 +56,7 @@ extern volatile uint16_t longpole_sdt_semaphore __attribute__((visibility("hidde
 	each(QUEUE_WAIT_EMPTY, queue_wait_empty) each(QUEUE_WAIT_FULL, queue_wait_full) each(QUEUE_SIZE, queue_size)         \
 	each(LINK, link) each(FLOW, flow) each(PACKET, packet) each(EVENT, event) each(LOG, log)
 
-/* One by one: some compilers bound the length of a text. */
+/* One statement per kind, because some compilers limit the length of a string literal. */
 #define LONGPOLE_SDT_DECLARE_(kind, name)                                                                                \
 	__asm__(LONGPOLE_SDT_PLACE_(#name));                                                                                 \
 	extern void longpole_sdt_##name(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) __attribute__((visibility("hidden")));
@@ -64,7 +67,7 @@ LONGPOLE_SDT_KINDS_(LONGPOLE_SDT_DECLARE_)
 		longpole_sdt_##name(a, b, c, d, e);                                                                              \
 		break;
 
-/* Passes the place of a kind. */
+/* Executes the place of a kind. */
 LONGPOLE_SLOW void longpole_sdt_fire(uint32_t kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)
 {
 	switch (kind) {
@@ -79,7 +82,7 @@ LONGPOLE_INLINE int longpole_sdt_wanted(void)
 	return LONGPOLE_UNLIKELY(longpole_sdt_semaphore != 0);
 }
 
-/* The category of a kind, which is a constant. */
+/* The category of a kind, which is a compile-time constant. */
 LONGPOLE_INLINE uint32_t longpole_category_of(uint32_t kind)
 {
 	switch (kind) {

@@ -1,14 +1,17 @@
 /*
- * How much of the CPU each thread of this program used in a period: what seL4's benchmark interface tells of its threads
- * (seL4_BenchmarkResetLog, seL4_BenchmarkFinalizeLog, seL4_BenchmarkGetThreadUtilisation). It needs no recorder and no right.
+ * The CPU time of each thread of this program in a period, like seL4's benchmark interface
+ * (seL4_BenchmarkResetLog, seL4_BenchmarkFinalizeLog, seL4_BenchmarkGetThreadUtilisation). It needs
+ * no recorder and no privileges.
  *
  *     LONGPOLE_UTILISATION_RESET();                        begins a period
  *     LONGPOLE_UTILISATION_FINALIZE();                     ends it
  *     struct longpole_utilisation used;
- *     if (LONGPOLE_UTILISATION_THREAD(tid, &used)) ...     what a thread used in it; tid 0: the calling thread
+ *     if (LONGPOLE_UTILISATION_THREAD(tid, &used)) ...     CPU time of a thread in the period;
+ *                                                          tid 0: the calling thread
  *
- * One period at a time per program; the three are called by one thread at a time. They make system calls, so they belong around what
- * is measured, not into it. With LONGPOLE_DISABLE they are nothing, no argument is evaluated, and no thread is known.
+ * There is one period at a time per program; only one thread at a time may use these macros. They
+ * make system calls, so they should enclose the measured code, not be part of it. With
+ * LONGPOLE_DISABLE they compile to nothing, no argument is evaluated, and no thread is known.
  */
 #ifndef LONGPOLE_UTILISATION_H
 #define LONGPOLE_UTILISATION_H
@@ -17,17 +20,19 @@
 #include "types.h"
 
 struct longpole_utilisation {
-	/* What the thread ran, and how long it was ready and another ran; the latter only where the kernel counts it, else all ones. */
+	/* Time that the thread ran, and time that it was ready while another thread ran, in ns. The latter
+	 * is all ones if the kernel does not count it. */
 	uint64_t thread_ns;
 	uint64_t waiting_ns;
-	/* How often it got a CPU; all ones where the kernel does not count. */
+	/* Number of times that the thread got a CPU; all ones if the kernel does not count it. */
 	uint64_t schedules;
-	/* All CPUs together did nothing for so long; in steps of the kernel's ticks (10 ms). All ones: unknown. */
+	/* Idle time of all CPUs together in ns, in steps of the kernel's tick (10 ms); all ones if
+	 * unknown. */
 	uint64_t idle_ns;
-	/* The period, by the clock and by the time-stamp counter. */
+	/* Duration of the period, by the clock in ns and by the time-stamp counter in cycles. */
 	uint64_t total_ns;
 	uint64_t total_cycles;
-	/* CPUs that idle_ns is about. */
+	/* Number of CPUs in idle_ns. */
 	uint32_t cpus;
 };
 
@@ -47,13 +52,14 @@ struct longpole_utilisation {
 extern "C" {
 #endif
 
-/* Threads of which the begin of the period is kept. Those beyond are not known. */
+/* Maximum number of threads that are sampled. Further threads are unknown. */
 #define LONGPOLE_UTILISATION_THREADS 1024
 
 struct longpole_utilisation_sample {
 	uint64_t ran, waited, schedules;
 	int32_t tid;
-	/* Of the threads at the end of the period: where it stands among those of the begin. */
+	/* Used for a thread at the end of the period: its index among the threads at the start; -1 if
+	 * it did not exist then. */
 	int32_t seen;
 };
 
@@ -81,7 +87,7 @@ LONGPOLE_INLINE uint64_t longpole_utilisation_clock(int clock)
 	return result < 0 ? LONGPOLE_UTILISATION_UNKNOWN : (uint64_t)time[0] * 1000000000u + (uint64_t)time[1];
 }
 
-/* The first bytes of a file, NUL-terminated; their number. */
+/* Reads the first bytes of a file, NUL-terminated; returns their number. */
 LONGPOLE_INLINE size_t longpole_utilisation_read(const char *path, char *buffer, size_t capacity)
 {
 	const long file = longpole_open((int)LONGPOLE_AT_FDCWD, path, LONGPOLE_O_RDONLY, 0);
@@ -99,7 +105,7 @@ LONGPOLE_INLINE size_t longpole_utilisation_read(const char *path, char *buffer,
 	return length;
 }
 
-/* The next number of a text, and the text behind it; unknown at its end. */
+/* Parses the next number of a text and advances the text; unknown at the end of the text. */
 LONGPOLE_INLINE uint64_t longpole_utilisation_number(const char **text)
 {
 	uint64_t number = 0;
@@ -125,16 +131,16 @@ LONGPOLE_SLOW void longpole_utilisation_thread_now(int tid, struct longpole_util
 	sample->ran = longpole_utilisation_number(&rest);
 	sample->waited = longpole_utilisation_number(&rest);
 	sample->schedules = longpole_utilisation_number(&rest);
-	/* The thread's own CPU clock is of this moment; the file is of its last tick. */
+	/* The thread's CPU clock has the current value; the file has that of the last tick. */
 	const uint64_t ran = longpole_utilisation_clock((int)(~(unsigned)tid << 3 | 6u));
 	if (ran != LONGPOLE_UTILISATION_UNKNOWN)
 		sample->ran = ran;
 }
 
-/* What all CPUs together idled, and how many there are. */
+/* Reads the idle time of all CPUs together, and the number of CPUs. */
 LONGPOLE_SLOW void longpole_utilisation_idle(struct longpole_utilisation_moment *moment)
 {
-	/* Long enough for the lines of hundreds of CPUs; those beyond are not counted. */
+	/* Large enough for the lines of hundreds of CPUs; further CPUs are not counted. */
 	char text[16384];
 	const char *rest = text;
 	const uint64_t tick = 1000000000u / (longpole_libc_getauxval(17 /* AT_CLKTCK */) | (longpole_libc_getauxval(17) == 0));
@@ -154,7 +160,7 @@ LONGPOLE_SLOW void longpole_utilisation_idle(struct longpole_utilisation_moment 
 			moment->cpus++;
 }
 
-/* Every thread of the program as it is now. */
+/* Samples every thread of the program. */
 LONGPOLE_SLOW void longpole_utilisation_take(struct longpole_utilisation_moment *moment)
 {
 	/* struct linux_dirent64: inode, offset, 16-bit length, type, name. */
@@ -199,7 +205,7 @@ LONGPOLE_SLOW void longpole_utilisation_finalize(void)
 		struct longpole_utilisation_sample *sample = &period->end.threads[at];
 		for (uint32_t before = 0; before < period->begin.count; before++) {
 			const struct longpole_utilisation_sample *begin = &period->begin.threads[before];
-			/* A thread that has run for less than at the begin is another one with the same number. */
+			/* A thread that has run for less time than at the start is another one with the same id. */
 			if (begin->tid == sample->tid && begin->ran <= sample->ran)
 				sample->seen = (int32_t)before;
 		}
@@ -213,7 +219,8 @@ LONGPOLE_INLINE uint64_t longpole_utilisation_between(uint64_t begin, uint64_t e
 	return !known ? LONGPOLE_UTILISATION_UNKNOWN : end > begin ? end - begin : 0;
 }
 
-/* 0: no period is complete, or there was no such thread of this program at its end. */
+/* The results of a thread; returns 0 if no period is complete, or if the program had no such thread
+ * at the end of the period. */
 LONGPOLE_SLOW int longpole_utilisation_thread(int tid, struct longpole_utilisation *result)
 {
 	const struct longpole_utilisation_period *period = longpole_utilisation_period();
@@ -223,7 +230,7 @@ LONGPOLE_SLOW int longpole_utilisation_thread(int tid, struct longpole_utilisati
 		const struct longpole_utilisation_sample *last = &end->threads[at];
 		if (last->tid != wanted)
 			continue;
-		/* Born in the period, or else known from its begin. */
+		/* The thread started in the period, or it was sampled at the start of the period. */
 		const struct longpole_utilisation_sample *first = last->seen < 0 ? NULL : &begin->threads[last->seen];
 		result->thread_ns = longpole_utilisation_between(first ? first->ran : 0, last->ran);
 		result->waiting_ns = longpole_utilisation_between(first ? first->waited : 0, last->waited);

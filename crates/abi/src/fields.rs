@@ -1,31 +1,33 @@
-//! The payload of an event: what its `fields` text means, and how many bytes an event takes.
+//! The payload of an event: the meaning of the `fields` text of its class, and the size of an event
+//! in bytes.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Type of one field. Everything but [`FieldType::U32`] takes a multiple of 8 bytes; U32 fields come in pairs.
+/// Type of a field. Every type except [`FieldType::U32`] takes a multiple of 8 bytes; U32 fields
+/// come in pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FieldType {
     U64,
-    /// Shown in hexadecimal.
+    /// An unsigned 64-bit integer that is shown in hexadecimal.
     Hex,
     I64,
     F64,
-    /// Kind of a mark: an enumeration over uint64.
+    /// The kind of a mark: an enumeration stored in 64 bits.
     MarkKind,
     U32,
-    /// NUL-terminated, padded to 8 bytes.
+    /// A NUL-terminated text, padded to a multiple of 8 bytes.
     Text,
-    /// A uint64 length, that many bytes, padded to 8.
+    /// A length of 64 bits, then as many bytes, padded to a multiple of 8.
     Bytes,
-    /// A uint64 number of elements, these, padded to 8.
+    /// The number of elements in 64 bits, then the elements, padded to a multiple of 8 bytes.
     Array(Element),
-    /// An int64 whose values have names.
+    /// A signed 64-bit integer whose values have names.
     Enumeration,
 }
 
-/// Element of an array.
+/// Type of the elements of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     Unsigned(Width),
@@ -67,12 +69,14 @@ impl Element {
 pub struct Field {
     pub kind: FieldType,
     pub name: String,
-    /// Of an enumeration: names of values, in the order in which the program has them.
+    /// Names of values, in the order given by the program. Empty if the field is not an
+    /// enumeration.
     pub labels: Vec<(String, i64)>,
 }
 
-/// Parses `type:name,…`; the empty text means no field. `None` if it is malformed: unknown type, a name that is no C identifier or
-/// stands twice, an odd run of U32.
+/// Parses `type:name,…`; the empty text means that there are no fields. Returns `None` if the text
+/// is malformed: an unknown type, a name that is not a C identifier or that occurs twice, or a
+/// group of consecutive U32 fields whose number is not a multiple of 2.
 pub fn parse(text: &str) -> Option<Vec<Field>> {
     let mut fields: Vec<Field> = Vec::new();
     if text.is_empty() {
@@ -131,7 +135,8 @@ fn element(text: &str) -> Option<Element> {
     })
 }
 
-/// `red=0;green=1`. A name or a value that stands there twice is none the second time: readers take neither.
+/// Parses `red=0;green=1`. Entries that repeat a name or a value are dropped, because readers
+/// accept neither.
 fn labels(text: &str) -> Option<Vec<(String, i64)>> {
     let mut all: Vec<(String, i64)> = Vec::new();
     for part in text.split(';') {
@@ -147,7 +152,8 @@ fn labels(text: &str) -> Option<Vec<(String, i64)>> {
     Some(all)
 }
 
-/// Bytes of the event that begins at `event` (its 8-byte header included), or `None` if it does not end within `event`.
+/// Size in bytes of the event at the start of `event`, including its header of 8 bytes. `None` if
+/// the event does not end within `event`.
 pub fn event_size(fields: &[Field], event: &[u8]) -> Option<usize> {
     let mut at = 8usize;
     for field in fields {
@@ -185,14 +191,14 @@ mod tests {
     use crate::Kind;
 
     #[test]
-    fn fields_of_every_overflow_class_parse() {
+    fn the_fields_of_every_overflow_class_parse() {
         for kind in Kind::ALL {
             assert!(parse(kind.overflow_fields()).is_some(), "{kind:?}");
         }
     }
 
     #[test]
-    fn malformed_fields_are_refused() {
+    fn malformed_field_descriptions_are_refused() {
         for text in [
             ",", "u", "q:a", "u:", "u:1a", "u:a b", "u:a,u:a", "w:a", "w:a,u:b", "u:a,", "u3[]:a", "u4[3]:a", "u4[:a", "e[]:a", "e[x]:a",
             "e[=1]:a", "e[x=y]:a", "]:a",
@@ -202,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_and_enumerations_have_their_parts() {
+    fn arrays_and_enumerations_are_parsed_and_measured() {
         let fields = parse("u2[]:a,e[red=0;green=-1;red=2;blue=0]:b,d4[]:c").expect("valid");
         assert_eq!(fields[0].kind, FieldType::Array(Element::Unsigned(Width::Two)));
         assert_eq!((fields[1].kind, &fields[1].labels), (FieldType::Enumeration, &[("red".into(), 0), ("green".into(), -1)].into()));
@@ -215,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_or_a_length_beyond_the_end_is_no_event() {
+    fn an_event_whose_text_or_length_exceeds_the_data_is_refused() {
         let text = parse("s:t").expect("valid");
         assert_eq!(event_size(&text, &[0, 0, 0, 0, 0, 0, 0, 0, b'a', b'b', b'c', b'd', b'e', b'f', b'g', b'h']), None);
         let bytes = parse("b:t").expect("valid");

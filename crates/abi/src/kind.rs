@@ -1,6 +1,6 @@
-//! Kinds of events, their names in the trace, and the categories that switch them on.
+//! Kinds of events, their names in the trace, and the categories that enable them.
 
-/// A category: one bit of the enable word.
+/// A category of events: one bit of the enable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Category {
     State,
@@ -35,7 +35,7 @@ impl Category {
         1 << self as u32
     }
 
-    /// The word that a policy uses.
+    /// The name of the category in a policy.
     pub fn name(self) -> &'static str {
         match self {
             Category::State => "state",
@@ -62,7 +62,8 @@ pub const ALL_CATEGORIES: u32 = (1 << Category::ALL.len()) - 1;
 
 macro_rules! kinds {
     ($($name:ident = $number:literal $text:literal $category:ident $overflow:literal;)*) => {
-        /// What an event is. The number is also the class id of the kind's overflow class.
+        /// The kind of an event. Its number is also the class id of the overflow class of this
+        /// kind.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u16)]
         pub enum Kind { $($name = $number),* }
@@ -83,7 +84,7 @@ macro_rules! kinds {
                 match self { $(Kind::$name => Category::$category),* }
             }
 
-            /// The fields of the overflow class, see [`crate::fields`].
+            /// The fields of the overflow class; see [`crate::fields`] for the format.
             pub fn overflow_fields(self) -> &'static str {
                 match self { $(Kind::$name => $overflow),* }
             }

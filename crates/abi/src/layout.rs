@@ -1,4 +1,5 @@
-//! The structures of `abi.h`, byte for byte. Words that both sides touch at the same time are atomics.
+//! The structures of `include/longpole/abi.h`, byte for byte; their fields are documented there.
+//! Words that probes and recorder access concurrently are atomics.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicU8};
 
@@ -36,7 +37,8 @@ pub const SITE_ARENA_MAXIMUM: u64 = 64 << 20;
 pub const NAME_MAXIMUM: usize = 255;
 pub const FIELDS_MAXIMUM: usize = 1023;
 
-/// What a recorder orders. `mask` is the enable word; it is written last, with release order.
+/// The orders of a recorder. `mask` is the enable word; it is written last, with release order, so
+/// that a probe that sees it also sees the other orders.
 #[repr(C)]
 pub struct Orders {
     pub mask: AtomicU32,
@@ -44,13 +46,13 @@ pub struct Orders {
     pub ring_size: AtomicU32,
     pub snaplen: AtomicU32,
     pub clock: AtomicU32,
-    /// Microseconds.
+    /// Maximum time in microseconds for which a thread waits for room in its ring.
     pub block_limit: AtomicU32,
     pub session: AtomicU64,
     pub spare: [AtomicU64; 4],
 }
 
-/// The file `session`.
+/// The content of the file `session`: the orders for processes that start later.
 #[repr(C)]
 pub struct Session {
     pub orders: Orders,
@@ -125,7 +127,7 @@ pub struct Ring {
     pub rest: [AtomicU8; 2048],
 }
 
-/// The begin of every sub-buffer.
+/// The header of every sub-buffer.
 #[repr(C)]
 pub struct Subbuffer {
     pub begin: AtomicU64,
@@ -140,7 +142,7 @@ pub struct Subbuffer {
     pub last: AtomicU64,
 }
 
-/// The head of the file `sites`; the arena follows.
+/// The head of the file `sites`. The arena follows it.
 #[repr(C)]
 pub struct Sites {
     pub magic: AtomicU64,
@@ -152,7 +154,7 @@ pub struct Sites {
     pub slots: [AtomicU32; SITE_SLOTS],
 }
 
-/// The fixed part of an arena entry.
+/// The fixed part of an arena entry. The texts of the site follow it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteEntry {

@@ -1,8 +1,12 @@
-//! The contract of probe and recorder: the shared memory's layout and the encoding of events.
+//! The interface between probes and recorder: the layout of their shared memory and the encoding of
+//! events.
 //!
-//! `include/longpole/abi.h` is the one definition; this crate is its view from Rust, and a test compiles the header and compares
-//! every offset. The crate has no dependency and touches no file. Whatever is read through these types was written by a program
-//! that nobody trusts: a reader validates, copies, and only then believes.
+//! `include/longpole/abi.h` is the definition; this crate is its view from Rust, and a test
+//! compiles the header and compares every offset. The crate has no dependencies and accesses no
+//! files.
+//!
+//! Everything that is read through these types was written by an untrusted program. A reader must
+//! copy the data first, validate the copy, and use only the copy.
 
 #![no_std]
 

@@ -1,4 +1,5 @@
-//! Entries of the site table, validated and copied. Any program of the user may have scribbled into the table.
+//! Entries of the site table, copied and validated. Any program of the user may have overwritten
+//! parts of the table.
 
 use crate::fields::{self, Field};
 use crate::Kind;
@@ -11,7 +12,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem::size_of;
 
-/// One call site (or handle): what its events are.
+/// A call site or a handle: the description that all its events share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     pub kind: Kind,
@@ -19,17 +20,17 @@ pub struct Site {
     pub fields: Vec<Field>,
     pub file: String,
     pub line: u32,
-    /// `key=value&…`
+    /// Further properties, as `key=value&…`.
     pub attributes: String,
 }
 
-/// Why an entry is no site.
+/// Reasons why an entry of the table is not a valid site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteError {
-    /// It does not lie within the arena.
+    /// The entry is not entirely within the arena.
     Outside,
     UnknownKind(u16),
-    /// A text is longer than the format admits, or the sizes do not add up.
+    /// A text is longer than the format allows, or the sizes do not add up.
     Sizes,
     Fields,
 }
@@ -48,8 +49,8 @@ impl fmt::Display for SiteError {
 impl core::error::Error for SiteError {}
 
 impl Site {
-    /// Decodes the entry at `offset` of `arena`, a private copy of the arena's bytes. Bytes that are no UTF-8 and control
-    /// characters are replaced.
+    /// Decodes the entry at byte `offset` of `arena`, which is a private copy of the arena. Invalid
+    /// UTF-8 and control characters are replaced.
     pub fn decode(arena: &[u8], offset: usize) -> Result<Site, SiteError> {
         const FIXED: usize = size_of::<SiteEntry>();
         let entry = arena.get(offset..).ok_or(SiteError::Outside)?;
@@ -79,7 +80,7 @@ impl Site {
         Ok(Site { kind, name, fields, file: text(file), line: word(16), attributes: text(attributes) })
     }
 
-    /// `KIND:NAME`, the event's name in the trace.
+    /// The name of the event in the trace: `KIND:NAME`.
     pub fn event_name(&self) -> String {
         format!("{}:{}", self.kind.name(), self.name)
     }

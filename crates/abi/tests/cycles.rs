@@ -1,4 +1,4 @@
-//! The tools that count cycles without a recorder: their lines are what programs did.
+//! The cycle counters that need no recorder: their output must match what the programs did.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ struct Program {
 }
 
 impl Program {
-    /// Compiles one of `tests/programs`.
+    /// Compiles a program of `tests/programs`.
     fn build(name: &str, compiler: &str, options: &[&str]) -> Program {
         let folder =
             std::env::temp_dir().join(format!("longpole-{name}-{}-{}-{:?}", compiler, std::process::id(), std::thread::current().id()));
@@ -51,7 +51,7 @@ impl Drop for Program {
     }
 }
 
-/// `[label] TSC name: SUM (CALLS calls, last LAST)`, its numbers as they were before they were cut.
+/// Parses `[label] TSC name: SUM (CALLS calls, last LAST)`; numbers with a unit are expanded.
 fn line(text: &str) -> (&str, &str, [u64; 3]) {
     let (label, rest) = text.strip_prefix('[').unwrap().split_once("] TSC ").unwrap();
     let (name, rest) = rest.split_once(": ").unwrap();
@@ -69,7 +69,7 @@ fn line(text: &str) -> (&str, &str, [u64; 3]) {
 }
 
 #[test]
-fn a_scope_tells_its_sum_its_calls_and_the_last_of_them() {
+fn a_scope_prints_its_sum_its_calls_and_the_last_of_them() {
     for compiler in ["gcc", "g++"] {
         let program = Program::build("tsc", compiler, &[]);
         let (whole, said) = program.run(&["calls"], "system -> part");
@@ -79,7 +79,7 @@ fn a_scope_tells_its_sum_its_calls_and_the_last_of_them() {
         assert!(lines.iter().all(|line| (line.0, line.1) == ("system -> part", "calls")), "{said}");
         let [first, second, third] = [lines[0].2, lines[1].2, lines[2].2];
         assert!(first[2] >= 20_000 && first[0] >= 60_000 && second[0] + 1_000 > first[0] + 60_000, "{said}");
-        // The ninth call took 30 million.
+        // The ninth call took 30 million cycles.
         assert!(third[2] >= 30_000_000 && third[0] >= second[0] + 30_000_000 && third[0] <= whole.trim().parse().unwrap(), "{said}");
         assert!(said.lines().nth(2).unwrap().contains(|c| c == 'K' || c == 'M'), "{said}");
     }
@@ -91,7 +91,7 @@ fn recursion_counts_every_call_and_the_time_of_the_outermost() {
     let (whole, said) = program.run(&["recursion"], "");
     let (label, name, [sum, calls, last]) = line(said.trim_end());
     assert_eq!((label, name, calls), ("tsc", "fib", 21_891), "{said}");
-    // Were the time of each call counted, it would be some ten times as much.
+    // If the time of each call were counted, the sum would be some ten times as large.
     assert!(sum == last && sum <= whole.trim().parse().unwrap(), "{said}{whole}");
 }
 
@@ -100,14 +100,14 @@ fn threads_lose_no_call_without_a_lock() {
     let program = Program::build("tsc", "gcc", &[]);
     let (_, said) = program.run(&["threads"], "");
     let lines: Vec<_> = said.lines().map(line).collect();
-    // Twice by each thread, and once by the main thread when the rest of all had been told.
+    // Twice by each thread, and once by the main thread after the others had added their sums.
     assert_eq!(lines.len(), 9, "{said}");
     assert_eq!(lines[8].2[1], 110_000, "{said}");
     assert!(lines.iter().all(|line| line.1 == "shared" && line.2[1] % 5_000 == 0), "{said}");
 }
 
 #[test]
-fn names_of_any_length_leave_one_line() {
+fn names_of_any_length_yield_one_line() {
     let program = Program::build("tsc", "gcc", &[]);
     let (_, said) = program.run(&["names"], &"l".repeat(400));
     let lines: Vec<_> = said.lines().map(line).collect();
@@ -140,7 +140,7 @@ fn a_library_with_many_scopes_can_be_loaded_at_run_time() {
 }
 
 #[test]
-fn disabled_counters_say_nothing() {
+fn disabled_counters_print_nothing() {
     for name in ["tsc", "points"] {
         let program = Program::build(name, "g++", &["-DLONGPOLE_DISABLE"]);
         assert_eq!(program.run(&["calls"], "").1, "");
@@ -167,19 +167,19 @@ fn trace_points_nest_interleave_and_count_pairs_only() {
         assert_eq!(samples, [(0, 2000.0), (1, 2000.0), (2, 2000.0), (3, 500.0), (5, 6000.0), (7, 1.0)], "{told}");
         let [_, minimum, maximum, mean, sigma, percent, cost, _] = points[&2];
         assert!(cost > 0.0 && cost < 1000.0, "{told}");
-        // 1000 and 5000 by turns; whoever takes the CPU away makes it more.
+        // 1000 and 5000 cycles alternately; more if the thread loses its CPU.
         assert!((900.0..1500.0).contains(&minimum) && maximum >= 4900.0 && mean >= 2900.0 && sigma >= 1900.0, "{told}");
         assert!((percent - 100.0 * sigma / mean).abs() < 0.01, "{told}");
         let (outer, inner) = (points[&0], points[&1]);
         assert!(inner[1] >= 1900.0 && outer[1] >= 2900.0 && outer[3] >= inner[3] + 2000.0, "{told}");
-        // Between the second start and its stop there is nothing.
+        // There is no code between the second start and its stop.
         assert!(points[&7][1] < 500_000.0 && points[&5][1] < 500.0, "{told}");
         assert_eq!(points[&7][4], 0.0, "one sample has no deviation");
     }
 }
 
 #[test]
-fn the_end_prints_what_was_not_printed() {
+fn the_end_of_the_program_prints_results_that_were_not_printed() {
     let program = Program::build("points", "gcc", &[]);
     let (told, said) = program.run(&["rest"], "the label");
     assert!(said.starts_with("[the label] trace points, in cycles\n"), "{said}");

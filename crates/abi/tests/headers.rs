@@ -1,4 +1,5 @@
-//! The headers compile alone and together, everywhere, without a warning; and the hot path is what it claims to be.
+//! The headers compile alone and together, with every compiler and standard, without a warning; and
+//! the hot path has no more instructions than claimed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +28,8 @@ fn compile(compiler: &str, arguments: &[&str], source: &Path, output: &Path) -> 
     Some(if run.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&run.stderr).into_owned()) })
 }
 
-/// Compilers with the standards that the probes are written for, as far as Debian's versions know them, the oldest first.
+/// Compilers with the standards that the probes support, as far as Debian's versions know them, the
+/// oldest standard first.
 const MATRIX: [(&str, &[&str]); 6] = [
     ("gcc", &["-std=c11", "-std=gnu11", "-std=c17", "-std=gnu17", "-std=c2x", "-std=gnu2x"]),
     ("clang", &["-std=c11", "-std=gnu11", "-std=c17", "-std=gnu17", "-std=gnu2x", "-std=c2x"]),
@@ -37,10 +39,11 @@ const MATRIX: [(&str, &[&str]); 6] = [
     ("aarch64-linux-gnu-g++", &["-std=c++17", "-std=gnu++20", "-std=c++23"]),
 ];
 
-/// The headers that programs include; the others are their parts.
+/// The headers that programs include; all others are parts of these.
 const WHOLE: [&str; 7] = ["longpole.h", "tsc.h", "points.h", "utilisation.h", "auto.h", "sdt.h", "genode.h"];
 
-/// Compiles a source with `arguments`; false, and said, if the compiler is not installed.
+/// Compiles a source with `arguments`. Returns `false`, and prints a note, if the compiler is not
+/// installed.
 fn must_compile(compiler: &str, arguments: &[&str], source: &Path, output: &Path) -> bool {
     match compile(compiler, arguments, source, output) {
         None => println!("skipped: headers with {compiler} (not installed)"),
@@ -61,7 +64,8 @@ fn every_probe_compiles_without_a_warning_in_every_language_and_compiler() {
     for (compiler, standards) in MATRIX {
         let cpp = compiler.ends_with("++");
         for (nth, standard) in standards.iter().enumerate() {
-            // Code is generated for one standard of each compiler: what differs between standards is syntax.
+            // Code is generated for only one standard per compiler, because standards differ only
+            // in syntax.
             let generate: &[&[&str]] = if nth == 0 { &[&["-O2"], &["-O1", "-DLONGPOLE_TLS_DYNAMIC"]] } else { &[] };
             let end = nth == 0 || nth == standards.len() - 1;
             let check: &[&[&str]] = &[&["-fsyntax-only"], &["-fsyntax-only", "-DLONGPOLE_DISABLE"]];
@@ -114,8 +118,8 @@ fn a_program_may_have_macros_of_the_names_of_categories_and_kinds() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Compiles every header that there is with one compiler: what programs include in each standard, and what these are made of, which only has to bring along
-/// what it needs, in the oldest.
+/// Compiles every header alone with one compiler: those that programs include in each standard, and
+/// their parts, which only have to include what they need, in the oldest standard.
 fn each_alone(folder: &Path, compiler: &str, standards: &[&str]) {
     let cpp = compiler.ends_with("++");
     let source = folder.join(format!("{compiler}.c"));
@@ -134,7 +138,8 @@ fn each_alone(folder: &Path, compiler: &str, standards: &[&str]) {
             return;
         }
     }
-    // What is disabled has hardly any syntax: alone in the oldest standard, together in the newest; `sdt.h` comes before all others.
+    // Disabled headers have little syntax: alone in the oldest standard, together in the newest.
+    // `sdt.h` must come before all others.
     let mut all = WHOLE;
     all.sort_by_key(|header| *header != "sdt.h");
     for header in all {
@@ -157,7 +162,8 @@ fn each_header_compiles_alone_in_every_standard() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// The headers beside `longpole.h`: each kind of use compiles, and with `LONGPOLE_DISABLE` evaluates nothing.
+/// The headers other than `longpole.h`: each kind of use compiles, and with `LONGPOLE_DISABLE`
+/// evaluates nothing.
 #[test]
 fn every_tool_compiles_without_a_warning_in_every_compiler() {
     let folder = scratch("tools");
@@ -181,7 +187,7 @@ fn every_tool_compiles_without_a_warning_in_every_compiler() {
 }
 
 #[test]
-fn a_thread_s_utilisation_is_what_its_own_clock_says_and_ends_with_the_period() {
+fn utilisation_of_a_thread_equals_its_own_clock_and_ends_with_the_period() {
     let folder = scratch("utilisation");
     let (source, program) = (repository().join("tests/programs/utilisation.c"), folder.join("utilisation"));
     for (compiler, standards) in MATRIX {
@@ -209,7 +215,7 @@ fn a_thread_s_utilisation_is_what_its_own_clock_says_and_ends_with_the_period() 
                 }
                 let (told, worked, total, cycles, cpus, schedules) =
                     (numbers[1], numbers[2], numbers[3], numbers[4], numbers[6], numbers[7]);
-                // Waiting at a barrier takes a moment, too, and the main thread counts the threads.
+                // Waiting at a barrier also takes time, and the main thread counts the threads.
                 assert!(told >= worked && told - worked < 15_000_000 && total > 60_000_000, "{compiler}: {text}");
                 assert!(cycles > total / 100 && cpus > 0 && schedules < 1_000_000, "{compiler}: {text}");
             }
@@ -228,7 +234,8 @@ fn names_that_are_made_at_run_time_are_read_while_they_live() {
     std::fs::set_permissions(&runtime, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let sanitised = ["-std=c++17", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
     compile("g++", &sanitised, &source, &program).expect("g++ is given").unwrap();
-    // The shared memory says that everything is recorded: the control file is the process's own, and is there before main.
+    // Enables all categories in the shared memory: the control file belongs to the process and
+    // exists before main.
     let text = std::fs::read_to_string(&source).unwrap();
     let on = text.replace("int main()\n{", "int main()\n{\n\tlongpole_page.orders.clock = 0;\n\tlongpole_page.orders.mask = ~0u;");
     assert_ne!(on, text);
@@ -275,7 +282,7 @@ fn a_library_with_probes_in_inline_functions_is_unloaded() {
 }
 
 #[test]
-fn what_is_no_name_is_refused_by_the_compiler_in_a_sentence() {
+fn an_invalid_name_is_rejected_by_the_compiler_with_one_sentence() {
     let folder = scratch("refused");
     let cases = [
         ("g++", "LONGPOLE_SPAN(std::string(\"temporary\"));", "the name of a span must outlive the span"),
@@ -308,7 +315,7 @@ fn what_is_no_name_is_refused_by_the_compiler_in_a_sentence() {
 }
 
 #[test]
-fn where_there_are_no_probes_the_compiler_says_that_and_nothing_else() {
+fn on_unsupported_platforms_the_compiler_reports_only_that() {
     let folder = scratch("elsewhere");
     for header in WHOLE {
         let source = folder.join("elsewhere.c");
@@ -331,7 +338,7 @@ fn where_there_are_no_probes_the_compiler_says_that_and_nothing_else() {
             let said = result.expect_err(message);
             let errors: Vec<&str> = said.lines().filter(|line| line.contains("error:")).collect();
             assert!(errors[0].contains(message), "{header}, {compiler} {arguments:?}: {said}");
-            // What C++17 brings is not to be had before.
+            // Features of C++17 are not available in older standards.
             assert!(errors.len() == 1 || compiler == "g++", "{header}, {compiler} {arguments:?}: {said}");
             if compiler != "g++" {
                 compile(compiler, &[arguments, &["-DLONGPOLE_DISABLE"]].concat(), &source, &folder)
@@ -373,13 +380,14 @@ fn a_disabled_probe_leaves_nothing_in_the_program() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// The instructions between two returns that read the counter: the way of an event that finds room.
+/// The instructions between two returns that contain the read of the counter: the path of an event
+/// that finds room.
 fn way(object: &Path, function: &str) -> Vec<String> {
     let name = format!("--disassemble={function}");
     let dump = Command::new("objdump").args(["-d", "--no-show-raw-insn", &name]).arg(object).output().unwrap();
     let text = String::from_utf8_lossy(&dump.stdout).into_owned();
     let code: Vec<&str> = text.lines().filter_map(|line| line.split('\t').nth(1)).collect();
-    // Also a jump back to one that stands before.
+    // A jump back to an earlier return also counts as a return.
     let is_return = |line: &&str| line.starts_with("ret") || line.starts_with("jmp");
     let at = code.iter().position(|line| line.starts_with("rdtsc")).unwrap_or_else(|| panic!("{function}: {text}"));
     let begin = code[..at].iter().rposition(|line| is_return(line)).map_or(0, |at| at + 1);
@@ -399,7 +407,7 @@ fn a_span_of_a_scope_makes_no_call_in_cpp_either() {
         "#include <longpole/longpole.h>\nextern \"C\" void scope();\nvoid scope() { LONGPOLE_SPAN(\"s\"); __asm__ volatile(\"nop\"); }\n";
     std::fs::write(&source, text).unwrap();
     if must_compile("g++", &["-std=c++17", "-O2", "-c"], &source, &object) {
-        // What is rare stands in a part of its own.
+        // Rare cases are in a separate section of the code.
         let dump = Command::new("objdump").args(["-d", "--no-show-raw-insn", "--disassemble=scope"]).arg(&object).output().unwrap();
         let code = String::from_utf8(dump.stdout).unwrap();
         assert_eq!(code.matches("rdtsc").count(), 2, "{code}");
@@ -409,7 +417,7 @@ fn a_span_of_a_scope_makes_no_call_in_cpp_either() {
 }
 
 #[test]
-fn a_probe_makes_no_call_and_takes_no_lock_on_its_way() {
+fn a_probe_makes_no_call_and_takes_no_lock_on_the_fast_path() {
     if cfg!(not(target_arch = "x86_64")) {
         println!("skipped: the instructions of a probe (x86-64 only)");
         return;

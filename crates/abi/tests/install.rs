@@ -1,4 +1,4 @@
-//! Who installs the headers finds them by pkg-config and by CMake.
+//! Programs find the installed headers through pkg-config and CMake.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ fn is_installed(tool: &str) -> bool {
     found
 }
 
-/// A folder with the headers installed below `prefix`, removed at the end.
+/// A directory with the headers installed below `prefix`, removed at the end.
 struct Installed(PathBuf);
 
 impl Installed {
@@ -48,7 +48,7 @@ impl Drop for Installed {
 }
 
 #[test]
-fn pkg_config_says_where_the_headers_are() {
+fn pkg_config_returns_the_path_of_the_headers() {
     if !is_installed("pkg-config") {
         return;
     }
@@ -84,7 +84,7 @@ fn cmake_finds_the_headers_and_the_recorded_functions() {
         run(Command::new("objdump").args(["-d", "--disassemble=main", &place.path(program)])).contains("__cyg_profile_func_enter")
     };
     assert!(calls("build/recorded") && !calls("build/plain"));
-    // What is behind the hooks is compiled once for a program, not in each of its files.
+    // The code behind the hooks is compiled once per program, not in each of its files.
     let object = run(Command::new("nm").arg(place.path("build/CMakeFiles/recorded.dir/main.c.o")));
     assert!(!object.contains("longpole_auto"), "{object}");
     let program = run(Command::new("nm").arg(place.path("build/recorded")));

@@ -6,7 +6,7 @@ use std::mem::{offset_of, size_of};
 use std::path::Path;
 use std::process::Command;
 
-/// Rust's view as text, and the C program that prints its own.
+/// Rust's view as text, and the C program that prints the view of C.
 struct Views {
     rust: String,
     c: String,

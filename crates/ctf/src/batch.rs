@@ -1,8 +1,9 @@
-//! Columns: the events of a packet by class and by field, for who computes over many of them.
+//! Columns: the events of a packet grouped by class and field, for computations over many events.
 //!
-//! Events of fixed layout are passed twice: first only their headers, which yields where each begins and its time, then field by field all
-//! of a class, which is one load and two shifts a value without a branch on what the field is. Everything else is decoded as a single event
-//! is and its values are appended.
+//! Events of fixed layout are read in two passes. The first pass reads only headers and finds where
+//! each event begins and its time. The second pass reads one field of all events of a class at a
+//! time: one load and two shifts per value, without a branch on the type of the field. All other
+//! events are decoded one by one, and their values are appended.
 
 use crate::bits::{Load, Window};
 use crate::clock::Converter;
@@ -12,13 +13,13 @@ use crate::plan::{Field, QuickKind, Shape};
 use crate::value::{Located, OwnedValue, Value};
 use std::sync::Arc;
 
-/// Events that follow each other in a stream; filled by [`StreamDecoder::advance_batch`](crate::StreamDecoder::advance_batch), which uses
-/// its memory again.
+/// Consecutive events of a stream, filled by
+/// [`StreamDecoder::advance_batch`](crate::StreamDecoder::advance_batch), which reuses its memory.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// By index of the event class in the stream class of `stream`.
+    /// Tables by index of the event class in the stream class of `stream`.
     tables: Vec<Table>,
-    /// Those that have events, in the order in which they came up.
+    /// Indices of the tables that have events, in the order of their first events.
     used: Vec<u32>,
     stream: Option<Arc<StreamPlan>>,
     stream_index: usize,
@@ -29,12 +30,12 @@ pub struct Batch {
 #[derive(Debug, Default)]
 pub struct Table {
     class: usize,
-    /// Which of the batch's events, from 0.
+    /// Index of each event in the batch, from 0.
     order: Vec<u32>,
     cycles: Vec<u64>,
     ns: Vec<i64>,
     columns: Vec<Column>,
-    /// Of events whose fields are not in the columns yet: where in the window they begin, in bytes.
+    /// Starts of the events whose fields are not in the columns yet, in bytes of the window.
     begins: Vec<u32>,
 }
 
@@ -52,11 +53,11 @@ pub enum Column {
     Bool(Vec<bool>),
     /// Texts, byte arrays and BLOBs.
     Bytes(Bytes),
-    /// Values with parts, and those that may be missing.
+    /// Values with parts, and values that may be absent.
     Values(Vec<OwnedValue>),
 }
 
-/// Byte strings, one behind the other.
+/// Byte strings, stored one behind the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bytes {
     data: Vec<u8>,
@@ -69,12 +70,12 @@ impl Bytes {
         self.ends.len()
     }
 
-    /// There are no elements.
+    /// Returns `true` if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The bytes of one element.
+    /// The bytes of the element at `index`.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
         let begin = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
@@ -92,7 +93,8 @@ impl Bytes {
     }
 }
 
-/// The times of events that follow each other in a stream; filled by [`StreamDecoder::advance_times`](crate::StreamDecoder::advance_times).
+/// Times of consecutive events of a stream, filled by
+/// [`StreamDecoder::advance_times`](crate::StreamDecoder::advance_times).
 #[derive(Debug, Default)]
 pub struct Times {
     cycles: Vec<u64>,
@@ -100,49 +102,53 @@ pub struct Times {
 }
 
 impl Times {
-    /// No times.
+    /// Creates an empty list.
     pub fn new() -> Times {
         Times::default()
     }
 
-    /// For each event the clock's full value.
+    /// The full value of the clock for each event.
     pub fn cycles(&self) -> &[u64] {
         &self.cycles
     }
 
-    /// For each event the nanoseconds from the clock's origin.
+    /// The nanoseconds from the clock's origin for each event.
     pub fn ns(&self) -> &[i64] {
         &self.ns
     }
 }
 
-/// What the decoder puts many events into.
+/// A container into which the decoder puts many events at once.
 pub(crate) trait Gather {
-    /// As many at most.
+    /// Maximum number of events that it takes before the caller should read it.
     const MOST: usize;
 
+    /// Empties the container for events of this stream class.
     fn begin(&mut self, stream: &Arc<StreamPlan>, index: usize);
 
     fn len(&self) -> usize;
 
-    /// Whether so much is in it that it should be looked at.
+    /// Returns `true` if the container holds enough and should be read.
     fn is_full(&self) -> bool {
         self.len() >= Self::MOST
     }
 
-    /// Events of fixed layout, whose fields are taken by [`Gather::take`]; empties the run.
+    /// Adds events of fixed layout and empties `run`. Their fields are read later, by
+    /// [`Gather::take`].
     fn push_run(&mut self, class: usize, run: &mut Run);
 
-    /// An event that was decoded.
+    /// Adds an event that was decoded individually.
     fn push(&mut self, event: &EventRef<'_>);
 
-    /// Whether fields of this class must be taken before another of its events is pushed.
+    /// Returns `true` if [`Gather::take`] must be called before another event of this class is
+    /// pushed, so that the values stay in order.
     fn awaits(&self, class: usize) -> bool;
 
-    /// Takes fields of events of fixed layout; their bytes must be what they were when they were pushed.
+    /// Reads the fields of the events of fixed layout that were added. `bytes` must be the window
+    /// that was visible when they were added.
     fn take(&mut self, bytes: &[u8]);
 
-    /// There are no more.
+    /// Called after the last event: computes the times.
     fn finish(&mut self, converter: &Converter);
 }
 
@@ -179,9 +185,10 @@ impl Gather for Times {
     }
 }
 
+/// Capacity of a [`Run`], in events.
 const RUN: usize = 64;
 
-/// Events of one class that follow each other: where they begin in the window, in bytes, and their times.
+/// Consecutive events of one class: where they begin in the window, in bytes, and their times.
 pub(crate) struct Run {
     begins: [u32; RUN],
     cycles: [u64; RUN],
@@ -207,7 +214,7 @@ impl Run {
         self.len
     }
 
-    /// How many more it holds.
+    /// Number of events for which there is room.
     #[inline(always)]
     pub(crate) fn room(&self) -> usize {
         RUN - self.len
@@ -215,17 +222,17 @@ impl Run {
 }
 
 impl Batch {
-    /// A batch without events.
+    /// Creates an empty batch.
     pub fn new() -> Batch {
         Batch::default()
     }
 
-    /// Events in it.
+    /// Number of events.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// There are no events.
+    /// Returns `true` if there are no events.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -235,7 +242,7 @@ impl Batch {
         self.stream_index
     }
 
-    /// The classes that have events here.
+    /// The tables of the classes that have events in this batch.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.used.iter().filter_map(|class| self.tables.get(*class as usize))
     }
@@ -258,7 +265,7 @@ impl Batch {
 }
 
 impl Gather for Batch {
-    /// Their columns stay in the second-level cache.
+    /// Small enough that the columns stay in the second-level cache.
     const MOST: usize = 1 << 13;
 
     fn len(&self) -> usize {
@@ -266,7 +273,8 @@ impl Gather for Batch {
     }
 
     fn is_full(&self) -> bool {
-        // Texts are bounded by the window or by a packet; of many long ones few are in a batch.
+        // A text is at most as long as the window or the packet, so a batch of long texts must end
+        // after few events.
         self.len >= Self::MOST || self.tables().any(|table| table.columns.iter().any(Column::is_large))
     }
 
@@ -350,27 +358,28 @@ impl Table {
         self.order.len()
     }
 
-    /// There are no events.
+    /// Returns `true` if there are no events.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// For each event, its index in the batch: events of all classes in this order are as they are in the stream.
+    /// The index of each event in the batch. The events of all tables, sorted by it, are in the
+    /// order of the stream.
     pub fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// For each event the clock's full value.
+    /// The full value of the clock for each event.
     pub fn cycles(&self) -> &[u64] {
         &self.cycles
     }
 
-    /// For each event the nanoseconds from the clock's origin.
+    /// The nanoseconds from the clock's origin for each event.
     pub fn ns(&self) -> &[i64] {
         &self.ns
     }
 
-    /// One for each of [`Metadata::fields`](crate::Metadata::fields).
+    /// One column for each of [`Metadata::fields`](crate::Metadata::fields).
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
@@ -397,7 +406,8 @@ impl Column {
             Shape::VarInt { signed: true } => Column::I64(Vec::new()),
             Shape::VarInt { signed: false } => Column::U64(Vec::new()),
             Shape::Text(_) => Column::Bytes(Bytes::default()),
-            // An array of bytes is one only where it begins with a byte, which only the event tells.
+            // Other arrays are [`OwnedValue`]s: an array of bytes is [`Value::Bytes`] only if it
+            // begins at a byte boundary, which can differ between events.
             Shape::Array { .. } | Shape::Sequence { .. } if field.is_bytes() => Column::Bytes(Bytes::default()),
             Shape::Array { .. } | Shape::Sequence { .. } | Shape::Tree(_) => Column::Values(Vec::new()),
         }
@@ -415,12 +425,13 @@ impl Column {
         }
     }
 
-    /// There are no events.
+    /// Returns `true` if there are no events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A value as a single event has it; a text of wider code units is UTF-8 here.
+    /// The value for the event at `index`, as decoding that event alone would yield it, except that
+    /// every text is [`OwnedValue::Bytes`], in UTF-8 if it was UTF-16 or UTF-32.
     pub fn get(&self, index: usize) -> Option<OwnedValue> {
         Some(match self {
             Column::U64(values) => OwnedValue::U64(*values.get(index)?),
@@ -462,12 +473,12 @@ impl Column {
             (Column::Bytes(values), Value::Str(bytes) | Value::Bytes(bytes)) => values.push(bytes),
             (Column::Bytes(values), Value::Wide(text)) => values.push(text.decode().as_bytes()),
             (Column::Values(values), value) => values.push(value.to_owned()),
-            // The column's kind is that of its field, and so is the value's.
+            // The kind of the column follows from its field, and so does the kind of the value.
             (column, _) => debug_assert!(false, "a value of another kind than {column:?}"),
         }
     }
 
-    /// A field of events of fixed layout.
+    /// Appends the values of a field for events of fixed layout.
     fn take(&mut self, field: &Field, begins: &[u32], bytes: &[u8]) {
         let load = field.quick.load;
         match (&mut *self, field.quick.kind) {
@@ -482,7 +493,8 @@ impl Column {
     }
 }
 
-/// The loop that runs a billion times: `value` makes a number of a word, `rest` is for the few at the end of the window.
+/// The innermost loop over fixed-layout events. `value` makes a number from a loaded word; `rest`
+/// handles the few events at the end of the window where a whole word cannot be loaded.
 #[inline(always)]
 fn each<T>(values: &mut Vec<T>, begins: &[u32], bytes: &[u8], load: Load, value: impl Fn(u64) -> T, rest: impl Fn(u32) -> T) {
     values.extend(begins.iter().map(|begin| match load.high(bytes, *begin as usize) {
@@ -491,7 +503,7 @@ fn each<T>(values: &mut Vec<T>, begins: &[u32], bytes: &[u8], load: Load, value:
     }));
 }
 
-/// The value of a field of an event that begins at this byte of the window.
+/// The value of a field of an event that begins at byte `begin` of the window.
 fn field_at<'b>(field: &'b Field, begin: u32, bytes: &'b [u8]) -> Value<'b> {
     let at = u64::from(begin) * 8;
     Located::fixed(Window { bytes, base: 0 }, at, field)

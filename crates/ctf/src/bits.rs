@@ -1,22 +1,24 @@
-//! Numbers of any size at any bit. Reads never leave the given bytes: what lies beyond reads as zero, and whether a field
-//! lies within the packet is the executor's question, asked once per run of fields.
+//! Reads numbers of any size at any bit. Reads never leave the given bytes: bits beyond them read
+//! as zero. The executor checks once per run of fields that the fields lie within the packet, so
+//! this module does not check it again.
 
 use crate::types::ByteOrder;
 
-/// A part of a packet: `bytes[0]` lies `base` bits after the packet's begin.
+/// A part of a packet: `bytes[0]` is located `base` bits after the start of the packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window<'a> {
     pub bytes: &'a [u8],
     pub base: u64,
 }
 
-/// What a leaf's bits mean.
+/// The meaning of the bits of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeafKind {
     Unsigned,
-    /// Likewise unsigned, and an element of an array: its values have names, so that the array is none of bytes.
+    /// An unsigned element of an array whose values have names; therefore the array is not one of
+    /// bytes.
     Named,
-    /// Likewise unsigned: a byte of a text or a BLOB, which is there as a whole or not.
+    /// A byte of a text or a BLOB. Such a field is present as a whole or not at all.
     Byte,
     Signed,
     Float,
@@ -44,7 +46,7 @@ impl Leaf {
 }
 
 impl<'a> Window<'a> {
-    /// The bits of a leaf of at most 64, sign-extended where it is signed.
+    /// The bits of a leaf of at most 64 bits, sign-extended if the leaf is signed.
     #[inline(always)]
     pub(crate) fn raw(&self, at: u64, leaf: Leaf) -> u64 {
         if leaf.reversed {
@@ -80,7 +82,8 @@ impl<'a> Window<'a> {
             32 => f64::from(f32::from_bits(self.raw(at, leaf) as u32)),
             64 => f64::from_bits(self.raw(at, leaf)),
             bits => {
-                // In halves of a byte's multiple, the more significant one first or last.
+                // Two parts: the lower 64 bits and the rest. The byte order decides which one comes
+                // first.
                 let low_bits = 64;
                 let high_bits = bits.saturating_sub(low_bits).clamp(1, 64);
                 let part = |at, bits| self.raw(at, Leaf { bits, kind: LeafKind::Unsigned, reversed: false, ..leaf });
@@ -100,7 +103,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Near the end of the bytes, or over nine of them.
+    /// The slow path of `raw`: near the end of the bytes, or if the number spans nine bytes.
     #[cold]
     #[inline(never)]
     fn raw_slowly(&self, index: usize, shift: u32, leaf: Leaf) -> u64 {
@@ -114,38 +117,40 @@ impl<'a> Window<'a> {
         leaf.lower(high, unused)
     }
 
-    /// Eight bytes as a little-endian number, zero where there are none.
+    /// Eight bytes as a little-endian number; bytes beyond the end are zero.
     fn word_at_end(&self, index: usize) -> u64 {
         let tail = self.bytes.get(index..).unwrap_or(&[]);
         tail.iter().take(8).enumerate().fold(0, |word, (i, b)| word | u64::from(*b) << (8 * i))
     }
 
-    /// The byte that holds bit `at` of the packet.
+    /// Index of the byte that contains bit `at` of the packet.
     #[inline(always)]
     pub(crate) fn index(&self, at: u64) -> usize {
         (at.wrapping_sub(self.base) >> 3) as usize
     }
 
-    /// Whole bytes; `at` is a multiple of 8.
+    /// Whole bytes; `at` must be a multiple of 8.
     #[inline]
     pub(crate) fn slice(&self, at: u64, bytes: u64) -> &'a [u8] {
         let start = (at.wrapping_sub(self.base) >> 3) as usize;
         start.checked_add(bytes as usize).and_then(|end| self.bytes.get(start..end)).unwrap_or(&[])
     }
 
-    /// How many bytes lie before the first NUL from `at` on and before `limit`, both multiples of 8.
+    /// Number of bytes before the first NUL, searched from `at` to `limit`, which are both
+    /// multiples of 8. `None` if there is no NUL.
     #[inline]
     pub(crate) fn text_len(&self, at: u64, limit: u64) -> Option<u64> {
         nul(self.slice(at, limit.saturating_sub(at) >> 3)).map(|len| len as u64)
     }
 
-    /// The same with a NUL of `unit` bytes, in bytes.
+    /// Like `text_len`, for a NUL of `unit` bytes at a multiple of `unit`. The result is in bytes.
     pub(crate) fn wide_text_len(&self, at: u64, limit: u64, unit: u64) -> Option<u64> {
         let bytes = self.slice(at, limit.saturating_sub(at) >> 3);
         bytes.chunks_exact(unit as usize).position(|unit| unit.iter().all(|b| *b == 0)).map(|index| index as u64 * unit)
     }
 
-    /// What lies before the first NUL of so many bytes; `at` is a multiple of 8.
+    /// The bytes before the first NUL, or all `bytes` bytes if there is none; `at` must be a
+    /// multiple of 8.
     #[inline]
     pub(crate) fn text(&self, at: u64, bytes: u64) -> &'a [u8] {
         let bytes = self.slice(at, bytes);
@@ -153,7 +158,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Of 16 bits: 5 of exponent, 10 of fraction.
+/// Converts IEEE 754 half precision (16 bits: 5 of exponent, 10 of fraction).
 fn half(bits: u16) -> f64 {
     let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
@@ -165,16 +170,18 @@ fn half(bits: u16) -> f64 {
     }
 }
 
-/// Of 128 bits: 15 of exponent, 112 of fraction; rounded to the nearest that 64 bits can hold.
+/// Converts IEEE 754 quadruple precision (128 bits: 15 of exponent, 112 of fraction), rounded to
+/// the nearest `f64`.
 fn quadruple(bits: u128) -> f64 {
     let fraction = bits & ((1 << 112) - 1);
     let exponent = (bits >> 112 & 0x7fff) as i32;
-    // Subnormal numbers of this size are far below what 64 bits can hold.
+    // Subnormal numbers of this format are far below the smallest `f64`.
     let significand = if exponent == 0 { 0 } else { fraction | 1 << 112 };
     wide(bits >> 127 == 1, exponent, fraction == 0, significand, 112)
 }
 
-/// Of 80 bits, as the x87 stores them: 15 of exponent, 64 with the leading one said.
+/// Converts an x87 extended number (80 bits: 15 of exponent, 64 of significand with an explicit
+/// leading one).
 fn extended(bits: u128) -> f64 {
     let significand = bits & u128::from(u64::MAX);
     wide(bits >> 79 & 1 == 1, (bits >> 64 & 0x7fff) as i32, significand << 1 & u128::from(u64::MAX) == 0, significand, 63)
@@ -184,8 +191,9 @@ fn wide(negative: bool, exponent: i32, no_fraction: bool, significand: u128, poi
     let value = match exponent {
         0x7fff if no_fraction => f64::INFINITY,
         0x7fff => f64::NAN,
-        // In two steps, so that neither factor is beyond what 64 bits can hold. The conversion of the integer rounds once; the
-        // second rounding of a result that is subnormal in 64 bits may differ in its last bit.
+        // The scale is applied in two steps, so that neither factor is outside the range of `f64`.
+        // The conversion of the integer rounds once; if the result is a subnormal `f64`, the second
+        // rounding may change its last bit.
         _ => {
             let scale = (exponent - 16383 - point).clamp(-2000, 2000);
             significand as f64 * 2f64.powi(scale / 2) * 2f64.powi(scale - scale / 2)
@@ -198,10 +206,11 @@ fn wide(negative: bool, exponent: i32, no_fraction: bool, significand: u128, poi
     }
 }
 
-/// Where the first NUL is.
+/// Index of the first NUL.
 #[inline]
 fn nul(bytes: &[u8]) -> Option<usize> {
-    // Eight bytes at a time: the lowest marked byte of a word is exact.
+    // Searches eight bytes at a time. The lowest byte marked in `zero` is always a NUL; higher ones
+    // may be false.
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -215,21 +224,21 @@ fn nul(bytes: &[u8]) -> Option<usize> {
     rest.iter().position(|b| *b == 0).map(|at| words.len() * 8 + at)
 }
 
-/// A number at a constant distance from a byte's begin, that one word of eight bytes holds: the usual case, prepared so
-/// that it is one load and two shifts.
+/// A precomputed load of a number at a constant distance from a byte boundary, if eight consecutive
+/// bytes contain the number. This is the common case; it takes one load and two shifts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// Bytes from the place to the word.
+    /// Distance from the byte boundary to the first of the eight bytes, in bytes.
     byte: u32,
-    /// How far left the number's upper end is from the word's.
+    /// Left shift that moves the number to the upper end of the word.
     left: u8,
-    /// Bits of a word that the number does not use.
+    /// Number of bits of the word that the number does not use.
     unused: u8,
     big: bool,
 }
 
 impl Load {
-    /// Nothing if the number might lie over nine bytes, or its bits are reversed.
+    /// Returns `None` if the number may span nine bytes, or if its bits are reversed.
     pub(crate) fn new(offset: u64, leaf: Leaf) -> Option<Load> {
         if leaf.reversed || leaf.bits > 64 {
             return None;
@@ -241,7 +250,8 @@ impl Load {
         (shift <= unused).then_some(Load { byte, left, unused, big })
     }
 
-    /// The number at the upper end of a word, seen from byte `index`; nothing near the end of the bytes.
+    /// The number at the upper end of a word; `index` is the byte from which distances count.
+    /// `None` near the end of the bytes.
     #[inline(always)]
     pub(crate) fn high(&self, bytes: &[u8], index: usize) -> Option<u64> {
         let start = index.wrapping_add(self.byte as usize);
@@ -275,7 +285,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bit by bit, as the specification words it.
+    /// Reads bit by bit, in the words of the specification.
     fn slow(bytes: &[u8], at: u64, leaf: Leaf) -> u64 {
         let bit = |i: u64| {
             let byte = u64::from(bytes.get((i / 8) as usize).copied().unwrap_or(0));
@@ -298,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_prepared_load_reads_the_same(
+        fn a_prepared_load_reads_the_same_as_a_bitwise_read(
             bytes in proptest::collection::vec(any::<u8>(), 8..40), offset in 0u64..160, bits in 1u8..=64, big: bool,
         ) {
             let order = if big { ByteOrder::Big } else { ByteOrder::Little };
@@ -313,7 +323,7 @@ mod tests {
         }
 
         #[test]
-        fn every_size_at_every_bit_in_both_orders_reads_as_bit_by_bit(
+        fn numbers_of_every_size_at_every_bit_read_as_bit_by_bit(
             bytes in proptest::collection::vec(any::<u8>(), 0..24), at in 0u64..200, bits in 1u8..=64, big: bool, signed: bool,
         ) {
             let leaf = Leaf {
@@ -326,7 +336,7 @@ mod tests {
         }
 
         #[test]
-        fn reversed_bits_read_backwards(
+        fn reversed_bits_are_read_in_reverse_order(
             bytes in proptest::collection::vec(any::<u8>(), 0..24), at in 0u64..200, bits in 1u8..=64, big: bool,
         ) {
             let order = if big { ByteOrder::Big } else { ByteOrder::Little };
@@ -341,8 +351,8 @@ mod tests {
         }
 
         #[test]
-        fn a_narrow_number_is_the_same_in_wider_forms(fraction in 0u32..1024, exponent in 1u32..31, negative: bool) {
-            // The same value put together from the definition of each size.
+        fn a_half_precision_number_has_the_same_value_in_wider_formats(fraction in 0u32..1024, exponent in 1u32..31, negative: bool) {
+            // The same value, composed from the definition of each format.
             let sign = u32::from(negative);
             let half = (sign << 15 | exponent << 10 | fraction) as u16;
             let single = f32::from_bits(sign << 31 | (exponent + 112) << 23 | fraction << 13);

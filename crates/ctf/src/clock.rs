@@ -1,20 +1,21 @@
-//! Clocks: from cycles of a counter to nanoseconds, exactly.
+//! Clocks: exact conversion of counter cycles to nanoseconds.
 //!
-//! The value of a clock at `cycles` is `offset_s + (offset + cycles) / frequency` seconds from its origin. The conversion
-//! runs once per event, so it must not divide 128-bit numbers; it must also be exact, or events of two traces with the same
-//! clock would change places. Hence a multiplication by the reciprocal with an exact correction.
+//! The value of a clock at `cycles` is `offset_s + (offset + cycles) / frequency` seconds from its
+//! origin. The conversion runs once per event, so it must not divide 128-bit numbers. It must also
+//! be exact; otherwise events of two traces that share a clock could change their order. Therefore
+//! the conversion multiplies by the reciprocal of the frequency and corrects the result exactly.
 
 use crate::types::Identity;
 
-/// Where a clock's zero lies.
+/// The point in time at which a clock is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// Said nowhere: the same for clocks of the same identity only.
+    /// Not stated: times are comparable only between clocks of the same identity.
     #[default]
     Unknown,
     /// 1970-01-01 00:00:00 UTC.
     UnixEpoch,
-    /// Shared by clocks that name the same.
+    /// An origin that all clocks share which state the same namespace, name and id.
     Custom {
         /// Namespace of the name.
         namespace: Option<String>,
@@ -34,7 +35,7 @@ pub struct Clock {
     pub uuid: Option<[u8; 16]>,
     /// Identity of the clock, in CTF 2.
     pub identity: Identity,
-    /// What its time 0 is.
+    /// Point in time of its value 0.
     pub origin: Origin,
     /// Text for people.
     pub description: String,
@@ -42,47 +43,49 @@ pub struct Clock {
     pub frequency: u64,
     /// Uncertainty in cycles.
     pub precision: u64,
-    /// Greatest systematic error in cycles, where it is known.
+    /// Greatest systematic error in cycles; `None` if unknown.
     pub accuracy: Option<u64>,
     /// Offset from the origin in seconds.
     pub offset_s: i64,
-    /// Offset from the origin in cycles, added to that in seconds.
+    /// Offset from the origin in cycles, in addition to the offset in seconds.
     pub offset: i64,
-    /// The origin is shared by all clocks that say so: usually the Unix epoch.
+    /// `true` if the origin is shared by all clocks for which this is `true`: usually the Unix
+    /// epoch.
     pub absolute: bool,
 }
 
 impl Clock {
-    /// A clock of `frequency` Hz without offset.
+    /// Creates a clock of `frequency` Hz without offset.
     pub fn new(name: &str, frequency: u64) -> Clock {
         Clock { name: name.to_owned(), frequency: frequency.max(1), ..Clock::default() }
     }
 
-    /// The offset in seconds, and cycles of less than a second, as CTF 2 wants it.
+    /// The offset in whole seconds, and the rest in cycles, which is less than a second, as CTF 2
+    /// requires.
     pub(crate) fn split_offset(&self) -> (i64, i64) {
         let (cycles, frequency) = (i128::from(self.offset), i128::from(self.frequency.max(1)));
         (self.offset_s.saturating_add(cycles.div_euclid(frequency) as i64), cycles.rem_euclid(frequency) as i64)
     }
 
-    /// Nanoseconds from the origin, rounded down; saturates at the ends of `i64`.
+    /// Nanoseconds from the origin, rounded down. Saturates at the limits of `i64`.
     pub fn ns(&self, cycles: u64) -> i64 {
         Converter::new(self).ns(cycles)
     }
 }
 
 const NANO: u64 = 1_000_000_000;
-/// As far from 0 as a base or a time beside it may be, so that their sum fits.
+/// Greatest absolute value of the base, and greatest time added to it: their sum fits `i64`.
 const QUARTER: u64 = (1 << 62) - 1;
 
 /// A clock prepared for conversion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Converter {
     frequency: u64,
-    /// Cycles to add, less than one second's.
+    /// Cycles to add, less than those of one second.
     offset: u64,
     /// Nanoseconds to add after the conversion.
     base_ns: i128,
-    /// The same where it fits, so that the usual case needs no 128-bit sum.
+    /// The same value if it fits, so that the common case needs no 128-bit addition; otherwise 0.
     base_ns_small: i64,
     /// floor(10⁹ · 2⁶⁴ / frequency), for frequencies above 1 GHz.
     reciprocal: u64,
@@ -97,7 +100,8 @@ enum Way {
     Multiply,
     /// Below 1 GHz: two 64-bit divisions.
     Divide,
-    /// Results near the ends of `i64`, absurd frequencies.
+    /// 128-bit arithmetic, for results near the limits of `i64` and for frequencies of 2⁶³ Hz or
+    /// more.
     Wide,
 }
 
@@ -106,7 +110,7 @@ impl Converter {
         let frequency = clock.frequency.max(1);
         let seconds = i128::from(clock.offset).div_euclid(i128::from(frequency));
         let base_ns = (i128::from(clock.offset_s) + seconds) * i128::from(NANO);
-        // A quarter of the range for the base leaves the sum of both in range, see `ns`.
+        // If the base uses at most a quarter of the range, the sum in `ns` cannot overflow.
         let narrow = base_ns.unsigned_abs() <= u128::from(QUARTER);
         Converter {
             frequency,
@@ -123,12 +127,13 @@ impl Converter {
         }
     }
 
-    /// Nanoseconds from the origin, rounded down; saturates at the ends of `i64`.
+    /// Nanoseconds from the origin, rounded down. Saturates at the limits of `i64`.
     #[inline]
     pub(crate) fn ns(&self, cycles: u64) -> i64 {
         if let (Way::Multiply, Some(total)) = (self.way, cycles.checked_add(self.offset)) {
-            // The estimate is at most one too small: the reciprocal is less than one too small, and total < 2⁶⁴.
-            // So the true remainder is below 2 · frequency, which fits 64 bits; hence the limit of this way.
+            // The estimate is at most one too small: the reciprocal is less than one too small, and
+            // total < 2⁶⁴. So the true remainder is below 2 · frequency, which fits 64 bits; this
+            // is why frequencies of 2⁶³ Hz or more are excluded.
             let estimate = ((u128::from(total) * u128::from(self.reciprocal)) >> 64) as u64;
             let rest = total.wrapping_mul(NANO).wrapping_sub(estimate.wrapping_mul(self.frequency));
             let ns = estimate + u64::from(rest >= self.frequency);
@@ -142,10 +147,10 @@ impl Converter {
         self.slower(cycles)
     }
 
-    /// Appends the nanoseconds of each.
+    /// Appends the nanoseconds of each value.
     pub(crate) fn ns_of_all(&self, cycles: &[u64], ns: &mut Vec<i64>) {
         const FEW: u64 = 1 << 61;
-        // Without a division nor a branch for each, where all of them are far from the ends.
+        // If no value is near the limits, the loop needs neither a division nor a branch per value.
         if self.way == Way::Identity && self.offset < FEW && cycles.iter().fold(0, |all, cycles| all | cycles) < FEW {
             let base_ns = self.base_ns_small + self.offset as i64;
             ns.extend(cycles.iter().map(|cycles| base_ns + *cycles as i64));
@@ -190,13 +195,14 @@ pub(crate) fn low_bits(size: u32) -> u64 {
     u64::MAX >> (64 - size.clamp(1, 64))
 }
 
-/// The full value of a counter of which only the bits of `mask` were recorded, given its last full value: the smallest
-/// value not before it with those bits. With all bits recorded, simply those.
+/// The full value of a counter, given its last full value and the recorded bits (those in `mask`):
+/// the smallest value that has these bits and is not less than the last one. If all bits were
+/// recorded, they are the value.
 #[inline(always)]
 pub(crate) fn extend(last: u64, low: u64, mask: u64) -> u64 {
     let candidate = (last & !mask) | (low & mask);
     if candidate < last {
-        // The carry; nothing where the mask has all bits.
+        // The carry. It is zero if the mask has all bits.
         candidate.wrapping_add(mask.wrapping_add(1))
     } else {
         candidate
@@ -217,11 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn offsets_are_added_before_the_rounding() {
+    fn offsets_are_added_before_rounding() {
         let mut clock = Clock::new("tsc", 2_500_000_000);
         clock.offset_s = 1_700_000_000;
         clock.offset = 4;
-        // 4 + 1 cycles of 0.4 ns are 2 ns; rounding each alone would give 1 + 0.
+        // 4 + 1 cycles of 0.4 ns are 2 ns; rounding each term separately would yield 1 + 0.
         assert_eq!(clock.ns(1), 1_700_000_000_000_000_002);
         clock.offset = -1;
         assert_eq!(clock.ns(0), 1_699_999_999_999_999_999);

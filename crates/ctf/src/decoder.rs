@@ -1,8 +1,10 @@
-//! Decoding a stream file: packets, the events in them, and the losses between them, one item at a time.
+//! Decodes a stream file into packets, the events in them, and the losses between them, one item at
+//! a time.
 //!
-//! The decoder holds one packet's facts and one event's marks, whatever the length of the stream. It never stops at what a
-//! recording may rightly contain (times that run backwards, lost packets, empty packets); where the bytes cannot be
-//! understood it says so once, with the place, and can go on with the next packet.
+//! The decoder holds the properties of one packet and the marks of one event, so its memory does
+//! not grow with the length of the stream. Conditions that a valid recording may contain (time that
+//! runs backwards, lost packets, empty packets) do not stop it. If the bytes cannot be understood,
+//! it returns one error with the position, and can continue with the next packet.
 
 mod columns;
 mod resume;
@@ -23,19 +25,20 @@ use crate::source::Source;
 use crate::types::ByteOrder;
 use crate::value::{Located, Value, Values};
 
-/// An id and a class of it that fits no limit, so that whoever has this id is looked up.
+/// Value of the last id and its class while there is none. Events of this class would exceed every
+/// limit. So if an event has this id, the fast path fails, and the slow path looks up the class.
 const NO_CLASS: (u64, (usize, u32, u64)) = (u64::MAX, (0, 1, 1 << 60));
 
-/// What comes next in a stream.
+/// The next item of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Events were discarded; comes before the packet that tells it.
+    /// Events were discarded. This step precedes the packet whose counter shows it.
     DiscardedEvents(Box<Loss>),
-    /// Packets are missing; comes before the packet that shows it.
+    /// Packets are missing. This step precedes the packet whose sequence number shows it.
     DiscardedPackets(Box<Loss>),
-    /// See [`StreamDecoder::packet`].
+    /// A packet begins; see [`StreamDecoder::packet`].
     PacketBegin,
-    /// See [`StreamDecoder::event`].
+    /// An event; see [`StreamDecoder::event`].
     Event,
     /// The packet ends.
     PacketEnd,
@@ -45,7 +48,8 @@ pub enum Step {
 enum State {
     /// Before a packet.
     Between,
-    /// The packet is known; what is to be told of it comes in turns.
+    /// The packet's header and context were read. The number counts the steps that precede its
+    /// events: discarded events, discarded packets, start of the packet.
     Announce(u8),
     Events,
     /// An error was returned.
@@ -61,36 +65,39 @@ pub struct StreamDecoder<S> {
     packet: Packet,
     /// The plan of the packet's stream class.
     stream: Option<Arc<StreamPlan>>,
-    /// Where the next packet begins in the file, in bytes.
+    /// Byte of the file at which the next packet begins.
     next: u64,
     next_index: u64,
     /// Packets in a row whose header could not be read.
     unreadable: u32,
-    /// The header of the packet could not be read, and the next one was not looked for yet.
+    /// `true` if the header of the packet could not be read and the next packet was not searched
+    /// for yet.
     lost: bool,
-    /// Per stream class, the last packet: only its sizes, times and counters.
+    /// The last packet of each stream class, without its context: only sizes, times and counters.
     previous: Vec<Option<Packet>>,
-    /// Bits from the packet's begin.
+    /// Position of the cursor, in bits from the start of the packet.
     at: u64,
-    /// The first bit that may not be read now: the content's end or that of the window.
+    /// First bit that must not be read at present: the end of the content or the end of the window.
     limit: u64,
-    /// The end of the data as far as it is known, in bytes of the file.
+    /// End of the data as far as known, in bytes of the file.
     data_end: u64,
     last: ByteOrder,
-    /// The last event of fixed layout: its id, and index, alignment and bits of its class. Where the next event begins hangs on the class of
-    /// this one; as long as that is the same, the processor need not wait for the look into the table, since it guesses the branch.
+    /// Id of the last event of fixed layout, and below it index, alignment and bits of its class.
+    /// The start of the next event depends on the class of this one. While the class stays the
+    /// same, the processor predicts the branch and does not wait for the lookup in the table.
     last_id: u64,
     last_class: (usize, u32, u64),
     /// Full value of the stream's clock.
     clock: u64,
-    /// Of the current event.
+    /// Index of the current event's class.
     class: usize,
+    /// Time of the current event, in nanoseconds from the origin of the clock.
     ns: i64,
-    /// Of the event in which decoding failed, the number of fields before that.
+    /// Number of decoded fields of the event in which decoding failed.
     partial: Option<usize>,
-    /// An error that comes after the events of the last batch.
+    /// Error to be returned after the events of the last batch.
     waiting: Option<Box<DecodeError>>,
-    /// Index in the packet of the event that is decoded next.
+    /// Index in its packet of the event that is decoded next.
     event_index: u64,
     marks: Vec<Mark>,
     slots: Vec<u64>,
@@ -98,7 +105,7 @@ pub struct StreamDecoder<S> {
 }
 
 impl<S: Source> StreamDecoder<S> {
-    /// A decoder at the begin of a stream.
+    /// Creates a decoder at the start of a stream.
     pub fn new(metadata: Arc<Metadata>, source: S) -> StreamDecoder<S> {
         StreamDecoder {
             state: State::Between,
@@ -129,28 +136,32 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    /// The metadata that the stream is decoded by.
+    /// The metadata by which the stream is decoded.
     pub fn metadata(&self) -> &Arc<Metadata> {
         &self.metadata
     }
 
-    /// The current packet, from its begin to the next one's.
+    /// The current packet, from its start until the next packet begins.
     pub fn packet(&self) -> &Packet {
         &self.packet
     }
 
-    /// How many events of the packet were decoded.
+    /// Number of events of the current packet that were decoded.
     pub fn events(&self) -> u64 {
         self.event_index
     }
 
-    /// Whether the packet that begins has no event.
+    /// Returns `true` if the packet that begins has no events.
     pub fn packet_is_empty(&self) -> bool {
         self.at >= self.packet.content_bits
     }
 
-    /// The next item, or nothing at the stream's end. After an error there is nothing more, unless
-    /// [`skip_packet`](Self::skip_packet) goes on behind the packet.
+    /// Returns the next item, or `None` at the end of the stream. After an error it returns `None`,
+    /// unless [`skip_packet`](Self::skip_packet) moves the decoder behind the packet.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that do not match the metadata, and failures to read the source, with the position.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Item<'_>>, Box<DecodeError>> {
         let Some(step) = self.advance()? else { return Ok(None) };
@@ -163,7 +174,8 @@ impl<S: Source> StreamDecoder<S> {
         }))
     }
 
-    /// The same as [`next`](Self::next) without borrowing: for readers that hold several streams and look at the item later.
+    /// Like [`next`](Self::next), but borrows nothing: for readers that hold several streams and
+    /// look at the item later.
     #[inline]
     pub fn advance(&mut self) -> Result<Option<Step>, Box<DecodeError>> {
         if self.state == State::Events && self.at < self.packet.content_bits {
@@ -175,8 +187,9 @@ impl<S: Source> StreamDecoder<S> {
         self.between()
     }
 
-    /// The usual event in the fewest instructions: header and event of fixed layout, all of it visible. False, with nothing
-    /// changed, for every other.
+    /// Decodes the common kind of event in as few instructions as possible: header and event of
+    /// fixed layout, both entirely in the window. For every other event it returns `false` and
+    /// changes no position.
     #[inline(always)]
     fn glance(&mut self) -> bool {
         let Some(stream) = &self.stream else { return false };
@@ -218,7 +231,7 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    /// The current event. Meaningful after [`Step::Event`], until the next step.
+    /// The current event. Valid after [`Step::Event`], until the next step.
     #[inline]
     pub fn event(&self) -> EventRef<'_> {
         let fields = self.stream.as_ref().and_then(|s| s.events.get(self.class));
@@ -233,8 +246,8 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    /// After an error in an event: the event, with the fields before the damage. None if not even its class is known, or the error was
-    /// elsewhere.
+    /// The event in which decoding failed, with the fields before the damage. `None` if its class
+    /// is not known, or if the error did not occur in an event.
     pub fn partial(&self) -> Option<EventRef<'_>> {
         let event = self.event();
         self.partial
@@ -242,7 +255,8 @@ impl<S: Source> StreamDecoder<S> {
             .map(|fields| EventRef { fields: event.fields.get(..fields).unwrap_or(&[]), ..event })
     }
 
-    /// Goes on behind the current packet, without its remaining events; after an error with the [next packet](Self::next_packet).
+    /// Moves behind the current packet without decoding its remaining events. After an error,
+    /// continues with the [next packet](Self::next_packet).
     pub fn skip_packet(&mut self) {
         match self.state {
             State::Events | State::Announce(_) => {
@@ -256,12 +270,14 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    /// Goes on with the packet at this byte of the file, as told by [`Packet::offset`]. What was lost before it is unknown.
+    /// Continues with the packet at byte `offset` of the file, a value of [`Packet::offset`].
+    /// Losses before that packet are not reported.
     pub fn seek(&mut self, offset: u64, index: u64) {
         self.seek_at(offset, index, 0);
     }
 
-    /// The same where the clock's full value at or before the packet's begin is known, which streams need that tell its lowest bits only.
+    /// Like [`seek`](Self::seek), with the full value of the clock at or before the start of the
+    /// packet. Streams that record only the lowest bits of the clock need it.
     pub fn seek_at(&mut self, offset: u64, index: u64, clock: u64) {
         self.next = offset;
         self.next_index = index;
@@ -271,7 +287,7 @@ impl<S: Source> StreamDecoder<S> {
         self.state = State::Between;
     }
 
-    /// Where the bytes come from.
+    /// The source of the bytes.
     pub fn source(&self) -> &S {
         &self.source
     }
@@ -302,7 +318,7 @@ impl<S: Source> StreamDecoder<S> {
                         return Ok(loss);
                     }
                 }
-                // Only padding, or nothing, is left in the packet.
+                // Only padding is left in the packet, or nothing.
                 State::Events if self.at >= self.packet.content_bits => return Ok(Some(self.end_packet())),
                 State::Events => return self.advance(),
                 State::Broken => return Ok(None),
@@ -324,7 +340,7 @@ impl<S: Source> StreamDecoder<S> {
         self.state = State::Between;
     }
 
-    /// What decodes the event at the cursor, and its stream's plan.
+    /// Prepares to decode the event at the cursor: returns the plan of its stream and an executor.
     #[inline]
     fn begin_event(&mut self) -> Option<(&StreamPlan, Executor<'_, '_>)> {
         let Self { stream, source, packet, marks, slots, records, .. } = self;
@@ -342,7 +358,8 @@ impl<S: Source> StreamDecoder<S> {
         let class = stream.class_of(x.told.id).ok_or(Stop::UnknownEvent { at: x.at, id: x.told.id.unwrap_or(0) })?;
         let ran = x.run(&stream.events[class].ops);
         let (at, last, clock) = (x.at, x.last, x.told.time.map(|_| (x.told.clock, stream.converter.ns(x.told.clock))));
-        // Also of an event that does not end here: its class tells which field it is that does not fit.
+        // Also set for an event that does not end before the limit: the class is needed to find the
+        // field that does not fit.
         self.class = class;
         ran?;
         if at == self.at {
@@ -356,7 +373,8 @@ impl<S: Source> StreamDecoder<S> {
         Ok(())
     }
 
-    /// Moves the window and tries again, finds that only padding was left (nothing), or fails.
+    /// Moves the window and tries again. Returns `None` if only padding was left in the packet, or
+    /// an error.
     #[cold]
     fn event_stopped(&mut self, stop: Stop) -> Result<Option<Step>, Box<DecodeError>> {
         let mut stop = stop;
@@ -374,15 +392,16 @@ impl<S: Source> StreamDecoder<S> {
                 Err(again) => stop = again,
             }
         }
-        // The class that was found last is that of this event, unless its header did not fit.
+        // `class` is the class of this event, unless its header did not fit.
         let fields = self.stream.as_ref().and_then(|s| s.events.get(self.class)).map_or(&[][..], |b| &b.fields);
         let stop = first_beyond(stop, fields, self.limit);
-        // One of no bits would be there again and again.
+        // An event without bits would be returned again and again.
         self.partial = if matches!(stop, Stop::Empty { .. }) { None } else { self.decode_partly() };
         Err(self.fail(stop, Some(self.event_index)))
     }
 
-    /// What there is of an event that cannot be decoded as a whole: how many of its fields.
+    /// Decodes the start of an event that cannot be decoded as a whole; returns the number of its
+    /// complete fields.
     fn decode_partly(&mut self) -> Option<usize> {
         let (begin, limit) = (self.at, self.limit);
         let (stream, mut x) = self.begin_event()?;
@@ -407,12 +426,14 @@ impl<S: Source> StreamDecoder<S> {
         Some(fields)
     }
 
-    /// Moves the window so that it begins at bit `from` and reaches beyond the limit; false if there is no more data.
+    /// Moves the window so that it begins at bit `from` and extends beyond the limit. Returns
+    /// `false` if there is no more data.
     fn more(&mut self, from: u64, want: u64) -> Result<bool, Box<DecodeError>> {
         let begin = self.packet.offset + from / 8;
         let had = (self.limit / 8).saturating_sub(from / 8);
         let needed = (want / 8 + 1).saturating_sub(from / 8);
-        // Doubling keeps the number of attempts small where the need is not known, as for texts.
+        // Doubling keeps the number of attempts small where the needed size is not known, as for
+        // texts.
         let size = needed.max(had.saturating_mul(2)).min(self.data_end.saturating_sub(begin));
         self.load(begin, size)?;
         let before = self.limit;
@@ -449,7 +470,7 @@ impl<S: Source> StreamDecoder<S> {
         Box::new(DecodeError { packet: self.packet.index, packet_offset: self.packet.offset, bit_offset, event, kind })
     }
 
-    /// Turns a stop into an error, and the decoder into one that has failed.
+    /// Turns a stop into an error and puts the decoder into the failed state.
     fn fail(&mut self, stop: Stop, event: Option<u64>) -> Box<DecodeError> {
         self.leave_packet();
         self.state = State::Broken;
@@ -480,13 +501,14 @@ impl<S: Source> StreamDecoder<S> {
         self.error(at, event, kind)
     }
 
-    /// Fails in the header or context, after which nobody knows where the next packet begins.
+    /// Fails in the header or context of a packet, after which the start of the next packet is
+    /// unknown.
     fn fail_packet(&mut self, at: u64, kind: DecodeErrorKind) -> Box<DecodeError> {
         self.lose_packet();
         self.error(at, None, kind)
     }
 
-    /// Decodes the header and context of the packet at `next`.
+    /// Decodes the header and context of the packet at byte `next`.
     fn begin_packet(&mut self) -> Result<(), Box<DecodeError>> {
         let offset = self.next;
         let available = self.data_end - offset;
@@ -505,7 +527,7 @@ impl<S: Source> StreamDecoder<S> {
         self.last = ByteOrder::Little;
         self.records.clear();
         self.load(offset, available.min(1 << 12))?;
-        // A file that shrank meanwhile.
+        // The file may have shrunk in the meantime.
         self.packet.content_bits = self.data_end.saturating_sub(offset).saturating_mul(8);
         self.packet.packet_bits = self.packet.content_bits;
         self.set_limit();
@@ -524,7 +546,8 @@ impl<S: Source> StreamDecoder<S> {
         Ok(())
     }
 
-    /// Runs a block of the packet's header or context; returns what its fields told.
+    /// Runs a block of the packet's header or context, and returns the values of its fields with
+    /// roles.
     fn block(&mut self, block: &Block) -> Result<Told, Box<DecodeError>> {
         loop {
             self.records.clear();
@@ -559,7 +582,7 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    /// The values of a block that was just run.
+    /// The values of the block that was run last.
     fn values<'b>(&'b self, block: &'b Block) -> Values<'b> {
         let located = Located { window: window(&self.source, self.packet.offset), marks: &self.marks, records: &self.records };
         Values { located, fields: block.fields.iter() }
@@ -599,7 +622,7 @@ impl<S: Source> StreamDecoder<S> {
     fn read_context(&mut self, stream: &StreamPlan, told: Told) -> Result<(), Box<DecodeError>> {
         let of_packet = told.packet;
         (self.clock, self.packet.begin) = (told.clock, told.time);
-        // The end may be a short counter, too, and comes at or after the begin.
+        // The end may also be a counter of few bits; it is at or after the start.
         self.packet.end = of_packet.end_time.map(|(value, bits)| extend(self.clock, value, low_bits(bits)));
         self.packet.begin_ns = self.packet.begin.map(|c| stream.converter.ns(c));
         self.packet.end_ns = self.packet.end.map(|c| stream.converter.ns(c));
@@ -616,7 +639,7 @@ impl<S: Source> StreamDecoder<S> {
         self.packet.context = context;
 
         let data = self.packet.content_bits;
-        // A packet that says only where its events end is followed by the next byte.
+        // If a packet records only its content size, the next packet begins at the next whole byte.
         if let Some(total) = of_packet.packet_size.or(of_packet.content_size.map(|bits| bits.saturating_add(7) & !7)) {
             let content = of_packet.content_size.unwrap_or(total);
             if total % 8 != 0 {
@@ -626,7 +649,8 @@ impl<S: Source> StreamDecoder<S> {
                 let kind = DecodeErrorKind::ContentBeyondPacket { content, packet: total };
                 return Err(self.fail_packet(self.at, kind));
             }
-            // A packet must at least hold what was just read, or the stream would never end.
+            // A packet must hold at least the header and context just read; otherwise decoding
+            // would never reach the end of the stream.
             if content < self.at || total == 0 {
                 return Err(self.fail_packet(self.at, DecodeErrorKind::PacketTooSmall { bits: content }));
             }
@@ -639,12 +663,13 @@ impl<S: Source> StreamDecoder<S> {
     }
 }
 
-/// Narrows the place of a run that does not fit to the first of its fields that does not.
+/// Narrows the place of a run that does not fit to the first field that does not fit.
 fn first_beyond(stop: Stop, fields: &[Field], limit: u64) -> Stop {
     let Stop::Limit { at, run: Some(mark), .. } = stop else { return stop };
     let mut end = at;
     let beyond = fields.iter().filter(|f| f.mark == mark).find_map(|f| {
-        // Of a run that begins before the limit, already the padding before a field may lie beyond.
+        // The run begins before the limit, but the padding before one of its fields may already
+        // extend beyond it.
         let padding = at + f.offset > limit && end <= limit;
         let beyond = match padding {
             true => Some(Beyond { at: limit, bits: at + f.offset - limit, opaque: Some((end, at + f.offset - end)) }),

@@ -1,16 +1,18 @@
-//! What can go wrong, and where. Every error carries its place: a line of the metadata, or a packet and a bit of a stream.
+//! Errors and their positions. Every error has a position: a line of the metadata, or a packet and
+//! a bit of a stream.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::types::ByteOrder;
 
-/// A range of bytes of the metadata text. Equal to any other, so that types compare by meaning.
+/// A range of bytes of the metadata text. All spans compare equal, so that types can be compared by
+/// meaning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
     /// First byte.
     pub start: usize,
-    /// Byte behind the last one.
+    /// First byte behind the range.
     pub end: usize,
 }
 
@@ -20,22 +22,23 @@ impl PartialEq for Span {
     }
 }
 
-/// Metadata that says something impossible or nothing readable.
+/// Metadata that cannot be parsed, or that is contradictory.
 #[derive(Clone, Debug)]
 pub struct MetadataError {
-    /// Line, from 1; 0 where the error is not at a place of the text.
+    /// Line, from 1; 0 if the error has no position in the text.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Bytes of the text.
+    /// Range of the text, in bytes.
     pub span: Span,
-    /// The offending line, without its end, or the part of a long one around the place.
+    /// The line with the error, without its line end; of a long line only the part around the
+    /// error.
     pub text: String,
-    /// Characters of `text` that are wrong.
+    /// Range of `text` to underline, in characters.
     pub marked: Range<usize>,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// Whether the text ends there in the midst of something: with more of it, it might be right.
+    /// `true` if the text ends within an unfinished construct: with more text, it may become valid.
     pub cut: bool,
 }
 
@@ -62,17 +65,19 @@ impl<F: fmt::Display> fmt::Display for InFile<'_, F> {
 
 impl std::error::Error for MetadataError {}
 
-/// Characters of a line that are shown, and how many of them before the place.
+/// Maximum number of characters of a line that are shown, and, below, the number of them before the
+/// error.
 const MAX_LINE: usize = 160;
 const BEFORE: usize = 60;
 
 impl MetadataError {
-    /// As it is told where the file has this name: the place, and the line drawn below it.
+    /// The error as text, with this file name, the position, and the line with the error
+    /// underlined.
     pub fn in_file<F: fmt::Display>(&self, file: F) -> impl fmt::Display + use<'_, F> {
         InFile(self, file)
     }
 
-    /// An error that has no place in the text.
+    /// Creates an error that has no position in the text.
     pub(crate) fn whole(message: impl Into<String>) -> MetadataError {
         let span = Span::default();
         MetadataError { line: 0, column: 0, span, text: String::new(), marked: 0..0, message: message.into(), cut: false }
@@ -89,7 +94,7 @@ impl MetadataError {
         let shown = if line.len() <= MAX_LINE { 0 } else { column.saturating_sub(BEFORE).min(line.len() - MAX_LINE) };
         let text: String = line[shown..].iter().take(MAX_LINE).collect();
         let text = text.trim_end();
-        // What goes on in other lines is marked to the end of this one.
+        // If the span continues on later lines, it is marked up to the end of this line.
         let end = span.end.clamp(start, line_start + line_end);
         let marked = String::from_utf8_lossy(&source.as_bytes()[start..end]).trim_end().chars().count().max(1);
         let begin = column - shown;
@@ -106,7 +111,8 @@ impl MetadataError {
     }
 }
 
-/// An error with a place that is still a span: what the parts of the metadata front end pass among themselves.
+/// An error whose position is still a span. The parts of the metadata parsers pass it among
+/// themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanError {
     pub span: Span,
@@ -119,19 +125,19 @@ impl SpanError {
     }
 }
 
-/// A stream that cannot be decoded further at a place.
+/// An error at a position of a stream, beyond which its packet cannot be decoded.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("packet {packet} at byte {packet_offset}, bit {bit_offset}{}: {kind}", event_note(.event))]
 pub struct DecodeError {
     /// Index of the packet in its stream file, from 0.
     pub packet: u64,
-    /// Where the packet begins in the file, in bytes.
+    /// Byte of the file at which the packet begins.
     pub packet_offset: u64,
-    /// Where in the packet, in bits from its begin.
+    /// Position in the packet, in bits from its start.
     pub bit_offset: u64,
-    /// Index in its packet of the event that is being decoded, if it is one.
+    /// Index in its packet of the event that was decoded; `None` if the error is not in an event.
     pub event: Option<u64>,
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: DecodeErrorKind,
 }
 
@@ -142,7 +148,8 @@ pub(crate) fn word(order: &ByteOrder) -> &'static str {
     }
 }
 
-/// A number of bits, and what they do. Sums of lengths saturate; no file has so many.
+/// A number of bits with its verb. Sums of lengths saturate, and no file has that many bits; then
+/// the number is not shown.
 fn counted_bits(bits: u64, one: &str, many: &str) -> String {
     const NONE_HAS: u64 = 1 << 62;
     match bits {
@@ -156,11 +163,11 @@ fn event_note(event: &Option<u64>) -> String {
     event.map_or(String::new(), |e| format!(", event {e}"))
 }
 
-/// What can be wrong with a stream.
+/// The kinds of errors in a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// The file ends inside the packet: the recorder was interrupted, or the file is being written.
+    /// The file ends within the packet: the recorder was interrupted, or is still writing the file.
     #[error("the data ends here, {} needed", counted_bits(*.bits, " more is", " more are"))]
     Truncated {
         /// Bits that are missing.
@@ -174,13 +181,13 @@ pub enum DecodeErrorKind {
         /// Bits that remain.
         remaining: u64,
     },
-    /// The packet begins with another magic number.
+    /// The packet begins with a wrong magic number.
     #[error("wrong magic number {found:#x}")]
     BadMagic {
         /// The number.
         found: u64,
     },
-    /// The packet is of another trace.
+    /// The packet belongs to another trace.
     #[error("the packet's uuid is not that of the metadata")]
     WrongUuid,
     /// The metadata has no such stream class.
@@ -197,10 +204,10 @@ pub enum DecodeErrorKind {
         /// Id in the event's header.
         id: u64,
     },
-    /// A packet that does not end at a byte.
+    /// The packet does not end at a byte boundary.
     #[error("packet size of {bits} bits is not a multiple of 8")]
     OddPacketSize {
-        /// Its size in bits.
+        /// Size of the packet in bits.
         bits: u64,
     },
     /// The sizes of a packet contradict each other.
@@ -211,10 +218,10 @@ pub enum DecodeErrorKind {
         /// Size of the packet in bits.
         packet: u64,
     },
-    /// The packet is smaller than its own begin.
+    /// The packet is smaller than its own header and context.
     #[error("size of {bits} bits is smaller than the packet's header and context")]
     PacketTooSmall {
-        /// Its size in bits.
+        /// Size in bits that the packet states.
         bits: u64,
     },
     /// A variant has no option for the value of its tag.
@@ -223,7 +230,7 @@ pub enum DecodeErrorKind {
         /// The value.
         tag: i128,
     },
-    /// A field begins within a byte of the other byte order.
+    /// A field begins within a byte whose earlier bits have the other byte order.
     #[error("byte order changes from {} to {} endian within a byte", word(.from), word(.to))]
     MixedByteOrder {
         /// Byte order of the bits before.
@@ -231,13 +238,13 @@ pub enum DecodeErrorKind {
         /// Byte order of the field.
         to: ByteOrder,
     },
-    /// A length that no data backs.
+    /// A huge array of elements without any bits: the data does not bound its length.
     #[error("an array of {length} elements that may be empty is not backed by data")]
     UnbackedLength {
         /// Number of elements.
         length: u64,
     },
-    /// The length of a text ends it within a character.
+    /// A text ends within a code unit.
     #[error("the text ends within a code unit of {unit} bytes")]
     CutUnit {
         /// Bytes of a code unit.
@@ -246,10 +253,10 @@ pub enum DecodeErrorKind {
     /// A variable-length integer does not fit into 64 bits.
     #[error("a variable-length integer needs more than 64 bits")]
     OversizedInteger,
-    /// Events without bits would never end.
+    /// An event without any bits: decoding would never advance.
     #[error("an event of no bits never ends")]
     EmptyEvent,
-    /// The event has more parts than are accepted.
+    /// The event has more tree nodes than the decoder accepts.
     #[error("more than four million parts in one event")]
     TooManyParts,
     /// The stream cannot be read.

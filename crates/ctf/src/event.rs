@@ -1,4 +1,5 @@
-//! The event that a decoder stands at: its class, its time, and its values, decoded when asked for.
+//! The current event of a decoder: its class, its time, and its values, which are decoded when a
+//! caller asks for them.
 
 use crate::metadata::Metadata;
 use crate::packet::{Loss, Packet};
@@ -6,7 +7,8 @@ use crate::plan::Field;
 use crate::types::EventClass;
 use crate::value::{Located, Value, Values};
 
-/// The same with what it is about.
+/// A [`Step`](crate::Step) together with its data: what
+/// [`StreamDecoder::next`](crate::StreamDecoder::next) returns.
 #[derive(Debug)]
 pub enum Item<'a> {
     /// The recorder discarded events.
@@ -21,7 +23,7 @@ pub enum Item<'a> {
     PacketEnd(&'a Packet),
 }
 
-/// The current event; borrows the decoder.
+/// The current event. It borrows from the decoder.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRef<'a> {
     pub(crate) metadata: &'a Metadata,
@@ -54,7 +56,7 @@ impl<'a> EventRef<'a> {
         &self.class().name
     }
 
-    /// The clock's full value; 0 in a stream without timestamps.
+    /// The full value of the clock; 0 in a stream without timestamps.
     #[inline]
     pub fn cycles(&self) -> u64 {
         self.cycles
@@ -66,7 +68,8 @@ impl<'a> EventRef<'a> {
         self.ns
     }
 
-    /// What [`value`](Self::value) can be asked for: contexts first, then the payload.
+    /// The fields of the event, in the order of the indices of [`value`](Self::value): contexts
+    /// first, then the payload.
     #[inline]
     pub fn fields(&self) -> &'a [Field] {
         self.fields
@@ -84,7 +87,7 @@ impl<'a> EventRef<'a> {
         Values { located: self.located, fields: self.fields.iter() }
     }
 
-    /// Hands out all fields with their values: the fastest way through them.
+    /// Calls `see` for every field with its value. This is the fastest way to read all fields.
     #[inline(always)]
     pub fn each(&self, mut see: impl FnMut(&'a Field, Value<'a>)) {
         for field in self.fields {
@@ -92,7 +95,8 @@ impl<'a> EventRef<'a> {
         }
     }
 
-    /// A value by its field's name; of several the last, which is the payload's.
+    /// A value by the name of its field. If several fields have this name, the last one, which
+    /// belongs to the payload.
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         self.fields.iter().rev().find(|f| *f.name == *name).map(|f| self.located.value(f))
     }

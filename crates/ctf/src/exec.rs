@@ -1,5 +1,8 @@
-//! The executor: runs the steps of a plan over the bytes of a packet. This is the loop that runs a billion times; it
-//! allocates nothing but what a tree needs, and what it needs is backed by bytes of the packet.
+//! The executor: runs the steps of a plan over the bytes of a packet.
+//!
+//! This is the innermost loop of decoding. It allocates only the records of trees. Their number is
+//! bounded by the bytes of the packet, except for [`MAX_EMPTY`] elements without bits per array, and
+//! by [`MAX_RECORDS`]; so no small input can request much memory.
 
 use crate::bits::{align_up, Leaf, LeafKind, Window};
 use crate::clock::{extend, low_bits};
@@ -8,33 +11,37 @@ use crate::plan::{stride, Child, Count, Node, Op, VarInt};
 use crate::refs::Choices;
 use crate::types::{ByteOrder, Roles};
 
-/// Where a step found its field: a bit of the packet and, for texts and sequences, how many bytes or elements. For a tree,
-/// the first of its records and their number.
+/// Place at which a step found its field: a bit of the packet and, for texts and sequences, the
+/// number of bytes or elements. For a variable-length integer `len` is its value. For a tree, `at`
+/// is the index of its first record and `len` is the number of its records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
     pub at: u64,
     pub len: u64,
 }
 
-/// One node of a walked tree, parents before children.
+/// One node of a walked tree. Parents come before children.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record {
     pub at: u64,
-    /// Bytes of a text, elements of an array, option of a variant, 1 of an optional that is there, value of a variable-length integer.
+    /// Depends on the node: bytes of a text, elements of an array, index of a variant's option, 1
+    /// for an optional that is present, value of a variable-length integer.
     pub len: u64,
-    /// Records of this node with all below it.
+    /// Number of records of this node and all nodes below it.
     pub size: u32,
 }
 
 /// Why the executor stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop {
-    /// `bits` from `at` on go beyond the limit. If they are a run, its mark tells which field it is.
+    /// The `bits` bits from bit `at` on extend beyond the limit. If they are a run, `run` is its
+    /// mark, from which the affected field can be found.
     Limit {
         at: u64,
         bits: u64,
         run: Option<u32>,
-        /// Begin and bits of what is read as a whole where the end of the content is known.
+        /// Start and size in bits of the unit that is reported instead if it extends beyond the
+        /// content of a packet of known size: a whole byte array, or the padding.
         opaque: Option<(u64, u64)>,
     },
     MixedOrder {
@@ -50,7 +57,7 @@ pub(crate) enum Stop {
         at: u64,
         length: u64,
     },
-    /// A text without a NUL ends in a code unit of so many bytes.
+    /// A text without a NUL ends within a code unit, which has `unit` bytes.
     CutUnit {
         at: u64,
         unit: u64,
@@ -67,26 +74,28 @@ pub(crate) enum Stop {
     Empty {
         at: u64,
     },
-    /// It has more parts than are noted of one event.
+    /// The event has more tree nodes than [`MAX_RECORDS`].
     TooMany {
         at: u64,
     },
 }
 
-/// An array may have this many elements that take no bits; of those that take some, the data backs the number.
+/// Number of elements without any bits that an array may have. The number of other elements is
+/// bounded by the data.
 const MAX_EMPTY: u64 = 1 << 16;
 
-/// Parts of an event that are noted, of those whose places hang on the data: some hundred megabytes. No tool writes so many.
+/// Number of tree nodes per event that are recorded; the limit corresponds to some hundred
+/// megabytes. No known tracer writes events that large.
 const MAX_RECORDS: usize = 1 << 22;
 
-/// What survives from one step to the next.
+/// State that survives from one step to the next.
 pub(crate) struct Executor<'a, 'b> {
     pub window: Window<'a>,
-    /// Bits from the packet's begin.
+    /// Position of the cursor, in bits from the start of the packet.
     pub at: u64,
-    /// The first bit that may not be read.
+    /// First bit that must not be read.
     pub limit: u64,
-    /// Byte order of the last bits, where they ended within a byte.
+    /// Byte order of the last bits that were read; checked where they end within a byte.
     pub last: ByteOrder,
     pub marks: &'b mut [Mark],
     pub slots: &'b mut [u64],
@@ -94,26 +103,27 @@ pub(crate) struct Executor<'a, 'b> {
     pub told: Told,
 }
 
-/// How far a list of steps came.
+/// The part of a list of steps that was executed before one failed.
 pub(crate) struct Progress {
-    /// Marks that are noted.
+    /// Number of marks that were stored.
     pub marks: u32,
-    /// The run that begins within the limit and does not end there; its mark is noted.
+    /// The mark and start of the run that begins before the limit and ends after it. Its mark is
+    /// stored.
     pub open: Option<(u32, u64)>,
-    /// Nothing of it is there: already the padding before it does not fit.
+    /// `true` if not even the padding before the first step fits.
     pub nothing: bool,
 }
 
-/// What fields with a role said.
+/// Values of the fields that have a role.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
-    /// Of the event's class.
+    /// Id of the event's class.
     pub id: Option<u64>,
-    /// Full value of the clock, which each field with a time brings forward.
+    /// Full value of the clock; each field with [`Roles::TIME`] advances it.
     pub clock: u64,
-    /// What it became by the first of them.
+    /// Value of the clock after the first field with [`Roles::TIME`].
     pub time: Option<u64>,
-    /// What only packets tell.
+    /// Values that only fields of packets have.
     pub packet: ToldOfPacket,
 }
 
@@ -124,9 +134,9 @@ pub(crate) struct ToldOfPacket {
     pub stream_instance: Option<u64>,
     pub packet_size: Option<u64>,
     pub content_size: Option<u64>,
-    /// The value of a clock's lowest bits, and how many.
+    /// The lowest bits of the clock, and their number.
     pub end_time: Option<(u64, u32)>,
-    /// The counter, and how many bits it has.
+    /// The counter, and its width in bits.
     pub discarded: Option<(u64, u32)>,
     pub sequence: Option<(u64, u32)>,
     pub cpu: Option<u64>,
@@ -184,7 +194,7 @@ impl ToldOfPacket {
 }
 
 impl Executor<'_, '_> {
-    /// Passes a run; returns where it begins.
+    /// Moves the cursor behind a run and returns the bit at which the run begins.
     #[inline]
     pub(crate) fn pass(&mut self, align: u32, bits: u64, last: ByteOrder) -> Result<u64, Stop> {
         let at = align_up(self.at, align);
@@ -197,7 +207,7 @@ impl Executor<'_, '_> {
         Ok(at)
     }
 
-    /// Where the next field of this alignment begins.
+    /// The bit at which the next field of this alignment begins.
     #[inline]
     fn aligned(&self, align: u32) -> Result<u64, Stop> {
         let at = align_up(self.at, align);
@@ -207,7 +217,8 @@ impl Executor<'_, '_> {
         Ok(at)
     }
 
-    /// If already the padding does not fit, it is what stops.
+    /// Builds the stop for a field that does not fit. If not even the padding before it fits, the
+    /// padding is reported.
     #[cold]
     fn stop_behind_padding(&self, at: u64, bits: u64) -> Stop {
         match at > self.limit {
@@ -263,7 +274,7 @@ impl Executor<'_, '_> {
         Ok(())
     }
 
-    /// Runs the steps that can be run of a list that fails.
+    /// Runs the steps of a list that failed, up to the one that fails.
     #[cold]
     pub(crate) fn run_partly(&mut self, ops: &[Op]) -> Progress {
         let mut progress = Progress { marks: 0, open: None, nothing: false };
@@ -318,7 +329,8 @@ impl Executor<'_, '_> {
     #[inline]
     fn text(&mut self) -> Result<(u64, u64), Stop> {
         let at = self.aligned(8)?;
-        // Only whole bytes count: a limit within a byte leaves none for the text's end.
+        // Only whole bytes count: if the limit is within a byte, the rest of that byte cannot hold
+        // the NUL.
         match self.window.text_len(at, self.limit & !7) {
             Some(len) => {
                 self.at = at + (len + 1) * 8;
@@ -343,12 +355,12 @@ impl Executor<'_, '_> {
         }
     }
 
-    /// Passes an integer of seven bits a byte, the lowest first, all bytes but the last with the highest bit set. Returns where it begins
-    /// and its value.
+    /// Passes an integer with seven bits per byte, lowest first; all bytes but the last have the
+    /// highest bit set (LEB128). Returns the bit at which it begins and its value.
     fn var_int(&mut self, int: &VarInt) -> Result<(u64, u64), Stop> {
         let begin = self.aligned(8)?;
         let (mut at, mut value, mut bits) = (begin, 0u128, 0u32);
-        // The tenth byte is the one that goes beyond 64 bits.
+        // The tenth byte is the one that exceeds 64 bits.
         let oversized = Stop::Oversized { at: begin + 72 };
         loop {
             if at + 8 > self.limit {
@@ -356,7 +368,8 @@ impl Executor<'_, '_> {
             }
             let byte = self.window.slice(at, 1).first().copied().unwrap_or(0);
             at += 8;
-            // More than ten bytes may only repeat what ten have said; nobody writes so, and no 64 bits need it.
+            // Bytes beyond the tenth could only extend the sign or add zeros. No known tracer
+            // writes them, and no 64-bit value needs them.
             if bits == 70 {
                 return Err(oversized);
             }
@@ -367,7 +380,7 @@ impl Executor<'_, '_> {
             }
         }
         let value = if int.signed {
-            // Sign-extended from the last bit; 64 bits must be able to hold it.
+            // Sign-extended from its last bit; the result must fit 64 bits.
             let value = (value as i128) << (128 - bits) >> (128 - bits);
             i64::try_from(value).map(|value| value as u64)
         } else {
@@ -378,13 +391,13 @@ impl Executor<'_, '_> {
         int.saves.iter().for_each(|&slot| self.save(slot, value));
         self.told.tell(int.roles, value, bits.min(64));
         if int.roles.has(Roles::DISCARDED) {
-            // It has as many bits as it needs, and never wraps.
+            // The counter is stored with as many bits as its value needs, so it never wraps.
             self.told.packet.discarded = Some((value, 64));
         }
         Ok((begin, value))
     }
 
-    /// Passes `len` numbers; returns where they begin.
+    /// Passes `len` numbers and returns the bit at which they begin.
     #[inline]
     fn numbers(&mut self, len: u64, leaf: Leaf, stride: u64, align: u32) -> Result<u64, Stop> {
         let at = self.aligned(align)?;
@@ -397,14 +410,15 @@ impl Executor<'_, '_> {
             return Err(self.stop_in_array(at, leaf, stride, room, bits));
         }
         self.at = at + bits;
-        // No bits have no order.
+        // An empty array has no byte order.
         if len > 0 {
             self.last = leaf.order;
         }
         Ok(at)
     }
 
-    /// The place of the first element that does not fit. If the data merely ends in the window, all bits count.
+    /// Reports the first element that does not fit. `bits` covers all the remaining elements, so
+    /// that the caller can make them all visible at once if only the window ends here.
     #[cold]
     fn stop_in_array(&self, at: u64, leaf: Leaf, stride: u64, room: u64, bits: u64) -> Stop {
         let whole = (room + stride).saturating_sub(u64::from(leaf.bits)) / stride;
@@ -508,7 +522,7 @@ impl Executor<'_, '_> {
         Ok(())
     }
 
-    /// Passes elements at constant distances: one record, whatever their number.
+    /// Passes elements at constant distances. They need a single record, however many they are.
     fn fixed_layout_array(&mut self, len: u64, element: &Node, fixed_layout: FixedLayout) -> Result<(), Stop> {
         let at = align_up(self.at, fixed_layout.align);
         let (stride, room) = (fixed_layout.stride(), self.limit.saturating_sub(at));
@@ -520,7 +534,7 @@ impl Executor<'_, '_> {
             self.last = fixed_layout.order.unwrap_or(self.last);
             return Ok(());
         }
-        // The first one that does not fit tells where it ends.
+        // The first element that does not fit is walked to find the part of it that fails.
         let whole = if in_order { (room + stride).saturating_sub(fixed_layout.bits) / stride } else { 0 };
         if whole > 0 {
             self.at = at + (whole - 1) * stride + fixed_layout.bits;
@@ -530,7 +544,7 @@ impl Executor<'_, '_> {
         Err(self.stop(self.at, bits))
     }
 
-    /// Notes a node; what is in it is counted when it was walked.
+    /// Adds the record of a node. The number of the records below it is set when they were walked.
     fn record(&mut self, at: u64, len: u64) -> Result<(), Stop> {
         if self.records.len() >= MAX_RECORDS {
             return Err(Stop::TooMany { at });
@@ -558,7 +572,7 @@ impl Choices {
         }
     }
 
-    /// The option of a tag's value; of several the first.
+    /// The option that a tag's value selects; the first one if several match.
     #[inline]
     pub(crate) fn find(&self, tag: i128) -> Option<u32> {
         self.list.iter().find(|c| c.low <= tag && tag <= c.high).map(|c| c.option)

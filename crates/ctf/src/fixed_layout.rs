@@ -1,20 +1,22 @@
-//! Types whose parts all lie at constant distances from where they begin: an array of them needs one place, however many elements it has.
+//! Types of fixed layout: all their parts are at constant distances from their start. An array of
+//! such elements needs only one record of its place, however many elements it has.
 
 use crate::bits::align_up;
 use crate::plan::{Child, Count, Node};
 use crate::types::ByteOrder;
 
-/// The layout of such a type, seen from a begin that is aligned to it.
+/// Layout of such a type, relative to a start that is aligned to `align` bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FixedLayout {
     pub align: u32,
     pub bits: u64,
-    /// That of all its bits. None: it changes, but only between whole bytes, if it begins with one.
+    /// Byte order of all its bits. `None` if the order changes, but only between whole bytes,
+    /// provided that the type begins at a byte boundary.
     pub order: Option<ByteOrder>,
 }
 
 impl FixedLayout {
-    /// Distance of the elements of an array, in bits.
+    /// Distance between the elements of an array, in bits.
     pub fn stride(&self) -> u64 {
         align_up(self.bits, self.align)
     }
@@ -39,7 +41,8 @@ impl FixedLayout {
 
     fn of_array(align: u32, count: u64, element: FixedLayout) -> Option<FixedLayout> {
         let bits = element.stride().checked_mul(count.checked_sub(1)?)?.checked_add(element.bits)?;
-        // A change of order is at a byte's begin in all elements, or it is not known where.
+        // The order must change at a byte boundary in all elements; otherwise the place of the
+        // change would differ between elements.
         let sound = element.order.is_some() || element.stride() % 8 == 0;
         (sound && bits < 1 << 48).then_some(FixedLayout { align: align.max(element.align), bits, ..element })
     }

@@ -1,5 +1,6 @@
-//! Event headers. They are decoded once per event whatever the event is, so the shapes that tracers write have a form of
-//! their own: a header of fixed layout, and one whose layout hangs on a tag (both of LTTng's).
+//! Event headers. A header is decoded for every event, so the two layouts that tracers write have a
+//! specialized form: a header of fixed layout, and a header whose layout depends on a tag (the
+//! compact and large headers of LTTng).
 
 use crate::bits::{Leaf, LeafKind, Load, Window};
 use crate::error::SpanError;
@@ -17,7 +18,7 @@ pub(crate) enum HeaderPlan {
     Any(Block),
 }
 
-/// A number at a constant distance from the header's begin.
+/// A number at a constant distance from the start of the header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     offset: u64,
@@ -30,7 +31,7 @@ impl Place {
         Load::new(offset, leaf).map(|load| Place { offset, leaf, load })
     }
 
-    /// The value in a header that begins at bit `at`, a byte's begin.
+    /// The value in a header that begins at bit `at`, which must be a byte boundary.
     #[inline(always)]
     fn value(&self, at: u64, window: Window<'_>) -> u64 {
         match self.load.high(window.bytes, window.index(at)) {
@@ -52,13 +53,13 @@ pub(crate) struct FixedHeader {
 #[derive(Debug)]
 pub(crate) struct TaggedHeader {
     align: u32,
-    /// Bits up to the end of the tag.
+    /// Number of bits up to the end of the tag.
     bits: u64,
     tag: Place,
     tag_slot: u32,
     tag_is_id: bool,
     choices: Choices,
-    /// What the header is as a whole for each option.
+    /// The layout of the whole header, tag included, for each option.
     options: Vec<FixedHeader>,
 }
 
@@ -70,7 +71,7 @@ impl HeaderPlan {
             return Ok(HeaderPlan::Tagged(Box::new(tagged)));
         }
         let block = flat(node()?);
-        // Where a header ends within a byte, the order of the bits that follow must be checked.
+        // If a header ends within a byte, the byte order of the next bits must be checked.
         Ok(match fixed(&block).filter(|f| f.bits % 8 == 0) {
             Some(fixed) => HeaderPlan::Fixed(fixed),
             None => HeaderPlan::Any(block),
@@ -95,7 +96,7 @@ impl HeaderPlan {
         }
     }
 
-    /// Decodes a header at the executor's cursor into what it tells.
+    /// Decodes a header at the executor's cursor into the values of its fields with roles.
     #[inline]
     pub(crate) fn decode(&self, x: &mut Executor<'_, '_>) -> Result<(), Stop> {
         match self {
@@ -123,21 +124,22 @@ impl FixedHeader {
     }
 }
 
-/// A header of fixed layout with an id and a time, for the shortest way through the decoder.
+/// A header of fixed layout with an id and a time, for the fast path of the decoder.
 #[derive(Clone, Debug)]
 pub(crate) struct QuickHeader {
     pub align: u32,
     pub bits: u64,
     pub id: Load,
-    /// Others are of another layout.
+    /// Ids for which the header has this layout.
     pub ids: RangeInclusive<u64>,
     pub time: Load,
-    /// The bits of a clock's value that the time has.
+    /// Mask of the bits of the clock that the time field records.
     pub time_mask: u64,
 }
 
 impl TaggedHeader {
-    /// The header for tags that are ids themselves, and which these are: the option that tracers write as long as ids are small.
+    /// The header of events whose tag is the id itself, and the range of these ids. Tracers write
+    /// this option while ids are small.
     fn usual(&self) -> Option<(&FixedHeader, Place, RangeInclusive<u64>)> {
         let choice = self.choices.list.first().filter(|_| self.tag_is_id && !self.choices.signed)?;
         let option = self.options.get(choice.option as usize).filter(|option| option.id.is_none() && option.bits % 8 == 0)?;
@@ -173,20 +175,21 @@ fn flat(node: Node) -> Block {
     flattener.finish()
 }
 
-/// A block of one run whose values nobody saves.
+/// The header that a block describes, if the block is a single run whose values are not saved.
 fn fixed(block: &Block) -> Option<FixedHeader> {
     let (first, told) = block.ops.split_first()?;
     let Op::Run { align, bits, last, .. } = *first else { return None };
     let mut fixed = FixedHeader { align, bits, last, id: None, time: None };
     for op in told {
         let Op::Tell { roles, offset, leaf, .. } = *op else { return None };
-        // A signed id would need its sign; nobody writes one.
+        // A signed id would have to be sign-extended; no known tracer writes one.
         let place = Some(Place::new(offset, leaf).filter(|p| p.leaf.kind == LeafKind::Unsigned)?);
         if roles.has(Roles::EVENT_ID) {
             fixed.id = place;
         }
         if roles.has(Roles::TIME) {
-            // Several bring the clock forward one after another.
+            // Several time fields advance the clock one after another, which only the general form
+            // handles.
             if fixed.time.is_some() {
                 return None;
             }
@@ -196,7 +199,8 @@ fn fixed(block: &Block) -> Option<FixedHeader> {
     Some(fixed)
 }
 
-/// A structure of an integer and a variant that it selects, of options of fixed layout.
+/// Matches a structure of an integer and a variant that it selects, if all options have a fixed
+/// layout.
 fn tagged(node: Node, refs: Option<&ScopeRefs>) -> Option<TaggedHeader> {
     // Another saved field would need the general form.
     if refs?.saves.len() != 1 {
@@ -222,13 +226,14 @@ fn tagged(node: Node, refs: Option<&ScopeRefs>) -> Option<TaggedHeader> {
     let mut fixed_options = Vec::with_capacity(options.len());
     for option in options {
         let mut option = whole("option", Some(option.node))?;
-        // The option's own id, if it has one, comes after the tag and replaces it.
+        // An id in the option itself comes after the tag and replaces it.
         if let Some(id) = option.id {
             if head.id.is_some_and(|tag| tag.offset == id.offset) {
                 option.id = None;
             }
         }
-        // Alignment beyond the header's own would make the distances depend on where it stands.
+        // If an option is aligned more strictly than the header, its distances depend on where the
+        // header begins.
         if option.align != head.align {
             return None;
         }

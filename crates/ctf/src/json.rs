@@ -1,7 +1,12 @@
-//! The metadata language of CTF 2: a sequence of JSON texts → [`Schema`](crate::types::Schema).
+//! Parser for the metadata language of CTF 2: a sequence of JSON texts →
+//! [`Schema`](crate::types::Schema).
 //!
-//! One front end among others: nothing outside this folder knows the syntax. The JSON is read by our own reader, since every value needs
-//! its place for the errors, integers must be exact beyond 64 bits, and the depth of nesting bounded.
+//! The syntax is known only in this module. The JSON is read by a parser of our own for three
+//! reasons: every value needs its position for error messages, integers must be exact beyond 64
+//! bits, and the depth of nesting must be bounded.
+//!
+//! Parsers of JSON text (`syntax`), of properties (`value`), of field classes (`class`) and of
+//! whole fragments (`fragment`) belong here; the rules that hold for both versions of CTF do not.
 
 mod class;
 mod fragment;
@@ -14,7 +19,8 @@ use crate::types::Schema;
 /// The character that begins each text of a sequence.
 pub(crate) const RECORD_SEPARATOR: char = '\u{1e}';
 
-/// Whether metadata is in this language; none of CTF 1.8 begins so.
+/// Returns `true` if metadata is in this language. No metadata of CTF 1.8 begins with these
+/// characters.
 pub(crate) fn is_text_sequence(text: &str) -> bool {
     text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with([RECORD_SEPARATOR, '{', '['])
 }

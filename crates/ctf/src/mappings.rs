@@ -1,26 +1,28 @@
-//! The labels of an enumeration. Hardly any has ranges that overlap, and who looks a value up must not pay for those that do: whether there are some is
-//! found once.
+//! The labels of an enumeration. Very few enumerations have overlapping ranges, and lookups must
+//! not pay for them; so overlaps are searched for once, when the mappings are made.
 
 use crate::types::Mapping;
 use std::collections::HashMap;
 use std::ops::Deref;
 
-/// In the order of the metadata.
+/// Labels and their ranges, in the order of the metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mappings {
     all: Vec<Mapping>,
-    /// Where ranges overlap: each label once for each value that it has, all ranges of a label where its first one is. Else empty.
+    /// The mappings to search if ranges overlap: overlapping ranges of one label are merged, and
+    /// all ranges of a label are at the position of its first one. Empty if no ranges overlap.
     overlapping: Vec<Mapping>,
 }
 
 impl Mappings {
-    /// The mappings among which a value can have several, each of another label; none if no value has more than one.
+    /// The mappings to search for a value that can have several labels, at most one mapping per
+    /// label and value. Empty if no value has more than one label.
     #[inline]
     pub fn overlapping(&self) -> &[Mapping] {
         &self.overlapping
     }
 
-    /// The labels of `value`, in the order of the metadata; a value may have none or several.
+    /// The labels of `value`, in the order of the metadata. A value may have none or several.
     pub fn labels(&self, value: i128) -> impl Iterator<Item = &str> {
         let among = if self.overlapping.is_empty() { &self.all } else { &self.overlapping };
         among.iter().filter(move |mapping| mapping.holds(value)).map(|mapping| mapping.label.as_str())
@@ -52,7 +54,7 @@ impl FromIterator<Mapping> for Mappings {
     }
 }
 
-/// The mappings of a label one after the other, those of its ranges that overlap as one.
+/// Groups the mappings by label and merges the overlapping ranges of a label.
 fn by_label(all: &[Mapping]) -> Vec<Mapping> {
     let mut first: HashMap<&str, usize> = HashMap::new();
     let mut sorted: Vec<(usize, &Mapping)> =

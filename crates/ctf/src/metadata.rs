@@ -1,4 +1,4 @@
-//! Metadata as a reader wants it: parsed, checked and compiled.
+//! Metadata that is parsed, checked and compiled into plans.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -18,13 +18,14 @@ use crate::types::*;
 /// First bytes of a packet of packetised metadata, as a number.
 const PACKET_MAGIC: u32 = 0x75D1_1D57;
 
-/// Bytes of the header of such a packet.
+/// Size in bytes of the header of such a packet in CTF 1.8.
 const PACKET_HEADER: usize = 37;
 
-/// Bytes of the header that CTF2-PMETA-1.0 describes, which says its own size. LTTng puts the shorter one before CTF 2, too.
+/// Size in bytes of the header that CTF2-PMETA-1.0 describes, which states its own size. LTTng also
+/// writes the shorter header before CTF 2 metadata.
 const LONG_PACKET_HEADER: usize = 44;
 
-/// What the metadata of a trace says, ready to decode its streams. Dereferences to the [`Schema`].
+/// The metadata of a trace, ready to decode its streams. Dereferences to the [`Schema`].
 #[derive(Debug)]
 pub struct Metadata {
     schema: Schema,
@@ -43,16 +44,16 @@ impl Deref for Metadata {
 #[derive(Debug)]
 pub(crate) struct TracePlan {
     pub packet_header: Block,
-    /// Index of the field of the packet header that has the uuid.
+    /// Index of the packet header's field that holds the UUID.
     pub uuid: Option<usize>,
-    /// By what the begin of a packet is known.
+    /// The bytes by which the start of a packet is recognized.
     pub sign: Option<Sign>,
-    /// In the order of the schema's streams.
+    /// Plans in the order of [`Schema::streams`].
     pub streams: Vec<Arc<StreamPlan>>,
     pub by_id: HashMap<u64, usize>,
-    /// Slots that a decoder needs.
+    /// Number of slots that a decoder needs.
     pub slots: usize,
-    /// Marks that a decoder needs.
+    /// Number of marks that a decoder needs.
     pub marks: usize,
 }
 
@@ -61,18 +62,19 @@ pub(crate) struct StreamPlan {
     pub packet_context: Block,
     pub header: HeaderPlan,
     pub quick_header: Option<QuickHeader>,
-    /// Alignment of an event's begin, in bits.
+    /// Alignment of the start of an event, in bits.
     pub event_align: u32,
-    /// In the order of the schema's events.
+    /// Plans in the order of [`StreamClass::events`].
     pub events: Vec<Block>,
     pub ids: EventIds,
-    /// The clock of this stream's timestamps.
+    /// Index of the clock of this stream's timestamps.
     pub clock: Option<usize>,
     pub converter: Converter,
 }
 
 impl StreamPlan {
-    /// The class of an event by what its header told. Without an id there can be only one class.
+    /// Index of the class of an event, from the id in its header. Without an id in the header, the
+    /// class with id 0 or the only class.
     #[inline]
     pub(crate) fn class_of(&self, id: Option<u64>) -> Option<usize> {
         match id {
@@ -82,20 +84,20 @@ impl StreamPlan {
     }
 }
 
-/// From an event's id to its index.
+/// Map from the id of an event to the index of its class.
 #[derive(Debug, Default)]
 pub(crate) struct EventIds {
-    /// For ids below its length.
+    /// Entries for ids below the length of this table.
     dense: Vec<DenseEvent>,
     sparse: HashMap<u64, u32>,
 }
 
-/// An event class in the fewest words.
+/// Entry for an event class, as small as possible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DenseEvent {
-    /// Index of the class; `NONE` where there is none.
+    /// Index of the class, or `NONE`.
     class: u32,
-    /// Of an event of fixed layout; else 0.
+    /// Alignment of an event of fixed layout, in bits; otherwise 0.
     align: u32,
     bits: u64,
 }
@@ -104,7 +106,8 @@ const NONE: u32 = u32::MAX;
 
 impl EventIds {
     fn new(events: &[EventClass], plans: &[Block]) -> EventIds {
-        // As long as a few times the events themselves, so that no metadata can make it larger than it is.
+        // The table is at most eight times as long as the number of events (or 65,536), so that
+        // metadata with a huge id cannot make it large.
         let room = (events.len() as u64 * 8).max(1 << 16);
         let len = events.iter().map(|e| e.id.saturating_add(1)).filter(|l| *l <= room).max().unwrap_or(0);
         let nothing = DenseEvent { class: NONE, align: 0, bits: 0 };
@@ -123,7 +126,7 @@ impl EventIds {
         ids
     }
 
-    /// The class of an event of fixed layout, with its alignment and bits.
+    /// Index, alignment and size in bits of an event class of fixed layout.
     #[inline(always)]
     pub(crate) fn quick(&self, id: u64) -> Option<(usize, u32, u64)> {
         let entry = self.dense.get(id as usize)?;
@@ -139,7 +142,7 @@ impl EventIds {
     }
 }
 
-/// The byte order of packetised metadata.
+/// The byte order of packetised metadata; `None` if the metadata is plain text.
 fn packets_order(bytes: &[u8]) -> Option<ByteOrder> {
     match *bytes.first_chunk::<4>()? {
         magic if u32::from_le_bytes(magic) == PACKET_MAGIC => Some(ByteOrder::Little),
@@ -150,6 +153,11 @@ fn packets_order(bytes: &[u8]) -> Option<ByteOrder> {
 
 impl Metadata {
     /// Parses the bytes of a `metadata` file: plain text or packets.
+    ///
+    /// # Errors
+    ///
+    /// Metadata that cannot be parsed or compiled, and packets whose byte order differs from the
+    /// trace's.
     pub fn parse(bytes: &[u8]) -> Result<Metadata, MetadataError> {
         let text = Metadata::text(bytes)?;
         let metadata = Metadata::from_text(&text)?;
@@ -170,12 +178,13 @@ impl Metadata {
         compile(schema).map_err(|e| MetadataError::at(text, e.span, e.message))
     }
 
-    /// Compiles a schema that came from elsewhere than text.
+    /// Compiles a schema that was not parsed from text.
     pub fn from_schema(schema: Schema) -> Result<Metadata, MetadataError> {
         compile(schema).map_err(|e| MetadataError::whole(e.message))
     }
 
-    /// The text in the bytes of a `metadata` file, packets taken off.
+    /// The text in the bytes of a `metadata` file, without packet headers and padding. Invalid
+    /// UTF-8 is replaced.
     pub fn text(bytes: &[u8]) -> Result<String, MetadataError> {
         let Some(order) = packets_order(bytes) else {
             return match std::str::from_utf8(bytes) {
@@ -206,7 +215,8 @@ impl Metadata {
                 return Err(wrong("metadata with a checksum is not read"));
             }
             let begin = match header[35..] {
-                // No text begins with these bytes.
+                // The number at byte 40 distinguishes the two headers: after the short one, these
+                // bytes belong to the text, and no text contains them.
                 [2, 0] if word(rest, 40) == Some(LONG_PACKET_HEADER as u32 * 8) => LONG_PACKET_HEADER,
                 [1, 8] | [2, 0] => PACKET_HEADER,
                 [major, minor] => return Err(wrong(&format!("metadata of version {major}.{minor} is not read, only 1.8 and 2.0"))),
@@ -228,32 +238,35 @@ impl Metadata {
         &self.schema
     }
 
-    /// The fields of an event class, flat: those of the stream's event context, the event's context and its payload.
-    /// Both arguments are indices.
+    /// The fields of an event class, flattened: those of the stream's event context, of the event's
+    /// context and of the payload. Both arguments are indices.
     pub fn fields(&self, stream: usize, event: usize) -> &[Field] {
         self.plan.streams.get(stream).and_then(|s| s.events.get(event)).map_or(&[], |b| &b.fields)
     }
 
-    /// The fields of the context of a stream class's packets, flat, as those of [`Packet::context`](crate::Packet::context). Takes an index.
+    /// The fields of the packet context of a stream class, flattened, in the order of
+    /// [`Packet::context`](crate::Packet::context). `stream` is an index.
     pub fn packet_fields(&self, stream: usize) -> &[Field] {
         self.plan.streams.get(stream).map_or(&[], |s| &s.packet_context.fields)
     }
 
-    /// The clock of a stream class's timestamps.
+    /// Index of the clock of a stream class's timestamps.
     pub fn stream_clock(&self, stream: usize) -> Option<usize> {
         self.plan.streams.get(stream).and_then(|s| s.clock)
     }
 
-    /// Whether each event of such a stream has a time of its own.
+    /// Returns `true` if each event of the stream class has a timestamp.
     pub fn has_times(&self, stream: usize) -> bool {
         self.schema().streams.get(stream).and_then(|s| s.event_header.as_ref()).is_some_and(|header| mapped_clock(header).is_some())
     }
 }
 
-/// Far above what tools write: the events of LTTng's kernel tracer have some ten thousand fields.
+/// Maximum number of fields in all events together. Far above what tools write: the events of
+/// LTTng's kernel tracer have some ten thousand fields.
 const MAX_FIELDS: u64 = 1 << 20;
 
-/// Refuses a schema of many large types: a small text can name each of them again and again.
+/// Refuses a schema whose types are too large together, because a small text can use one large type
+/// again and again.
 fn bounded_together(schema: &Schema) -> Result<(), SpanError> {
     let weight = |ty: &Option<Arc<StructType>>| ty.as_ref().map_or(0, |ty| u64::from(Type::Struct(ty.clone()).weight()));
     let mut sum = weight(&schema.trace.packet_header);
@@ -272,19 +285,20 @@ fn bounded_together(schema: &Schema) -> Result<(), SpanError> {
 /// All references of a schema.
 pub(crate) struct Refs {
     pub header: HashMap<Scope, ScopeRefs>,
-    /// In the order of the schema's streams.
+    /// References in the order of [`Schema::streams`].
     pub streams: Vec<StreamRefs>,
-    /// Slots that all of them need.
+    /// Number of slots that all of them need.
     pub slots: u32,
 }
 
 pub(crate) struct StreamRefs {
     pub shared: HashMap<Scope, ScopeRefs>,
-    /// In the order of the stream's events.
+    /// References in the order of [`StreamClass::events`].
     pub events: Vec<HashMap<Scope, ScopeRefs>>,
 }
 
-/// Finds them first: an event may refer to a field of any scope before it, also of the packet's header.
+/// Resolves all references of a schema before its plans are compiled: an event may refer to a field
+/// of any earlier scope, including the header of the packet.
 pub(crate) fn refs(schema: &Schema) -> Result<Refs, SpanError> {
     let mut counters = Counters::default();
     let mut header_refs: HashMap<Scope, ScopeRefs> = HashMap::new();
@@ -403,14 +417,14 @@ fn block<const N: usize>(
     Ok(flattener.finish())
 }
 
-/// The clock that the timestamps of a stream are of: the first that an event's header or a packet's context names; else the
-/// only one there is.
+/// Index of the clock of a stream's timestamps: the first one that the event header or the packet
+/// context names; otherwise the only clock of the trace.
 pub(crate) fn stream_clock(stream: &StreamClass, clocks: usize) -> Option<usize> {
     let named = [&stream.event_header, &stream.packet_context].into_iter().flatten().find_map(|s| mapped_clock(s));
     named.or((clocks == 1).then_some(0))
 }
 
-/// The clock of the first member that has a clock's value.
+/// The clock of the first member that holds a clock value.
 fn mapped_clock(ty: &StructType) -> Option<usize> {
     fn of(ty: &Type) -> Option<usize> {
         match ty {
@@ -424,7 +438,7 @@ fn mapped_clock(ty: &StructType) -> Option<usize> {
     ty.fields().iter().find_map(|f| of(&f.ty))
 }
 
-/// Room for the marks of any plan.
+/// Marks for any plan of the trace.
 pub(crate) fn marks(plan: &TracePlan) -> Vec<Mark> {
     vec![Mark::default(); plan.marks.max(1)]
 }

@@ -1,4 +1,5 @@
-//! Packets: what their header and context say, and what can be concluded from two of them about loss.
+//! Packets: the content of their header and context, and the losses that two consecutive packets
+//! reveal.
 
 use std::sync::Arc;
 
@@ -10,55 +11,58 @@ use crate::value::OwnedValue;
 pub struct Packet {
     /// Index in the stream file, from 0.
     pub index: u64,
-    /// Where it begins in the file, in bytes.
+    /// Byte of the file at which the packet begins.
     pub offset: u64,
     /// Index of the stream class in the schema.
     pub stream: usize,
-    /// Bits from its begin to the end of its events.
+    /// Bits from the start of the packet to the end of its events.
     pub content_bits: u64,
-    /// Bits from its begin to its end.
+    /// Bits from the start of the packet to its end.
     pub packet_bits: u64,
-    /// Whether the packet itself tells a size; else it is taken to reach to the file's end.
+    /// `true` if the packet records its size; otherwise it is assumed to extend to the end of the
+    /// file.
     pub sized: bool,
-    /// The file ends before the packet's content does.
+    /// `true` if the file ends before the content of the packet does.
     pub truncated: bool,
-    /// In cycles of the stream's clock.
+    /// Time of its start, in cycles of the stream's clock.
     pub begin: Option<u64>,
     /// Time of its end, in cycles of the stream's clock.
     pub end: Option<u64>,
-    /// In nanoseconds from the clock's origin.
+    /// Time of its start, in nanoseconds from the clock's origin.
     pub begin_ns: Option<i64>,
     /// Time of its end, in nanoseconds from the clock's origin.
     pub end_ns: Option<i64>,
     /// Sequence number in its stream.
     pub sequence: Option<u64>,
-    /// Snapshot of the stream's counter of discarded events at the packet's end.
+    /// Value of the stream's counter of discarded events at the end of the packet.
     pub discarded: Option<u64>,
-    /// Number of the CPU that it was recorded on.
+    /// Number of the CPU on which the packet was recorded.
     pub cpu_id: Option<u64>,
     /// Number of the stream among those of its class.
     pub stream_instance: Option<u64>,
     /// All fields of the packet's context, nested ones with dotted names.
     pub context: Vec<(Arc<str>, OwnedValue)>,
-    /// Widths of the two counters, in bits.
+    /// Width of the sequence number, in bits.
     pub sequence_bits: u32,
     /// Width of the counter of discarded events, in bits.
     pub discarded_bits: u32,
 }
 
 impl Packet {
-    /// A field of the packet's context.
+    /// A field of the packet's context, by its dotted name.
     pub fn field(&self, name: &str) -> Option<&OwnedValue> {
         self.context.iter().find(|(n, _)| **n == *name).map(|(_, v)| v)
     }
 
-    /// How many packets after the one with this sequence number it was written; none if its number is a smaller one that is no wrap.
+    /// Number of packets from the one with this sequence number to this packet. `None` if this
+    /// packet has no number, or a smaller one that cannot be a wrap-around.
     pub fn steps_from(&self, sequence: u64) -> Option<u64> {
         step(sequence, self.sequence?, self.sequence_bits)
     }
 }
 
-/// How far a counter went on. A narrow one wraps; one that falls otherwise was set anew, and then nobody knows.
+/// Increase of a counter of `bits` bits. Narrow counters wrap around. `None` if the counter
+/// decreased without wrapping around, which means that it was reset.
 fn step(before: u64, now: u64, bits: u32) -> Option<u64> {
     if now >= before || bits >= 64 {
         return now.checked_sub(before);
@@ -67,23 +71,25 @@ fn step(before: u64, now: u64, bits: u32) -> Option<u64> {
     (step < 1 << (bits - 1)).then_some(step)
 }
 
-/// Something that was lost between two packets.
+/// Events or packets that were lost between two packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// How many; unknown before a stream's first packet.
+    /// Number of lost events or packets; `None` before a stream's first packet, or after a reset of
+    /// the counter.
     pub count: Option<u64>,
-    /// The time in which it happened, in cycles and in nanoseconds.
+    /// Start of the time in which they were lost, in cycles.
     pub begin: Option<u64>,
     /// End, in cycles.
     pub end: Option<u64>,
-    /// Begin, in nanoseconds from the clock's origin.
+    /// Start, in nanoseconds from the clock's origin.
     pub begin_ns: Option<i64>,
     /// End, in nanoseconds from the clock's origin.
     pub end_ns: Option<i64>,
 }
 
-/// The events lost before or in `packet`, given the packet before it. A stream's counter only tells steps: what it
-/// holds in the first packet happened at an unknown time before, and that packet may continue an older recording.
+/// The events lost before or in `packet`, given the packet before it. Only differences of a
+/// stream's counter are meaningful: the losses that the first packet shows happened at an unknown
+/// time before, and that packet may continue an older recording.
 pub(crate) fn discarded_events(previous: Option<&Packet>, packet: &Packet) -> Option<Loss> {
     let now = packet.discarded?;
     let before = previous.and_then(|p| p.discarded);

@@ -1,10 +1,16 @@
-//! The compiled form of a schema: per event class, the shortest list of steps that locates all its fields.
+//! The compiled form of a schema: for each event class, the shortest list of steps that locates all
+//! its fields.
 //!
-//! A step moves the cursor and notes a *mark*; a field is a mark plus a constant distance. All fields whose distances are
-//! known beforehand, whatever their number, share one *run*: one alignment, one check of the bounds, one mark. So an event
-//! class of fixed layout is a single step, and its fields are decoded only when somebody looks at them. Strings and
-//! sequences are steps of their own. What cannot be flat (variants, arrays of structures, bits at unknown places) is a
-//! *tree*, which the executor walks node by node.
+//! A *step* ([`Op`]) moves the cursor through the packet and stores a *mark*: the bit at which the
+//! step found its data. A field is described by a mark plus a constant distance in bits. All
+//! consecutive fields whose distances are known at compile time share one *run*, however many they
+//! are: one alignment, one bounds check, one mark. For example, an event class with the fields `u32
+//! a; u64 b; u8 c[16];` is a single run; its fields are decoded only when a caller asks for their
+//! values.
+//!
+//! Strings and sequences are steps of their own, because their lengths depend on the data. Types
+//! that cannot be flattened (variants, arrays of structures, bit fields at unknown positions)
+//! become a *tree*, which the executor walks node by node.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,44 +23,45 @@ use crate::types::*;
 
 #[derive(Debug)]
 pub(crate) enum Op {
-    /// Aligns, checks that `bits` are there, notes the begin.
+    /// Aligns the cursor, checks that `bits` bits are available, and stores where they begin.
     Run {
         align: u32,
         bits: u64,
         mark: u32,
         last: ByteOrder,
     },
-    /// Goes to an alignment within a byte, which no run can know of.
+    /// Aligns the cursor within a byte, at a position that is not known at compile time and
+    /// therefore cannot be part of a run.
     Align(u32),
-    /// Saves the value of an integer located before.
+    /// Saves the value of an integer that an earlier step located.
     Save {
         slot: u32,
         mark: u32,
         offset: u64,
         leaf: Leaf,
     },
-    /// Tells the value of an integer located before.
+    /// Reports the value of an integer with a role that an earlier step located.
     Tell {
         roles: Roles,
         mark: u32,
         offset: u64,
         leaf: Leaf,
     },
-    /// A text up to its NUL.
+    /// A text up to its NUL, in code units of one byte.
     Text {
         mark: u32,
     },
-    /// The same of wider code units, of so many bytes.
+    /// A text up to its NUL, in code units of `unit` bytes.
     WideText {
         mark: u32,
         unit: u64,
     },
-    /// An integer of as many bytes as it needs; its value is what is noted.
+    /// A variable-length integer. The mark stores its value, because its width is not constant.
     VarInt {
         mark: u32,
         int: VarInt,
     },
-    /// As many numbers as a slot says.
+    /// An array of numbers whose length is the value saved in `slot`.
     Sequence {
         mark: u32,
         slot: u32,
@@ -68,7 +75,7 @@ pub(crate) enum Op {
     },
 }
 
-/// A type with everything looked up.
+/// A type with all references resolved.
 #[derive(Debug)]
 pub(crate) enum Node {
     Number { leaf: Leaf, align: u32, saves: Vec<u32>, roles: Roles },
@@ -106,7 +113,8 @@ impl Node {
         Node::Struct { align, children, fixed_layout }
     }
 
-    /// A number that nobody but the reader of its value cares for.
+    /// The leaf and alignment of a number whose value no other field and no role needs, so that
+    /// decoding it may be postponed until a caller asks for it.
     pub(crate) fn plain_leaf(&self) -> Option<(Leaf, u32)> {
         match self {
             Node::Number { leaf, align, saves, roles } if saves.is_empty() && roles.is_empty() => Some((*leaf, *align)),
@@ -115,12 +123,12 @@ impl Node {
     }
 }
 
-/// Distance of the elements of an array of numbers, in bits.
+/// Distance between the elements of an array of numbers, in bits.
 pub(crate) fn stride(leaf: Leaf, align: u32) -> u64 {
     align_up(u64::from(leaf.bits), align)
 }
 
-/// How a field's value is made from its mark.
+/// The way in which the value of a field is computed from its mark.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     Number(Leaf),
@@ -131,26 +139,28 @@ pub(crate) enum Shape {
     Tree(Arc<Node>),
 }
 
-/// A field of an event class or a packet: nested structures are flat, with dotted names. One without fields is a field itself, unless it has an
-/// alignment: then it is padding.
+/// A field of an event class or of a packet. Nested structures are flattened, with dotted names. A
+/// structure without fields is a field itself, unless it has an alignment: then it is padding.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// The name to show: without the leading underscore of LTTng, nested ones as `outer.inner`.
+    /// The name to show: without the leading underscore that LTTng adds, nested ones as
+    /// `outer.inner`.
     pub name: Arc<str>,
     /// Type of the field.
     pub ty: Type,
     /// Scope of the field.
     pub scope: Scope,
-    /// What it tells the reader of the stream.
+    /// The meanings that the field has for the decoder, for example packet size or event id.
     pub roles: Roles,
     pub(crate) mark: u32,
-    /// Bits from the mark.
+    /// Distance from the mark, in bits.
     pub(crate) offset: u64,
+    /// The fast path to the value.
     pub(crate) quick: Quick,
     pub(crate) shape: Shape,
 }
 
-/// The shortest way to a field's value.
+/// The fast path to the value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quick {
     pub load: Load,
@@ -161,9 +171,10 @@ pub(crate) struct Quick {
 pub(crate) enum QuickKind {
     Unsigned,
     Signed,
-    /// A text of so many bytes at most, if it begins with one.
+    /// A text of at most as many bytes as the array has, if the array begins at a byte boundary.
     Text,
-    /// There is none: the field is neither, or an integer over nine bytes.
+    /// No fast path: the field is neither an integer nor a text, or it is an integer that spans
+    /// nine bytes.
     No,
 }
 
@@ -197,7 +208,8 @@ impl Field {
         }
     }
 
-    /// For a field of a run that begins at bit `begin`: its first part that does not fit before `limit`, and its bits.
+    /// The first part of this field that does not fit before bit `limit`, with its size in bits.
+    /// Only for a field of a run; `begin` is the bit at which the run begins.
     pub(crate) fn first_beyond(&self, begin: u64, limit: u64) -> Option<Beyond> {
         let at = begin + self.offset;
         let (leaf, stride, count) = match &self.shape {
@@ -215,7 +227,8 @@ impl Field {
         (whole < count).then(|| Beyond { at: at + whole * stride, bits, opaque })
     }
 
-    /// Whether its value is bytes or a text whatever the event: an array of bytes that begins with one.
+    /// Returns `true` if the value is bytes or a text in every event: an array of bytes that always
+    /// begins at a byte boundary.
     pub(crate) fn is_bytes(&self) -> bool {
         match &self.shape {
             Shape::Array { leaf, stride, text, .. } | Shape::Sequence { leaf, stride, text } => {
@@ -226,7 +239,8 @@ impl Field {
         }
     }
 
-    /// For a field of a run that begins at bit `begin`: where it ends.
+    /// The bit at which this field ends. Only for a field of a run; `begin` is the bit at which the
+    /// run begins.
     pub(crate) fn end(&self, begin: u64) -> Option<u64> {
         let at = begin + self.offset;
         match &self.shape {
@@ -237,7 +251,7 @@ impl Field {
         }
     }
 
-    /// The preferred base for display: 2, 8, 10 or 16. That of an array is its elements'.
+    /// The preferred base for display: 2, 8, 10 or 16. An array has the base of its elements.
     pub fn base(&self) -> u8 {
         let mut ty = &self.ty;
         while let Type::Array(array) = ty {
@@ -261,17 +275,18 @@ pub(crate) struct Beyond {
     pub opaque: Option<(u64, u64)>,
 }
 
-/// One or more scopes, flat.
+/// One or more scopes, flattened.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub ops: Vec<Op>,
     pub fields: Vec<Field>,
     pub marks: u32,
-    /// Alignment and bits, if all is one run whose values nobody saves; an empty block is a run of nothing.
+    /// Alignment and size in bits, if the block is a single run of whole bytes without saved values
+    /// or roles. An empty block is a run of zero bits with alignment 1.
     pub single: Option<(u32, u64)>,
 }
 
-/// Makes nodes of the types of one scope.
+/// Builds the nodes for the types of one scope.
 pub(crate) struct NodeMaker<'r> {
     refs: Option<&'r ScopeRefs>,
     version: Version,
@@ -279,11 +294,11 @@ pub(crate) struct NodeMaker<'r> {
     place: Place,
 }
 
-/// What an integer tells by the names of CTF 1.8.
+/// The roles that the names of CTF 1.8 give to an integer.
 pub(crate) fn roles_by_name(scope: Scope, name: &str, int: &IntType) -> Roles {
     match (scope, name) {
         (Scope::EventHeader, "id") => Roles::EVENT_ID,
-        // Without a mapping the name decides, as babeltrace2 does.
+        // Without a mapped clock the name `timestamp` decides, as in babeltrace2.
         (Scope::EventHeader, name) if int.clock.is_some() || name == "timestamp" => Roles::TIME,
         (Scope::PacketHeader | Scope::PacketContext, _) if int.signed => Roles::NONE,
         (Scope::PacketHeader, "magic") => Roles::MAGIC,
@@ -312,14 +327,14 @@ impl<'r> NodeMaker<'r> {
 
     fn roles(&self, name: &str, int: &IntType) -> Roles {
         match self.version {
-            // There is no role for a CPU: of that the name tells in either version.
+            // CTF 2 defines no role for the CPU, so the name `cpu_id` decides in both versions.
             Version::V2 if (self.scope, name) == (Scope::PacketContext, "cpu_id") && !int.signed && int.roles.is_empty() => Roles::CPU,
             Version::V2 => self.told_here(int.roles),
             Version::V1_8 => roles_by_name(self.scope, name, int),
         }
     }
 
-    /// A role elsewhere than in its scope means nothing.
+    /// Drops the roles that have no meaning in this scope.
     fn told_here(&self, roles: Roles) -> Roles {
         const HEADER: Roles = Roles::MAGIC.and(Roles::UUID).and(Roles::STREAM_ID).and(Roles::STREAM_INSTANCE);
         const CONTEXT: Roles = Roles::PACKET_SIZE
@@ -442,7 +457,7 @@ struct OpenRun {
     align: u32,
     bits: u64,
     mark: u32,
-    /// Steps that need the run's bits.
+    /// Steps that need the bits of the run, and therefore follow it.
     after: Vec<Op>,
     last: ByteOrder,
 }
@@ -452,7 +467,7 @@ struct OpenRun {
 pub(crate) struct Flattener {
     block: Block,
     run: Option<OpenRun>,
-    /// Without an open run: whether the cursor is known to stand at a byte's begin.
+    /// Only without an open run: `true` if the cursor is known to be at a byte boundary.
     at_byte: bool,
 }
 
@@ -465,7 +480,8 @@ impl Flattener {
         self.close();
         self.block.single = match self.block.ops[..] {
             [] => Some((1, 0)),
-            // Whose bits end within a byte, the order of the next must be checked.
+            // If the bits end within a byte, the byte order of the next field must be checked,
+            // which only the general path does.
             [Op::Run { align, bits, mark: 0, .. }] if bits % 8 == 0 => Some((align, bits)),
             _ => None,
         };
@@ -485,7 +501,8 @@ impl Flattener {
         }
     }
 
-    /// Makes the end of the open run a multiple of `align`; false if no run can know such a place.
+    /// Rounds the end of the open run up to a multiple of `align`. Returns `false` if the position
+    /// is not known at compile time, so that no run can contain it.
     fn aligned(&mut self, align: u32) -> bool {
         if let Some(run) = &mut self.run {
             if align <= run.align {
@@ -503,19 +520,22 @@ impl Flattener {
         true
     }
 
-    /// Adds `bits` to the open run; false if that cannot be.
+    /// Appends `bits` bits to the open run and returns its mark and the distance from it. Returns
+    /// `None` if they cannot be part of a run.
     fn extend(&mut self, leaf: Leaf, align: u32, bits: u64) -> Option<(u32, u64)> {
         if !self.aligned(align) {
             return None;
         }
         if let Some(run) = &self.run {
-            // An error of the data, which the walk of the tree reports.
+            // The byte order changes within a byte. That is an error in the data, which the walk of
+            // the tree reports.
             if run.bits % 8 != 0 && run.last != leaf.order && bits > 0 {
                 return None;
             }
         }
         let run = self.run.as_mut()?;
-        // A run of more than 2⁴⁸ bits is no run: the walk of the tree will find its end.
+        // A run is limited to 2⁴⁸ bits, so that its arithmetic cannot overflow. A larger type
+        // becomes a tree; its walk finds where the data ends.
         let end = run.bits.checked_add(bits).filter(|end| *end < 1 << 48)?;
         let at = run.bits;
         run.bits = end;
@@ -533,7 +553,7 @@ impl Flattener {
         }
     }
 
-    /// Says what the field that was added last tells.
+    /// Sets the roles of the field that was added last.
     fn tells(&mut self, roles: Roles) {
         if let Some(field) = self.block.fields.last_mut() {
             field.roles = roles;
@@ -549,10 +569,11 @@ impl Flattener {
         self.field(scope, name, ty, mark, 0, Shape::Tree(node));
     }
 
-    /// `ty` is missing for the root, which is no field.
+    /// Appends a node to the block. `ty` is `None` for the root, which is not a field.
     fn flatten(&mut self, scope: Scope, name: String, node: Node, ty: Option<Type>) {
         match node {
-            // One without fields is a value itself, unless it is there to align what follows.
+            // A structure without fields is a value itself, unless it exists to align the field
+            // after it.
             Node::Struct { align: ..=1, ref children, .. } if children.is_empty() && ty.is_some() => self.tree(scope, name, ty, node),
             Node::Struct { align, children, .. } => {
                 if align > 1 && !self.aligned(align) {
@@ -601,12 +622,13 @@ impl Flattener {
                     return self.tree(scope, name, ty, node);
                 };
                 let stride = stride(leaf, align);
-                // Only a walk looks whether a text ends within a code unit.
+                // Only the walk of the tree checks that a text does not end within a code unit.
                 let whole = matches!(count, Count::Fixed(bytes) if bytes % text.unit() == 0);
                 if text.unit() > 1 && !whole {
                     return self.tree(scope, name, ty, node);
                 }
-                // Beyond that of its elements; where no run can know the place, the walk of the tree aligns.
+                // The array is aligned more strictly than its elements. Where the position is not
+                // known at compile time, the walk of the tree aligns it.
                 if outer > align && !self.aligned(outer) {
                     return self.tree(scope, name, ty, node);
                 }
@@ -624,7 +646,8 @@ impl Flattener {
                         }
                     }
                     Count::Slot(slot) => {
-                        // The elements may begin within a byte, where the order of the bits matters.
+                        // The elements may begin within a byte, where the byte order must be
+                        // checked; only the walk of the tree does that.
                         if align < 8 {
                             return self.tree(scope, name, ty, node);
                         }

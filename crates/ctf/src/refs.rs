@@ -1,8 +1,11 @@
-//! Which field decides the length of which array, and the option of which variant.
+//! Resolution of references: which field holds the length of which array, and which field selects
+//! the option of which variant.
 //!
-//! Every such field gets a *slot*: the executor saves its value there when it passes, and finds it there when the array or
-//! variant comes. Slots of fields that live as long as a packet or belong to the stream are numbered first, then those of
-//! each event class anew.
+//! Every field that is referred to gets a *slot*: the executor saves the value of the field there
+//! when it passes it, and reads the slot when it reaches the array or variant. For example, in
+//! `struct { u8 n; u16 list[n]; }` the field `n` gets a slot, and `list` uses it. Slots of fields
+//! that belong to the packet or to the stream are numbered first; the slots of each event class
+//! follow, and all event classes reuse the same numbers.
 
 use std::collections::HashMap;
 
@@ -11,15 +14,17 @@ use crate::types::*;
 
 type Result<T> = std::result::Result<T, SpanError>;
 
-/// Where a type stands in its scope: indices of fields and options, and [`ELEMENT`] for an array's element.
+/// Place of a type in its scope: the indices of fields and options on the way to it, and
+/// [`ELEMENT`] for the element of an array.
 pub(crate) type Place = Vec<u32>;
 
 pub(crate) const ELEMENT: u32 = u32::MAX;
 
-/// Slots of an event's own scopes are marked until the number of shared ones is known.
+/// Mark in the number of a slot that belongs to an event's own scopes, until the number of shared
+/// slots is known.
 const LOCAL: u32 = 1 << 31;
 
-/// An option of a variant is chosen by tag values from `low` to `high`.
+/// A range of tag values, from `low` to `high`, that selects an option of a variant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
     pub low: i128,
@@ -42,14 +47,15 @@ pub(crate) enum Use {
 /// The slots of one structure at the root of a scope.
 #[derive(Debug, Default)]
 pub(crate) struct ScopeRefs {
-    /// Fields to save, each to one or more slots.
+    /// Fields to save, each with the slots to save it to.
     pub saves: HashMap<Place, Vec<u32>>,
-    /// Arrays and variants that need them.
+    /// Arrays and variants that use slots.
     pub uses: HashMap<Place, Use>,
 }
 
 impl ScopeRefs {
-    /// Gives local slots their final numbers.
+    /// Replaces the numbers of local slots by their final ones, which follow the `shared` shared
+    /// slots.
     pub(crate) fn number(&mut self, shared: u32) {
         let number = |slot: &mut u32| {
             if *slot & LOCAL != 0 {
@@ -65,52 +71,54 @@ impl ScopeRefs {
     }
 }
 
-/// The scopes that an event of a class passes, from the packet's header on.
+/// The scopes that are decoded for an event of a class, from the packet's header on.
 pub(crate) struct Scopes<'s> {
     pub roots: Vec<(Scope, &'s StructType)>,
 }
 
-/// Slots handed out so far.
+/// Numbers of slots that have been assigned.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub shared: u32,
     pub local: u32,
 }
 
-/// A structure that is being walked.
+/// A structure on the way from the root to the current type.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame<'s> {
     pub ty: &'s StructType,
-    /// Length of the place up to this structure.
+    /// Length of the place of this structure.
     pub depth: usize,
 }
 
-/// Where a reference stands.
+/// The position of a reference.
 pub(crate) struct Standpoint<'s, 'p> {
     pub scope: Scope,
-    /// The scopes that are decoded before.
+    /// The scopes that are decoded before this one.
     pub earlier: &'p [(Scope, &'s StructType)],
-    /// The structures around, outermost first.
+    /// The structures that contain the reference, outermost first.
     pub frames: &'p [Frame<'s>],
     pub place: &'p [u32],
 }
 
-/// What a reference leads to.
+/// The result of resolving a reference.
 pub(crate) struct Target<'s> {
-    /// Index of the frame that the path was found from; none if it is another scope.
+    /// Index of the frame in which the path starts; `None` if it leads to another scope.
     pub frame: Option<usize>,
-    /// Several if it leads through a variant; all in one scope.
+    /// The fields found, all in one scope. There are several if the path leads through a variant.
     pub found: Vec<Found<'s>>,
 }
 
-/// Finds all references of the structure at `roots[index]`. `refs` yields the slots of each scope.
+/// Resolves all references in the structure at `roots[index]`, and stores the slots of each scope
+/// in `refs`.
 pub(crate) fn find<'s>(scopes: &Scopes<'s>, index: usize, refs: &mut HashMap<Scope, ScopeRefs>, counters: &mut Counters) -> Result<()> {
     let (scope, root) = scopes.roots[index];
     let mut finder = Finder { scope, earlier: &scopes.roots[..index], alone: false, frames: Vec::new(), place: Vec::new(), refs, counters };
     finder.structure(root)
 }
 
-/// Checks the references within a structure that is nowhere used; what they lead to outside of it nobody knows.
+/// Checks the references within a structure that no other type uses. References that lead out of it
+/// cannot be checked.
 pub(crate) fn check_alone(root: &StructType) -> Result<()> {
     let (refs, counters) = (&mut HashMap::new(), &mut Counters::default());
     let scope = Scope::EventFields;
@@ -120,7 +128,7 @@ pub(crate) fn check_alone(root: &StructType) -> Result<()> {
 struct Finder<'s, 'r> {
     scope: Scope,
     earlier: &'r [(Scope, &'s StructType)],
-    /// Whether a reference may lead to nothing.
+    /// `true` if a reference may lead to nothing.
     alone: bool,
     frames: Vec<Frame<'s>>,
     place: Place,
@@ -175,7 +183,7 @@ impl<'s> Finder<'s, '_> {
                 let Some(found) = self.resolve(path, |_| true)? else { return Ok(()) };
                 let other = found.iter().find(|(.., ty)| !matches!(ty, Type::Bool(_)));
                 let choices = match (optional.ranges(), other) {
-                    // A boolean needs no ranges, and has no use for them.
+                    // A boolean needs no ranges; if there are some, they are ignored.
                     (_, None) => Choices { signed: false, list: vec![Choice { low: 1, high: i128::MAX, option: 0 }] },
                     (Some(ranges), Some(_)) => {
                         let signed = selector(path, &found, "an optional's selector is an integer if it has ranges")?;
@@ -225,7 +233,8 @@ impl<'s> Finder<'s, '_> {
         self.refs.entry(self.scope).or_default().uses.insert(self.place.clone(), usage);
     }
 
-    /// A slot that all of these save to. They are one field, or alternatives of which one is decoded at a time.
+    /// A slot to which all of these fields save. They are one field, or alternatives of which only
+    /// one is decoded.
     fn slot(&mut self, found: &[Found<'s>]) -> u32 {
         let slots = |(scope, place, _): &Found<'s>| self.refs.get(scope).and_then(|refs| refs.saves.get(place));
         let mut common: Vec<u32> = found.first().and_then(slots).cloned().unwrap_or_default();
@@ -258,9 +267,10 @@ impl<'s> Finder<'s, '_> {
 }
 
 impl<'s> Standpoint<'s, '_> {
-    /// The fields that a path leads to, all in one scope: several if it leads through a variant. Of CTF 1.8's relative paths the nearest
-    /// field that fits is meant, and if none does the nearest at all. So a name within a type that was declared further out is not
-    /// hidden by another field of where the type is used.
+    /// The fields to which a path leads, all in one scope; there are several if it leads through a
+    /// variant. For relative paths of CTF 1.8 the nearest field for which `fits` returns `true` is
+    /// meant or, if there is none, the nearest field at all. So a name in a type that was declared
+    /// in an outer scope is not hidden by an unrelated field near the place where the type is used.
     pub(crate) fn resolve(&self, path: &FieldPath, fits: impl Fn(&Type) -> bool) -> Result<Target<'s>> {
         let in_frame = |frame: usize| -> Vec<Found<'s>> {
             let Some(f) = self.frames.get(frame) else { return Vec::new() };
@@ -305,21 +315,22 @@ impl<'s> Standpoint<'s, '_> {
     }
 }
 
-/// A field, and where it is.
+/// A field and its place.
 pub(crate) type Found<'s> = (Scope, Place, &'s Type);
 
-/// Follows names down a type.
+/// Follows the names of a path down a type.
 struct Search<'h, 's> {
-    /// Where the reference stands, if it stands in the same scope: of what it stands in, only what was decoded is visible.
+    /// Place of the reference, if it is in the same scope: of the structures that contain it, only
+    /// fields decoded before it are visible.
     here: &'h [u32],
-    /// By the rules of CTF 2: through optionals, and through an array to the element that the reference stands in. Through all options of
-    /// variants goes every name that leads further.
+    /// `true` for the rules of CTF 2: paths lead through optionals, and through an array to the
+    /// element that contains the reference. Every path may lead through all options of a variant.
     exact: bool,
     found: Vec<(Place, &'s Type)>,
 }
 
 impl<'s> Search<'_, 's> {
-    /// `around`: the reference stands within what is at `place`.
+    /// `around` is `true` if the reference is within the type at `place`.
     fn structure(&mut self, ty: &'s StructType, names: &[String], place: &mut Place, around: bool) {
         let Some((first, rest)) = names.split_first() else { return };
         let Some(index) = ty.fields().iter().position(|f| f.name == *first) else { return };
@@ -336,7 +347,7 @@ impl<'s> Search<'_, 's> {
     fn ty(&mut self, ty: &'s Type, names: &[String], place: &mut Place, around: bool) {
         let mut part = |search: &mut Self, index: u32, ty: &'s Type| {
             let here = if around { search.here.get(place.len()).copied() } else { None };
-            // Of a variant that the reference stands in, no other option is there.
+            // If the reference is within an option of a variant, no other option of it was decoded.
             if here.is_none_or(|here| here == index) {
                 place.push(index);
                 search.ty(ty, names, place, here.is_some());
@@ -362,7 +373,7 @@ fn choices(ranges: &Ranges, option: u32) -> impl Iterator<Item = Choice> + '_ {
     ranges.iter().map(move |&(low, high)| Choice { low, high, option })
 }
 
-/// Whether a selector is signed: all of its alternatives are, or none is.
+/// Returns `true` if a selector is signed. Its alternatives must agree.
 fn selector(path: &FieldPath, found: &[Found<'_>], rule: &str) -> Result<bool> {
     let mut signed = None;
     for (.., ty) in found {
@@ -379,13 +390,14 @@ fn selector(path: &FieldPath, found: &[Found<'_>], rule: &str) -> Result<bool> {
     Ok(signed.unwrap_or(false))
 }
 
-/// What a tag's labels select. Where one field has several alternatives, CTF 1.8 knows none of them.
+/// The options that the labels of a tag select. Labels are matched with the names of options.
 pub(crate) fn by_labels(path: &FieldPath, found: &[Found<'_>], options: &[Member]) -> Result<Choices> {
     let Some((.., Type::Enum(tag))) = found.first() else {
         let other = found.first().map_or("", |(.., ty)| ty.kind());
         return Err(SpanError::new(path.span, format!("a variant's tag is an enumeration; `{}` is of kind {other}", path.names.join("."))));
     };
-    // Through a variant several lead here: whichever was decoded must select by the same labels.
+    // If the path leads through a variant, there are several tags. Whichever one was decoded, it
+    // must select by the same labels.
     let alike = |ty: &Type| matches!(ty, Type::Enum(e) if e.mappings == tag.mappings && e.int.signed == tag.int.signed);
     if !found.iter().all(|(.., ty)| alike(ty)) {
         return Err(SpanError::new(path.span, "the tags that this may lead to have different labels"));

@@ -1,5 +1,5 @@
-//! What every packet of a trace begins with: a magic number, and the uuid of its trace. By these the next packet is found behind one whose
-//! header cannot be read.
+//! The bytes with which every packet of a trace begins: a magic number and the UUID of the trace.
+//! With them the next packet is found after one whose header cannot be read.
 
 use crate::bits::Leaf;
 use crate::plan::{Block, Op, Shape};
@@ -8,16 +8,17 @@ use crate::types::{ByteOrder, Roles};
 /// First bytes of a packet, as a number.
 pub(crate) const MAGIC: u64 = 0xC1FC_1FC1;
 
-/// Bytes that stand at the same place of each packet's header.
+/// Constant bytes at constant places of each packet header.
 #[derive(Debug)]
 pub(crate) struct Sign {
-    /// Where they begin in the header, and what they are.
+    /// Byte offset of each part in the header, and the bytes expected there.
     parts: Vec<(usize, Vec<u8>)>,
     len: usize,
 }
 
 impl Sign {
-    /// None if packets have neither at a constant place. The uuid is told by the index of its field and what it is.
+    /// Returns `None` if packets have neither a magic number nor a UUID at a constant place. `uuid`
+    /// is the index of the UUID's field and its value.
     pub(crate) fn of(header: &Block, uuid: Option<(usize, [u8; 16])>) -> Option<Sign> {
         let Some(Op::Run { mark: first, .. }) = header.ops.first() else { return None };
         let magic = header.ops.iter().find_map(|op| match op {
@@ -33,12 +34,12 @@ impl Sign {
         Some(Sign { parts, len })
     }
 
-    /// Bytes of a header that must be seen.
+    /// Size in bytes of the part of a header that must be visible for a comparison.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The first place in these bytes where a packet may begin.
+    /// The first offset in `bytes` at which a packet may begin.
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<usize> {
         let (skip, wanted) = self.parts.first()?;
         let first = wanted.first()?;

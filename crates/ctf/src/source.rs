@@ -1,8 +1,9 @@
-//! Where the bytes of a stream come from: all at once, or through a window that moves.
+//! Sources of the bytes of a stream: all at once in memory, or through a window that moves.
 //!
-//! Mapped files are fast, but a file that is truncated while it is mapped kills the reader with a signal. For files that
-//! somebody may still touch there is [`FileSource`], which reads through a buffer of constant size; a file that shrinks
-//! is then only a stream that ends early.
+//! Mapped files are fast, but if a file is truncated while it is mapped, the reader is killed by
+//! SIGBUS. For files that another process may still change there is [`FileSource`], which reads
+//! through a buffer of constant size; a file that shrinks then only looks like a stream that ends
+//! early.
 
 use std::fs::File;
 use std::io;
@@ -10,25 +11,26 @@ use std::os::unix::fs::FileExt;
 
 /// The bytes of one stream, seen through a window.
 pub trait Source {
-    /// Bytes in the whole stream.
+    /// Size of the whole stream, in bytes.
     fn len(&self) -> u64;
 
-    /// The source has no bytes.
+    /// Returns `true` if the stream has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes that are visible now.
+    /// The bytes that are visible at present.
     fn bytes(&self) -> &[u8];
 
-    /// Where in the stream they begin.
+    /// Byte of the stream at which the visible bytes begin.
     fn start(&self) -> u64;
 
-    /// Moves the window so that it holds `want` bytes from `start` on; fewer only if the stream ends before.
+    /// Moves the window so that it holds `want` bytes from byte `start` on; fewer only if the
+    /// stream ends before.
     fn load(&mut self, start: u64, want: usize) -> io::Result<()>;
 }
 
-/// A stream that is in memory or mapped: `&[u8]`, `Vec<u8>`, `Arc<[u8]>`, a map.
+/// A stream that is in memory or mapped: `&[u8]`, `Vec<u8>`, `Arc<[u8]>`, a memory map.
 #[derive(Debug)]
 pub struct BytesSource<T>(pub T);
 
@@ -53,7 +55,7 @@ impl<T: AsRef<[u8]>> Source for BytesSource<T> {
     }
 }
 
-/// A part of a file, read by `pread` into a buffer that is used again.
+/// A part of a file, read by `pread` into a buffer that is reused.
 #[derive(Debug, Default)]
 pub struct FileBuffer {
     start: u64,
@@ -61,7 +63,8 @@ pub struct FileBuffer {
 }
 
 impl FileBuffer {
-    /// Reads `size` bytes from `start` on; fewer if the file ends before, as one that was truncated meanwhile does.
+    /// Reads `size` bytes from byte `start` on; fewer if the file ends before, for example because
+    /// it was truncated in the meantime.
     pub fn load(&mut self, file: &File, start: u64, size: usize) -> io::Result<()> {
         self.start = start;
         self.bytes.resize(size, 0);
@@ -81,13 +84,13 @@ impl FileBuffer {
         outcome
     }
 
-    /// The bytes that are held.
+    /// The bytes in the buffer.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Offset of their first one in the file.
+    /// Offset in the file of the first byte in the buffer.
     #[inline]
     pub fn start(&self) -> u64 {
         self.start
@@ -102,11 +105,12 @@ pub struct FileSource {
     buffer: FileBuffer,
 }
 
-/// Fits the second-level cache, and is large enough to forget the system call's cost.
+/// Size of the window in bytes: fits the second-level cache, and makes the cost of the system call
+/// negligible.
 const WINDOW: usize = 256 << 10;
 
 impl FileSource {
-    /// Reads what the file holds now; what is appended later is not seen.
+    /// Reads what the file contains now; data that is appended later is not seen.
     pub fn new(file: File) -> io::Result<FileSource> {
         let len = file.metadata()?.len();
         Ok(FileSource { file, len, buffer: FileBuffer::default() })

@@ -1,6 +1,8 @@
-//! The metadata language of CTF 1.8 (TSDL): text → tokens → syntax tree → [`Schema`](crate::types::Schema).
+//! Parser for the metadata language of CTF 1.8 (TSDL): text → tokens → syntax tree →
+//! [`Schema`](crate::types::Schema).
 //!
-//! One front end among others: nothing outside this folder knows the syntax.
+//! The syntax is known only in this module. The lexer, the parser, the syntax tree and the
+//! resolution of names belong here; the rules that hold for both versions of CTF do not.
 
 mod attribute;
 mod lexer;

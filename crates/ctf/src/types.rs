@@ -1,8 +1,9 @@
-//! The immutable description of a trace: what its metadata says, freed from the syntax it was said in.
+//! The immutable description of a trace: the content of its metadata, independent of the metadata's
+//! syntax.
 //!
-//! A *schema* is what every metadata front end (the text of CTF 1.8, the JSON of CTF 2) produces and what the plan
-//! compiler and the writer consume. It must not know text positions beyond the [`Span`]s that make good errors, and it
-//! must not know how bytes are decoded.
+//! A [`Schema`] is what every metadata parser (the TSDL text of CTF 1.8, the JSON of CTF 2)
+//! produces, and what the plan compiler and the writer consume. It holds no positions in the text
+//! except the [`Span`]s that error messages need, and it does not know how bytes are decoded.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,7 +13,7 @@ use crate::clock::Clock;
 use crate::error::Span;
 pub use crate::mappings::Mappings;
 
-/// Order of the bytes, and with it of the bits, of a number.
+/// Order of the bytes, and also of the bits, of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
     /// The least significant byte first.
@@ -22,7 +23,8 @@ pub enum ByteOrder {
     Big,
 }
 
-/// How a text is stored; for an integer, whether it is a character of one.
+/// Character encoding of a text. An integer has one too: its encoding if it is a character, else
+/// [`Encoding::None`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// No text.
@@ -43,7 +45,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Bytes of a code unit: also of the NUL that ends a text.
+    /// Size of a code unit in bytes, which is also the size of the NUL that ends a text.
     pub fn unit(self) -> u64 {
         match self {
             Encoding::None | Encoding::Utf8 | Encoding::Ascii => 1,
@@ -53,7 +55,8 @@ impl Encoding {
     }
 }
 
-/// What a field tells the reader of a stream. CTF 2 says so with each field; in CTF 1.8 names and places decide.
+/// The meanings of a field for the decoder, a set. In CTF 2 the metadata states them with each
+/// field; in CTF 1.8 the field's name and scope decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Roles(u16);
 
@@ -72,9 +75,10 @@ impl Roles {
     pub const PACKET_SIZE: Roles = Roles(1 << 4);
     /// Size of the packet's content in bits.
     pub const CONTENT_SIZE: Roles = Roles(1 << 5);
-    /// The lowest bits of the clock's value: in a packet's context at its begin, in an event's header at the event.
+    /// The lowest bits of the clock: in the context of a packet at its start, in the header of an
+    /// event at the event.
     pub const TIME: Roles = Roles(1 << 6);
-    /// The lowest bits of the clock's value at the packet's end.
+    /// The lowest bits of the clock at the end of the packet.
     pub const END_TIME: Roles = Roles(1 << 7);
     /// Counter of discarded events.
     pub const DISCARDED: Roles = Roles(1 << 8);
@@ -82,30 +86,31 @@ impl Roles {
     pub const SEQUENCE: Roles = Roles(1 << 9);
     /// Id of the event class.
     pub const EVENT_ID: Roles = Roles(1 << 10);
-    /// The CPU on which the packet was recorded: by name, CTF 2 has no such role.
+    /// The CPU on which the packet was recorded. Derived from the name of the field, because CTF 2
+    /// defines no such role.
     pub const CPU: Roles = Roles(1 << 11);
-    /// Those that only packets have.
+    /// All roles that only fields of packets have.
     pub(crate) const OF_PACKETS: Roles = Roles(!(Roles::TIME.0 | Roles::EVENT_ID.0));
 
-    /// At least one of these roles is among them.
+    /// Returns `true` if the two sets have at least one role in common.
     #[inline]
     pub const fn has(self, role: Roles) -> bool {
         self.0 & role.0 != 0
     }
 
-    /// There is no role.
+    /// Returns `true` if the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The roles of both.
+    /// The union of both sets.
     #[must_use]
     pub const fn and(self, other: Roles) -> Roles {
         Roles(self.0 | other.0)
     }
 
-    /// Only those that are in `other` as well.
+    /// The intersection of both sets.
     #[must_use]
     pub const fn within(self, other: Roles) -> Roles {
         Roles(self.0 & other.0)
@@ -117,26 +122,26 @@ impl Roles {
 pub struct IntType {
     /// Size in bits, 1 to 64.
     pub size: u32,
-    /// Alignment in bits, a power of two, relative to the begin of the packet.
+    /// Alignment in bits, a power of two, relative to the start of the packet.
     pub align: u32,
     /// The integer has a sign.
     pub signed: bool,
     /// Byte order.
     pub byte_order: ByteOrder,
-    /// Whether the first bit is the least significant one in big-endian data, the most significant one in little-endian data: the other
-    /// way round than usual.
+    /// `true` if the bits are numbered against the usual order: the least significant bit comes
+    /// first in big-endian data, or the most significant bit comes first in little-endian data.
     pub reversed: bool,
     /// Preferred base for display: 2, 8, 10 or 16.
     pub base: u8,
     /// Encoding, if the integer is a character.
     pub encoding: Encoding,
-    /// Index into [`Schema::clocks`] of the clock whose value this is.
+    /// Index into [`Schema::clocks`] of the clock whose value this integer is.
     pub clock: Option<usize>,
-    /// What it tells, where the metadata says so itself.
+    /// Roles, where the metadata states them.
     pub roles: Roles,
 }
 
-/// An IEEE 754 number of 16, 32, 64 or 128 bits, or the 80 bits of x87.
+/// An IEEE 754 number of 16, 32, 64 or 128 bits, or an x87 number of 80 bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FloatType {
     /// Size in bits.
@@ -149,17 +154,18 @@ pub struct FloatType {
     pub reversed: bool,
 }
 
-/// Bits that are no number: all of them as one word, of which ranges may have names.
+/// Bits that are not a number. All of them are one word, whose ranges of bits may have names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitsType {
-    /// Unsigned.
+    /// The word, unsigned.
     pub int: IntType,
-    /// Names of ranges of bits, counted from the least significant one; empty for a plain array of bits.
+    /// Names of ranges of bits, counted from the least significant one; empty for a plain array of
+    /// bits.
     pub flags: Vec<Mapping>,
 }
 
 impl BitsType {
-    /// The names of which at least one bit is set, each once.
+    /// The names of the ranges in which at least one bit is set, each once.
     pub fn set(&self, value: u64) -> impl Iterator<Item = &str> {
         let mut last = "";
         self.flags.iter().filter_map(move |flag| {
@@ -180,11 +186,11 @@ pub struct VarIntType {
     pub base: u8,
     /// Names of values.
     pub mappings: Mappings,
-    /// What the field means, where the metadata says so.
+    /// Roles, where the metadata states them.
     pub roles: Roles,
 }
 
-/// A label and the values it stands for, both ends included.
+/// A label and the range of values that it names, both ends included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The label.
@@ -202,7 +208,7 @@ impl Mapping {
         self.low <= value && value <= self.high
     }
 
-    /// Of a flag, whose range is one of bits: these bits.
+    /// The bits of a flag, whose range counts bits instead of values.
     pub fn mask(&self) -> u64 {
         let (low, high) = (self.low.clamp(0, 64) as u32, self.high.clamp(-1, 63) as i64);
         let bits = (high + 1 - i64::from(low)).clamp(0, 64) as u32;
@@ -222,14 +228,15 @@ pub struct EnumType {
 /// A field of a structure, or an option of a variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// The name as the metadata has it. See [`display_name`].
+    /// The name as in the metadata. See [`display_name`] for the name to show.
     pub name: String,
     /// Type of the member.
     pub ty: Type,
 }
 
-/// What is known of a type at once. Named types can be nested in each other line by line, so a small text can describe
-/// something huge; sums that are made with the type keep every later question cheap.
+/// Properties of a type that are computed when it is made. Named types can be nested in each other
+/// line by line, so a small text can describe a huge type; sums computed at construction keep every
+/// later query cheap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measure {
     align: u32,
@@ -254,7 +261,7 @@ pub struct StructType {
     measure: Measure,
 }
 
-/// How many elements an array has.
+/// Source of the number of elements of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Length {
     /// A number that the metadata states.
@@ -273,21 +280,21 @@ pub struct ArrayType {
 }
 
 impl ArrayType {
-    /// `span` is the place of the length in the metadata.
+    /// Creates an array; `span` is the place of the length in the metadata.
     pub fn new(element: Type, length: Length, span: Span) -> ArrayType {
         let inner = element.measure();
         let measure = Measure { align: inner.align, depth: inner.depth + 1, weight: inner.weight.saturating_add(1) };
         ArrayType { element, length, span, measure }
     }
 
-    /// With at least this alignment, in bits.
+    /// The same array with at least this alignment, in bits.
     #[must_use]
     pub fn aligned(mut self, min_align: u32) -> ArrayType {
         self.measure.align = self.measure.align.max(min_align);
         self
     }
 
-    /// Alignment of its begin, in bits.
+    /// Alignment of the start, in bits.
     pub fn align(&self) -> u32 {
         self.measure.align
     }
@@ -308,10 +315,10 @@ impl ArrayType {
     }
 }
 
-/// A text of so many bytes, up to its NUL if it has one.
+/// A text in a field of fixed or computed length in bytes; it ends at its NUL if it has one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextType {
-    /// In bytes.
+    /// Length in bytes.
     pub length: Length,
     /// Encoding of the text.
     pub encoding: Encoding,
@@ -319,23 +326,23 @@ pub struct TextType {
     pub span: Span,
 }
 
-/// Bytes that are opaque here.
+/// Bytes that this crate does not interpret.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlobType {
     /// Length in bytes.
     pub length: Length,
     /// IANA media type of the bytes.
     pub media_type: String,
-    /// What the field means, where the metadata says so.
+    /// Roles, where the metadata states them.
     pub roles: Roles,
     /// Place of the length in the metadata.
     pub span: Span,
 }
 
-/// Values from the first to the second, both included.
+/// Ranges of values, each from the first to the second, both included.
 pub type Ranges = Vec<(i128, i128)>;
 
-/// A type that is there or not, by a boolean or an integer decoded before.
+/// A value that is present or absent, depending on a boolean or an integer decoded before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptionalType {
     selector: FieldPath,
@@ -345,19 +352,21 @@ pub struct OptionalType {
 }
 
 impl OptionalType {
-    /// `ranges` are the values with which it is there; none if the selector is a boolean.
+    /// Creates an optional. `ranges` are the values of the selector with which the value is
+    /// present; `None` if the selector is a boolean.
     pub fn new(selector: FieldPath, ranges: Option<Ranges>, ty: Type) -> OptionalType {
         let inner = ty.measure();
         let measure = Measure { align: 1, depth: inner.depth + 1, weight: inner.weight.saturating_add(1) };
         OptionalType { selector, ranges, ty, measure }
     }
 
-    /// The field that decides whether there is a value.
+    /// The field that decides if the value is present.
     pub fn selector(&self) -> &FieldPath {
         &self.selector
     }
 
-    /// Values of the selector with which there is one; `None` if the selector is a boolean.
+    /// The values of the selector with which the value is present; `None` if the selector is a
+    /// boolean.
     pub fn ranges(&self) -> Option<&Ranges> {
         self.ranges.as_ref()
     }
@@ -368,7 +377,7 @@ impl OptionalType {
     }
 }
 
-/// One of several types, by an integer decoded before.
+/// One of several types, selected by an integer decoded before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VariantType {
     tag: FieldPath,
@@ -378,25 +387,26 @@ pub struct VariantType {
 }
 
 impl VariantType {
-    /// A variant whose options are chosen by the labels of its tag.
+    /// Creates a variant whose options are selected by the labels of its tag.
     pub fn new(tag: FieldPath, options: Vec<Member>) -> VariantType {
         let measure = Measure { align: 1, ..Measure::of(&options) };
         VariantType { tag, options, ranges: None, measure }
     }
 
-    /// Whose options are chosen by values of the tag, not by its labels: one list for each option.
+    /// The same variant with options that are selected by values of the tag instead of its labels:
+    /// one list of ranges for each option.
     #[must_use]
     pub fn by_ranges(mut self, ranges: Vec<Ranges>) -> VariantType {
         self.ranges = Some(ranges);
         self
     }
 
-    /// Values of the tag for each option; `None` if labels choose.
+    /// Values of the tag for each option; `None` if the labels select.
     pub fn ranges(&self) -> Option<&[Ranges]> {
         self.ranges.as_deref()
     }
 
-    /// The field that chooses the option.
+    /// The field that selects the option.
     pub fn tag(&self) -> &FieldPath {
         &self.tag
     }
@@ -438,15 +448,16 @@ impl Scope {
     }
 }
 
-/// A reference to a field: absolute in a scope, or relative to where it stands.
+/// A reference to a field: absolute in a scope, or relative to the place of the reference.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldPath {
-    /// Scope of an absolute path; `None`: the path is relative.
+    /// Scope of an absolute path; `None` if the path is relative.
     pub scope: Option<Scope>,
-    /// Of a relative path, from how many structures outwards it starts, 0 being the one it stands in; if not said, from the nearest in
-    /// which it leads to something.
+    /// Number of structures outwards at which a relative path starts; 0 is the structure that
+    /// contains the reference. `None` if the metadata does not state it: then the path starts in
+    /// the nearest structure in which it leads to a field.
     pub up: Option<usize>,
-    /// Names from there to the field.
+    /// Names from the start to the field.
     pub names: Vec<String>,
     /// Place of the path in the metadata.
     pub span: Span,
@@ -461,15 +472,15 @@ pub enum Type {
     Float(FloatType),
     /// An integer with named values.
     Enum(Arc<EnumType>),
-    /// An integer that is true where it is not 0.
+    /// An integer that is true if it is not 0.
     Bool(IntType),
-    /// Bits that are no number.
+    /// Bits that are not a number.
     Bits(Arc<BitsType>),
     /// An integer of variable length.
     VarInt(Arc<VarIntType>),
     /// Bytes up to a NUL.
     String(Encoding),
-    /// A text of a stated length.
+    /// A text in a field whose length is stated or computed.
     Text(Arc<TextType>),
     /// Opaque bytes.
     Blob(Arc<BlobType>),
@@ -484,7 +495,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Whether values of this type itself have names.
+    /// Returns `true` if values of this type can have names.
     pub fn has_names(&self) -> bool {
         match self {
             Type::Enum(_) => true,
@@ -494,7 +505,7 @@ impl Type {
         }
     }
 
-    /// Whether it, or anything in it, has one of these roles.
+    /// Returns `true` if this type, or a type in it, has one of these roles.
     pub(crate) fn tells(&self, roles: Roles) -> bool {
         match self {
             Type::Int(int) => int.roles.has(roles),
@@ -534,12 +545,13 @@ impl Type {
         self.measure().depth
     }
 
-    /// How many types this one is made of, arrays counted once; saturates.
+    /// Number of types in this one, itself included; the element of an array counts once.
+    /// Saturates.
     pub fn weight(&self) -> u32 {
         self.measure().weight
     }
 
-    /// What to call this type in a message.
+    /// The word for this type in a message.
     pub fn kind(&self) -> &'static str {
         match self {
             Type::Int(_) => "integer",
@@ -571,47 +583,48 @@ impl Type {
 }
 
 impl StructType {
-    /// `min_align` is the least alignment in bits; that of the fields may raise it.
+    /// Creates a structure. `min_align` is the least alignment in bits; the fields may raise it.
     pub fn new(min_align: u32, fields: Vec<Member>) -> StructType {
         let mut measure = Measure::of(&fields);
         measure.align = measure.align.max(min_align);
         StructType { min_align, fields, measure }
     }
 
-    /// The fields in their order.
+    /// The fields, in order.
     pub fn fields(&self) -> &[Member] {
         &self.fields
     }
 
-    /// The alignment it declares, in bits.
+    /// The declared alignment, in bits.
     pub fn min_align(&self) -> u32 {
         self.min_align
     }
 
-    /// Alignment in bits: the greatest of the declared one and those of the fields.
+    /// Alignment in bits: the maximum of the declared one and those of the fields.
     pub fn align(&self) -> u32 {
         self.measure.align
     }
 
-    /// Whether a field, or anything in one, has one of these roles.
+    /// Returns `true` if a field, or a type in one, has one of these roles.
     pub(crate) fn tells(&self, roles: Roles) -> bool {
         self.fields.iter().any(|field| field.ty.tells(roles))
     }
 
-    /// Whether by its roles a field tells a value of the stream's clock.
+    /// Returns `true` if a field has a role for a value of the stream's clock.
     pub(crate) fn tells_time(&self) -> bool {
         self.tells(Roles::TIME.and(Roles::END_TIME))
     }
 }
 
-/// The name to show for a field: LTTng and babeltrace put one underscore before names so that they cannot clash with
-/// keywords, and readers take it off again.
+/// The name to show for a field. LTTng and babeltrace put one underscore before names so that they
+/// cannot clash with keywords, and readers remove it.
 pub fn display_name(name: &str) -> &str {
     name.strip_prefix('_').unwrap_or(name)
 }
 
-/// The names to show for all fields of a structure or options of a variant of CTF 1.8: an underscore stays where another one is shown by the
-/// name without it, as `len` beside `_len`.
+/// The names to show for all fields of a structure, or all options of a variant, of CTF 1.8. An
+/// underscore stays if its removal would produce the name of another member: `len` and `_len` keep
+/// their names.
 pub(crate) fn display_names(members: &[Member]) -> Vec<&str> {
     let names = || members.iter().map(|member| member.name.as_str());
     let all: HashSet<&str> = names().filter(|name| name.starts_with('_')).collect();
@@ -626,11 +639,13 @@ pub(crate) fn display_names(members: &[Member]) -> Vec<&str> {
     names().map(|name| if kept.contains(name) { name } else { display_name(name) }).collect()
 }
 
-/// Dots of one name at which it is looked for a structure of the name before.
+/// Maximum number of dots in a name at which a structure of the name before the dot is searched
+/// for.
 const MOST_DOTS: usize = 64;
 
-/// The names to show for all fields of a structure of CTF 2. Fields of structures are flat, with a dot: the dots of a field `a.b` beside a
-/// structure `a`, which may have a field `b`, are `\.`.
+/// The names to show for all fields of a CTF 2 structure. Fields of nested structures are flattened
+/// to `outer.inner`. If a structure has a field `a.b` and also a structure `a`, which may have a
+/// field `b`, then the dots of `a.b` are written as `\.`.
 pub(crate) fn undotted_names(fields: &[Member]) -> Vec<Cow<'_, str>> {
     let structures: HashSet<&str> = fields.iter().filter(|f| matches!(f.ty, Type::Struct(_))).map(|f| f.name.as_str()).collect();
     let context = |name: &str| name.match_indices('.').take(MOST_DOTS).any(|(dot, _)| structures.contains(&name[..dot]));
@@ -652,18 +667,18 @@ pub enum EnvValue {
 }
 
 impl EnvValue {
-    /// Its digits where it is too large.
+    /// The integer, or its digits as a text if it does not fit `i64`.
     pub(crate) fn integer(value: i128) -> EnvValue {
         i64::try_from(value).map_or_else(|_| EnvValue::Text(value.to_string()), EnvValue::Int)
     }
 }
 
-/// The events of one kind: their id, name and fields.
+/// The events of one class: their id, name and fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventClass {
     /// Id in the events' headers.
     pub id: u64,
-    /// Empty where CTF 2 gives none.
+    /// Name; empty if CTF 2 metadata has none.
     pub name: String,
     /// Identity of the class, in CTF 2.
     pub identity: Identity,
@@ -671,15 +686,15 @@ pub struct EventClass {
     pub loglevel: Option<i64>,
     /// URI of the model (EMF).
     pub model_emf_uri: Option<String>,
-    /// What CTF 2 attaches to it, as JSON.
+    /// Attributes that CTF 2 attaches to the class, as JSON.
     pub attributes: Option<String>,
-    /// Context of its events.
+    /// Type of the context of its events.
     pub context: Option<Arc<StructType>>,
-    /// Fields of its events.
+    /// Type of the payload of its events.
     pub payload: Option<Arc<StructType>>,
 }
 
-/// What makes a CTF 2 name unique.
+/// Identifies a CTF 2 object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Namespace of the name.
@@ -688,7 +703,7 @@ pub struct Identity {
     pub uid: Option<String>,
 }
 
-/// The streams of one kind: their headers, contexts and event classes.
+/// The streams of one class: their headers, contexts and event classes.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct StreamClass {
     /// Id in the packets' headers.
@@ -697,7 +712,7 @@ pub struct StreamClass {
     pub name: Option<String>,
     /// Identity of the class, in CTF 2.
     pub identity: Identity,
-    /// Index of the clock of its timestamps, where the metadata says so itself.
+    /// Index of the clock of the timestamps, if the metadata states it for the whole class.
     pub clock: Option<usize>,
     /// Type of the packets' contexts.
     pub packet_context: Option<Arc<StructType>>,
@@ -705,20 +720,20 @@ pub struct StreamClass {
     pub event_header: Option<Arc<StructType>>,
     /// Type of the context that all its events have.
     pub event_context: Option<Arc<StructType>>,
-    /// Its event classes.
+    /// The event classes.
     pub events: Vec<EventClass>,
 }
 
-/// What all streams of the trace share.
+/// Properties that all streams of the trace share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceClass {
-    /// Of the metadata and its streams.
+    /// UUID of the metadata and of the packets that belong to it.
     pub uuid: Option<[u8; 16]>,
     /// Name of the trace.
     pub name: Option<String>,
     /// Identity of the trace, in CTF 2.
     pub identity: Identity,
-    /// Byte order of fields that state none.
+    /// Byte order of fields that do not state one.
     pub byte_order: ByteOrder,
     /// Type of the packets' headers.
     pub packet_header: Option<Arc<StructType>>,
@@ -741,22 +756,23 @@ impl TraceClass {
     }
 }
 
-/// Which metadata language, and with it which rules.
+/// Version of the metadata language, which decides the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// Names decide what fields of packets and event headers tell, and hide one leading underscore.
+    /// CTF 1.8: names decide the roles of the fields of packets and event headers, and one leading
+    /// underscore of a name is not shown.
     #[default]
     V1_8,
-    /// Roles do, and names are as they are.
+    /// CTF 2: the metadata states the roles, and names are shown unchanged.
     V2,
 }
 
-/// Everything the metadata says.
+/// The whole content of the metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
     /// Version of the format.
     pub version: Version,
-    /// What all streams share.
+    /// Properties that all streams share.
     pub trace: TraceClass,
     /// The clocks.
     pub clocks: Vec<Clock>,

@@ -1,4 +1,5 @@
-//! Values: what a field holds. Decoded when asked for, and borrowed from the packet's bytes wherever that is possible.
+//! Values of fields. A value is decoded when a caller asks for it, and borrows from the bytes of
+//! the packet where possible.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,21 +20,21 @@ pub enum Value<'a> {
     F64(f64),
     /// A boolean.
     Bool(bool),
-    /// An optional that is not there.
+    /// The absent value of an optional.
     Nothing,
-    /// A text without its NUL, as it was recorded: usually, but not surely, UTF-8. See [`Value::text`].
+    /// A text without its NUL, as recorded: usually UTF-8, but not guaranteed. See [`Value::text`].
     Str(&'a [u8]),
-    /// The same in UTF-16 or UTF-32.
+    /// A text in UTF-16 or UTF-32.
     Wide(WideText<'a>),
     /// An array of unsigned 8-bit integers, or a BLOB.
     Bytes(&'a [u8]),
     /// An array of other numbers.
     Array(Array<'a>),
-    /// A structure in an array, an array of something else than numbers, or a variant.
+    /// A structure in an array, an array whose elements are not numbers, or a variant.
     Compound(Compound<'a>),
 }
 
-/// A value that owns what it holds.
+/// A value that owns its data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnedValue {
     /// An unsigned integer.
@@ -46,7 +47,7 @@ pub enum OwnedValue {
     Bool(bool),
     /// The absent value of an optional.
     Nothing,
-    /// Wide texts become UTF-8.
+    /// A text; UTF-16 and UTF-32 were converted to UTF-8.
     Str(Vec<u8>),
     /// Bytes.
     Bytes(Vec<u8>),
@@ -87,7 +88,7 @@ impl OwnedValue {
 }
 
 impl<'a> Value<'a> {
-    /// The value as a non-negative integer.
+    /// The value as a non-negative integer; `None` for other values.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             Value::U64(v) => Some(*v),
@@ -96,7 +97,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value as an integer that fits `i64`.
+    /// The value as an integer; `None` for other values and for those that do not fit `i64`.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Value::U64(v) => i64::try_from(*v).ok(),
@@ -105,7 +106,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Any number.
+    /// The value as a floating point number; `None` if it is not a number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Value::U64(v) => Some(*v as f64),
@@ -115,7 +116,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text; what is not UTF-8 is replaced.
+    /// The text, with invalid sequences replaced; `None` if the value is not a text.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         match self {
             Value::Str(v) => Some(String::from_utf8_lossy(v)),
@@ -124,7 +125,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value with data of its own.
+    /// A copy of the value that owns its data.
     pub fn to_owned(&self) -> OwnedValue {
         match self {
             Value::U64(v) => OwnedValue::U64(*v),
@@ -152,7 +153,7 @@ pub struct WideText<'a> {
 }
 
 impl<'a> WideText<'a> {
-    /// As it was recorded.
+    /// The bytes as recorded.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -162,7 +163,7 @@ impl<'a> WideText<'a> {
         self.encoding
     }
 
-    /// As UTF-8; what is no character is replaced.
+    /// The text as UTF-8, with invalid characters replaced.
     pub fn decode(&self) -> String {
         let replaced = |c: Option<char>| c.unwrap_or(char::REPLACEMENT_CHARACTER);
         match self.encoding {
@@ -238,12 +239,12 @@ impl<'a> Array<'a> {
         self.len
     }
 
-    /// There are no elements.
+    /// Returns `true` if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// One element.
+    /// The element at `index`.
     pub fn get(&self, index: u64) -> Option<Value<'a>> {
         (index < self.len).then(|| number(self.window, self.at + index * self.stride, self.leaf))
     }
@@ -255,7 +256,7 @@ impl<'a> Array<'a> {
     }
 }
 
-/// What a compound value is.
+/// The kind of a compound value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompoundKind {
     /// Named fields.
@@ -266,7 +267,7 @@ pub enum CompoundKind {
     Variant,
 }
 
-/// Something with parts.
+/// A value that consists of parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Compound<'a> {
     window: Window<'a>,
@@ -276,9 +277,9 @@ pub struct Compound<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Parts<'a> {
-    /// Its record and those of all below it.
+    /// The record of the value and those of all nodes below it.
     Noted(&'a [Record]),
-    /// So many elements, or a structure, at constant distances from a bit of the packet.
+    /// `len` elements or fields at constant distances, from bit `at` of the packet on.
     FixedLayout { at: u64, len: u64 },
 }
 
@@ -292,7 +293,7 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// Of a variant, the index of the option that was recorded.
+    /// Index of the option that was recorded; `None` if this is not a variant.
     pub fn chosen(&self) -> Option<usize> {
         match (self.node, self.parts) {
             (Node::Variant { .. }, Parts::Noted(records)) => records.first().map(|record| record.len as usize),
@@ -300,7 +301,7 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// The parts in order, with their names where they have some.
+    /// The parts in order, with their names if they have any.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&'a Arc<str>>, Value<'a>)> + use<'a> {
         let Compound { window, node, mut parts } = *self;
         let chosen = self.chosen().unwrap_or(0);
@@ -336,7 +337,7 @@ impl<'a> Compound<'a> {
     }
 }
 
-/// The value of a walked node.
+/// The value of a node that was walked.
 fn tree<'a>(window: Window<'a>, node: &'a Node, records: &'a [Record]) -> Value<'a> {
     let Record { at, len, .. } = records.first().copied().unwrap_or_default();
     match node {
@@ -350,7 +351,7 @@ fn tree<'a>(window: Window<'a>, node: &'a Node, records: &'a [Record]) -> Value<
     }
 }
 
-/// The value of a node that begins at bit `at` and whose parts are at constant distances.
+/// The value of a node of fixed layout that begins at bit `at`.
 fn fixed_layout<'a>(window: Window<'a>, node: &'a Node, at: u64) -> Value<'a> {
     match node {
         Node::Number { leaf, .. } => number(window, at, *leaf),
@@ -358,12 +359,13 @@ fn fixed_layout<'a>(window: Window<'a>, node: &'a Node, at: u64) -> Value<'a> {
         Node::Struct { children, .. } => {
             Value::Compound(Compound { window, node, parts: Parts::FixedLayout { at, len: children.len() as u64 } })
         }
-        // The others are not rigid.
+        // All other nodes have no fixed layout.
         _ => Value::Nothing,
     }
 }
 
-/// The value of an array; `records` are its own where its elements' places hang on the data.
+/// The value of an array. `records` are those of the array if the places of its elements depend on
+/// the data.
 fn elements<'a>(
     window: Window<'a>,
     node: &'a Node,
@@ -383,7 +385,7 @@ fn elements<'a>(
     Value::Compound(Compound { window, node, parts })
 }
 
-/// Everything that makes values of marks.
+/// The data from which values are made: the bytes, and the marks and records of the event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Located<'a> {
     pub window: Window<'a>,
@@ -397,7 +399,8 @@ impl<'a> Located<'a> {
         self.with(field, |value| value)
     }
 
-    /// Hands a field's value to `f`. What `f` does is compiled once per kind of number, so that no value need be built.
+    /// Passes the value of a field to `f`. `f` is compiled once for each kind of number, so that no
+    /// [`Value`] has to be built in memory.
     #[inline(always)]
     pub(crate) fn with<T>(&self, field: &'a Field, f: impl FnOnce(Value<'a>) -> T) -> T {
         let quick = &field.quick;
@@ -419,18 +422,19 @@ impl<'a> Located<'a> {
         f(self.long_value(field))
     }
 
-    /// The value of a field of an event of fixed layout that begins at bit `at`.
+    /// The value of a field of a fixed-layout event that begins at bit `at`.
     pub(crate) fn fixed(window: Window<'a>, at: u64, field: &'a Field) -> Value<'a> {
         let at = at + field.offset;
         match &field.shape {
             Shape::Number(leaf) => number(window, at, *leaf),
             Shape::Array { leaf, stride, count, text } => array(window, at, *count, *leaf, *stride, *text),
-            // No run has others.
+            // No run contains other shapes.
             Shape::Sequence { .. } | Shape::Text(_) | Shape::VarInt { .. } | Shape::Tree(_) => Value::Nothing,
         }
     }
 
-    /// What is no integer in one word. By value, so that the usual way need not keep all this in memory.
+    /// The value of a field without a fast path. Takes `self` by value, so that the fast path does
+    /// not have to keep it in memory.
     #[inline(never)]
     fn long_value(self, field: &'a Field) -> Value<'a> {
         let mark = self.marks.get(field.mark as usize).copied().unwrap_or_default();
@@ -449,7 +453,7 @@ impl<'a> Located<'a> {
     }
 }
 
-/// The values of an event's fields in order.
+/// The values of the fields of an event, in order.
 #[derive(Clone, Debug)]
 pub struct Values<'a> {
     pub(crate) located: Located<'a>,

@@ -1,5 +1,5 @@
-//! Writing: a [`Schema`](crate::types::Schema) to metadata text of either version, a schema of one version to one of the other, and values
-//! to packets.
+//! Writing of CTF: a [`Schema`](crate::types::Schema) as metadata text of either version, the
+//! conversion of a schema between the two versions, and values as packets.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -13,7 +13,7 @@
 //! let mut writer = StreamWriter::new(Arc::new(Layout::new(metadata)?), 0);
 //! let list = OwnedValue::List(vec![OwnedValue::U64(1), OwnedValue::U64(258)]);
 //! writer.event(0, 0, &[OwnedValue::U64(2), list.clone()])?;
-//! // What does not fit is an error, and leaves no trace.
+//! // A value that does not fit its field is an error, and nothing of its event is written.
 //! let error = writer.event(0, 0, &[OwnedValue::U64(3), list]).unwrap_err();
 //! assert_eq!(error.to_string(), "field `list`: 2 elements where the length is 3");
 //! writer.end()?;
@@ -21,8 +21,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The texts are made fragment by fragment ([`tsdl`] for CTF 1.8, [`json`] for CTF 2), so that a recorder can append what a new event class
-//! needs. Everything here is pure: what comes out is text and bytes, and whoever has a file puts them there.
+//! Metadata is made fragment by fragment ([`tsdl`] for CTF 1.8, [`json`] for CTF 2), so that a
+//! recorder can append the fragment of a new event class. Everything here is pure: the results are
+//! text and bytes, and the caller writes them to files.
 
 mod datum;
 mod error;
@@ -44,7 +45,7 @@ pub use shape::{EventLayout, Layout};
 
 use crate::types::{Schema, Version};
 
-/// All of a schema, in the language of its version.
+/// The metadata text of a whole schema, in the language of its version.
 pub fn metadata(schema: &Schema) -> String {
     match schema.version {
         Version::V1_8 => tsdl::metadata(schema),

@@ -1,5 +1,5 @@
-//! An independent look at what is written: babeltrace2, where it is installed, reads generated traces of CTF 1.8, some of them lowered from
-//! CTF 2, and prints as many events with the same values.
+//! Cross-check of the writer with babeltrace2, where it is installed: it reads generated traces of
+//! CTF 1.8, some of them lowered from CTF 2, and must print the same events with the same values.
 
 mod common;
 
@@ -12,7 +12,7 @@ use longpole_ctf::types::*;
 use longpole_ctf::write::{self, Layout, StreamWriter};
 use longpole_ctf::{Metadata, OwnedValue, Packet};
 
-/// The same tapes each time, each of its own length.
+/// A pseudo-random tape for a seed. Tapes are the same in each run and differ in length.
 fn tape(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = move || {
@@ -24,8 +24,8 @@ fn tape(seed: u64) -> Vec<u8> {
     (0..100 + seed * 7).map(|_| next()).collect()
 }
 
-/// Floating point numbers of other sizes than 32 and 64 bits, babeltrace2 does not read, and of integers of 61 to 63 bits it
-/// prints 0 in base 16.
+/// Returns `true` if babeltrace2 can read the type. It reads only floating point numbers of 32 and
+/// 64 bits, and prints integers of 61 to 63 bits in base 16 as 0.
 fn is_readable(ty: &Type) -> bool {
     let all = |members: &[Member]| members.iter().all(|m| is_readable(&m.ty));
     match ty {
@@ -45,7 +45,8 @@ fn structures(schema: &Schema) -> impl Iterator<Item = &Arc<StructType>> {
     [&schema.trace.packet_header, &stream.packet_context, &stream.event_header, &stream.event_context].into_iter().chain(own).flatten()
 }
 
-/// What a value is made of, in order. A floating point number is printed too shortly to be compared.
+/// The parts of a value, in order. Floating point numbers are not compared, because babeltrace2
+/// prints too few digits.
 #[derive(Debug, PartialEq)]
 enum Leaf {
     Number(i128),
@@ -67,7 +68,8 @@ fn leaves(value: &OwnedValue, out: &mut Vec<Leaf>) {
     }
 }
 
-/// What babeltrace2 prints behind each `=`, without what was made when the trace was lowered.
+/// The texts that babeltrace2 prints after each `=`, without the fields that were made when the
+/// trace was lowered.
 fn printed(line: &str) -> Vec<String> {
     let mut out = Vec::new();
     let mut name = "";
@@ -85,7 +87,7 @@ fn printed(line: &str) -> Vec<String> {
             skip = name.starts_with("tag_of_") || name.starts_with("length_of_");
         }
         rest = rest[at + 1..].trim_start();
-        // An option that is no structure has no name.
+        // An option that is not a structure has no name.
         while rest.starts_with('{') {
             let inner = rest[1..].trim_start();
             let word = inner.split(' ').next().unwrap();
@@ -109,23 +111,23 @@ fn printed(line: &str) -> Vec<String> {
     out
 }
 
-/// Whether this is how a value is printed.
+/// Returns `true` if `text` is how babeltrace2 prints this value.
 fn is(leaf: &Leaf, text: &str) -> bool {
     let number = |text: &str| match text.as_bytes() {
         [b'0', b'x', ..] => u64::from_str_radix(&text[2..], 16).map(i128::from).ok(),
         [b'0', b'b', ..] => u64::from_str_radix(&text[2..], 2).map(i128::from).ok(),
-        // A signed one of 64 bits has a digit more than is needed.
+        // babeltrace2 prints one digit more than necessary for a signed integer of 64 bits.
         [b'0', _, ..] => u128::from_str_radix(text, 8).map(|v| i128::from(v as u64)).ok(),
         _ => text.parse().ok(),
     };
     match leaf {
         Leaf::Float => true,
-        // Of an array of no characters babeltrace2 prints the text of the event before.
+        // For an empty array of characters babeltrace2 prints the text of the previous event.
         Leaf::Text(wanted) if wanted.is_empty() => text.starts_with('"'),
         Leaf::Text(wanted) => text.strip_prefix('"').and_then(|t| t.strip_suffix('"')) == Some(wanted),
         Leaf::Number(wanted) => {
             let Some(found) = number(text) else { return false };
-            // In other bases than ten negative numbers are printed as their bits.
+            // In other bases than ten babeltrace2 prints negative numbers as their bits.
             let bits = 128 - (found as u128).leading_zeros();
             found == *wanted || *wanted < 0 && found > 0 && *wanted as u128 & (u128::MAX >> (128 - bits)) == found as u128
         }
@@ -145,12 +147,13 @@ fn write_trace(folder: &Path, schema: &Schema, layout: Arc<Layout>, case: &commo
     std::fs::write(folder.join("stream"), writer.take()).unwrap();
 }
 
-/// What babeltrace2 cannot read, by what it says: it fails an assertion of its own, finds a relative path in fewer places than the
-/// specification has, and knows only single names as tags.
+/// Messages of babeltrace2 about schemas that it cannot read: it fails an assertion of its own,
+/// finds relative paths in fewer places than the specification allows, and accepts only single
+/// names as tags.
 const LIMITS: [&str; 3] = ["Assertion `tgt_fc` failed", "Cannot get relative field path", "expecting IDENTIFIER or ID_TYPE"];
 
 #[test]
-fn babeltrace2_reads_what_is_written() {
+fn babeltrace2_reads_generated_traces_with_the_same_values() {
     if Command::new("babeltrace2").arg("--version").output().is_err() {
         eprintln!("not at hand: babeltrace2");
         return;
@@ -160,7 +163,7 @@ fn babeltrace2_reads_what_is_written() {
     for (seed, version) in (0..100).flat_map(|seed| [(seed, Version::V1_8), (seed, Version::V2)]) {
         let mut case = case(version, &tape(seed));
         case.schema.clocks[0].frequency = 1_000_000_000;
-        // At times that run backwards babeltrace2 ends.
+        // babeltrace2 stops if time runs backwards.
         let mut times: Vec<u64> = case.events.iter().map(|e| e.1).collect();
         times.sort_unstable();
         case.events.iter_mut().zip(times).for_each(|(event, time)| event.1 = time);
@@ -201,7 +204,7 @@ fn babeltrace2_reads_what_is_written() {
 }
 
 #[test]
-fn babeltrace2_reads_streams_of_which_no_field_tells_an_id() {
+fn babeltrace2_reads_streams_without_a_field_for_their_id() {
     if Command::new("babeltrace2").arg("--version").output().is_err() {
         eprintln!("not at hand: babeltrace2");
         return;

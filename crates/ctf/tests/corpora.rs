@@ -1,4 +1,4 @@
-//! Traces of other tools, with what must come out of them: every row of `expected.tsv`.
+//! Traces of other tools with their expected contents: every row of `expected.tsv`.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use longpole_ctf::types::Type;
 use longpole_ctf::{BytesSource, CompoundKind, DecodeError, FileSource, Metadata, Step, StreamDecoder, Value};
 
-/// Rows that are known not to come out right yet, with the reason. A row that does must leave this list.
+/// Rows that are known to fail, with the reason. A row that passes must be removed from this list.
 const OPEN: [(&str, &str); 0] = [];
 
 fn streams(trace: &Path) -> Vec<PathBuf> {
@@ -29,7 +29,7 @@ fn metadata(trace: &Path) -> Result<Arc<Metadata>, String> {
     Metadata::parse(&bytes).map(Arc::new).map_err(|e| e.to_string())
 }
 
-/// Events of all streams, those that are there in part included, and the errors that ended some streams.
+/// The number of events of all streams, including partial ones, and the errors that ended streams.
 fn read(trace: &Path) -> Result<(u64, Vec<DecodeError>), String> {
     let metadata = metadata(trace)?;
     let (mut events, mut errors) = (0, Vec::new());
@@ -66,7 +66,7 @@ fn check(trace: &Path, verdict: &str, count: Option<u64>) -> Result<(), String> 
 }
 
 #[test]
-fn every_trace_yields_its_verdict_and_its_number_of_events() {
+fn every_trace_yields_its_expected_number_of_events_and_errors() {
     let Some(corpora) = common::corpora("traces of other tools") else { return };
     let table = std::fs::read_to_string(corpora.join("expected.tsv")).unwrap();
     let mut wrong = String::new();
@@ -88,7 +88,7 @@ fn every_trace_yields_its_verdict_and_its_number_of_events() {
 }
 
 #[test]
-fn errors_stand_at_the_bit_where_yactfr_finds_them() {
+fn errors_have_the_bit_position_that_yactfr_reports() {
     let Some(corpora) = common::corpora("yactfr's cases") else { return };
     let mut count = 0;
     let cases = ["ctf-1", "ctf-2", "ctf-2/auto-translated"].map(|folder| corpora.join("yactfr/expanded").join(folder));
@@ -107,7 +107,7 @@ fn errors_stand_at_the_bit_where_yactfr_finds_them() {
     assert!(count > 15);
 }
 
-/// A value as the expectations of babeltrace's field tests are written.
+/// A value in the notation of the expectations of babeltrace's field tests.
 enum Shown {
     Leaf(String),
     Map(Vec<(String, Shown)>),
@@ -200,7 +200,7 @@ impl Shown {
                 .iter()
                 .flat_map(|value| match value {
                     Shown::List(inner) if !inner.is_empty() => [vec!["-".to_owned()], indented(value)].concat(),
-                    // As they write a structure of nothing but an array.
+                    // The notation of a structure that contains only an array.
                     Shown::Map(inner) if matches!(&inner[..], [(_, Shown::List(list))] if !list.is_empty()) => {
                         [vec![format!("- {}:", inner[0].0)], indented(&inner[0].1)].concat()
                     }
@@ -257,7 +257,7 @@ fn columns_hold_the_values_of_single_events() {
         for path in streams(&trace) {
             let whole = std::fs::read(&path).unwrap();
             let rows = common::dump_rows(&metadata, BytesSource(&whole));
-            // All at once, and through a window that moves.
+            // From a whole buffer, and through a window that moves.
             let file = FileSource::new(std::fs::File::open(&path).unwrap()).unwrap();
             assert!(common::dump_columns(&metadata, BytesSource(&whole)) == rows, "{}", path.display());
             assert!(common::dump_times(&metadata, BytesSource(&whole)) == common::times_of(&rows), "{}", path.display());
@@ -291,7 +291,7 @@ fn metadata_of_lttng_kernel_traces_parses() {
 }
 
 #[test]
-fn traces_in_the_layout_of_genodes_recorder_are_read_with_label_and_thread() {
+fn traces_of_genodes_recorder_are_read_with_label_and_thread() {
     let Some(corpora) = common::corpora("traces in Genode's layout") else { return };
     for name in ["ctf", "nm", "tree/init/ping", "tree/init/nic_router"] {
         let trace = corpora.join("genode").join(name);
@@ -310,7 +310,7 @@ fn traces_in_the_layout_of_genodes_recorder_are_read_with_label_and_thread() {
     }
 }
 
-/// babeltrace2 prints six digits, and none after the point where there is no need.
+/// babeltrace2 prints six digits, and no decimal point if it is not needed.
 fn float(v: f64) -> String {
     if v.fract() == 0.0 && v.abs() < 1e6 {
         format!("{v}")
@@ -335,7 +335,7 @@ fn tokens(value: &Value<'_>, out: &mut Vec<String>) {
     }
 }
 
-/// The same of a line of babeltrace2: names, array indices and labels taken off.
+/// The same for a line of babeltrace2, without names, array indices and labels.
 fn babeltrace_tokens(line: &str) -> Vec<String> {
     let mut out = Vec::new();
     let characters: Vec<char> = line.chars().collect();
@@ -353,7 +353,7 @@ fn babeltrace_tokens(line: &str) -> Vec<String> {
                     at += 1;
                 }
                 at += 1;
-                // A label stands before its value.
+                // A label is printed before its value.
                 if characters[at..].starts_with(&[' ', ':']) || characters[at..].starts_with(&[',']) && characters[at + 2] == '"' {
                     continue;
                 }
@@ -364,7 +364,7 @@ fn babeltrace_tokens(line: &str) -> Vec<String> {
                 let end = characters[at..].iter().position(|c| " ,}".contains(*c)).map_or(characters.len(), |n| at + n);
                 let word: String = characters[at..end].iter().collect();
                 if characters[end..].starts_with(&[' ', '=']) {
-                    // A field's name.
+                    // The name of a field.
                 } else if let Some(hex) = word.strip_prefix("0x") {
                     out.push(u64::from_str_radix(hex, 16).unwrap().to_string());
                 } else if let Some(octal) = word.strip_prefix('0').filter(|o| !o.is_empty() && o.chars().all(|c| c.is_digit(8))) {
@@ -383,7 +383,7 @@ fn babeltrace_tokens(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn events_times_and_values_are_those_of_babeltrace2() {
+fn events_times_and_values_equal_those_of_babeltrace2() {
     let Some(corpora) = common::corpora("comparison with babeltrace2") else { return };
     if Command::new("babeltrace2").arg("--version").output().is_err() {
         eprintln!("skipped: comparison with babeltrace2 (it is not installed)");
@@ -403,12 +403,14 @@ fn events_times_and_values_are_those_of_babeltrace2() {
         let text = Command::new("babeltrace2").args(["--clock-cycles", "--no-delta", "--fields="]).arg(&trace).output().unwrap();
         assert!(text.status.success(), "{name}");
         let text = String::from_utf8_lossy(&text.stdout).into_owned();
-        // Only contexts of events and payloads are compared; contexts of packets stand first in their own braces.
+        // Only event contexts and payloads are compared; packet contexts come first, in their own
+        // braces.
         let mut theirs: HashMap<String, i64> = HashMap::new();
         for line in text.lines() {
             let (time, rest) = line.strip_prefix('[').and_then(|l| l.split_once("] ")).unwrap_or(("0", line));
             let (event, fields) = rest.split_once(": {").unwrap_or((rest.trim_end_matches([' ', ':']), ""));
-            // Host and process stand before the name; no event of these traces has a space in its name.
+            // Host and process are printed before the name; no event of these traces has a space in
+            // its name.
             let event = event.rsplit(' ').next().unwrap();
             *theirs.entry(format!("{} {event} {:?}", time.trim_start_matches('0'), babeltrace_tokens(fields))).or_default() += 1;
         }

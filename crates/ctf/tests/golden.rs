@@ -1,7 +1,8 @@
-//! Single-file cases in `tests/golden/`: metadata, the bytes of a stream in hexadecimal, and what comes out of them, the
-//! error with its place included. Names that begin with `fail-` end in an error, all others do not.
+//! Single-file cases in `tests/golden/`: metadata, the bytes of a stream in hexadecimal, and the
+//! expected events, or the expected error with its position. Files whose names begin with `fail-`
+//! end in an error, all others do not.
 //!
-//! With `LONGPOLE_BLESS=1` the files are written anew instead; then look at the difference.
+//! With `LONGPOLE_BLESS=1` the files are rewritten instead; review the difference.
 
 mod common;
 
@@ -14,7 +15,7 @@ const BYTES: &str = "--- bytes\n";
 const EXPECT: &str = "--- expect\n";
 
 #[test]
-fn every_golden_case_dumps_as_written() {
+fn every_golden_case_yields_its_expected_dump() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut wrong = Vec::new();
     let mut count = 0;
@@ -45,7 +46,7 @@ fn run(metadata: &str, bytes: &[u8]) -> (String, bool) {
         Err(e) => return (format!("{e}\n"), true),
     };
     let (dump, end) = common::dump(&metadata, BytesSource(bytes));
-    // The same through a file and a window must be the same.
+    // Reading through a file and a window must yield the same.
     let path = std::env::temp_dir().join(format!("longpole-ctf-golden-{}", std::process::id()));
     std::fs::write(&path, bytes).unwrap();
     let source = FileSource::new(std::fs::File::open(&path).unwrap()).unwrap();
@@ -63,7 +64,7 @@ fn run(metadata: &str, bytes: &[u8]) -> (String, bool) {
     (dump + &text(&end), end.is_err())
 }
 
-/// Pairs of hexadecimal digits; `#` begins a comment, `"…"` is text.
+/// Pairs of hexadecimal digits; `#` begins a comment, `"…"` is a text.
 fn bytes(hex: &str) -> Vec<u8> {
     let mut out = Vec::new();
     for line in hex.lines() {

@@ -1,4 +1,5 @@
-//! Bytes and metadata that nobody meant: whatever they are, there is an answer or an error.
+//! Invalid bytes and metadata: for any input the result is a value or an error, never a panic or an
+//! endless loop.
 
 mod common;
 
@@ -10,7 +11,7 @@ use longpole_ctf::write::{self, Layout, StreamWriter};
 use longpole_ctf::{BytesSource, DecodeErrorKind, FileSource, Metadata, OwnedValue, Source, Step, StreamDecoder};
 use proptest::prelude::*;
 
-/// Something of everything, with lengths and tags that mutated bytes will make absurd.
+/// Metadata with a type of every kind. Mutated bytes produce absurd lengths and tags.
 const METADATA: &str = r#"/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 32; } magic; integer { size = 8; } stream_id; }; };
 clock { name = c; freq = 1234567; offset_s = 9; };
@@ -46,7 +47,7 @@ fn packet(sized: bool, stream: u8, rest: &[u8]) -> Vec<u8> {
     out
 }
 
-/// All metadata of the golden files that are good.
+/// All valid metadata of the golden files.
 fn golden_metadata() -> Vec<String> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut texts: Vec<String> = std::fs::read_dir(folder).unwrap().map(|e| std::fs::read_to_string(e.unwrap().path()).unwrap()).collect();
@@ -56,7 +57,8 @@ fn golden_metadata() -> Vec<String> {
     texts
 }
 
-/// Whatever can be done with a schema: as text and in terms of the other version, read again, and with random values written.
+/// Applies every operation to a schema: writes it as text and converts it to the other version,
+/// reads both again, and writes random values.
 fn everything(metadata: Metadata, values: &[OwnedValue]) -> Result<(), TestCaseError> {
     let metadata = Arc::new(metadata);
     let own = Layout::new(metadata.clone());
@@ -80,7 +82,7 @@ fn everything(metadata: Metadata, values: &[OwnedValue]) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// A file without a name.
+/// An open file that is already deleted.
 fn tempfile() -> File {
     let path = std::env::temp_dir().join(format!("longpole-ctf-hostile-{}", std::process::id()));
     let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
@@ -122,7 +124,8 @@ fn many_large_types_are_refused_together() {
     assert!(error.to_string().contains("in all events together"), "{error}");
 }
 
-/// Packets of one byte each, with the trace's uuid or without; `damage` is written at these bytes of the file.
+/// Packets of one byte of payload, with the trace's UUID or without; `damage` replaces these bytes
+/// of the file.
 fn packets(uuid: bool, order: &str, count: u8, damage: &[(usize, u8)]) -> (Arc<Metadata>, Vec<u8>, usize) {
     let (told, member) = match uuid {
         true => ("uuid = \"00112233-4455-6677-8899-aabbccddeeff\";", "integer { size = 8; } uuid[16];"),
@@ -153,7 +156,8 @@ fn packets(uuid: bool, order: &str, count: u8, damage: &[(usize, u8)]) -> (Arc<M
     (Arc::new(Metadata::from_text(&text).unwrap()), bytes, length)
 }
 
-/// The events' values and the errors, each with the packet that was found behind it.
+/// The values of the events, and the errors, each with the place of the packet that was found after
+/// it.
 fn going_on(metadata: &Arc<Metadata>, source: impl Source) -> (Vec<u64>, Vec<(DecodeErrorKind, Option<u64>)>) {
     let mut stream = StreamDecoder::new(metadata.clone(), source);
     let (mut values, mut errors) = (Vec::new(), Vec::new());
@@ -171,11 +175,11 @@ fn going_on(metadata: &Arc<Metadata>, source: impl Source) -> (Vec<u64>, Vec<(De
 }
 
 #[test]
-fn behind_a_header_that_cannot_be_read_the_next_packet_is_found_by_what_packets_begin_with() {
+fn after_an_unreadable_header_the_next_packet_is_found_by_magic_number_and_uuid() {
     let (metadata, bytes, length) = packets(true, "le", 4, &[]);
     assert_eq!(going_on(&metadata, BytesSource(&bytes)), (vec![0, 1, 2, 3], vec![]));
     let third = 2 * length as u64;
-    // The magic number, the uuid, the stream, the size.
+    // Damage in the magic number, the UUID, the stream id and the size.
     let size = DecodeErrorKind::PacketTooSmall { bits: 8 };
     let kinds = [
         (0, DecodeErrorKind::BadMagic { found: 0xc1fc_1f08 }),
@@ -187,7 +191,8 @@ fn behind_a_header_that_cannot_be_read_the_next_packet_is_found_by_what_packets_
         let (_, bytes, _) = packets(true, "le", 4, &[(length + at, 8)]);
         assert_eq!(going_on(&metadata, BytesSource(&bytes)), (vec![0, 2, 3], vec![(kind, Some(third))]), "byte {at}");
     }
-    // A magic number alone is none of this trace's packets, and behind the last one there is none.
+    // A magic number without the UUID does not begin a packet of this trace, and no packet follows
+    // the last one.
     let (_, mut bytes, _) = packets(true, "le", 4, &[(3 * length, 0)]);
     bytes.extend_from_slice(&[0xc1, 0x1f, 0xfc, 0xc1]);
     let last = (DecodeErrorKind::BadMagic { found: 0xc1fc_1f00 }, None);
@@ -195,7 +200,7 @@ fn behind_a_header_that_cannot_be_read_the_next_packet_is_found_by_what_packets_
 }
 
 #[test]
-fn without_anything_that_packets_begin_with_the_rest_of_the_file_is_left_out() {
+fn without_magic_number_and_uuid_the_rest_of_the_file_is_skipped() {
     let text = "trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 8; } stream_id; }; };
         stream { id = 3; packet.context := struct { integer { size = 8; } packet_size; }; };
         event { name = e; stream_id = 3; fields := struct { integer { size = 8; } n; }; };";
@@ -205,7 +210,7 @@ fn without_anything_that_packets_begin_with_the_rest_of_the_file_is_left_out() {
 }
 
 #[test]
-fn what_only_looks_like_packets_is_given_up() {
+fn the_search_ends_after_too_many_unreadable_headers() {
     let (metadata, bytes, length) = packets(false, "be", 1, &[]);
     let mut many = bytes.clone();
     let mut wrong = bytes.clone();
@@ -221,12 +226,12 @@ fn what_only_looks_like_packets_is_given_up() {
 
 proptest! {
     #[test]
-    fn damage_in_a_header_costs_no_other_packet(
+    fn damage_in_a_header_does_not_affect_other_packets(
         uuid: bool, big: bool, gap in 0usize..200_000, at in 0usize..4, value: u8, noise: u8,
     ) {
         let (metadata, bytes, length) = packets(uuid, if big { "be" } else { "le" }, 5, &[]);
         prop_assume!(bytes[length + at] != value && noise != 0xc1);
-        // Bytes of no packet between two, too, and further than a window reaches.
+        // Also inserts bytes between two packets, more than a window holds.
         let mut damaged = bytes[..2 * length].to_vec();
         damaged[length + at] = value;
         damaged.resize(damaged.len() + gap, noise);
@@ -240,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_metadata_says_is_written_and_no_value_harms_the_writer(
+    fn any_metadata_is_written_and_no_value_crashes_the_writer(
         index: prop::sample::Index, values in proptest::collection::vec(value(), 0..12),
         edits in proptest::collection::vec((any::<prop::sample::Index>(), "[0-9a-z\"{},:]{0,2}"), 0..3),
     ) {

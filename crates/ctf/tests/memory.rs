@@ -1,4 +1,5 @@
-//! Events of very many parts: what they take of memory hangs on what is shown, not on the number of parts.
+//! Memory for events with very many parts: it depends on the parts that are recorded, not on their
+//! number.
 
 use longpole_ctf::{BytesSource, DecodeErrorKind, Metadata, Step, StreamDecoder, Value};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -10,7 +11,7 @@ struct Counting;
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the system's allocator does the work, with what it was asked for.
+// SAFETY: all calls are forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
@@ -28,10 +29,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// One measures at a time.
+/// Tests run one at a time, because the counters are global.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Greatest memory in bytes beyond what there was.
+/// Maximum memory in bytes while `work` runs, beyond the memory in use before.
 fn most(work: impl FnOnce()) -> usize {
     let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let before = NOW.load(Relaxed);
@@ -50,13 +51,14 @@ fn decoder(fields: &str, bytes: Vec<u8>) -> StreamDecoder<BytesSource<Vec<u8>>> 
 }
 
 #[test]
-fn an_array_of_structures_of_constant_layout_takes_one_place() {
+fn an_array_of_fixed_layout_structures_takes_one_record() {
     let count = 8_000_000u32;
     let mut bytes = count.to_le_bytes().to_vec();
     bytes.extend((0..count / 8).map(|byte| (byte % 251) as u8));
     let mut decoder = decoder("length n; struct { bit a; struct { bit b; } c; bit d[2]; } list[n];", bytes);
     let taken = most(|| {
-        // 8 million elements of four bits are twice what there is, so this file ends in the midst of them.
+        // 8 million elements of four bits are twice the available data, so the file ends within the
+        // array.
         while let Ok(Some(_)) = decoder.advance() {}
     });
     assert!(taken < 1 << 20, "{taken} bytes");
@@ -84,7 +86,7 @@ fn ones(value: &Value<'_>) -> u32 {
 }
 
 #[test]
-fn parts_whose_places_hang_on_the_data_are_noted_up_to_a_number() {
+fn the_number_of_parts_at_variable_places_is_limited() {
     let count = 8_000_000u32;
     let mut bytes = count.to_le_bytes().to_vec();
     bytes.resize(4 + 1_000_000, 0);
@@ -105,7 +107,7 @@ fn parts_whose_places_hang_on_the_data_are_noted_up_to_a_number() {
 }
 
 #[test]
-fn elements_that_may_be_empty_and_are_not_are_backed_by_the_data() {
+fn possibly_empty_elements_are_backed_by_the_data_if_they_are_not_empty() {
     let count = 6000u32;
     let variants = "length n; enum : bit { none = 0, one = 1 } tag; integer { size = 7; align = 1; } rest; variant <tag> { struct { } none; bit one; } list[n];";
     for (tag, bytes) in [(0, 0), (1, 750)] {

@@ -1,7 +1,8 @@
-//! Random types, random values: written and read again they are the same, in both versions of the format, through a whole buffer, a file
-//! and a window that is as small as can be; and a second decoder sees the same.
+//! Random types with random values: written and read again they must be the same, in both versions
+//! of the format, through a whole buffer, a file, and the smallest possible window; and a second,
+//! independent decoder must agree.
 //!
-//! `PROPTEST_CASES` sets how many cases are tried.
+//! `PROPTEST_CASES` sets the number of cases.
 
 mod common;
 
@@ -16,7 +17,7 @@ use longpole_ctf::write::{self, Layout, StreamWriter};
 use longpole_ctf::{BytesSource, FileSource, Item, Metadata, Packet, Source, StreamDecoder};
 use proptest::prelude::*;
 
-/// A stream of which no more is visible than was asked for.
+/// A source whose window is never larger than requested.
 struct Narrow {
     bytes: Vec<u8>,
     start: usize,
@@ -43,7 +44,7 @@ impl Source for Narrow {
     }
 }
 
-/// What a stream holds, with packets that are told apart by their begin; and whether it ends without an error.
+/// The content of a stream, with the start of each packet, and the error that ended it, if any.
 #[derive(Debug, PartialEq)]
 struct Read {
     events: oracle::Events,
@@ -73,7 +74,7 @@ fn read<S: Source>(metadata: &Arc<Metadata>, source: S) -> Read {
     }
 }
 
-/// One number for every value of every event.
+/// One number that represents every value of every event.
 fn checksum(events: &oracle::Events) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -107,7 +108,7 @@ fn written(case: &Case, layout: Arc<Layout>) -> Outcome<Vec<u8>> {
     Ok(writer.take())
 }
 
-/// What the generator meant: without a field for it there is no time.
+/// The events that the generator intended. Without a field for it, an event has no time.
 fn expected(case: &Case, events: &oracle::Events) -> oracle::Events {
     let timed = case.schema.streams[0].event_header.is_some();
     let mut expected = plain_events(&case.events);
@@ -138,7 +139,7 @@ fn comes_back(version: Version, tape: &[u8]) -> Outcome<()> {
     prop_assert_eq!(&read(&metadata, file), &found);
     let narrow = || Narrow { bytes: bytes.clone(), start: 0, len: 0 };
     prop_assert_eq!(&read(&metadata, narrow()), &found);
-    // By columns it is the same again.
+    // Reading by columns must yield the same.
     let rows = common::dump_rows(&metadata, BytesSource(&bytes));
     prop_assert_eq!(&common::dump_columns(&metadata, BytesSource(&bytes)), &rows);
     prop_assert_eq!(&common::dump_columns(&metadata, narrow()), &rows);
@@ -150,7 +151,7 @@ fn comes_back(version: Version, tape: &[u8]) -> Outcome<()> {
     prop_assert_eq!(&seen, &found.events, "{}\n{:02x?}", text, bytes);
     prop_assert_eq!(checksum(&seen), checksum(&found.events));
 
-    // What a reader hands out is written to the same bytes.
+    // Writing the values that a reader returns must yield the same bytes.
     let again = copied(&metadata, &bytes, layout(&metadata)?, 0).map_err(fail("copy"))?;
     prop_assert_eq!(&again, &bytes, "{}", text);
     Ok(())
@@ -163,7 +164,8 @@ fn damaged(version: Version, tape: &[u8], flips: &[(u16, u8)]) -> Outcome<()> {
     if bytes.is_empty() {
         return Ok(());
     }
-    // Behind the first packet's header, which a damaged magic number or uuid would end.
+    // Flips bits after the header of the first packet; a damaged magic number or UUID would end the
+    // stream there.
     for (at, bit) in flips {
         let at = 40.min(bytes.len() - 1) + usize::from(*at) % (bytes.len() - 40.min(bytes.len() - 1));
         bytes[at] ^= 1 << (bit % 8);
@@ -171,7 +173,7 @@ fn damaged(version: Version, tape: &[u8], flips: &[(u16, u8)]) -> Outcome<()> {
     let found = read(&metadata, BytesSource(&bytes));
     let (seen, _) = oracle::events(&case.schema, &bytes);
     let seen = plain_events(&seen);
-    // Up to where one of them stops, both see the same.
+    // Both decoders must agree up to the event at which one of them stops.
     let both = seen.len().min(found.events.len());
     prop_assert_eq!(&seen[..both], &found.events[..both]);
     let narrow = || Narrow { bytes: bytes.clone(), start: 0, len: 0 };
@@ -191,17 +193,17 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 20000, ..ProptestConfig::default() })]
 
     #[test]
-    fn streams_of_ctf_1_come_back(tape in tape()) {
+    fn streams_of_ctf_1_are_read_as_they_were_written(tape in tape()) {
         comes_back(Version::V1_8, &tape)?;
     }
 
     #[test]
-    fn streams_of_ctf_2_come_back(tape in tape()) {
+    fn streams_of_ctf_2_are_read_as_they_were_written(tape in tape()) {
         comes_back(Version::V2, &tape)?;
     }
 
     #[test]
-    fn damaged_streams_are_read_alike(tape in tape(), two: bool, flips in proptest::collection::vec(any::<(u16, u8)>(), 1..4)) {
+    fn both_decoders_agree_on_damaged_streams(tape in tape(), two: bool, flips in proptest::collection::vec(any::<(u16, u8)>(), 1..4)) {
         damaged(if two { Version::V2 } else { Version::V1_8 }, &tape, &flips)?;
     }
 
@@ -235,7 +237,7 @@ proptest! {
         prop_assert_eq!(&again.error, &None, "{}\n{:02x?}", text, copy);
         let events = lifted_events(&metadata, 0, &found.events);
         prop_assert_eq!(&lifted_events(&lowered, 0, &again.events), &events, "{}", text);
-        // The same from a tree of values.
+        // Writing from a tree of values must yield the same.
         let direct = read(&lowered, BytesSource(written(&case, layout)?));
         prop_assert_eq!(direct.error, None);
         let values = |events: &oracle::Events| events.iter().map(|(class, _, values)| (*class, values.clone())).collect::<Vec<_>>();

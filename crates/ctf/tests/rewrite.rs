@@ -1,4 +1,5 @@
-//! Traces of other tools, written again: as they are, and in the other version of the format. What is read then is what was read before.
+//! Traces of other tools, rewritten unchanged and in the other version of the format. Reading them
+//! again must yield the same events.
 
 mod common;
 
@@ -10,7 +11,7 @@ use common::values::{copied, lifted_events, plain};
 use longpole_ctf::write::{self, Layout};
 use longpole_ctf::{BytesSource, Item, Metadata, OwnedValue, StreamDecoder};
 
-/// The folders with a file `metadata`.
+/// Collects the directories that contain a file `metadata`.
 fn traces(folder: &Path, out: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     entries.sort();
@@ -23,7 +24,8 @@ fn traces(folder: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// The events of a stream, and its class; nothing if it is damaged or has packets of several classes.
+/// The events of a stream and the index of its class; `None` if it is damaged or has packets of
+/// several classes.
 fn read(metadata: &Arc<Metadata>, bytes: &[u8]) -> Option<(usize, Events)> {
     let mut stream = StreamDecoder::new(metadata.clone(), BytesSource(bytes));
     let (mut class, mut events) = (None, Vec::new());
@@ -39,7 +41,7 @@ fn read(metadata: &Arc<Metadata>, bytes: &[u8]) -> Option<(usize, Events)> {
     Some((class?, events))
 }
 
-/// Without the names of fields, of which some are no identifiers.
+/// The value without the names of fields, some of which are not identifiers.
 fn nameless(value: OwnedValue) -> OwnedValue {
     match value {
         OwnedValue::List(list) => OwnedValue::List(list.into_iter().map(nameless).collect()),
@@ -53,7 +55,7 @@ fn alike(metadata: &Metadata, class: usize, events: &Events) -> Events {
     events.into_iter().map(|(class, time, values)| (class, time, values.into_iter().map(nameless).collect())).collect()
 }
 
-/// Events and streams that were compared.
+/// Number of events and streams that were compared.
 fn rewrite(trace: &Path) -> (usize, usize) {
     let Ok(metadata) = Metadata::parse(&std::fs::read(trace.join("metadata")).unwrap()).map(Arc::new) else { return (0, 0) };
     let layouts = [Layout::new(metadata.clone()), Layout::to_ctf1(&metadata), Layout::to_ctf2(&metadata)].map(|layout| {

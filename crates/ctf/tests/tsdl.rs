@@ -1,4 +1,5 @@
-//! The metadata language of CTF 1.8, clause by clause: what must be read, and what must be refused, with the place and the reason.
+//! The metadata language of CTF 1.8, clause by clause: what must be accepted, and what must be
+//! rejected, with position and reason.
 
 use longpole_ctf::{BytesSource, EnvValue, Metadata, Step, StreamDecoder};
 
@@ -6,7 +7,7 @@ const TRACE: &str = "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = l
 
 const TYPES: &str = "typealias integer { size = 8; } := u8; typealias integer { size = 32; } := u32; typealias integer { size = 8; signed = true; } := i8;\n";
 
-/// Members of an event's payload.
+/// Metadata with these members in the payload of an event.
 fn fields(members: &str) -> String {
     format!("{TRACE}{TYPES}event {{ name = e; fields := struct {{ {members} }}; }};")
 }
@@ -25,7 +26,8 @@ fn all_pass(cases: &[(&str, String)]) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Each with a part of its message and the text that is underlined.
+/// Checks that each case fails with a message that contains the given text and underlines the given
+/// part.
 fn all_fail(cases: &[(&str, String, &str, &str)]) {
     let mut wrong = Vec::new();
     for (what, text, reason, place) in cases {
@@ -210,14 +212,14 @@ fn blocks_have_their_attributes() {
 }
 
 #[test]
-fn texts_have_the_escapes_of_c_and_keep_what_is_none() {
+fn texts_have_the_escapes_of_c_and_keep_unknown_escapes() {
     let text = r#"a\\b \"q\" \'\?\a\b\f\n\r\t\v|\101\60\1018|\x41\x4a|\x041\x0231\u00fc\U0001F600|C:\dir \u \xyz"#;
     let metadata = Metadata::from_text(&format!("{TRACE}env {{ string = \"{text}\"; }};")).unwrap();
     assert_eq!(metadata.trace.env_text("string"), Some("a\\b \"q\" '?\u{7}\u{8}\u{c}\n\r\t\u{b}|A0A8|AJ|A#1ü\u{1F600}|C:\\dir \\u \\xyz"));
 }
 
 #[test]
-fn integers_of_the_environment_that_are_too_large_keep_their_digits() {
+fn environment_integers_that_are_too_large_become_texts() {
     let one = format!("{TRACE}env {{ large = 18446744073709551615; small = -9223372036854775808; }};");
     let environment = "{\"large\": 18446744073709551615, \"small\": -9223372036854775808}";
     let two = format!(
@@ -231,7 +233,7 @@ fn integers_of_the_environment_that_are_too_large_keep_their_digits() {
 }
 
 #[test]
-fn syntax_errors_stand_where_they_are() {
+fn syntax_errors_have_their_position() {
     all_fail(&[
         ("no semicolon after a block", format!("{TRACE}event {{ name = e; }} event {{ name = f; id = 1; }};"), "expected `;`", "event"),
         ("no semicolon after a field", fields("u8 a u8 b;"), "expected `;`", "u8"),
@@ -272,7 +274,7 @@ fn syntax_errors_stand_where_they_are() {
 }
 
 #[test]
-fn what_means_nothing_is_refused_with_its_reason() {
+fn invalid_metadata_is_rejected_with_its_reason() {
     all_fail(&[
         ("integer without a size", fields("integer { align = 8; } a;"), "needs a `size`", "integer { align = 8; }"),
         ("enumeration of no bits", fields("enum : integer { size = 0; } { A } a;"), "1 to 64", "enum : integer { size = 0; } { A }"),
@@ -361,23 +363,23 @@ fn what_means_nothing_is_refused_with_its_reason() {
 }
 
 #[test]
-fn the_wrong_part_of_the_line_is_drawn_also_of_a_long_one() {
+fn the_wrong_part_of_a_line_is_underlined_even_in_a_long_line() {
     let drawn = |text: &str| Metadata::from_text(text).unwrap_err().to_string();
     assert_eq!(
         drawn(&format!("{TRACE}event {{\n\tname = \"grün\";\tid = -7;\n}};")),
         "metadata:4:22: -7 is out of range for an event's id\n   name = \"grün\"; id = -7;\n                       ^~"
     );
-    // Over several lines, to the end of the first.
+    // An error over several lines is underlined up to the end of the first one.
     assert_eq!(drawn("trace {\r\n major = 1; };"), "metadata:1:1: the trace block has no `byte_order`\n  trace {\n  ^~~~~~~");
     let padded = fields(&format!("{}nothing here; {}", " ".repeat(300), " ".repeat(200)));
     let error = Metadata::from_text(&padded).unwrap_err();
     assert!(error.text.chars().count() <= 160);
     assert_eq!(error.text.chars().skip(error.marked.start).take(error.marked.len()).collect::<String>(), "nothing");
-    // At the very end there is nothing to underline.
+    // At the end of the text there is nothing to underline.
     assert!(drawn(&format!("{TRACE}event {{")).ends_with("\n  event {\n         ^"));
 }
 
-/// A packet of metadata.
+/// A packet of metadata; `change` may modify it.
 fn packet(text: &str, big: bool, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
     let mut bytes = word(0x75d1_1d57).to_vec();
@@ -394,11 +396,11 @@ fn packet(text: &str, big: bool, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 #[test]
-fn packets_of_metadata_are_put_together_in_both_byte_orders() {
+fn packets_of_metadata_are_joined_in_both_byte_orders() {
     for (big, order) in [(false, "le"), (true, "be")] {
         let text = after("event { name = first; }; event { name = second; id = 1; };")
             .replace("byte_order = le", &format!("byte_order = {order}"));
-        // Cut within a word: packets are no units of the text.
+        // Split within a word, because packets may end anywhere in the text.
         let (one, two) = text.split_at(text.find("rst").unwrap());
         let whole = |_: &mut Vec<u8>| {};
         let bytes = [packet(one, big, whole), packet(two, big, whole)].concat();
@@ -432,7 +434,7 @@ fn packets_of_ctf_2_have_the_header_of_ctf_1_8_or_a_longer_one() {
     for big in [false, true] {
         let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
         let short = |text: &str| packet(text, big, |b| b[35..37].copy_from_slice(&[2, 0]));
-        // Three reserved bytes and the size of the header behind the version.
+        // Version, three reserved bytes and the size of the header.
         let long = |text: &str| {
             packet(text, big, |b| {
                 b[35..37].copy_from_slice(&[2, 0]);
@@ -475,8 +477,9 @@ fn packets_of_ctf_2_have_the_header_of_ctf_1_8_or_a_longer_one() {
 }
 
 #[test]
-fn types_are_nested_as_deep_as_test_suites_do_and_no_deeper_than_the_stack_allows() {
-    // That of a program's first thread: what is compiled without optimisation needs more than the 2 MiB of others.
+fn types_may_be_nested_as_deep_as_in_test_suites_but_not_deeper_than_the_stack_allows() {
+    // The stack size of a program's main thread: unoptimised code needs more than the 2 MiB of
+    // other threads.
     std::thread::Builder::new().stack_size(8 << 20).spawn(nesting).unwrap().join().unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! What the writer writes, the reader reads back as the same schema.
+//! Metadata that the writer writes must be read back as the same schema.
 
 mod common;
 
@@ -115,8 +115,8 @@ fn a_schema_made_in_memory_decodes_without_text() {
 }
 
 #[test]
-fn an_offset_of_years_in_cycles_is_one_of_seconds_in_ctf_2() {
-    // As LTTng writes it.
+fn a_large_offset_in_cycles_becomes_seconds_in_ctf_2() {
+    // LTTng writes the clock's offset in this form.
     let text = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };
         clock { name = monotonic; freq = 1000000000; offset = 1326476837897235420; };
         stream { event.header := struct { integer { size = 64; map = clock.monotonic.value; } timestamp; }; };
@@ -128,9 +128,9 @@ fn an_offset_of_years_in_cycles_is_one_of_seconds_in_ctf_2() {
     assert_eq!(clock.ns(5), metadata.clocks[0].ns(5));
 }
 
-/// A role of what the preamble does not say is refused.
+/// CTF 2 rejects a UUID role if the preamble has no UUID.
 #[test]
-fn a_uuid_in_packets_of_metadata_without_one_is_bytes_in_ctf_2() {
+fn a_uuid_in_packets_is_a_blob_in_ctf_2_if_the_metadata_has_none() {
     for (said, is_told) in [("uuid = \"2a6422d0-6cee-11e0-8c08-cb07d7b3a564\";", true), ("", false)] {
         let text = format!(
             "/* CTF 1.8 */\ntrace {{ major = 1; minor = 8; byte_order = le; {said}\n\tpacket.header := struct {{ \

@@ -1,4 +1,4 @@
-//! The writer of packets: what it fills in by itself, and what it refuses.
+//! The packet writer: the fields that it fills in, and the values that it rejects.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn layout(metadata: &str) -> Arc<Layout> {
     Arc::new(Layout::new(Arc::new(metadata)).unwrap())
 }
 
-/// An event of CTF 1.8 with these fields.
+/// A layout for an event of CTF 1.8 with these fields.
 fn fields(fields: &str) -> Arc<Layout> {
     layout(&format!(
         "trace {{ major = 1; minor = 8; byte_order = le; }};
@@ -27,7 +27,7 @@ fn fields(fields: &str) -> Arc<Layout> {
     ))
 }
 
-/// The bytes of one event, or what is wrong with its values.
+/// The bytes of one event, or the error of its values.
 fn one(layout: &Arc<Layout>, values: &[OwnedValue]) -> Result<Vec<u8>, String> {
     let mut writer = StreamWriter::new(layout.clone(), 0);
     writer.event(0, 0, values).map_err(|e| e.to_string())?;
@@ -36,7 +36,7 @@ fn one(layout: &Arc<Layout>, values: &[OwnedValue]) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn values_that_do_not_fit_are_refused_with_their_field() {
+fn values_that_do_not_fit_are_rejected_with_the_name_of_their_field() {
     let cases = [
         ("u8 a;", vec![U64(256)], "field `a`: 256 does not fit an unsigned integer of 8 bits"),
         ("u8 a;", vec![I64(-1)], "field `a`: -1 does not fit an unsigned integer of 8 bits"),
@@ -77,7 +77,7 @@ fn values_that_do_not_fit_are_refused_with_their_field() {
 }
 
 #[test]
-fn an_optional_is_there_if_its_selector_says_so() {
+fn an_optional_must_be_present_exactly_if_its_selector_states_it() {
     let metadata = r#"{"type": "preamble", "version": 2}
 {"type": "data-stream-class"}
 {"type": "event-record-class", "payload-field-class": {"type": "structure", "member-classes": [
@@ -112,7 +112,7 @@ event { name = small; id = 3; stream_id = 5; fields := struct { integer { size =
 event { name = large; id = 3000; stream_id = 5; fields := struct { integer { size = 8; } x; }; };
 ";
 
-/// Begin, end, number, counter and CPU of each packet, and the events in it.
+/// Start, end, number, counter and CPU of each packet, and its events.
 fn packets(layout: &Layout, bytes: &[u8]) -> Vec<String> {
     let mut stream = StreamDecoder::new(layout.metadata().clone(), BytesSource(bytes));
     let mut out = Vec::new();
@@ -139,7 +139,7 @@ fn packets(layout: &Layout, bytes: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn a_header_has_the_form_that_tells_id_and_time_and_else_a_packet_begins() {
+fn the_header_form_that_can_hold_id_and_time_is_chosen_or_a_packet_begins() {
     let layout = layout(LTTNG);
     let mut writer = StreamWriter::new(layout.clone(), 0);
     let mut packet = Packet::default();
@@ -150,7 +150,7 @@ fn a_header_has_the_form_that_tells_id_and_time_and_else_a_packet_begins() {
         time += step;
         writer.event(class, time, &[U64(x)]).unwrap();
     }
-    // A time before the last is told by 64 bits only.
+    // A time before the last one needs 64 bits.
     writer.event(1, 1 << 40, &[U64(6)]).unwrap();
     writer.packet_mut().discarded = Some(9);
     writer.end().unwrap();
@@ -165,13 +165,14 @@ fn a_header_has_the_form_that_tells_id_and_time_and_else_a_packet_begins() {
         begin + 10 + (2 << 27)
     );
     assert_eq!(packets(&layout, &bytes), [expected]);
-    // 5 bits of the id and 27 of the time, or 5 bits, an id of 4 bytes and a time of 8, and the field.
+    // Compact: 5 bits of id and 27 of time; extended: 5 bits, an id of 4 bytes and a time of 8;
+    // then the field.
     assert_eq!(bytes.len(), 24 + 46 + 3 * 5 + 3 * 14);
 }
 
 #[test]
-fn a_header_without_a_time_is_none_for_an_event_that_is_later() {
-    // Small ids have no time.
+fn a_header_without_a_time_is_not_used_for_a_later_event() {
+    // The compact form for small ids has no time here.
     let layout = layout(&LTTNG.replace("integer { size = 27; align = 1; map = clock.c.value; } timestamp;", ""));
     let mut writer = StreamWriter::new(layout.clone(), 0);
     for (time, x) in [(100, 1u64), (107, 2), (107, 3)] {
@@ -182,7 +183,7 @@ fn a_header_without_a_time_is_none_for_an_event_that_is_later() {
 }
 
 #[test]
-fn where_a_time_cannot_be_told_a_packet_begins() {
+fn a_packet_begins_if_a_header_cannot_hold_the_time() {
     let short = "event.header := struct { integer { size = 8; } id; integer { size = 24; map = clock.c.value; } timestamp; }; };";
     let (head, rest) = LTTNG.split_once("event.header").unwrap();
     let (_, events) = rest.split_once("event {").unwrap();
@@ -194,7 +195,7 @@ fn where_a_time_cannot_be_told_a_packet_begins() {
     writer.event(0, 100, &[U64(1)]).unwrap();
     writer.event(0, 100 + (1 << 24), &[U64(2)]).unwrap();
     writer.event(1, 50, &[U64(3)]).unwrap();
-    // The numbers go on behind those that were not given.
+    // Sequence numbers continue after those of the packets that the writer added.
     packet.sequence = Some(2);
     packet.begin = Some(60);
     writer.begin(&packet).unwrap();
@@ -212,7 +213,7 @@ fn where_a_time_cannot_be_told_a_packet_begins() {
 }
 
 #[test]
-fn what_fails_leaves_no_trace() {
+fn a_failed_event_or_packet_writes_nothing() {
     let layout = layout(LTTNG);
     let mut writer = StreamWriter::new(layout.clone(), 0);
     writer.event(0, 10, &[U64(1)]).unwrap();
@@ -225,7 +226,7 @@ fn what_fails_leaves_no_trace() {
 }
 
 #[test]
-fn a_packet_has_its_limit_and_one_without_sizes_is_the_last() {
+fn a_packet_has_a_size_limit_and_one_without_sizes_must_be_the_last() {
     let layout = fields("string s;");
     let mut writer = StreamWriter::new(layout.clone(), 0).limit(8);
     writer.event(0, 0, &[text("abc")]).unwrap();
@@ -237,7 +238,7 @@ fn a_packet_has_its_limit_and_one_without_sizes_is_the_last() {
 }
 
 #[test]
-fn names_that_ctf_1_has_other_words_for_are_no_obstacle() {
+fn names_that_are_keywords_of_ctf_1_are_written_and_read_back() {
     let metadata = r#"{"type": "preamble", "version": 2}
 {"type": "clock-class", "id": "my clock", "frequency": 1000000000, "origin": "unix-epoch"}
 {"type": "trace-class", "environment": {"some thing": "x\"y"}}
@@ -265,7 +266,7 @@ fn names_that_ctf_1_has_other_words_for_are_no_obstacle() {
 }
 
 #[test]
-fn log_levels_and_clocks_survive_the_way_to_ctf_2_and_fragments_are_appended() {
+fn log_levels_and_clocks_are_converted_to_ctf_2_and_fragments_are_appended() {
     let text = "trace { major = 1; minor = 8; byte_order = be; };
         clock { name = c; uuid = \"0a0b0c0d-0102-0304-0506-0708090a0b0c\"; freq = 1000; offset_s = 5; offset = -300; absolute = true; precision = 4; };
         stream { event.header := struct { integer { size = 8; } id; integer { size = 32; map = clock.c.value; } timestamp; }; };
@@ -283,7 +284,7 @@ fn log_levels_and_clocks_survive_the_way_to_ctf_2_and_fragments_are_appended() {
         assert_eq!(new.clocks[0].ns(cycles), old.clocks[0].ns(cycles));
     }
     assert_eq!((new.clocks[0].uuid, new.clocks[0].absolute, new.clocks[0].precision), (old.clocks[0].uuid, true, 4));
-    // And back again, to other names and the same meaning.
+    // Back to CTF 1.8: other names, the same meaning.
     let back = Layout::to_ctf1(&new).unwrap();
     let event = &back.metadata().streams[0].events[0];
     assert_eq!((event.loglevel, event.payload.as_ref().unwrap().fields()[0].name.as_str()), (Some(13), "_struct"));
@@ -291,8 +292,8 @@ fn log_levels_and_clocks_survive_the_way_to_ctf_2_and_fragments_are_appended() {
 }
 
 #[test]
-fn fields_of_a_type_are_found_again_by_their_roles() {
-    // Every field of a packet of CTF 2, whatever it is called, comes into its place in 1.8.
+fn fields_with_roles_are_converted_to_the_names_of_ctf_1() {
+    // Every packet field of CTF 2, whatever its name is, gets the name of its role in CTF 1.8.
     let metadata = r#"{"type": "preamble", "version": 2, "uuid": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]}
 {"type": "clock-class", "id": "c", "frequency": 1000000000}
 {"type": "trace-class", "packet-header-field-class": {"type": "structure", "member-classes": [
@@ -344,8 +345,8 @@ fn fields_of_a_type_are_found_again_by_their_roles() {
 }
 
 #[test]
-fn types_nested_as_deep_as_may_be_are_written_in_both_versions() {
-    // With the stack of a program's first thread, which what is compiled without optimisation needs.
+fn types_of_maximum_depth_are_written_in_both_versions() {
+    // Runs with the stack size of a program's main thread, because unoptimised code needs it.
     let deep = || {
         let (open, close) = ("struct { ".repeat(256), "} s;".repeat(256));
         let old = Metadata::from_text(&format!(
@@ -364,7 +365,8 @@ fn types_nested_as_deep_as_may_be_are_written_in_both_versions() {
     std::thread::Builder::new().stack_size(8 << 20).spawn(deep).unwrap().join().unwrap();
 }
 
-/// The same events by classes of the schema, and by classes that appear one by one.
+/// Writes the same events with classes of the schema and with classes that are added one by one,
+/// and compares the results.
 fn assert_appended(schema: &longpole_ctf::Schema, prepared: fn(&longpole_ctf::Schema) -> Layout, events: &[(usize, u64, Vec<OwnedValue>)]) {
     let mut bare = schema.clone();
     let classes = std::mem::take(&mut bare.streams[0].events);
@@ -381,7 +383,7 @@ fn assert_appended(schema: &longpole_ctf::Schema, prepared: fn(&longpole_ctf::Sc
 }
 
 #[test]
-fn a_class_that_appears_later_is_written_like_one_of_the_schema() {
+fn a_class_that_is_added_later_is_written_like_one_of_the_schema() {
     let old = Metadata::from_text(LTTNG).unwrap().schema().clone();
     let layout = |schema: &longpole_ctf::Schema| Layout::new(Arc::new(Metadata::from_schema(schema.clone()).unwrap())).unwrap();
     assert_appended(&old, layout, &[(0, 5, vec![U64(1)]), (1, 6, vec![U64(2)]), (0, 7, vec![U64(3)])]);
@@ -402,7 +404,7 @@ fn a_class_that_appears_later_is_written_like_one_of_the_schema() {
 {"type": "event-record-class", "id": 71, "payload-field-class": {"type": "structure", "member-classes": [
     {"name": "o", "field-class": {"type": "dynamic-length-blob", "length-field-location": {"origin": "packet-context", "path": ["n"]}}}]}}"#;
     let mut schema = Metadata::from_text(metadata).unwrap().schema().clone();
-    // What depends on a field of the packet must be known before it begins.
+    // A class that depends on a packet field cannot be added later.
     let class = schema.streams[0].events.pop().unwrap();
     assert!(layout(&schema).event(&class).is_err());
     let blob = || [U64(2), OwnedValue::Bytes(vec![7, 8])];

@@ -1,10 +1,12 @@
-//! trace.dat, the file of trace-cmd: versions 6 (parts in a fixed order) and 7 (sections that options point to, perhaps compressed).
+//! Reads trace.dat, the file format of trace-cmd: version 6 (parts in a fixed order) and version 7
+//! (sections that options refer to, possibly compressed).
 //!
-//! Everything but the events is read when the file is opened: formats, symbols, names, options, and where each CPU's pages are.
-//! The pages go through the page decoder, straight from the file, or chunk by chunk through the decompressor. zlib and zstd, those
-//! of trace-cmd, are built in; a file that another method compressed is refused with the command that decompresses it.
+//! Everything except the events is read when the file is opened: formats, symbols, names, options,
+//! and the places of each CPU's pages. The pages are decoded from the file directly, or chunk by
+//! chunk through a decompressor. The methods of trace-cmd, zlib and zstd, are built in; if a file
+//! uses another method, the error contains the command that decompresses it.
 //!
-//! Lengths are checked against the file before anything is allocated for them.
+//! Lengths are checked against the size of the file before memory is allocated for them.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -26,11 +28,11 @@ pub use data::CpuReader;
 use data::{ALL_CHUNKS, MAX_CHUNK};
 use parts::Cursor;
 
-/// Bytes that can be read at any place.
+/// A source of bytes with random access.
 pub trait ReadAt {
-    /// Size of the file in bytes.
+    /// Size in bytes.
     fn size(&self) -> io::Result<u64>;
-    /// Fills the buffer from `offset` on, or fails.
+    /// Fills the buffer from byte `offset` on, or returns an error.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -77,36 +79,36 @@ impl<T: AsRef<[u8]>> ReadAt for io::Cursor<T> {
     }
 }
 
-/// An option as the file holds it; ids as in trace-cmd.dat.v7(5).
+/// An option of the file, undecoded. The manual page trace-cmd.dat.v7(5) lists the ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatOption {
     /// Id of the option.
     pub id: u16,
-    /// Its bytes.
+    /// Content of the option.
     pub data: Vec<u8>,
 }
 
-/// A buffer of the kernel that was recorded: the top one (an empty name) or an instance.
+/// A recorded buffer of the kernel: the top buffer (with an empty name) or an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
     /// Name of the instance; empty for the top buffer.
     pub name: String,
-    /// The clock's name, where the file states it for this buffer.
+    /// Name of the clock, if the file states it for this buffer.
     pub clock: Option<String>,
-    /// Bytes of its pages.
+    /// Size of its pages in bytes; 0 if the default size is used.
     pub page_size: u32,
-    /// Its CPUs with data.
+    /// CPUs with data.
     pub cpus: Vec<CpuData>,
-    /// Of a tracer that writes text: the content of the kernel's file `trace`, instead of pages.
+    /// Content of the kernel's file `trace`, which a tracer that writes text has instead of pages.
     pub text: Option<Extent>,
 }
 
-/// Where a CPU's pages are in the file.
+/// Place of a CPU's pages in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuData {
     /// Number of the CPU.
     pub cpu: u32,
-    /// Where its pages are.
+    /// Place of the pages.
     pub extent: Extent,
 }
 
@@ -115,13 +117,13 @@ pub struct CpuData {
 pub struct Extent {
     /// Offset in the file.
     pub offset: u64,
-    /// Bytes in the file.
+    /// Size in the file, in bytes.
     pub size: u64,
-    /// In chunks, each compressed for itself.
+    /// Compression method, if the part consists of compressed chunks.
     pub compressed: Option<Method>,
 }
 
-/// How chunks are compressed.
+/// Compression method of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// zlib.
@@ -130,12 +132,12 @@ pub enum Method {
     Zstd,
 }
 
-/// What the kernel counted of a CPU's buffer.
+/// Counters of the kernel for a CPU's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferStats {
     /// Number of the CPU.
     pub cpu: u32,
-    /// Events that were overwritten before they were read, and those that found no room.
+    /// Number of events that were overwritten before they were read, or that found no room.
     pub lost: u64,
 }
 
@@ -158,7 +160,7 @@ pub struct Dat<S> {
 const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
 
 impl<S: ReadAt> Dat<S> {
-    /// Reads everything but the pages.
+    /// Opens a file and reads everything except the pages.
     pub fn open(source: S) -> Result<Dat<S>, DatError> {
         let len = source.size().map_err(|e| DatError { offset: 0, kind: DatErrorKind::Io(e) })?;
         let mut at = Cursor::file(&source, len, 0);
@@ -195,7 +197,7 @@ impl<S: ReadAt> Dat<S> {
         })
     }
 
-    /// 6 or 7.
+    /// Version of the format: 6 or 7.
     pub fn version(&self) -> u8 {
         self.version
     }
@@ -215,17 +217,17 @@ impl<S: ReadAt> Dat<S> {
         &self.formats
     }
 
-    /// The traced machine's /proc/kallsyms.
+    /// The file /proc/kallsyms of the traced host.
     pub fn kallsyms(&self) -> &[u8] {
         &self.kallsyms
     }
 
-    /// `printk_formats`: lines of address and text.
+    /// The file `printk_formats`: lines of address and text.
     pub fn printk_formats(&self) -> &[u8] {
         &self.printk
     }
 
-    /// Pid and name of each line of `saved_cmdlines`.
+    /// The process ids and names in `saved_cmdlines`.
     pub fn cmdlines(&self) -> impl Iterator<Item = (i32, &str)> {
         let lines = self.cmdlines.split(|&b| b == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
         lines.filter_map(|line| {
@@ -234,24 +236,24 @@ impl<S: ReadAt> Dat<S> {
         })
     }
 
-    /// The file's options in their order.
+    /// The options in the order of the file.
     pub fn options(&self) -> &[DatOption] {
         &self.options
     }
 
-    /// The clock of the recording: the name in brackets of the kernel's `trace_clock`.
+    /// Name of the clock of the recording: the one in brackets in the kernel's `trace_clock`.
     pub fn clock(&self) -> Option<String> {
         let option = self.options.iter().find(|o| o.id == parts::TRACECLOCK);
         let texts = option.map(|option| &option.data).into_iter().chain([&self.trace_clock]);
         texts.filter_map(|bytes| Some(text(bytes).split_once('[')?.1.split_once(']')?.0.to_owned())).next()
     }
 
-    /// What makes times of the file's events.
+    /// The conversion of timestamps in the pages to times.
     pub fn times(&self) -> Clock {
         Clock::of(&self.options, self.order)
     }
 
-    /// What `uname` said: of the fields of it, the name of the machine is the second.
+    /// Name of the traced host: the second field in the output of `uname`.
     pub fn host(&self) -> Option<String> {
         const UNAME: u16 = 5;
         let option = self.options.iter().find(|o| o.id == UNAME)?;
@@ -259,7 +261,8 @@ impl<S: ReadAt> Dat<S> {
         text.trim_end_matches('\0').split_whitespace().nth(1).map(str::to_owned)
     }
 
-    /// What the kernel counted, where the file says it and has one buffer: it does not say of which it is.
+    /// Counters of the kernel, if the file has them and only one buffer; they are not assigned to a
+    /// buffer.
     pub fn stats(&self) -> Vec<BufferStats> {
         const CPUSTAT: u16 = 2;
         let count = |text: &str, what: &str| -> u64 {
@@ -279,7 +282,7 @@ impl<S: ReadAt> Dat<S> {
         all
     }
 
-    /// The recorded buffers, the top one first.
+    /// The recorded buffers, the top buffer first.
     pub fn buffers(&self) -> &[Buffer] {
         &self.buffers
     }
@@ -289,7 +292,7 @@ impl<S: ReadAt> Dat<S> {
         self.pages(buffer, cpu, &self.source)
     }
 
-    /// The same, for who keeps it longer than this.
+    /// Like [`stream`](Self::stream), but the result does not borrow from this object.
     pub fn shared_stream(&self, buffer: usize, cpu: u32) -> Result<PageStream<CpuReader<S>>, DatError>
     where
         S: Clone,
@@ -310,7 +313,7 @@ impl<S: ReadAt> Dat<S> {
         Ok(PageStream::new(CpuReader::new(source, &data.extent, self.order, most), layout))
     }
 
-    /// The text of a buffer that has one.
+    /// The text of a buffer that has one instead of pages.
     pub fn text(&self, buffer: usize) -> Option<CpuReader<S>>
     where
         S: Clone,
@@ -320,7 +323,8 @@ impl<S: ReadAt> Dat<S> {
     }
 }
 
-/// Refuses data that is told of two CPUs. No recorder writes that, and a small file could have any number of streams, each with pages of its own in memory.
+/// Returns an error if two CPUs share data. No recorder writes such files, and a small file could
+/// otherwise have any number of streams, each with its own pages in memory.
 fn apart(buffers: &[Buffer]) -> Result<(), DatError> {
     let mut all: Vec<(u64, u64, u32)> = Vec::new();
     for buffer in buffers {
@@ -364,7 +368,8 @@ fn head(at: &mut Cursor<'_>) -> Result<Head, DatError> {
     Ok(Head { version, order, page_size })
 }
 
-/// The formats of the events in a perf.data: its section TRACING_DATA begins as a trace.dat does, with versions of its own.
+/// The formats of the events in a perf.data file. Its section TRACING_DATA begins like a trace.dat,
+/// with its own version numbers.
 pub fn perf_formats(section: &[u8]) -> Result<(Formats, ByteOrder), DatError> {
     let mut at = Cursor::memory(section, ByteOrder::Little);
     let Head { version, order, .. } = head(&mut at)?;
@@ -383,5 +388,5 @@ fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// Guards against option sections that point to each other.
+/// Offsets of sections that were read. Guards against option sections that refer to each other.
 type Visited = HashSet<u64>;

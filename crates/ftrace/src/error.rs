@@ -1,4 +1,4 @@
-//! What can be wrong with a format text, a page, a trace.dat file or the kernel's files, and where.
+//! Errors of format texts, pages, trace.dat files and the kernel's files, with their positions.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,51 +7,51 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {kind}")]
 pub struct FormatError {
-    /// Line of the text, from 1; the last one where something is missing.
+    /// Line of the text, from 1; the last line if something is missing.
     pub line: usize,
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: FormatErrorKind,
 }
 
-/// What can be wrong with a text that describes formats.
+/// The kinds of errors in a text that describes formats.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatErrorKind {
-    /// A line is missing; its begin.
+    /// A line is missing; the text with which it begins.
     #[error("no line `{0}`")]
     Missing(&'static str),
-    /// A text stands where a number is expected.
+    /// There is a text where a number is expected.
     #[error("`{0}` is not a number")]
     Number(String),
-    /// A line is no description of a field.
+    /// A line that is not the description of a field.
     #[error("`{0}` is no field (`field:TYPE NAME; offset:N; size:N; signed:N;`)")]
     Field(String),
-    /// The kernel divides events otherwise than all known ones.
+    /// The kernel uses another layout of events than all known kernels.
     #[error("a header of {what} {value} is not known")]
     Header {
         /// The part that differs.
         what: &'static str,
-        /// Its value.
+        /// Value of the part that differs.
         value: u64,
     },
 }
 
-/// A field that a record does not hold.
+/// A field that cannot be read from a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldError {
-    /// The field lies behind the end of the record.
+    /// The field ends behind the end of the record.
     #[error("the field ends at byte {end}, the record has {have}")]
     BeyondRecord {
-        /// End of the field, in bytes from the record's begin.
+        /// End of the field, in bytes from the record's start.
         end: u64,
-        /// Bytes of the record.
+        /// Size of the record in bytes.
         have: usize,
     },
-    /// The integer has an unusual size.
+    /// The integer has a size other than 1, 2, 4 and 8 bytes.
     #[error("an integer of {size} bytes is not known")]
     IntegerSize {
-        /// Its size in bytes.
+        /// Size of the integer in bytes.
         size: u32,
     },
     /// The field has no elements.
@@ -59,55 +59,55 @@ pub enum FieldError {
     NotAnArray,
 }
 
-/// A page that cannot be decoded (further).
+/// A page that cannot be decoded, or not further.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("page {page} at byte {page_offset}, byte {offset} in it: {kind}")]
 pub struct PageError {
     /// Index of the page in its stream, from 0.
     pub page: u64,
-    /// Where the page begins in its stream, in bytes.
+    /// Byte of the stream at which the page begins.
     pub page_offset: u64,
-    /// Where in the page.
+    /// Offset in the page, in bytes.
     pub offset: usize,
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: PageErrorKind,
 }
 
-/// What can be wrong with a page.
+/// The kinds of errors in a page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageErrorKind {
-    /// The page is cut.
+    /// The page is truncated.
     #[error("the page has {have} of {need} bytes")]
     Truncated {
-        /// Bytes that are needed.
+        /// Number of bytes needed.
         need: usize,
-        /// Bytes that are there.
+        /// Number of bytes available.
         have: usize,
     },
-    /// The page states more events than it has room for.
+    /// The page states more bytes of events than fit into it.
     #[error("{commit} bytes of events do not fit into the {room} of the page")]
     CommitBeyondPage {
-        /// Bytes of events that it states.
+        /// Number of bytes of events that the page states.
         commit: usize,
-        /// Bytes of room.
+        /// Number of bytes that fit into the page.
         room: usize,
     },
     /// An event is longer than the rest of the page.
     #[error("the event needs {need} bytes, {have} are left in the page")]
     EventBeyondCommit {
-        /// Bytes of the event.
+        /// Size of the event in bytes.
         need: u64,
-        /// Bytes that are left.
+        /// Number of bytes left.
         have: usize,
     },
-    /// An event has a length that none can have.
+    /// The length of an event is impossible.
     #[error("an event of {length} bytes cannot be")]
     EventLength {
         /// The length.
         length: u32,
     },
-    /// A time lies outside of what its neighbours allow.
+    /// A time contradicts the times around it.
     #[error("the time {time} cannot be: what is around it says {earliest} to {latest}")]
     Time {
         /// The time.
@@ -117,12 +117,12 @@ pub enum PageErrorKind {
         /// Latest time that is possible.
         latest: u64,
     },
-    /// More events are said to be lost than can be.
+    /// The number of lost events is impossible.
     #[error("{count} lost events cannot be: at most {most} are missing")]
     Lost {
         /// Number of lost events.
         count: u64,
-        /// Most that are possible.
+        /// Maximum number that is possible.
         most: u64,
     },
     /// The input cannot be read.
@@ -134,13 +134,13 @@ pub enum PageErrorKind {
 #[derive(Debug, thiserror::Error)]
 #[error("at byte {offset}: {kind}")]
 pub struct DatError {
-    /// Offset in the file, or in the decompressed section where the section is compressed.
+    /// Offset in the file, or in a decompressed section.
     pub offset: u64,
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: DatErrorKind,
 }
 
-/// What can be wrong with a trace.dat file.
+/// The kinds of errors in a trace.dat file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatErrorKind {
@@ -150,44 +150,44 @@ pub enum DatErrorKind {
     /// The file is of another format.
     #[error("this is no trace.dat file")]
     NotADat,
-    /// The version is not known.
+    /// The version of the format is unknown.
     #[error("version {0:?} of trace.dat is not known (6 and 7 are)")]
     Version(String),
-    /// The byte order, or the size of `long`, is not known.
+    /// The byte order, or the size of `long`, is unknown.
     #[error("byte order {0} or long size is not known")]
     Head(u8),
-    /// The file is cut.
+    /// The file is truncated.
     #[error("the file ends here, {need} bytes more are needed")]
     Truncated {
-        /// Bytes that are missing.
+        /// Number of missing bytes.
         need: u64,
     },
-    /// Something else stands where a text is expected.
+    /// An expected text is missing.
     #[error("`{expected}` is expected here")]
     Expected {
         /// The text.
         expected: &'static str,
     },
-    /// A part is longer than is accepted.
+    /// A part is longer than the reader accepts.
     #[error("a part of {length} bytes is longer than the {limit} that are accepted")]
     TooLong {
-        /// Its length.
+        /// Length of the part in bytes.
         length: u64,
-        /// Most that is accepted.
+        /// Maximum length that is accepted.
         limit: u64,
     },
-    /// The compression method is not built in; its name.
+    /// The compression method is not built in; the name of the method.
     #[error("the file is compressed by {0}, which is not built in; `trace-cmd convert --compression none -i FILE -o NEW` decompresses it")]
     Compression(String),
-    /// Compressed data cannot be decompressed; why.
+    /// Compressed data cannot be decompressed; the reason.
     #[error("the compressed data is damaged: {0}")]
     Damaged(String),
-    /// A section is of another kind.
+    /// A section has another kind than expected.
     #[error("a section of kind {expected} is expected, this is kind {found}")]
     Section {
-        /// Kind that is expected.
+        /// Expected kind.
         expected: u16,
-        /// Kind that is there.
+        /// Actual kind.
         found: u16,
     },
     /// Several options lead to one section.
@@ -198,30 +198,30 @@ pub enum DatErrorKind {
     Option {
         /// Id of the option.
         id: u16,
-        /// Its bytes.
+        /// Length of the option in bytes.
         length: usize,
     },
     /// The format of an event cannot be read.
     #[error("{what}: {error}")]
     Format {
-        /// What it describes.
+        /// Name of the described object.
         what: String,
-        /// What is wrong with it.
+        /// Error in its text.
         error: FormatError,
     },
-    /// Two CPUs have the same data.
+    /// The data of two CPUs overlaps.
     #[error("the data of cpu {cpu} is also that of another cpu")]
     Shared {
-        /// Number of the second one.
+        /// Number of the second CPU.
         cpu: u32,
     },
-    /// A buffer has a CPU twice.
+    /// A buffer contains a CPU twice.
     #[error("a buffer has data of cpu {cpu} twice")]
     Twice {
         /// Number of the CPU.
         cpu: u32,
     },
-    /// The caller asked for data that is not there.
+    /// The caller requested data that does not exist.
     #[error("there is no buffer {buffer} or no data of its cpu {cpu}")]
     NoSuchStream {
         /// Index of the buffer.
@@ -231,20 +231,20 @@ pub enum DatErrorKind {
     },
 }
 
-/// A failure in the kernel's tracing files.
+/// An error while accessing the kernel's tracing files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceFsError {
     /// tracefs is not mounted.
     #[error("tracefs is not mounted; as root: mount -t tracefs nodev /sys/kernel/tracing")]
     NotMounted,
-    /// The user may not use a file.
+    /// The user has no permission to access a file.
     #[error("{path} may not be used by this user; run as root, or let root give it to this user: mount -o remount,uid=USER,mode=700 /sys/kernel/tracing")]
     NoPermission {
         /// The file.
         path: PathBuf,
     },
-    /// A file cannot be used.
+    /// A file cannot be accessed.
     #[error("{path}: {error}")]
     Io {
         /// The file.
@@ -253,7 +253,8 @@ pub enum TraceFsError {
         #[source]
         error: io::Error,
     },
-    /// The kernel refused a text; `said` is what its error log says about it, a caret under the place.
+    /// The kernel refused a text. `said` is the entry in its error log, which marks the place with
+    /// a caret.
     #[error("the kernel refuses `{text}` for {path}: {error}{}", said_note(.said))]
     Refused {
         /// The file.
@@ -268,23 +269,23 @@ pub enum TraceFsError {
     /// The kernel has no such event.
     #[error("there is no event {0}")]
     NoSuchEvent(String),
-    /// The kernel has none of the clocks.
+    /// The kernel has none of the requested clocks.
     #[error("this kernel has none of the clocks {wanted}; it has {has}")]
     NoClock {
-        /// The clocks, in the order of preference.
+        /// Requested clocks, in the order of preference.
         wanted: String,
-        /// The clocks of this kernel.
+        /// Clocks of this kernel.
         has: String,
     },
-    /// A description of a format cannot be read.
+    /// A text that describes a format cannot be parsed.
     #[error("{path}: {error}")]
     Format {
-        /// Its file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error in its text.
         error: FormatError,
     },
-    /// A line of a CPU's statistics cannot be read.
+    /// A line of a CPU's statistics cannot be parsed.
     #[error("{path}: `{line}` is not understood")]
     Stats {
         /// The file.

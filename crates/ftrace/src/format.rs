@@ -1,9 +1,10 @@
-//! `events/SYSTEM/NAME/format`: what the bytes of a record mean.
+//! Parses `events/SYSTEM/NAME/format`, which describes the fields of a record.
 //!
-//! The kernel states offset, size and sign of each field; the C type is kept as text, because only that tells an array of
-//! characters from an array of numbers. Nothing else is concluded from it. The formula of printing is kept and not evaluated.
+//! The kernel states offset, size and sign of each field. The C type is kept as text, because only
+//! the type distinguishes an array of characters from an array of numbers; nothing else is derived
+//! from it. The print formula is kept as text and not evaluated.
 //!
-//! A format is parsed once; reading a field is then an addition and a bounds check.
+//! A format is parsed once; after that, reading a field takes one addition and one bounds check.
 
 use std::collections::HashMap;
 
@@ -17,60 +18,63 @@ pub struct EventFormat {
     pub system: String,
     /// Name of the event within it.
     pub name: String,
-    /// What the records' `common_type` says.
+    /// Value of `common_type` in its records.
     pub id: u16,
-    /// `common_*` fields, which all events of a kernel share, in order of their offsets.
+    /// Fields named `common_*`, which all events of a kernel share, in the order of their offsets.
     pub common: Vec<Field>,
-    /// Fields of its own, in the order of the text.
+    /// Other fields, in the order of the text.
     pub fields: Vec<Field>,
-    /// The text behind `print fmt:`.
+    /// The text after `print fmt:`.
     pub print_fmt: String,
 }
 
-/// The name of a value.
+/// A value with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The value.
     pub value: i64,
-    /// Its name.
+    /// Name of the value.
     pub name: String,
 }
 
-/// Where a field is and what its bytes are.
+/// Place and type of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Name of the field.
     pub name: String,
     /// The C type, without the array's brackets: `unsigned long`, `char`, `struct folio *`.
     pub type_text: String,
-    /// Bytes from the record's begin.
+    /// Offset in the record, in bytes.
     pub offset: u32,
-    /// Bytes of the whole field; 0 for an array that goes on to the record's end.
+    /// Size of the whole field in bytes; 0 for an array that extends to the end of the record.
     pub size: u32,
-    /// The integer, or each element, has a sign.
+    /// `true` if the integer, or each element, is signed.
     pub signed: bool,
     /// Arrangement of the bytes.
     pub shape: Shape,
 }
 
-/// How the bytes of a field are arranged.
+/// Arrangement of the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One value, `size` bytes long.
     Scalar,
-    /// `TYPE name[n]`: the elements are in place. `elements` is 0 if the length is not stated (`name[]`, or a constant's name).
+    /// `TYPE name[n]`: the elements are in place. `elements` is 0 if the length is not a number
+    /// (`name[]`, or the name of a constant).
     Array {
         /// Number of elements.
         elements: u32,
     },
-    /// `__data_loc TYPE[] name`: the field holds offset (low 16 bits, from the record's begin) and length (high 16 bits).
+    /// `__data_loc TYPE[] name`: the field holds the offset of the data in the record (low 16 bits)
+    /// and its length (high 16 bits).
     Dynamic,
-    /// `__rel_loc TYPE[] name`: as `Dynamic`, the offset counts from the end of the field.
+    /// `__rel_loc TYPE[] name`: like `Dynamic`, but the offset counts from the end of the field.
     Relative,
 }
 
 impl EventFormat {
-    /// Parses a format file. `system` is the folder's name, which the text does not state.
+    /// Parses a format file. `system` is the name of the directory, because the text does not state
+    /// the subsystem.
     pub fn parse(system: &str, text: &str) -> Result<EventFormat, FormatError> {
         let mut format = EventFormat {
             system: system.to_owned(),
@@ -118,13 +122,14 @@ impl EventFormat {
         Ok(format)
     }
 
-    /// A field by name, a common one included.
+    /// A field by its name, including common fields.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().chain(&self.common).find(|f| f.name == name)
     }
 
-    /// The names that the kernel prints for the values of a field: `__print_symbolic(REC->reason, { 2, "NOT_SPECIFIED" }, …)`.
-    /// Empty where it prints the field otherwise, or where a value is no plain number.
+    /// The names that the kernel prints for the values of a field, from
+    /// `__print_symbolic(REC->reason, { 2, "NOT_SPECIFIED" }, …)`. Empty if the kernel prints the
+    /// field differently, or if a value is not a plain number.
     pub fn labels(&self, field: &str) -> Vec<Label> {
         let list = |call: &'_ str| -> Option<usize> {
             let rest = call.trim_start().strip_prefix("REC->")?.strip_prefix(field)?.trim_start();
@@ -136,7 +141,7 @@ impl EventFormat {
     }
 }
 
-/// The pairs of a list up to its closing bracket.
+/// Parses the pairs of a list up to its closing bracket.
 fn labels(mut rest: &str) -> Option<Vec<Label>> {
     let mut out: Vec<Label> = Vec::new();
     loop {
@@ -162,7 +167,8 @@ fn labels(mut rest: &str) -> Option<Vec<Label>> {
 }
 
 impl Field {
-    /// Parses `field:TYPE NAME; offset:N; size:N; signed:N;` (older kernels state no sign, which means unsigned).
+    /// Parses `field:TYPE NAME; offset:N; size:N; signed:N;`. Older kernels state no sign; then the
+    /// field is unsigned.
     pub(crate) fn parse(line: &str) -> Result<Field, FormatErrorKind> {
         let wrong = || FormatErrorKind::Field(cut(line));
         let mut parts = line.split(';').map(str::trim);
@@ -187,7 +193,8 @@ impl Field {
             Some(("__rel_loc", rest)) => (rest.trim(), Some(Shape::Relative)),
             _ => (declaration, None),
         };
-        // `TYPE[] NAME`, `TYPE NAME[3]`, `TYPE NAME`: the name is the last word, brackets belong to the shape.
+        // In `TYPE[] NAME`, `TYPE NAME[3]` and `TYPE NAME` the name is the last word, and brackets
+        // belong to the shape.
         let (words, brackets) = match declaration.strip_suffix(']').and_then(|d| d.rsplit_once('[')) {
             Some((words, inside)) => (words.trim_end(), Some(inside.trim())),
             None => (declaration, None),
@@ -202,7 +209,8 @@ impl Field {
         let shape = match (location, brackets) {
             (Some(shape), _) => shape,
             (None, Some(inside)) => Shape::Array { elements: inside.parse().unwrap_or(0) },
-            // Without a size it goes on to the record's end, whether it is written as an array or, as older kernels do, not.
+            // A field without a size extends to the end of the record. Older kernels do not write
+            // it as an array.
             (None, None) if type_text.ends_with(']') || size == 0 => Shape::Array { elements: 0 },
             (None, None) => Shape::Scalar,
         };
@@ -213,7 +221,7 @@ impl Field {
         Ok(Field { name: name.to_owned(), type_text: type_text.to_owned(), offset, size, signed, shape })
     }
 
-    /// The field's bytes in place: of a dynamic one its location word.
+    /// The bytes of the field in place; for a dynamic field its location word.
     pub fn raw<'a>(&self, record: &'a [u8]) -> Result<&'a [u8], FieldError> {
         let start = self.offset as usize;
         let end = match (self.shape, self.size) {
@@ -223,7 +231,7 @@ impl Field {
         record.get(start..end).ok_or(FieldError::BeyondRecord { end: end.max(start) as u64, have: record.len() })
     }
 
-    /// The content: of a dynamic field what it points to, else the bytes in place.
+    /// The content: the data of a dynamic field, else the bytes in place.
     pub fn bytes<'a>(&self, record: &'a [u8], order: ByteOrder) -> Result<&'a [u8], FieldError> {
         let base = match self.shape {
             Shape::Scalar | Shape::Array { .. } => return self.raw(record),
@@ -236,37 +244,38 @@ impl Field {
         record.get(start as usize..end as usize).ok_or(FieldError::BeyondRecord { end, have: record.len() })
     }
 
-    /// An integer of 1, 2, 4 or 8 bytes, its sign as the format states.
+    /// An integer of 1, 2, 4 or 8 bytes, with the sign that the format states.
     #[inline]
     pub fn int(&self, record: &[u8], order: ByteOrder) -> Result<i128, FieldError> {
         let bytes = self.raw(record)?;
         self.number(bytes, order)
     }
 
-    /// An integer as 64 bits; a negative one in two's complement.
+    /// An integer as `u64`; a negative one in two's complement.
     #[inline]
     pub fn u64(&self, record: &[u8], order: ByteOrder) -> Result<u64, FieldError> {
         Ok(self.int(record, order)? as u64)
     }
 
-    /// An integer as 64 bits with sign; one of 2⁶³ and above becomes negative.
+    /// An integer as `i64`; one of 2⁶³ or more becomes negative.
     #[inline]
     pub fn i64(&self, record: &[u8], order: ByteOrder) -> Result<i64, FieldError> {
         Ok(self.int(record, order)? as i64)
     }
 
-    /// The elements of an array of integers, `element` bytes each. [`Field::element_size`] states it for an array in place.
+    /// The elements of an array of integers, each of `element` bytes; see [`Field::element_size`].
     pub fn ints<'a>(&'a self, record: &'a [u8], order: ByteOrder, element: u32) -> Result<impl Iterator<Item = i128> + 'a, FieldError> {
         if !matches!(element, 1 | 2 | 4 | 8) {
             return Err(FieldError::IntegerSize { size: element });
         }
         let bytes = self.bytes(record, order)?;
-        // Each chunk has one of the sizes that were just checked.
+        // Each chunk has one of the sizes that were checked above.
         Ok(bytes.chunks_exact(element as usize).map(move |b| self.number(b, order).unwrap_or(0)))
     }
 
-    /// Bytes of one element: size by count in place; by the type's name for a dynamic array, as far as that tells it.
-    /// `long` is as many bytes as the kernel's.
+    /// Size of an element in bytes: from size and number of elements for an array in place,
+    /// otherwise from the name of the type. `None` if the type is unknown. `long` is the size of
+    /// the kernel's `long`.
     pub fn element_size(&self, long: u32) -> Option<u32> {
         match self.shape {
             Shape::Scalar => Some(self.size),
@@ -283,12 +292,13 @@ impl Field {
         }
     }
 
-    /// Characters, in place or dynamic: a text that ends at the first zero byte.
+    /// Returns `true` for arrays of characters, in place or dynamic: texts that end at the first
+    /// zero byte.
     pub fn is_text(&self) -> bool {
         self.shape != Shape::Scalar && matches!(self.type_text.trim_start_matches("const ").trim(), "char")
     }
 
-    /// The text of an array of characters, without the zero byte and what follows. It need not be UTF-8.
+    /// The text of an array of characters, up to the first zero byte. It is not necessarily UTF-8.
     pub fn text<'a>(&self, record: &'a [u8], order: ByteOrder) -> Result<&'a [u8], FieldError> {
         if self.shape == Shape::Scalar {
             return Err(FieldError::NotAnArray);
@@ -309,21 +319,21 @@ impl Field {
     }
 }
 
-/// `events/header_event`: how the first word of an event is divided. Only the one division that all kernels have is decoded;
-/// another one is refused instead of being read wrongly.
+/// The bit fields in the first word of an event, from `events/header_event`. Only the layout that
+/// all known kernels use can be decoded; another one is rejected instead of being read wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderEvent {
-    /// Bits of the type or length.
+    /// Number of bits of the type or length.
     pub type_len_bits: u32,
-    /// Bits of the time since the event before.
+    /// Number of bits of the time since the previous event.
     pub time_delta_bits: u32,
-    /// Type of padding.
+    /// Type number of padding.
     pub padding: u32,
-    /// Type of a time extension.
+    /// Type number of a time extension.
     pub time_extend: u32,
-    /// Type of an absolute time.
+    /// Type number of an absolute time.
     pub time_stamp: u32,
-    /// Greatest type that is a length.
+    /// Greatest type number that is a length.
     pub data_max: u32,
 }
 
@@ -334,7 +344,7 @@ impl Default for HeaderEvent {
 }
 
 impl HeaderEvent {
-    /// Reads the text of `events/header_event`.
+    /// Parses the text of `events/header_event`.
     pub fn parse(text: &str) -> Result<HeaderEvent, FormatError> {
         let known = HeaderEvent::default();
         let mut found = known;
@@ -378,7 +388,7 @@ pub struct Formats {
 }
 
 impl Formats {
-    /// Adds a format; one with the same id is replaced.
+    /// Adds a format; replaces one with the same id.
     pub fn add(&mut self, format: EventFormat) {
         match self.by_id.get(&format.id) {
             Some(&at) => self.list[at] = format,
@@ -410,7 +420,7 @@ impl Formats {
         self.list.len()
     }
 
-    /// There are no formats.
+    /// Returns `true` if there are no formats.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -425,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_has_the_names_that_the_kernel_prints() {
+    fn labels_of_a_field_are_the_names_that_the_kernel_prints() {
         let text = "name: drop\nID: 7\nformat:\n\tfield:int kind;\toffset:8;\tsize:4;\tsigned:1;\n\n\
             print fmt: \"%s %s %s\", __print_symbolic(REC->kind2, { 1, \"no\" }), \
             __print_symbolic(REC->kind, { (-1), \"less\" }, { 0x10, \"B C\" }), __print_symbolic(REC->odd, { 1 << 2, \"x\" })";

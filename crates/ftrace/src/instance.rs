@@ -1,10 +1,14 @@
-//! A private instance of the tracer: its own buffers, clock, events and filters; nobody else's tracing is touched.
+//! A private instance of the tracer with its own buffers, clock, events and filters. It does not
+//! affect other users of the tracer.
 //!
-//! The name is `<prefix>-<pid>-<start time>[-<n>]`, so that what a killed process left is known without a record of it: the process with
-//! that pid and start time (field 22 of /proc/PID/stat) is gone. Only such instances are removed, never another's. A process
-//! that this one cannot see (of another pid namespace) is safe because it holds a file of its instance open: the kernel then refuses.
+//! The name of an instance is `<prefix>-<pid>-<start time>[-<n>]`. So an instance that a killed
+//! process left behind can be recognized without other records: the process with that pid and start
+//! time (field 22 of /proc/PID/stat) does not exist any more. Only such instances are removed. A
+//! process that this one cannot see, because it is in another pid namespace, is safe: it keeps a
+//! file of its instance open, so the kernel refuses to remove the instance.
 //!
-//! Dropping an instance removes it. Readers must be dropped first, since open files keep it in place.
+//! Dropping an instance removes it. Readers must be dropped first, because the kernel does not
+//! remove an instance with open files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,29 +24,29 @@ use crate::tracefs::{io_error, read, EventName, TraceFs};
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,
-    /// An open file of the instance. As long as there is one, the kernel refuses to remove the instance, so a recorder of another
-    /// pid namespace, to which this process looks dead, cannot do so.
+    /// An open file of the instance. While it is open, the kernel does not remove the instance, so
+    /// a recorder in another pid namespace, which considers this process dead, cannot do so.
     held: Option<File>,
     removed: bool,
 }
 
-/// What a process that is gone left behind.
+/// An instance whose process does not exist any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadInstance {
     /// Name of the instance.
     pub name: String,
-    /// Process that made it.
+    /// Pid of the process that made it.
     pub pid: i32,
-    /// In clock ticks since the machine's start.
+    /// Start time of the process, in clock ticks since the boot of the host.
     pub start_time: u64,
     path: PathBuf,
 }
 
-/// How often, and how soon again, an instance in use is tried to be removed.
+/// Number of attempts to remove an instance in use, and, below, the time between them.
 const REMOVALS: u32 = 20;
 const BETWEEN_REMOVALS: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// `per_cpu/cpuN/stats`.
+/// Counters of a CPU, from `per_cpu/cpuN/stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuStats {
     /// Events in the buffer, not yet read.
@@ -60,12 +64,13 @@ pub struct CpuStats {
 }
 
 impl CpuStats {
-    /// Events that are in no page.
+    /// Number of events that are in no page.
     pub fn lost(&self) -> u64 {
         self.overrun + self.commit_overrun + self.dropped
     }
 
-    /// Parses the text of a stats file. Lines of other kernels are passed over.
+    /// Parses the text of a stats file. Unknown lines of other kernels are ignored. The error is
+    /// the line that cannot be parsed.
     pub fn parse(text: &str) -> Result<CpuStats, String> {
         let mut stats = CpuStats::default();
         for line in text.lines() {
@@ -88,7 +93,7 @@ impl CpuStats {
 }
 
 impl Instance {
-    /// Makes an instance, not yet tracing.
+    /// Makes an instance. Tracing is off.
     pub fn create(tracefs: &TraceFs, prefix: &str) -> Result<Instance, TraceFsError> {
         let pid = std::process::id() as i32;
         let start = start_time(pid)
@@ -104,7 +109,8 @@ impl Instance {
                         instance.set("tracing_on", "0")?;
                         return Ok(instance);
                     }
-                    // A process of another pid namespace removed it before it was held. The next name is tried.
+                    // A process in another pid namespace removed the instance before its file was
+                    // open; tries the next name.
                     Err(_) if !path.exists() => {}
                     Err(error) => {
                         let _ = fs::remove_dir(&path);
@@ -118,7 +124,7 @@ impl Instance {
         Err(TraceFsError::Io { path: folder, error: io::ErrorKind::AlreadyExists.into() })
     }
 
-    /// Instances of this prefix whose process is gone.
+    /// Finds the instances with this prefix whose process does not exist any more.
     pub fn dead(tracefs: &TraceFs, prefix: &str) -> Result<Vec<DeadInstance>, TraceFsError> {
         let folder = tracefs.path().join("instances");
         let mut dead = Vec::new();
@@ -148,7 +154,8 @@ impl Instance {
         self.path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned())
     }
 
-    /// Sets the first of the clocks that this kernel has, and returns it: `&["x86-tsc", "mono_raw"]`.
+    /// Sets the first of the given clocks that this kernel has, and returns it. Example:
+    /// `&["x86-tsc", "mono_raw"]`.
     pub fn set_clock<'a>(&self, wanted: &[&'a str]) -> Result<&'a str, TraceFsError> {
         let has = self.get("trace_clock")?;
         let known: Vec<&str> = has.split_whitespace().map(|c| c.trim_matches(['[', ']'])).collect();
@@ -159,24 +166,26 @@ impl Instance {
         Ok(clock)
     }
 
-    /// Size of each CPU's buffer.
+    /// Sets the size of each CPU's buffer, in KiB.
     pub fn set_buffer_size_kb(&self, kb: u64) -> Result<(), TraceFsError> {
         self.set("buffer_size_kb", &kb.to_string())
     }
 
-    /// Size of a page of the buffer, in KiB (kernels from 6.8 on). Before readers are opened.
+    /// Sets the size of a page of the buffer, in KiB (kernel 6.8 or later). Must be called before
+    /// readers are opened.
     pub fn set_page_size_kb(&self, kb: u64) -> Result<(), TraceFsError> {
         self.set("buffer_subbuf_size_kb", &kb.to_string())
     }
 
-    /// Layout of this instance's pages, as the kernel states it for the instance.
+    /// The layout of this instance's pages, as stated by the kernel.
     pub fn layout(&self) -> Result<PageLayout, TraceFsError> {
         let wrap = |name: &str| {
             let path = self.path.join(name);
             move |error| TraceFsError::Format { path, error }
         };
         let text = |name: &str| match self.get(name) {
-            // Older kernels state it only for all buffers, which then have pages of one size.
+            // Older kernels state the layout only once for all buffers, whose pages then have the
+            // same size.
             Err(TraceFsError::Io { .. }) => read(&self.path.join("../..").join(name)),
             other => other,
         };
@@ -184,7 +193,8 @@ impl Instance {
         PageLayout::parse(&text("events/header_page")?, ByteOrder::NATIVE).map_err(wrap("events/header_page"))
     }
 
-    /// Enables an event, with a filter in the kernel's language. A refusal carries the kernel's own words.
+    /// Enables an event, with an optional filter in the kernel's language. If the kernel refuses,
+    /// the error contains its own message.
     pub fn enable(&self, event: &EventName, filter: Option<&str>) -> Result<(), TraceFsError> {
         let folder = format!("events/{}/{}", event.system, event.name);
         if !self.path.join(&folder).is_dir() {
@@ -193,7 +203,8 @@ impl Instance {
         if let Some(filter) = filter {
             self.set(&format!("{folder}/filter"), filter)?;
         }
-        // A few events (of the function tracer, mainly) cannot be enabled, and have no such file.
+        // A few events (mainly those of the function tracer) cannot be enabled and have no such
+        // file.
         self.set(&format!("{folder}/enable"), "1")
     }
 
@@ -202,7 +213,7 @@ impl Instance {
         self.set(&format!("events/{}/{}/enable", event.system, event.name), "0")
     }
 
-    /// `overwrite`, `record-cmd`, `record-tgid`, `event-fork` and so on.
+    /// Sets an option such as `overwrite`, `record-cmd`, `record-tgid` or `event-fork`.
     pub fn set_option(&self, name: &str, on: bool) -> Result<(), TraceFsError> {
         self.set(&format!("options/{name}"), if on { "1" } else { "0" })
     }
@@ -212,7 +223,7 @@ impl Instance {
         self.set("tracing_on", "1")
     }
 
-    /// Stops recording events; what is in the buffers stays.
+    /// Stops recording events. The content of the buffers stays.
     pub fn stop(&self) -> Result<(), TraceFsError> {
         self.set("tracing_on", "0")
     }
@@ -246,25 +257,26 @@ impl Instance {
         read(&self.path.join(name))
     }
 
-    /// Writes a file of the instance in one write. What the kernel logs about a refusal is part of the error.
+    /// Writes a file of the instance in one write. If the kernel refuses, the error contains what
+    /// the kernel logged about it.
     pub fn set(&self, name: &str, text: &str) -> Result<(), TraceFsError> {
         let path = self.path.join(name);
         let log = self.path.join("error_log");
         let mut file = OpenOptions::new().write(true).open(&path).map_err(|e| io_error(&path, e))?;
         let before = fs::read_to_string(&log).unwrap_or_default();
-        // The kernel takes or refuses the text as a whole, so this is one write.
+        // The kernel accepts or refuses the text as a whole, so it must be one write.
         match file.write_all(text.as_bytes()) {
             Ok(()) => Ok(()),
             Err(error) => {
                 let after = fs::read_to_string(&log).unwrap_or_default();
-                // The log holds the last few errors, the newest at its end.
+                // The log holds the last few errors, the newest one at its end.
                 let said = if after == before { String::new() } else { last_entry(&after) };
                 Err(TraceFsError::Refused { path, text: text.to_owned(), error, said })
             }
         }
     }
 
-    /// Removes the instance now and says so if that fails; dropping it does the same silently.
+    /// Removes the instance and returns an error if that fails; dropping it ignores errors.
     pub fn remove(mut self) -> Result<(), TraceFsError> {
         self.removed = true;
         self.held = None;
@@ -272,7 +284,7 @@ impl Instance {
         loop {
             match fs::remove_dir(&self.path) {
                 Ok(()) => return Ok(()),
-                // Somebody looks into one of its files, for a moment.
+                // Another process has one of its files open for a moment.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy && attempts < REMOVALS => attempts += 1,
                 Err(error) => return Err(io_error(&self.path, error)),
             }
@@ -282,7 +294,8 @@ impl Instance {
 }
 
 impl Instance {
-    /// Lets it stand: what its buffers hold could not be saved, and a later process may adopt it once this one is gone.
+    /// Leaves the instance in place, because the content of its buffers could not be saved. A later
+    /// process can adopt it after this process has ended.
     pub fn leave(mut self) {
         self.removed = true;
     }
@@ -292,15 +305,17 @@ impl Drop for Instance {
     fn drop(&mut self) {
         if !self.removed {
             self.held = None;
-            // Fails only while somebody has its files open; it is then found as a dead one after this process.
+            // Fails only while another process has a file of the instance open. Then the instance
+            // is found as a dead one after this process has ended.
             let _ = fs::remove_dir(&self.path);
         }
     }
 }
 
 impl DeadInstance {
-    /// Takes it over, so that what its buffers still hold can be saved; then it goes as one's own does. Tracing is stopped.
-    /// Two processes that adopt the same one share its pages: the caller sees to it that only one does.
+    /// Takes the instance over and stops tracing, so that the content of its buffers can be saved.
+    /// After that, it is removed like an own instance. If two processes adopted the same instance,
+    /// they would share its pages; callers must ensure that only one does.
     pub fn adopt(self) -> Result<Instance, TraceFsError> {
         let held = hold(&self.path).map_err(|error| io_error(&self.path, error))?;
         let mut instance = Instance { path: self.path, held: Some(held), removed: true };
@@ -309,29 +324,30 @@ impl DeadInstance {
         Ok(instance)
     }
 
-    /// Removes it. False if there was nothing to remove: somebody still uses it, so its owner lives where this process cannot see
-    /// it, or another process has just removed it.
+    /// Removes the instance. Returns `false` if it was not removed: it is still in use, so its
+    /// owner is alive but not visible to this process, or another process has just removed it.
     pub fn remove(&self) -> Result<bool, TraceFsError> {
         match fs::remove_dir(&self.path) {
             Ok(()) => Ok(true),
-            // Between the look-up and the removal of another process the kernel says that there is no such device.
+            // If another process removes the instance between the lookup and the removal, the
+            // kernel returns ENODEV.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENOENT | libc::ENODEV)) => Ok(false),
             Err(error) => Err(io_error(&self.path, error)),
         }
     }
 
-    /// Whether it is still there.
+    /// Returns `true` if the instance still exists.
     pub fn exists(&self) -> bool {
         self.path.is_dir()
     }
 }
 
-/// Opens a file of the instance that has no effect of its own.
+/// Opens a file of the instance that has no side effects.
 fn hold(instance: &Path) -> io::Result<File> {
     File::open(instance.join("tracing_on"))
 }
 
-/// Pid and start time from `<prefix>-<pid>-<start>[-<n>]`.
+/// Parses pid and start time from `<prefix>-<pid>-<start>[-<n>]`.
 fn owner(name: &str, prefix: &str) -> Option<(i32, u64)> {
     let mut parts = name.strip_prefix(prefix)?.strip_prefix('-')?.split('-');
     let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -342,11 +358,12 @@ fn owner(name: &str, prefix: &str) -> Option<(i32, u64)> {
     }
 }
 
-/// When a process began, in clock ticks since the machine's start; none if there is no such process, or only its remains.
+/// Start time of a process, in clock ticks since the boot of the host; `None` if the process does
+/// not exist or is a zombie.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat).into_owned();
-    // The name may contain anything, brackets too; numbers follow the last one.
+    // The name may contain anything, including brackets; the numbers follow the last bracket.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
         return None;
@@ -354,7 +371,7 @@ fn start_time(pid: i32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// The last entry of an error log: entries begin with a time in brackets.
+/// The last entry of an error log. Entries begin with a time in brackets.
 fn last_entry(log: &str) -> String {
     let begin = log.rmatch_indices('[').map(|(at, _)| at).find(|&at| at == 0 || log.as_bytes()[at - 1] == b'\n');
     log[begin.unwrap_or(0)..].trim_end().to_owned()

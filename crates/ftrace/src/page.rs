@@ -1,12 +1,15 @@
-//! One page (sub-buffer) of a per-CPU ring buffer, as `trace_pipe_raw` delivers it.
+//! Decodes one page (sub-buffer) of a per-CPU ring buffer, in the form in which `trace_pipe_raw`
+//! delivers it.
 //!
-//! A page begins with a full time-stamp and the number of bytes that follow it, whose two highest bits tell of events that
-//! were lost before the page. Each event begins with a word of 5 bits type or length and 27 bits time since the previous one.
-//! Where 27 bits do not suffice an extension precedes the event, or an absolute stamp of 59 bits, whose 5 highest bits are those of
-//! the time before it.
+//! A page begins with a full timestamp and the number of bytes of its events. The two highest bits
+//! of that number report events that were lost before the page. Each event begins with a word of 5
+//! bits type or length and 27 bits time since the previous event. If 27 bits are not sufficient, an
+//! extension or an absolute timestamp of 59 bits precedes the event; the 5 highest bits of an
+//! absolute timestamp are those of the time before it.
 //!
-//! The decoder borrows the page, allocates nothing, and each step of it advances by at least 4 bytes: whatever the bytes say,
-//! it ends. After an error nothing more of that page is yielded, because nothing in a page marks where an event begins.
+//! The decoder borrows the page and allocates nothing. Each step advances by at least 4 bytes, so
+//! it ends for any input. After an error no more events of the page are returned, because nothing
+//! in a page marks where an event begins.
 
 use crate::error::{FormatError, FormatErrorKind, PageError, PageErrorKind};
 use crate::format::{EventFormat, Field};
@@ -15,7 +18,7 @@ const MISSED_EVENTS: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
 const COMMIT_MASK: u64 = (1 << 27) - 1;
 const TIME_SHIFT: u32 = 27;
-/// What an absolute stamp has no room for.
+/// The bits of a time that an absolute timestamp does not hold.
 const TIME_MSB: u64 = 0xf8 << 56;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
@@ -31,10 +34,10 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The order of the machine that this runs on.
+    /// The byte order of the host on which this program runs.
     pub const NATIVE: ByteOrder = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
-    /// An integer of 1, 2, 4 or 8 bytes.
+    /// Decodes an integer of 1, 2, 4 or 8 bytes; `None` for other sizes.
     #[inline]
     pub fn unsigned(self, bytes: &[u8]) -> Option<u64> {
         let little = self == ByteOrder::Little;
@@ -55,14 +58,15 @@ impl ByteOrder {
     }
 }
 
-/// How pages of one kernel are laid out, from `events/header_page` and the common fields of the events.
+/// The layout of the pages of a kernel, from `events/header_page` and the common fields of its
+/// events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLayout {
     /// Byte order of the recorded host.
     pub order: ByteOrder,
     time_offset: usize,
     commit_offset: usize,
-    /// Size of the kernel's `long` as well.
+    /// Size of the length field, which is also the size of the kernel's `long`.
     commit_size: usize,
     data_offset: usize,
     data_size: usize,
@@ -70,11 +74,16 @@ pub struct PageLayout {
     id_size: usize,
 }
 
-/// The largest sub-buffer of a kernel; bounds what a header can make us allocate.
+/// Maximum size of a page: the largest sub-buffer that a kernel supports. Bounds the memory that a
+/// header can request.
 const MAX_PAGE: usize = 2 << 20;
 
 impl PageLayout {
-    /// Parses the text of `header_page`.
+    /// Parses the text of `events/header_page`.
+    ///
+    /// # Errors
+    ///
+    /// A missing field, or sizes that no kernel uses.
     pub fn parse(text: &str, order: ByteOrder) -> Result<PageLayout, FormatError> {
         let (mut time, mut commit, mut data) = (None, None, None);
         let mut last = 1;
@@ -123,7 +132,8 @@ impl PageLayout {
         })
     }
 
-    /// Takes from an event's format where `common_type` is; without this it is in the first two bytes, as in all kernels so far.
+    /// The same layout with the place of `common_type` from an event's format. Otherwise the first
+    /// two bytes of a record are used, where all known kernels have it.
     pub fn with_ids_of(mut self, format: &EventFormat) -> PageLayout {
         if let Some(field) = format.common.iter().find(|f| f.name == "common_type" && matches!(f.size, 1 | 2 | 4)) {
             self.id_offset = field.offset as usize;
@@ -132,49 +142,51 @@ impl PageLayout {
         self
     }
 
-    /// The same layout with pages of another size, header included: the buffers of an instance can differ from the machine's pages.
+    /// The same layout with another page size, header included: the buffers of an instance can
+    /// differ from the pages of the host.
     pub fn with_page_size(mut self, bytes: usize) -> PageLayout {
         self.data_size = bytes.min(MAX_PAGE).saturating_sub(self.data_offset);
         self
     }
 
-    /// Bytes of a page (sub-buffer), its header included.
+    /// Size of a page (sub-buffer) in bytes, header included.
     pub fn page_size(&self) -> usize {
         self.data_offset + self.data_size
     }
 
-    /// Bytes of the kernel's `long`: 4 or 8.
+    /// Size of the kernel's `long` in bytes: 4 or 8.
     pub fn long_size(&self) -> usize {
         self.commit_size
     }
 
-    /// Where the events begin.
+    /// Offset of the first event in a page.
     pub fn data_offset(&self) -> usize {
         self.data_offset
     }
 }
 
-/// Events that the kernel threw away before a page: the buffer was full, or was overwritten before it was read.
+/// Events that the kernel discarded before a page: the buffer was full, or was overwritten before
+/// it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// How many, where the kernel says so.
+    /// Number of lost events, if the kernel states it.
     pub count: Option<u64>,
 }
 
-/// An event as the page holds it.
+/// An event as stored in the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// In units of the instance's clock.
+    /// Time in units of the instance's clock.
     pub time: u64,
-    /// `common_type`.
+    /// Id of the event's format (`common_type`).
     pub id: u16,
-    /// The record: common fields first, up to 7 bytes of padding last.
+    /// The record: common fields first, and up to 7 bytes of padding at the end.
     pub data: &'a [u8],
-    /// Where the event begins in its page.
+    /// Offset of the event in its page.
     pub offset: usize,
 }
 
-/// A page whose header was checked.
+/// A page with a valid header.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     bytes: &'a [u8],
@@ -187,7 +199,7 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// `page` and `page_offset` only say in errors which page it is.
+    /// Checks the header of a page. `page` and `page_offset` only identify the page in errors.
     pub fn new(layout: &PageLayout, bytes: &'a [u8], page: u64, page_offset: u64) -> Result<Page<'a>, PageError> {
         let error = |offset, kind| PageError { page, page_offset, offset, kind };
         let number = |offset: usize, size: usize| bytes.get(offset..offset + size).and_then(|b| layout.order.unsigned(b));
@@ -207,27 +219,27 @@ impl<'a> Page<'a> {
         Ok(Page { bytes, layout: *layout, time, end, loss, place: (page, page_offset) })
     }
 
-    /// Time at the page's begin.
+    /// Time at the page's start.
     pub fn time(&self) -> u64 {
         self.time
     }
 
-    /// What was lost before the page's first event.
+    /// The loss before the page's first event.
     pub fn loss(&self) -> Option<Loss> {
         self.loss
     }
 
-    /// Something that is wrong with this page, for who knows more than the page.
+    /// Creates an error for this page, for a caller that found it by other means.
     pub fn error(&self, kind: PageErrorKind) -> PageError {
         PageError { page: self.place.0, page_offset: self.place.1, offset: self.layout.time_offset, kind }
     }
 
-    /// Bytes of events.
+    /// Size of the events in bytes.
     pub fn len(&self) -> usize {
         self.end - self.layout.data_offset
     }
 
-    /// The page has no events.
+    /// Returns `true` if the page has no events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -247,7 +259,7 @@ pub struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    /// The place and time reached, to go on later.
+    /// The current place and time, from which iteration can be resumed.
     pub(crate) fn position(&self) -> Position {
         Position { at: self.at, end: self.page.end, time: self.time }
     }
@@ -267,7 +279,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// How far an iterator came in a page whose header was checked.
+/// The place of an iterator in a page with a valid header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     at: usize,
@@ -276,7 +288,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Goes on in the same bytes.
+    /// Resumes iteration in the same bytes.
     #[inline]
     pub(crate) fn events<'a>(self, layout: &PageLayout, bytes: &'a [u8], place: (u64, u64)) -> Events<'a> {
         let page = Page { bytes, layout: *layout, time: self.time, end: self.end, loss: None, place };
@@ -300,7 +312,7 @@ impl<'a> Iterator for Events<'a> {
                 ByteOrder::Little => (word & 31, u64::from(word >> 5)),
                 ByteOrder::Big => (word >> 27, u64::from(word & ((1 << 27) - 1))),
             };
-            // Padding without time fills the rest of the page, and needs no second word.
+            // Padding without a time fills the rest of the page, and has no second word.
             if kind == PADDING && delta == 0 {
                 self.at = self.page.end;
                 return None;
@@ -322,14 +334,15 @@ impl<'a> Iterator for Events<'a> {
                         self.at = begin + 8;
                         continue;
                     }
-                    // The length counts itself. Padding here is an event that its writer took back.
+                    // The length includes its own word. Padding of this kind is an event that was
+                    // discarded by its writer.
                     _ if second < 4 => return Some(Err(self.fail(begin, PageErrorKind::EventLength { length: second }))),
                     PADDING => {
                         let total = 4 + u64::from(second);
                         if total > left as u64 {
                             return Some(Err(self.fail(begin, beyond(total))));
                         }
-                        // 1 marks an event taken back that had no time of its own.
+                        // A time of 1 marks a discarded event that had no time of its own.
                         if delta != 1 {
                             self.time = self.time.wrapping_add(delta);
                         }
@@ -344,7 +357,8 @@ impl<'a> Iterator for Events<'a> {
                 return Some(Err(self.fail(begin, beyond(end - begin as u64))));
             }
             let end = end as usize;
-            // A length that is no multiple of 4 would put the next event askew; writers round up.
+            // Lengths are rounded up to a multiple of 4, as the kernel does; otherwise the next
+            // event would be read at a wrong place.
             self.at = ((end + 3) & !3).min(self.page.end);
             self.time = self.time.wrapping_add(delta);
             let data = &self.page.bytes[start..end];
@@ -359,7 +373,8 @@ impl<'a> Iterator for Events<'a> {
     }
 }
 
-/// An absolute stamp of 59 bits, completed by the time before it; one that then lies before it has gone through the 2⁵⁹ boundary.
+/// Completes an absolute timestamp of 59 bits by the time before it. If the result is earlier than
+/// that time, the clock has crossed a 2⁵⁹ boundary in between.
 fn absolute(stamp: u64, before: u64) -> u64 {
     if before & TIME_MSB == 0 {
         return stamp;

@@ -1,22 +1,24 @@
-//! `trace_printk`: the kernel stores the address of a text and the arguments as they were; the texts are listed in `printk_formats`.
+//! Formats the events of `trace_printk`. The kernel stores the address of a format text and the raw
+//! arguments; the texts are listed in `printk_formats`.
 //!
-//! Arguments lie one after the other as the kernel's `vbin_printf` puts them: numbers of up to four bytes and single characters aligned
-//! to at most 4, longer ones too (a number of 8 bytes is two words), texts as they are with their zero byte. What a `%p` means beyond an address
-//! is printed into the buffer by newer kernels, and is then a text.
+//! Arguments are stored one after the other, as the kernel's `vbin_printf` writes them. Numbers of
+//! up to four bytes and single characters are aligned to their size; a number of 8 bytes is stored
+//! as two words and aligned to 4. Texts are stored with their zero byte. Newer kernels print
+//! extended forms of `%p` into the buffer, so these are stored as texts.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::page::ByteOrder;
 
-/// Texts by the address that events bear.
+/// Format texts by their addresses, which are part of the events.
 #[derive(Clone, Debug, Default)]
 pub struct Printk {
     texts: HashMap<u64, Vec<u8>>,
 }
 
 impl Printk {
-    /// Parses lines of `0xADDRESS : "TEXT"`, escapes within. What is none is left out.
+    /// Parses lines of `0xADDRESS : "TEXT"` with escapes in the text. Other lines are ignored.
     pub fn parse(lines: &[u8]) -> Printk {
         let mut texts = HashMap::new();
         for line in lines.split(|&byte| byte == b'\n') {
@@ -37,7 +39,8 @@ impl Printk {
         self.texts.get(&address).map(Vec::as_slice)
     }
 
-    /// Prints arguments as a text says. What is missing of them is printed as nothing.
+    /// Formats arguments by a format text. Missing arguments are printed as nothing. `long` is the
+    /// size of the kernel's `long` in bytes.
     pub fn print(&self, text: &[u8], arguments: &[u8], order: ByteOrder, long: usize) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = text;
@@ -64,7 +67,7 @@ impl Printk {
     }
 }
 
-/// What comes of `\n`, `\t`, `\"` and `\\`.
+/// Replaces the escapes `\n`, `\t`, `\"` and `\\`.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.iter();
@@ -89,7 +92,7 @@ struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// A number of `size` bytes.
+    /// Reads a number of `size` bytes.
     fn number(&mut self, size: usize) -> Option<u64> {
         let align = size.min(4);
         let at = self.at.next_multiple_of(align);
@@ -106,7 +109,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// A `%…` of a text.
+/// A conversion `%…` of a format text.
 #[derive(Default)]
 struct Conversion {
     left: bool,
@@ -116,10 +119,10 @@ struct Conversion {
     alternate: bool,
     width: Option<Size>,
     precision: Option<Size>,
-    /// Bytes of the number; 0: of a `long`.
+    /// Size of the number in bytes; 0 means the size of a `long`.
     size: usize,
     kind: u8,
-    /// What follows `%p`.
+    /// First character after `%p`; 0 if there is none.
     more: u8,
 }
 
@@ -128,11 +131,11 @@ enum Size {
     Argument,
 }
 
-/// Nobody prints more columns on purpose.
+/// Maximum width in columns, to bound memory.
 const WIDEST: usize = 1024;
 
 impl Conversion {
-    /// The conversion at the begin of a text, and its length.
+    /// Parses the conversion at the start of a text; also returns its length.
     fn parse(text: &[u8]) -> Option<(Conversion, usize)> {
         let mut conversion = Conversion { size: 4, ..Conversion::default() };
         let mut at = 1;
@@ -198,7 +201,8 @@ impl Conversion {
                 let text = from.text().unwrap_or_default();
                 ("", Cow::Borrowed(&text[..precision.unwrap_or(text.len()).min(text.len())]))
             }
-            // Names of functions and addresses behind these are numbers for who has only the file; all others are texts already.
+            // These print the name of a function or an address, which cannot be resolved from the
+            // file alone, so they are printed as numbers. All others are already texts.
             b'p' if matches!(self.more, 0 | b'K' | b'x' | b's' | b'S' | b'f' | b'F' | b'B') => match from.number(long) {
                 Some(address) => ("0x", Cow::Owned(format!("{address:x}").into_bytes())),
                 None => ("", Cow::Borrowed(b"")),

@@ -1,7 +1,8 @@
-//! `trace_pipe_raw` of one CPU: whole pages by splice, the unfinished last one by read.
+//! Reads `trace_pipe_raw` of one CPU: complete pages by splice, the incomplete last page by read.
 //!
-//! Splice moves pages that the kernel has finished from the ring through a pipe into a file; no byte passes through this process.
-//! What is in the pipe when the file takes no more (a full disk) stays there, and the next call tries it first.
+//! Splice moves pages that the kernel has completed from the ring through a pipe into a file; the
+//! data does not pass through this process. If the file accepts no more data (for example because
+//! the disk is full), the data stays in the pipe, and the next call writes it first.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,7 +16,7 @@ use rustix::pipe::{fcntl_setpipe_size, pipe_with, splice, PipeFlags, SpliceFlags
 use crate::error::TraceFsError;
 use crate::tracefs::io_error;
 
-/// Reads the pages of one CPU. Its being open keeps the instance from being removed.
+/// Reads the pages of one CPU. While it is open, the kernel does not remove the instance.
 #[derive(Debug)]
 pub struct RawReader {
     cpu: u32,
@@ -23,7 +24,7 @@ pub struct RawReader {
     file: File,
     from: OwnedFd,
     to: OwnedFd,
-    /// Bytes in the pipe.
+    /// Number of bytes in the pipe.
     pending: usize,
     capacity: usize,
     page_size: usize,
@@ -34,7 +35,8 @@ impl RawReader {
         let wrap = |error: io::Error| io_error(path, error);
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(wrap)?;
         let (from, to) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|e| wrap(e.into()))?;
-        // Fewer, larger moves; a user over the limit for pipes keeps the standard 64 KiB.
+        // A larger pipe means fewer and larger moves. If the user exceeds the limit for pipes, the
+        // pipe keeps the standard size of 64 KiB.
         let capacity =
             [1 << 20, 256 << 10].into_iter().find_map(|size: usize| fcntl_setpipe_size(&to, size).ok().map(|_| size)).unwrap_or(64 << 10);
         Ok(RawReader { cpu, path: path.to_owned(), file, from, to, pending: 0, capacity, page_size })
@@ -45,18 +47,23 @@ impl RawReader {
         self.cpu
     }
 
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     pub fn page_size(&self) -> usize {
         self.page_size
     }
 
-    /// For poll: readable when the instance's `buffer_percent` of the buffer is filled.
+    /// File descriptor for poll: readable when `buffer_percent` of the buffer is filled.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Moves the finished pages into `out`, at its position, until none is left or `limit` bytes were moved. Returns the bytes.
-    /// An error of `out` loses nothing: what was taken from the ring stays in the pipe for the next call.
+    /// Moves complete pages into `out`, at its file position, until none is left or `limit` bytes
+    /// were moved. Returns the number of bytes moved.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the ring and of `out`. An error of `out` loses no data: the data taken from the
+    /// ring stays in the pipe for the next call.
     pub fn splice_to(&mut self, out: BorrowedFd<'_>, limit: usize) -> io::Result<usize> {
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         let mut moved = self.flush(out)?;
@@ -89,8 +96,8 @@ impl RawReader {
         Ok(moved)
     }
 
-    /// Takes everything that is left, the unfinished page included, after tracing was stopped. Each read yields one page,
-    /// filled up with zeroes.
+    /// Moves everything that is left, including the incomplete page, after tracing was stopped.
+    /// Each read returns one page, which is filled up with zeros.
     pub fn drain_to(&mut self, out: BorrowedFd<'_>) -> io::Result<usize> {
         let mut moved = self.splice_to(out, usize::MAX)?;
         let mut page = vec![0; self.page_size];
@@ -121,7 +128,7 @@ impl RawReader {
         }
     }
 
-    /// The file in the kernel's folder.
+    /// Path of the file in tracefs.
     pub fn path(&self) -> &Path {
         &self.path
     }

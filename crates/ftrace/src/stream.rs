@@ -1,26 +1,28 @@
-//! The pages of one CPU, one after the other: events and losses.
+//! The pages of one CPU as a stream of events and losses.
 //!
-//! One page is in memory. A damaged page is reported and the next one is read, since pages have a constant size; an input that
-//! ends inside a page yields what the page's header covers, or an error.
+//! Only one page is in memory. A damaged page is reported, and reading continues with the next one,
+//! because pages have a constant size. If the input ends within a page, the part that its header
+//! covers is decoded; if that part is incomplete, an error is returned.
 
 use std::io::{self, Read};
 
 use crate::error::{PageError, PageErrorKind};
 use crate::page::{Loss, Page, PageLayout, Position, Record};
 
-/// Bytes that a page takes at first, a page of most machines.
+/// Number of bytes that are allocated first for a page: the page size of most hosts.
 const FIRST_READ: usize = 4 << 10;
 
-/// What a stream yields.
+/// An item of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// An event.
     Event(Record<'a>),
-    /// Events were lost between the previous event and `time`, the begin of the page that tells it.
+    /// Events were lost between the previous event and `time`, the start of the page that reports
+    /// the loss.
     Loss {
         /// Time of the page, in ns or in the units of the instance's clock.
         time: u64,
-        /// Number of lost events, where it is known.
+        /// Number of lost events, if known.
         loss: Loss,
     },
 }
@@ -32,14 +34,14 @@ pub struct PageStream<R> {
     layout: PageLayout,
     buffer: Vec<u8>,
     filled: usize,
-    /// Index of the page in `buffer`; pages read so far is one more.
+    /// Index of the page in `buffer`; one less than the number of pages read.
     page: u64,
     offset: u64,
     state: State,
     last: Last,
 }
 
-/// The event that was yielded last: where it lies in the page.
+/// Place of the event that was returned last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     time: u64,
@@ -58,12 +60,12 @@ enum State {
 }
 
 impl<R: Read> PageStream<R> {
-    /// A stream of pages of this layout.
+    /// Creates a stream of pages of this layout.
     pub fn new(input: R, layout: PageLayout) -> PageStream<R> {
         PageStream { input, layout, buffer: Vec::new(), filled: 0, page: 0, offset: 0, state: State::NeedsPage, last: Last::default() }
     }
 
-    /// The same without the input's type.
+    /// The same stream without the type of the input.
     pub fn boxed(self) -> PageStream<Box<dyn Read + Send>>
     where
         R: Send + 'static,
@@ -72,14 +74,16 @@ impl<R: Read> PageStream<R> {
         PageStream { input: Box::new(input), layout, buffer, filled, page, offset, state, last }
     }
 
-    /// The event that was yielded last, until the next item is asked for; an empty one where there was none.
+    /// The event that was returned last, until the next item is read; an empty record if there was
+    /// none.
     #[inline]
     pub fn event(&self) -> Record<'_> {
         let Last { time, id, start, end, offset } = self.last;
         Record { time, id, data: self.buffer.get(start..end).unwrap_or_default(), offset }
     }
 
-    /// The next event or loss; none at the end. After an error the next call goes on with the next page.
+    /// Returns the next event or loss; `None` at the end. After an error the next call continues
+    /// with the next page.
     #[inline]
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, PageError> {
         loop {
@@ -94,7 +98,8 @@ impl<R: Read> PageStream<R> {
                         continue;
                     };
                     self.state = State::Within(events.position());
-                    // The borrow of the buffer starts anew here, since it may not outlive a turn of the loop.
+                    // Borrows the buffer again, because the first borrow must not outlive the
+                    // iteration of the loop.
                     return match next {
                         Ok(Record { time, id, data, offset }) => {
                             let start = data.as_ptr() as usize - self.buffer.as_ptr() as usize;
@@ -130,7 +135,8 @@ impl<R: Read> PageStream<R> {
         }
     }
 
-    /// Calls `each` for every event and loss, and `failed` for every damaged page. Faster than [`PageStream::next_item`].
+    /// Calls `each` for every event and loss, and `failed` for every damaged page. Faster than
+    /// [`PageStream::next_item`].
     pub fn for_each(&mut self, mut each: impl FnMut(Item<'_>), mut failed: impl FnMut(PageError)) {
         loop {
             match self.fill() {
@@ -160,7 +166,7 @@ impl<R: Read> PageStream<R> {
         self.state = State::Ended;
     }
 
-    /// Index of the page that the last item came from.
+    /// Index of the page of the last item.
     pub fn page(&self) -> u64 {
         self.page
     }
@@ -172,13 +178,14 @@ impl<R: Read> PageStream<R> {
         self.filled = 0;
     }
 
-    /// Reads one page; false at the end of the input.
+    /// Reads one page; returns `false` at the end of the input.
     fn fill(&mut self) -> Result<bool, PageError> {
         let size = self.layout.page_size();
         self.filled = 0;
         while self.filled < size {
             if self.filled == self.buffer.len() {
-                // Memory comes as the input backs it: a file with many CPUs may say that pages are long.
+                // Memory grows with the data that the input really has: a file can claim long pages
+                // for many CPUs.
                 self.buffer.resize((2 * self.filled).max(FIRST_READ).min(size), 0);
             }
             match self.input.read(&mut self.buffer[self.filled..]) {

@@ -1,11 +1,15 @@
-//! The tracer's text: lines of `trace` and `trace_pipe`, and those that `trace-cmd report` prints.
+//! Parses the text output of the tracer: lines of `trace` and `trace_pipe`, and those that
+//! `trace-cmd report` prints.
 //!
-//! `bash-1994 [000] d..2. 1234.567890: sched_switch: prev_comm=bash …`, with or without the columns for the thread group and for what the CPU
-//! was doing; the short form of the latency tracers (`<idle>-0 0d.s2 17us+: f <-g`); calls of functions; system calls; and what is said
-//! between the events. A task may be called anything, also what looks like the rest of a line, but no longer than 15 bytes: the first place at which
-//! all that must follow does follow is taken.
+//! A typical line is `bash-1994 [000] d..2. 1234.567890: sched_switch: prev_comm=bash …`; the
+//! columns for the thread group and for the state of the CPU are optional. Other forms are the
+//! short one of the latency tracers (`<idle>-0 0d.s2 17us+: f <-g`), function calls, system calls,
+//! and notes between the events. The name of a task is at most 15 bytes long, but may contain
+//! anything, including text that looks like the rest of a line. The parser takes the first place at
+//! which everything that must follow the name does follow.
 //!
-//! The parser is pure and allocates nothing for a line but what it keeps of its fields' places, which the caller gives it again.
+//! The parser is pure. It allocates nothing per line except the places of the fields, whose memory
+//! the caller reuses.
 
 use std::ops::Range;
 
@@ -13,61 +17,63 @@ mod fields;
 
 pub use fields::{fields, Found, Key, Kind, Name};
 
-/// Where something is in a line.
+/// A range of bytes in a line.
 pub type Span = Range<usize>;
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// An event: who, where and when; what follows is `rest`.
+    /// An event: task, CPU and time; `rest` is the text of the event.
     Event(Head),
-    /// `CPU:3 [LOST 12 EVENTS]`, `CPU:3 [EVENTS DROPPED]`: before the next event.
+    /// `CPU:3 [LOST 12 EVENTS]`, `CPU:3 [EVENTS DROPPED]`: events were lost before the next event.
     Lost {
         /// Number of the CPU.
         cpu: u32,
-        /// Number of lost events; `None`: not stated.
+        /// Number of lost events; `None` if it is not stated.
         events: Option<u64>,
     },
-    /// `# entries-in-buffer/entries-written: 140/250`: so many were overwritten.
+    /// `# entries-in-buffer/entries-written: 140/250`: the number of events that were overwritten.
     Overwritten(u64),
     /// A comment, or a note between the events.
     Note,
-    /// What function_graph prints without its option `funcgraph-abstime`.
+    /// An event of function_graph without a time, printed without the option `funcgraph-abstime`.
     Untimed,
-    /// None of these: what goes on from the line before it, or no line of a tracer.
+    /// Any other line: a continuation of the previous one, or a line that was not written by a
+    /// tracer.
     Other,
 }
 
-/// The part of an event that all lines have.
+/// The part that the lines of all events have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The task's name.
+    /// Name of the task.
     pub comm: Span,
-    /// Number of the task; `None`: not stated.
+    /// Id of the task; `None` if it is not stated.
     pub tid: Option<i32>,
-    /// The thread group, where the line has it.
+    /// Id of the thread group, if the line has this column.
     pub pid: Option<i32>,
     /// Number of the CPU.
     pub cpu: u32,
     /// Time of the event.
     pub time: Time,
-    /// Irqs off, need-resched, in an interrupt, preemption depth: as printed; empty where the line has no such column.
+    /// State of the CPU as printed: interrupts off, need-resched, in an interrupt, preemption
+    /// depth; empty if the line has no such column.
     pub flags: Span,
-    /// From the event's name on.
+    /// The text from the event's name on.
     pub rest: Span,
 }
 
-/// A time as the line has it.
+/// A time as printed in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
     /// Nanoseconds.
     Ns(u64),
-    /// Of a clock that counts something else.
+    /// A value of a clock that does not count nanoseconds.
     Ticks(u64),
 }
 
 impl Time {
-    /// The number, whatever it counts.
+    /// The number, whatever its unit is.
     pub fn number(self) -> u64 {
         match self {
             Time::Ns(number) | Time::Ticks(number) => number,
@@ -75,10 +81,10 @@ impl Time {
     }
 }
 
-/// Longer than any name of a task with its pid and what precedes it in a line.
+/// Greater than the length of any task name with its pid and the columns before it.
 const MOST_BEFORE_CPU: usize = 160;
 
-/// Says what a line is; it has no line feed.
+/// Classifies a line, which must not contain a line feed.
 pub fn line(line: &[u8]) -> Line {
     let trimmed = line.trim_ascii();
     match trimmed.first() {
@@ -128,7 +134,7 @@ fn lost(line: &[u8]) -> Option<Line> {
     Some(Line::Lost { cpu: u32::try_from(cpu).ok()?, events })
 }
 
-/// `comm-pid (tgid) [cpu] flags time: rest`.
+/// Parses `comm-pid (tgid) [cpu] flags time: rest`.
 fn event(line: &[u8]) -> Option<Head> {
     let window = &line[..line.len().min(MOST_BEFORE_CPU)];
     let mut from = 0;
@@ -144,7 +150,7 @@ fn event(line: &[u8]) -> Option<Head> {
     None
 }
 
-/// The name, pid and thread group that end before `end`.
+/// Parses the name, the pid and the thread group that end before `end`.
 fn task(line: &[u8], end: usize) -> Option<(Span, Option<i32>, Option<i32>)> {
     let mut before = line[..end].trim_ascii_end();
     let mut pid = None;
@@ -162,17 +168,17 @@ fn task(line: &[u8], end: usize) -> Option<(Span, Option<i32>, Option<i32>)> {
     Some((comm, tid, pid))
 }
 
-/// `name-number` in a part of a line.
+/// Parses `name-number` in a part of a line.
 fn name_and_number(line: &[u8], begin: usize, end: usize) -> Option<(Span, Option<i32>)> {
     let dash = begin + line[begin..end].iter().rposition(|byte| *byte == b'-')?;
     let tid = number(&line[dash + 1..end]).and_then(|number| i32::try_from(number).ok())?;
-    // A negative pid would be none, but `-1` is what some tracers print.
+    // A negative pid would be invalid, but some tracers print `-1`.
     let comm = &line[begin..dash];
     let leading = comm.len() - comm.trim_ascii_start().len();
     Some((begin + leading..dash, Some(tid)))
 }
 
-/// Flags, if any, the time with its colon, and where the rest begins.
+/// Parses optional flags and the time with its colon; also returns the range after them.
 fn flags_and_time(line: &[u8], begin: usize) -> Option<(Span, Time, Span)> {
     let mut at = begin + leading(&line[begin..]);
     let mut flags = at..at;
@@ -193,7 +199,7 @@ fn flags_and_time(line: &[u8], begin: usize) -> Option<(Span, Time, Span)> {
     None
 }
 
-/// `1234.567890` in seconds, or a number that counts something else.
+/// Parses `1234.567890` in seconds, or a number in another unit.
 fn time(text: &[u8]) -> Option<Time> {
     let Some(point) = text.iter().position(|byte| *byte == b'.') else { return number(text).map(Time::Ticks) };
     let (seconds, fraction) = (number(&text[..point])?, &text[point + 1..]);
@@ -204,7 +210,7 @@ fn time(text: &[u8]) -> Option<Time> {
     seconds.checked_mul(1_000_000_000)?.checked_add(part).map(Time::Ns)
 }
 
-/// `comm-pid 0d.s2 17us+: rest`, `comm-pid 0d.s2 1234.567890: rest`.
+/// Parses `comm-pid 0d.s2 17us+: rest` and `comm-pid 0d.s2 1234.567890: rest`.
 fn latency(line: &[u8]) -> Option<Head> {
     let window = &line[..line.len().min(MOST_BEFORE_CPU)];
     let mut from = 0;
@@ -231,7 +237,7 @@ fn latency(line: &[u8]) -> Option<Head> {
     None
 }
 
-/// `17us+:`, `17us :` or seconds.
+/// Parses `17us+:`, `17us :` or seconds.
 fn short_time(line: &[u8], at: usize) -> Option<(Time, Span)> {
     let text = &line[at..];
     let colon = text.iter().take(40).position(|byte| *byte == b':')?;
@@ -247,7 +253,8 @@ fn short_time(line: &[u8], at: usize) -> Option<(Time, Span)> {
     time(word).map(|time| (time, rest))
 }
 
-/// function_graph with `funcgraph-abstime`: `1234.567890 |   0)  bash-1994  |   1.234 us    |  f();`.
+/// Parses a line of function_graph with `funcgraph-abstime`: `1234.567890 |   0)  bash-1994  |
+/// 1.234 us    |  f();`.
 fn graph(line: &[u8]) -> Option<Head> {
     let start = leading(line);
     let bar = start + line[start..].iter().take(32).position(|byte| *byte == b'|')?;
@@ -257,7 +264,7 @@ fn graph(line: &[u8]) -> Option<Head> {
     let after = after.strip_prefix(b")")?;
     at = line.len() - after.len();
     let (mut comm, mut tid) = (at..at, None);
-    // With `funcgraph-proc` the task stands between.
+    // With `funcgraph-proc` the task is printed in between.
     if let Some(bar) = line[at..].iter().position(|byte| *byte == b'|').map(|bar| at + bar) {
         let cell = &line[at..bar];
         let begin = at + leading(cell);
@@ -270,18 +277,18 @@ fn graph(line: &[u8]) -> Option<Head> {
     Some(Head { comm, tid, pid: None, cpu: u32::try_from(cpu).ok()?, time, flags, rest: at + leading(&line[at..])..line.len() })
 }
 
-/// ` 0)   1.234 us    |  f();`
+/// Returns `true` for a line like ` 0)   1.234 us    |  f();`.
 fn is_graph(line: &[u8]) -> bool {
     digits(line).is_some_and(|(_, after)| after.starts_with(b")"))
 }
 
-/// A number at the begin, and what follows.
+/// Parses a number at the start; also returns the text after it.
 fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
     let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     Some((number(&text[..length])?, &text[length..]))
 }
 
-/// A text that is all digits.
+/// Parses a text that consists of digits only.
 fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
         return None;
@@ -296,7 +303,7 @@ fn leading(text: &[u8]) -> usize {
     text.iter().take_while(|byte| **byte == b' ' || **byte == b'\t').count()
 }
 
-/// Where a text is that is not empty.
+/// Finds a text, which must not be empty.
 fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     let first = what[0];
     let mut from = 0;
@@ -313,7 +320,7 @@ fn contains(text: &[u8], what: &[u8]) -> bool {
     find(text, what).is_some()
 }
 
-/// Whether a file's first bytes are the tracer's text.
+/// Returns `true` if the first bytes of a file are text output of the tracer.
 pub fn is_text(first: &[u8]) -> bool {
     if first.starts_with(b"# tracer: ") {
         return true;

@@ -1,6 +1,7 @@
-//! The kernel's tracing folder: where it is, which events it has, and their formats.
+//! The kernel's tracefs: its path, its events, and their formats.
 //!
-//! Only reading happens here. What changes the kernel's state goes through an [`Instance`](crate::Instance).
+//! This module only reads. Changes of the kernel's state go through an
+//! [`Instance`](crate::Instance).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +13,7 @@ use crate::error::TraceFsError;
 use crate::format::{EventFormat, HeaderEvent};
 use crate::page::{ByteOrder, PageLayout};
 
-/// `subsystem:name`.
+/// Name of an event: `subsystem:name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventName {
     /// Name of the subsystem.
@@ -22,7 +23,7 @@ pub struct EventName {
 }
 
 impl EventName {
-    /// The event of this subsystem and name.
+    /// Creates the name of an event.
     pub fn new(system: impl Into<String>, name: impl Into<String>) -> EventName {
         EventName { system: system.into(), name: name.into() }
     }
@@ -41,7 +42,11 @@ pub struct TraceFs {
 }
 
 impl TraceFs {
-    /// Looks at the two usual places. The errors say what to do.
+    /// Looks for tracefs at the two usual paths.
+    ///
+    /// # Errors
+    ///
+    /// tracefs is not mounted, or this user may not access it. The message says what to do.
     pub fn find() -> Result<TraceFs, TraceFsError> {
         let mut refused = None;
         for place in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
@@ -57,7 +62,7 @@ impl TraceFs {
         Err(refused.map_or(TraceFsError::NotMounted, |path| TraceFsError::NoPermission { path }))
     }
 
-    /// A folder that is known to be a tracefs, or looks like one.
+    /// A directory that is known to be a tracefs, or that has the same structure.
     pub fn at(root: impl Into<PathBuf>) -> TraceFs {
         TraceFs { root: root.into() }
     }
@@ -67,7 +72,7 @@ impl TraceFs {
         &self.root
     }
 
-    /// Every event of this kernel, sorted.
+    /// All events of this kernel, sorted.
     pub fn events(&self) -> Result<Vec<EventName>, TraceFsError> {
         let names: BTreeSet<EventName> = self
             .read("available_events")?
@@ -78,8 +83,8 @@ impl TraceFs {
         Ok(names.into_iter().collect())
     }
 
-    /// The events that a pattern means: `system:name`, both with `*` and `?`; `name` alone in all systems; `all`.
-    /// It is an error if there is none.
+    /// The events that match a pattern: `system:name`, both with `*` and `?`; `name` alone for all
+    /// subsystems; `all`. It is an error if there are none.
     pub fn matching(&self, pattern: &str) -> Result<Vec<EventName>, TraceFsError> {
         let (system, name) = match pattern.split_once(':') {
             _ if pattern == "all" => ("*", "*"),
@@ -95,7 +100,7 @@ impl TraceFs {
         Ok(events)
     }
 
-    /// The text of an event's format, as it should be saved beside recorded pages.
+    /// The text of an event's format, as it should be saved together with recorded pages.
     pub fn format_text(&self, event: &EventName) -> Result<String, TraceFsError> {
         match self.read(&format!("events/{}/{}/format", event.system, event.name)) {
             Err(TraceFsError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
@@ -105,7 +110,7 @@ impl TraceFs {
         }
     }
 
-    /// Format of an event.
+    /// The parsed format of an event.
     pub fn format(&self, event: &EventName) -> Result<EventFormat, TraceFsError> {
         let text = self.format_text(event)?;
         EventFormat::parse(&event.system, &text).map_err(|error| TraceFsError::Format {
@@ -114,7 +119,8 @@ impl TraceFs {
         })
     }
 
-    /// Layout of the pages of the top buffer. Those of an instance may have another size: [`Instance::layout`](crate::Instance::layout).
+    /// The layout of the pages of the top buffer. The pages of an instance may have another size:
+    /// [`Instance::layout`](crate::Instance::layout).
     pub fn layout(&self) -> Result<PageLayout, TraceFsError> {
         let error = |name: &str| {
             let path = self.root.join(name);
@@ -124,13 +130,14 @@ impl TraceFs {
         PageLayout::parse(&self.read("events/header_page")?, ByteOrder::NATIVE).map_err(error("events/header_page"))
     }
 
-    /// A file of the folder as text, by its path in it: `printk_formats`, `saved_cmdlines`.
+    /// Reads a file as text. `name` is the path in tracefs: `printk_formats`, `saved_cmdlines`.
     pub fn read(&self, name: &str) -> Result<String, TraceFsError> {
         read(&self.root.join(name))
     }
 }
 
-/// Some of these files (`header_page`) give what the first read asks for and nothing after it, so the first one is large.
+/// Reads a file as text. Some files (`header_page`) only return as much as the first read requests,
+/// so the first read is large.
 pub(crate) fn read(path: &Path) -> Result<String, TraceFsError> {
     const STEP: usize = 64 << 10;
     let mut file = fs::File::open(path).map_err(|error| io_error(path, error))?;
@@ -159,7 +166,8 @@ pub(crate) fn io_error(path: &Path, error: io::Error) -> TraceFsError {
     }
 }
 
-/// `*` is any text, `?` one byte. Steps are bounded by the product of the lengths.
+/// Matches a pattern: `*` is any text, `?` any byte. The number of steps is bounded by the product
+/// of the lengths.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {

@@ -1,4 +1,5 @@
-//! trace.dat beside `trace-cmd report`: every event's CPU, time, name, pid and command, in both versions of the format.
+//! Comparison of trace.dat with `trace-cmd report`: CPU, time, name, pid and command of every
+//! event, in both versions of the format.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,7 +24,7 @@ fn has_trace_cmd(what: &str) -> bool {
     found
 }
 
-/// `comm-pid [cpu] time name`, ordered by CPU and place in it.
+/// Lines `comm-pid [cpu] time name`, ordered by CPU and by their place in its data.
 fn ours(path: &Path) -> Vec<(u32, u64, String)> {
     let dat = Dat::open(File::open(path).unwrap()).unwrap();
     let names: HashMap<i32, &str> = dat.cmdlines().collect();
@@ -49,7 +50,7 @@ fn theirs(path: &Path) -> Vec<(u32, u64, String)> {
     let text = String::from_utf8_lossy(&output.stdout);
     let mut out = Vec::new();
     for line in text.lines() {
-        // Events of several lines go on without a CPU.
+        // The further lines of an event of several lines have no CPU.
         let Some((task, rest)) = line.split_once(" [") else {
             continue;
         };
@@ -59,14 +60,15 @@ fn theirs(path: &Path) -> Vec<(u32, u64, String)> {
         let Some((time, rest)) = rest.split_once(": ") else {
             continue;
         };
-        // Some runs of trace-cmd 3.1 print whole nanoseconds, without the point that they are asked for.
+        // Some runs of trace-cmd 3.1 print whole nanoseconds without the requested decimal point.
         let (Ok(cpu), Ok(time)) = (cpu.parse(), time.trim().replacen('.', "", 1).parse::<u64>()) else {
             continue;
         };
         let name = rest.split(':').next().unwrap().trim();
         out.push((cpu, time, format!("{} {name}", task.trim())));
     }
-    // The report is ordered by time over all CPUs; sorting is stable, so each CPU's order stays.
+    // The report is ordered by time over all CPUs. The sort is stable, so the order within each CPU
+    // stays.
     out.sort_by_key(|e| e.0);
     out
 }
@@ -81,7 +83,7 @@ fn same(path: &Path, least: usize) {
 }
 
 #[test]
-fn each_event_of_version_6_is_what_trace_cmd_reports() {
+fn every_event_of_version_6_is_read_as_trace_cmd_reports_it() {
     let what = "trace.dat version 6 beside trace-cmd";
     let Some(folder) = corpora(what) else { return };
     if has_trace_cmd(what) {
@@ -91,7 +93,7 @@ fn each_event_of_version_6_is_what_trace_cmd_reports() {
 }
 
 #[test]
-fn each_event_of_version_7_is_what_trace_cmd_reports_compressed_or_not() {
+fn every_event_of_version_7_is_read_as_trace_cmd_reports_it_compressed_or_not() {
     let what = "trace.dat version 7 beside trace-cmd";
     let Some(folder) = corpora(what) else { return };
     if !has_trace_cmd(what) {
@@ -114,7 +116,8 @@ fn each_event_of_version_7_is_what_trace_cmd_reports_compressed_or_not() {
         let dat = Dat::open(File::open(&path).unwrap()).unwrap();
         assert_eq!((dat.version(), dat.buffers()[0].clock.as_deref()), (7, Some("local")));
         assert!(dat.kallsyms().len() > 1 << 20, "symbols are there: {}", dat.kallsyms().len());
-        // Damage anywhere is an error or other events, never a panic; an unknown method is named.
+        // Damage at any place yields an error or other events, never a panic; an unknown
+        // compression method is named.
         let mut bytes = std::fs::read(&path).unwrap();
         for at in (0..bytes.len()).step_by(bytes.len() / 40) {
             let kept = std::mem::replace(&mut bytes[at], 0xa5);
@@ -134,9 +137,10 @@ fn each_event_of_version_7_is_what_trace_cmd_reports_compressed_or_not() {
     }
 }
 
-/// The twins were printed by another version of trace-cmd, and hold a selection of the events.
+/// The text versions were printed by another version of trace-cmd, and contain a selection of the
+/// events.
 #[test]
-fn the_events_of_the_text_twins_are_in_the_files() {
+fn the_events_of_the_text_versions_are_in_the_files() {
     let Some(folder) = corpora("trace.dat beside its text twins") else {
         return;
     };
@@ -158,7 +162,7 @@ fn the_events_of_the_text_twins_are_in_the_files() {
 }
 
 #[test]
-fn what_is_no_trace_dat_is_refused() {
+fn other_files_than_trace_dat_are_rejected() {
     for (bytes, kind) in
         [(&b"PERFILE2 and more"[..], "no trace.dat"), (b"\x17\x08\x44tracing5\0\0\x08\0\x10\0\0", "version"), (b"\x17\x08", "no trace.dat")]
     {

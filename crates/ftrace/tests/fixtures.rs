@@ -1,4 +1,5 @@
-//! Pages that a kernel wrote, without root. `tests/fixtures` was recorded by `live.rs` with LONGPOLE_FIXTURES set to its path.
+//! Pages recorded by a kernel; no root needed. `live.rs` recorded `tests/fixtures`, with
+//! LONGPOLE_FIXTURES set to the path of that directory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ fn formats() -> Formats {
 }
 
 #[test]
-fn on_each_cpu_the_thread_that_is_switched_in_is_the_one_that_is_switched_out_next() {
+fn on_each_cpu_the_thread_that_is_switched_in_is_switched_out_next() {
     let formats = formats();
     let layout = PageLayout::parse(&text("header_page"), ByteOrder::Little).unwrap();
     let switch = formats.by_name("sched", "sched_switch").unwrap();
@@ -35,7 +36,7 @@ fn on_each_cpu_the_thread_that_is_switched_in_is_the_one_that_is_switched_out_ne
     let mut checked = 0;
     for cpu in ["cpu0", "cpu1"] {
         let bytes = file(cpu);
-        // The last page does not follow the others immediately.
+        // The last page does not directly follow the others.
         let whole = &bytes[..bytes.len() - layout.page_size()];
         let (mut running, mut last) = (None::<(i64, Vec<u8>)>, 0);
         PageStream::new(whole, layout).for_each(
@@ -47,7 +48,8 @@ fn on_each_cpu_the_thread_that_is_switched_in_is_the_one_that_is_switched_out_ne
                 last = record.time;
                 let format = formats.by_id(record.id).unwrap();
                 let by = format.field("common_pid").unwrap().i64(record.data, ByteOrder::Little).unwrap();
-                // The kernel of the fixture traced nothing of the second CPU's idle thread, so its end is not seen.
+                // The kernel of the fixture did not trace the idle thread of the second CPU, so the
+                // end of that thread is missing.
                 if running.as_ref().is_some_and(|(next, _)| cpu == "cpu1" && *next == 0) {
                     running = None;
                 }
@@ -72,7 +74,7 @@ fn on_each_cpu_the_thread_that_is_switched_in_is_the_one_that_is_switched_out_ne
 }
 
 #[test]
-fn dynamic_texts_and_arrays_are_read_as_the_format_says() {
+fn dynamic_texts_and_arrays_are_read_as_the_format_states() {
     let formats = formats();
     let layout = PageLayout::parse(&text("header_page"), ByteOrder::Little).unwrap();
     let (mut files, mut calls) = (Vec::new(), 0);
@@ -113,7 +115,7 @@ fn statistics_of_a_cpu_are_parsed() {
 }
 
 #[test]
-fn the_pages_of_an_overrun_buffer_tell_what_the_kernel_counted() {
+fn pages_of_an_overrun_buffer_report_the_losses_that_the_kernel_counted() {
     let layout = PageLayout::parse(&text("header_page"), ByteOrder::Little).unwrap();
     let stats = CpuStats::parse(&text("overrun.stats")).unwrap();
     let (mut events, mut lost) = (0, 0);

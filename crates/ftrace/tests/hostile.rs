@@ -1,4 +1,5 @@
-//! Bytes that no kernel wrote: whatever they are, there is an answer or an error, in bounded steps.
+//! Bytes that no kernel wrote: for any input the result is a value or an error, in a bounded number
+//! of steps.
 
 use std::io::{Cursor, Read};
 
@@ -22,7 +23,7 @@ fn touch(field: &Field, record: &[u8]) {
     }
 }
 
-/// Notes the longest buffer that it was asked to fill.
+/// Records the size of the largest buffer that it was asked to fill.
 struct Noting<'a> {
     bytes: &'a [u8],
     longest: &'a mut usize,
@@ -36,7 +37,7 @@ impl Read for Noting<'_> {
 }
 
 #[test]
-fn a_page_that_says_to_be_long_takes_memory_as_its_input_backs_it() {
+fn a_page_that_claims_to_be_long_takes_only_the_memory_that_its_input_has() {
     let layout = layout().with_page_size(2 << 20);
     for length in [0, 100, 4096, 10_000] {
         let (bytes, mut longest) = (vec![0; length], 0);
@@ -44,7 +45,7 @@ fn a_page_that_says_to_be_long_takes_memory_as_its_input_backs_it() {
         assert!(longest <= (2 * length).max(4096), "{length} bytes were read into {longest}");
     }
     let (mut whole, mut events) = (vec![0; 2 << 20], 0);
-    // A page full of events without data: each has its type's length and a step of time in one word.
+    // A page full of events without data: each has a length and a time difference in one word.
     let commit = (whole.len() - 16) as u64;
     whole[8..16].copy_from_slice(&commit.to_le_bytes());
     whole[16..].chunks_exact_mut(8).for_each(|event| event.copy_from_slice(&[1, 0, 0, 0, 7, 0, 0, 0]));
@@ -56,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn damaged_pages_end_and_yield_no_more_events_than_they_have_room_for(
+    fn damaged_pages_end_and_yield_no_more_events_than_fit(
         flips in proptest::collection::vec((0usize..PAGES.len(), any::<u8>()), 1..40), cut in 0usize..PAGES.len(),
     ) {
         let mut bytes = PAGES.to_vec();
@@ -147,15 +148,15 @@ proptest! {
     }
 }
 
-/// A part that thousands of options lead to would be read, and kept, thousands of times.
+/// A part to which thousands of options refer would be read and stored thousands of times.
 #[test]
-fn many_ways_to_one_part_of_a_trace_dat_are_refused() {
+fn many_references_to_one_part_of_a_trace_dat_are_rejected() {
     let part = |bytes: &mut Vec<u8>, name: &str, text: &str| {
         bytes.extend(name.bytes());
         bytes.extend((text.len() as u64).to_le_bytes());
         bytes.extend(text.bytes());
     };
-    // Version 7: the options are a section, which ends with the place of the next one.
+    // Version 7: the options are a section, which ends with the offset of the next one.
     let mut seven = b"\x17\x08\x44tracing7\0\0\x08\0\x10\0\0none\0\0".to_vec();
     let (begin, options) = (seven.len() as u64 + 8, 60_000u32);
     let formats = begin + 16 + u64::from(options) * 14 + 14;
@@ -175,11 +176,11 @@ fn many_ways_to_one_part_of_a_trace_dat_are_refused() {
     let error = Dat::open(Cursor::new(&seven)).unwrap_err().to_string();
     assert!(error.contains("several options lead to one section"), "{error}");
 
-    // Version 6: instances, each with the table of all CPUs.
+    // Version 6: instances, each with a table of all CPUs.
     let mut six = b"\x17\x08\x44tracing6\0\0\x08\0\x10\0\0".to_vec();
     part(&mut six, "header_page\0", HEADER);
     part(&mut six, "header_event\0", "");
-    // No formats, symbols, texts and names; so many CPUs.
+    // No formats, symbols, texts and names, and a large number of CPUs.
     six.extend([0; 4 + 4 + 4 + 4 + 8]);
     six.extend(60_000u32.to_le_bytes());
     six.extend(b"options  \0");

@@ -1,5 +1,6 @@
-//! The kernel itself, as root: a private instance from its making to its removal. With LONGPOLE_FIXTURES=DIR the recording is
-//! written there; `tests/fixtures` was made so, and `fixtures.rs` reads it without root.
+//! Tests with the kernel itself, as root: a private instance from its creation to its removal. With
+//! LONGPOLE_FIXTURES=DIR the recording is written there; `tests/fixtures` was made in this way, and
+//! `fixtures.rs` reads it without root.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -14,7 +15,7 @@ fn tracefs(what: &str) -> Option<TraceFs> {
     let found = TraceFs::find();
     // SAFETY: geteuid has no preconditions.
     if let (Ok(tracefs), 0) = (found, unsafe { libc::geteuid() }) {
-        // What an earlier run left when it was killed.
+        // Removes instances of earlier runs that were killed.
         for dead in Instance::dead(&tracefs, PREFIX).unwrap() {
             dead.remove().unwrap();
         }
@@ -24,7 +25,7 @@ fn tracefs(what: &str) -> Option<TraceFs> {
     None
 }
 
-/// System calls and process changes enough for a few pages on each CPU.
+/// Makes enough system calls and process changes for a few pages on each CPU.
 fn work() {
     for _ in 0..20 {
         Command::new("true").status().unwrap();
@@ -123,7 +124,7 @@ fn save(to: &Path, tracefs: &TraceFs, instance: &Instance, events: &[EventName],
 }
 
 #[test]
-fn the_format_of_every_event_of_this_kernel_is_understood() {
+fn the_format_of_every_event_of_this_kernel_is_parsed() {
     let Some(tracefs) = tracefs("the formats of this kernel") else {
         return;
     };
@@ -141,7 +142,7 @@ fn the_format_of_every_event_of_this_kernel_is_understood() {
 }
 
 #[test]
-fn a_refused_filter_is_reported_in_the_kernels_own_words() {
+fn a_rejected_filter_is_reported_with_the_kernels_message() {
     let Some(tracefs) = tracefs("a refused filter") else {
         return;
     };
@@ -157,11 +158,12 @@ fn a_refused_filter_is_reported_in_the_kernels_own_words() {
 }
 
 #[test]
-fn an_overrun_buffer_loses_as_many_events_as_its_pages_and_the_kernel_say() {
+fn an_overrun_buffer_reports_the_losses_that_the_kernel_counted() {
     let Some(tracefs) = tracefs("buffer overrun") else {
         return;
     };
-    // A page that records of sys_enter fill to its last byte has no room to say how many were lost before it.
+    // Records of sys_enter fill a page to its last byte, so it has no room for the number of events
+    // lost before it.
     for (event, overwrite, counted) in [("sys_exit", true, true), ("sys_enter", true, false), ("sys_exit", false, true)] {
         let instance = Instance::create(&tracefs, PREFIX).unwrap();
         instance.set_buffer_size_kb(16).unwrap();
@@ -202,7 +204,8 @@ fn an_overrun_buffer_loses_as_many_events_as_its_pages_and_the_kernel_say() {
         }
         assert!(lost > 1000, "{lost} lost");
         if overwrite && !counted {
-            // Where the machine kept the thread from its CPU for long, an event bears a longer time, and its page ends otherwise.
+            // If the host kept the thread from its CPU for long, an event has a longer time, and
+            // its page ends differently.
             assert!(untold > 0 || told == lost, "the loss is told without its count: {told} of {lost}");
         } else if overwrite {
             assert_eq!((told, untold), (lost, 0), "what was overwritten is told by the page after it");
@@ -213,7 +216,7 @@ fn an_overrun_buffer_loses_as_many_events_as_its_pages_and_the_kernel_say() {
 }
 
 #[test]
-fn only_the_instance_of_a_process_that_is_gone_is_removed() {
+fn only_instances_of_dead_processes_are_removed() {
     let Some(tracefs) = tracefs("tidying after a killed recorder") else {
         return;
     };
@@ -239,7 +242,7 @@ fn only_the_instance_of_a_process_that_is_gone_is_removed() {
 }
 
 #[test]
-fn pages_of_another_size_are_read_as_the_kernel_states_it() {
+fn pages_of_another_size_are_read_in_the_layout_that_the_kernel_states() {
     let Some(tracefs) = tracefs("pages of 16 KiB") else {
         return;
     };
@@ -270,7 +273,7 @@ fn pages_of_another_size_are_read_as_the_kernel_states_it() {
 }
 
 #[test]
-fn what_a_file_refuses_is_written_by_the_next_call_and_a_dead_recorders_pages_are_saved() {
+fn data_refused_by_a_file_is_written_by_the_next_call_and_pages_of_a_dead_recorder_are_saved() {
     let Some(tracefs) = tracefs("saving pages of a dead recorder") else {
         return;
     };
@@ -278,7 +281,7 @@ fn what_a_file_refuses_is_written_by_the_next_call_and_a_dead_recorders_pages_ar
     for dead in Instance::dead(&tracefs, OWN).unwrap() {
         dead.remove().unwrap();
     }
-    // As a recorder leaves it that was killed while it traced.
+    // An instance like that of a recorder that was killed while tracing.
     let path = tracefs.path().join("instances").join(format!("{OWN}-999999999-1"));
     fs::create_dir(&path).unwrap();
     fs::write(path.join("events/raw_syscalls/sys_enter/enable"), "1").unwrap();

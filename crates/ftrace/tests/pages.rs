@@ -1,9 +1,10 @@
-//! Each kind of entry that a page can hold, written by hand in both byte orders and with both sizes of `long`.
+//! Each kind of entry that a page can contain, written by hand in both byte orders and with both
+//! sizes of `long`.
 
 use longpole_ftrace::format::{HeaderEvent, Shape};
 use longpole_ftrace::{ByteOrder, EventFormat, Item, Loss, Page, PageErrorKind, PageLayout, PageStream};
 
-/// Writes one page as a kernel of that byte order and `long` would.
+/// Writes one page like a kernel with that byte order and size of `long`.
 struct Writer {
     order: ByteOrder,
     long: usize,
@@ -37,7 +38,7 @@ impl Writer {
         self
     }
 
-    /// A record of `words` words, of which the first two bytes are the id.
+    /// Adds a record of `words` words, whose first two bytes are the id.
     fn event(self, delta: u32, id: u16, words: u32) -> Writer {
         let mut out = self.word(words, delta).raw(id.into(), 2);
         out.body.extend(vec![0; words as usize * 4 - 2]);
@@ -87,7 +88,7 @@ fn kernels() -> impl Iterator<Item = (ByteOrder, usize)> {
 }
 
 #[test]
-fn small_and_big_records_and_extended_times_add_up() {
+fn times_of_small_and_large_records_and_extensions_are_summed() {
     for (order, long) in kernels() {
         let page = Writer::new(order, long, 1000).event(0, 7, 2).event(5, 8, 28).extend(30, 1 << 40).event(3, 9, 1).big(2, 10, 200);
         let base = 1005 + (1u64 << 40) + 3;
@@ -97,7 +98,7 @@ fn small_and_big_records_and_extended_times_add_up() {
 }
 
 #[test]
-fn an_event_that_was_taken_back_is_passed_over_and_padding_without_time_ends_the_page() {
+fn a_discarded_event_is_skipped_and_padding_without_a_time_ends_the_page() {
     for (order, long) in kernels() {
         let page = Writer::new(order, long, 50)
             .event(1, 7, 1)
@@ -114,20 +115,20 @@ fn an_event_that_was_taken_back_is_passed_over_and_padding_without_time_ends_the
 }
 
 #[test]
-fn an_absolute_stamp_takes_its_five_highest_bits_from_the_time_before() {
+fn an_absolute_timestamp_takes_its_five_highest_bits_from_the_time_before() {
     for (order, long) in kernels() {
         let low = Writer::new(order, long, 77).extend(31, 1 << 50).event(1, 7, 1);
         assert_eq!(low.times(), [((1 << 50) + 1, 7, 4)]);
         let high = Writer::new(order, long, (3 << 59) + 10).extend(31, 500).event(1, 7, 1);
         assert_eq!(high.times(), [((3 << 59) + 501, 7, 4)]);
-        // The clock went through the boundary between page and stamp.
+        // The clock crossed the boundary between the page's time and the timestamp.
         let wrapped = Writer::new(order, long, (4 << 59) - 10).extend(31, 5).event(0, 7, 1);
         assert_eq!(wrapped.times(), [((4 << 59) + 5, 7, 4)]);
     }
 }
 
 #[test]
-fn losses_are_told_with_and_without_their_count() {
+fn losses_are_reported_with_and_without_their_count() {
     for (order, long) in kernels() {
         let page = Writer::new(order, long, 9).event(1, 7, 1);
         for (flags, stored, expected) in
@@ -147,7 +148,7 @@ fn losses_are_told_with_and_without_their_count() {
 }
 
 #[test]
-fn a_damaged_page_is_reported_with_its_place_and_the_next_one_is_read() {
+fn a_damaged_page_is_reported_with_its_position_and_the_next_one_is_read() {
     let good = Writer::new(ByteOrder::Little, 8, 1).event(1, 7, 1);
     let cut = Writer::new(ByteOrder::Little, 8, 1).event(1, 7, 1).word(9, 1);
     let mut too_full = good.page(0, None);
@@ -173,7 +174,7 @@ fn a_damaged_page_is_reported_with_its_place_and_the_next_one_is_read() {
 }
 
 #[test]
-fn a_page_or_event_header_of_an_unknown_kind_is_refused() {
+fn a_page_or_event_header_of_an_unknown_kind_is_rejected() {
     let text = "# compressed entry header\n\ttype_len    :    5 bits\n\ttime_delta  :   27 bits\n\tarray       :   32 bits\n\n\
         \tpadding     : type == 29\n\ttime_extend : type == 30\n\ttime_stamp : type == 31\n\tdata max type_len  == 28\n";
     assert_eq!(HeaderEvent::parse(text).unwrap(), HeaderEvent::default());

@@ -1,4 +1,4 @@
-//! The blocks that a reader yields, and the few terms that reader and writer share.
+//! The blocks that a reader returns, and terms that reader and writer share.
 
 use crate::names::NameRecords;
 use crate::options::Options;
@@ -29,7 +29,8 @@ pub enum ByteOrder {
     Big,
 }
 
-// The callers check that the bytes are there; an index beyond them would be a bug of this crate, not of the input.
+// Callers check that the bytes are available. An index beyond them would be a bug of this crate,
+// independent of the input.
 impl ByteOrder {
     pub(crate) fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let raw = [bytes[at], bytes[at + 1]];
@@ -55,27 +56,27 @@ impl ByteOrder {
         }
     }
 
-    /// Time stamps are two words, the upper first, in either byte order.
+    /// Reads a timestamp: two words, the upper one first, in either byte order.
     pub(crate) fn ticks(self, bytes: &[u8], at: usize) -> u64 {
         u64::from(self.u32(bytes, at)) << 32 | u64::from(self.u32(bytes, at + 4))
     }
 }
 
-/// What the bytes of a packet begin with: a LINKTYPE number of the tcpdump registry.
+/// Type of the first bytes of a packet: a LINKTYPE number of the tcpdump registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 
 impl LinkType {
     /// Ethernet frames.
     pub const ETHERNET: LinkType = LinkType(1);
-    /// Bare IPv4 or IPv6, as of a TUN device.
+    /// IPv4 or IPv6 without a link layer, as on a TUN device.
     pub const RAW: LinkType = LinkType(101);
 }
 
-/// Which way a packet went, seen from its interface: bits 0 and 1 of `epb_flags`.
+/// Direction of a packet, seen from its interface: bits 0 and 1 of `epb_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// The file does not say it.
+    /// Not stated in the file.
     #[default]
     Unknown,
     /// Received by the interface.
@@ -85,7 +86,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Of an `epb_flags` word.
+    /// The direction in a value of `epb_flags`.
     pub fn from_flags(flags: u32) -> Direction {
         match flags & 3 {
             1 => Direction::Inbound,
@@ -103,13 +104,13 @@ impl Direction {
     }
 }
 
-/// One block. A classic pcap file appears as one interface block and packets.
+/// One block. A classic pcap file is returned as one interface block and packets.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Block<'a> {
     /// A section begins.
     Section(SectionBlock<'a>),
-    /// An interface of the section is declared.
+    /// The description of an interface of the section.
     Interface(InterfaceBlock<'a>),
     /// A packet.
     Packet(PacketBlock<'a>),
@@ -121,22 +122,23 @@ pub enum Block<'a> {
     Secrets(SecretsBlock<'a>),
     /// An entry of a journal.
     Journal(JournalBlock<'a>),
-    /// A block of a format of somebody's own.
+    /// A block in a format that a third party defined.
     Custom(CustomBlock<'a>),
-    /// Everything else: the bytes as they are.
+    /// Any other block, undecoded.
     Raw(RawBlock<'a>),
 }
 
-/// Section header block. All interface ids begin anew here.
+/// Section header block. Interface ids start again from 0.
 #[derive(Debug)]
 pub struct SectionBlock<'a> {
-    /// Counts the file's sections from 0.
+    /// Number of the section in the file, from 0.
     pub section: u32,
     /// Byte order of the section's numbers.
     pub order: ByteOrder,
     /// Version of the format: major, minor.
     pub version: (u16, u16),
-    /// Bytes of the section behind this block; none if the writer did not know it. Not used for reading.
+    /// Size of the section after this block, in bytes; `None` if the writer did not know it. The
+    /// reader does not use it.
     pub length: Option<u64>,
     /// The block's options.
     pub options: Options<'a>,
@@ -159,25 +161,25 @@ impl SectionBlock<'_> {
     }
 }
 
-/// What the reader keeps of an interface for the rest of its section.
+/// Properties of an interface that the reader stores for the rest of the section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceInfo {
-    /// What the bytes of its packets are.
+    /// Link type of its packets.
     pub link_type: LinkType,
-    /// Most bytes kept of a packet; 0 means no limit.
+    /// Maximum number of bytes recorded per packet; 0 means no limit.
     pub snaplen: u32,
-    /// `if_name`.
+    /// Name (`if_name`).
     pub name: Option<String>,
-    /// `if_description`.
+    /// Description (`if_description`).
     pub description: Option<String>,
-    /// Unit of its time stamps.
+    /// Unit of its timestamps.
     pub resolution: Resolution,
-    /// `if_tsoffset`, seconds.
+    /// Offset of its timestamps in seconds (`if_tsoffset`).
     pub offset_s: i64,
 }
 
 impl InterfaceInfo {
-    /// Unix time of `ticks` in nanoseconds.
+    /// Unix time of a timestamp, in nanoseconds.
     pub fn ns(&self, ticks: u64) -> i128 {
         self.resolution.ns_with_offset(ticks, self.offset_s)
     }
@@ -188,15 +190,15 @@ impl InterfaceInfo {
 pub struct InterfaceBlock<'a> {
     /// Index of the section in the file, from 0.
     pub section: u32,
-    /// The id by which packets of this section name the interface.
+    /// The id by which packets of this section refer to the interface.
     pub id: u32,
-    /// What the declaration says.
+    /// Properties of the interface.
     pub info: &'a InterfaceInfo,
     /// The block's options.
     pub options: Options<'a>,
 }
 
-/// The block or record that a packet came from.
+/// The block or record in which a packet was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketForm {
     /// Enhanced Packet Block: interface, time and lengths.
@@ -209,30 +211,31 @@ pub enum PacketForm {
     Classic,
 }
 
-/// A packet, whatever form it was stored in.
+/// A packet, independent of the form in which it was stored.
 #[derive(Debug)]
 pub struct PacketBlock<'a> {
-    /// Where the block begins in the input.
+    /// Byte of the input at which the block begins.
     pub offset: u64,
-    /// Kind of the block.
+    /// Form in which the packet was stored.
     pub form: PacketForm,
     /// Index of the section in the file, from 0.
     pub section: u32,
-    /// Valid within its section only; two sections may use one id for different interfaces.
+    /// Id of the interface. Valid only within its section: two sections may use one id for
+    /// different interfaces.
     pub interface: u32,
-    /// The interface that this id means here.
+    /// Properties of this interface.
     pub info: &'a InterfaceInfo,
-    /// Time stamp in the interface's own unit; simple packets have none.
+    /// Timestamp in units of the interface; `None` for simple packets.
     pub ticks: Option<u64>,
-    /// The bytes that were kept.
+    /// The recorded bytes.
     pub data: &'a [u8],
-    /// Length on the wire.
+    /// Length on the wire, in bytes.
     pub original_len: u32,
-    /// `epb_flags`.
+    /// Flags (`epb_flags`).
     pub flags: Option<u32>,
-    /// Packets lost by this interface between the previous packet and this one.
+    /// Number of packets that this interface lost between the previous packet and this one.
     pub drop_count: Option<u64>,
-    /// `epb_packetid`: equal for the same packet seen on several interfaces.
+    /// Id (`epb_packetid`), which is equal for the same packet seen on several interfaces.
     pub packet_id: Option<u64>,
     /// The block's options.
     pub options: Options<'a>,
@@ -244,17 +247,19 @@ impl PacketBlock<'_> {
         self.ticks.map(|ticks| self.info.ns(ticks))
     }
 
-    /// `epb_queue`: of the interface, from which it came.
+    /// Queue of the interface on which the packet was received (`epb_queue`).
     pub fn queue(&self) -> Option<u32> {
         self.options.u32(crate::options::EPB_QUEUE).filter(|_| self.form == PacketForm::Enhanced)
     }
 
-    /// `epb_verdict`: what was done with the packet, by whom in the first byte (0 hardware, 1 Linux eBPF TC, 2 XDP).
+    /// Verdict about the packet (`epb_verdict`). The first byte names the component: 0 hardware, 1
+    /// Linux eBPF TC, 2 XDP.
     pub fn verdict(&self) -> Option<&[u8]> {
         self.options.get(crate::options::EPB_VERDICT).filter(|_| self.form == PacketForm::Enhanced)
     }
 
-    /// `epb_hash`: algorithm in the first byte (0 two's complement, 1 XOR, 2 CRC32, 3 MD5, 4 SHA-1, 5 Toeplitz).
+    /// Hash (`epb_hash`). The first byte names the algorithm: 0 two's complement, 1 XOR, 2 CRC32, 3
+    /// MD5, 4 SHA-1, 5 Toeplitz.
     pub fn hash(&self) -> Option<&[u8]> {
         self.options.get(crate::options::EPB_HASH)
     }
@@ -265,30 +270,30 @@ impl PacketBlock<'_> {
     }
 }
 
-/// Interface statistics block. Counts are since the begin of the capture.
+/// Interface statistics block. The numbers count from the start of the capture.
 #[derive(Debug)]
 pub struct StatisticsBlock<'a> {
-    /// Where the block begins in the input.
+    /// Byte of the input at which the block begins.
     pub offset: u64,
     /// Index of the section in the file, from 0.
     pub section: u32,
     /// Index of the interface in its section, from 0.
     pub interface: u32,
-    /// What the interface's declaration says.
+    /// Properties of this interface.
     pub info: &'a InterfaceInfo,
-    /// Time of the counters, in the interface's units.
+    /// Time of the counters, in units of the interface.
     pub ticks: u64,
-    /// Time at which the capture began, in the interface's units.
+    /// Time at which the capture began, in units of the interface.
     pub start_ticks: Option<u64>,
-    /// Time at which the capture ended, in the interface's units.
+    /// Time at which the capture ended, in units of the interface.
     pub end_ticks: Option<u64>,
     /// Packets that the interface received.
     pub received: Option<u64>,
-    /// Packets that the interface lost for want of room.
+    /// Packets that the interface dropped because there was no room.
     pub dropped: Option<u64>,
     /// Packets that passed the capture filter.
     pub accepted: Option<u64>,
-    /// Packets that the operating system lost.
+    /// Packets that the operating system dropped.
     pub os_dropped: Option<u64>,
     /// Packets that reached the capturing program.
     pub delivered: Option<u64>,
@@ -329,16 +334,16 @@ pub struct NamesBlock<'a> {
 pub struct SecretsBlock<'a> {
     /// Index of the section in the file, from 0.
     pub section: u32,
-    /// What kind of secrets: see [`SecretsBlock::kind_name`].
+    /// Kind of the secrets: see [`SecretsBlock::kind_name`].
     pub kind: u32,
-    /// The secrets, in the format that their type names.
+    /// The secrets, in the format of their kind.
     pub data: &'a [u8],
     /// The block's options.
     pub options: Options<'a>,
 }
 
 impl SecretsBlock<'_> {
-    /// Of the kinds that the format knows.
+    /// Name of the kind, if it is defined by the format.
     pub fn kind_name(&self) -> Option<&'static str> {
         Some(match self.kind {
             0x544c_534b => "TLS key log",
@@ -357,12 +362,13 @@ impl SecretsBlock<'_> {
 pub struct JournalBlock<'a> {
     /// Index of the section in the file, from 0.
     pub section: u32,
-    /// With the zeros that pad it.
+    /// Text of the entry, including the zeros that pad it.
     pub entry: &'a [u8],
 }
 
 impl<'a> JournalBlock<'a> {
-    /// Names and values in the entry's order. What is not of the form ends it.
+    /// Names and values in the order of the entry. Ends at the first part that does not have this
+    /// form.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut rest = self.entry;
         std::iter::from_fn(move || {
@@ -372,7 +378,8 @@ impl<'a> JournalBlock<'a> {
                 rest = after;
                 return Some((&line[..at], &line[at + 1..]));
             }
-            // A value that has line ends stands behind its length, which is of little order everywhere.
+            // A value with line feeds is preceded by its length, which is little endian on all
+            // hosts.
             let length = usize::try_from(u64::from_le_bytes(*after.first_chunk()?)).ok()?;
             let value = after.get(8..length.checked_add(8)?)?;
             rest = after.get(8 + length + 1..).unwrap_or(&[]);
@@ -380,29 +387,29 @@ impl<'a> JournalBlock<'a> {
         })
     }
 
-    /// Unix time in nanoseconds, if the entry tells it.
+    /// Unix time in nanoseconds, if the entry has it.
     pub fn time_ns(&self) -> Option<i128> {
         let (_, value) = self.fields().find(|(name, _)| *name == b"__REALTIME_TIMESTAMP")?;
         Some(std::str::from_utf8(value).ok()?.parse::<u64>().ok().map(i128::from)? * 1000)
     }
 }
 
-/// A block of somebody's own.
+/// A block in a format that a third party defined.
 #[derive(Clone, Copy, Debug)]
 pub struct CustomBlock<'a> {
     /// Index of the section in the file, from 0.
     pub section: u32,
     /// Byte order of the section.
     pub order: ByteOrder,
-    /// The private enterprise number of who defined it.
+    /// Private enterprise number of the third party.
     pub enterprise: u32,
-    /// Whether who changes the file may keep it.
+    /// `true` if a program that changes the file may copy the block.
     pub copied: bool,
-    /// Data, and options where that one has some: only who defined it knows where they begin.
+    /// Data, and possibly options; only the third party's format defines where they begin.
     pub data: &'a [u8],
 }
 
-/// A block that this crate does not look into.
+/// A block that this crate does not decode.
 #[derive(Clone, Copy, Debug)]
 pub struct RawBlock<'a> {
     /// Index of the section in the file, from 0.
@@ -411,6 +418,6 @@ pub struct RawBlock<'a> {
     pub block_type: u32,
     /// Byte order of the section.
     pub order: ByteOrder,
-    /// Without type and lengths.
+    /// Content of the block, without type and lengths.
     pub body: &'a [u8],
 }

@@ -1,4 +1,4 @@
-//! The classic pcap format: a file header, then records of one interface.
+//! The classic pcap format: a file header, then the records of one interface.
 
 use crate::block::{ByteOrder, InterfaceInfo, LinkType};
 use crate::time::Resolution;
@@ -6,7 +6,7 @@ use crate::time::Resolution;
 pub(crate) const FILE_HEADER_LEN: usize = 24;
 pub(crate) const RECORD_HEADER_LEN: usize = 16;
 
-/// What the first four bytes say of a classic file.
+/// Byte order and resolution of a classic file, from its first four bytes.
 pub(crate) fn recognise(magic: [u8; 4]) -> Option<(ByteOrder, Resolution)> {
     let orders = [(ByteOrder::Little, u32::from_le_bytes(magic)), (ByteOrder::Big, u32::from_be_bytes(magic))];
     orders.into_iter().find_map(|(order, number)| match number {
@@ -16,10 +16,10 @@ pub(crate) fn recognise(magic: [u8; 4]) -> Option<(ByteOrder, Resolution)> {
     })
 }
 
-/// The one interface, of the file header behind the magic.
+/// The only interface, from the file header.
 pub(crate) fn interface(header: &[u8], order: ByteOrder, resolution: Resolution) -> InterfaceInfo {
     InterfaceInfo {
-        // The upper half of the word tells of the frame check sequence.
+        // The upper half of the word describes the frame check sequence.
         link_type: LinkType(order.u32(header, 20) as u16),
         snaplen: order.u32(header, 16),
         name: None,
@@ -29,7 +29,8 @@ pub(crate) fn interface(header: &[u8], order: ByteOrder, resolution: Resolution)
     }
 }
 
-/// Seconds and fraction as ticks of the file's resolution. A fraction beyond one second, which some tools write, carries over.
+/// Converts seconds and fraction to ticks of the file's resolution. Some tools write fractions of
+/// more than one second, which are carried over.
 pub(crate) fn ticks(seconds: u32, fraction: u32, resolution: Resolution) -> u64 {
     let per_second = if resolution == Resolution::NANOSECONDS { 1_000_000_000 } else { 1_000_000 };
     u64::from(seconds) * per_second + u64::from(fraction)

@@ -1,7 +1,8 @@
-//! What stands inside a block whose frame is already known to be sound.
+//! Decodes the content of a block whose frame (type and lengths) is valid.
 //!
-//! Nothing here reads or advances: bytes of one whole block in, a value that borrows them out. All errors of this file leave the
-//! reader able to go on with the next block.
+//! This module neither reads input nor advances: it takes the bytes of one whole block and returns
+//! a value that borrows from them. After any error of this module the reader can continue with the
+//! next block.
 
 use crate::block::{
     Block, ByteOrder, CustomBlock, InterfaceBlock, InterfaceInfo, JournalBlock, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock,
@@ -14,12 +15,13 @@ use crate::names::NameRecords;
 use crate::options::{self as code, Options};
 use crate::time::Resolution;
 
-/// Interfaces of one section.
+/// Maximum number of interfaces in a section.
 pub const MAX_INTERFACES: usize = 65_536;
-/// Bytes of the names and descriptions of one section's interfaces.
+/// Maximum size in bytes of all names and descriptions of a section's interfaces.
 pub const MAX_INTERFACE_TEXT: usize = 16 << 20;
 
-/// The interfaces of the current section. A damaged declaration keeps its place, or else all later ids would shift.
+/// The interfaces of the current section. A damaged declaration also takes an entry, because
+/// otherwise all later ids would be shifted.
 #[derive(Debug, Default)]
 pub(crate) struct Interfaces {
     pub(crate) known: Vec<Option<InterfaceInfo>>,
@@ -65,7 +67,7 @@ impl Interfaces {
     }
 }
 
-/// Type, two lengths and the fixed part.
+/// Minimum length of a block: type, two lengths and the fixed part.
 pub(crate) fn least_len(block_type: u32) -> u32 {
     match block_type {
         SECTION_HEADER => 28,
@@ -79,7 +81,8 @@ pub(crate) fn least_len(block_type: u32) -> u32 {
     }
 }
 
-/// What the content of a block has to be seen with. `least_len` has made sure that the fixed parts are there.
+/// Properties of a block that are needed to decode its content. [`least_len`] ensures that the
+/// fixed parts are present.
 pub(crate) struct Context {
     pub(crate) section: u32,
     pub(crate) order: ByteOrder,
@@ -153,7 +156,7 @@ impl Context {
         })
     }
 
-    /// Enhanced and obsolete packets differ in the first word and in what their options mean.
+    /// Enhanced and obsolete packets differ in the first word and in the meaning of their options.
     fn packet<'a>(&self, block_type: u32, body: &'a [u8], interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
         const FIXED: usize = 20;
         let enhanced = block_type == ENHANCED_PACKET;
@@ -161,7 +164,8 @@ impl Context {
         let captured = self.order.u32(body, 12);
         let data = self.captured(body, FIXED, captured)?;
         let info = interfaces.get(interface, self.offset)?;
-        // A block is a multiple of 4 long, so what fits into it still fits when padded.
+        // The length of a block is a multiple of 4, so data that fits into it also fits with its
+        // padding.
         let options = self.options(body, FIXED + data.len().next_multiple_of(4))?;
         let drop_count = if enhanced {
             self.number(&options, code::EPB_DROPCOUNT)?
@@ -187,7 +191,8 @@ impl Context {
     fn simple_packet<'a>(&self, body: &'a [u8], interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
         let info = interfaces.get(0, self.offset)?;
         let original_len = self.order.u32(body, 0);
-        // Its captured length is not stored; it follows from the snaplen of the section's first interface.
+        // The captured length is not stored; it follows from the snaplen of the section's first
+        // interface.
         let captured = if info.snaplen == 0 { original_len } else { original_len.min(info.snaplen) };
         Ok(Block::Packet(PacketBlock {
             offset: self.offset,
@@ -251,13 +256,13 @@ impl Context {
             .ok_or_else(|| Error::new(self.offset, ErrorKind::CapturedLength { captured, room: room.len() as u32 }))
     }
 
-    /// The options that begin at `at` of the body.
+    /// The options that begin at byte `at` of the body.
     fn options<'a>(&self, body: &'a [u8], at: usize) -> Result<Options<'a>, Error> {
         let at = at.min(body.len());
         Options::parse(&body[at..], self.order, self.offset + 8 + at as u64)
     }
 
-    /// An option's value, which must have this size.
+    /// The value of an option that must have this size.
     fn sized<'a>(&self, options: &Options<'a>, code: u16, expected: u16) -> Result<Option<&'a [u8]>, Error> {
         match options.get(code) {
             Some(value) if value.len() != usize::from(expected) => {

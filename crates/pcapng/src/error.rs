@@ -1,18 +1,18 @@
-//! What can be wrong with an input, and where.
+//! Errors of an input, with their positions.
 
 use std::io;
 
-/// An error of the [`Reader`](crate::Reader) and its place.
+/// An error of the [`Reader`](crate::Reader) with its position.
 #[derive(Debug, thiserror::Error)]
 #[error("at byte {offset}: {kind}")]
 pub struct Error {
-    /// Offset from the input's first byte: of the block, or of the part of it that is wrong.
+    /// Byte of the input at which the block begins, or the part of it that is wrong.
     pub offset: u64,
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: ErrorKind,
 }
 
-/// What can be wrong with an input.
+/// The kinds of errors in an input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -22,48 +22,48 @@ pub enum ErrorKind {
     /// The file is of another format.
     #[error("neither pcapng nor pcap: the file begins with {magic:#010x}")]
     NotACapture {
-        /// Its first four bytes.
+        /// First four bytes of the file.
         magic: u32,
     },
-    /// The input ends inside a block.
+    /// The input ends within a block.
     #[error("the file ends inside a block: {have} of {need} bytes are there")]
     Truncated {
-        /// Bytes of the block.
+        /// Size of the block in bytes.
         need: u64,
-        /// Bytes that are there.
+        /// Number of bytes available.
         have: u64,
     },
-    /// A length that no block can have.
+    /// The length of a block is impossible.
     #[error("a block cannot be {length} bytes long (at least {least}, a multiple of 4)")]
     BlockLength {
         /// The length.
         length: u32,
-        /// The least that this block can have.
+        /// Minimum length of such a block.
         least: u32,
     },
     /// The block is longer than the reader accepts.
     #[error("a block of {length} bytes is longer than the {limit} that are accepted")]
     BlockTooLong {
-        /// Its length.
+        /// Length of the block.
         length: u32,
-        /// Most that is accepted.
+        /// Maximum length that is accepted.
         limit: u32,
     },
     /// The two lengths of a block differ.
     #[error("the block's length is {leading} at its begin and {trailing} at its end")]
     LengthMismatch {
-        /// The one at its begin.
+        /// Length at the start of the block.
         leading: u32,
-        /// The one at its end.
+        /// Length at the end of the block.
         trailing: u32,
     },
     /// A section begins without a byte-order magic.
     #[error("{magic:#010x} is no byte-order magic")]
     ByteOrder {
-        /// What is there instead.
+        /// Number that was found instead.
         magic: u32,
     },
-    /// The version of the section is not known.
+    /// The version of the section is unknown.
     #[error("version {major}.{minor} of the format is not known")]
     Version {
         /// Major version.
@@ -74,20 +74,20 @@ pub enum ErrorKind {
     /// A packet is longer than its block.
     #[error("the packet's {captured} bytes do not fit into the {room} of its block")]
     CapturedLength {
-        /// Bytes of the packet.
+        /// Size of the packet in bytes.
         captured: u32,
-        /// Bytes of room in the block.
+        /// Number of bytes available in the block.
         room: u32,
     },
-    /// A block names an interface that is not declared.
+    /// A block refers to an interface that is not declared.
     #[error("interface {interface} is not declared in this section, which has {declared}")]
     UnknownInterface {
         /// Index of the interface.
         interface: u32,
-        /// Interfaces of the section so far.
+        /// Number of interfaces declared in the section before this block.
         declared: u32,
     },
-    /// A block names an interface whose declaration is damaged.
+    /// A block refers to an interface whose declaration is damaged.
     #[error("interface {interface} was declared by a damaged block, so its time stamps cannot be understood")]
     DamagedInterface {
         /// Index of the interface.
@@ -101,9 +101,9 @@ pub enum ErrorKind {
     OptionLength {
         /// Code of the option.
         code: u16,
-        /// Its length.
+        /// Length of the option in bytes.
         length: u16,
-        /// Bytes left in the block.
+        /// Number of bytes left in the block.
         room: usize,
     },
     /// An option has the wrong size.
@@ -111,17 +111,17 @@ pub enum ErrorKind {
     OptionSize {
         /// Code of the option.
         code: u16,
-        /// Its length.
+        /// Length of the option in bytes.
         length: u16,
-        /// The length of such options.
+        /// Expected length in bytes.
         expected: u16,
     },
     /// A name record is longer than the rest of its block.
     #[error("a name record of {length} bytes does not fit into the {room} left in its block")]
     NameRecord {
-        /// Its length.
+        /// Length of the record in bytes.
         length: u16,
-        /// Bytes left in the block.
+        /// Number of bytes left in the block.
         room: usize,
     },
 }
@@ -131,13 +131,14 @@ impl Error {
         Error { offset, kind }
     }
 
-    /// The input simply stops before its last block is complete: a file still being written, or a writer that was killed.
-    /// Everything before it was read.
+    /// Returns `true` if the input ends before its last block is complete: the file is still being
+    /// written, or its writer was killed. All blocks before were read.
     pub fn is_truncation(&self) -> bool {
         matches!(self.kind, ErrorKind::Truncated { .. })
     }
 
-    /// Whether the next block can still be found. If so, calling the reader again goes on behind the damaged block.
+    /// Returns `true` if the next block can still be found. Then the next call of the reader
+    /// continues after the damaged block.
     pub fn is_recoverable(&self) -> bool {
         matches!(
             self.kind,

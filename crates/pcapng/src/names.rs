@@ -1,4 +1,4 @@
-//! Records of a name resolution block: an address and the names that it had when the capture was made.
+//! Records of a name resolution block: an address and its names at the time of the capture.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,17 +12,17 @@ const IPV6: u16 = 2;
 /// One record. Kinds other than IPv4 and IPv6 have no address and no names here, only their value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameRecord<'a> {
-    /// Type of the record.
+    /// Kind of the record.
     pub kind: u16,
-    /// The address; `None` in records of other types.
+    /// The address; `None` in records of other kinds.
     pub address: Option<IpAddr>,
-    /// The whole value, address included.
+    /// The whole value, including the address.
     pub value: &'a [u8],
     names: &'a [u8],
 }
 
 impl<'a> NameRecord<'a> {
-    /// The names, without the zero bytes that end each.
+    /// The names, without the zero bytes that end them.
     pub fn names(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.names.split(|&byte| byte == 0).filter(|name| !name.is_empty())
     }
@@ -36,7 +36,8 @@ pub struct NameRecords<'a> {
 }
 
 impl<'a> NameRecords<'a> {
-    /// Checks the records at the begin of `bytes`, which lie at `offset` of the input; also returns where the options begin.
+    /// Checks the records at the start of `bytes`, which are located at byte `offset` of the input.
+    /// Also returns where the options begin.
     pub(crate) fn parse(bytes: &'a [u8], order: ByteOrder, offset: u64) -> Result<(NameRecords<'a>, usize), Error> {
         let mut at = 0;
         while let Some(header) = bytes.get(at..at + 4) {

@@ -1,6 +1,7 @@
-//! Options: the code-length-value lists at the end of most blocks.
+//! Options: the lists of code, length and value at the end of most blocks.
 //!
-//! A list ends with code 0 or with the block. Values are padded to 4 bytes, the padding is not part of the length.
+//! A list ends with code 0 or at the end of the block. Values are padded to 4 bytes; the length
+//! does not include the padding.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -44,16 +45,17 @@ pub(crate) const ISB_FILTERACCEPT: u16 = 6;
 pub(crate) const ISB_OSDROP: u16 = 7;
 pub(crate) const ISB_USRDELIV: u16 = 8;
 
-/// One option as it stands in the file.
+/// One option as stored in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opt<'a> {
     /// Code of the option; its meaning depends on the block.
     pub code: u16,
-    /// Without the padding. Numbers are in the section's byte order.
+    /// Value without padding. Numbers are in the section's byte order.
     pub value: &'a [u8],
 }
 
-/// The options of one block, in the file's order. The list was checked when the block was read, so it has no errors left.
+/// The options of one block, in the order of the file. The list was checked when the block was
+/// read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
     bytes: &'a [u8],
@@ -61,7 +63,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Checks the list in `bytes`, which lie at `offset` of the input.
+    /// Checks the list in `bytes`, which are located at byte `offset` of the input.
     pub(crate) fn parse(bytes: &'a [u8], order: ByteOrder, offset: u64) -> Result<Options<'a>, Error> {
         let mut at = 0;
         while let Some(header) = bytes.get(at..at + 4) {
@@ -94,27 +96,30 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// The value of the first option `code`.
+    /// The value of the first option with this code.
     pub fn get(&self, code: u16) -> Option<&'a [u8]> {
         self.iter().find(|option| option.code == code).map(|option| option.value)
     }
 
-    /// The first option `code` as text; what is not UTF-8 is replaced, trailing zeros that some writers add are dropped.
+    /// The value of the first option with this code as text. Invalid UTF-8 is replaced; trailing
+    /// zeros, which some writers add, are removed.
     pub fn text(&self, code: u16) -> Option<String> {
         self.get(code).map(lossy)
     }
 
-    /// The value of the first option `code`, if it has the size of a number.
+    /// The value of the first option with this code as a 32-bit number; `None` if it has another
+    /// size.
     pub fn u32(&self, code: u16) -> Option<u32> {
         self.get(code).filter(|value| value.len() == 4).map(|value| self.order.u32(value, 0))
     }
 
-    /// The same of 64 bits.
+    /// The value of the first option with this code as a 64-bit number; `None` if it has another
+    /// size.
     pub fn u64(&self, code: u16) -> Option<u64> {
         self.get(code).filter(|value| value.len() == 8).map(|value| self.order.u64(value, 0))
     }
 
-    /// All comments in their order; the first is [`Options::comment`].
+    /// All comments, in the order of the file; the first one is [`Options::comment`].
     pub fn comments(&self) -> impl Iterator<Item = String> + use<'a> {
         self.iter().filter(|option| option.code == COMMENT).map(|option| lossy(option.value))
     }
@@ -132,9 +137,9 @@ fn lossy(value: &[u8]) -> String {
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// With the bits of its network.
+    /// An IP address with the number of bits of its network.
     Ip(IpAddr, u8),
-    /// A MAC of 6 bytes, or an EUI of 8.
+    /// A MAC address of 6 bytes, or an EUI address of 8; with the number of bytes.
     Hardware([u8; 8], usize),
 }
 
@@ -150,9 +155,9 @@ impl fmt::Display for Address {
     }
 }
 
-/// What the options of an interface block say.
+/// Options of an interface block.
 impl Options<'_> {
-    /// Its addresses, in their order.
+    /// Addresses of the interface, in the order of the file.
     pub fn addresses(&self) -> impl Iterator<Item = Address> + use<'_> {
         self.iter().filter_map(|option| {
             let hardware = |length: usize| {
@@ -177,18 +182,19 @@ impl Options<'_> {
         })
     }
 
-    /// Bits per second.
+    /// Speed of the interface in bits per second.
     pub fn speed(&self) -> Option<u64> {
         self.u64(IF_SPEED)
     }
 
-    /// What was captured only, as an expression of libpcap; none also where it is a program.
+    /// The capture filter as an expression of libpcap; `None` if there is none, or if it is stored
+    /// as a program.
     pub fn filter(&self) -> Option<String> {
         let (&kind, text) = self.get(IF_FILTER)?.split_first()?;
         (kind == 0).then(|| lossy(text))
     }
 
-    /// Of the machine where the interface is.
+    /// Operating system of the host that has the interface (`if_os`).
     pub fn interface_os(&self) -> Option<String> {
         self.text(IF_OS)
     }
@@ -198,7 +204,7 @@ impl Options<'_> {
         self.text(IF_HARDWARE)
     }
 
-    /// Bytes of the frame check sequence at the end of each packet.
+    /// Size in bytes of the frame check sequence at the end of each packet.
     pub fn fcs_length(&self) -> Option<u8> {
         self.get(IF_FCSLEN)?.first().copied()
     }

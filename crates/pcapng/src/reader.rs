@@ -1,12 +1,14 @@
-//! Yields the blocks of a capture file, one after the other.
+//! Returns the blocks of a capture file, one after the other.
 //!
-//! One window of the input is in memory. It grows only when it is full of bytes that were really read, so a block that claims
-//! to be huge costs what the input holds of it, and never more than [`MAX_BLOCK_LEN`]. Of the past only the interfaces of
-//! the current section are kept, within [`MAX_INTERFACES`](crate::MAX_INTERFACES) and
+//! Only a window of the input is in memory. It grows only when it is full of bytes that were really
+//! read. So a block that claims to be huge takes as much memory as the input has data for it, and
+//! never more than [`MAX_BLOCK_LEN`]. Of the earlier blocks only the interfaces of the current
+//! section are stored, within the limits [`MAX_INTERFACES`](crate::MAX_INTERFACES) and
 //! [`MAX_INTERFACE_TEXT`](crate::MAX_INTERFACE_TEXT).
 //!
-//! Errors are of two kinds. Where the framing is broken (lengths, magic numbers, the end of the input) nothing behind can be found:
-//! the reader reports it and ends. Where only a block's content is wrong, the next call goes on with the next block.
+//! There are two kinds of errors. If the framing is broken (lengths, magic numbers, the end of the
+//! input), the next block cannot be found, so the reader returns the error and ends. If only the
+//! content of a block is wrong, the next call continues with the next block.
 
 use std::io::{self, Read};
 
@@ -17,22 +19,25 @@ use crate::error::{Error, ErrorKind};
 use crate::options::Options;
 use crate::time::Resolution;
 
-/// The longest block that is accepted. The format knows no limit, and a block is in memory as a whole.
+/// Maximum size of a block in bytes. The format has no limit, but a whole block is held in memory.
 pub const MAX_BLOCK_LEN: u32 = 256 << 20;
-/// A window that has grown beyond this for one block goes with it.
+/// Size in bytes from which a window that has grown for one block is freed after it.
 const USUAL_WINDOW: usize = 1 << 20;
 const FIRST_WINDOW: usize = 64 << 10;
 
-/// Reads pcapng and classic pcap from any byte source, a slice included. It buffers by itself.
+/// Reads pcapng and classic pcap from any byte source, including a slice. The input does not need
+/// its own buffer.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
-    /// `window[start..end]` was read and not yet released; `start` is at `offset` of the input.
+    /// `window[start..end]` was read and not released yet; `start` corresponds to byte `offset` of
+    /// the input.
     window: Vec<u8>,
     start: usize,
     end: usize,
     offset: u64,
-    /// Bytes of the block that was yielded last: released by the next call, since the caller may still look at them.
+    /// Size of the block that was returned last. The next call releases it, because the caller may
+    /// still use its data.
     taken: usize,
     format: Format,
     section: Counted,
@@ -48,7 +53,7 @@ enum Format {
     Ended,
 }
 
-/// Sections seen so far; the number of the current one is one less.
+/// Number of sections that were read. The number of the current section is one less.
 #[derive(Debug, Default)]
 struct Counted(u32);
 
@@ -59,7 +64,7 @@ impl Counted {
 }
 
 impl<R: Read> Reader<R> {
-    /// A reader at the begin of a file.
+    /// Creates a reader at the start of a file.
     pub fn new(input: R) -> Reader<R> {
         Reader {
             input,
@@ -75,7 +80,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next block; none at the end of the input and after an error that is not recoverable.
+    /// Returns the next block; `None` at the end of the input and after an error that is not
+    /// recoverable.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>, Error> {
         self.start += self.taken;
         self.offset += self.taken as u64;
@@ -117,17 +123,19 @@ impl<R: Read> Reader<R> {
         .map(Some)
     }
 
-    /// Where the block that was yielded (or refused) last begins in the input.
+    /// Byte of the input at which the last block begins, whether it was returned or caused an
+    /// error.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// An interface of the current section; none if it is not declared (yet) or its declaration was damaged.
+    /// An interface of the current section; `None` if it is not declared (yet), or if its
+    /// declaration was damaged.
     pub fn interface(&self, id: u32) -> Option<&InterfaceInfo> {
         self.interfaces.known.get(id as usize)?.as_ref()
     }
 
-    /// Interfaces declared in the current section so far.
+    /// Number of interfaces that were declared in the current section.
     pub fn interface_count(&self) -> usize {
         self.interfaces.known.len()
     }
@@ -231,7 +239,8 @@ impl<R: Read> Reader<R> {
         Ok(Some(need))
     }
 
-    /// Tries to have `need` bytes in the window and returns how many there are: fewer only at the end of the input.
+    /// Tries to have `need` bytes in the window; returns the number of bytes available, which is
+    /// less only at the end of the input.
     fn fill(&mut self, need: usize) -> Result<usize, Error> {
         while self.end - self.start < need {
             if self.end == self.window.len() {
@@ -245,7 +254,8 @@ impl<R: Read> Reader<R> {
             }
             match self.input.read(&mut self.window[self.end..]) {
                 Ok(0) => break,
-                // A reader that claims more than it was offered would break the window.
+                // Limits the result of an incorrect `Read` implementation that claims more bytes
+                // than it was offered.
                 Ok(count) => self.end = (self.end + count).min(self.window.len()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.error(ErrorKind::Io(error))),

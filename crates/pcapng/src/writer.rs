@@ -1,10 +1,11 @@
 //! Writes one pcapng section.
 //!
-//! Interfaces may appear at any time; their ids count up in the order of their addition and never change. Everything is little
-//! endian and in nanoseconds of Unix time.
+//! Interfaces may be added at any time; their ids count up in the order of their addition and never
+//! change. All numbers are little endian, and times are Unix times in nanoseconds.
 //!
-//! Each block is put together in one reused buffer and leaves in one `write_all`. With a file as output, a process that dies
-//! leaves whole blocks. With a `BufWriter` around the file it does so too, since that never splits what fits into its buffer.
+//! Each block is built in one reused buffer and written with one `write_all`. So if the output is a
+//! file and the process dies, the file contains whole blocks. This also holds with a `BufWriter`
+//! around the file, because it never splits data that fits into its buffer.
 
 use std::io::{self, Write};
 
@@ -12,39 +13,40 @@ use crate::block::{Direction, LinkType, BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTER
 use crate::options as code;
 use crate::time::Resolution;
 
-/// Most bytes kept of one packet, whatever the interface's snaplen: Wireshark refuses files with more.
+/// Maximum number of bytes recorded of one packet, whatever the interface's snaplen: Wireshark
+/// refuses files with larger packets.
 pub const MAX_CAPTURED_LEN: usize = 262_144;
 
-/// Most bytes of one text option: its length has 16 bits.
+/// Maximum size of a text option in bytes, because its length has 16 bits.
 pub const MAX_TEXT_LEN: usize = u16::MAX as usize;
 
-/// The writer's name for an interface.
+/// Id of an interface in the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InterfaceId(pub u32);
 
-/// Where and by what the capture is made. Empty texts are left out.
+/// Origin of the capture. Empty texts are omitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Section<'a> {
-    /// Description of the hardware; empty: left out.
+    /// Description of the hardware; omitted if empty.
     pub hardware: &'a str,
-    /// Name of the operating system; empty: left out.
+    /// Name of the operating system; omitted if empty.
     pub os: &'a str,
-    /// Name of the program that writes; empty: left out.
+    /// Name of the program that writes; omitted if empty.
     pub application: &'a str,
-    /// A comment; empty: left out.
+    /// A comment; omitted if empty.
     pub comment: &'a str,
 }
 
 /// An interface to be declared.
 #[derive(Clone, Copy, Debug)]
 pub struct Interface<'a> {
-    /// Its name, such as `eth0`.
+    /// Name of the interface, such as `eth0`.
     pub name: &'a str,
-    /// Left out if empty.
+    /// Description; omitted if empty.
     pub description: &'a str,
-    /// Packets are cut to this many bytes; 0 means no limit.
+    /// Maximum number of bytes recorded per packet; 0 means no limit.
     pub snaplen: u32,
-    /// What the bytes of its packets are.
+    /// Link type of its packets.
     pub link_type: LinkType,
 }
 
@@ -58,26 +60,26 @@ impl<'a> Interface<'a> {
 /// A packet to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// The interface that it was captured on.
+    /// The interface on which the packet was captured.
     pub interface: InterfaceId,
-    /// Unix time.
+    /// Unix time in nanoseconds.
     pub time_ns: u64,
-    /// The bytes at hand; the interface's snaplen cuts them.
+    /// Bytes of the packet; they are cut at the interface's snaplen.
     pub data: &'a [u8],
-    /// Length on the wire: at least that of `data`.
+    /// Length on the wire in bytes, which must be at least the length of `data`.
     pub original_len: u32,
-    /// Whether the interface received or sent it.
+    /// Direction of the packet, seen from the interface.
     pub direction: Direction,
-    /// Packets lost on this interface since its previous packet, if known.
+    /// Number of packets lost on this interface since its previous packet, if known.
     pub drop_count: Option<u64>,
-    /// Equal for one packet seen on several interfaces.
+    /// Id that is equal for one packet seen on several interfaces.
     pub packet_id: Option<u64>,
     /// A comment on the packet.
     pub comment: Option<&'a str>,
 }
 
 impl<'a> Packet<'a> {
-    /// A packet of which all bytes are at hand, without anything optional.
+    /// Creates a packet whose bytes are all available, without optional properties.
     pub fn new(interface: InterfaceId, time_ns: u64, data: &'a [u8]) -> Packet<'a> {
         Packet {
             interface,
@@ -92,40 +94,40 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Counts since the begin of the capture; unknown ones are left out.
+/// Counters from the start of the capture; unknown ones are omitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics {
-    /// The interface that was counted.
+    /// The interface to which the counters belong.
     pub interface: InterfaceId,
-    /// When these counts held, Unix time.
+    /// Unix time of the counters, in nanoseconds.
     pub time_ns: u64,
-    /// Time at which the capture began, in ns since 1970.
+    /// Unix time at which the capture began, in nanoseconds.
     pub start_ns: Option<u64>,
-    /// Time at which the capture ended, in ns since 1970.
+    /// Unix time at which the capture ended, in nanoseconds.
     pub end_ns: Option<u64>,
     /// Packets that the interface received.
     pub received: Option<u64>,
-    /// Packets that the interface lost for want of room.
+    /// Packets that the interface dropped because there was no room.
     pub dropped: Option<u64>,
     /// Packets that reached the file.
     pub delivered: Option<u64>,
 }
 
 impl Statistics {
-    /// Counters of an interface at a time (ns since 1970), of which none is known yet.
+    /// Creates statistics of an interface at a Unix time in nanoseconds, with all counters unknown.
     pub fn new(interface: InterfaceId, time_ns: u64) -> Statistics {
         Statistics { interface, time_ns, start_ns: None, end_ns: None, received: None, dropped: None, delivered: None }
     }
 }
 
-/// Why a block was not written.
+/// Reasons why a block was not written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// The output failed.
     #[error("cannot write: {0}")]
     Io(#[from] io::Error),
-    /// The output may end inside a block, and nothing can follow that.
+    /// An earlier write failed, so the output may end within a block and nothing can follow.
     #[error("an earlier write failed")]
     Broken,
     /// The packet's interface was not declared.
@@ -134,15 +136,15 @@ pub enum WriteError {
     /// The captured length is greater than the original one.
     #[error("a packet of {original} bytes cannot have {captured} captured ones")]
     OriginalLength {
-        /// Bytes of the packet on the wire.
+        /// Length of the packet on the wire, in bytes.
         original: u32,
-        /// Bytes that were captured.
+        /// Number of captured bytes.
         captured: usize,
     },
-    /// A text is longer than an option can be.
+    /// A text is longer than an option can be; its length in bytes.
     #[error("a text of {0} bytes is longer than an option can be ({MAX_TEXT_LEN})")]
     TextTooLong(usize),
-    /// All ids of interfaces are used.
+    /// All interface ids are used.
     #[error("no more interface ids")]
     TooManyInterfaces,
 }
@@ -152,14 +154,14 @@ pub enum WriteError {
 pub struct Writer<W> {
     out: W,
     block: Vec<u8>,
-    /// Effective snaplen per interface id.
+    /// Effective snaplen of each interface, in bytes.
     limits: Vec<usize>,
     written: u64,
     broken: bool,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the section header at once.
+    /// Creates a writer and writes the section header.
     pub fn new(out: W, section: &Section<'_>) -> Result<Writer<W>, WriteError> {
         let mut writer = Writer { out, block: Vec::with_capacity(256), limits: Vec::new(), written: 0, broken: false };
         check_text(&[section.hardware, section.os, section.application, section.comment])?;
@@ -167,7 +169,7 @@ impl<W: Write> Writer<W> {
         writer.u32(BYTE_ORDER_MAGIC);
         writer.u16(1);
         writer.u16(0);
-        // The section's length is not known while it is written.
+        // The length of the section is unknown while it is being written.
         writer.u64(u64::MAX);
         let texts = [
             (code::COMMENT, section.comment),
@@ -183,7 +185,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Declares an interface. Its packets may follow at once.
+    /// Declares an interface. Its packets may follow immediately.
     pub fn add_interface(&mut self, interface: &Interface<'_>) -> Result<InterfaceId, WriteError> {
         check_text(&[interface.name, interface.description])?;
         let id = u32::try_from(self.limits.len()).map_err(|_| WriteError::TooManyInterfaces)?;
@@ -213,7 +215,7 @@ impl<W: Write> Writer<W> {
         check_text(&[comment])?;
         let data = &packet.data[..packet.data.len().min(limit)];
 
-        // One append for all fixed words: this is the path of every packet.
+        // Appends all fixed words at once, because this code runs for every packet.
         let mut head = [0; 28];
         head[0..4].copy_from_slice(&ENHANCED_PACKET.to_le_bytes());
         head[8..12].copy_from_slice(&packet.interface.0.to_le_bytes());
@@ -248,7 +250,7 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
-    /// Writes the counts of one interface; usually once, at the end of the file.
+    /// Writes the counters of one interface, usually once at the end of the file.
     pub fn statistics(&mut self, statistics: &Statistics) -> Result<(), WriteError> {
         self.limit(statistics.interface)?;
         self.begin(INTERFACE_STATISTICS);
@@ -277,12 +279,13 @@ impl<W: Write> Writer<W> {
         Ok(self.out.flush()?)
     }
 
-    /// Bytes of the whole blocks written so far. After a failed write, what the output holds beyond them is half a block.
+    /// Number of bytes of all whole blocks written. After a failed write, the output may contain a
+    /// part of one more block.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Interfaces declared so far.
+    /// Number of declared interfaces.
     pub fn interfaces(&self) -> usize {
         self.limits.len()
     }
@@ -292,7 +295,7 @@ impl<W: Write> Writer<W> {
         &self.out
     }
 
-    /// Whoever takes blocks out leaves whole ones.
+    /// The output. A caller that removes data from it must remove whole blocks.
     pub fn get_mut(&mut self) -> &mut W {
         &mut self.out
     }
@@ -312,12 +315,12 @@ impl<W: Write> Writer<W> {
         self.u32(0);
     }
 
-    /// Sets both lengths and hands the block over.
+    /// Fills in both lengths and writes the block.
     fn end(&mut self) -> Result<(), WriteError> {
         if self.broken {
             return Err(WriteError::Broken);
         }
-        // Packets and options are bounded, so a block's length always fits.
+        // Packets and options are bounded, so the length of a block always fits.
         let length = (self.block.len() + 4) as u32;
         self.block[4..8].copy_from_slice(&length.to_le_bytes());
         self.u32(length);
@@ -341,7 +344,7 @@ impl<W: Write> Writer<W> {
         self.block.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Time stamps are two words, the upper first.
+    /// Writes a timestamp: two words, the upper one first.
     fn ticks(&mut self, ns: u64) {
         self.u32((ns >> 32) as u32);
         self.u32(ns as u32);
@@ -372,7 +375,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Before the first byte of a block, so that a refused text leaves nothing behind.
+/// Checks texts before the first byte of a block is built, so that a refused text leaves nothing
+/// behind.
 fn check_text(texts: &[&str]) -> Result<(), WriteError> {
     match texts.iter().map(|text| text.len()).find(|&length| length > MAX_TEXT_LEN) {
         Some(length) => Err(WriteError::TextTooLong(length)),

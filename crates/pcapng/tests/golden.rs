@@ -1,8 +1,8 @@
-//! The writer's bytes, block by block, as a drawing.
+//! The bytes that the writer writes, block by block, as drawings.
 
 use longpole_pcapng::{Direction, Interface, InterfaceId, LinkType, Packet, Section, Statistics, WriteError, Writer};
 
-/// The bytes of a drawing: hex digits, with comments behind `|`.
+/// The bytes of a drawing: hexadecimal digits, with comments after `|`.
 fn drawn(drawing: &str) -> Vec<u8> {
     drawing
         .lines()
@@ -11,7 +11,8 @@ fn drawn(drawing: &str) -> Vec<u8> {
         .collect()
 }
 
-/// A writer whose section header is already out of the way, and a way to see what came since.
+/// A writer that has already written its section header, and the number of bytes that were
+/// inspected.
 struct Bench {
     writer: Writer<Vec<u8>>,
     seen: usize,
@@ -33,7 +34,7 @@ impl Bench {
 }
 
 #[test]
-fn a_section_names_its_origin_and_leaves_its_length_open() {
+fn a_section_states_its_origin_and_leaves_its_length_open() {
     let section = Section { hardware: "x86_64", os: "Linux", application: "abcd", comment: "" };
     let writer = Writer::new(Vec::new(), &section).unwrap();
     let expected = drawn(
@@ -88,7 +89,7 @@ fn an_interface_states_name_snaplen_and_nanoseconds() {
 }
 
 #[test]
-fn a_packet_without_extras_is_the_bare_block() {
+fn a_packet_without_options_is_the_minimal_block() {
     let mut bench = Bench::new();
     let id = bench.writer.add_interface(&Interface::ethernet("a", 100)).unwrap();
     bench.news();
@@ -105,7 +106,7 @@ fn a_packet_without_extras_is_the_bare_block() {
 }
 
 #[test]
-fn a_packet_is_cut_to_the_snaplen_and_keeps_its_length_and_extras() {
+fn a_packet_is_cut_to_the_snaplen_and_keeps_its_length_and_options() {
     let mut bench = Bench::new();
     let id = bench.writer.add_interface(&Interface::ethernet("a", 2)).unwrap();
     bench.news();
@@ -134,7 +135,7 @@ fn a_packet_is_cut_to_the_snaplen_and_keeps_its_length_and_extras() {
 }
 
 #[test]
-fn statistics_leave_out_what_is_not_known() {
+fn statistics_omit_unknown_counters() {
     let mut bench = Bench::new();
     let id = bench.writer.add_interface(&Interface::ethernet("a", 0)).unwrap();
     bench.news();
@@ -169,7 +170,7 @@ fn statistics_leave_out_what_is_not_known() {
 }
 
 #[test]
-fn a_refused_block_leaves_no_byte_behind() {
+fn a_rejected_block_writes_no_byte() {
     let mut bench = Bench::new();
     let id = bench.writer.add_interface(&Interface::ethernet("a", 0)).unwrap();
     bench.news();
@@ -187,7 +188,7 @@ fn a_refused_block_leaves_no_byte_behind() {
     assert_eq!(bench.writer.interfaces(), 1);
 }
 
-/// Counts the writes, and fails from the given one on.
+/// Counts the writes, and fails from the given write on.
 #[derive(Debug)]
 struct Slots {
     writes: Vec<usize>,

@@ -1,18 +1,18 @@
-//! What the reader makes of hand-made files: byte orders, old block kinds, classic files, and damage.
+//! The reader on hand-made files: byte orders, old kinds of blocks, classic files, and damage.
 
 mod common;
 
 use common::{block, interface, option, section, summarise, words};
 use longpole_pcapng::{Block, ErrorKind, LinkType, Reader, Resolution, MAX_BLOCK_LEN};
 
-/// An enhanced packet of three bytes, with options behind it.
+/// An enhanced packet of three bytes, followed by options.
 fn packet(big: bool, id: u32, ticks: u64, options: &[u8]) -> Vec<u8> {
     let head = words(big, &[id, (ticks >> 32) as u32, ticks as u32, 3, 60]);
     block(big, 6, &[&head[..], &[1, 2, 3, 0], options].concat())
 }
 
 #[test]
-fn interface_ids_and_byte_order_begin_anew_in_each_section() {
+fn interface_ids_and_byte_order_start_again_in_each_section() {
     let mut file = Vec::new();
     for (big, names) in [(false, ["in", "out"]), (true, ["out", "in"])] {
         file.extend(section(big));
@@ -37,7 +37,7 @@ fn resolution_and_offset_of_the_interface_give_exact_nanoseconds() {
         let offset = if big { (-5i64).to_be_bytes() } else { (-5i64).to_le_bytes() };
         let head = words(big, &[if big { 0x0001_0000 } else { 1 }, 0]);
         let body = [head, option(big, 9, &[0x80 | 20]), option(big, 14, &offset)].concat();
-        // 2^-20 seconds: ten seconds and a half.
+        // Ticks of 2^-20 seconds: ten and a half seconds.
         let file = [section(big), block(big, 1, &body), packet(big, 0, (21 << 20) / 2, &[])].concat();
         let summary = summarise(&file);
         assert!(summary.errors.is_empty());
@@ -56,7 +56,7 @@ fn simple_packets_take_their_length_from_the_first_interface() {
 #[test]
 fn obsolete_packets_are_read_with_their_own_drop_count() {
     for (drops, expected) in [(4u32, Some(4)), (0xffff, None)] {
-        // Little endian: the interface is the lower half of the first word.
+        // In little endian the interface is the lower half of the first word.
         let body = [words(false, &[drops << 16, 0, 9, 3, 3]), vec![1, 2, 3, 0]].concat();
         let file = [section(false), interface(false, 0), block(false, 2, &body)].concat();
         let summary = summarise(&file);
@@ -67,7 +67,7 @@ fn obsolete_packets_are_read_with_their_own_drop_count() {
 }
 
 #[test]
-fn unknown_blocks_come_out_as_they_are() {
+fn unknown_blocks_are_returned_undecoded() {
     let file = [section(false), block(false, 0x4000_0bae, &[1, 2, 3, 4])].concat();
     let mut reader = Reader::new(&file[..]);
     reader.next_block().unwrap();
@@ -77,7 +77,7 @@ fn unknown_blocks_come_out_as_they_are() {
 }
 
 #[test]
-fn secrets_journal_entries_and_custom_blocks_are_told_in_both_byte_orders() {
+fn secrets_journal_entries_and_custom_blocks_are_read_in_both_byte_orders() {
     for big in [false, true] {
         let secrets = [words(big, &[0x544c_534b, 6]), b"CLIENT\0\0".to_vec(), option(big, 1, b"keys")].concat();
         let mut entry = b"__REALTIME_TIMESTAMP=1700000000000005\nMESSAGE\n\x03\0\0\0\0\0\0\0a\nb\nPRIORITY=6\n".to_vec();
@@ -108,7 +108,7 @@ fn secrets_journal_entries_and_custom_blocks_are_told_in_both_byte_orders() {
 }
 
 #[test]
-fn every_option_of_a_packet_and_an_interface_is_told() {
+fn every_option_of_a_packet_and_an_interface_is_read() {
     for big in [false, true] {
         let number = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
         let long = |value: u64| if big { value.to_be_bytes() } else { value.to_le_bytes() };
@@ -204,7 +204,7 @@ fn classic_files_of_both_orders_and_units_are_read() {
 }
 
 #[test]
-fn an_interface_tells_link_type_snaplen_and_unit() {
+fn an_interface_has_link_type_snaplen_and_unit() {
     let file = [section(true), interface(true, 96)].concat();
     let mut reader = Reader::new(&file[..]);
     while reader.next_block().unwrap().is_some() {}
@@ -215,7 +215,7 @@ fn an_interface_tells_link_type_snaplen_and_unit() {
 }
 
 #[test]
-fn a_file_cut_anywhere_yields_the_whole_blocks_and_the_place_of_the_cut() {
+fn a_truncated_file_yields_its_whole_blocks_and_the_position_of_the_cut() {
     let blocks = [section(false), interface(false, 0), packet(false, 0, 1, &[]), packet(false, 0, 2, &[])];
     let file = blocks.concat();
     let ends: Vec<usize> = blocks
@@ -241,7 +241,7 @@ fn a_file_cut_anywhere_yields_the_whole_blocks_and_the_place_of_the_cut() {
 }
 
 #[test]
-fn a_packet_is_as_long_as_the_file_has_bytes_for_it() {
+fn a_packet_may_be_as_long_as_the_file_has_bytes_for_it() {
     let data: Vec<u8> = (0..64u32 << 20).map(|at| (at / 4096) as u8).collect();
     let length = data.len() as u32;
     let long = [words(false, &[0, 0, 7, length, length]), data.clone()].concat();
@@ -251,14 +251,15 @@ fn a_packet_is_as_long_as_the_file_has_bytes_for_it() {
     assert!(summary.errors.is_empty(), "{:?}", summary.errors);
     assert!(summary.packets[0].data == data);
     assert_eq!(lengths(&file), [64 << 20, 3, 64 << 20]);
-    // What is only claimed is none.
+    // A packet whose header claims that length but whose data is shorter is not returned.
     let cut = summarise(&file[..file.len() - 1]);
     assert!(cut.errors[0].is_truncation() && cut.packets.len() == 2);
     let classic = [words(false, &[0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 0, 1]), words(false, &[1, 0, length, length]), data].concat();
     assert_eq!(lengths(&classic), [64 << 20]);
 }
 
-/// The only error of a section header, an interface and `rest`, and the number of packets that came out.
+/// The only error of a file that consists of a section header, an interface and `rest`, its
+/// position, and the number of packets read.
 fn damaged(rest: &[u8]) -> (ErrorKind, u64, usize) {
     let file = [&section(false)[..], &interface(false, 0), rest].concat();
     let mut summary = summarise(&file);
@@ -268,7 +269,7 @@ fn damaged(rest: &[u8]) -> (ErrorKind, u64, usize) {
 }
 
 #[test]
-fn a_broken_frame_ends_the_reading_with_its_place() {
+fn a_broken_frame_ends_the_reading_with_its_position() {
     const AT: u64 = 48;
     let whole = packet(false, 0, 1, &[]);
 
@@ -303,7 +304,7 @@ fn a_damaged_block_is_reported_and_the_next_one_read() {
     let mut captured = good.clone();
     captured[20] = 5;
     assert!(matches!(with_good(&captured), (ErrorKind::CapturedLength { captured: 5, room: 4 }, AT, 1)));
-    // Options begin behind 8 bytes of header, 20 of fixed fields and 4 of data.
+    // Options begin after 8 bytes of header, 20 bytes of fixed fields and 4 bytes of data.
     let long_option = [2, 0, 200, 0];
     assert!(matches!(with_good(&packet(false, 0, 1, &long_option)), (ErrorKind::OptionLength { code: 2, length: 200, room: 0 }, 80, 1)));
     let short_flags = option(false, 2, &[1, 0]);
@@ -332,14 +333,14 @@ fn a_damaged_interface_keeps_its_id_but_not_its_packets() {
 }
 
 #[test]
-fn something_else_is_no_capture() {
+fn a_file_of_another_format_is_rejected() {
     let summary = summarise(b"\x7fELF and so on");
     assert!(matches!(summary.errors[0].kind, ErrorKind::NotACapture { magic: 0x7f45_4c46 }));
     assert_eq!(summary.errors[0].to_string(), "at byte 0: neither pcapng nor pcap: the file begins with 0x7f454c46");
     assert!(summarise(b"").errors[0].is_truncation());
 }
 
-/// Hands out one byte at a time, and counts what it was offered.
+/// Returns one byte at a time, and records the size of the buffer that it was offered.
 struct Trickle<'a> {
     rest: &'a [u8],
     offered: usize,
@@ -358,7 +359,7 @@ impl std::io::Read for Trickle<'_> {
 }
 
 #[test]
-fn a_block_that_claims_to_be_long_costs_only_what_is_there() {
+fn a_block_that_claims_to_be_long_takes_only_the_memory_that_the_input_has() {
     let mut claim = packet(false, 0, 1, &[]);
     claim[4..8].copy_from_slice(&MAX_BLOCK_LEN.to_le_bytes());
     let file = [section(false), interface(false, 0), packet(false, 0, 1, &[]), claim].concat();

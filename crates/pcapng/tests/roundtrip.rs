@@ -1,4 +1,4 @@
-//! What was written is read again, and what was damaged afterwards never brings the reader down.
+//! Written files must be read back unchanged, and damaged ones must never crash the reader.
 
 mod common;
 
@@ -37,7 +37,8 @@ fn made() -> impl Strategy<Value = Made> {
     )
 }
 
-/// Writes the packets; each interface is declared right before its first packet. Returns what must come out.
+/// Writes the packets; each interface is declared directly before its first packet. Also returns
+/// what must be read back.
 fn write(packets: &[Made], snaplen: u32) -> (Vec<u8>, Vec<Seen>) {
     let mut writer = Writer::new(Vec::new(), &Section { os: "test", ..Section::default() }).unwrap();
     let mut ids = [None; 5];
@@ -81,7 +82,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_written_is_read(packets in vec(made(), 0..20), snaplen in prop_oneof![Just(0u32), 1..90u32]) {
+    fn written_packets_are_read_back(packets in vec(made(), 0..20), snaplen in prop_oneof![Just(0u32), 1..90u32]) {
         let (file, expected) = write(&packets, snaplen);
         let summary = summarise(&file);
         prop_assert!(summary.errors.is_empty(), "{:?}", summary.errors);
@@ -89,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_files_never_bring_the_reader_down(
+    fn damaged_files_never_crash_the_reader(
         packets in vec(made(), 1..8),
         hits in vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
         cut in any::<prop::sample::Index>(),
@@ -104,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_behind_a_valid_begin_never_brings_the_reader_down(
+    fn damage_after_a_valid_begin_never_crashes_the_reader(
         big in any::<bool>(),
         blocks in vec((0..8u32, vec(any::<u8>(), 0..64)), 0..12),
     ) {
@@ -117,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_in_blocks_of_every_kind_never_brings_the_reader_down(
+    fn damage_in_blocks_of_every_kind_never_crashes_the_reader(
         big in any::<bool>(),
         hits in vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 0..6),
         cut in option::of(any::<prop::sample::Index>()),
@@ -132,13 +133,13 @@ proptest! {
             file.truncate(cut.index(file.len()));
         }
         let summary = summarise(&file);
-        // What is before the damage is there, and an error says where it is.
+        // Blocks before the damage are read, and an error has its position.
         prop_assert!(summary.errors.iter().all(|error| error.offset <= file.len() as u64));
         prop_assert!(!summary.errors.is_empty() || summary.blocks.len() <= 24);
     }
 
     #[test]
-    fn noise_never_brings_the_reader_down(noise in vec(any::<u8>(), 0..200)) {
+    fn random_bytes_never_crash_the_reader(noise in vec(any::<u8>(), 0..200)) {
         summarise(&noise);
         summarise(&[&0xa1b2_c3d4u32.to_le_bytes()[..], &noise].concat());
     }

@@ -1,4 +1,5 @@
-//! Wireshark's tools as witnesses: they read what we write, and we read what they read.
+//! Cross-check with Wireshark's tools: they read the files that we write, and we read the files
+//! that they read.
 
 mod common;
 
@@ -19,7 +20,7 @@ const FIELDS: [&str; 9] = [
     "-eframe.comment",
 ];
 
-/// tshark's rows of a file.
+/// The rows that tshark prints for a file.
 fn tshark(what: &str, file: &Path) -> Option<Vec<Vec<String>>> {
     let file = file.to_str().unwrap();
     let text = run(what, "tshark", &[&["-n", "-r", file][..], &FIELDS].concat())?;
@@ -105,7 +106,7 @@ fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The corpora folder, if there is one.
+/// The directory of corpora, if there is one.
 fn corpora(what: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("LONGPOLE_CORPORA").map(PathBuf::from);
     if folder.is_none() {
@@ -115,7 +116,7 @@ fn corpora(what: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn the_corpus_reads_block_by_block_as_its_description_says() {
+fn the_corpus_is_read_block_by_block_as_described() {
     let Some(corpora) = corpora("the block sequences of the pcapng corpus") else {
         return;
     };
@@ -132,7 +133,7 @@ fn the_corpus_reads_block_by_block_as_its_description_says() {
     }
 }
 
-/// The corpus's word for a block.
+/// The name of a block in the descriptions of the corpus.
 fn described(block: &str) -> &str {
     match block {
         "Enhanced" => "EPB",
@@ -145,7 +146,7 @@ fn described(block: &str) -> &str {
 }
 
 #[test]
-fn the_corpus_has_tsharks_packets_lengths_times_interfaces_and_comments() {
+fn packets_of_the_corpus_have_the_lengths_times_interfaces_and_comments_of_tshark() {
     let Some(corpora) = corpora("the pcapng corpus beside tshark") else {
         return;
     };
@@ -166,7 +167,7 @@ fn the_corpus_has_tsharks_packets_lengths_times_interfaces_and_comments() {
     }
 }
 
-/// Rows without an interface are custom blocks, which tshark counts as frames and we do not.
+/// Rows without an interface are custom blocks, which tshark counts as frames, unlike this crate.
 fn compare(path: &Path, summary: &Summary, rows: &[Vec<String>]) {
     let rows: Vec<_> = rows.iter().filter(|row| !row[5].is_empty() && !row[4].is_empty()).collect();
     assert_eq!(summary.packets.len(), rows.len(), "{}", path.display());
@@ -176,7 +177,7 @@ fn compare(path: &Path, summary: &Summary, rows: &[Vec<String>]) {
         assert_eq!(packet.original_len.to_string(), row[2], "{at}");
         assert_eq!(packet.data.len().to_string(), row[3], "{at}");
         assert_eq!(shown(packet.comment.as_deref().unwrap_or_default()), row[7], "{at}");
-        // tshark 4.0 looks up the ids of later sections in the first one.
+        // tshark 4.0 looks up the interface ids of later sections in the first one.
         if packet.section == 0 {
             assert_eq!(packet.interface.to_string(), row[5], "{at}");
             assert_eq!(shown(packet.name.as_deref().unwrap_or("unknown")), row[4], "{at}");
@@ -184,12 +185,13 @@ fn compare(path: &Path, summary: &Summary, rows: &[Vec<String>]) {
     }
 }
 
-/// tshark shows line ends escaped.
+/// tshark escapes line feeds.
 fn shown(text: &str) -> String {
     text.replace('\r', "\\r").replace('\n', "\\n")
 }
 
-/// What tshark's dissector of the file itself finds: each block's type and length, comments, interface ids, lengths, names.
+/// Fields of tshark's dissector for the file itself: type and length of each block, comments,
+/// interface ids, lengths, names.
 const BLOCKS: [&str; 7] = [
     "pcapng.block.type",
     "pcapng.block.length",
@@ -205,11 +207,11 @@ fn dissected(path: &Path) -> Option<Vec<Vec<String>>> {
     BLOCKS.iter().for_each(|field| arguments.extend(["-e", field]));
     let text = run("the blocks of the pcapng corpus beside tshark", "tshark", &arguments)?;
     let lists = text.trim_end_matches('\n').split('\t');
-    // It also lists comments that are none, as empty texts.
+    // tshark also lists missing comments, as empty texts.
     Some(lists.map(|list| list.split('\x7f').filter(|text| !text.is_empty()).map(str::to_owned).collect()).collect())
 }
 
-/// The same lists as our reader finds them.
+/// The same lists from our reader.
 fn ours(path: &Path) -> Vec<Vec<String>> {
     let bytes = std::fs::read(path).unwrap();
     let mut reader = Reader::new(&bytes[..]);
@@ -262,7 +264,7 @@ fn ours(path: &Path) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_corpus_has_tsharks_blocks_lengths_interfaces_names_and_comments() {
+fn blocks_of_the_corpus_have_the_lengths_interfaces_names_and_comments_of_tshark() {
     let Some(corpora) = corpora("the blocks of the pcapng corpus") else {
         return;
     };
@@ -274,7 +276,7 @@ fn the_corpus_has_tsharks_blocks_lengths_interfaces_names_and_comments() {
             return;
         };
         let ours = ours(&path);
-        // tshark 4.0 does not find its way behind a section of the other byte order.
+        // tshark 4.0 does not continue after a section of the other byte order.
         let follows = theirs[0].len() < ours[0].len();
         for ((theirs, ours), field) in theirs.iter().zip(&ours).zip(BLOCKS) {
             let ours = if follows { &ours[..theirs.len().min(ours.len())] } else { &ours[..] };

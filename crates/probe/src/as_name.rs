@@ -1,16 +1,16 @@
-//! What may be a probe's name; with and without the feature `disable`.
+//! The types that can be the name of a probe. Used with and without the feature `disable`.
 
 use crate::Name;
 use crate::Queue;
 
-/// The name argument of a probe that is no literal.
+/// The name argument of a probe that is not a literal.
 #[derive(Clone, Copy, Debug)]
 pub enum Ref<'a> {
     Handle(&'a Name),
     Text(&'a str),
 }
 
-/// What may be a probe's name: a handle, or a text.
+/// Types that can be the name of a probe: handles and texts.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no name of a probe",
     note = "a name is a literal, a `&str` or `String`, or a handle: `longpole::Name`, `longpole::Queue`"
@@ -40,7 +40,7 @@ impl AsName for str {
     }
 }
 
-/// What leads to a name is one, too.
+/// References and smart pointers to a name are names.
 macro_rules! pointers {
     ($($pointer:ty),*) => { $(
         impl<T: AsName + ?Sized> AsName for $pointer {

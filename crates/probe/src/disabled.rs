@@ -1,10 +1,11 @@
-//! Every probe as nothing: no argument is evaluated, and none counts as unused. Names and values are still what the compiler checks.
+//! Every probe compiled to nothing: no argument is evaluated, and none counts as unused. The
+//! compiler still checks the types of names and values.
 
 use crate::plain::{Order, Unit};
 use crate::word::Word;
 use core::ops::Deref;
 
-/// A name, which nobody asks for.
+/// A name; without effect.
 #[derive(Debug)]
 pub struct Name(());
 
@@ -14,7 +15,7 @@ impl Name {
     }
 }
 
-/// A queue, of which nobody asks.
+/// A queue; without effect.
 #[derive(Debug)]
 pub struct Queue(Name);
 
@@ -36,10 +37,10 @@ impl Deref for Queue {
     }
 }
 
-/// The value of a gauge, which nobody reads.
+/// The value of a gauge; without effect.
 pub trait Value: Word {}
 
-/// A field of an event that nobody records.
+/// A field of an event; without effect.
 pub trait Field {}
 
 macro_rules! values {
@@ -73,7 +74,7 @@ mod with_std {
     impl<T: Field + ?Sized> Field for std::sync::Arc<T> {}
 }
 
-/// A value of which nobody asks.
+/// A value of an enumeration; without effect.
 #[derive(Clone, Copy, Debug)]
 pub struct Enumeration(());
 
@@ -83,7 +84,7 @@ impl Enumeration {
     }
 }
 
-/// What there never is: no sample is taken.
+/// Results of a counter; they never exist, because no sample is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PointResult {
     pub samples: u64,
@@ -96,14 +97,14 @@ pub struct PointResult {
     pub cost_around: f64,
 }
 
-/// The layer of `tracing` that records nothing.
+/// A layer for `tracing` that records nothing.
 #[cfg(feature = "tracing")]
 pub mod tracing {
-    /// Records nothing: the feature `disable` is on.
+    /// Records nothing, because the feature `disable` is on.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct Layer(());
 
-    /// A layer that records nothing.
+    /// Creates a layer that records nothing.
     pub fn layer() -> Layer {
         Layer(())
     }
@@ -118,7 +119,7 @@ pub mod tracing {
     impl<S: tracing_core::Subscriber> tracing_subscriber::Layer<S> for Layer {}
 }
 
-/// The arguments are looked at and never evaluated.
+/// Type-checks the arguments without evaluating them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __unused {
@@ -129,10 +130,10 @@ macro_rules! __unused {
     };
 }
 
-/// Probes whose arguments are expressions. `$d` is a dollar sign.
+/// Defines probes whose arguments are expressions. `$d` is a dollar sign.
 macro_rules! nothing {
     ($d:tt $($name:ident)*) => { $(
-        /// Nothing: the feature `disable` is on.
+        /// No effect, because the feature `disable` is on.
         #[macro_export]
         macro_rules! $name {
             ($d($d argument:expr),* $d(,)?) => { $crate::__unused!($d($d argument),*) };
@@ -149,7 +150,7 @@ nothing! { $
     link flow packet packet_here label log_tsc trace_tsc trace_point_start trace_point_stop trace_point_print trace_point_reset
 }
 
-/// Nothing: the feature `disable` is on.
+/// No effect, because the feature `disable` is on.
 #[macro_export]
 macro_rules! trace_point_result {
     ($number:expr $(,)?) => {{
@@ -158,19 +159,19 @@ macro_rules! trace_point_result {
     }};
 }
 
-/// Nothing: the feature `disable` is on.
+/// No effect, because the feature `disable` is on.
 #[macro_export]
 macro_rules! event {
     ($name:expr $(, $field:ident = $value:expr)* $(,)?) => { $crate::__unused!($name $(, $value)*) };
 }
 
-/// Nothing: the feature `disable` is on.
+/// No effect, because the feature `disable` is on.
 #[macro_export]
 macro_rules! event_here {
     ($($field:ident = $value:expr),* $(,)?) => { $crate::__unused!($($value),*) };
 }
 
-/// Nothing: the feature `disable` is on.
+/// No effect, because the feature `disable` is on.
 #[macro_export]
 macro_rules! log {
     ($format:literal $(, $($argument:tt)*)?) => { $crate::__unused!(::core::format_args!($format $(, $($argument)*)?)) };

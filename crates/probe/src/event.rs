@@ -1,4 +1,4 @@
-//! Probes whose events have a size of their own: packets, user-defined events, texts.
+//! Probes whose events vary in size: packets, user-defined events, texts.
 
 use crate::as_name::Ref;
 use crate::name::{cut, on, probe, probe_named, Class, Site, EVENT, PACKET};
@@ -15,10 +15,10 @@ use longpole_abi::kind::Category;
 use longpole_abi::{Kind, FIELDS_MAXIMUM, FIRST_SITE_ID, NAME_MAXIMUM};
 
 const FIRST: u32 = FIRST_SITE_ID as u32;
-/// Fields of one event.
+/// Maximum number of fields of an event.
 pub const FIELDS: usize = 32;
 
-/// A probe's name: of a call site, or given.
+/// The name of a probe: that of a call site, or one that was passed.
 #[derive(Clone, Copy)]
 pub enum Named<'a> {
     Site(&'a Site),
@@ -33,7 +33,8 @@ impl Named<'_> {
         }
     }
 
-    /// The class id; below 64 there is none, and the name travels with the event.
+    /// Resolves the class id, and returns the name. Below 64 there is no class, and the name must
+    /// be part of the event.
     fn resolve(&self, class: &Class, fields: &[u8]) -> (u32, Text<{ NAME_MAXIMUM + 1 }>) {
         match self {
             Named::Site(site) => site.resolve(class.kind, fields),
@@ -42,7 +43,7 @@ impl Named<'_> {
     }
 }
 
-/// A captured frame, cut at the recorder's snaplen.
+/// Records a captured frame, cut at the recorder's snaplen.
 #[cold]
 #[inline(never)]
 pub fn packet(named: Named, direction: Direction, bytes: &[u8]) {
@@ -64,7 +65,8 @@ pub fn packet(named: Named, direction: Direction, bytes: &[u8]) {
     }
 }
 
-/// The description of an event's fields. What is no identifier would make the event unreadable, and so would two of one name.
+/// The description of an event's fields. Names are made identifiers and unique, because the event
+/// could not be read otherwise.
 pub fn describe<'a>(fields: impl Iterator<Item = (Type, &'a str)> + Clone) -> Text<{ FIELDS_MAXIMUM + 2 }> {
     let mut text = Text::new();
     for (nth, (kind, name)) in fields.clone().enumerate() {
@@ -81,7 +83,7 @@ pub fn describe<'a>(fields: impl Iterator<Item = (Type, &'a str)> + Clone) -> Te
                 *byte = b'_';
             }
         }
-        // The name with its number may be another field's.
+        // The name with its number may be the name of another field.
         for _ in 0..=nth {
             if text.bytes().len() != begin && !has_twin(&text, begin) {
                 break;
@@ -93,14 +95,14 @@ pub fn describe<'a>(fields: impl Iterator<Item = (Type, &'a str)> + Clone) -> Te
     text
 }
 
-/// Whether the name that begins at `begin` stands before, too.
+/// Returns `true` if the name that begins at `begin` also occurs before it.
 fn has_twin<const N: usize>(text: &Text<N>, begin: usize) -> bool {
     let (before, name) = text.bytes().split_at(begin);
-    // No type holds a comma or a colon.
+    // No type contains a comma or a colon.
     before.split(|byte| *byte == b',').any(|field| field.split(|byte| *byte == b':').nth(1) == Some(name))
 }
 
-/// Cuts texts and bytes so that the event is not too large.
+/// Cuts texts and byte arrays so that the event does not exceed [`EVENT_MAXIMUM`].
 pub fn fit(parts: &mut [Part]) {
     let mut room = EVENT_MAXIMUM - 8 - 16 * parts.len();
     for part in parts {
@@ -112,7 +114,7 @@ pub fn fit(parts: &mut [Part]) {
     }
 }
 
-/// A user-defined event.
+/// Records a user-defined event.
 #[cold]
 #[inline(never)]
 pub fn event(named: Named, fields: &[(&'static str, &dyn Field)]) {
@@ -123,11 +125,13 @@ pub fn event(named: Named, fields: &[(&'static str, &dyn Field)]) {
         let text = describe(fields.iter().map(|(name, value)| (value.typed().0, *name)));
         let whole = text.bytes().len() <= FIELDS_MAXIMUM;
         let name;
-        // A description without its end would be another one.
+        // A truncated description would describe another event, so it is replaced by one that is
+        // certainly too long, for which there is no class.
         let longest = [b'?'; FIELDS_MAXIMUM + 1];
         (id, name) = named.resolve(&EVENT, if whole { text.bytes() } else { &longest });
         if id < FIRST {
-            // No class, no description of the fields: what remains is that it happened.
+            // Without a class there is no description of the fields, so only the name of the event
+            // is recorded.
             return emit_parts(EVENT.kind, &[cut(name.bytes())], false);
         }
     }
@@ -142,7 +146,7 @@ pub fn event(named: Named, fields: &[(&'static str, &dyn Field)]) {
     emit_parts(id, parts, false);
 }
 
-/// A text on the timeline.
+/// Records a text on the timeline.
 #[cold]
 #[inline(never)]
 pub fn log(text: &str) {
@@ -150,7 +154,7 @@ pub fn log(text: &str) {
     emit_parts(Kind::Log as u32, &[Part::text(&text[..text.len().min(EVENT_MAXIMUM - 64)])], false);
 }
 
-/// A text of bounded size that is formatted without memory from anybody.
+/// A text of bounded size, for formatting without allocating memory.
 pub struct Buffer {
     text: [MaybeUninit<u8>; EVENT_MAXIMUM - 64],
     length: usize,
@@ -162,14 +166,14 @@ impl Buffer {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes were written.
+        // SAFETY: `length` bytes were written.
         unsafe { core::slice::from_raw_parts(self.text.as_ptr().cast(), self.length) }
     }
 
-    /// Appends what fits; false if that was not all.
+    /// Appends as much as fits; returns `false` if something was dropped.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let size = bytes.len().min(self.text.len() - self.length);
-        // SAFETY: so many bytes are there, behind those that were written.
+        // SAFETY: `size` bytes are available behind those that were written.
         unsafe { copy_nonoverlapping(bytes.as_ptr(), self.text.as_mut_ptr().add(self.length).cast(), size) };
         self.length += size;
         size == bytes.len()
@@ -186,7 +190,7 @@ impl Write for Buffer {
     }
 }
 
-/// A text that is formatted only if it is recorded.
+/// Records a text that is formatted only now, because it is recorded.
 #[cold]
 #[inline(never)]
 pub fn log_formatted(arguments: fmt::Arguments) {
@@ -194,41 +198,41 @@ pub fn log_formatted(arguments: fmt::Arguments) {
         return log(text);
     }
     let mut buffer = Buffer::new();
-    // What does not fit is left out.
+    // A text that is too long is cut.
     let _ = buffer.write_fmt(arguments);
     emit_parts(Kind::Log as u32, &[Part::text(buffer.bytes())], false);
 }
 
-/// A gauge: its class depends on whether it is an integer.
+/// Records the value of a gauge. Its class depends on the type of the value.
 #[inline(always)]
 pub fn counter<V: Value>(site: &Site, value: V) {
     probe(site, &V::CLASS, [value.word()]);
 }
 
-/// As `counter`, with a handle or a text.
+/// Like `counter`, with a handle or a text as its name.
 #[inline(always)]
 pub fn counter_named<V: Value>(name: Ref, value: V) {
     probe_named(name, &V::CLASS, [value.word()]);
 }
 
-/// A hand-over that is no queue.
+/// Records a hand-over that is not a queue.
 #[inline(always)]
 pub fn link(from: u64, to: u64) {
     emit(Kind::Link as u32, [from, to]);
 }
 
-/// What this thread does from here on belongs to this flow.
+/// Assigns what this thread does from here on to a flow.
 #[inline(always)]
 pub fn flow(id: u64) {
     emit(Kind::Flow as u32, [id]);
 }
 
-/// Sets the subject's label.
+/// Sets the label of the process.
 pub fn label(text: &str) {
     crate::process::set_label(text.as_bytes());
 }
 
-/// Whether texts are recorded.
+/// Returns `true` if texts are recorded.
 #[inline(always)]
 pub fn logs() -> bool {
     on(Category::Log)
@@ -239,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_described_by_identifiers_that_differ() {
+    fn field_names_become_distinct_identifiers() {
         let fields = [(b'i', "a"), (b'u', "r#type"), (b's', "a.b"), (b'd', "a"), (b'x', ""), (b'i', "1st")];
         let fields = fields.map(|(letter, name)| (Type::Plain(letter), name));
         assert_eq!(describe(fields.into_iter()).bytes(), b"i:a,u:type,s:a_b,d:a_3,x:_4,i:_st");
@@ -250,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_never_larger_than_the_largest() {
+    fn an_event_never_exceeds_the_maximum_size() {
         let long = [b'x'; 5000];
         let mut parts = [Part::Text(&long), Part::Word(1), Part::Bytes(&long), Part::Text(&long)];
         fit(&mut parts);

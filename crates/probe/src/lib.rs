@@ -1,6 +1,6 @@
-//! Longpole's probes for Rust: what a program's threads do, for `longpole record`.
+//! Longpole's probes for Rust: they record what the threads of a program do, for `longpole record`.
 //!
-//! In `Cargo.toml`, so that the macros are called as the documentation calls them:
+//! Add this to `Cargo.toml`, so that the macros are called as in the documentation:
 //!
 //! ```toml
 //! [dependencies]
@@ -18,14 +18,19 @@
 //! # find(5);
 //! ```
 //!
-//! A probe writes the same events into the same shared memory as those of C and C++ do; `docs/probes.md` has the vocabulary,
-//! `docs/formats/user-trace.md` says what each one records. While nothing is recorded a probe is one load and one branch; while it is, the
-//! time-stamp read and a few stores: no call, no lock, no system call, no allocation. Probes work in signal handlers. There is no thread, no
-//! socket and no daemon; the crate needs neither `std` nor an allocator, but the C library of Linux. With the feature `disable`, and on
-//! systems other than Linux on x86-64 and arm64, every probe is nothing.
+//! The probes write the same events into the same shared memory as the probes for C and C++.
+//! `docs/probes.md` lists all probes; `docs/formats/user-trace.md` describes the event that each
+//! one records.
 //!
-//! A *name* is a string literal (best: resolved once per call site), a handle ([`Name`], [`Queue`]: made at run time, or used at several
-//! places), or any other `&str` or `String`, which travels with each event.
+//! While nothing is recorded, a probe costs one load and one branch. While its events are recorded,
+//! it costs a read of the time-stamp counter and a few stores: no function call, lock, system call
+//! or allocation. Probes work in signal handlers. There is no thread, no socket and no daemon. The
+//! crate needs neither `std` nor an allocator, but the C library of Linux. With the feature
+//! `disable`, and on systems other than Linux on x86-64 and arm64, every probe compiles to nothing.
+//!
+//! A *name* is one of the following. A string literal is the best choice, because it is resolved
+//! once per call site. A handle ([`Name`], [`Queue`]) is made at run time or used in several
+//! places. Any other `&str` or `String` is copied into each event.
 
 #![no_std]
 
@@ -40,7 +45,7 @@ pub use as_name::{AsName, Ref};
 pub use plain::{Direction, MarkKind, Order, Unit};
 pub use word::{Object, Word};
 
-/// Modules of which there is nothing where probes are nothing.
+/// Declares modules that are absent where probes compile to nothing.
 macro_rules! recording {
     ($($item:item)*) => {
         $(#[cfg(all(not(feature = "disable"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))] $item)*
@@ -83,14 +88,14 @@ recording! {
     pub use points::PointResult;
     pub use value::{Enumeration, Field, Value};
 
-    /// How threads and processes hand something over, for a model checker.
+    /// Internals for a model checker: the steps by which threads and processes hand over data.
     #[doc(hidden)]
     pub mod __model {
         pub use crate::site::{find, Table};
         pub use crate::sync::{has_room, make_visible, Shared};
     }
 
-    /// For the macros alone.
+    /// Internals for the macros of this crate only.
     #[doc(hidden)]
     pub mod __private {
         pub use crate::event::{counter, counter_named, event, flow, label, link, log, log_formatted, logs, packet, Named};

@@ -1,9 +1,12 @@
-//! The probes. Each looks at the enable word first: one load and one branch, and no argument is evaluated while nothing is recorded.
+//! The probe macros. Each one checks the enable word first: one load and one branch; no argument is
+//! evaluated while nothing is recorded.
 //!
-//! The arms are told apart by how a name is spelled: a literal has its class id in a static of the call site. What a macro declares beside an
-//! argument has a name that no program has: statics and functions, other than variables, would hide those of the program.
+//! The macros distinguish names by their syntax: a literal gets a static at the call site for its
+//! class id. Items that a macro declares next to an argument have names that no program uses,
+//! because statics and functions, unlike variables, would hide those of the program.
 
-/// If the category is on, an event of this class. A name `@here` is that of the function around.
+/// Records an event of this class if its category is enabled. The name `@here` means the
+/// enclosing function.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __probe {
@@ -29,7 +32,7 @@ macro_rules! __probe {
     };
 }
 
-/// As `__probe`, for what has its name as an argument of a function.
+/// Like `__probe`, for probes whose name is passed as an argument of a function.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __with_name {
@@ -70,7 +73,8 @@ macro_rules! __word {
     };
 }
 
-/// `state!(machine, state)`: an explicit transition of a machine. Both are names; 8 bytes only if both are literals.
+/// `state!(machine, state)`: an explicit transition of a state machine. Both arguments are names.
+/// The event takes 8 bytes if both are literals; otherwise the names are copied into it.
 #[macro_export]
 macro_rules! state {
     ($machine:literal, $state:literal $(,)?) => {
@@ -94,7 +98,7 @@ macro_rules! __state {
     };
 }
 
-/// As [`state!`], of the machine that is named as the source file.
+/// Like [`state!`], for the machine that is named after the source file.
 #[macro_export]
 macro_rules! state_here {
     ($state:literal $(,)?) => {
@@ -105,7 +109,7 @@ macro_rules! state_here {
     };
 }
 
-/// `begin!(name [, argument])`: a nested span of this thread begins.
+/// `begin!(name [, argument])`: begins a nested span of this thread.
 #[macro_export]
 macro_rules! begin {
     ($name:literal $(,)?) => { $crate::__probe!(Span, $crate::__private::BEGIN, $name) };
@@ -114,7 +118,7 @@ macro_rules! begin {
     ($name:expr, $argument:expr $(,)?) => { $crate::__probe!(Span, $crate::__private::BEGIN_ARG, $name, $crate::__word!($argument)) };
 }
 
-/// `end!(name [, argument])`: the span ends.
+/// `end!(name [, argument])`: ends the span.
 #[macro_export]
 macro_rules! end {
     ($name:literal $(,)?) => { $crate::__probe!(Span, $crate::__private::END, $name) };
@@ -123,21 +127,23 @@ macro_rules! end {
     ($name:expr, $argument:expr $(,)?) => { $crate::__probe!(Span, $crate::__private::END_ARG, $name, $crate::__word!($argument)) };
 }
 
-/// As [`begin!`], of the span that is named as the function.
+/// Like [`begin!`], for the span that is named after the function.
 #[macro_export]
 macro_rules! begin_here {
     () => { $crate::__probe!(Span, $crate::__private::BEGIN, @here) };
 }
 
-/// As [`end!`], of the span that is named as the function.
+/// Like [`end!`], for the span that is named after the function.
 #[macro_export]
 macro_rules! end_here {
     () => { $crate::__probe!(Span, $crate::__private::END, @here) };
 }
 
-/// `span!(name [, argument]);`: a span from here to the end of the scope. A statement of its own; a name that is no literal lives as long.
+/// `span!(name [, argument]);`: a span from this line to the end of the scope. It must be a
+/// statement of its own; a name that is not a literal must live as long as the scope.
 ///
-/// What is in a span must not `await`: the thread goes on with something else there. So such a future is not `Send`.
+/// A span must not contain an `await`, because the thread continues with other tasks there. The
+/// guard is therefore not `Send`, and neither is a future that contains it.
 #[macro_export]
 macro_rules! span {
     ($name:literal $(, $argument:expr)? $(,)?) => {
@@ -154,7 +160,7 @@ macro_rules! span {
     };
 }
 
-/// As [`span!`], named as the function.
+/// Like [`span!`], named after the function.
 #[macro_export]
 macro_rules! span_here {
     () => {
@@ -183,21 +189,21 @@ macro_rules! __mark {
     };
 }
 
-/// `mark!(name [, data [, object [, kind]]])`: a checkpoint. The object is a reference, a pointer or a number; the kind a
-/// [`MarkKind`](crate::MarkKind).
+/// `mark!(name [, data [, object [, kind]]])`: a checkpoint. The object is a reference, a pointer
+/// or a number; the kind is a [`MarkKind`](crate::MarkKind).
 #[macro_export]
 macro_rules! mark {
     ($name:literal $(, $rest:expr)* $(,)?) => { $crate::__mark!([$name] $(, $rest)*) };
     ($name:expr $(, $rest:expr)* $(,)?) => { $crate::__mark!([$name] $(, $rest)*) };
 }
 
-/// As [`mark!`], named as the function: `mark_here!(data)`.
+/// Like [`mark!`], named after the function: `mark_here!(data)`.
 #[macro_export]
 macro_rules! mark_here {
     ($data:expr $(,)?) => { $crate::__mark!([@here], $data) };
 }
 
-/// `counter!(name, value)`: a gauge, integer or floating point.
+/// `counter!(name, value)`: the value of a gauge, an integer or a floating point number.
 #[macro_export]
 macro_rules! counter {
     ($name:literal, $value:expr $(,)?) => {
@@ -213,7 +219,7 @@ macro_rules! counter {
     };
 }
 
-/// As [`counter!`], named as the function: `counter_here!(value)`.
+/// Like [`counter!`], named after the function: `counter_here!(value)`.
 #[macro_export]
 macro_rules! counter_here {
     ($value:expr $(,)?) => {
@@ -227,7 +233,7 @@ macro_rules! counter_here {
     };
 }
 
-/// Probes of a name and a number, and those that have a name only. `$d` is a dollar sign.
+/// Defines the probes that take a name and possibly a number. `$d` is a dollar sign.
 macro_rules! named {
     ($d:tt $($category:ident $class:ident $(#[$doc:meta])* $name:ident $here:ident ($($word:ident)?);)*) => { $(
         $(#[$doc])*
@@ -252,26 +258,26 @@ macro_rules! named {
 }
 
 named! { $
-    Rpc RPC_CALL /** `rpc_call!(name, id)`: the caller sends a call; `id` is equal at all four points of it. */ rpc_call rpc_call_here (id);
-    Rpc RPC_RETURNED /** `rpc_returned!(name, id)`: the caller has its answer. */ rpc_returned rpc_returned_here (id);
-    Rpc RPC_DISPATCH /** `rpc_dispatch!(name, id)`: the callee takes the call. */ rpc_dispatch rpc_dispatch_here (id);
-    Rpc RPC_REPLY /** `rpc_reply!(name, id)`: the callee has answered. */ rpc_reply rpc_reply_here (id);
+    Rpc RPC_CALL /** `rpc_call!(name, id)`: the caller sends a call; `id` is the same at all four points of the call. */ rpc_call rpc_call_here (id);
+    Rpc RPC_RETURNED /** `rpc_returned!(name, id)`: the caller has received the reply. */ rpc_returned rpc_returned_here (id);
+    Rpc RPC_DISPATCH /** `rpc_dispatch!(name, id)`: the callee begins to serve the call. */ rpc_dispatch rpc_dispatch_here (id);
+    Rpc RPC_REPLY /** `rpc_reply!(name, id)`: the callee has sent the reply. */ rpc_reply rpc_reply_here (id);
     Signal SIGNAL_SUBMIT /** `signal_submit!(context, count)`: a signal is sent. */ signal_submit signal_submit_here (count);
-    Signal SIGNAL_RECEIVE /** `signal_receive!(context, count)`: the handler starts; so many submits were merged into it. */
+    Signal SIGNAL_RECEIVE /** `signal_receive!(context, count)`: the handler starts; `count` submits were merged into it. */
         signal_receive signal_receive_here (count);
-    Signal SIGNAL_WAIT /** `signal_wait!(context)`: the thread goes to wait for signals. */ signal_wait signal_wait_here ();
+    Signal SIGNAL_WAIT /** `signal_wait!(context)`: the thread begins to wait for signals. */ signal_wait signal_wait_here ();
     Queue QUEUE_PUT /** `queue_put!(queue, count)`: tokens enter the queue. */ queue_put queue_put_here (count);
-    Queue QUEUE_GET /** `queue_get!(queue, count)`: tokens leave it. */ queue_get queue_get_here (count);
-    Queue QUEUE_PEEK /** `queue_peek!(queue, count)`: tokens are looked at. */ queue_peek queue_peek_here (count);
-    Queue QUEUE_RESERVE /** `queue_reserve!(queue, count)`: space is taken before the put. */ queue_reserve queue_reserve_here (count);
-    Queue QUEUE_SIZE /** `queue_size!(queue, count)`: the queue holds so many at this moment. */ queue_size queue_size_here (count);
+    Queue QUEUE_GET /** `queue_get!(queue, count)`: tokens leave the queue. */ queue_get queue_get_here (count);
+    Queue QUEUE_PEEK /** `queue_peek!(queue, count)`: tokens are inspected and stay in the queue. */ queue_peek queue_peek_here (count);
+    Queue QUEUE_RESERVE /** `queue_reserve!(queue, count)`: space is reserved before the put. */ queue_reserve queue_reserve_here (count);
+    Queue QUEUE_SIZE /** `queue_size!(queue, count)`: the queue holds `count` tokens at this moment. */ queue_size queue_size_here (count);
     Queue QUEUE_WAIT_EMPTY /** `queue_wait_empty!(queue)`: the thread begins to wait because the queue is empty. */
         queue_wait_empty queue_wait_empty_here ();
     Queue QUEUE_WAIT_FULL /** `queue_wait_full!(queue)`: the thread begins to wait because the queue is full. */
         queue_wait_full queue_wait_full_here ();
 }
 
-/// `link!(from, to)`: a hand-over that is no queue, between objects or numbers.
+/// `link!(from, to)`: a hand-over between objects or numbers that is not a queue.
 #[macro_export]
 macro_rules! link {
     ($from:expr, $to:expr $(,)?) => {
@@ -281,7 +287,7 @@ macro_rules! link {
     };
 }
 
-/// `flow!(id)`: what this thread does from here on belongs to this flow; 0: to none.
+/// `flow!(id)`: assigns what this thread does from here on to a flow; 0 assigns it to none.
 #[macro_export]
 macro_rules! flow {
     ($id:expr $(,)?) => {
@@ -291,7 +297,7 @@ macro_rules! flow {
     };
 }
 
-/// `packet!(interface, direction, bytes)`: a captured frame.
+/// `packet!(interface, direction, bytes)`: a captured network frame.
 #[macro_export]
 macro_rules! packet {
     ($interface:literal, $direction:expr, $bytes:expr $(,)?) => {
@@ -302,7 +308,7 @@ macro_rules! packet {
     };
 }
 
-/// As [`packet!`], named as the function: `packet_here!(direction, bytes)`.
+/// Like [`packet!`], named after the function: `packet_here!(direction, bytes)`.
 #[macro_export]
 macro_rules! packet_here {
     ($direction:expr, $bytes:expr $(,)?) => {
@@ -318,20 +324,21 @@ macro_rules! __event {
     };
 }
 
-/// `event!(name, field = value, …)`: an event of your own, of up to 32 typed fields.
+/// `event!(name, field = value, …)`: a user-defined event with up to 32 typed fields.
 #[macro_export]
 macro_rules! event {
     ($name:literal $(, $field:ident = $value:expr)* $(,)?) => { $crate::__event!([$name] $($field = $value),*) };
     ($name:expr $(, $field:ident = $value:expr)* $(,)?) => { $crate::__event!([$name] $($field = $value),*) };
 }
 
-/// As [`event!`], named as the function: `event_here!(field = value, …)`.
+/// Like [`event!`], named after the function: `event_here!(field = value, …)`.
 #[macro_export]
 macro_rules! event_here {
     ($($field:ident = $value:expr),* $(,)?) => { $crate::__event!([@here] $($field = $value),*) };
 }
 
-/// `log!(text)` or `log!("format {}", …)`: a text on the timeline. It is formatted only if it is recorded, and without memory from anybody.
+/// `log!(text)` or `log!("format {}", …)`: a text on the timeline. It is formatted only if it is
+/// recorded, without allocating memory.
 #[macro_export]
 macro_rules! log {
     ($format:literal $(, $($argument:tt)*)?) => {
@@ -346,7 +353,8 @@ macro_rules! log {
     };
 }
 
-/// `label!(text)`: the subject's label, the component's path: `system -> part`.
+/// `label!(text)`: sets the label of the process, which is the path of the component: `system ->
+/// part`.
 #[macro_export]
 macro_rules! label {
     ($label:expr $(,)?) => {

@@ -1,5 +1,5 @@
-//! What a probe is called. A literal is resolved once per call site; a handle ([`Name`], [`Queue`]) is resolved once per kind of probe,
-//! wherever it is used; any other text travels with each event.
+//! Names of probes. A literal is resolved once per call site. A handle ([`Name`], [`Queue`]) is
+//! resolved once per kind of probe, wherever it is used. Any other text is copied into each event.
 
 use crate::as_name::Ref;
 use crate::plain::{Order, Unit};
@@ -15,11 +15,13 @@ use longpole_abi::kind::Category;
 use longpole_abi::{Kind, FIRST_SITE_ID, NAME_MAXIMUM};
 
 const FIRST: u32 = FIRST_SITE_ID as u32;
-/// A probe with and without arguments is two event classes; at most four per kind.
+/// Number of event classes per kind: a probe has different classes with and without arguments, at
+/// most four.
 const VARIANTS: usize = 4;
 const KINDS: usize = 25;
 
-/// A name that is made at run time, or used at several places: eight bytes an event, as a literal. The text is copied, up to 255 bytes.
+/// A name that is made at run time or used in several places. Its events are as small as those of a
+/// literal: 8 bytes plus arguments. The text is copied, up to 255 bytes.
 ///
 /// ```
 /// use longpole_probe as longpole;
@@ -75,7 +77,7 @@ impl Debug for Name {
     }
 }
 
-/// A queue: its name and what is known of it.
+/// A queue: its name and its properties.
 pub struct Queue(Name);
 
 impl Debug for Queue {
@@ -85,7 +87,7 @@ impl Debug for Queue {
 }
 
 impl Queue {
-    /// A queue of items, first in, first out. Capacity 0: unlimited, or not known.
+    /// Creates a queue of items, first in, first out. Capacity 0 means unlimited or unknown.
     pub const fn new(name: &str, capacity: u64) -> Queue {
         Queue::with(name, capacity, Order::Fifo, Unit::Items)
     }
@@ -115,7 +117,7 @@ impl<'a> Ref<'a> {
     }
 }
 
-/// What a kind of probe records: its classes differ by variant.
+/// An event class of a kind of probe. The classes of a kind differ by variant.
 pub struct Class {
     pub kind: u32,
     variant: u32,
@@ -157,24 +159,25 @@ classes! {
     PACKET = Packet 0 "w:direction,w:length,b:bytes";
 }
 
-/// A class of events whose fields are said elsewhere.
+/// A class of user-defined events; their fields are described by the call site.
 pub const EVENT: Class = Class { kind: Kind::Event as u32, variant: 0, fields: "" };
 
-/// Words of an overflow class before its name.
+/// Number of words of an overflow class before its name.
 fn overflow_words(kind: u32) -> usize {
     let fields = Kind::from_number(kind as u16).map_or("", Kind::overflow_fields);
     fields.split(',').filter(|field| !field.starts_with('s')).count()
 }
 
-/// How a call site names itself.
+/// The source of a call site's name.
 enum Called {
     Literal(&'static str),
     State(&'static str, &'static str),
-    /// By the path of a function of its own in it.
+    /// The name is derived from the path of a function that the macro declares at the call site.
     Function(fn() -> &'static str),
 }
 
-/// What a call site knows of itself. Its class id is 0 until it is known; below 64 the overflow class.
+/// The static data of a call site. Its class id is 0 until it is resolved; a value below 64 is the
+/// overflow class.
 pub struct Site {
     id: AtomicU32,
     called: Called,
@@ -182,7 +185,8 @@ pub struct Site {
     line: u32,
 }
 
-/// `crate::module::function::here` and `crate::module::function::{{closure}}::here` are in `function`.
+/// The name of the enclosing function: `crate::module::function::here` and
+/// `crate::module::function::{{closure}}::here` are both in `function`.
 pub fn function_name(path: &str) -> &str {
     let outer = path.rsplit("::").skip(1).find(|part| !part.starts_with("{{"));
     outer.unwrap_or(path)
@@ -193,7 +197,7 @@ pub fn path_of<F>(_: F) -> &'static str {
     core::any::type_name::<F>()
 }
 
-/// `MACHINE::STATE`. A machine's name that takes all the room leaves some to its state.
+/// `MACHINE::STATE`. A long name of a machine is cut so that there is room for the state.
 fn state_name(machine: &[u8], state: &[u8]) -> Text<{ NAME_MAXIMUM + 1 }> {
     let cut = if machine.len() > NAME_MAXIMUM / 2 { NAME_MAXIMUM / 2 } else { machine.len() };
     Text::of(&[&machine[..cut], b"::", state])
@@ -217,7 +221,8 @@ impl Site {
         self.id.load(Relaxed)
     }
 
-    /// The site's class id and name, with the fields that its events have.
+    /// Resolves the class id of the site; also returns its name. `fields` describes the fields of
+    /// its events.
     pub fn resolve(&self, kind: u32, fields: &[u8]) -> (u32, Text<{ NAME_MAXIMUM + 1 }>) {
         let name = match self.called {
             Called::Literal(name) => Text::of(&[name.as_bytes()]),
@@ -230,7 +235,8 @@ impl Site {
 }
 
 impl Ref<'_> {
-    /// The class id of a handle. A handle has no place of its own, so that it is one class in all programs. A text is of the overflow class.
+    /// Resolves the class id of a name. A handle has no file and line, so that it is the same class
+    /// in all programs. A text has the overflow class.
     pub(crate) fn resolve(&self, class: &Class, fields: &[u8]) -> u32 {
         let Ref::Handle(name) = self else { return class.kind };
         let attributes = name.attributes();
@@ -247,19 +253,19 @@ impl Ref<'_> {
     }
 }
 
-/// A name as a part of an event.
+/// A name as a part of an event, cut to the maximum length.
 pub fn cut(name: &[u8]) -> Part<'_> {
     Part::text(&name[..name.len().min(NAME_MAXIMUM)])
 }
 
-/// An event of a kind that has no class of its own: its name travels with it.
+/// Records an event of the overflow class: the name is part of the event.
 #[cold]
 #[inline(never)]
 pub fn emit_named(class: &Class, words: &[u64], name: &[u8]) {
     let mut parts = [Part::Word(0); 4];
     let count = overflow_words(class.kind).min(3);
     for (part, word) in parts.iter_mut().zip(words) {
-        // The overflow class of gauges knows integers only.
+        // The overflow class of gauges has an integer value only.
         let real = class.kind == COUNTER_REAL.kind && class.variant == COUNTER_REAL.variant;
         *part = Part::Word(if real { f64::from_bits(*word) as i64 as u64 } else { *word });
     }
@@ -267,8 +273,9 @@ pub fn emit_named(class: &Class, words: &[u64], name: &[u8]) {
     emit_parts(class.kind, &parts[..=count], false);
 }
 
-/// The first event of a site, and every event of one that has no class. Here and below, the words come in registers, and the calling
-/// convention is one that does not unwind: a probe has nothing to put on the stack, and nothing to clean up.
+/// Records the first event of a site, and every event of a site without a class. Here and below,
+/// words are passed in registers, and the calling convention does not unwind: so a probe needs no
+/// stack frame and no cleanup code.
 #[cold]
 #[inline(never)]
 extern "C" fn probe_slow(site: &Site, class: &Class, count: usize, a: u64, b: u64, c: u64) {
@@ -282,7 +289,7 @@ extern "C" fn probe_slow(site: &Site, class: &Class, count: usize, a: u64, b: u6
     }
 }
 
-/// A probe whose name is known when it is compiled.
+/// A probe whose name is known at compile time.
 #[inline(always)]
 pub fn probe<const N: usize>(site: &Site, class: &Class, words: [u64; N]) {
     let id = site.known();
@@ -311,7 +318,7 @@ fn probe_named_slow(name: Ref, class: &Class, words: &[u64]) {
     }
 }
 
-/// A probe with a handle or a text.
+/// A probe with a handle or a text as its name.
 #[inline(always)]
 pub fn probe_named<const N: usize>(name: Ref, class: &Class, words: [u64; N]) {
     match name {
@@ -328,7 +335,7 @@ pub fn probe_named<const N: usize>(name: Ref, class: &Class, words: [u64; N]) {
     }
 }
 
-/// A transition whose names are not both literals.
+/// Records a transition whose names are not both literals.
 #[cold]
 #[inline(never)]
 pub fn state(machine: Ref, state: Ref) {
@@ -336,14 +343,15 @@ pub fn state(machine: Ref, state: Ref) {
     emit_named(&STATE, &[], name.bytes());
 }
 
-/// Whether anything of a category is recorded: one load.
+/// Returns `true` if the category is recorded; one load.
 #[inline(always)]
 pub fn on(category: Category) -> bool {
     mask() & (1 << category as u32) != 0
 }
 
-/// What the end of a span is called by. It is told out of line: a guard whose drop has the probe in it is no longer inlined, and then the call is paid where
-/// nothing is recorded, too.
+/// The name of a span that ends. `end` is not inlined: a guard whose drop contains a whole probe
+/// would not be inlined itself, and then every scope would pay for a call, even if nothing is
+/// recorded.
 pub trait Ends: Copy {
     fn end(self);
 }
@@ -362,7 +370,8 @@ impl Ends for Ref<'_> {
     }
 }
 
-/// Ends the span of a scope. It stays in its thread: the begin is there, too.
+/// Ends the span of a scope when dropped. It is neither `Send` nor `Sync`, because the start of the
+/// span is in this thread.
 pub struct Guard<N: Ends> {
     name: N,
     here: PhantomData<*const ()>,
@@ -389,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_without_a_name_is_called_as_its_function_is() {
+    fn a_probe_without_a_name_is_named_after_its_function() {
         assert_eq!(function_name("crate::module::function::here"), "function");
         assert_eq!(function_name("crate::function::{{closure}}::{{closure}}::here"), "function");
         assert_eq!(function_name("<crate::Type as crate::Trait>::method::here"), "method");
@@ -398,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_has_some_room_beside_a_machine_of_any_length() {
+    fn a_state_has_room_next_to_a_machine_name_of_any_length() {
         let long = [b'm'; 400];
         assert_eq!(state_name(b"m", b"s").bytes(), b"m::s");
         let name = state_name(&long, &long);
@@ -407,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn overflow_classes_have_their_words_before_the_name() {
+    fn overflow_classes_have_as_many_words_before_the_name_as_their_fields() {
         let words = [STATE, MARK, COUNTER, RPC_CALL, QUEUE_PUT, QUEUE_WAIT_FULL, EVENT].map(|class| overflow_words(class.kind));
         assert_eq!(words, [0, 3, 1, 1, 1, 0, 0]);
     }

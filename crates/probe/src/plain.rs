@@ -1,4 +1,4 @@
-//! What probes are told besides names and numbers; with and without the feature `disable`.
+//! Enumerations for the arguments of probes. Used with and without the feature `disable`.
 
 /// The order of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,14 +7,14 @@ pub enum Order {
     Lifo,
 }
 
-/// What a queue holds.
+/// The unit of a queue's tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Items,
     Bytes,
 }
 
-/// What a mark stands for.
+/// The meaning of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum MarkKind {
@@ -26,7 +26,7 @@ pub enum MarkKind {
     Failure = 5,
 }
 
-/// Which way a captured packet went.
+/// The direction of a captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Direction {

@@ -1,10 +1,14 @@
-//! Numbered cycle counters, as seL4's benchmarks have: what lies between `trace_point_start!(i)` and `trace_point_stop!(i)`, without a recorder.
-//! As `include/longpole/points.h`.
+//! Numbered cycle counters, as in seL4's benchmarks: they measure the code between
+//! `trace_point_start!(i)` and `trace_point_stop!(i)`, without a recorder. The Rust counterpart of
+//! `include/longpole/points.h`.
 //!
-//! They nest and interleave in any way. A stop counts only if a start came since the last stop, so that a way that is left between the two
-//! leaves no sample: this is how one of several ways is chosen. Each thread has counters of its own, and results are of all threads. From
-//! minimum, maximum and mean is subtracted what an empty pair shows on this machine; that is measured at the first result. They need `std`, for
-//! its thread-local storage.
+//! Counters can be nested and interleaved in any way. A stop is counted only if there was a start
+//! since the last stop. So a code path that is left between the two adds no sample, which allows
+//! selecting one of several paths. Each thread has its own counters; results are those of all
+//! threads together.
+//!
+//! The cost of an empty pair on this host is subtracted from minimum, maximum and mean. It is
+//! measured when the first thread uses a counter. The module needs `std`, for thread-local storage.
 
 use crate::say;
 use crate::system::{self, counter, Text};
@@ -13,13 +17,13 @@ use core::mem::size_of;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-/// Numbers from 0; others are passed over.
+/// Number of counters. Higher numbers are ignored.
 pub const POINTS: u64 = 64;
-/// Two more than there are numbers: an empty pair within a pair.
+/// Two additional counters, for measuring an empty pair within another pair.
 const OUTER: u64 = POINTS;
 const INNER: u64 = POINTS + 1;
 
-/// Cycles of the time-stamp counter.
+/// Results of a counter, in cycles of the time-stamp counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PointResult {
     pub samples: u64,
@@ -27,16 +31,18 @@ pub struct PointResult {
     pub maximum: u64,
     pub mean: f64,
     pub sigma: f64,
-    /// Of the mean.
+    /// Standard deviation in percent of the mean.
     pub sigma_percent: f64,
-    /// What an empty pair shows, and was subtracted.
+    /// Cost of an empty pair, which was subtracted.
     pub cost: f64,
-    /// What a pair takes beside that: who has it within a pair of another number subtracts both.
+    /// Additional cost of a pair outside of the interval that it measures. If a pair encloses a
+    /// pair of another number, subtract `cost` and `cost_around`.
     pub cost_around: f64,
 }
 
-/// A number of a thread. Sums are of differences to the first sample: so they stay small, and their squares exact enough. The thread alone
-/// writes; others look at it meanwhile.
+/// A counter of one thread. Sums are those of differences to the first sample, so they stay small
+/// and their squares sufficiently exact. Only the owning thread writes; other threads read
+/// concurrently.
 struct Point {
     begin: AtomicU64,
     started: AtomicU64,
@@ -48,7 +54,7 @@ struct Point {
     squares: AtomicU64,
 }
 
-/// Of a thread, or of several, one after the other.
+/// The counters of a thread. Another thread reuses them after this thread has ended.
 struct Points {
     next: AtomicPtr<Points>,
     taken: AtomicU32,
@@ -57,10 +63,11 @@ struct Points {
 
 struct All {
     first: AtomicPtr<Points>,
-    /// Who took the first sample: a child does not print its parent's.
+    /// The process that took the first sample. A child process does not print the results of its
+    /// parent.
     pid: AtomicI32,
     printed: AtomicU64,
-    /// Cost and what is around it are known, or being found out.
+    /// 1 if `cost` and `cost_around` are known or being measured.
     measured: AtomicU32,
     cost: AtomicU64,
     cost_around: AtomicU64,
@@ -75,7 +82,7 @@ static ALL: All = All {
     cost_around: AtomicU64::new(0),
 };
 
-/// This thread's; they serve others when it has ended.
+/// The counters of this thread; other threads use them when it has ended.
 struct Mine(Cell<Option<&'static Points>>);
 
 impl Drop for Mine {
@@ -90,14 +97,15 @@ std::thread_local! {
     static MINE: Mine = const { Mine(Cell::new(None)) };
 }
 
-/// All that there are, of all threads.
+/// The counters of all threads.
 fn all() -> impl Iterator<Item = &'static Points> {
-    // SAFETY: what is in the list is never unmapped, and of zeros or written by atomic stores.
+    // SAFETY: elements of the list are never unmapped; they are zero-initialised and written by
+    // atomic stores.
     let at = |pointer: &AtomicPtr<Points>| unsafe { pointer.load(Acquire).as_ref() };
     core::iter::successors(at(&ALL.first), move |points| at(&points.next))
 }
 
-/// Another thread's that has ended, or new ones; none without memory.
+/// Takes the counters of a thread that has ended, or makes new ones; `None` if there is no memory.
 #[cold]
 #[inline(never)]
 fn take(mine: &Mine) -> Option<&'static Points> {
@@ -106,7 +114,8 @@ fn take(mine: &Mine) -> Option<&'static Points> {
         Some(points) => points,
         None => {
             let made: *mut Points = system::map_private(size_of::<Points>()).cast();
-            // SAFETY: the mapping is as large as the structure, of zeros, and nobody else knows it; it stays.
+            // SAFETY: the mapping is as large as the structure, zero-initialised, known only here,
+            // and never unmapped.
             let points: &'static Points = unsafe { made.as_ref()? };
             points.taken.store(1, Relaxed);
             let mut first = ALL.first.load(Relaxed);
@@ -121,11 +130,13 @@ fn take(mine: &Mine) -> Option<&'static Points> {
         }
     };
     if ALL.pid.compare_exchange(0, system::getpid() as i32, AcqRel, Relaxed).is_ok() {
-        // SAFETY: the function lives as long as the library; that of a library is called when it is unloaded.
+        // SAFETY: the function lives as long as the library; handlers of a library are called when
+        // it is unloaded.
         unsafe { system::atexit(at_end) };
     }
     mine.0.set(Some(points));
-    // Not when results are asked for: at the program's end no thread has points of its own any more.
+    // Not when results are requested: at the end of the program no thread has its own counters any
+    // more.
     if ALL.measured.swap(1, AcqRel) == 0 {
         measure();
     }
@@ -169,11 +180,12 @@ pub fn stop(number: u64) {
     if cycles > point.maximum.load(Relaxed) {
         point.maximum.store(cycles, Relaxed);
     }
-    // Last: what another thread may look at meanwhile.
+    // Written last, because other threads read the sample after this number.
     point.samples.store(samples + 1, Release);
 }
 
-/// An empty pair within a pair: what the inner one shows, and what it takes of the outer one.
+/// Measures an empty pair within another pair: the value of the inner pair, and the time that it
+/// adds to the outer one.
 #[cold]
 fn measure() {
     const ROUNDS: usize = 255;
@@ -186,7 +198,7 @@ fn measure() {
         start(INNER);
         stop(INNER);
         stop(OUTER);
-        // The first half warms up.
+        // The first half of the rounds warms up the caches; the second half overwrites its values.
         inner[round % ROUNDS] = within.first.load(Relaxed);
         outer[round % ROUNDS] = around.first.load(Relaxed);
     }
@@ -195,11 +207,11 @@ fn measure() {
         values[ROUNDS / 2]
     });
     ALL.cost.store(inner, Relaxed);
-    // The outer pair shows itself, too.
+    // The outer pair also measures its own cost.
     ALL.cost_around.store(outer.saturating_sub(2 * inner), Relaxed);
 }
 
-/// Of all threads; none without a sample.
+/// The results of all threads; `None` if there is no sample.
 #[cold]
 pub fn result(number: u64) -> Option<PointResult> {
     if number >= POINTS {
@@ -215,7 +227,7 @@ pub fn result(number: u64) -> Option<PointResult> {
         let (minimum, maximum) = (point.minimum.load(Relaxed), point.maximum.load(Relaxed));
         result.minimum = if result.samples == 0 { minimum } else { result.minimum.min(minimum) };
         result.maximum = result.maximum.max(maximum);
-        // Means and squares of two parts make those of the whole (Chan, Golub and LeVeque 1979).
+        // Combines means and sums of squares of two parts (Chan, Golub and LeVeque 1979).
         let (own, others) = (samples as f64, result.samples as f64);
         let shift = point.sum.load(Relaxed) as i64 as f64 / own;
         let apart = point.first.load(Relaxed) as f64 + shift - result.mean;
@@ -243,7 +255,7 @@ fn samples() -> u64 {
     all().flat_map(|points| &points.point[..POINTS as usize]).map(|point| point.samples.load(Relaxed)).sum()
 }
 
-/// One write, for 64 lines at most.
+/// Prints the table in one write, of at most 64 lines.
 #[cold]
 pub fn print() {
     let total = samples();
@@ -287,15 +299,17 @@ pub fn reset() {
     }
 }
 
-/// What was printed is not printed again.
+/// Prints the results at the end of the program, if there are new samples since the last print.
 extern "C" fn at_end() {
     if ALL.pid.load(Relaxed) == system::getpid() as i32 && samples() != ALL.printed.load(Relaxed) {
         print();
     }
 }
 
-/// `trace_point_start!(i)`: cycles of the number `i` count from here to [`trace_point_stop!`](crate::trace_point_stop). Results: [`trace_point_result!`](crate::trace_point_result), and a table on stderr by
-/// [`trace_point_print!`](crate::trace_point_print) and at the program's end.
+/// `trace_point_start!(i)`: begins a sample of counter `i`, which ends at
+/// [`trace_point_stop!`](crate::trace_point_stop). The results are returned by
+/// [`trace_point_result!`](crate::trace_point_result) and printed as a table on stderr by
+/// [`trace_point_print!`](crate::trace_point_print) and at the end of the program.
 #[macro_export]
 macro_rules! trace_point_start {
     ($number:expr $(,)?) => {
@@ -303,7 +317,7 @@ macro_rules! trace_point_start {
     };
 }
 
-/// `trace_point_stop!(i)`: a sample, if a start came since the last stop.
+/// `trace_point_stop!(i)`: adds a sample, if there was a start since the last stop.
 #[macro_export]
 macro_rules! trace_point_stop {
     ($number:expr $(,)?) => {
@@ -311,7 +325,8 @@ macro_rules! trace_point_stop {
     };
 }
 
-/// `trace_point_result!(i)`: an `Option` of [`PointResult`](crate::PointResult), of all threads; `None`: no sample.
+/// `trace_point_result!(i)`: the [`PointResult`](crate::PointResult) of all threads as an `Option`;
+/// `None` if there is no sample.
 #[macro_export]
 macro_rules! trace_point_result {
     ($number:expr $(,)?) => {
@@ -319,7 +334,7 @@ macro_rules! trace_point_result {
     };
 }
 
-/// `trace_point_print!()`: a table of all numbers on stderr.
+/// `trace_point_print!()`: prints a table of all counters to stderr.
 #[macro_export]
 macro_rules! trace_point_print {
     () => {
@@ -327,7 +342,7 @@ macro_rules! trace_point_print {
     };
 }
 
-/// `trace_point_reset!()`: as if there had been no sample.
+/// `trace_point_reset!()`: discards all samples.
 #[macro_export]
 macro_rules! trace_point_reset {
     () => {

@@ -1,9 +1,12 @@
-//! The process's side of the runtime directory: the control file, whose first page is mapped over a page of .bss so that "is anything
-//! recorded?" is one load, and the table by which the libraries of a process share their rings.
+//! The process's side of the runtime directory: the control file, whose first page is mapped over a
+//! page of .bss so that checking if anything is recorded is one load, and the table through which
+//! the libraries of a process share their rings.
 //!
-//! The same as `include/longpole/process.h`, to the letter: page, library and thread pointer are the same COMDAT symbols, so that Rust
-//! and C within one library are one library, and those of different libraries meet in the process's table. Nothing here runs on a hot
-//! path, and nothing here may fail the program: where something cannot be had, the process is simply not recorded.
+//! This module must match `include/longpole/process.h` exactly. Page, library and thread pointer
+//! are the same COMDAT symbols in both, so Rust and C code that is linked into one library shares
+//! them, and different libraries meet in the process's table. Nothing here is on a hot path, and
+//! nothing here may make the program fail: if a resource is not available, the process is not
+//! recorded.
 
 use crate::system::{self, c_bytes, Blocked, File, Text};
 use crate::thread::{self, Ring};
@@ -14,10 +17,12 @@ use core::ptr::{null_mut, NonNull};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, Ordering::*};
 use longpole_abi::{Control, Orders, Session, Sites, CONTROL_SIZE, MAGIC, SITE_ARENA_MAXIMUM, SITE_ARENA_STEP, VERSION};
 
-// One object of each per library, however many crates and languages it is made of: COMDAT sections, hidden, aligned to the largest page
-// size of the architecture. Stable Rust has neither COMDAT data nor a thread-local variable of one load, so they are written in assembly.
-// `.ifndef` is for link-time optimisation, which puts several files into one. The constructor stands beside them: whoever has the page
-// has it, too.
+// Each of these objects exists once per library, however many crates and languages it is made of:
+// they are in COMDAT sections, hidden, and aligned to the largest page size of the architecture.
+// Stable Rust has neither COMDAT data nor thread-local variables that take a single load, so they
+// are written in assembly. `.ifndef` is needed for link-time optimisation, which merges several
+// files into one. The constructor is in the same assembly block, so that the linker cannot keep the
+// page and drop the constructor.
 macro_rules! objects {
     ($page:literal, $directive:literal) => {
         global_asm!(
@@ -77,27 +82,28 @@ extern "C" {
     static longpole_library: Library;
 }
 
-/// A thread's ring as this process sees it, shared by the process's libraries.
+/// A thread's ring as this process sees it. The libraries of the process share it.
 #[repr(C)]
 pub struct Entry {
     pub ring: AtomicPtr<longpole_abi::Ring>,
-    /// 0: its thread has ended, another may take it.
+    /// Thread id of the owner; 0 if the owner has ended and another thread may take the ring.
     pub tid: AtomicI32,
-    /// Libraries of that thread that use it, a bit each.
+    /// One bit for each library that uses the ring in that thread.
     pub users: AtomicU32,
 }
 
 pub const ENTRIES: usize = 65536;
 
-/// Private memory of the process, wiped by fork: a child sees alive == 0, also one that a raw clone made.
+/// Private memory of the process that fork wipes: a child finds `alive == 0`, even if it was made
+/// by a raw clone.
 #[repr(C)]
 pub struct Process {
     pub alive: AtomicU32,
     pub lock: AtomicU32,
     pub entries: AtomicU32,
-    /// Those that are connected, a bit each.
+    /// One bit for each connected library.
     pub libraries: AtomicU32,
-    /// Counter at which a ring may be tried again after memory ran out.
+    /// Counter value at which making a ring may be tried again after memory ran out.
     pub retry: AtomicU64,
     pub sites: AtomicPtr<Sites>,
     directory: [AtomicU8; 208],
@@ -105,47 +111,50 @@ pub struct Process {
     pub entry: [Entry; ENTRIES],
 }
 
-/// Per library.
+/// The state of one library.
 #[repr(C)]
 pub struct Library {
     process: AtomicPtr<Process>,
-    /// 0 untouched, 1 being set up, 2 set up (also when that failed), 3 unloaded.
+    /// 0: untouched, 1: being set up, 2: set up (even if that failed), 3: unloaded.
     state: AtomicU32,
-    /// Of the destructor at thread exit, plus one.
+    /// Key of the destructor that runs at the end of a thread, plus one; 0 if there is none.
     pub key: AtomicU32,
     atfork: u32,
-    /// A thread is finding out that this is the child of a fork.
+    /// 1 while a thread connects the process again after a fork.
     forking: AtomicU32,
-    /// Its bit among the libraries of the process.
+    /// The library's bit among the libraries of the process.
     pub slot: AtomicU32,
-    /// As whom it connected with a directory of that user's own; else `ANY_USER`.
+    /// User id under which the library connected, if the path of the directory contains it;
+    /// otherwise `ANY_USER`.
     user: AtomicU32,
     spare: [u32; 6],
-    /// Always 0: the gate of no ring, see `Ring::none`.
+    /// Always 0: the word before the header of the closed ring, see `Ring::none`.
     closed: AtomicU64,
 }
 
-// As in C: libraries of both languages share these.
+// The layout is the same in C, because code of both languages shares these structures.
 const _: () = assert!(size_of::<Library>() == 64 && offset_of!(Library, forking) == 20 && offset_of!(Library, user) == 28 && size_of::<Entry>() == 16);
 const _: () = assert!(offset_of!(Process, directory) == 32 && offset_of!(Process, stem) == 240 && offset_of!(Process, entry) == 272);
 
-/// The control file's page; of zeros where there is none.
+/// The page of the control file; it holds zeros if there is no control file.
 pub fn page() -> &'static Control {
-    // SAFETY: the page is as large as the structure, lives as long as the library, and is written by atomic stores.
+    // SAFETY: the page is as large as the structure, lives as long as the library, and is written
+    // only by atomic stores.
     unsafe { &*(&raw const longpole_page) }
 }
 
 pub fn library() -> &'static Library {
-    // SAFETY: as of the page.
+    // SAFETY: as for the page.
     unsafe { &*(&raw const longpole_library) }
 }
 
-/// The enable word, in one load: by its name, as an external static would be looked up first.
+/// The enable word, read with one load. The symbol is addressed directly, because an external
+/// static would be looked up first.
 #[inline(always)]
 pub fn mask() -> u32 {
     let mask: u32;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: reads a word of the page, which others change by atomic stores.
+    // SAFETY: reads a word of the page, which is changed only by atomic stores.
     unsafe {
         asm!("mov {0:e}, dword ptr [rip + {1}]", lateout(reg) mask, sym longpole_page, options(nostack, readonly, preserves_flags));
     }
@@ -159,28 +168,29 @@ pub fn mask() -> u32 {
 }
 
 impl Library {
-    /// What this library may take back.
+    /// The bit that this library may clear when it leaves; 0 if it shares its bit with others.
     pub fn own_slot(&self) -> u32 {
         self.slot.load(Relaxed) & !SLOT_OF_MANY
     }
 
-    /// The table of this process; that of a parent is none.
+    /// The table of this process. The table of a parent process reads as zeros.
     pub fn process(&self) -> Option<&'static Process> {
-        // SAFETY: the table is never unmapped once it is known here; what fork left of it reads as zeros.
+        // SAFETY: once stored here, the table is never unmapped; after a fork it reads as zeros.
         unsafe { self.process.load(Relaxed).as_ref() }
     }
 }
 
 const ANY_USER: u32 = u32::MAX;
 
-/// Whether this is another process than the one that connected: the child of a fork; or one that became another user's before it had a ring, which
-/// has no way to the directory of the first one.
+/// Returns `true` if the current process is not the one that connected: it is the child of a fork,
+/// or it changed its user id before it had a ring, so that it can no longer access the directory of
+/// the first user.
 fn is_another(process: &Process) -> bool {
     let user = library().user.load(Relaxed);
     !process.is_alive() || (user != ANY_USER && page().rings.load(Relaxed) == 0 && user != system::geteuid() as u32)
 }
 
-/// The process's table. Who is another process by now connects anew.
+/// The process's table. If the process is a new one, it connects first.
 pub fn own_process() -> Option<&'static Process> {
     if library().process().is_some_and(is_another) {
         begin_anew();
@@ -188,7 +198,8 @@ pub fn own_process() -> Option<&'static Process> {
     library().process()
 }
 
-/// Of the threads of a child, or of who became another user's, and of their handlers, one connects the process anew.
+/// Connects a new process. Of all threads and handlers that notice it at the same time, one
+/// connects the process.
 #[cold]
 fn begin_anew() {
     let _signals = Blocked::new();
@@ -211,7 +222,7 @@ impl Process {
     }
 
     pub fn directory(&self) -> Text<208> {
-        // SAFETY: the text ends with NUL, and is not changed once the table is known.
+        // SAFETY: the text ends with NUL, and does not change after the table was published.
         Text::of(&[unsafe { c_bytes(self.directory.as_ptr().cast(), 207) }])
     }
 
@@ -228,7 +239,8 @@ pub fn store_bytes(to: &[AtomicU8], from: &[u8]) {
     }
 }
 
-/// Opens a file of the runtime directory for writing. Its mode forbids that, except for the instant of opening.
+/// Opens a file of the runtime directory for writing. Its mode forbids writing, except for the
+/// moment of opening.
 pub fn open_writable<const N: usize>(directory: &File, name: &Text<N>) -> Result<File, isize> {
     for _ in 0..100 {
         let readable = File::open_read(directory, name)?;
@@ -239,7 +251,7 @@ pub fn open_writable<const N: usize>(directory: &File, name: &Text<N>) -> Result
         system::fchmod(readable.0, 0o600);
         let writable = File::open_write(directory, name);
         system::fchmod(readable.0, 0o400);
-        // Somebody else's instant of opening may have ended between our two calls.
+        // Another process may have removed the permission between our two calls.
         if !matches!(writable, Err(system::EACCES)) {
             return writable;
         }
@@ -247,15 +259,15 @@ pub fn open_writable<const N: usize>(directory: &File, name: &Text<N>) -> Result
     Err(system::EACCES)
 }
 
-/// Makes a file that is complete before it has its name: `publish` gives it that. The temporary name tells threads apart; a leftover of
-/// a killed process is removed by the recorder.
+/// Makes a file that is complete before it gets its name from [`publish`]. Its temporary name is
+/// unique per thread; the recorder removes what a killed process left behind.
 pub fn create(directory: &File, size: usize) -> Result<(File, Text<64>), isize> {
     let mut temporary = Text::of(&[b".new-"]);
     temporary.push_number(system::gettid() as u64, 10, 0);
     temporary.push(b"-");
     temporary.push_number(system::counter(), 16, 0);
     let file = File::make(directory, &temporary)?;
-    // Memory is taken now: a later store must not find the file system full.
+    // Allocates the memory now, so that a later store cannot find the file system full.
     let result = system::fallocate(file.0, 0, 0, size);
     if result < 0 {
         directory.unlink(&temporary);
@@ -270,7 +282,7 @@ pub fn publish<const N: usize>(directory: &File, temporary: &Text<64>, name: &Te
     result
 }
 
-/// Opens a runtime directory that is ours alone; else -errno.
+/// Opens a runtime directory that only this user can access; otherwise returns -errno.
 pub fn open_directory(path: &Text<208>) -> Result<File, isize> {
     let directory = File::directory(path)?;
     let ours = |stat: system::Stat| stat.user == system::geteuid() as u32 && stat.mode & 0o77 == 0;
@@ -281,10 +293,12 @@ pub fn open_directory(path: &Text<208>) -> Result<File, isize> {
     }
 }
 
-/// A path that does not begin at the root is one from where the library began: the program may change its directory.
+/// The current directory at the start of the library. Relative paths refer to it, because the
+/// program may change its directory later.
 static FIRST: [AtomicU8; 208] = [const { AtomicU8::new(0) }; 208];
 
-/// Where the runtime directory is, and whose number stands in its path. `None`: at a path that is too long.
+/// The path of the runtime directory, and the user id that it contains, or [`ANY_USER`]. `None` if
+/// the path is too long.
 fn directory_path() -> Option<(Text<208>, u32)> {
     let mut path = Text::<208>::new();
     let wanted = system::variable(c"LONGPOLE_RUNTIME_DIR").filter(|wanted| !wanted.is_empty());
@@ -300,7 +314,7 @@ fn directory_path() -> Option<(Text<208>, u32)> {
             system::current_directory(&mut first);
             store_bytes(&FIRST, &first);
         }
-        // SAFETY: the kernel's answer ends with NUL, as does what nobody wrote.
+        // SAFETY: the kernel's result ends with NUL, and so does the zero-initialised array.
         path.push(unsafe { c_bytes(FIRST.as_ptr().cast(), 207) });
         path.push(b"/");
     }
@@ -309,7 +323,8 @@ fn directory_path() -> Option<(Text<208>, u32)> {
     (whole && path.bytes()[0] == b'/').then_some((path, ANY_USER))
 }
 
-/// Whether a name is that of the control file of a process of this execution that has ended, and never had a ring.
+/// Returns `true` if `name` is the control file of a process of this execution that has ended and
+/// never had a ring.
 fn is_left(directory: &File, name: &Text<64>, tail: &[u8]) -> bool {
     let Some(digits) = name.bytes().strip_suffix(tail).filter(|digits| (1..=9).contains(&digits.len())) else { return false };
     if !digits.iter().all(u8::is_ascii_digit) {
@@ -324,7 +339,8 @@ fn is_left(directory: &File, name: &Text<64>, tail: &[u8]) -> bool {
     read == Ok(4) && rings == [0; 4]
 }
 
-/// Children that end by exec, _exit or a signal leave their control files. While nobody records, one in so many of their siblings clears them away.
+/// Removes the control files of children that ended by exec, _exit or a signal. One in 32 processes
+/// does it, while nothing is recorded.
 fn sweep(directory: &File, stem: &Text<32>) {
     if (system::getpid() as u32).wrapping_mul(0x9e37_79b1) >> 27 != 0 {
         return;
@@ -339,7 +355,7 @@ fn sweep(directory: &File, stem: &Text<32>) {
     });
 }
 
-/// Maps the site table, making it if need be.
+/// Maps the site table, and creates it if necessary.
 fn open_sites(directory: &File) -> *mut Sites {
     let whole = size_of::<Sites>() + SITE_ARENA_MAXIMUM as usize;
     let least = size_of::<Sites>() + SITE_ARENA_STEP as usize;
@@ -348,17 +364,18 @@ fn open_sites(directory: &File) -> *mut Sites {
     if matches!(file, Err(system::ENOENT)) {
         let Ok((made, temporary)) = create(directory, least) else { return null_mut() };
         let sites: *mut Sites = made.map(whole, false).cast();
-        // SAFETY: the mapping is as large as the structure, and nobody else knows the file.
+        // SAFETY: the mapping is as large as the structure, and no other code has access to the
+        // file yet.
         if let Some(sites) = unsafe { sites.as_ref() } {
             sites.magic.store(MAGIC, Relaxed);
             sites.version.store(VERSION, Relaxed);
-            sites.arena_next.store(8, Relaxed); // offset 0 means a free slot
+            sites.arena_next.store(8, Relaxed); // offset 0 marks a free slot
             sites.arena_size.store(SITE_ARENA_STEP, Relaxed);
         }
         if publish(directory, &temporary, &name) == 0 || sites.is_null() {
             return sites;
         }
-        // SAFETY: nobody else knows the mapping.
+        // SAFETY: no other code uses the mapping.
         unsafe { system::unmap(sites.cast(), whole) };
         file = open_writable(directory, &name);
     }
@@ -371,7 +388,7 @@ fn open_sites(directory: &File) -> *mut Sites {
     match unsafe { sites.as_ref() } {
         Some(known) if known.magic.load(Relaxed) == MAGIC && known.version.load(Relaxed) == VERSION => sites,
         Some(_) => {
-            // SAFETY: nobody else knows the mapping.
+            // SAFETY: no other code uses the mapping.
             unsafe { system::unmap(sites.cast(), whole) };
             null_mut()
         }
@@ -379,8 +396,8 @@ fn open_sites(directory: &File) -> *mut Sites {
     }
 }
 
-/// What a recorder wants of processes that are born now. One that started this process by its command, beside a recorder of whoever comes, has a file of
-/// its own for them.
+/// The orders for processes that start now. If a recorder started this process by its command while
+/// another recorder records all processes, the orders of the former are in a file of its own.
 pub fn read_orders(directory: &File) -> Option<Session> {
     let scope = page().scope.load(Relaxed);
     let mut name = Text::of(&[b"session-c"]);
@@ -389,11 +406,12 @@ pub fn read_orders(directory: &File) -> Option<Session> {
     own.or_else(|| read_session(directory, &Text::of(&[b"session"])))
 }
 
-/// `None`: no living recorder holds the lock on the file.
+/// The orders in a session file; `None` if no living recorder holds the lock on the file.
 fn read_session(directory: &File, name: &Text<32>) -> Option<Session> {
     let file = File::open_read(directory, name).ok()?;
     let mut session = MaybeUninit::<Session>::zeroed();
-    // SAFETY: as many bytes as the structure has; every pattern of bits is one.
+    // SAFETY: the slice has the size of the structure, and every bit pattern is a valid value of
+    // it.
     let session = unsafe {
         let bytes = core::slice::from_raw_parts_mut(session.as_mut_ptr().cast::<u8>(), size_of::<Session>());
         if system::read_at(&file, bytes, 0) != size_of::<Session>() as isize {
@@ -405,7 +423,7 @@ fn read_session(directory: &File, name: &Text<32>) -> Option<Session> {
     (known && system::is_locked(&file)).then_some(session)
 }
 
-/// Sets the subject's label: the component's path, `system -> part`.
+/// Sets the label of the process: the path of the component, `system -> part`.
 pub fn set_label(text: &[u8]) {
     let control = page();
     if own_process().is_none() || control.magic.load(Relaxed) != MAGIC {
@@ -420,10 +438,11 @@ pub fn set_label(text: &[u8]) {
     control.label_version.fetch_add(1, AcqRel);
 }
 
-/// Obeys the orders for processes that are born now, if nobody gave others meanwhile.
+/// Applies the orders for processes that start now, unless a recorder gave other orders in the
+/// meantime.
 fn obey(own: &Orders, orders: &Orders) {
     let (mask, session) = (orders.mask.load(Relaxed), orders.session.load(Relaxed));
-    // A recorder that already wrote its orders here has the newer word.
+    // A recorder that has already written its orders here has precedence.
     if mask == 0 || own.session.load(Acquire) != 0 {
         return;
     }
@@ -442,7 +461,7 @@ fn introduce(directory: &File, path: &Text<208>, stem: &Text<32>, temporary: &Te
     let control = page();
     let table = NonNull::new(system::map_private(size_of::<Process>()))?;
     system::wipe_on_fork(table.as_ptr(), size_of::<Process>());
-    // SAFETY: the mapping is as large as the structure, of zeros, and nobody else knows it.
+    // SAFETY: the mapping is as large as the structure, zero-initialised, and known only here.
     let process = unsafe { table.cast::<Process>().as_ref() };
     process.alive.store(1, Relaxed);
     store_bytes(&process.directory, path.bytes());
@@ -456,7 +475,8 @@ fn introduce(directory: &File, path: &Text<208>, stem: &Text<32>, temporary: &Te
     let mut executable = [0u8; 255];
     system::link_target(c"/proc/self/exe", &mut executable);
     store_bytes(&control.executable, &executable);
-    // A process that lives for a moment must say itself where it belongs: soon nobody can ask.
+    // A short-lived process must state itself to which recording it belongs, because it may end
+    // before the recorder can find out.
     if let Some(scope) = system::variable(c"LONGPOLE_SESSION") {
         let digits = scope.iter().take_while(|digit| digit.is_ascii_digit());
         let number = digits.fold(0u64, |number, digit| number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
@@ -466,12 +486,12 @@ fn introduce(directory: &File, path: &Text<208>, stem: &Text<32>, temporary: &Te
         store_bytes(&control.label[..control.label.len() - 1], label);
     }
     if process.sites.load(Relaxed).is_null() || publish(directory, temporary, name) < 0 {
-        // SAFETY: nobody knows the table.
+        // SAFETY: the table was not published.
         unsafe { system::unmap(table.as_ptr(), size_of::<Process>()) };
         return None;
     }
-    // The file has its name before the orders are read: a recorder that publishes new orders and then looks for control files misses
-    // nobody.
+    // The file has its name before the orders are read. So a recorder that publishes new orders and
+    // then looks for control files misses no process.
     match read_orders(directory).filter(|session| session.orders.mask.load(Relaxed) != 0) {
         Some(session) => obey(&control.orders, &session.orders),
         None => sweep(directory, stem),
@@ -479,10 +499,11 @@ fn introduce(directory: &File, path: &Text<208>, stem: &Text<32>, temporary: &Te
     Some(())
 }
 
-/// The name of this execution's files without their ends.
+/// The common start of the names of this execution's files: `PID-TAG`.
 fn own_stem() -> Text<32> {
-    // The kernel gives every execution 16 random bytes. A hash tells executions apart and gives nothing of them away.
-    // SAFETY: the kernel put the bytes on the stack of the main thread, where they stay.
+    // The kernel gives every execution 16 random bytes. Their hash distinguishes executions and
+    // does not reveal the bytes.
+    // SAFETY: the kernel stored the bytes on the stack of the main thread, where they stay.
     let random = unsafe {
         let random = system::getauxval(25 /* AT_RANDOM */) as *const u8;
         if random.is_null() {
@@ -491,7 +512,7 @@ fn own_stem() -> Text<32> {
             core::slice::from_raw_parts(random, 16)
         }
     };
-    // Children in pid namespaces of their own have numbers of their own.
+    // Processes in different pid namespaces may have the same number.
     let mut space = [0u8; 32];
     let size = system::link_target(c"/proc/self/ns/pid", &mut space);
     let bytes = random.iter().chain(&space[..size]);
@@ -504,7 +525,8 @@ fn own_stem() -> Text<32> {
     stem
 }
 
-/// The bit of all libraries for which there is no other. It is not taken back: nobody knows who else has it.
+/// The bit that all libraries share for which there is no bit left. It is never cleared, because it
+/// is not known which other libraries have it.
 const SLOT_OF_MANY: u32 = 1 << 31;
 
 fn take_slot(process: &Process) -> u32 {
@@ -521,8 +543,9 @@ fn take_slot(process: &Process) -> u32 {
     }
 }
 
-/// While this lock is held, no recorder takes the site table away. Recorders have it for moments; false: somebody kept it for about a second, and
-/// the process goes on without being recorded.
+/// Takes the lock that keeps a recorder from replacing the site table. Recorders hold it only for
+/// moments. Returns `false` if it could not be had for about a second; then the process runs
+/// without being recorded.
 fn lock_births(directory: &File) -> bool {
     (0..1000).any(|_| {
         let held = system::flock(directory.0, system::LOCK_SH | system::LOCK_NB) == -(system::EAGAIN as isize);
@@ -533,7 +556,8 @@ fn lock_births(directory: &File) -> bool {
     })
 }
 
-/// Connects this library with the process's control file, which the first library of a process makes. The process's table; null: it is not recorded.
+/// Connects this library with the process's control file, which the first library of a process
+/// makes. Returns the process's table, or null if the process is not recorded.
 fn connect() -> *mut Process {
     let Some((path, user)) = directory_path() else { return null_mut() };
     File::make_directory(&path);
@@ -544,7 +568,8 @@ fn connect() -> *mut Process {
         return null_mut();
     }
     let mut connected = null_mut();
-    // Two libraries of one child may come at once: who is second takes what the first one made.
+    // Two libraries of one child may connect at the same time: the second one uses the file of the
+    // first.
     for _ in 0..2 {
         let (file, temporary) = match open_writable(&directory, &name) {
             Err(system::ENOENT) => match create(&directory, CONTROL_SIZE) {
@@ -569,29 +594,30 @@ fn connect() -> *mut Process {
     connected
 }
 
-/// Whether a control file's table is that of this process: every text in it is wiped by fork. The kernel says whether the address can be read at all.
+/// Returns `true` if the table of a control file belongs to this process: a fork wipes every text
+/// in it. The kernel checks first that the address can be read at all.
 fn is_table(address: u64, stem: &Text<32>) -> bool {
     let address = address as usize;
     let stem_at = address.wrapping_add(offset_of!(Process, stem));
     if address == 0 || address % 8 != 0 || !system::is_readable(address) || !system::is_readable(stem_at.wrapping_add(24)) {
         return false;
     }
-    // SAFETY: the table can be read up to its stem's end.
+    // SAFETY: the kernel reported that the table is readable up to the end of its stem.
     let (alive, found) = unsafe { ((*(address as *const AtomicU32)).load(Relaxed), c_bytes(stem_at as *const u8, 31)) };
     alive != 0 && found == stem.bytes()
 }
 
 enum Adopted {
     Table(&'static Process),
-    /// There is a reason to try once more.
+    /// The caller should try once more.
     No,
     Never,
 }
 
-/// Maps the control file over the page; what is no control file is taken off again.
+/// Maps the control file over the page; unmaps it again if it is not a valid control file.
 fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, temporary: Option<&Text<64>>, name: &Text<64>) -> Adopted {
     let place = (&raw const longpole_page).cast::<u8>().cast_mut();
-    // SAFETY: the page is ours alone, aligned, and as large.
+    // SAFETY: the page belongs to this library only, is aligned, and has this size.
     let mapped = unsafe { file.map_over(place, CONTROL_SIZE) };
     drop(file);
     if mapped.is_null() {
@@ -608,13 +634,14 @@ fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, tempor
     let known = control.magic.load(Relaxed) == MAGIC && control.version.load(Relaxed) == VERSION;
     let process = control.process.load(Relaxed);
     if made && known && is_table(process, stem) {
-        // SAFETY: it is our table, which is never unmapped.
+        // SAFETY: it is the table of this process, which is never unmapped.
         return Adopted::Table(unsafe { &*(process as *const Process) });
     }
     // SAFETY: as above.
     unsafe { system::map_private_over(place, CONTROL_SIZE) };
     if made && known {
-        // A child that had this number before ended without a word.
+        // The file was left by an earlier process with the same number that ended without removing
+        // it.
         directory.unlink(name);
     }
     if !made || known {
@@ -624,10 +651,10 @@ fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, tempor
     }
 }
 
-/// In the child of a fork: nothing of the parent's may be touched.
+/// Detaches the child of a fork from everything that belongs to its parent.
 fn disconnect() -> bool {
     let ring = thread::current();
-    // SAFETY: the page is ours alone, aligned, and as large.
+    // SAFETY: the page belongs to this library only, is aligned, and has this size.
     let done = unsafe { system::map_private_over((&raw const longpole_page).cast::<u8>().cast_mut(), CONTROL_SIZE) };
     thread::set(Ring::none());
     if ring != Ring::none() {
@@ -636,8 +663,10 @@ fn disconnect() -> bool {
     done
 }
 
-/// The child is a process of its own. Where nobody records, it connects at its first probe, for which everything seems to be recorded until then: most
-/// children end without one, by exec or _exit, and would leave a control file behind.
+/// Runs in the child of a fork, which is recorded as a process of its own. If nothing is recorded,
+/// the child connects only at its first probe; to get there, all categories are enabled until then.
+/// Most children end by exec or _exit without any probe, and would otherwise leave a control file
+/// behind.
 extern "C" fn forked() {
     let later = library().process().is_some() && page().orders.mask.load(Relaxed) == 0;
     let done = disconnect();
@@ -648,14 +677,15 @@ extern "C" fn forked() {
     }
 }
 
-/// Runs once per crate and source file of a library; the first one does the work.
+/// Runs once per crate and source file of a library; only the first call has an effect.
 extern "C" fn construct() {
     let library = library();
     if library.state.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
         return;
     }
     let mut key: c_uint = 0;
-    // SAFETY: both functions live as long as the library; the destructor deletes the key before.
+    // SAFETY: both functions live as long as the library, and `destruct` deletes the key before the
+    // library is unloaded.
     unsafe {
         if system::pthread_key_create(&raw mut key, thread::exit) == 0 {
             library.key.store(key + 1, Relaxed);
@@ -666,8 +696,9 @@ extern "C" fn construct() {
     library.state.store(2, Release);
 }
 
-/// A library that is unloaded leaves no destructor behind, and uses no thread's ring any more. The last one takes the control file along, unless
-/// there are rings: what is in them still belongs to the recorder.
+/// Runs when the library is unloaded: removes the destructor for threads and stops using the rings
+/// of threads. The last library removes the control file, unless there are rings, whose content
+/// still belongs to the recorder.
 extern "C" fn destruct() {
     let library = library();
     if library.state.compare_exchange(2, 3, AcqRel, Relaxed).is_err() {
@@ -675,7 +706,7 @@ extern "C" fn destruct() {
     }
     let key = library.key.swap(0, Relaxed);
     if key != 0 {
-        // SAFETY: the key is ours.
+        // SAFETY: the key belongs to this library.
         unsafe { system::pthread_key_delete(key - 1) };
     }
     let Some(process) = library.process().filter(|process| process.is_alive()) else { return };
@@ -688,11 +719,11 @@ extern "C" fn destruct() {
     }
 }
 
-/// Lets the C library call `thread::exit` with this value when the thread ends.
+/// Makes the C library call [`thread::exit`] with this value when the thread ends.
 pub fn call_at_exit(value: *const c_void) {
     let key = library().key.load(Relaxed);
     if key != 0 {
-        // SAFETY: the key is ours.
+        // SAFETY: the key belongs to this library.
         unsafe { system::pthread_setspecific(key - 1, value) };
     }
 }

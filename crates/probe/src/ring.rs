@@ -1,10 +1,13 @@
 //! The hot path: a thread writes an event into its own ring.
 //!
-//! One writer, one reader, no lock, no atomic read-modify-write, no system call. The thread's line of the ring header holds all that is
-//! needed; the recorder's line is looked at only between two sub-buffers. A probe in a signal handler that interrupted a probe finds the
-//! ring busy and leaves its event in the side area, from which the interrupted probe takes it.
+//! A ring has one writer and one reader. The fast path needs no lock, no atomic read-modify-write
+//! and no system call. The first cache line of the ring header (the thread's line) holds everything
+//! that it needs; the recorder's line is read only between two sub-buffers. If a probe in a signal
+//! handler interrupts another probe, it finds the ring busy and stores its event in the side area.
+//! The interrupted probe moves it from there into the ring.
 //!
-//! Numbers that stand in shared memory wrap here where they are nonsense: whoever scribbled there must not make the program panic.
+//! Arithmetic on numbers in shared memory wraps, because another process may have overwritten them
+//! with any value, and that must not make the program panic.
 
 use crate::process::page;
 use crate::sync::make_visible;
@@ -14,11 +17,11 @@ use core::ptr::{copy_nonoverlapping, write_bytes};
 use core::sync::atomic::{compiler_fence, fence, Ordering::*};
 use longpole_abi::{CLOCK_MONO_RAW, MODE_BLOCK, RING_ENDED, SIDE_ENTRIES, SUBBUFFER_HEADER};
 
-/// Bytes of the largest event.
+/// Maximum size of an event in bytes.
 pub const EVENT_MAXIMUM: usize = 4096;
 
 const ID: u64 = 0xffff;
-/// No thread waits longer for room, whatever its orders say; microseconds.
+/// Maximum time in microseconds for which a thread waits for room, whatever the recorder orders.
 const BLOCK_MAXIMUM: u32 = 10_000_000;
 
 #[inline(always)]
@@ -26,12 +29,14 @@ fn event_header(id: u32, time: u64) -> u64 {
     (time << 16) | u64::from(id)
 }
 
-/// Whether the event of one header was before that of another, as 48-bit times tell.
+/// Returns `true` if the event of one header is earlier than that of the other, by their 48-bit
+/// times.
 fn is_before(one: u64, other: u64) -> bool {
     ((one & !ID).wrapping_sub(other & !ID) as i64) < 0
 }
 
-/// Keeps the compiler, not the processor, from moving memory accesses: a signal handler sees them in program order.
+/// Prevents the compiler, but not the processor, from reordering memory accesses. That is
+/// sufficient for signal handlers of the same thread, which see memory in program order.
 #[inline(always)]
 fn in_order() {
     compiler_fence(SeqCst);
@@ -41,8 +46,9 @@ fn count_lost(ring: Ring) {
     ring.lost.fetch_add(1, Release);
 }
 
-/// Waits until the recorder has taken something, for a bounded time; false: in vain. The ring is busy: probes of handlers that come meanwhile
-/// go to the side area. A recorder that has gone away costs this time once, not at each event.
+/// Waits for a bounded time until the recorder has taken data; returns `false` if it did not. The
+/// ring is busy meanwhile, so probes in signal handlers use the side area. If the recorder is gone,
+/// only one event waits, not every event: `gave_up` stores for which tail a wait failed.
 #[cold]
 fn wait_for_room(ring: Ring) -> bool {
     if ring.gave_up.load(Relaxed) == ring.tail.load(Acquire).wrapping_add(1) {
@@ -63,8 +69,9 @@ fn wait_for_room(ring: Ring) -> bool {
     done
 }
 
-/// Finds room for an event of `size` bytes where the fast path could not; the ring is busy. Begins the next sub-buffer if it is free. The
-/// position to write at, or `None` after counting the loss. The ring may have been exchanged.
+/// Finds room for an event of `size` bytes when the fast path could not, and begins the next
+/// sub-buffer if it is free. The ring must be busy. Returns the position to write at, or `None`
+/// after counting the event as lost. `current` may be replaced by a larger ring.
 #[cold]
 fn advance(current: &mut Ring, size: u64) -> Option<u64> {
     let mut ring = *current;
@@ -77,7 +84,8 @@ fn advance(current: &mut Ring, size: u64) -> Option<u64> {
         let begin = next.wrapping_sub(ring.subbuffer.load(Relaxed));
         let complete = ring.subbuffer_at(begin);
         complete.content.store(head.wrapping_sub(begin), Relaxed);
-        // The next one may begin long after it: what is lost lies between.
+        // The next sub-buffer may begin much later. Events that are lost in between are later than
+        // this one.
         complete.last.store(ring.last.load(Relaxed), Relaxed);
     }
     loop {
@@ -95,14 +103,15 @@ fn advance(current: &mut Ring, size: u64) -> Option<u64> {
             continue;
         }
         count_lost(ring);
-        // Smaller events must not slip in behind: what is lost here is counted before whatever comes next.
+        // Seal the sub-buffer, so that later smaller events do not fit into its rest: the loss must
+        // be counted before any later event.
         if fits {
             ring.seal();
         }
         return None;
     }
     let begun = ring.subbuffer_at(next);
-    // Whoever copies what stood here must see that it is gone before it changes.
+    // A reader that copies the old content must see that it is gone before it changes.
     begun.position.store(next.wrapping_add(1), Relaxed);
     fence(Release);
     begun.begin.store(ring.now(), Relaxed);
@@ -118,12 +127,14 @@ fn advance(current: &mut Ring, size: u64) -> Option<u64> {
     begun.position.store(next, Release);
     let end = next.wrapping_add(ring.subbuffer.load(Relaxed));
     ring.end.store(end, Relaxed);
-    // A clock that is no counter takes the slow path at every event; the fast path need not ask.
+    // If the clock is not the counter, a limit of 0 makes every event take the slow path, so the
+    // fast path does not have to check the clock.
     ring.limit.store(if ring.clock.load(Relaxed) == CLOCK_MONO_RAW { 0 } else { end }, Relaxed);
     Some(next.wrapping_add(SUBBUFFER_HEADER))
 }
 
-/// The earliest event that handlers left behind: an interrupted event must not be later, for it is written first.
+/// Moves the time of an event back to that of the earliest event in the side area. The interrupted
+/// event is written first, so it must not be later than those.
 #[cold]
 fn restamp(ring: Ring, mut header: u64) -> u64 {
     for entry in ring.side.iter().take(usize::from(ring.nested.load(Relaxed))) {
@@ -132,7 +143,7 @@ fn restamp(ring: Ring, mut header: u64) -> u64 {
             *to = from.load(Relaxed);
         }
         let other = u64::from_ne_bytes(bytes);
-        // An event that did not fit has no time.
+        // An event that did not fit into the side area has no time.
         if other != 0 && is_before(other, header) {
             header = (other & !ID) | (header & ID);
         }
@@ -140,7 +151,8 @@ fn restamp(ring: Ring, mut header: u64) -> u64 {
     header
 }
 
-/// A sub-buffer must not begin later than its first event, which a handler may have dated back.
+/// Moves the start of a sub-buffer back to the time of its first event, if that event was dated
+/// back by `restamp`.
 fn settle(ring: Ring, position: u64, header: u64) {
     let begin = position.wrapping_sub(SUBBUFFER_HEADER);
     if begin % ring.subbuffer.load(Relaxed).max(1) == 0 {
@@ -153,32 +165,33 @@ fn settle(ring: Ring, position: u64, header: u64) {
     }
 }
 
-/// What is left of `commit` when handlers left events behind.
+/// The rest of `commit`, if handlers left events in the side area.
 #[cold]
 #[inline(never)]
 extern "C" fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64) {
     let header = restamp(ring, header);
-    // SAFETY: the place of the event, within the ring's data.
+    // SAFETY: `place` is the event's place within the data of the ring.
     unsafe { place.write(header) };
     make_visible(&ring.last, &ring.events, &ring.head, header, head);
     flush_nested(ring);
 }
 
-/// Makes the event that was written at `place` visible, and the ring free for others. What is rare ends the probe: were there anything
-/// to do after a call, the compiler would save registers for it in every probe.
+/// Makes the event written at `place` visible and releases the ring. Rare cases are tail calls: if
+/// there were anything to do after such a call, the compiler would save registers for it in every
+/// probe.
 #[inline(always)]
 fn commit(ring: Ring, place: *mut u64, header: u64, head: u64) {
     in_order();
     if ring.nested.load(Relaxed) != 0 {
         return commit_nested(ring, place, header, head);
     }
-    // SAFETY: the place of the event, within the ring's data.
+    // SAFETY: `place` is the event's place within the data of the ring.
     unsafe { place.write(header) };
     make_visible(&ring.last, &ring.events, &ring.head, header, head);
     give_back(ring);
 }
 
-/// Ends a probe: the ring is free, and what handlers left is taken in.
+/// Ends a probe: releases the ring and moves the events that handlers left into it.
 #[inline(always)]
 fn give_back(ring: Ring) {
     in_order();
@@ -189,7 +202,8 @@ fn give_back(ring: Ring) {
     }
 }
 
-/// A probe in a handler that interrupted a probe. Side entry: header, up to 6 words, number of words.
+/// Stores the event of a probe in a handler that interrupted another probe. A side entry consists
+/// of a header, up to 6 words, and the number of words.
 #[cold]
 fn emit_nested(ring: Ring, id: u32, words: &[u64]) {
     let at = usize::from(ring.nested.fetch_add(1, Relaxed));
@@ -200,7 +214,7 @@ fn emit_nested(ring: Ring, id: u32, words: &[u64]) {
         return;
     };
     let mut entry = [0u64; 8];
-    // Class 0: counted as lost when it is taken out.
+    // An event with more words is stored with header 0 and is counted as lost when it is taken out.
     if words.len() <= 6 {
         entry[0] = event_header(id, ring.now());
         entry[7] = words.len() as u64;
@@ -213,7 +227,7 @@ fn emit_nested(ring: Ring, id: u32, words: &[u64]) {
     }
 }
 
-/// What a handler left at one place of the side area.
+/// The words of one side entry.
 fn side_entry(ring: Ring, at: usize) -> [u64; 8] {
     let mut entry = [0u64; 8];
     if let Some(side) = ring.side.get(at) {
@@ -224,7 +238,7 @@ fn side_entry(ring: Ring, at: usize) -> [u64; 8] {
     entry
 }
 
-/// Takes what handlers left in the side area into the ring, by time.
+/// Moves the events that handlers left in the side area into the ring, sorted by time.
 #[cold]
 #[inline(never)]
 extern "C" fn flush_nested(mut ring: Ring) {
@@ -233,7 +247,8 @@ extern "C" fn flush_nested(mut ring: Ring) {
         in_order();
         let mut count = ring.nested.load(Relaxed);
         let mut done = 0usize;
-        // Handlers may leave more meanwhile; then the number differs and they are taken, too.
+        // Handlers may add more entries meanwhile; then the compare-and-exchange fails and those
+        // are moved, too.
         loop {
             let mut entries = [[0u64; 8]; SIDE_ENTRIES];
             let mut known = 0;
@@ -261,7 +276,7 @@ extern "C" fn flush_nested(mut ring: Ring) {
                 let words = 1 + (entry[7] as usize).min(6);
                 let Some(position) = advance(&mut ring, 8 * words as u64) else { continue };
                 settle(ring, position, entry[0]);
-                // SAFETY: there is room for so many words at this position.
+                // SAFETY: there is room for `words` words at this position.
                 unsafe { copy_nonoverlapping(entry.as_ptr(), ring.place(position), words) };
                 make_visible(&ring.last, &ring.events, &ring.head, entry[0], position.wrapping_add(8 * words as u64));
             }
@@ -276,11 +291,15 @@ extern "C" fn flush_nested(mut ring: Ring) {
     }
 }
 
-/// Between an interrupted function and a handler the kernel leaves more, and what lies between a probe and the look at its ring takes less.
+/// Limit in bytes for the distance between the stack pointers of two probes. The kernel leaves more
+/// than this between an interrupted function and its handler, and the frames of a probe itself take
+/// less.
 const SIGNAL_FRAME: usize = if cfg!(target_arch = "x86_64") { 1024 } else { 4096 };
 
-/// Whether the probe that took the ring will never go on: the handler that interrupted it was left by a jump, its thread is being cancelled, or the
-/// child of a vfork was ended in it. Then whoever comes now, at `here`, is no deeper on the stack. On a handler's own stack nothing can be said.
+/// Returns `true` if the probe that took the ring will never continue: its handler was left by a
+/// jump (`longjmp`), its thread is being cancelled, or the child of a vfork ended in it. In these
+/// cases the new probe, whose stack pointer is `here`, is not deeper on the stack than the old one.
+/// On an alternate signal stack stack pointers cannot be compared, so the result is `false`.
 #[cold]
 fn was_left(ring: Ring, here: usize) -> bool {
     let taken = ring.busy.load(Relaxed) as usize;
@@ -291,28 +310,29 @@ fn was_left(ring: Ring, here: usize) -> bool {
     system::handlers_stack().is_some_and(|(begin, size)| shallow || taken.wrapping_sub(begin) < size)
 }
 
-/// This thread's ring as a probe finds it.
+/// This thread's ring, as a probe finds it.
 enum Taken {
-    /// Taken: nobody else writes it until it is given back.
+    /// The probe has taken the ring; only this probe writes it until it is released.
     Free(Ring),
-    /// Taken already by the probe that this one's handler interrupted.
+    /// The ring is taken by the probe that the handler of this one interrupted.
     Nested(Ring),
     None,
 }
 
-/// Takes this thread's ring, and gives it one if need be.
+/// Takes this thread's ring; attaches one if the thread has none.
 #[cold]
 fn take() -> Taken {
     let here = system::here();
     loop {
-        // None yet, or that of a parent.
+        // The thread has no ring yet, or only that of its parent process.
         let own = Some(current()).filter(|ring| ring.is_open());
         let Some(ring) = own.or_else(attach) else { return Taken::None };
         if ring.busy.load(Relaxed) != 0 {
             if !was_left(ring, here) {
                 return Taken::Nested(ring);
             }
-            // Nobody has seen what it wrote: it may have left its event, or not. What handlers put aside is taken in.
+            // The event of the abandoned probe was either completed or never visible. The events
+            // that handlers left in the side area are moved into the ring.
             ring.left_aside();
             give_back(ring);
             continue;
@@ -323,7 +343,8 @@ fn take() -> Taken {
         if current() == ring && !ended {
             return Taken::Free(ring);
         }
-        // A handler came in between and went over to a larger ring, or another library did before.
+        // A handler replaced the ring by a larger one in the meantime, or another library did so
+        // before.
         ring.busy.store(0, Relaxed);
         if ended && current() == ring && !follow(ring) {
             return Taken::None;
@@ -331,7 +352,8 @@ fn take() -> Taken {
     }
 }
 
-/// Writes one event into a ring that is taken, and gives it back: finds room, lets `fill` write the payload, and makes it visible.
+/// Writes one event into a ring that is taken, and releases the ring: finds room, lets `fill` write
+/// the payload, and makes the event visible.
 fn write(mut ring: Ring, id: u32, size: u64, fill: impl FnOnce(Ring, *mut u64)) {
     let Some(position) = advance(&mut ring, size) else { return give_back(ring) };
     let header = restamp(ring, event_header(id, ring.now()));
@@ -342,7 +364,8 @@ fn write(mut ring: Ring, id: u32, size: u64, fill: impl FnOnce(Ring, *mut u64)) 
     commit(ring, place, header, position.wrapping_add(size));
 }
 
-/// What the fast path cannot do: no ring yet, ring busy, sub-buffer full, another clock.
+/// The slow path of a probe: the thread has no ring yet, the ring is busy, the sub-buffer is full,
+/// or the clock is not the counter.
 #[cold]
 pub fn emit_slow(id: u32, words: &[u64]) {
     match take() {
@@ -355,7 +378,7 @@ pub fn emit_slow(id: u32, words: &[u64]) {
     }
 }
 
-/// Up to 3 words, one by one.
+/// Up to 3 words as an array of 3, so that each can be passed in a register.
 #[inline(always)]
 pub fn three<const N: usize>(words: [u64; N]) -> [u64; 3] {
     const { assert!(N <= 3) };
@@ -363,7 +386,8 @@ pub fn three<const N: usize>(words: [u64; N]) -> [u64; 3] {
     [word(0), word(1), word(2)]
 }
 
-/// The slow path with its words in registers: a probe whose words must lie in memory would put them there each time.
+/// The slow path with its words in registers. If it took them from memory, every probe would store
+/// them there, also on the fast path.
 #[cold]
 #[inline(never)]
 extern "C" fn emit_words(id: u32, count: usize, a: u64, b: u64, c: u64) {
@@ -371,7 +395,7 @@ extern "C" fn emit_words(id: u32, count: usize, a: u64, b: u64, c: u64) {
     emit_slow(id, &words[..count.min(3)]);
 }
 
-/// The fast path, for events of up to 3 words behind the header.
+/// The fast path, for events of up to 3 words after the header.
 #[inline(always)]
 pub fn emit<const N: usize>(id: u32, words: [u64; N]) {
     let ring = current();
@@ -385,12 +409,13 @@ pub fn emit<const N: usize>(id: u32, words: [u64; N]) {
             let place = ring.place(position);
             let header = event_header(id, system::counter());
             for (nth, word) in words.iter().enumerate() {
-                // SAFETY: below the limit there is room for the event, at its position.
+                // SAFETY: below the limit there is room for the whole event at its position.
                 unsafe { place.add(1 + nth).write(*word) };
             }
             return commit(ring, place, header, head);
         }
-        // The slow path takes the ring again, and takes along what handlers left in this instant.
+        // The slow path takes the ring again. It also moves events that handlers left in the side
+        // area since the ring was taken.
         in_order();
         ring.busy.store(0, Release);
         in_order();
@@ -399,15 +424,17 @@ pub fn emit<const N: usize>(id: u32, words: [u64; N]) {
     emit_words(id, N, a, b, c);
 }
 
-/// A piece of an event whose size is known only at run time. Every piece is padded to 8 bytes.
+/// A part of an event whose size is known only at run time. Every part is padded to a multiple of 8
+/// bytes.
 #[derive(Clone, Copy)]
 pub enum Part<'a> {
     Word(u64),
-    /// A length, and as many bytes.
+    /// A length, followed by as many bytes.
     Bytes(&'a [u8]),
-    /// The number of elements, and these; each takes so many bytes.
+    /// The number of elements, followed by the bytes of the elements, each of which has the given
+    /// width.
     Array(&'a [u8], usize),
-    /// A NUL follows, and none is inside: the text is cut there.
+    /// A text without NUL; a NUL is appended.
     Text(&'a [u8]),
 }
 
@@ -467,7 +494,8 @@ unsafe fn write_parts(parts: &[Part], mut place: *mut u64) {
     }
 }
 
-/// An event made of parts. The caller has cut them so that they fit into EVENT_MAXIMUM.
+/// Writes an event that consists of parts. The caller must have cut them so that the event fits
+/// into [`EVENT_MAXIMUM`].
 #[cold]
 #[inline(never)]
 pub fn emit_parts(id: u32, parts: &[Part], packet: bool) {
@@ -487,7 +515,7 @@ pub fn emit_parts(id: u32, parts: &[Part], packet: bool) {
             emit_nested(ring, id, &words[..count]);
         }
         Taken::Free(ring) => write(ring, id, 8 + payload as u64, |ring, place| {
-            // After the ring may have been exchanged, and before the event can be seen.
+            // Must come after the ring may have been replaced and before the event becomes visible.
             ring.packets.store(ring.packets.load(Relaxed) | u8::from(packet), Relaxed);
             // SAFETY: there is room for the payload.
             unsafe { write_parts(parts, place) };

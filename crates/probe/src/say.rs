@@ -1,16 +1,17 @@
-//! Lines that a program says without a recorder: who says it, numbers as people read them, and all of it in one write. As
-//! `include/longpole/say.h`.
+//! Lines that a program prints without a recorder: the label of the program, numbers in a readable
+//! form, and one write per text. The Rust counterpart of `include/longpole/say.h`.
 
 use crate::process::page;
 use crate::system::{self, c_bytes, Text};
 use core::sync::atomic::Ordering::*;
 use longpole_abi::MAGIC;
 
-/// The subject's label: as it was set, as the environment says, or the executable's name.
+/// Appends the label of the program: the one that was set, else that of the environment, else the
+/// name of the executable.
 pub fn label<const N: usize>(line: &mut Text<N>) {
     let control = page();
     if control.magic.load(Relaxed) == MAGIC && control.label[0].load(Relaxed) != 0 {
-        // SAFETY: the label ends with NUL: its last byte is never written.
+        // SAFETY: the label ends with NUL, because its last byte is never written.
         return line.push(unsafe { c_bytes(control.label.as_ptr().cast(), 255) });
     }
     if let Some(label) = system::variable(c"LONGPOLE_LABEL").filter(|label| !label.is_empty()) {
@@ -22,7 +23,8 @@ pub fn label<const N: usize>(line: &mut Text<N>) {
     line.push(path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default());
 }
 
-/// Above 100 of a unit in that unit, truncated.
+/// Appends a number of cycles. A number above 100 of a unit (K, M, G) is shown in that unit,
+/// truncated.
 pub fn cycles<const N: usize>(line: &mut Text<N>, cycles: u64) {
     let units: [(u64, &[u8]); 3] = [(1_000_000_000, b"G"), (1_000_000, b"M"), (1_000, b"K")];
     match units.iter().find(|(one, _)| cycles > 100 * one) {
@@ -34,7 +36,7 @@ pub fn cycles<const N: usize>(line: &mut Text<N>, cycles: u64) {
     }
 }
 
-/// With one decimal, which is all that cycles have.
+/// Appends a number with one decimal, which is the useful precision of cycles.
 pub fn decimal<const N: usize>(line: &mut Text<N>, value: f64) {
     let tenths = if value > 0.0 { (value * 10.0 + 0.5) as u64 } else { 0 };
     line.push_number(tenths / 10, 10, 0);
@@ -42,7 +44,7 @@ pub fn decimal<const N: usize>(line: &mut Text<N>, value: f64) {
     line.push_number(tenths % 10, 10, 0);
 }
 
-/// So that it ends `width` letters behind where the line ends now.
+/// Appends a word, right-aligned to a width of `width` characters.
 pub fn right<const N: usize>(line: &mut Text<N>, word: &Text<32>, width: usize) {
     for _ in word.bytes().len()..width {
         line.push(b" ");
@@ -50,7 +52,7 @@ pub fn right<const N: usize>(line: &mut Text<N>, word: &Text<32>, width: usize) 
     line.push(word.bytes());
 }
 
-/// To stderr, in one write, so that lines of several threads stay whole.
+/// Writes to stderr in one system call, so that the lines of several threads are not mixed.
 pub fn say(text: &[u8]) {
     system::write(2, text);
 }
@@ -60,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cycles_are_truncated_to_a_unit_above_a_hundred_of_it() {
+    fn cycles_above_a_hundred_units_are_truncated_to_that_unit() {
         for (number, text) in [(0, "0"), (100_000, "100000"), (100_001, "100K"), (6_396_999, "6396K"), (100_000_001, "100M"), (u64::MAX, "18446744073G")] {
             let mut line = Text::<32>::new();
             cycles(&mut line, number);

@@ -1,5 +1,5 @@
-//! Event classes. A call site asks once for its class id and keeps it; equal sites of all programs of a user have equal ids, so that
-//! one description serves all streams of a recording.
+//! Event classes. A call site requests its class id once and caches it. Equal sites of all programs
+//! of a user have equal ids, so that one description is valid for all streams of a recording.
 
 use crate::process::{self, Process};
 use crate::sync::Shared;
@@ -11,22 +11,25 @@ use longpole_abi::{
     SiteEntry, Sites, FIELDS_MAXIMUM, FIRST_SITE_ID, NAME_MAXIMUM, SITE_ARENA_MAXIMUM, SITE_ARENA_STEP, SITE_PROBES, SITE_SLOTS,
 };
 
-/// A table of slots that many fill at once. What a slot holds is complete before it is published, and never changes.
+/// A table of slots that several threads fill concurrently. The entry of a slot is complete before
+/// it is published, and never changes.
 pub trait Table {
     type Slot: Shared<u32>;
 
     fn slot(&self, id: u32) -> Option<&Self::Slot>;
-    /// Makes the entry that is looked for; `None` without memory.
+    /// Makes the entry that is searched for; `None` if there is no memory.
     fn make(&self) -> Option<u32>;
-    /// One more is there.
+    /// Called after an entry was published.
     fn published(&self);
-    /// Whether this entry is the one that is looked for.
+    /// Returns `true` if this is the entry that is searched for.
     fn is(&self, entry: u32) -> bool;
 }
 
-/// Looks for an entry from the slot on that its hash names; makes it if there is none. `None`: no room.
+/// Searches for an entry, beginning with the slot that its hash selects, and adds it if it is
+/// missing. Returns `None` if there is no room.
 ///
-/// Nobody waits: who loses the race for a slot looks at what the winner put there, and goes on.
+/// No thread waits: if another thread wins the race for a slot, this one compares the winner's
+/// entry and continues.
 pub fn find(table: &impl Table, hash: u32) -> Option<u32> {
     let room = SITE_SLOTS as u32 - u32::from(FIRST_SITE_ID);
     let mut made = None;
@@ -55,7 +58,7 @@ pub fn find(table: &impl Table, hash: u32) -> Option<u32> {
     None
 }
 
-/// What tells one site from another.
+/// The properties that identify a site.
 pub struct Key<'a> {
     pub kind: u32,
     pub line: u32,
@@ -77,7 +80,7 @@ impl Key<'_> {
     }
 }
 
-/// The table of the runtime directory, asked for one key.
+/// The site table of the runtime directory, with the key to search for.
 struct Asked<'a> {
     process: &'a Process,
     sites: *mut Sites,
@@ -87,17 +90,17 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn sites(&self) -> &Sites {
-        // SAFETY: the mapping is never taken away, and what others change in it are atomics.
+        // SAFETY: the mapping is never removed, and the parts that others change are atomics.
         unsafe { &*self.sites }
     }
 
-    /// A place in the arena.
+    /// The address of an arena offset.
     fn place(&self, offset: u64) -> *mut u8 {
-        // SAFETY: the whole arena is mapped; the callers look at what is backed by memory.
+        // SAFETY: the whole arena is mapped; callers check which part of it is backed by memory.
         unsafe { self.sites.add(1).cast::<u8>().add(offset as usize) }
     }
 
-    /// Takes bytes of the arena; their offset, or `None` if there is no memory.
+    /// Allocates bytes of the arena; returns their offset, or `None` if there is no memory.
     fn take(&self, size: u64) -> Option<u64> {
         let sites = self.sites();
         let offset = sites.arena_next.fetch_add(size, Relaxed);
@@ -111,7 +114,8 @@ impl Asked<'_> {
             if crate::system::fallocate(file.0, 0, 0, size_of::<Sites>() + (backed + SITE_ARENA_STEP) as usize) < 0 {
                 return None;
             }
-            // Whoever loses this race has extended the file as well: it is at least as large as the winner says.
+            // A thread that loses this race has extended the file as well, so the file is at least
+            // as large as the winner states.
             backed = match sites.arena_size.compare_exchange(backed, backed + SITE_ARENA_STEP, AcqRel, Acquire) {
                 Ok(before) => before + SITE_ARENA_STEP,
                 Err(other) => other,
@@ -143,7 +147,8 @@ impl Table for Asked<'_> {
             line: self.key.line,
             hash: self.hash,
         };
-        // SAFETY: these bytes of the arena are ours alone and backed by memory; offsets are multiples of 8.
+        // SAFETY: these bytes of the arena belong to this call and are backed by memory; offsets
+        // are multiples of 8.
         unsafe {
             let place = self.place(offset);
             place.cast::<SiteEntry>().write_unaligned(entry);
@@ -162,14 +167,15 @@ impl Table for Asked<'_> {
 
     fn is(&self, entry: u32) -> bool {
         let offset = u64::from(entry) * 8;
-        // Anybody may have scribbled into the table: what is compared must be backed by memory.
+        // Any program may have overwritten the table, so only entries that are backed by memory are
+        // compared.
         let backed = self.sites().arena_size.load(Acquire).min(SITE_ARENA_MAXIMUM);
         let texts = self.key.texts();
         let size = size_of::<SiteEntry>() + texts.iter().map(|text| text.len()).sum::<usize>();
         if offset + size as u64 > backed {
             return false;
         }
-        // SAFETY: the bytes are mapped and backed; any pattern is an entry.
+        // SAFETY: the bytes are mapped and backed by memory; any bit pattern is a valid entry.
         unsafe {
             let place = self.place(offset);
             let known = place.cast::<SiteEntry>().read_unaligned();
@@ -193,7 +199,7 @@ impl Table for Asked<'_> {
     }
 }
 
-/// The class id of a site; the kind itself (the overflow class) if there is no room for another class.
+/// The class id of a site, or its kind (the overflow class) if there is no room for another class.
 #[cold]
 pub fn resolve(mut key: Key) -> u32 {
     let Some(process) = process::own_process() else { return key.kind };
@@ -202,13 +208,13 @@ pub fn resolve(mut key: Key) -> u32 {
         return key.kind;
     }
     key.name = &key.name[..key.name.len().min(NAME_MAXIMUM)];
-    // The end of a path tells more than its begin.
+    // The end of a path is more useful than its start.
     key.file = &key.file[key.file.len().saturating_sub(NAME_MAXIMUM)..];
     let hash = key.hash();
     find(&Asked { process, sites, key: &key, hash }, hash).unwrap_or(key.kind)
 }
 
-/// Resolves a class id and remembers it.
+/// The cached class id; resolves it on first use.
 pub fn remember(memory: &AtomicU32, key: impl FnOnce() -> u32) -> u32 {
     let mut id = memory.load(Relaxed);
     if id == 0 {

@@ -1,5 +1,6 @@
-//! Words that others read and write at the same time. The steps by which threads and processes hand something over are written against
-//! this trait, so that a model checker can run them with words of its own.
+//! Words that several threads or processes access concurrently. The steps by which they hand over
+//! data are written against the trait [`Shared`], so that a model checker can run them with its own
+//! implementation.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::*};
 
@@ -33,7 +34,8 @@ macro_rules! shared {
 
 shared! { u32, AtomicU32; u64, AtomicU64; }
 
-/// Makes everything up to `end` visible to the recorder; the event before it is the newest, and one more. What lies there was stored before.
+/// Makes everything before `end` visible to the recorder. The event with this header becomes the
+/// newest one, and the number of events increases by one. The event itself must be stored before.
 #[inline(always)]
 pub fn make_visible(last: &impl Shared<u64>, events: &impl Shared<u64>, head: &impl Shared<u64>, header: u64, end: u64) {
     last.store(header, Relaxed);
@@ -41,7 +43,8 @@ pub fn make_visible(last: &impl Shared<u64>, events: &impl Shared<u64>, head: &i
     head.store(end, Release);
 }
 
-/// Whether what ends at `end` fits into a ring of `size` bytes: whether the recorder has given back what lies there. It is not read any more then.
+/// Returns `true` if an event that ends at `end` fits into a ring of `size` bytes: the recorder has
+/// finished reading the old data in its place.
 #[inline(always)]
 pub fn has_room(tail: &impl Shared<u64>, end: u64, size: u64) -> bool {
     end <= tail.load(Acquire).wrapping_add(size)

@@ -1,7 +1,8 @@
 //! The few system calls and library functions that probes need.
 //!
-//! A probe must not touch errno, nor call anything that is unsafe in a signal handler, and it works without `std`: so system calls are
-//! made directly (they return -errno), and the few functions of the C library, which every program on Linux has, are declared here.
+//! A probe must not change errno, must not call functions that are unsafe in a signal handler, and
+//! must work without `std`. Therefore system calls are made directly (they return -errno), and the
+//! few functions of the C library, which every program on Linux has, are declared here.
 
 use core::arch::asm;
 use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
@@ -77,22 +78,23 @@ const O_DIRECTORY: usize = 0o200_000;
 #[cfg(target_arch = "x86_64")]
 const O_NOFOLLOW: usize = 0o400_000;
 
-/// A system call; what is missing of its six arguments is 0.
+/// Makes a system call. Missing arguments, of at most six, are 0.
 ///
 /// # Safety
-/// As of the call itself: what is a pointer to the kernel must be valid for it.
+/// The requirements of the system call: pointers passed to the kernel must be valid for it.
 #[inline]
 pub unsafe fn call(number: usize, arguments: &[usize]) -> isize {
     let argument = |nth: usize| arguments.get(nth).copied().unwrap_or(0);
     let result: isize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the kernel changes rax, rcx and r11 only; memory is the caller's promise.
+    // SAFETY: the kernel changes only rax, rcx and r11; the caller guarantees that pointers are
+    // valid.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result, in("rdi") argument(0), in("rsi") argument(1), in("rdx") argument(2),
              in("r10") argument(3), in("r8") argument(4), in("r9") argument(5), lateout("rcx") _, lateout("r11") _, options(nostack));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: the kernel changes x0 only; memory is the caller's promise.
+    // SAFETY: the kernel changes only x0; the caller guarantees that pointers are valid.
     unsafe {
         asm!("svc #0", in("x8") number, inlateout("x0") argument(0) as isize => result, in("x1") argument(1), in("x2") argument(2),
              in("x3") argument(3), in("x4") argument(4), in("x5") argument(5), options(nostack));
@@ -100,7 +102,7 @@ pub unsafe fn call(number: usize, arguments: &[usize]) -> isize {
     result
 }
 
-/// A call that takes no memory of ours.
+/// Defines functions for system calls without pointer arguments.
 macro_rules! plain {
     ($($name:ident($($argument:ident),*) = $number:ident;)*) => { $(
         #[inline]
@@ -126,7 +128,7 @@ pub const LOCK_SH: usize = 1;
 pub const LOCK_NB: usize = 4;
 pub const LOCK_UN: usize = 8;
 
-/// A text of bounded size that ends with NUL: what does not fit is left out.
+/// A text of bounded size that ends with NUL. Bytes that do not fit are dropped.
 pub struct Text<const N: usize> {
     bytes: [u8; N],
     length: usize,
@@ -188,7 +190,7 @@ impl<const N: usize> Text<N> {
 /// `text` is null or points to bytes that end with NUL and outlive the result.
 pub unsafe fn c_bytes<'a>(text: *const u8, maximum: usize) -> &'a [u8] {
     let mut length = 0;
-    // SAFETY: the text is read up to its NUL only.
+    // SAFETY: the text is read only up to its NUL.
     unsafe {
         while !text.is_null() && length < maximum && *text.add(length) != 0 {
             length += 1;
@@ -201,21 +203,22 @@ pub unsafe fn c_bytes<'a>(text: *const u8, maximum: usize) -> &'a [u8] {
     }
 }
 
-/// A variable of the environment; `name` ends with NUL.
+/// A variable of the environment.
 pub fn variable(name: &'static core::ffi::CStr) -> Option<&'static [u8]> {
-    // SAFETY: the name ends with NUL. The value is read at the start and in the child of a fork, before anybody changes it.
+    // SAFETY: the name ends with NUL. The value is read at the start and in the child of a fork,
+    // before the program can change it.
     unsafe {
         let value = secure_getenv(name.as_ptr());
         (!value.is_null()).then(|| c_bytes(value.cast(), 4096))
     }
 }
 
-/// An open file; closed at the end.
+/// An open file; closed when dropped.
 pub struct File(pub usize);
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: the number is that of a file that we opened.
+        // SAFETY: the number is that of a file that this type opened.
         unsafe { call(number::CLOSE, &[self.0]) };
     }
 }
@@ -234,7 +237,7 @@ pub struct Stat {
 }
 
 impl File {
-    /// Without waiting: a pipe of that name must not hold the program.
+    /// Opens a file without blocking: a pipe with this name must not stop the program.
     fn open<const N: usize>(directory: usize, name: &Text<N>, flags: usize, mode: usize) -> Result<File, isize> {
         let flags = flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
         // SAFETY: the name ends with NUL.
@@ -258,7 +261,7 @@ impl File {
         File::open(directory.0, name, O_RDWR | O_CREAT | O_EXCL, 0o400)
     }
 
-    /// If it is not there.
+    /// Makes a directory if it does not exist.
     pub fn make_directory<const N: usize>(path: &Text<N>) {
         // SAFETY: the path ends with NUL.
         unsafe { call(number::MKDIRAT, &[AT_FDCWD, path.address(), 0o700]) };
@@ -269,7 +272,7 @@ impl File {
     }
 
     pub fn stat(&self) -> Option<Stat> {
-        // SAFETY: the structure is of statx' size, and plain numbers.
+        // SAFETY: the structure has the size of statx and consists of integers.
         unsafe {
             let mut stat: Stat = zeroed();
             const { assert!(size_of::<Stat>() == 256) };
@@ -288,20 +291,21 @@ impl File {
         unsafe { call(number::UNLINKAT, &[self.0, name.address(), 0]) };
     }
 
-    /// Shared, readable and writable memory of the file; null where that fails.
+    /// Maps the file as shared, readable and writable memory; null on failure.
     pub fn map(&self, size: usize, populate: bool) -> *mut u8 {
-        // SAFETY: the kernel chooses a place that is free.
+        // SAFETY: the kernel chooses a free address.
         unsafe { map(0, size, 0x01 | 0x4000 | if populate { 0x8000 } else { 0 }, self.0) }
     }
 
-    /// As `map`, behind a page of `head` bytes of our own, which a child of a fork finds wiped. The file's place; null where that fails.
+    /// Like `map`, behind a private page of `head` bytes that is wiped in the child of a fork.
+    /// Returns the address of the file; null on failure.
     pub fn map_behind(&self, head: usize, size: usize) -> *mut u8 {
         let page = map_private(head + size);
         if page.is_null() {
             return null_mut();
         }
         wipe_on_fork(page, head);
-        // SAFETY: both parts are of the mapping that was just made, which nobody knows.
+        // SAFETY: both parts belong to the mapping that was just made, which no other code knows.
         unsafe {
             let place = map(page as usize + head, size, 0x01 | 0x10 | 0x4000 | 0x8000, self.0);
             if place.is_null() {
@@ -311,20 +315,20 @@ impl File {
         }
     }
 
-    /// As `map`, in place of what is mapped at `place`.
+    /// Like `map`, in place of the memory at `place`.
     ///
     /// # Safety
-    /// The `size` bytes at `place` are whole pages that belong to nobody else.
+    /// The `size` bytes at `place` are whole pages that no other code uses.
     pub unsafe fn map_over(&self, place: *mut u8, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { map(place as usize, size, 0x01 | 0x10 | 0x4000, self.0) }
     }
 }
 
 /// # Safety
-/// As of mmap: MAP_FIXED (0x10) replaces what is there.
+/// The requirements of mmap: MAP_FIXED (0x10) replaces existing mappings.
 unsafe fn map(place: usize, size: usize, flags: usize, file: usize) -> *mut u8 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let result = unsafe { call(number::MMAP, &[place, size, 3, flags, file, 0]) };
     if result < 0 && result > -4096 {
         null_mut()
@@ -333,43 +337,44 @@ unsafe fn map(place: usize, size: usize, flags: usize, file: usize) -> *mut u8 {
     }
 }
 
-/// Private memory of zeros; null where it cannot be had.
+/// Private zero-initialised memory; null on failure.
 pub fn map_private(size: usize) -> *mut u8 {
-    // SAFETY: the kernel chooses a place that is free.
+    // SAFETY: the kernel chooses a free address.
     unsafe { map(0, size, 0x02 | 0x20 | 0x4000, usize::MAX) }
 }
 
 /// # Safety
-/// The `size` bytes at `place` are whole pages that belong to nobody else.
+/// The `size` bytes at `place` are whole pages that no other code uses.
 pub unsafe fn map_private_over(place: *mut u8, size: usize) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { !map(place as usize, size, 0x02 | 0x10 | 0x20 | 0x4000, usize::MAX).is_null() }
 }
 
 /// # Safety
-/// Nobody uses what is mapped there any more.
+/// No code uses the mapping any more.
 pub unsafe fn unmap(place: *mut u8, size: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { call(number::MUNMAP, &[place as usize, size]) };
 }
 
-/// Puts a mapping in the place of another one of the same size.
+/// Replaces a mapping by another one of the same size.
 ///
 /// # Safety
-/// The `size` bytes at both are whole pages; those at `from` belong to the caller alone.
+/// The `size` bytes at both addresses are whole pages; those at `from` belong to the caller alone.
 pub unsafe fn move_over(from: *mut u8, place: *mut u8, size: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { call(number::MREMAP, &[from as usize, size, size, 3 /* MAYMOVE, FIXED */, place as usize]) };
 }
 
-/// Whether 8 bytes can be read there, as the kernel sees it.
+/// Returns `true` if 8 bytes can be read at this address, according to the kernel.
 pub fn is_readable(place: usize) -> bool {
     const NO_SUCH_WAY: usize = 99;
-    // SAFETY: the kernel looks at the address itself, and then refuses.
+    // SAFETY: the kernel reads the address itself, and then rejects the call because of the invalid
+    // argument.
     unsafe { call(number::SIGPROCMASK, &[NO_SUCH_WAY, place, 0, 8]) != EFAULT }
 }
 
-/// Whether this code runs on a stack that handlers have for themselves; if not, where that lies and its size.
+/// Start and size of the alternate signal stack; `None` if this code runs on it.
 pub fn handlers_stack() -> Option<(usize, usize)> {
     #[repr(C)]
     struct Stack {
@@ -378,12 +383,12 @@ pub fn handlers_stack() -> Option<(usize, usize)> {
         size: usize,
     }
     let mut stack = Stack { begin: 0, flags: 0, size: 0 };
-    // SAFETY: the structure is that of stack_t.
+    // SAFETY: the structure has the layout of stack_t.
     let result = unsafe { call(number::SIGALTSTACK, &[0, &raw mut stack as usize]) };
     (result >= 0 && stack.flags & 1 /* SS_ONSTACK */ == 0).then_some((stack.begin, stack.size))
 }
 
-/// Where this code stands on the stack.
+/// The current stack pointer.
 #[inline(always)]
 pub fn here() -> usize {
     let here: usize;
@@ -400,30 +405,31 @@ pub fn here() -> usize {
     here
 }
 
-/// The number of this thread as the C library knows it: in the child of a vfork, that of the thread that waits for the child.
+/// The id of this thread as the C library knows it: in the child of a vfork, that of the thread
+/// that waits for the child.
 pub fn thread_of_library() -> Option<i32> {
     let mut clock: c_int = 0;
-    // SAFETY: the number is ours to write.
+    // SAFETY: the kernel writes only the given variable.
     (unsafe { pthread_getcpuclockid(pthread_self(), &raw mut clock) } == 0).then_some(!(clock >> 3))
 }
 
-/// A child of a fork finds zeros there.
+/// Marks memory to be zeroed in the child of a fork.
 pub fn wipe_on_fork(place: *mut u8, size: usize) {
     // SAFETY: madvise changes nothing in this process.
     unsafe { call(number::MADVISE, &[place as usize, size, 18]) };
 }
 
 pub fn read_at(file: &File, bytes: &mut [u8], offset: usize) -> isize {
-    // SAFETY: the bytes are ours to write.
+    // SAFETY: the bytes are exclusively borrowed.
     unsafe { call(number::PREAD, &[file.0, bytes.as_mut_ptr() as usize, bytes.len(), offset]) }
 }
 
-/// Tells each name of a directory that was just opened.
+/// Calls `tell` for each name in a directory that was just opened.
 pub fn names(directory: &File, mut tell: impl FnMut(&[u8])) {
     const HEAD: usize = 19;
     let mut entries = [0u8; 2048];
     loop {
-        // SAFETY: the bytes are ours to write.
+        // SAFETY: the bytes are exclusively borrowed.
         let size = unsafe { call(number::GETDENTS, &[directory.0, entries.as_mut_ptr() as usize, entries.len()]) };
         let mut left = entries.get(..size.max(0) as usize).unwrap_or_default();
         if left.is_empty() {
@@ -437,14 +443,14 @@ pub fn names(directory: &File, mut tell: impl FnMut(&[u8])) {
     }
 }
 
-/// What cannot be written is left out.
+/// Writes bytes; errors and short writes are ignored.
 #[cfg(feature = "std")]
 pub fn write(file: usize, bytes: &[u8]) {
-    // SAFETY: the kernel reads the bytes only.
+    // SAFETY: the kernel only reads the bytes.
     unsafe { call(number::WRITE, &[file, bytes.as_ptr() as usize, bytes.len()]) };
 }
 
-/// Whether somebody holds an open-file-description write lock on the file.
+/// Returns `true` if a process holds an open-file-description write lock on the file.
 pub fn is_locked(file: &File) -> bool {
     #[repr(C)]
     struct Lock {
@@ -455,25 +461,25 @@ pub fn is_locked(file: &File) -> bool {
         pid: i32,
     }
     let mut lock = Lock { kind: 0 /* F_RDLCK */, whence: 0, start: 0, length: 0, pid: 0 };
-    // SAFETY: the structure is that of struct flock.
+    // SAFETY: the structure has the layout of struct flock.
     let result = unsafe { call(number::FCNTL, &[file.0, 36 /* F_OFD_GETLK */, &raw mut lock as usize]) };
     result == 0 && lock.kind == 1 /* F_WRLCK */
 }
 
-/// Where a link leads; the text's size, 0 where there is none.
+/// Reads the target of a symbolic link; returns its length, 0 on failure.
 pub fn link_target(path: &'static core::ffi::CStr, bytes: &mut [u8]) -> usize {
-    // SAFETY: the path ends with NUL, and the bytes are ours to write.
+    // SAFETY: the path ends with NUL, and the bytes are exclusively borrowed.
     let size = unsafe { call(number::READLINKAT, &[AT_FDCWD, path.as_ptr() as usize, bytes.as_mut_ptr() as usize, bytes.len()]) };
     size.max(0) as usize
 }
 
-/// The path of the current directory; no text where it is too long.
+/// Reads the path of the current directory. The bytes stay unchanged if the path is too long.
 pub fn current_directory(bytes: &mut [u8]) {
-    // SAFETY: the bytes are ours to write.
+    // SAFETY: the bytes are exclusively borrowed.
     unsafe { call(number::GETCWD, &[bytes.as_mut_ptr() as usize, bytes.len()]) };
 }
 
-/// The name of this thread, of at most 15 bytes.
+/// Reads the name of this thread, of at most 15 bytes.
 pub fn thread_name(bytes: &mut [u8; 32]) {
     // SAFETY: PR_GET_NAME writes 16 bytes.
     unsafe { call(number::PRCTL, &[16, bytes.as_mut_ptr() as usize]) };
@@ -481,17 +487,18 @@ pub fn thread_name(bytes: &mut [u8; 32]) {
 
 pub fn sleep_ns(ns: i64) {
     let time = [0i64, ns];
-    // SAFETY: the structure is that of struct timespec.
+    // SAFETY: the structure has the layout of struct timespec.
     unsafe { call(number::NANOSLEEP, &[&raw const time as usize, 0]) };
 }
 
-/// Blocks signals until the end of the scope: a handler must not come in a second time.
+/// Blocks signals until the end of the scope, so that a handler cannot enter the same code a second
+/// time.
 pub struct Blocked(u64);
 
 impl Blocked {
     pub fn new() -> Blocked {
         let (all, mut before) = (u64::MAX, 0u64);
-        // SAFETY: the kernel's set of signals is of 8 bytes.
+        // SAFETY: the kernel's signal set has 8 bytes.
         unsafe { call(number::SIGPROCMASK, &[0 /* SIG_BLOCK */, &raw const all as usize, &raw mut before as usize, 8]) };
         Blocked(before)
     }
@@ -504,16 +511,17 @@ impl Drop for Blocked {
     }
 }
 
-/// The raw time-stamp counter, not serialised: what is measured are microseconds, and a fence costs more than the event.
+/// The raw time-stamp counter, not serialised: the measured times are microseconds, and a fence
+/// would cost more than the event.
 #[inline(always)]
 pub fn counter() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has the instruction.
+    // SAFETY: every x86-64 CPU has this instruction.
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: Linux lets programs read the counter.
+    // SAFETY: Linux allows programs to read the counter.
     unsafe {
         let value: u64;
         asm!("mrs {}, cntvct_el0", out(reg) value, options(nostack, nomem, preserves_flags));
@@ -521,10 +529,10 @@ pub fn counter() -> u64 {
     }
 }
 
-/// CLOCK_MONOTONIC_RAW in ns, for machines whose counter is no clock.
+/// CLOCK_MONOTONIC_RAW in nanoseconds, for hosts whose counter cannot be used as a clock.
 pub fn mono_raw() -> u64 {
     let mut time = [0i64; 2];
-    // SAFETY: the structure is that of struct timespec.
+    // SAFETY: the structure has the layout of struct timespec.
     unsafe { clock_gettime(4, &raw mut time) };
     (time[0] as u64).wrapping_mul(1_000_000_000).wrapping_add(time[1] as u64)
 }

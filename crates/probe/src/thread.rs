@@ -1,8 +1,9 @@
-//! Which ring is this thread's: rings are made, taken by a thread, given back at its end, and exchanged for larger ones.
+//! The rings of threads: a ring is made, taken by a thread, released at the end of the thread,
+//! and replaced by a larger one.
 //!
-//! All of it is rare and may enter the kernel. It runs with signals blocked where it changes the process's table, and leaves the program as
-//! it was where memory cannot be had. The recorder's side of a ring is only looked at, never waited for; the program's other threads are
-//! waited for, but not for ever.
+//! All of this is rare and may enter the kernel. Signals are blocked while the process's table is
+//! changed, and the program continues normally if there is no memory. The code never waits for the
+//! recorder; it waits for other threads of the program only for a bounded time.
 
 use crate::process::{self, create, library, open_directory, open_writable, own_process, page, publish, read_orders, Entry, Process, ENTRIES};
 use crate::sync::has_room;
@@ -16,30 +17,33 @@ use longpole_abi::{
     Subbuffer, CLOCK_MONO_RAW, CONTROL_SIZE, MAGIC, MODE_DISCARD, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM, RING_OWNED, RING_SUBBUFFERS, VERSION,
 };
 
-/// A mapped ring, or none. Its header stays mapped for as long as the process lives.
+/// A mapped ring, or the closed ring. The header stays mapped as long as the process lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Ring(pub *mut longpole_abi::Ring);
 
 impl Ring {
-    /// What a thread without a ring has.
+    /// The closed ring, which every thread has that has no ring yet.
     pub fn none() -> Ring {
         Ring((&raw const *library()).wrapping_add(1).cast_mut().cast())
     }
 
-    /// The word before a ring's header lies in a page of the process's own, which a child of a fork finds wiped. So one look tells a thread
-    /// whether it has a ring, and a child, also one that a raw clone made, that the ring is its parent's: it touches nothing of that.
+    /// Returns `true` if the thread has a ring that belongs to this process. The word before the
+    /// header of a ring is in a private page that a fork wipes. So a single load is enough for a
+    /// thread to see if it has a ring, and for a child, even one made by a raw clone, to see that
+    /// the ring is its parent's, which it must not touch.
     #[inline(always)]
     pub fn is_open(self) -> bool {
-        // SAFETY: the word before a header stays mapped, as does that before `none`.
+        // SAFETY: the word before a header stays mapped, and so does the word before `none`.
         unsafe { (*self.0.cast::<AtomicU64>().sub(1)).load(Relaxed) != 0 }
     }
 
-    /// Takes the ring, and notes where on the stack its probe stands: that is as cheap as a mark, and tells whether the probe can still be at work.
+    /// Takes the ring, and stores the stack pointer of the probe in `busy`. That costs no more than
+    /// storing a flag, and shows later if the probe can still be running.
     #[inline(always)]
     pub fn occupy(self) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the header stays mapped, and this word is the thread's.
+        // SAFETY: the header stays mapped, and only this thread writes the word.
         unsafe {
             asm!("mov qword ptr [{0} + {1}], rsp", in(reg) self.0, const offset_of!(longpole_abi::Ring, busy), options(nostack, preserves_flags));
         }
@@ -47,10 +51,10 @@ impl Ring {
         self.busy.store(system::here() as u64, Relaxed);
     }
 
-    /// The place of a position.
+    /// The address of a position.
     #[inline(always)]
     pub fn place(self, position: u64) -> *mut u64 {
-        // SAFETY: the mapping has RING_DATA bytes and then mask + 1 bytes of data.
+        // SAFETY: the mapping consists of RING_DATA bytes and mask + 1 bytes of data.
         unsafe { self.0.cast::<u8>().add(RING_DATA + (position & self.mask.load(Relaxed)) as usize).cast() }
     }
 
@@ -59,7 +63,7 @@ impl Ring {
         unsafe { &*self.place(position).cast() }
     }
 
-    /// Where the next sub-buffer begins.
+    /// Position at which the next sub-buffer begins.
     pub fn next_subbuffer(self) -> u64 {
         let size = self.subbuffer.load(Relaxed).max(1);
         (self.head.load(Relaxed).wrapping_add(size - 1) / size).wrapping_mul(size)
@@ -70,12 +74,13 @@ impl Ring {
         has_room(&self.tail, end, self.size.load(Relaxed))
     }
 
-    /// Whether the next sub-buffer may be begun: what is overwritten need not be taken before.
+    /// Returns `true` if the next sub-buffer may be begun. In overwrite mode the recorder does not
+    /// have to take its old content first.
     pub fn has_room(self) -> bool {
         self.mode.load(Relaxed) == MODE_OVERWRITE || self.next_is_free()
     }
 
-    /// Closes the current sub-buffer early: the next event begins another.
+    /// Closes the current sub-buffer early: the next event begins another one.
     pub fn seal(self) {
         self.end.store(self.head.load(Relaxed), Relaxed);
         self.limit.store(0, Relaxed);
@@ -106,32 +111,33 @@ impl Deref for Ring {
 
     #[inline(always)]
     fn deref(&self) -> &longpole_abi::Ring {
-        // SAFETY: who asks has looked whether it is open; its header stays mapped.
+        // SAFETY: callers use only open rings; their header stays mapped.
         unsafe { &*self.0 }
     }
 }
 
 impl Ring {
-    /// Maps a ring's file of `whole` bytes behind a page of our own.
+    /// Maps the file of a ring, of `whole` bytes, behind a private page.
     fn map(file: &File, whole: usize) -> Option<Ring> {
         let ring: *mut longpole_abi::Ring = file.map_behind(CONTROL_SIZE, whole).cast();
         if ring.is_null() {
             return None;
         }
-        // SAFETY: the word lies in the page before, which nobody else knows yet.
+        // SAFETY: the word is in the page before the ring, which no other code knows yet.
         unsafe { (*ring.cast::<AtomicU64>().sub(1)).store(1, Relaxed) };
         Some(Ring(ring))
     }
 
     /// # Safety
-    /// Nobody uses the ring, of which the file has `whole` bytes.
+    /// No code uses the ring, whose file has `whole` bytes.
     unsafe fn unmap(self, whole: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { system::unmap(self.0.cast::<u8>().sub(CONTROL_SIZE), CONTROL_SIZE + whole) };
     }
 
-    /// Of what handlers had put aside when a probe was left in the middle, it may have taken in a part already: by time, so that these are no younger
-    /// than the newest event. Marks them, and counts the others.
+    /// Handles the side area after a probe was abandoned. The probe may already have moved some
+    /// entries into the ring; since it moves them in the order of their times, these are not later
+    /// than the newest event. Marks those entries as moved, and returns the number of the others.
     pub fn left_aside(self) -> u64 {
         const ID: u64 = 0xffff;
         let last = self.last.load(Relaxed);
@@ -150,18 +156,22 @@ impl Ring {
     }
 }
 
-/// Words of an event in the side area; where their number is larger, the event has been taken out.
+/// Maximum number of words of an event in the side area. A larger number marks an entry that was
+/// moved into the ring.
 pub const SIDE_WORDS: u64 = 6;
 
-/// Whose ring it is. The child of a vfork shares everything with the thread that waits for it, its pointer to the ring included: what it emits is that
-/// thread's, whose number only the C library knows then.
+/// The thread id for the owner of a ring. The child of a vfork shares all memory with the thread
+/// that waits for it, including the pointer to its ring, so its events belong to that thread. Only
+/// the C library knows the id of that thread then.
 fn own_tid() -> i32 {
     let known = || system::thread_of_library().filter(|_| system::getpid() as i32 != page().pid.load(Relaxed));
     known().unwrap_or_else(|| system::gettid() as i32)
 }
 
-/// A handler that interrupted a probe may have made this child, and return into that probe: the rest of it goes into a copy of the ring that nobody
-/// reads. The copy stays, for nobody knows when the handler returns.
+/// Protects the ring of the parent from a child that was forked in a handler which interrupted a
+/// probe. The handler may return into that probe, which continues to write; so its ring is replaced
+/// by a private copy that is never read. The copy is not freed, because it is not known when the
+/// handler returns.
 pub fn disown(ring: Ring) {
     let size = ring.size.load(Relaxed);
     if !(RING_MINIMUM..=1 << 30).contains(&size) || !size.is_power_of_two() || ring.mask.load(Relaxed) != size - 1 {
@@ -172,7 +182,8 @@ pub fn disown(ring: Ring) {
     if copy.is_null() {
         return;
     }
-    // SAFETY: both are mapped and as large; what the parent changes meanwhile may be torn, and nobody reads it.
+    // SAFETY: both are mapped and have this size. What the parent changes meanwhile may be torn,
+    // but the copy is never read.
     unsafe {
         core::ptr::copy_nonoverlapping(ring.0.cast::<u8>(), copy, RING_DATA);
         let own = Ring(copy.cast());
@@ -182,12 +193,13 @@ pub fn disown(ring: Ring) {
     }
 }
 
-/// This thread's ring, in one load of thread-local storage (initial-exec).
+/// This thread's ring, in one load of thread-local storage (initial-exec model).
 #[inline(always)]
 pub fn current() -> Ring {
     let ring: *mut longpole_abi::Ring;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the offset of the variable is fixed when the library is loaded; only this thread writes it.
+    // SAFETY: the offset of the variable is fixed when the library is loaded; only this thread
+    // writes it.
     unsafe {
         asm!("mov {0}, qword ptr [rip + longpole_thread@GOTTPOFF]", "mov {0}, qword ptr fs:[{0}]", lateout(reg) ring,
              options(nostack, readonly, preserves_flags));
@@ -203,31 +215,35 @@ pub fn current() -> Ring {
 
 pub fn set(ring: Ring) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as of `current`.
+    // SAFETY: as for `current`.
     unsafe {
         asm!("mov {0}, qword ptr [rip + longpole_thread@GOTTPOFF]", "mov qword ptr fs:[{0}], {1}", out(reg) _, in(reg) ring.0,
              options(nostack, preserves_flags));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as of `current`.
+    // SAFETY: as for `current`.
     unsafe {
         asm!("adrp {0}, :gottprel:longpole_thread", "ldr {0}, [{0}, :gottprel_lo12:longpole_thread]", "mrs {1}, tpidr_el0",
              "str {2}, [{1}, {0}]", out(reg) _, out(reg) _, in(reg) ring.0, options(nostack, preserves_flags));
     }
 }
 
-/// About a tenth of a second: the holder may not get a CPU at all, or may have been ended in the middle.
+/// Time to wait for the lock in nanoseconds: 0.1 s. Its holder may not get a CPU at all, or may
+/// have been killed while holding it.
 const LOCK_NS: i64 = 100_000_000;
-/// The same in turns of 50 us.
+/// The same time in turns of 50 µs.
 pub const LOCK_TURNS: u32 = 1000;
-/// Whoever failed does not pay for another attempt at every event; about a tenth of a second at 2.5 GHz.
+/// Cycles until a failed attempt is repeated (about 0.1 s at 2.5 GHz), so that not every event pays
+/// for it.
 const RETRY: u64 = 1 << 28;
 
-/// Bytes of rings of ended threads that wait for the recorder, from which on no more are made: where it has gone, and where it only does not come.
+/// Total size of unread rings of ended threads, in bytes, from which on no more rings are made: if
+/// there is no recorder, and if there is one.
 const IDLE_MANY: u64 = 16 << 20;
 const IDLE_MAXIMUM: u64 = 256 << 20;
 
-/// Whether there is a recorder that has taken up this process, or one that wants those that are born now and has not come yet.
+/// Returns `true` if a recorder records this process, or if one wants to record all new processes
+/// and will find this one.
 fn has_recorder(process: &Process) -> bool {
     let Ok(directory) = open_directory(&process.directory()) else { return false };
     let name = Text::<64>::of(&[process.stem().bytes(), b".control"]);
@@ -235,19 +251,21 @@ fn has_recorder(process: &Process) -> bool {
     comes || File::open_read(&directory, &name).is_ok_and(|file| system::is_locked(&file))
 }
 
-/// The process's table, locked. Signals are blocked meanwhile.
+/// The process's table, locked. Callers block signals meanwhile.
 struct Locked<'a> {
     process: &'a Process,
 }
 
 impl<'a> Locked<'a> {
-    /// `None`: gave up. The lock is a number that everybody who takes it and who gives it back raises; taken, it is odd. So whoever waits sees
-    /// whether others get on: of a thousand threads that begin at once none gives up because the others come first.
+    /// Takes the lock; `None` if it gave up. The lock is a counter that is incremented by each lock
+    /// and each unlock, so its lowest bit is 1 while taken. A waiting thread therefore sees that
+    /// other threads make progress, and does not give up: when a thousand threads start at once,
+    /// none fails only because others were faster.
     fn new(process: &'a Process) -> Option<Self> {
         Self::within(process, LOCK_NS)
     }
 
-    /// `None`: gave up after so many ns.
+    /// Takes the lock; `None` if no other thread made progress for `ns` nanoseconds.
     fn within(process: &'a Process, ns: i64) -> Option<Self> {
         let (mut pause, mut left, mut all) = (50_000, ns, 100 * ns);
         let mut seen = process.lock.load(Relaxed);
@@ -263,7 +281,8 @@ impl<'a> Locked<'a> {
             if left <= 0 || all <= 0 {
                 return None;
             }
-            // Sleeping, not yielding: the holder may have a lower priority. Hundreds that look all the time would keep the CPUs from it, too.
+            // Sleeps instead of yielding, because the holder may have a lower priority. The pause
+            // grows, because hundreds of polling threads would keep the holder from the CPUs.
             system::sleep_ns(pause);
             left -= pause;
             all -= pause;
@@ -273,14 +292,15 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// The entries that there are.
+    /// The entries in use.
     fn entries(&self) -> &'a [Entry] {
         let count = (self.process.entries.load(Relaxed) as usize).min(ENTRIES);
         &self.process.entry[..count]
     }
 
-    /// A ring whose thread has ended: one with room; without, too, where many wait for a recorder that does not come. What finds no room there is
-    /// counted as lost, and memory stays bounded.
+    /// The entry of a ring whose thread has ended. Returns one with room. If too many unread rings
+    /// wait for a recorder, returns also one without room: its events are counted as lost, and
+    /// memory stays bounded.
     fn idle(&self) -> Option<&'a Entry> {
         let (mut full, mut waiting) = (None, 0);
         for entry in self.entries().iter().filter(|entry| entry.tid.load(Relaxed) == 0) {
@@ -305,9 +325,10 @@ impl Entry {
         Ring(self.ring.load(Relaxed))
     }
 
-    /// Its thread has ended: its ring serves others.
+    /// Makes the ring available to other threads after its thread has ended.
     fn give_back(&self) {
-        // The thread may have ended in a probe, and in a handler on top; what that probe was to take along is lost.
+        // The thread may have ended in a probe, or in a handler that interrupted one. The entries
+        // that this probe would have moved are lost.
         self.ring().lost.fetch_add(self.ring().left_aside(), Release);
         self.ring().nested.store(0, Relaxed);
         self.ring().busy.store(0, Relaxed);
@@ -318,7 +339,8 @@ impl Entry {
     }
 }
 
-/// Makes a ring file for this thread. The reason is in the control file if there is no memory to be had.
+/// Makes a ring file for this thread. If there is no memory, the reason is stored in the control
+/// file.
 #[cold]
 fn make_ring(process: &Process) -> Option<Ring> {
     let control = page();
@@ -359,7 +381,7 @@ fn make_ring(process: &Process) -> Option<Ring> {
     name.push(b".ring");
     let published = publish(&directory, &temporary, &name);
     if published < 0 {
-        // SAFETY: nobody else knows the ring.
+        // SAFETY: no other code knows the ring.
         unsafe { ring.unmap(whole) };
         return refuse(published);
     }
@@ -367,19 +389,21 @@ fn make_ring(process: &Process) -> Option<Ring> {
     Some(ring)
 }
 
-/// Threads that ended without running destructors leave entries behind; their rings serve others.
+/// Frees the entries of threads that ended without running destructors, so that their rings serve
+/// other threads.
 #[cold]
 fn reclaim(table: &Locked) {
     for entry in table.entries() {
         let tid = entry.tid.load(Relaxed);
-        // A task that shares our memory need not be a thread of our process.
+        // A task that shares our memory is not necessarily a thread of our process.
         if tid != 0 && system::tkill(tid as usize, 0) == system::ESRCH {
             entry.give_back();
         }
     }
 }
 
-/// The entry of this thread, taken from the pool or made, with a user more; `None` without memory.
+/// The entry of this thread, from the pool or new, with this library as a user; `None` if there is
+/// no memory.
 #[cold]
 fn take_entry<'a>(table: &Locked<'a>) -> Option<&'a Entry> {
     let (process, tid) = (table.process, own_tid());
@@ -401,7 +425,8 @@ fn take_entry<'a>(table: &Locked<'a>) -> Option<&'a Entry> {
         None => {
             let retry = process.retry.load(Relaxed);
             let entry = process.entry.get(count)?;
-            // That somebody gave up waiting for the table says nothing of memory.
+            // EAGAIN means that a thread gave up waiting for the table, which is unrelated to
+            // memory.
             let memory = page().refused_errno.load(Relaxed) != system::EAGAIN;
             if retry != 0 && memory && system::counter() < retry {
                 return None;
@@ -430,9 +455,10 @@ pub fn attach() -> Option<Ring> {
         return None;
     }
     let signals = Blocked::new();
-    // Where somebody gave up a moment ago, nobody waits again at every event, but each looks.
+    // If a thread gave up waiting a moment ago, threads do not wait again at every event; each only
+    // tries the lock once.
     let stuck = control.refused_errno.load(Relaxed) == system::EAGAIN && system::counter() < process.retry.load(Relaxed);
-    // A handler may have come in between, and been faster.
+    // A handler may have attached a ring in the meantime.
     if !current().is_open() {
         match Locked::within(process, if stuck { 0 } else { LOCK_NS }) {
             Some(table) => {
@@ -462,7 +488,8 @@ pub fn attach() -> Option<Ring> {
     None
 }
 
-/// The library is unloaded, or the process ends, while its threads go on: they keep their rings, for other libraries.
+/// Called when the library is unloaded or the process ends while its threads continue: they keep
+/// their rings for other libraries.
 pub fn leave(process: &Process) {
     let _signals = Blocked::new();
     let Some(table) = Locked::new(process) else { return };
@@ -473,7 +500,7 @@ pub fn leave(process: &Process) {
     process.libraries.fetch_and(others, AcqRel);
 }
 
-/// The thread ends: its ring goes to the pool once none of its libraries uses it.
+/// Called when the thread ends: its ring goes to the pool if no other library uses it.
 pub extern "C" fn exit(_: *mut c_void) {
     let ring = current();
     set(Ring::none());
@@ -483,7 +510,8 @@ pub extern "C" fn exit(_: *mut c_void) {
     }
     let _signals = Blocked::new();
     let tid = system::gettid() as i32;
-    // Else the ring goes to the pool when another thread finds that this one has gone.
+    // If the lock cannot be had, the ring goes to the pool when another thread finds that this
+    // thread has ended.
     let Some(table) = Locked::new(process) else { return };
     for entry in table.entries().iter().filter(|entry| entry.tid.load(Relaxed) == tid) {
         let users = entry.users.load(Relaxed) & !library().own_slot();
@@ -494,7 +522,8 @@ pub extern "C" fn exit(_: *mut c_void) {
     }
 }
 
-/// The larger ring that the recorder has made for this thread, mapped, and the bytes of its mapping.
+/// Maps the larger ring that the recorder has made for this thread; also returns the size of its
+/// file in bytes.
 fn map_successor(process: &Process, number: u32) -> Option<(Ring, usize)> {
     let directory = open_directory(&process.directory()).ok()?;
     let mut name = Text::<64>::of(&[process.stem().bytes(), b".s"]);
@@ -510,15 +539,16 @@ fn map_successor(process: &Process, number: u32) -> Option<(Ring, usize)> {
         && subbuffer != 0
         && size % subbuffer == 0;
     if !sound {
-        // SAFETY: nobody else in this process knows the mapping.
+        // SAFETY: no other code in this process knows the mapping.
         unsafe { ring.unmap(whole) };
         return None;
     }
     Some((ring, whole))
 }
 
-/// Goes over to the larger ring that the recorder has made for this thread. Returns the ring to use. Signals are blocked from the begin on: a handler
-/// that leaves by a jump, or ends the thread, takes no file, memory or lock along.
+/// Moves this thread to the larger ring that the recorder has made for it; returns the ring to use.
+/// Signals are blocked for the whole function, so that a handler that exits by a jump, or that ends
+/// the thread, cannot leak a file, memory or the lock.
 #[cold]
 pub fn succeed(ring: Ring, successor: u32) -> Ring {
     let _signals = Blocked::new();
@@ -532,7 +562,7 @@ pub fn succeed(ring: Ring, successor: u32) -> Ring {
         next.busy.store(ring.busy.load(Relaxed), Relaxed);
         entry.ring.store(next.0, Relaxed);
         set(next);
-        // Events that a handler left in the old side area come along.
+        // The events that handlers left in the old side area are moved as well.
         for (to, from) in next.side.iter().flatten().zip(ring.side.iter().flatten()) {
             to.store(from.load(Relaxed), Relaxed);
         }
@@ -546,18 +576,20 @@ pub fn succeed(ring: Ring, successor: u32) -> Ring {
     let moved = found.is_some();
     drop(table);
     if !moved {
-        // SAFETY: nobody else in this process knows the mapping.
+        // SAFETY: no other code in this process knows the mapping.
         unsafe { next.unmap(whole) };
         return ring;
     }
-    // We may be a handler that interrupted a probe between its look at the ring and its taking of it, and the thread's other libraries hold the old
-    // address. The header stays, sealed: who comes there finds no room, and that it has ended.
-    // SAFETY: whoever writes into the old ring's data looks for room first, and finds none.
+    // The old header stays mapped and sealed: this may be a handler that interrupted a probe
+    // between reading the pointer and taking the ring, and other libraries of the thread still have
+    // the old address. A probe that comes there finds no room, and that the ring has ended.
+    // SAFETY: code that writes into the data of the old ring checks for room first, and finds none.
     unsafe { system::unmap(ring.0.cast::<u8>().add(RING_DATA), ring.size.load(Relaxed) as usize) };
     next
 }
 
-/// Another library of this thread has left this ring for a larger one, and so does this library. False: the table was not to be had; the event is counted.
+/// Moves this library to the larger ring that another library of this thread already uses. Returns
+/// `false` if the table could not be locked; then the event is counted as refused.
 #[cold]
 pub fn follow(ring: Ring) -> bool {
     let _signals = Blocked::new();
@@ -570,7 +602,7 @@ pub fn follow(ring: Ring) -> bool {
     let next = found.map_or(Ring::none(), Entry::ring);
     set(next);
     if next == ring {
-        // Somebody scribbled there.
+        // The state was overwritten by another program; restores it.
         ring.state.store(RING_OWNED, Relaxed);
     }
     true

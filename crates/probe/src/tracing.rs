@@ -1,4 +1,5 @@
-//! What a program says by `tracing`, recorded: a layer beside whatever others it has.
+//! A layer for `tracing` that records spans and events of a program, in addition to its other
+//! layers.
 //!
 //! ```no_run
 //! use tracing_subscriber::prelude::*;
@@ -11,13 +12,15 @@
 //! | a span is made with fields, or is given some later | `event:NAME` with `span`, its number, and the fields |
 //! | an event with fields | `event:NAME` with `level`, `message` and the fields, typed; NAME is its target, unless it was given a name |
 //! | an event that is a message only, and a record of `log` (by `tracing-log`) | `log`: `LEVEL target: message` |
-//! | `follows_from` | `event:NAME` with `span`, the span's number, and `follows_from`, that of the one before |
+//! | `follows_from` | `event:NAME` with `span`, the span's number, and `follows_from`, the number of the earlier span |
 //! | a span is made, closed | with [`Layer::with_lives`], `mark:NAME` with the parent's number as `data`, its own as `object`, and the `kind` |
 //!
-//! Integers, floating point, `bool`, texts and bytes keep their type; what is recorded by `Debug` or `Display` is a text, formatted only if it
-//! is recorded, and without memory from anybody. A span that several threads enter one after the other (a task of an asynchronous program)
-//! begins and ends in each of them; its number says that it is the same one. Levels and targets are chosen by the filters of
-//! `tracing-subscriber`: `layer().with_filter(LevelFilter::INFO)`, `layer().with_filter(Targets::new()…)`.
+//! Integers, floating point numbers, `bool`, texts and byte arrays keep their type. Values recorded
+//! by `Debug` or `Display` become texts, which are formatted only if they are recorded, without
+//! allocating memory. A span that several threads enter one after the other (a task of an
+//! asynchronous program) begins and ends in each of them; its number shows that it is the same
+//! span. The filters of `tracing-subscriber` select levels and targets:
+//! `layer().with_filter(LevelFilter::INFO)`, `layer().with_filter(Targets::new()…)`.
 
 use crate::event::{describe, fit, Buffer, FIELDS};
 use crate::name::{cut, emit_named, on, Class, BEGIN_ARG, END, EVENT, MARK_KIND};
@@ -38,26 +41,28 @@ use tracing_subscriber::registry::LookupSpan;
 
 const FIRST: u32 = FIRST_SITE_ID as u32;
 
-/// Records spans and events. There may be any number of them, but each records everything.
+/// A layer that records spans and events. A program may have several such layers, but each records
+/// every event that passes its filters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Layer {
     lives: bool,
 }
 
-/// A layer that records what passes its filters.
+/// Creates a layer that records the spans and events that pass its filters.
 pub fn layer() -> Layer {
     Layer::default()
 }
 
 impl Layer {
-    /// Whether the life of each span is recorded, too, from its making to its closing, as that of an object: `longpole latency` tells then how long
-    /// a task took that several threads worked on in turns. Two events more for each span.
+    /// Also records the lifetime of each span, from its creation to its closing, like that of an
+    /// object. Then `longpole latency` can show how long a task took on which several threads
+    /// worked. This adds two events per span.
     #[must_use]
     pub fn with_lives(self, lives: bool) -> Layer {
         Layer { lives }
     }
 
-    /// A span begins or ends to be.
+    /// Records that a span is created or closed.
     fn life<S: Subscriber + for<'a> LookupSpan<'a>>(self, id: &Id, parent: u64, kind: MarkKind, context: &Context<'_, S>) {
         let wanted = self.lives && on(Category::Mark);
         if let Some(metadata) = wanted.then(|| context.metadata(id)).flatten() {
@@ -66,16 +71,18 @@ impl Layer {
     }
 }
 
-/// Class ids of call sites of `tracing`, found by the address of what it knows of a call site, which never moves. Nobody waits, and nothing is
-/// ever removed; what finds no place is looked up in the table of the runtime directory each time.
+/// Cache of the class ids of `tracing` call sites, indexed by the address of the call site's
+/// metadata, which never moves. No thread waits, and entries are never removed; a call site that
+/// finds no slot is looked up in the site table of the runtime directory each time.
 struct Known {
-    /// 0: free; 1: being filled.
+    /// Address of the metadata; 0: free; 1: being filled.
     metadata: AtomicUsize,
     signature: [AtomicU64; 2],
     id: AtomicU32,
 }
 
-/// What tells the events of one call site from each other: the kind of the probe and which fields there are; their types, four bits each.
+/// Distinguishes the classes of one call site: the kind of the probe and a bit per field that is
+/// present; the types of the fields, four bits each.
 type Signature = [u64; 2];
 
 const SLOTS: usize = 4096;
@@ -84,7 +91,8 @@ static KNOWN: [Known; SLOTS] = [const {
     Known { metadata: AtomicUsize::new(0), signature: [const { AtomicU64::new(0) }; 2], id: AtomicU32::new(0) }
 }; SLOTS];
 
-/// The class id of a call site for events of this signature; `None`: too many fields for one.
+/// The class id of a call site for events with this signature. `signature` is `None` if there are
+/// too many fields for one; then the cache is not used.
 fn class_id(metadata: &'static Metadata<'static>, signature: Option<Signature>, make: impl FnOnce() -> u32) -> u32 {
     let Some([fields, types]) = signature else { return make() };
     let address = core::ptr::from_ref(metadata).addr();
@@ -118,7 +126,7 @@ fn key<'a>(metadata: &'a Metadata<'a>, kind: u32, name: &'a str, fields: &'a [u8
     Key { kind, line: metadata.line().unwrap_or_default(), name: name.as_bytes(), fields, file, attributes: b"" }
 }
 
-/// An edge of a span.
+/// Records the start, end or lifetime of a span.
 fn edge<const N: usize>(metadata: &'static Metadata<'static>, class: &Class, words: [u64; N]) {
     let make = || resolve(key(metadata, class.kind, metadata.name(), class.fields.as_bytes()));
     let id = class_id(metadata, Some([u64::from(class.kind) << 56, 0]), make);
@@ -129,7 +137,7 @@ fn edge<const N: usize>(metadata: &'static Metadata<'static>, class: &Class, wor
     }
 }
 
-/// The value of one field. Texts and bytes lie in the buffer of all.
+/// The value of one field. Texts and byte arrays are ranges of the common buffer.
 #[derive(Clone, Copy)]
 enum Value {
     Word(u64),
@@ -137,16 +145,17 @@ enum Value {
     Bytes(usize, usize),
 }
 
-/// Those that a call site may have, and its level or its number.
+/// Maximum number of fields: those of a call site, and the level of the event or the number of the
+/// span.
 const MOST: usize = FIELDS + 1;
 
-/// What the fields of one event or span are.
+/// The fields of one event or span.
 struct Fields {
     list: [(&'static str, u8, Value); MOST],
     count: usize,
-    /// Which of the call site's fields there are.
+    /// One bit for each field of the call site that is present.
     present: u64,
-    /// `message` is among them, and nothing else.
+    /// `true` if there is no field except `message` (and `level`).
     message_only: bool,
     buffer: Buffer,
 }
@@ -169,7 +178,7 @@ impl Fields {
         }
     }
 
-    /// The text of a field.
+    /// The text of a field; empty if there is no such field.
     fn said(&self, name: &str) -> &[u8] {
         match self.list[..self.count].iter().find(|(known, _, _)| *known == name) {
             Some((_, _, Value::Text(begin, end))) => &self.buffer.bytes()[*begin..*end],
@@ -179,12 +188,12 @@ impl Fields {
 
     fn text(&mut self, field: &Field, write: impl FnOnce(&mut Buffer) -> fmt::Result) {
         let begin = self.buffer.bytes().len();
-        // What does not fit is left out.
+        // A text that is too long is cut.
         let _ = write(&mut self.buffer);
         self.visit(field, b's', Value::Text(begin, self.buffer.bytes().len()));
     }
 
-    /// `None` if there are too many.
+    /// The signature of these fields; `None` if there are more than 16.
     fn signature(&self) -> Option<Signature> {
         let list = self.list.get(..self.count).filter(|list| list.len() <= 16)?;
         let code = |kind: u8| b"?uidsb".iter().position(|known| *known == kind).unwrap_or(0) as u64;
@@ -192,7 +201,7 @@ impl Fields {
         Some([u64::from(EVENT.kind) << 56 | self.present, types])
     }
 
-    /// Records an event of these fields.
+    /// Records an event with these fields.
     fn emit(&self, metadata: &'static Metadata<'static>, name: &str) {
         let list = &self.list[..self.count];
         let mut parts = [Part::Word(0); MOST];
@@ -218,7 +227,8 @@ impl Fields {
         if id >= FIRST {
             emit_parts(id, parts, false);
         } else {
-            // No class, no description of the fields: what remains is that it happened.
+            // Without a class there is no description of the fields, so only the name of the event
+            // is recorded.
             emit_parts(EVENT.kind, &[cut(name.as_bytes())], false);
         }
     }
@@ -260,12 +270,14 @@ impl Visit for Fields {
     }
 }
 
-/// Whether an event is a record of `log`, passed on by `tracing-log`: one call site for each level, and where it was said in fields.
+/// Returns `true` if an event is a record of `log`, forwarded by `tracing-log`: there is one call
+/// site per level, and the origin of the record is in its fields.
 fn is_record(metadata: &Metadata<'_>) -> bool {
     metadata.target() == "log" && metadata.name() == "log event"
 }
 
-/// What an event is called: `event FILE:LINE` is what `tracing` calls those without a name.
+/// The name of an event. `tracing` names events without a name `event FILE:LINE`; these get the
+/// name of their target.
 fn event_name(metadata: &'static Metadata<'static>) -> &'static str {
     let name = metadata.name();
     if name.starts_with("event ") && name.contains(':') {
@@ -275,7 +287,7 @@ fn event_name(metadata: &'static Metadata<'static>) -> &'static str {
     }
 }
 
-/// Fields that a span was made with or given.
+/// Records the fields with which a span was created, or that it got later.
 fn span_fields(metadata: &'static Metadata<'static>, id: &Id, record: impl FnOnce(&mut Fields)) {
     let mut fields = Fields::new();
     fields.push("span", b'u', Value::Word(id.into_u64()));

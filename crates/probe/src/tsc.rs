@@ -1,8 +1,11 @@
-//! What a scope costs, by the time-stamp counter, without a recorder: `log_tsc!`, and `trace_tsc!` for the same line in the recording. As
+//! `log_tsc!` and `trace_tsc!`: the cost of a scope in cycles of the time-stamp counter, printed to
+//! stderr without a recorder, or written into the recording. The Rust counterpart of
 //! `include/longpole/tsc.h`.
 //!
-//! Each thread has sums of its own: nothing is locked, and nobody waits. They are added to the program's when the thread prints (after so many
-//! calls of its own) and when it ends. In recursion every call counts, and time does for the outermost. It needs `std`, for its thread-local storage.
+//! Each thread has its own sums, so nothing is locked and no thread waits. A thread adds its sums
+//! to those of the program when it prints (after `n` calls of its own) and when it ends. In
+//! recursion every call is counted, and the time of the outermost call. The module needs `std`, for
+//! thread-local storage.
 
 use crate::event::{log, logs};
 use crate::say;
@@ -13,7 +16,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread::LocalKey;
 
-/// A scope, all threads together.
+/// The sums of a scope over all threads.
 pub struct Site {
     sum: AtomicU64,
     calls: AtomicU64,
@@ -26,7 +29,7 @@ impl Site {
     }
 }
 
-/// A scope of a thread: what nobody else was told yet.
+/// The sums of a scope in one thread that were not added to the program's sums yet.
 pub struct Here {
     begin: Cell<u64>,
     sum: Cell<u64>,
@@ -42,7 +45,8 @@ impl Here {
         Here { begin: Cell::new(0), sum: Cell::new(0), last: Cell::new(0), calls: Cell::new(0), depth: Cell::new(0), site: Cell::new(None) }
     }
 
-    /// The sum and the calls so far.
+    /// Adds the thread's sums to those of the program; returns the program's sum of cycles and
+    /// number of calls.
     fn fold(&self, site: &Site) -> (u64, u64) {
         let (sum, calls) = (self.sum.take(), self.calls.take());
         (site.sum.fetch_add(sum, Relaxed).wrapping_add(sum), site.calls.fetch_add(calls, Relaxed).wrapping_add(calls))
@@ -57,14 +61,14 @@ impl Drop for Here {
     }
 }
 
-/// From its making to the scope's end.
+/// Measures from its construction to the end of the scope.
 pub struct Scope<'a> {
-    /// None: the thread's storage is gone already.
+    /// `None` if the thread-local storage is already destroyed.
     here: Option<NonNull<Here>>,
     name: &'a str,
     every: u64,
     traced: bool,
-    /// What began in a thread ends there.
+    /// Makes the type neither `Send` nor `Sync`: a scope must end in the thread in which it began.
     thread: PhantomData<*const ()>,
 }
 
@@ -73,11 +77,13 @@ impl<'a> Scope<'a> {
     pub fn new(key: &'static LocalKey<Here>, site: &'static Site, name: &'a str, every: u64, traced: bool) -> Scope<'a> {
         let here = key.try_with(|here| NonNull::from(here)).ok();
         if let Some(here) = here {
-            // SAFETY: the storage lives as long as the thread, whose stack has the scope.
+            // SAFETY: the storage lives as long as the thread, and the scope is on the stack of
+            // that thread.
             let here = unsafe { here.as_ref() };
             here.site.set(Some(site));
             here.depth.set(here.depth.get() + 1);
-            // The counter is read last on the way in, and first on the way out.
+            // The counter is read last at the start of a scope and first at its end, so that the
+            // probe itself is not measured.
             if here.depth.get() == 1 {
                 here.begin.set(counter());
             }
@@ -117,7 +123,7 @@ impl Drop for Scope<'_> {
     fn drop(&mut self) {
         let now = counter();
         let Some(here) = self.here else { return };
-        // SAFETY: as of its making.
+        // SAFETY: see `new`.
         let here = unsafe { here.as_ref() };
         here.calls.set(here.calls.get() + 1);
         here.depth.set(here.depth.get() - 1);
@@ -153,14 +159,15 @@ macro_rules! __tsc {
     };
 }
 
-/// `log_tsc!(n [, name]);`: what this scope costs in cycles, from here to its end; every `n` calls a line on stderr, with or without a recorder:
-/// `[label] TSC apply_config: 6396K (1 calls, last 6396K)`. Its name is the function's where none is given.
+/// `log_tsc!(n [, name]);` measures the cost of the enclosing scope from this line to its end, in
+/// cycles. Every `n` calls it prints a line to stderr, with or without a recorder: `[label] TSC
+/// apply_config: 6396K (1 calls, last 6396K)`. The default for `name` is the name of the function.
 #[macro_export]
 macro_rules! log_tsc {
     ($n:expr $(, $name:expr)? $(,)?) => { $crate::__tsc!(false, $n $(, $name)?); };
 }
 
-/// As [`log_tsc!`]; the line goes into the recording, as a text.
+/// Like [`log_tsc!`], but the line is written into the recording, as a text.
 #[macro_export]
 macro_rules! trace_tsc {
     ($n:expr $(, $name:expr)? $(,)?) => { $crate::__tsc!(true, $n $(, $name)?); };

@@ -1,4 +1,4 @@
-//! What values a probe takes, and how they lie in an event.
+//! The values that probes accept, and their encoding in an event.
 
 use crate::name::{Class, COUNTER, COUNTER_REAL};
 use crate::ring::Part;
@@ -6,13 +6,13 @@ use crate::system::Text;
 use crate::word::Word;
 use core::mem::{size_of, size_of_val};
 
-/// The value of a gauge: an integer or floating point.
+/// The value of a gauge: an integer or a floating point number.
 pub trait Value: Word {
     #[doc(hidden)]
     const CLASS: Class;
 }
 
-/// What a description of fields says of one.
+/// The type of a field, as it is written into the description of an event's fields.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
@@ -37,7 +37,7 @@ impl Type {
     }
 }
 
-/// Whether they are written as they must be: `name=number` with semicolons between.
+/// Returns `true` if the labels have the format `name=number`, separated by semicolons.
 fn labels_are_good(labels: &str) -> bool {
     labels.split(';').all(|label| {
         let Some((name, number)) = label.split_once('=') else { return false };
@@ -49,8 +49,9 @@ fn labels_are_good(labels: &str) -> bool {
     })
 }
 
-/// A value of an enumeration with the names that its values have: `Enumeration::new(colour as i64, "red=0;dark green=1")`. They belong to the event's
-/// class and are the same each time; where they are not written so, what is recorded is the integer.
+/// A value of an enumeration, together with the names of its values: `Enumeration::new(colour as
+/// i64, "red=0;dark green=1")`. The names belong to the event's class, so they must be the same in
+/// each event. If they do not have this format, the plain integer is recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Enumeration {
     value: i64,
@@ -70,7 +71,8 @@ impl Field for Enumeration {
     }
 }
 
-/// A field of an event: an integer, floating point, `bool`, a text, bytes, an array of numbers, an enumeration, or a pointer.
+/// A field of an event: an integer, floating point number, `bool`, text, byte slice, array of
+/// numbers, enumeration or pointer.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no field of an event",
     note = "integers, floating point, `bool`, texts, `[u8]`, arrays of numbers, `Enumeration`, pointers, and references to them are"
@@ -149,13 +151,13 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-/// Each element in its own width.
+/// Arrays whose elements are recorded in their own width.
 macro_rules! arrays {
     ($($name:ident $code:literal;)*) => { $(
         impl Field for [$name] {
             #[inline(always)]
             fn typed(&self) -> (Type, Part<'_>) {
-                // SAFETY: numbers have no padding, and any of their bytes is one.
+                // SAFETY: numbers have no padding, and all their bytes are initialised.
                 let bytes = unsafe { core::slice::from_raw_parts(self.as_ptr().cast::<u8>(), size_of_val(self)) };
                 (Type::Array($code), Part::Array(bytes, size_of::<$name>()))
             }
@@ -199,7 +201,7 @@ impl Field for std::borrow::Cow<'_, str> {
     }
 }
 
-/// What leads to a field is one, too.
+/// References and smart pointers to a field are fields.
 macro_rules! leading {
     ($($pointer:ty),*) => { $(
         impl<T: Field + ?Sized> Field for $pointer {

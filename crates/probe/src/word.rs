@@ -1,8 +1,9 @@
-//! Numbers and objects that an event holds in one word; with and without the feature `disable`.
+//! Numbers and objects that an event stores in one word. Used with and without the feature
+//! `disable`.
 
 use crate::plain::MarkKind;
 
-/// A number that an event holds in one word.
+/// A number that an event stores in one word.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no number that a probe records",
     note = "integers, floating point, `bool`, pointers and `MarkKind` are"
@@ -11,7 +12,7 @@ pub trait Word {
     fn word(self) -> u64;
 }
 
-/// An object that a mark or a link is about: known by its address, or by a number.
+/// An object that a mark or a link refers to, identified by its address or by a number.
 pub trait Object {
     fn address(self) -> u64;
 }

@@ -1,4 +1,5 @@
-//! The counters of cycles that need no recorder: what they say is what `crates/abi/tests/cycles.rs` asks of those of C, of the same programs.
+//! The cycle counters that need no recorder. They must pass the tests that
+//! `crates/abi/tests/cycles.rs` applies to those of C, with the same programs.
 
 mod support;
 
@@ -18,7 +19,7 @@ fn run(arguments: &[&str], label: &str) -> (String, String) {
     (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
-/// `[label] TSC name: SUM (CALLS calls, last LAST)`, its numbers as they were before they were cut.
+/// Parses `[label] TSC name: SUM (CALLS calls, last LAST)`; numbers with a unit are expanded.
 fn line(text: &str) -> (&str, &str, [u64; 3]) {
     let (label, rest) = text.strip_prefix('[').unwrap().split_once("] TSC ").unwrap();
     let (name, rest) = rest.split_once(": ").unwrap();
@@ -36,14 +37,14 @@ fn line(text: &str) -> (&str, &str, [u64; 3]) {
 }
 
 #[test]
-fn a_scope_tells_its_sum_its_calls_and_the_last_of_them() {
+fn a_scope_prints_its_sum_its_calls_and_the_last_of_them() {
     let (whole, said) = run(&["calls"], "system -> part");
     let lines: Vec<_> = said.lines().map(line).collect();
     assert_eq!(lines.iter().map(|line| line.2[1]).collect::<Vec<_>>(), [3, 6, 9], "{said}");
     assert!(lines.iter().all(|line| (line.0, line.1) == ("system -> part", "calls")), "{said}");
     let [first, second, third] = [lines[0].2, lines[1].2, lines[2].2];
     assert!(first[2] >= 20_000 && first[0] >= 60_000 && second[0] + 1_000 > first[0] + 60_000, "{said}");
-    // The ninth call took 30 million.
+    // The ninth call took 30 million cycles.
     assert!(third[2] >= 30_000_000 && third[0] >= second[0] + 30_000_000 && third[0] <= whole.trim().parse().unwrap(), "{said}");
 }
 
@@ -59,13 +60,13 @@ fn recursion_counts_every_call_and_the_time_of_the_outermost() {
 fn threads_lose_no_call_without_a_lock() {
     let (_, said) = run(&["threads"], "");
     let lines: Vec<_> = said.lines().map(line).collect();
-    // Twice by each thread, and once by the main thread when the rest of all had been told.
+    // Twice by each thread, and once by the main thread after the others had added their sums.
     assert_eq!((lines.len(), lines[8].2[1]), (9, 110_000), "{said}");
     assert!(lines.iter().all(|line| line.1 == "shared" && line.2[1] % 5_000 == 0), "{said}");
 }
 
 #[test]
-fn names_of_any_length_leave_one_line() {
+fn names_of_any_length_yield_one_line() {
     let (_, said) = run(&["names"], &"l".repeat(400));
     let lines: Vec<_> = said.lines().map(line).collect();
     assert_eq!(lines.iter().map(|line| line.2[1]).collect::<Vec<_>>(), [1, 2, 1], "{said}");
@@ -74,7 +75,7 @@ fn names_of_any_length_leave_one_line() {
 }
 
 #[test]
-fn lines_go_into_the_recording_as_those_of_c_do() {
+fn lines_in_the_recording_equal_those_of_c() {
     let place = Place::new();
     let source = support::repository().join("tests/programs/tsc.c");
     let written_in_c = place.compile(&source, "cycles", &[]);
@@ -82,7 +83,7 @@ fn lines_go_into_the_recording_as_those_of_c_do() {
         assert!(!place.record(&[], program, &["trace"]).is_empty());
         let events = place.events();
         let logs = events.iter().filter(|event| event["name"] == "log");
-        // Cycles are never the same.
+        // Cycles differ in each run.
         let kept = |event: &serde_json::Value| {
             let text = event["fields"]["text"].as_str().unwrap().to_owned();
             let (label, name, [_, calls, _]) = line(&text);
@@ -113,18 +114,18 @@ fn trace_points_nest_interleave_and_count_pairs_only() {
     assert_eq!(samples, [(0, 2000.0), (1, 2000.0), (2, 2000.0), (3, 500.0), (5, 6000.0), (7, 1.0)], "{told}");
     let [_, minimum, maximum, mean, sigma, percent, cost, _] = points[&2];
     assert!(cost > 0.0 && cost < 1000.0, "{told}");
-    // 1000 and 5000 by turns; whoever takes the CPU away makes it more.
+    // 1000 and 5000 cycles alternately; more if the thread loses its CPU.
     assert!((900.0..1500.0).contains(&minimum) && maximum >= 4900.0 && mean >= 2900.0 && sigma >= 1900.0, "{told}");
     assert!((percent - 100.0 * sigma / mean).abs() < 0.01, "{told}");
     let (outer, inner) = (points[&0], points[&1]);
     assert!(inner[1] >= 1900.0 && outer[1] >= 2900.0 && outer[3] >= inner[3] + 2000.0, "{told}");
-    // Between the second start and its stop there is nothing.
+    // There is no code between the second start and its stop.
     assert!(points[&7][1] < 500_000.0 && points[&5][1] < 500.0, "{told}");
     assert_eq!(points[&7][4], 0.0, "one sample has no deviation");
 }
 
 #[test]
-fn what_nobody_asked_for_before_the_end_is_without_the_cost_of_counting_too() {
+fn results_first_requested_at_the_end_exclude_the_cost_of_counting_as_well() {
     let (_, said) = run(&["unasked"], "");
     let (_, rest) = said.split_once("what an empty pair shows is subtracted: ").unwrap();
     let (cost, _) = rest.split_once(';').unwrap();
@@ -132,7 +133,7 @@ fn what_nobody_asked_for_before_the_end_is_without_the_cost_of_counting_too() {
 }
 
 #[test]
-fn the_end_prints_what_was_not_printed() {
+fn the_end_of_the_program_prints_results_that_were_not_printed() {
     let (told, said) = run(&["rest"], "the label");
     assert!(said.starts_with("[the label] trace points, in cycles\n"), "{said}");
     let rows: Vec<Vec<&str>> = said.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();

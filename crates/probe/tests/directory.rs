@@ -1,5 +1,6 @@
-//! The runtime directory as programs with probes meet it: nothing there holds them up, they leave nothing behind, and they find it wherever they are and whoever
-//! they become. Each in C and in Rust.
+//! Programs with probes and the runtime directory: nothing in it blocks them, they leave nothing
+//! behind, and they find it from any directory and after a change of their user id. Each test runs
+//! a program in C and one in Rust.
 
 mod support;
 
@@ -21,7 +22,8 @@ fn number(text: &[u8]) -> u64 {
     String::from_utf8_lossy(text).trim().parse().unwrap()
 }
 
-/// Nothing was lost, but for the mark at which the process connects: that is before anybody can have asked for it.
+/// Checks that nothing was lost, except for the mark at which the process connects: it precedes any
+/// request to record it.
 fn assert_recorded(place: &Place, met: u64, what: &str) {
     let (counts, lost) = place.counts();
     let recorded = counts.get("mark:numbered").copied().unwrap_or(0);
@@ -29,7 +31,7 @@ fn assert_recorded(place: &Place, met: u64, what: &str) {
 }
 
 #[test]
-fn a_lock_or_a_pipe_in_the_directory_holds_no_program() {
+fn a_lock_or_a_pipe_in_the_directory_does_not_block_a_program() {
     for trap in ["session", "sites", "lock"] {
         let place = Place::new();
         let runtime = place.path("runtime");
@@ -37,7 +39,7 @@ fn a_lock_or_a_pipe_in_the_directory_holds_no_program() {
             ok(Command::new("mkfifo").arg(runtime.join(trap)).output().unwrap());
         }
         for program in programs(&place) {
-            // Whoever is held is ended.
+            // A program that blocks is killed by `timeout`.
             let mut command = place.command("timeout");
             command.arg("60");
             if trap == "lock" {
@@ -49,13 +51,13 @@ fn a_lock_or_a_pipe_in_the_directory_holds_no_program() {
 }
 
 #[test]
-fn children_that_nobody_records_leave_no_files() {
+fn children_that_are_not_recorded_leave_no_files() {
     for nth in 0..2 {
         let place = Place::new();
         let program = &programs(&place)[nth];
         ok(place.command(program).args(["forks", "300", "quiet"]).output().unwrap());
         assert_eq!(files(&place, ".control").len(), 0);
-        // Those that came to a probe are cleared away by their siblings, many at once.
+        // The files of children that reached a probe are removed by their siblings, many at a time.
         ok(place.command(program).args(["forks", "600", "probe"]).output().unwrap());
         let left = files(&place, ".control").len();
         assert!(left < 300, "{left} of 600");
@@ -63,7 +65,7 @@ fn children_that_nobody_records_leave_no_files() {
 }
 
 #[test]
-fn a_child_that_came_to_life_unrecorded_is_recorded_from_when_somebody_does() {
+fn a_child_that_started_unrecorded_is_recorded_once_a_recorder_starts() {
     let place = Place::new();
     for program in programs(&place) {
         let mut child = place.command(program).args(["later", "100"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -76,7 +78,7 @@ fn a_child_that_came_to_life_unrecorded_is_recorded_from_when_somebody_does() {
 }
 
 #[test]
-fn threads_that_come_and_go_after_the_recorder_was_killed_take_no_more_memory() {
+fn threads_that_start_and_end_after_the_recorder_was_killed_take_bounded_memory() {
     for nth in 0..2 {
         let place = Place::new();
         let program = &programs(&place)[nth];
@@ -102,7 +104,7 @@ fn threads_that_come_and_go_after_the_recorder_was_killed_take_no_more_memory() 
 }
 
 #[test]
-fn a_relative_path_is_one_from_where_the_program_began() {
+fn a_relative_path_refers_to_the_directory_in_which_the_program_started() {
     let place = Place::new();
     let root = || std::fs::read_dir("/").unwrap().count();
     let before = root();
@@ -120,7 +122,7 @@ fn a_relative_path_is_one_from_where_the_program_began() {
 }
 
 #[test]
-fn a_path_that_programs_cannot_take_is_refused() {
+fn a_path_that_programs_cannot_use_is_rejected() {
     let place = Place::new();
     let long = place.path(&"x".repeat(210));
     for verb in [&["check"][..], &["record", "--kernel", "none", "--", "true"]] {
@@ -131,7 +133,7 @@ fn a_path_that_programs_cannot_take_is_refused() {
 }
 
 #[test]
-fn who_becomes_another_user_is_recorded_as_that_one_or_told_why_not() {
+fn a_process_that_changes_its_user_is_recorded_as_the_new_user_or_reports_why_not() {
     let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
     if !root || !Command::new("unshare").args(["-m", "-p", "-f", "true"]).status().is_ok_and(|status| status.success()) {
         println!("skipped: programs that become another user (needs root and unshare)");

@@ -1,11 +1,11 @@
-//! What a probe does to its program: nothing but what it says.
+//! The effect of a probe on its program: nothing except what is documented.
 
 mod support;
 
 use std::process::Command;
 use support::{example, ok, repository, Place};
 
-/// The instructions of a function up to its first return: the way of an event that finds room.
+/// The instructions of a function up to its first return: the path of an event that finds room.
 fn hot_path(program: &std::path::Path, function: &str) -> Option<Vec<String>> {
     let options = ["-d", "--no-show-raw-insn", &format!("--disassemble={function}")].map(str::to_owned);
     let Ok(dump) = Command::new("objdump").args(options).arg(program).output() else {
@@ -27,7 +27,7 @@ fn hot_path(program: &std::path::Path, function: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn a_mark_makes_no_call_and_takes_no_lock_on_its_way() {
+fn a_mark_makes_no_call_and_takes_no_lock_on_the_fast_path() {
     if !cfg!(target_arch = "x86_64") {
         println!("skipped: looking at a probe's instructions (written for x86-64)");
         return;
@@ -39,12 +39,12 @@ fn a_mark_makes_no_call_and_takes_no_lock_on_its_way() {
         let word = instruction.split_whitespace().next().unwrap();
         assert!(!["lock", "call", "callq", "syscall", "push", "xchg", "mfence", "cpuid"].contains(&word), "{instruction}\n{text}");
     }
-    // One load decides whether anything is done at all.
+    // One load decides if anything is done at all.
     assert!(instructions[0].contains("longpole_page"), "{text}");
     assert!(instructions[1].starts_with("test") && instructions[2].starts_with('j'), "{text}");
 }
 
-/// System calls of a program between its two writes "begin" and "end".
+/// The system calls of a program between its writes "begin" and "end".
 fn calls_between(place: &Place, trace: &std::path::Path, program: &[&str]) -> Option<Vec<String>> {
     let Ok(version) = Command::new("strace").arg("-V").output() else {
         println!("skipped: watching a program's system calls (strace is not installed)");
@@ -62,19 +62,20 @@ fn calls_between(place: &Place, trace: &std::path::Path, program: &[&str]) -> Op
 }
 
 #[test]
-fn a_probe_enters_the_kernel_neither_when_it_is_off_nor_when_it_is_on() {
+fn a_probe_makes_no_system_call_whether_recorded_or_not() {
     let place = Place::new();
     let program = example("subject");
     let program = program.to_str().unwrap();
     let Some(calls) = calls_between(&place, &place.path("off"), &[program, "quiet", "100000"]) else { return };
     assert_eq!(calls, [""; 0], "off");
-    // The recorder traces nothing itself: strace is its command. Few enough events for one ring, and each site has been hit before.
+    // strace runs as the command of the recorder, so the recorder itself is not traced. The events
+    // fit one ring, and each site was hit before.
     let recorder = place.recorder(&["--buffer", "4MiB"]);
     let words: Vec<&str> = std::iter::once(recorder.get_program()).chain(recorder.get_args()).map(|word| word.to_str().unwrap()).collect();
     let calls = calls_between(&place, &place.path("on"), &[&words[..], &["--", program, "quiet", "1000"]].concat()).unwrap();
     let text = std::fs::read_to_string(place.path("on")).unwrap();
     assert!(text.contains("end on"), "it was recorded");
-    // The first hit of a site looks into the table, which is mapped.
+    // The first hit of a site looks it up in the table, which is mapped.
     assert_eq!(calls, [""; 0], "on");
     assert_eq!(place.counts().1, 0);
 }
@@ -87,12 +88,13 @@ fn a_program_that_is_not_recorded_leaves_nothing_behind() {
     let left: Vec<String> =
         std::fs::read_dir(place.path("runtime")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(left, ["sites"], "the control file went with its process");
-    // Nor where there is no runtime directory to be had.
+    // The same if there is no runtime directory.
     let output = Command::new(example("subject")).args(["quiet", "1000"]).env("LONGPOLE_RUNTIME_DIR", "/proc/nowhere").output().unwrap();
     assert_eq!(ok(output).stdout, b"begin\nend off\n");
 }
 
-/// Builds a crate of one file that depends on this one; else what the compiler says.
+/// Builds a crate of one file that depends on this one; returns the compiler's messages if that
+/// fails.
 fn build(place: &Place, name: &str, features: &str, text: &str) -> Result<std::path::PathBuf, String> {
     let folder = place.path(name);
     std::fs::create_dir_all(folder.join("src")).unwrap();
@@ -116,7 +118,7 @@ fn build(place: &Place, name: &str, features: &str, text: &str) -> Result<std::p
     }
 }
 
-/// Every probe with arguments that count when they are evaluated.
+/// Every probe, with arguments that count their evaluations.
 const UNEVALUATED: &str = include_str!("programs/unevaluated.rs");
 
 #[test]
@@ -128,14 +130,15 @@ fn a_disabled_probe_evaluates_none_of_its_arguments_and_leaves_nothing() {
     assert_eq!(std::fs::read_dir(place.path("runtime")).unwrap().count(), 0);
     let symbols = ok(Command::new("nm").arg(&program).output().unwrap()).stdout;
     assert!(!String::from_utf8(symbols).unwrap().contains("longpole_page"));
-    // The same program evaluates nothing while nothing is recorded, either, and everything once it is.
+    // Without the feature, the same program evaluates nothing while nothing is recorded, and
+    // everything once it is.
     let program = build(&place, "evaluated", "default-features = false, features = [\"std\"]", UNEVALUATED).unwrap();
     assert_eq!(ok(place.command(&program).output().unwrap()).stdout, b"0\n");
     assert_eq!(place.record(&[], &program, &[]), "70\n");
 }
 
 #[test]
-fn what_is_no_probe_is_refused_by_the_compiler_in_a_sentence() {
+fn misused_probes_are_rejected_by_the_compiler_with_one_sentence() {
     let place = Place::new();
     let cases = [
         ("let number = 5; longpole::mark!(number);", "is no name of a probe"),

@@ -1,5 +1,6 @@
-//! Every order in which threads and processes can come: that a class id is one site's, and that the recorder sees whole events only. The
-//! probes' own steps run here on words of the model checker's, which also sees two that touch the same memory at once.
+//! Model checking of all interleavings of threads and processes: a class id belongs to one site,
+//! and the recorder sees only whole events. The steps are those of the probes, run on words of the
+//! model checker, which also detects concurrent accesses to the same memory.
 
 use longpole_probe::__model::{find, has_room, make_visible, Shared, Table};
 use loom::cell::UnsafeCell;
@@ -35,7 +36,7 @@ shared!(Word64, u64);
 const FIRST: u32 = 64;
 const SLOTS: usize = 4;
 
-/// A table of a few slots; entries are numbers, written before they are published.
+/// A table of a few slots. Entries are numbers that are written before they are published.
 struct Sites {
     slots: [Word32; SLOTS],
     next: AtomicU32,
@@ -56,7 +57,7 @@ impl Table for Asked<'_> {
 
     fn make(&self) -> Option<u32> {
         let at = self.sites.next.fetch_add(1, Relaxed);
-        // SAFETY: the place is ours alone; the checker looks.
+        // SAFETY: only this thread accesses the place; the model checker verifies it.
         self.sites.arena[at as usize].with_mut(|place| unsafe { *place = self.key });
         Some(at + 1)
     }
@@ -64,19 +65,19 @@ impl Table for Asked<'_> {
     fn published(&self) {}
 
     fn is(&self, entry: u32) -> bool {
-        // SAFETY: what is published never changes; the checker looks.
+        // SAFETY: published entries never change; the model checker verifies it.
         self.sites.arena[entry as usize - 1].with(|place| unsafe { *place == self.key })
     }
 }
 
-/// All orders in which threads take turns at most twice before they must.
+/// Runs all interleavings with at most two preemptions.
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(run);
 }
 
-/// Threads that ask for these keys, all of one hash, at the same time.
+/// Threads that look up these keys, all with the same hash, concurrently.
 fn ask(keys: &'static [&'static [u64]]) {
     model(move || {
         let sites = Arc::new(Sites {
@@ -100,19 +101,19 @@ fn ask(keys: &'static [&'static [u64]]) {
 }
 
 #[test]
-fn one_site_has_one_id_whoever_asks_first() {
+fn one_site_has_one_id_whichever_thread_asks_first() {
     ask(&[&[7], &[7], &[7]]);
 }
 
 #[test]
-fn sites_that_meet_in_one_slot_have_ids_of_their_own() {
+fn sites_that_collide_in_one_slot_have_different_ids() {
     ask(&[&[7, 8], &[8, 7]]);
     ask(&[&[7], &[8], &[7]]);
 }
 
 const ROOM: u64 = 2;
 
-/// A ring of two events, whose positions count events.
+/// A ring of two events; positions count events.
 struct Ring {
     head: Word64,
     last: Word64,
@@ -138,10 +139,12 @@ fn the_recorder_sees_whole_events_in_order_and_none_that_is_overwritten() {
                 for _ in 0..2 {
                     let (tail, head) = (ring.tail.load(Relaxed), ring.head.load(Acquire));
                     for at in tail..head {
-                        // SAFETY: the writer leaves it alone until the tail has passed; the checker looks.
+                        // SAFETY: the writer does not access the place until the tail has passed
+                        // it; the model checker verifies it.
                         taken.push(ring.data[(at % ROOM) as usize].with(|place| unsafe { *place }));
                     }
-                    // The newest event may be newer than the head that was seen, and never older than what lies before it.
+                    // The newest event may be newer than the observed head, but never older than
+                    // the events before the head.
                     assert!(ring.events.load(Relaxed) >= head);
                     assert!(ring.last.load(Relaxed) >= taken.last().copied().unwrap_or(0));
                     ring.tail.store(head, Release);
@@ -152,7 +155,8 @@ fn the_recorder_sees_whole_events_in_order_and_none_that_is_overwritten() {
         let (mut head, mut lost) = (0, 0);
         for event in 1..=4u64 {
             if has_room(&ring.tail, head + 1, ROOM) {
-                // SAFETY: nobody reads it before the head has passed; the checker looks.
+                // SAFETY: the reader does not access the place before the head has passed it; the
+                // model checker verifies it.
                 ring.data[(head % ROOM) as usize].with_mut(|place| unsafe { *place = event });
                 head += 1;
                 make_visible(&ring.last, &ring.events, &ring.head, event, head);

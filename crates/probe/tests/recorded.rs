@@ -1,4 +1,5 @@
-//! Programs of Rust under `longpole record`: the same events as those of C, each recorded once or counted as lost, whatever comes and goes.
+//! Rust programs under `longpole record`: they record the same events as C programs, and each event
+//! is recorded once or counted as lost, whichever threads, processes and libraries start or end.
 
 mod support;
 
@@ -8,7 +9,8 @@ use std::thread::sleep;
 use std::time::Duration;
 use support::{example, numbers, ok, repository, Place};
 
-/// Name and fields of every event, without what differs from run to run: addresses, and the program's path.
+/// Name and fields of every event, without the parts that differ between runs: addresses and the
+/// path of the program.
 fn essence(events: &[Value], program: &str, source: &str) -> Vec<(String, Value)> {
     let neutral = |text: &str| text.replace(program, "PROGRAM").replace(source, "SOURCE");
     let essence = |event: &Value| {
@@ -26,7 +28,7 @@ fn essence(events: &[Value], program: &str, source: &str) -> Vec<(String, Value)
 }
 
 #[test]
-fn every_probe_of_rust_records_what_that_of_c_records() {
+fn every_probe_of_rust_records_the_same_as_that_of_c() {
     let place = Place::new();
     let (rust, source) = (example("every_probe"), "tests/programs/every_probe.c");
     place.record(&[], &rust, &[]);
@@ -38,14 +40,14 @@ fn every_probe_of_rust_records_what_that_of_c_records() {
     place.record(&[], &c, &[]);
     let path = repository().join(source);
     let mut theirs = essence(&place.events(), c.to_str().unwrap(), path.to_str().unwrap());
-    // Fields that are arrays or enumerations only C and C++ have.
+    // Only C and C++ have this event with arrays and enumerations.
     theirs.retain(|(name, _)| name != "event:event with arrays");
     assert_eq!(ours.len(), 550);
     for (nth, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
         assert_eq!(ours, theirs, "event {nth}");
     }
     assert_eq!(ours.len(), theirs.len());
-    // Another reader sees the same events with the same fields.
+    // babeltrace2 reads the same events with the same fields.
     if let Some(read) = read {
         assert_eq!(read.len(), ours.len());
         for (line, (name, fields)) in read.iter().zip(&ours) {
@@ -58,7 +60,7 @@ fn every_probe_of_rust_records_what_that_of_c_records() {
 }
 
 #[test]
-fn what_only_rust_has_is_recorded_too() {
+fn probes_that_only_rust_has_are_recorded() {
     let place = Place::new();
     place.record(&[], &example("every_probe"), &["more"]);
     let events = place.events();
@@ -80,9 +82,9 @@ fn what_only_rust_has_is_recorded_too() {
 }
 
 #[test]
-fn what_threads_emit_is_recorded_in_order_or_counted() {
+fn events_of_threads_are_recorded_in_order_or_counted_as_lost() {
     let place = Place::new();
-    // The small ring is exchanged for larger ones meanwhile.
+    // A small ring is replaced by larger ones meanwhile.
     for options in [&["--buffer", "64KiB"][..], &[]] {
         let met: u64 = place.record(options, &example("subject"), &["threads", "4", "50000"]).trim().parse().unwrap();
         assert_eq!(met, 200_000);
@@ -97,7 +99,7 @@ fn what_threads_emit_is_recorded_in_order_or_counted() {
 }
 
 #[test]
-fn rings_that_overwrite_or_block_lose_what_they_say() {
+fn rings_that_overwrite_or_block_lose_as_many_events_as_they_report() {
     let place = Place::new();
     for mode in ["overwrite", "block"] {
         let options = ["--mode", mode, "--buffer", "32KiB"];
@@ -106,14 +108,14 @@ fn rings_that_overwrite_or_block_lose_what_they_say() {
         assert_eq!(counts["mark:numbered"] + lost, met, "{mode}");
         for numbers in numbers(&place.events(), "mark:numbered").values() {
             assert!(numbers.is_sorted_by(|before, after| before < after), "{mode}");
-            // The newest ones are there, whatever was overwritten.
+            // The newest events are present, however many were overwritten.
             assert_eq!(numbers.last(), Some(&99_999), "{mode}");
         }
     }
 }
 
 #[test]
-fn probes_in_signal_handlers_are_recorded_or_counted() {
+fn probes_in_signal_handlers_are_recorded_or_counted_as_lost() {
     let place = Place::new();
     for options in [&["--buffer", "4MiB"][..], &[]] {
         let text = place.record(options, &example("subject"), &["handlers", "600"]);
@@ -121,7 +123,7 @@ fn probes_in_signal_handlers_are_recorded_or_counted() {
         let (main, handler) = (words[0], words[1]);
         let (counts, lost) = place.counts();
         let recorded = counts["mark:main"] + counts["mark:handler"] + counts.get("log").copied().unwrap_or(0);
-        // Every tenth handler, from the first on, logs a text.
+        // Every tenth handler, beginning with the first, also records a text.
         assert_eq!(recorded + lost, main + handler + handler.div_ceil(10), "{options:?} {counts:?}");
         let read = place.babeltrace();
         assert!(read.is_none_or(|read| read.len() as u64 == recorded));
@@ -148,7 +150,7 @@ fn children_of_a_raw_clone_write_into_rings_of_their_own() {
     let (counts, lost) = place.counts();
     assert_eq!((counts["mark:child"], counts["mark:numbered"] + lost, lost), (words[0], words[1], 0));
     let children = numbers(&place.events(), "mark:child");
-    // The parent, which the children of vfork are to us, and half of the children.
+    // The parent (children of vfork count as the parent) and half of the children.
     assert_eq!(children.len(), 1 + count / 2);
     for numbers in children.values() {
         let mut sorted = numbers.clone();
@@ -160,14 +162,14 @@ fn children_of_a_raw_clone_write_into_rings_of_their_own() {
 }
 
 #[test]
-fn a_killed_program_leaves_what_it_wrote() {
+fn a_killed_program_leaves_the_events_that_it_recorded() {
     let place = Place::new();
     let newest = place.path("newest");
     let mut child = place.command(example("subject")).arg("endless").arg(&newest).spawn().unwrap();
-    // It has been running for a while when the recorder comes.
+    // The program has been running for a while when the recorder starts.
     sleep(Duration::from_millis(100));
     let mut recorder = place.recorder(&["--all"]).stderr(Stdio::null()).spawn().unwrap();
-    // Until it is recorded.
+    // Waits until the program is recorded.
     let rings = || std::fs::read_dir(place.path("runtime")).unwrap().any(|e| e.unwrap().path().extension().is_some_and(|e| e == "ring"));
     let mut patience = 600;
     while !rings() && patience > 0 {
@@ -183,7 +185,7 @@ fn a_killed_program_leaves_what_it_wrote() {
     let threads = numbers(&place.events(), "mark:numbered");
     let (counts, lost) = place.counts();
     let numbers = threads.values().next().unwrap();
-    // It may have been killed between the event and the note of it.
+    // The program may have been killed between an event and the note of its number.
     let first = numbers[0];
     assert!(first > 0);
     let emitted = counts["mark:numbered"] + lost;
@@ -192,7 +194,7 @@ fn a_killed_program_leaves_what_it_wrote() {
 }
 
 #[test]
-fn a_library_of_rust_shares_the_ring_of_a_program_of_c() {
+fn a_rust_library_shares_the_ring_of_a_c_program() {
     let place = Place::new();
     let loader = place.compile(&repository().join("tests/programs/loader.c"), "loader", &["-ldl"]);
     place.record(&[], &loader, &[example("librust_library.so").to_str().unwrap(), "150"]);
@@ -203,7 +205,7 @@ fn a_library_of_rust_shares_the_ring_of_a_program_of_c() {
 }
 
 #[test]
-fn probes_of_rust_and_c_in_one_library_are_one() {
+fn probes_of_rust_and_c_in_one_library_share_their_state() {
     let place = Place::new();
     let source = place.path("mixed.c");
     let text = "#include <longpole/longpole.h>\n#include <stdlib.h>\nvoid probe_of_library(uint64_t number);\nint main(void)\n{\n\
@@ -212,7 +214,7 @@ fn probes_of_rust_and_c_in_one_library_are_one() {
     let library = example("librust_library.a");
     let options = [library.to_str().unwrap(), "-ldl", "-lm"];
     let program = place.compile(&source, "mixed", &options);
-    // One page, one thread pointer: the linker took the others away.
+    // There is one page and one thread pointer, because the linker dropped the other copies.
     let symbols = String::from_utf8(ok(Command::new("nm").arg(&program).output().unwrap()).stdout).unwrap();
     for name in ["longpole_page", "longpole_library", "longpole_thread"] {
         assert_eq!(symbols.lines().filter(|line| line.ends_with(&format!(" {name}"))).count(), 1, "{name}");
@@ -226,7 +228,7 @@ fn probes_of_rust_and_c_in_one_library_are_one() {
 }
 
 #[test]
-fn names_beyond_the_table_travel_with_their_events() {
+fn names_that_find_no_room_in_the_table_are_part_of_their_events() {
     let place = Place::new();
     place.record(&["--buffer", "4MiB"], &example("subject"), &["sites"]);
     let (counts, lost) = place.counts();
@@ -237,7 +239,7 @@ fn names_beyond_the_table_travel_with_their_events() {
 }
 
 #[test]
-fn arrays_and_enumerations_are_recorded_as_those_of_cpp_are() {
+fn arrays_and_enumerations_are_recorded_like_those_of_cpp() {
     let place = Place::new();
     let fields = |place: &Place| -> Vec<(String, serde_json::Value)> {
         let told = place.events().into_iter().map(|event| (event["name"].as_str().unwrap().to_owned(), event["fields"].clone()));
@@ -260,14 +262,14 @@ fn arrays_and_enumerations_are_recorded_as_those_of_cpp_are() {
         assert_eq!(ours.len(), theirs.len(), "{name}");
         for (ours, theirs) in ours.iter().zip(&theirs) {
             for (field, value) in ours.as_object().unwrap() {
-                // `as` is a word of the language.
+                // `as` is a keyword of Rust.
                 let other = &theirs[if field == "as_" { "as" } else { field }];
                 assert_eq!(value, other, "{name} {field}: {theirs}");
                 compared += 1;
             }
         }
     }
-    // Arrays have a length beside them.
+    // Arrays also have a field for their length.
     assert_eq!(compared, 7 + 3 + 3 * 2 + 4);
     let narrow = &ours.iter().find(|(name, _)| name == "event:narrow").unwrap().1;
     let [signed, single, text] = ["signed", "single", "text"].map(|field| narrow[field].to_string());

@@ -1,11 +1,12 @@
-//! A program that is instrumented with `tracing` is recorded by a layer: spans, typed fields, texts, filters.
+//! A program that is instrumented with `tracing` is recorded through a layer: spans, typed fields,
+//! texts, filters.
 
 mod support;
 
 use serde_json::{json, Value};
 use support::{example, Place};
 
-/// Name and fields of the events of one name.
+/// The fields of all events with this name.
 fn of(events: &[Value], name: &str) -> Vec<Value> {
     events.iter().filter(|event| event["name"] == name).map(|event| event["fields"].clone()).collect()
 }
@@ -15,7 +16,8 @@ fn a_program_that_uses_tracing_is_recorded_with_its_spans_and_typed_fields() {
     let place = Place::new();
     place.record(&[], &example("traced"), &[]);
     let events = place.events();
-    // A span's fields come when it is made, and as they are given; its number ties them to its edges.
+    // The fields of a span are recorded when it is created and when they are set; the number of the
+    // span connects them to its start and end.
     let (begins, ends) = (of(&events, "span_begin:price"), of(&events, "span_end:price"));
     assert_eq!((begins.len(), ends.len()), (3, 3));
     let spans: Vec<&Value> = begins.iter().map(|begin| &begin["arg"]).collect();
@@ -24,26 +26,27 @@ fn a_program_that_uses_tracing_is_recorded_with_its_spans_and_typed_fields() {
     let fields = of(&events, "event:price");
     assert_eq!(fields.iter().step_by(2).cloned().collect::<Vec<_>>(), made);
     assert_eq!(fields.iter().skip(1).step_by(2).cloned().collect::<Vec<_>>(), given);
-    // An event is in its span, and has its level, message and fields; what is given by Debug is a text.
+    // An event is recorded within its span, with level, message and fields. Values recorded by
+    // Debug are texts.
     let own = of(&events, "event:traced");
     let order = "Order { article: 7, count: 0 }";
     assert_eq!(own[0], json!({"level": "DEBUG", "message": "priced", "order": order, "discount": 0.5}));
     assert_eq!(own[1], json!({"level": "INFO", "message": "sold", "cents": 0, "ok": 1, "change": -5}));
     let position = |name: &str| events.iter().position(|event| event["name"] == name).unwrap();
     assert!(position("span_begin:price") < position("event:traced") && position("event:traced") < position("span_end:price"));
-    // What is a message only is a text.
+    // An event that consists of a message only is a text.
     assert_eq!(of(&events, "log")[0], json!({"text": "INFO traced: open"}));
-    // Fields that are missing are not there, whichever they are.
+    // Absent fields are not recorded, whichever they are.
     let optional = of(&events, "event:optional");
     let level = "INFO";
     assert_eq!(
         optional,
         [json!({"level": level, "first": 1}), json!({"level": level, "second": 2}), json!({"level": level, "first": 3, "second": 4})]
     );
-    // All of them are there, and the level.
+    // All fields are recorded, and the level.
     let many = &of(&events, "event:many")[0];
     assert_eq!((many.as_object().unwrap().len(), &many["a"], &many["p"], &many["pp"]), (33, &json!(1), &json!(16), &json!(32)));
-    // A text that is too long is cut, and nothing is torn.
+    // A text that is too long is cut, and the event stays valid.
     let long = own.last().unwrap()["text"].as_str().unwrap();
     assert!(long.len() > 3500 && "long ".repeat(2000).starts_with(long), "{}", long.len());
     if let Some(read) = place.babeltrace() {
@@ -52,7 +55,7 @@ fn a_program_that_uses_tracing_is_recorded_with_its_spans_and_typed_fields() {
 }
 
 #[test]
-fn a_span_that_two_threads_enter_is_in_both_of_them() {
+fn a_span_that_two_threads_enter_is_recorded_in_both() {
     let place = Place::new();
     place.record(&[], &example("traced"), &[]);
     let events = place.events();
@@ -69,14 +72,14 @@ fn a_span_that_two_threads_enter_is_in_both_of_them() {
 }
 
 #[test]
-fn a_span_tells_what_it_follows_from_and_how_long_it_is_there() {
+fn a_span_records_what_it_follows_from_and_its_lifetime() {
     let place = Place::new();
     place.record(&[], &example("traced"), &[]);
     let events = place.events();
     let number = |name: &str| of(&events, &format!("span_begin:{name}"))[0]["arg"].clone();
     let (task, follower) = (number("task"), number("follower"));
     assert_eq!(of(&events, "event:follower"), [json!({"span": follower, "follows_from": task})]);
-    // The life of a span begins with its number and its parent's.
+    // The lifetime of a span begins with its own number and that of its parent.
     let lives = of(&events, "mark:follower");
     assert_eq!(lives.len(), 2);
     assert_eq!((&lives[0]["data"], &lives[0]["object"], &lives[1]["object"]), (&task, &follower, &follower));
@@ -101,7 +104,7 @@ fn a_record_of_log_is_a_text_with_its_own_target() {
 }
 
 #[test]
-fn levels_and_targets_are_chosen_by_filters() {
+fn filters_select_levels_and_targets() {
     let place = Place::new();
     place.record(&[], &example("traced"), &[]);
     let events = place.events();
@@ -111,7 +114,7 @@ fn levels_and_targets_are_chosen_by_filters() {
 }
 
 #[test]
-fn what_a_policy_leaves_out_is_not_recorded() {
+fn events_that_a_policy_excludes_are_not_recorded() {
     let place = Place::new();
     let policy = place.path("policy.toml");
     std::fs::write(&policy, "[[policy]]\nlabel = \"traced\"\nevents = [\"span\", \"log\"]\n").unwrap();

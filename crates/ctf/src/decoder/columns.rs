@@ -1,4 +1,4 @@
-//! The decoder's way to [columns](crate::batch): as many events at once as a batch holds.
+//! Decoding into [columns](crate::batch): as many events at once as a batch holds.
 
 use std::sync::Arc;
 
@@ -11,13 +11,14 @@ use crate::metadata::StreamPlan;
 use crate::source::Source;
 
 impl<S: Source> StreamDecoder<S> {
-    /// The same as [`advance`](Self::advance), but [`Step::Event`] stands for all events in `batch`: those of the packet, or part of them
-    /// where they are many.
+    /// Like [`advance`](Self::advance), but [`Step::Event`] represents all events in `batch`: those
+    /// of the packet, or a part of them if there are many.
     pub fn advance_batch(&mut self, batch: &mut Batch) -> Result<Option<Step>, Box<DecodeError>> {
         self.advance_many(batch)
     }
 
-    /// The same for times only, which is the fastest way through a stream.
+    /// Like [`advance_batch`](Self::advance_batch), but decodes only times, which is the fastest
+    /// way through a stream.
     pub fn advance_times(&mut self, times: &mut Times) -> Result<Option<Step>, Box<DecodeError>> {
         self.advance_many(times)
     }
@@ -45,7 +46,8 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    /// Decodes events until enough are gathered or the packet has no more of them; then, if there was none at all, the step at its end.
+    /// Decodes events until `events` is full or the packet ends. If there was no event at all,
+    /// returns the step at the end of the packet.
     fn fill<G: Gather>(&mut self, stream: &Arc<StreamPlan>, events: &mut G) -> Result<Option<Step>, Box<DecodeError>> {
         loop {
             self.glance_at_many(stream, events);
@@ -54,7 +56,8 @@ impl<S: Source> StreamDecoder<S> {
                 return Ok(None);
             }
             if let Err(stop) = self.decode_event() {
-                // What comes may move the window.
+                // `event_stopped` may move the window, after which the bytes of the pushed events
+                // are gone.
                 events.take(window(&self.source, self.packet.offset).bytes);
                 if self.event_stopped(stop)?.is_none() {
                     // Only padding is left.
@@ -65,7 +68,8 @@ impl<S: Source> StreamDecoder<S> {
                     return Ok(None);
                 }
             }
-            // Near the end of the window an event of fixed layout is decoded as others are.
+            // Near the end of the window an event of fixed layout is decoded individually; the
+            // fields of those before it must be read first, to keep the order.
             if events.awaits(self.class) {
                 events.take(window(&self.source, self.packet.offset).bytes);
             }
@@ -73,7 +77,8 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    /// As [`glance`](Self::glance), as often as that succeeds; the events are only noted.
+    /// Repeats [`glance`](Self::glance) until it fails. The events are located, but their fields
+    /// are not read.
     #[inline(never)]
     fn glance_at_many<G: Gather>(&mut self, stream: &StreamPlan, events: &mut G) {
         let Some(header) = &stream.quick_header else { return };
@@ -103,8 +108,8 @@ impl<S: Source> StreamDecoder<S> {
             clock = extend(clock, header.time.unsigned(time), header.time_mask);
             run.push(window.index(payload) as u32, clock);
             if again {
-                // As long as the class is the same and the distance is a multiple of what it is aligned to, of each event only the time hangs
-                // on the one before.
+                // While the class stays the same and the distance between events is a multiple of
+                // their alignment, only the time of an event depends on the event before it.
                 let stride = align_up(end, header.align) - begin;
                 if stride & (u64::from(header.align.max(align).max(8)) - 1) == 0 {
                     let bytes = stride as usize / 8;

@@ -1,4 +1,4 @@
-//! The decoder's way on in a file that has grown since it came to the end.
+//! Continues decoding in a file that has grown since the decoder reached its end.
 
 use super::{State, StreamDecoder, NO_CLASS};
 use crate::metadata::{marks, Metadata};
@@ -6,13 +6,15 @@ use crate::source::Source;
 use std::sync::Arc;
 
 impl<S: Source> StreamDecoder<S> {
-    /// For who lets it grow; then [`resume`](Self::resume) is to be called.
+    /// The source, for a caller that lets it grow. Call [`resume`](Self::resume) afterwards.
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
 
-    /// Goes on with what has come: with the next packet, or in one that does not say how long it is with the next event; and again with an
-    /// event that was not there as a whole, or not in the metadata. `metadata` has at the same places all that the one before had.
+    /// Continues with data that was appended: with the next packet or, in a packet that does not
+    /// record its size, with the next event. An event that was incomplete, or that the metadata did
+    /// not describe yet, is decoded again. `metadata` must contain everything that the previous
+    /// metadata contained, at the same indices.
     pub fn resume(&mut self, metadata: &Arc<Metadata>) {
         self.data_end = self.source.len();
         let learned = !Arc::ptr_eq(metadata, &self.metadata);
@@ -40,7 +42,8 @@ impl<S: Source> StreamDecoder<S> {
         self.set_limit();
     }
 
-    /// Where values of its header and context are kept hangs on the metadata, so they are read once more, and the events that were read passed over.
+    /// The places of the values of header and context depend on the metadata, so both are decoded
+    /// again, and the events that were already returned are skipped.
     fn begin_again(&mut self) {
         let events = self.event_index;
         (self.next, self.next_index) = (self.packet.offset, self.packet.index);

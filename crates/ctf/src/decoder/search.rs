@@ -1,17 +1,19 @@
-//! The decoder's way on behind a packet whose header cannot be read.
+//! Finds the next packet after a packet whose header cannot be read.
 
 use super::{window, State, StreamDecoder};
 use crate::source::Source;
 
-/// Packets in a row whose header cannot be read, behind which no other one is looked for: what looks like packets there is something else.
+/// Number of consecutive unreadable packet headers after which the search ends: the data that looks
+/// like packets is something else.
 const MOST_UNREADABLE: u32 = 64;
 
 /// Bytes that are searched at once.
 const SEARCHED: u64 = 64 << 10;
 
 impl<S: Source> StreamDecoder<S> {
-    /// After an error: where in the file the next packet begins, in bytes, if there is one. Behind a header that cannot be read nobody knows
-    /// the packet's size; then it is where the magic number and uuid are found that packets of this trace begin with, if they do.
+    /// After an error: the byte of the file at which the next packet begins, if there is one. If a
+    /// header cannot be read, the size of its packet is unknown; then the magic number and UUID
+    /// with which packets of this trace begin are searched for, if they have these fields.
     pub fn next_packet(&mut self) -> Option<u64> {
         if std::mem::take(&mut self.lost) && self.unreadable <= MOST_UNREADABLE {
             self.next = self.search().unwrap_or(self.data_end);
@@ -19,12 +21,13 @@ impl<S: Source> StreamDecoder<S> {
         (self.next < self.data_end).then_some(self.next)
     }
 
-    /// Whether packets begin with something by which they are found.
+    /// Returns `true` if packets begin with bytes by which they can be found.
     pub fn finds_packets(&self) -> bool {
         self.metadata.plan.sign.is_some()
     }
 
-    /// Nobody knows where the packet ends.
+    /// Puts the decoder into the failed state after an error that leaves the end of the packet
+    /// unknown.
     pub(super) fn lose_packet(&mut self) {
         self.state = State::Broken;
         self.stream = None;
@@ -44,7 +47,7 @@ impl<S: Source> StreamDecoder<S> {
             if let Some(at) = sign.find(bytes) {
                 return Some(from + at as u64);
             }
-            // It may begin with the last bytes.
+            // A packet may begin with the last of these bytes.
             from += (bytes.len() + 1).checked_sub(sign.len()).filter(|step| *step > 0)? as u64;
         }
     }

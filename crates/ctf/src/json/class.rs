@@ -1,4 +1,4 @@
-//! Field classes: from objects, or the names of aliases, to types.
+//! Converts field classes, given as objects or as names of aliases, to types.
 
 use super::syntax::{Json, Kind};
 use super::value::{fail, list, mappings, ranges, text, Object, Result};
@@ -32,7 +32,7 @@ impl Aliases {
         Ok(ty)
     }
 
-    /// A structure, as every scope needs one.
+    /// The type of a scope, which must be a structure.
     pub fn structure(&self, json: &Json) -> Result<Arc<StructType>> {
         match self.ty(json)? {
             Type::Struct(s) => Ok(s),
@@ -220,7 +220,7 @@ fn encoding(object: Object<'_>) -> Result<Encoding> {
     })
 }
 
-/// Of a number.
+/// The roles of a number.
 fn number_roles(object: Object<'_>, signed: bool) -> Result<Roles> {
     let roles = roles(object)?;
     match object.get("roles") {
@@ -252,7 +252,7 @@ fn roles(object: Object<'_>) -> Result<Roles> {
     Ok(roles)
 }
 
-/// Where another field is.
+/// The location of another field.
 fn location(object: Object<'_>, name: &str) -> Result<FieldPath> {
     let json = object.need(name)?;
     let location = Object::of(json, "a field location")?;
@@ -275,7 +275,7 @@ fn location(object: Object<'_>, name: &str) -> Result<FieldPath> {
     for item in items {
         match &item.kind {
             Kind::Text(name) => names.push(name.clone()),
-            // To the structure around: takes back the name before, if there is one.
+            // `null` leads to the outer structure: it cancels the name before it, if there is one.
             Kind::Null if names.pop().is_none() => up += 1,
             Kind::Null => {}
             _ => return fail(item.span, "a path holds texts and nulls"),

@@ -1,4 +1,4 @@
-//! Fragments: the texts of the sequence, in their order, to a schema.
+//! Converts fragments, the texts of the sequence in their order, to a schema.
 
 use super::class::Aliases;
 use super::syntax::{Json, Kind, Member};
@@ -23,12 +23,12 @@ struct Builder<'s> {
     source: &'s str,
     schema: Schema,
     aliases: Aliases,
-    /// From the id of a clock class to its index.
+    /// Index of each clock class by its id.
     clocks: HashMap<String, usize>,
     streams: HashMap<u64, usize>,
-    /// Of each stream the ids of its event classes.
+    /// Ids of the event classes of each stream.
     events: Vec<HashSet<u64>>,
-    /// Whether there is a trace class, or it is too late for one.
+    /// `true` if there is a trace class, or if it is too late for one because a stream class came.
     trace: bool,
 }
 
@@ -74,7 +74,7 @@ impl Builder<'_> {
         let mut clock = Clock::new("", 1);
         clock.identity = identity(object)?;
         clock.uuid = clock.identity.uid.as_deref().and_then(text_uuid);
-        // Release candidates of the specification had only names.
+        // In release candidates of the specification clock classes had names instead of ids.
         let id = match object.get("id") {
             Some(_) => object.need("id")?,
             None if object.get("name").is_some() => object.need("name")?,
@@ -223,7 +223,8 @@ fn identity(object: Object<'_>) -> Result<Identity> {
     Ok(Identity { namespace: object.owned_text("namespace")?, uid: object.owned_text("uid")? })
 }
 
-/// By the magic number a reader knows the byte order and that it is at a packet's begin.
+/// Returns an error if a magic number is not the first field. From it a reader knows the byte
+/// order, and that a packet begins there.
 fn magic_is_first(header: &StructType, span: Span) -> Result<()> {
     for (index, member) in header.fields().iter().enumerate().filter(|(_, member)| member.ty.tells(Roles::MAGIC)) {
         match &member.ty {
@@ -247,20 +248,20 @@ fn uuid(json: &Json) -> Result<[u8; 16]> {
     Ok(uuid)
 }
 
-/// The uuid in its usual text form.
+/// The UUID in its usual text form.
 fn text_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     let value = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32 && text.len() == 36)?;
     Some(value.to_be_bytes())
 }
 
-/// A property of any namespace in attributes.
+/// A property in any namespace of the attributes.
 fn found<'j>(attributes: &'j Json, name: &str) -> Option<&'j Json> {
     let Kind::Object(namespaces) = &attributes.kind else { return None };
     namespaces.iter().find_map(|Member { value, .. }| Object::of(value, "").ok()?.get(name))
 }
 
-/// A number, or one of the names that LTTng gives them.
+/// A log level: a number, or one of the names that LTTng uses.
 fn loglevel(json: &Json) -> Option<i64> {
     const NAMES: [&str; 15] = [
         "emergency",

@@ -1,4 +1,4 @@
-//! Text to values, each with its place.
+//! Parses JSON text to values with their positions.
 
 use super::RECORD_SEPARATOR;
 use crate::error::{Span, SpanError};
@@ -14,10 +14,10 @@ pub(crate) struct Json {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Null,
-    /// True or false; no property is one.
+    /// A boolean. No property of CTF 2 metadata has such a value.
     Bool,
     Int(i128),
-    /// Any other number; none in metadata means anything.
+    /// Any other number. No property of CTF 2 metadata has such a value.
     Real,
     Text(String),
     List(Vec<Json>),
@@ -30,10 +30,11 @@ pub(crate) struct Member {
     pub value: Json,
 }
 
-/// More than any tool writes, little enough for a thread's stack. Deeper types have aliases.
+/// Maximum depth of nesting: more than any tool writes, and small enough for the stack of a thread.
+/// Deeper types use aliases.
 const MAX_DEPTH: usize = 256;
 
-/// All texts of a sequence.
+/// Parses all texts of a sequence.
 pub(crate) fn sequence(text: &str) -> Result<Vec<Json>> {
     let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, depth: 0 };
     if text.starts_with('\u{feff}') {
@@ -153,7 +154,8 @@ impl Reader<'_> {
             if !self.eat(b':') {
                 return self.wrong("`:`");
             }
-            // What a property that is there twice means is not defined. Objects are small; large ones have no names in common.
+            // JSON does not define the meaning of duplicate properties, so they are errors. The
+            // search is quadratic; it is skipped beyond 1000 properties.
             if members.len() < 1000 && members.iter().any(|m| m.name == name) {
                 return Err(SpanError::new(span, format!("a second property `{name}`")));
             }
@@ -165,7 +167,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether another item follows. A comma behind the last is none of JSON's, but people write it, and json-c reads it.
+    /// Returns `true` if another item follows. JSON does not allow a comma after the last item, but
+    /// people write it, and json-c accepts it.
     fn more(&mut self, end: u8, wanted: &str) -> Result<bool> {
         let comma = self.eat(b',');
         if self.eat(end) {
@@ -215,7 +218,8 @@ impl Reader<'_> {
         if real {
             return Ok(Kind::Real);
         }
-        // An integer beyond 128 bits is as wrong as one that is a bit smaller.
+        // An integer beyond 128 bits is out of range for every property, like any other number of
+        // type [`Kind::Real`].
         Ok(self.text.get(start..self.at).and_then(|digits| digits.parse().ok()).map_or(Kind::Real, Kind::Int))
     }
 

@@ -1,4 +1,4 @@
-//! Properties of objects, each refused with its place.
+//! Access to the properties of JSON objects. Errors have the position of the property.
 
 use super::syntax::{Json, Kind, Member};
 use crate::error::{Span, SpanError};
@@ -10,7 +10,7 @@ pub(super) fn fail<T>(span: Span, message: impl Into<String>) -> Result<T> {
     Err(SpanError::new(span, message))
 }
 
-/// An object, and what to call it in messages.
+/// A JSON object, and the words for it in messages.
 #[derive(Clone, Copy)]
 pub(super) struct Object<'j> {
     pub span: Span,
@@ -26,7 +26,7 @@ impl<'j> Object<'j> {
         }
     }
 
-    /// The same by another name.
+    /// The same object with other words for it in messages.
     pub fn called(self, what: &'j str) -> Object<'j> {
         Object { what, ..self }
     }
@@ -42,12 +42,14 @@ impl<'j> Object<'j> {
     pub fn need(&self, name: &str) -> Result<&'j Json> {
         match self.get(name) {
             Some(value) => Ok(value),
-            // Only the begin, or the drawing would be of all of a large object.
+            // Only the first character is marked; otherwise the whole of a large object would be
+            // underlined.
             None => fail(Span { start: self.span.start, end: self.span.start + 1 }, format!("{} needs `{name}`", self.what)),
         }
     }
 
-    /// Refuses what may change what everything else means: an extension. Attributes of users are passed over.
+    /// Returns an error if the object has an extension, because an extension may change the meaning
+    /// of everything else. User attributes are ignored.
     pub fn plain(&self) -> Result<()> {
         self.object("attributes")?;
         for Member { name: namespace, value } in self.object("extensions")?.map_or(&[][..], |object| object.members) {
@@ -105,7 +107,7 @@ pub(super) fn list<'j>(json: &'j Json, what: &str) -> Result<&'j [Json]> {
     }
 }
 
-/// Pairs of lowest and highest value.
+/// Ranges: pairs of lowest and highest value.
 pub(super) fn ranges(json: &Json, what: &str) -> Result<Ranges> {
     let items = list(json, what)?;
     if items.is_empty() {

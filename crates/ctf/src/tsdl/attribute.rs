@@ -1,4 +1,5 @@
-//! Values of attributes: the texts, numbers, truths and words that TSDL's assignments may hold, each refused with its place.
+//! Conversion of attribute values: the texts, numbers, booleans and words that TSDL assignments may
+//! hold. Errors have the position of the value.
 
 use std::collections::HashSet;
 
@@ -19,7 +20,7 @@ pub(super) fn word(value: &Value) -> Option<&str> {
     }
 }
 
-/// A text, with or without quotes.
+/// The value as a text, with or without quotes.
 pub(super) fn text(value: &Value, span: Span) -> Result<String> {
     match value {
         Value::Text(text) => Ok(text.clone()),
@@ -61,7 +62,7 @@ pub(super) fn uuid(value: &Value, span: Span) -> Result<[u8; 16]> {
     Ok(uuid)
 }
 
-/// Refuses what is said twice in a block.
+/// Returns an error if a block assigns an attribute twice.
 pub(super) fn unique(items: &[Item]) -> Result<()> {
     let mut said = HashSet::new();
     for item in items {
@@ -74,7 +75,7 @@ pub(super) fn unique(items: &[Item]) -> Result<()> {
     Ok(())
 }
 
-/// The values that an integer can have.
+/// The least and greatest value of an integer type.
 pub(super) fn range(int: &IntType) -> (i128, i128) {
     match int.signed {
         true => (-(1 << (int.size - 1)), (1 << (int.size - 1)) - 1),

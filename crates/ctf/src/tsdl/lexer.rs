@@ -1,4 +1,5 @@
-//! Text to tokens. Keywords are plain words here: in this language `string` may be a type, an event's name or a field.
+//! Text to tokens. Keywords are ordinary words here, because in TSDL `string` may be a type, the
+//! name of an event or a field.
 
 use crate::error::{Span, SpanError};
 
@@ -25,7 +26,7 @@ impl Token {
 
 pub(crate) type Tokens = Vec<(Token, Span)>;
 
-/// Longest first: `...` before `.`.
+/// Ordered so that longer ones come first: `...` before `.`.
 const MARKS: [&str; 19] = ["...", "->", ":=", "{", "}", "(", ")", "[", "]", "<", ">", ";", ":", "=", ",", ".", "*", "-", "+"];
 
 pub(crate) fn tokens(text: &str) -> Result<Tokens, SpanError> {
@@ -88,7 +89,7 @@ pub(crate) fn tokens(text: &str) -> Result<Tokens, SpanError> {
     Ok(out)
 }
 
-/// The comment by which metadata begin, where they have it, says their version.
+/// Checks the version in the comment with which metadata may begin.
 fn signature(text: &str) -> Result<(), SpanError> {
     let start = text.len() - text.trim_start().len();
     let Some(version) = text[start..].strip_prefix("/* CTF ") else { return Ok(()) };
@@ -101,7 +102,7 @@ fn signature(text: &str) -> Result<(), SpanError> {
     Err(SpanError::new(Span { start, end: start + len }, "only version 1.8 of the format has this syntax"))
 }
 
-/// `L"…"` is a text, any other word that begins with L is a word.
+/// `L"…"` is a text literal; any other word that begins with L is a word.
 fn is_text_start(rest: &[u8]) -> bool {
     rest.starts_with(b"L\"")
 }
@@ -128,7 +129,8 @@ fn integer(literal: &str, span: Span) -> Result<u64, SpanError> {
     })
 }
 
-/// The value of a literal whose opening quote lies before `start`, and its length with the closing quote.
+/// The value of a literal whose opening quote is located before `start`, and its length including
+/// the closing quote.
 fn quoted(bytes: &[u8], start: usize, quote: u8) -> Result<(String, usize), SpanError> {
     let mut value: Vec<u8> = Vec::new();
     let mut at = start;
@@ -165,7 +167,8 @@ fn quoted(bytes: &[u8], start: usize, quote: u8) -> Result<(String, usize), Span
                         value.push(v as u8);
                     }
                     b'x' if bytes.get(at).is_some_and(u8::is_ascii_hexdigit) => {
-                        // As many as babeltrace takes: C has no limit, and what is more is no byte.
+                        // At most three digits, as in babeltrace. C has no limit, but more digits
+                        // do not fit a byte.
                         let (v, len) = digits(at, 3, 16);
                         at += len;
                         value.push(v as u8);
@@ -176,7 +179,8 @@ fn quoted(bytes: &[u8], start: usize, quote: u8) -> Result<(String, usize), Span
                         let c = char::from_u32(v).unwrap_or(char::REPLACEMENT_CHARACTER);
                         value.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                     }
-                    // Tracers write texts of programs as they are: a path may have backslashes.
+                    // Unknown escapes are kept verbatim, because tracers write texts of programs
+                    // without escaping: a path may contain backslashes.
                     _ => value.extend_from_slice(&[b'\\', escape]),
                 }
             }

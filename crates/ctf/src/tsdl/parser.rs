@@ -1,4 +1,5 @@
-//! Tokens to syntax tree, by recursive descent. The depth of nesting is bounded, so that no text can exhaust the stack.
+//! Tokens to syntax tree, by recursive descent. The depth of nesting is bounded, so that no text
+//! can exhaust the stack.
 
 use super::lexer::{Token, Tokens};
 use super::syntax::*;
@@ -6,14 +7,15 @@ use crate::error::{Span, SpanError};
 
 type Result<T> = std::result::Result<T, SpanError>;
 
-/// More than any tool writes, little enough for a thread's stack.
+/// Maximum depth of nesting: more than any tool writes, and small enough for the stack of a thread.
 const MAX_DEPTH: usize = 540;
 
-/// Words of C that may follow one another in a type's name.
+/// Words of C that may follow one another in the name of a type.
 const C_WORDS: [&str; 13] =
     ["void", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "_Bool", "_Complex", "_Imaginary", "const"];
 
-/// Words that name neither a field nor a type: tracers write an underscore before them. Those of C may, since tracers do so.
+/// Words that cannot be the name of a field or type: tracers write an underscore before them. The
+/// words of C are allowed, because tracers use them.
 const RESERVED: [&str; 15] = [
     "align",
     "callsite",
@@ -32,7 +34,7 @@ const RESERVED: [&str; 15] = [
     "variant",
 ];
 
-/// Words that begin a type of their own.
+/// Words that begin a type expression.
 const TYPES: [&str; 6] = ["integer", "floating_point", "string", "struct", "variant", "enum"];
 
 const BLOCKS: [&str; 6] = ["trace", "env", "clock", "stream", "event", "callsite"];
@@ -110,7 +112,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A word that may name something of the trace.
+    /// A word that may be the name of a field, type or event.
     fn identifier(&mut self, what: &str) -> Result<String> {
         let span = self.span();
         let word = self.word(what)?;
@@ -151,7 +153,7 @@ impl Parser<'_> {
         matches!(self.peek_word(), Some("struct" | "variant" | "enum")) && !self.is_mark(1, "=") && !self.is_mark(1, ".")
     }
 
-    /// `struct name { … };`. By the grammar several may stand before one semicolon, as in C.
+    /// `struct name { … };`. The grammar allows several before one semicolon, as in C.
     fn named_type(&mut self) -> Result<Item> {
         let start = self.span();
         let ty = self.type_expr()?;
@@ -191,7 +193,7 @@ impl Parser<'_> {
                 self.at += 1;
                 let ty = self.type_expr()?;
                 let declarators = self.declarators()?;
-                // A `typealias` may give such a word a meaning; to a `typedef` it is none that could be a name.
+                // A `typealias` may define such a word, but a `typedef` may not.
                 if let Some(Declarator { name, span, .. }) = declarators.iter().find(|d| C_WORDS.contains(&d.name.as_str())) {
                     return Err(SpanError::new(*span, format!("`{name}` is a reserved word and cannot be the name of a typedef")));
                 }
@@ -203,7 +205,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Words of C, or one other word, and stars behind them: `unsigned long *`. Who reads a trace does not care for `const`.
+    /// Words of C, or one other word, followed by stars: `unsigned long *`. `const` is dropped,
+    /// because it has no meaning in a trace.
     fn type_name(&mut self, what: &str) -> Result<String> {
         let mut name = String::new();
         while let Some(word) = self.peek_word().filter(|w| C_WORDS.contains(w)) {
@@ -227,7 +230,7 @@ impl Parser<'_> {
         }
     }
 
-    /// In a trace, clock, stream or event block: an assignment or a declaration.
+    /// An item of a trace, clock, stream or event block: an assignment or a declaration.
     fn block_item(&mut self) -> Result<Item> {
         let start = self.span();
         if let Some(item) = self.alias()? {
@@ -252,7 +255,7 @@ impl Parser<'_> {
         Ok(Item { span: self.from(start), kind: ItemKind::AssignType { left, ty } })
     }
 
-    /// In an `integer { … }` and the like: assignments.
+    /// The attributes of `integer { … }` and similar types: assignments.
     fn attributes(&mut self) -> Result<Vec<Item>> {
         self.block(Parser::block_item)
     }
@@ -279,7 +282,7 @@ impl Parser<'_> {
         Ok(path)
     }
 
-    /// A path to a field; only one of several words may begin with a reserved one.
+    /// A path to a field. Only a path of several words may begin with a reserved word.
     fn reference(&mut self, what: &str) -> Result<Vec<String>> {
         if self.is_mark(1, ".") || self.is_mark(1, "->") {
             return self.path(what);

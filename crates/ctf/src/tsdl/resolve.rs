@@ -1,4 +1,5 @@
-//! Syntax tree to schema: looks up names of types, checks attributes, and fills in the defaults of CTF 1.8.
+//! Converts the syntax tree to a schema: resolves names of types, checks attributes, and fills in
+//! the defaults of CTF 1.8.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use crate::error::Span;
 use crate::refs::check_alone;
 use crate::types::*;
 
-/// Names of one `{ … }`. Tags of structures, variants and enumerations are name spaces of their own, as in C.
+/// Names declared in one `{ … }`. Tags of structures, variants and enumerations have name spaces of
+/// their own, as in C.
 #[derive(Default)]
 struct Names {
     aliases: HashMap<String, Type>,
@@ -22,11 +24,14 @@ struct Names {
 
 struct Resolver {
     names: Vec<Names>,
-    /// Types of the whole file whose lengths are found where they are used, and the names of all types that are used.
+    /// Named types of the whole file whose length refers to a field that must be found where the
+    /// type is used: name, position, path.
     loose: Vec<(String, Span, String)>,
+    /// Names of all types that are used.
     used: HashSet<String>,
-    /// Structures of the whole file, and the names of all that are used.
+    /// Named structures of the whole file.
     structs: Vec<(String, Arc<StructType>)>,
+    /// Names of all structures that are used.
     used_structs: HashSet<String>,
     byte_order: ByteOrder,
     clocks: Vec<Clock>,
@@ -34,7 +39,8 @@ struct Resolver {
 }
 
 pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
-    // The native byte order, the clocks and the environment may be declared after the types that need them.
+    // The native byte order, the clocks and the environment may be declared after the types that
+    // need them.
     let byte_order = native_byte_order(items)?;
     let mut resolver = Resolver {
         names: vec![Names::default()],
@@ -98,7 +104,7 @@ pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
     Ok(Schema { version: Version::V1_8, trace, clocks: resolver.clocks, streams })
 }
 
-/// Gives each event to its stream.
+/// Adds each event to its stream.
 fn attach(events: Vec<(Option<u64>, EventClass, Span)>, streams: &mut [(StreamClass, Span)]) -> Result<()> {
     let index: HashMap<u64, usize> = streams.iter().enumerate().map(|(i, (s, _))| (s.id, i)).collect();
     let mut taken: HashSet<(usize, u64)> = HashSet::new();
@@ -214,7 +220,7 @@ impl Resolver {
         result
     }
 
-    /// Enters the names that a declaration makes.
+    /// Adds the names that a declaration defines.
     fn declare(&mut self, item: &Item) -> Result<()> {
         match &item.kind {
             ItemKind::Alias { ty, declarators, names } => {
@@ -237,7 +243,7 @@ impl Resolver {
                 }
                 Ok(())
             }
-            // A variant without a tag is only a name for its options.
+            // A variant without a tag only names its options.
             ItemKind::Declare(TypeExpr { kind: TypeKind::Variant { name: Some(name), tag: None, body: Some(body) }, .. }) => {
                 let options = self.options(body, item.span)?;
                 self.name_variant(name, &options, item.span)
@@ -345,7 +351,8 @@ impl Resolver {
         }
     }
 
-    /// The type, within bounds: named types in each other could otherwise grow without end.
+    /// The type, if it is within the bounds: types that contain each other by name could otherwise
+    /// grow exponentially.
     fn ty(&mut self, expr: &TypeExpr) -> Result<Type> {
         let ty = self.unbounded(expr)?;
         bounded(&ty, expr.span)?;
@@ -518,7 +525,7 @@ impl Resolver {
         Ok(members)
     }
 
-    /// `x[2][n]`: two sequences of n elements.
+    /// The array types of a declarator. `x[2][n]` is an array of two sequences of n elements.
     fn arrays(&self, base: Type, declarator: &Declarator) -> Result<Type> {
         let mut ty = base;
         for (bound, span) in declarator.lengths.iter().rev() {
@@ -533,7 +540,7 @@ impl Resolver {
         Ok(ty)
     }
 
-    /// `x[env.NAME]`: as many as the environment says.
+    /// The length in `x[env.NAME]`, from the environment.
     fn env_length(&self, path: &[String], span: Span) -> Result<u64> {
         let [_, name] = path else { return fail(span, "expected `env.NAME`") };
         match self.env.iter().find(|(known, _)| known == name) {
@@ -622,8 +629,8 @@ impl Resolver {
     }
 }
 
-/// An integer that is none of a machine's, of 0 or more than 64 bits: the fewest words of one size that it consists of, as they lie in the
-/// stream.
+/// The type of an integer with 0 bits or more than 64 bits, which no CPU has: an array of the
+/// fewest words of one size that make up the integer, in the order of the stream.
 fn in_parts(int: IntType, span: Span) -> Type {
     let part = (1..=64).rev().find(|part| int.size % part == 0).unwrap_or(1);
     let base = if int.base == 10 { 16 } else { int.base };

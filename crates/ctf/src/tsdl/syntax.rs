@@ -1,5 +1,5 @@
-//! The syntax tree of metadata text. It says what was written, not what it means: names are unresolved, and attributes
-//! unchecked.
+//! The syntax tree of metadata text. It represents what was written, not what it means: names are
+//! not resolved, and attributes are not checked.
 
 use crate::error::Span;
 
@@ -13,7 +13,7 @@ pub(crate) struct Item {
 pub(crate) enum ItemKind {
     /// `typealias OLD := NEW;` and `typedef OLD NEW;`
     Alias { ty: TypeExpr, declarators: Vec<Declarator>, names: Vec<String> },
-    /// `struct name { … };` and the like, for the name's sake.
+    /// `struct name { … };` and similar declarations of a named type.
     Declare(TypeExpr),
     /// `trace { … };`, `stream { … };` …
     Block { keyword: String, items: Vec<Item> },

@@ -1,4 +1,4 @@
-//! What can be written: values as a reader hands them out, or values that somebody made.
+//! Values that can be written: values that a reader yields, and values that a caller has made.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use crate::bits::{Leaf, LeafKind};
 use crate::types::Encoding;
 use crate::value::{Compound, CompoundKind, OwnedValue, Value};
 
-/// A value to write. A structure has one for each of its fields, a variant one with the name of its option.
+/// A value to write. A structure is a list of one value per field; a variant is one value with the
+/// name of its option.
 #[derive(Clone, Copy, Debug)]
 pub enum Datum<'v> {
-    /// A value as the reader yields it.
+    /// A value that a reader yields, or a scalar.
     Value(Value<'v>),
     /// The elements of an array.
     List(&'v [OwnedValue]),
@@ -45,7 +46,7 @@ impl<'v> From<&'v OwnedValue> for Datum<'v> {
 type Result<T> = std::result::Result<T, WriteErrorKind>;
 
 impl<'v> Datum<'v> {
-    /// What to call it in a message.
+    /// The word for the value in messages.
     fn kind(&self) -> &'static str {
         match self {
             Datum::Value(Value::U64(_) | Value::I64(_)) => "an integer",
@@ -72,7 +73,7 @@ impl<'v> Datum<'v> {
         matches!(self, Datum::Value(Value::Nothing))
     }
 
-    /// An integer of so many bits, in its lowest ones.
+    /// The value as an integer of `bits` bits, in the lowest bits of the result.
     #[inline]
     pub(super) fn integer(&self, bits: u32, signed: bool) -> Result<u64> {
         let mask = u64::MAX >> (64 - bits);
@@ -87,7 +88,7 @@ impl<'v> Datum<'v> {
         }
     }
 
-    /// The bits of a number of at most 64 that is no floating point number.
+    /// The bits of a number of at most 64 bits that is not a floating point number.
     #[inline]
     pub(super) fn raw(&self, leaf: Leaf) -> Result<u64> {
         match leaf.kind {
@@ -110,7 +111,7 @@ impl<'v> Datum<'v> {
         }
     }
 
-    /// A text in this encoding, without a NUL at its end.
+    /// The value as a text in this encoding, without a NUL at its end.
     pub(super) fn text(&self, encoding: Encoding) -> Result<Cow<'v, [u8]>> {
         match *self {
             Datum::Value(Value::Str(bytes)) if encoding.unit() == 1 => Ok(Cow::Borrowed(bytes)),
@@ -121,7 +122,7 @@ impl<'v> Datum<'v> {
         }
     }
 
-    /// How many elements it has.
+    /// Number of elements.
     pub(super) fn len(&self) -> Result<u64> {
         match self {
             Datum::Value(Value::Str(bytes) | Value::Bytes(bytes)) => Ok(bytes.len() as u64),
@@ -132,7 +133,7 @@ impl<'v> Datum<'v> {
         }
     }
 
-    /// The option of a variant: its index, where that is known, its name and its value.
+    /// The option of a variant: its index, if known, its name and its value.
     pub(super) fn option(&self) -> Result<(Option<usize>, &'v str, Datum<'v>)> {
         match *self {
             Datum::Fields([(name, value)]) => Ok((None, name, value.into())),

@@ -1,4 +1,4 @@
-//! Why a value cannot be written, and to which field.
+//! Reasons why a value cannot be written, and the field concerned.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use crate::types::ByteOrder;
 /// A value that does not fit the field that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteError {
-    /// The field, nested ones with dotted names; empty where it is none.
+    /// Name of the field, nested ones with dots; empty if the error concerns no field.
     pub field: String,
-    /// What does not fit.
+    /// The reason.
     pub kind: WriteErrorKind,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for WriteError {
 impl std::error::Error for WriteError {}
 
 impl WriteError {
-    /// What failed is part of `outer`.
+    /// Adds the name of the outer field to the error.
     #[cold]
     pub(super) fn within(mut self: Box<Self>, outer: &str) -> Box<Self> {
         if self.field.is_empty() {
@@ -46,11 +46,11 @@ impl From<WriteErrorKind> for Box<WriteError> {
     }
 }
 
-/// What can be wrong with a value, a packet or an event.
+/// The kinds of errors in a value, a packet or an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteErrorKind {
-    /// The value is of another kind.
+    /// The value has a kind that the field does not accept.
     #[error("expected {expected}, found {found}")]
     WrongKind {
         /// Kind that the field takes.
@@ -58,7 +58,7 @@ pub enum WriteErrorKind {
         /// Kind of the value.
         found: &'static str,
     },
-    /// The integer needs more bits.
+    /// The integer needs more bits than the field has.
     #[error("{value} does not fit {} of {bits} bits", if *.signed { "a signed integer" } else { "an unsigned integer" })]
     OutOfRange {
         /// The integer.
@@ -68,7 +68,7 @@ pub enum WriteErrorKind {
         /// The field has a sign.
         signed: bool,
     },
-    /// The array has another length.
+    /// The array has another length than its length field.
     #[error("{found} elements where the length is {length}")]
     WrongLength {
         /// Elements that the length field states.
@@ -76,7 +76,7 @@ pub enum WriteErrorKind {
         /// Elements of the value.
         found: u64,
     },
-    /// The text contains its own end.
+    /// A text that is ended by a NUL contains a NUL.
     #[error("a NUL within a text that ends with one")]
     NulInText,
     /// The tag selects no option.
@@ -85,7 +85,7 @@ pub enum WriteErrorKind {
         /// Value of the tag.
         tag: i128,
     },
-    /// The value is of another option than the tag selects.
+    /// The value belongs to another option than the one that the tag selects.
     #[error("the option is `{found}` where the tag selects `{selected}`")]
     WrongOption {
         /// Option that the tag selects.
@@ -93,7 +93,7 @@ pub enum WriteErrorKind {
         /// Option of the value.
         found: String,
     },
-    /// The value is of an option that the variant has not.
+    /// The value belongs to an option that the variant does not have.
     #[error("the variant has no option `{name}`")]
     UnknownOption {
         /// Name of the option.
@@ -102,16 +102,16 @@ pub enum WriteErrorKind {
     /// The selector contradicts the value.
     #[error("{}", if *.there { "nothing where the selector tells of a value" } else { "a value where the selector tells of none" })]
     WrongPresence {
-        /// The selector states a value.
+        /// `true` if the selector states that there is a value.
         there: bool,
     },
-    /// The value is of another field.
+    /// The value belongs to another field.
     #[error("`{found}` stands where this field is due")]
     WrongField {
-        /// Name of the field that the value is of.
+        /// Name of the field to which the value belongs.
         found: String,
     },
-    /// A field has no value.
+    /// There is no value for a field.
     #[error("there is no value for this")]
     MissingValue,
     /// Values are left over.
@@ -151,16 +151,16 @@ pub enum WriteErrorKind {
         /// Byte order of the field.
         to: ByteOrder,
     },
-    /// The event has no bits, so no reader would find its end.
+    /// The event has no bits, so a reader would never advance.
     #[error("an event of no bits")]
     EmptyEvent,
     /// The packet is too large.
     #[error("the packet would have more than {limit} bytes")]
     TooLarge {
-        /// Most bytes of a packet.
+        /// Maximum size of a packet in bytes.
         limit: u64,
     },
-    /// An array of elements without bits.
+    /// An array of too many elements without any bits.
     #[error("{length} elements of no bits")]
     UnbackedLength {
         /// Number of elements.
@@ -169,7 +169,7 @@ pub enum WriteErrorKind {
     /// No field holds the packet's size, and something follows the packet.
     #[error("no field tells where this packet ends, and something comes after it")]
     UntoldEnd,
-    /// A field that is known only at the packet's end decides about other fields.
+    /// Another field depends on a field whose value is known only at the end of the packet.
     #[error("this tells something of the packet's end, and something else depends on it")]
     LateValue,
 }

@@ -1,4 +1,4 @@
-//! Values to the bits of their fields, one after another.
+//! Writes values into the bits of their fields, one after another.
 
 use std::sync::Arc;
 
@@ -15,27 +15,29 @@ use crate::value::{OwnedValue, Value};
 
 pub(super) type Result<T> = std::result::Result<T, Box<WriteError>>;
 
-/// What the first bytes of a packet are as a number.
+/// First bytes of a packet, as a number.
 const MAGIC: u64 = 0xC1FC_1FC1;
 
-/// An array has no more elements without any bits than a reader takes.
+/// Maximum number of elements without any bits in an array; a reader accepts no more.
 const MAX_EMPTY: u64 = 1 << 16;
 
-/// Bytes of a variable-length integer that has room for any of 64 bits.
+/// Size in bytes of a variable-length integer that can hold any 64-bit value.
 const WIDEST: usize = 10;
 
-/// A number that is known when the packet ends.
+/// A number whose value is known only when the packet ends. Its place is reserved and filled in
+/// then.
 #[derive(Debug)]
 pub(super) struct Late {
     pub at: u64,
-    /// None of a variable-length integer.
+    /// `None` for a variable-length integer.
     pub leaf: Option<Leaf>,
     pub roles: Roles,
-    /// What else depends on it was written with this value.
+    /// The value that fields which depend on this number have used, if there are such fields.
     pub saved: Option<u64>,
 }
 
-/// A variable-length integer with bytes for any value.
+/// Encodes a variable-length integer in the full [`WIDEST`] bytes, so that any value fits its
+/// place.
 pub(super) fn padded(value: u64) -> [u8; WIDEST] {
     let mut bytes = [0x80; WIDEST];
     for (index, byte) in bytes.iter_mut().enumerate() {
@@ -45,30 +47,31 @@ pub(super) fn padded(value: u64) -> [u8; WIDEST] {
     bytes
 }
 
-/// What a packet's header and context tell.
+/// Values for the roles of a packet's header and context.
 pub(super) struct Told<'p> {
     pub packet: &'p Packet,
     pub sequence: Option<u64>,
     pub stream: u64,
     pub begin: u64,
-    /// What the clock becomes by the first time, and by the last.
+    /// Value of the clock after the first and after the last field with a time.
     pub times: Option<(u64, u64)>,
 }
 
-/// What an event's header tells.
+/// Values for the roles of an event's header.
 pub(super) struct Header {
     pub id: u64,
     pub cycles: u64,
-    /// Which of the ways to write it: 0 with the id as its tag, then with each option.
+    /// The way to write the header that is tried: 0 writes the id as the tag, `n` selects option `n
+    /// - 1`.
     pub attempt: usize,
-    /// There are other ways.
+    /// `true` if there are other ways to write it.
     pub more: bool,
     pub told_id: Option<u64>,
-    /// What the clock becomes.
+    /// Value of the clock after the header.
     pub told_time: Option<u64>,
 }
 
-/// Where numbers come from that nobody gives.
+/// Source of the numbers that the caller does not supply.
 pub(super) enum Auto<'w> {
     Nothing,
     Packet(Told<'w>),
@@ -77,11 +80,11 @@ pub(super) enum Auto<'w> {
 
 const LATE: Roles = Roles::PACKET_SIZE.and(Roles::CONTENT_SIZE).and(Roles::END_TIME).and(Roles::DISCARDED);
 
-/// Where values come from.
+/// Source of the values that the caller supplies.
 pub(super) trait Feed<'v> {
     fn enter(&mut self, _: &str) {}
     fn leave(&mut self) {}
-    /// Nothing if the field is to be zero.
+    /// The next value; `None` if the field is to be zero.
     fn take(&mut self, name: &str) -> std::result::Result<Option<Datum<'v>>, WriteErrorKind>;
 }
 
@@ -97,7 +100,7 @@ impl<'v, V: Into<Datum<'v>>> Feed<'v> for InOrder<'_, V> {
     }
 }
 
-/// The fields of a packet by their names.
+/// The fields of a packet, found by their names.
 pub(super) struct Named<'v> {
     pub fields: &'v [(Arc<str>, OwnedValue)],
     pub uuid: Option<(&'v Arc<str>, &'v [u8; 16])>,
@@ -121,27 +124,28 @@ impl<'v> Feed<'v> for Named<'v> {
             return Ok(Some(Datum::Value(Value::Bytes(uuid))));
         }
         let found = self.fields.iter().find(|(full, _)| is(full));
-        // It may have become another one's identifier.
+        // When a schema was converted, the name may have become a different identifier.
         let alike = || self.fields.iter().find(|(full, _)| same(full, &format!("{}{name}", self.path)));
         Ok(found.or_else(alike).map(|(_, value)| value.into()))
     }
 }
 
-/// Puts values one after another.
+/// Writes values one after another.
 pub(super) struct Put<'w> {
     pub buffer: &'w mut Buffer,
     pub at: u64,
     pub last: ByteOrder,
     pub slots: &'w mut [u64],
     pub late: &'w mut Vec<Late>,
-    /// In bits.
+    /// Maximum size of the packet, in bits.
     pub limit: u64,
     pub clock: u64,
     pub auto: Auto<'w>,
 }
 
 impl Put<'_> {
-    /// Where the next field of this alignment begins, and that so many bits of it are within the limit.
+    /// The bit at which the next field of this alignment begins. Returns an error if `bits` bits
+    /// from there exceed the limit.
     #[inline]
     fn aligned(&self, align: u32, bits: u64) -> Result<u64> {
         let at = align_up(self.at, align);
@@ -163,7 +167,8 @@ impl Put<'_> {
         self.slots.get(slot as usize).copied().unwrap_or(0)
     }
 
-    /// A structure whose fields, and those of the structures in it, have their values one after another.
+    /// Writes a structure whose fields, and those of nested structures, have their values one after
+    /// another.
     pub fn flat<'v>(&mut self, shape: &Shape, feed: &mut dyn Feed<'v>) -> Result<()> {
         let Shape::Struct { align, parts } = shape else {
             let datum = feed.take("")?;
@@ -199,7 +204,8 @@ impl Put<'_> {
         Ok(())
     }
 
-    /// A number that follows from the value of what comes next.
+    /// Writes a number that follows from the value of the next part, for example the length of an
+    /// array.
     fn made(&mut self, shape: &Shape, following: Option<&Part>, datum: Option<Datum<'_>>) -> Result<()> {
         let value = match (following.map(|f| &f.shape), datum) {
             (_, None) => 0,
@@ -217,7 +223,8 @@ impl Put<'_> {
         self.walk(shape, Some(Datum::Value(Value::U64(value))))
     }
 
-    /// Anything; without a datum all of it is zero, but for what is told by itself.
+    /// Writes any shape. Without a datum all its fields are zero, except those that the writer
+    /// fills in by their roles.
     pub fn walk(&mut self, shape: &Shape, datum: Option<Datum<'_>>) -> Result<()> {
         match shape {
             Shape::Number { leaf, align, saves, roles } => self.number(*leaf, *align, saves, *roles, datum),
@@ -331,7 +338,8 @@ impl Put<'_> {
         }
     }
 
-    /// The value of what is told by itself; errors where it cannot be.
+    /// The value of a field that the writer fills in by its role, or an error if the field cannot
+    /// hold it.
     fn known(&mut self, bits: u32, signed: bool, saves: &[u32], roles: Roles) -> Result<Option<u64>> {
         let most = low_bits(bits) >> u32::from(signed);
         match &mut self.auto {
@@ -348,7 +356,7 @@ impl Put<'_> {
                 roles if roles.has(Roles::TIME) => Some(told.begin),
                 roles if roles.has(Roles::SEQUENCE) => Some(told.sequence.unwrap_or(0)),
                 roles if roles.has(Roles::CPU) => told.packet.cpu_id,
-                // What it is, the packet's end will tell.
+                // A provisional value; the final one is written at the end of the packet.
                 roles if roles.has(Roles::DISCARDED) => Some(told.packet.discarded.unwrap_or(0)),
                 roles if roles.has(Roles::END_TIME) => Some(told.packet.end.unwrap_or(told.begin)),
                 roles => (!roles.within(LATE).is_empty()).then_some(0),
@@ -378,7 +386,7 @@ impl Put<'_> {
         }
     }
 
-    /// Remembers what a reader will be told.
+    /// Records the value that a reader will decode from a field with a role.
     fn tell(&mut self, roles: Roles, value: u64, bits: u32, at: u64, leaf: Option<Leaf>, saves: &[u32]) {
         match &mut self.auto {
             Auto::Nothing => {}
@@ -422,7 +430,7 @@ impl Put<'_> {
         loop {
             let byte = rest as u8 & 0x7f;
             rest >>= 7;
-            // A signed one ends where its sign is said.
+            // A signed integer ends with the first byte whose bit 6 equals the sign of the rest.
             let done = match signed {
                 true => rest == 0 && byte & 0x40 == 0 || rest == -1 && byte & 0x40 != 0,
                 false => rest == 0,
@@ -448,7 +456,7 @@ impl Put<'_> {
     fn text(&mut self, encoding: Encoding, datum: Option<Datum<'_>>) -> Result<()> {
         let unit = encoding.unit() as usize;
         let mut text = datum.map_or(Ok(Vec::new().into()), |d| d.text(encoding))?;
-        // Half a unit at the end of what is no character.
+        // Drops an incomplete code unit at the end of a text.
         let whole = text.len() / unit * unit;
         if text.len() != whole {
             text.to_mut().truncate(whole);
@@ -514,7 +522,7 @@ impl Put<'_> {
                     return Err(WriteErrorKind::NulInText.into());
                 }
                 self.buffer.put_bytes(at, &given);
-                // The NULs that fill it up.
+                // The NULs that fill the rest of the field.
                 if len < count {
                     self.buffer.put_bytes(at + (count - 1) * 8, &[0]);
                 }
@@ -547,7 +555,7 @@ impl Put<'_> {
     }
 }
 
-/// All elements of a list.
+/// Calls `f` for each element of a list.
 pub(super) fn each<'v>(datum: Datum<'v>, mut f: impl FnMut(Datum<'v>) -> Result<()>) -> Result<()> {
     match datum {
         Datum::List(list) => list.iter().try_for_each(|value| f(value.into())),
@@ -558,7 +566,8 @@ pub(super) fn each<'v>(datum: Datum<'v>, mut f: impl FnMut(Datum<'v>) -> Result<
     }
 }
 
-/// Whether two names mean the same field: one may be an identifier made of the other, with a number where another one had that already.
+/// Returns `true` if two names denote the same field. One may be an identifier made from the other,
+/// with a number added if the identifier was already in use.
 pub(super) fn same(a: &str, b: &str) -> bool {
     if a == b {
         return true;

@@ -1,8 +1,11 @@
 //! Schema to text: the writer of CTF 2 metadata.
 //!
-//! Every function yields a fragment (before it aliases of types that are very deep), with the record separator before it and a line's end behind, so a recorder may write the first ones
-//! at its start and append an event record class whenever a new one appears. Types are written in full where they are used. A schema of
-//! CTF 1.8 must be raised before ([`to_ctf2`](super::to_ctf2)): there names say what roles say here, and references are looked up otherwise.
+//! Every function yields a fragment with the record separator before it and a line end behind it;
+//! for very deep types the fragments of their aliases come first. So a recorder may write the first
+//! fragments at its start and append an event record class whenever a new one appears. Types are
+//! written in full where they are used. A schema of CTF 1.8 must be converted before
+//! ([`to_ctf2`](super::to_ctf2)), because CTF 1.8 expresses roles by names and resolves references
+//! differently.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,10 +14,10 @@ use crate::clock::{Clock, Origin};
 use crate::json::RECORD_SEPARATOR;
 use crate::types::*;
 
-/// The namespace under which LTTng tells an event's log level and URI.
+/// The attribute namespace in which LTTng stores the log level and URI of an event.
 const LTTNG: &str = "lttng.org,2009";
 
-/// All of a schema.
+/// The metadata text of a whole schema.
 pub fn metadata(schema: &Schema) -> String {
     let mut out = preamble(schema);
     for index in 0..schema.clocks.len() {
@@ -32,7 +35,7 @@ pub fn metadata(schema: &Schema) -> String {
     out
 }
 
-/// The preamble fragment, which is the first.
+/// The preamble fragment, which must be the first one.
 pub fn preamble(schema: &Schema) -> String {
     let mut out = Object::of("preamble");
     out.int("version", 2);
@@ -103,7 +106,7 @@ pub fn trace(schema: &Schema) -> String {
     aliases.text + &out.fragment()
 }
 
-/// The fragment of a data stream class. `schema` is only asked for the ids of clocks.
+/// The fragment of a data stream class. `schema` supplies only the ids of clocks.
 pub fn stream(schema: &Schema, stream: &StreamClass) -> String {
     let mut out = Object::of("data-stream-class");
     if stream.id != 0 {
@@ -134,7 +137,7 @@ pub fn event(stream_id: u64, event: &EventClass) -> String {
     if !event.name.is_empty() {
         out.text("name", &event.name);
     }
-    // As they were read, where they are JSON.
+    // Attributes are written as they were read, if they are JSON.
     let attributes = event.attributes.as_ref().filter(|text| matches!(crate::json::syntax::sequence(text).as_deref(), Ok([_])));
     match attributes {
         Some(text) => out.put("attributes", Json::Raw(text.trim_start_matches(RECORD_SEPARATOR).to_owned())),
@@ -154,7 +157,7 @@ pub fn event(stream_id: u64, event: &EventClass) -> String {
     aliases.text + &out.fragment()
 }
 
-/// A clock's name, made unique.
+/// The name of a clock, made unique.
 fn clock_id(schema: &Schema, index: usize) -> String {
     let name = |clock: &Clock| clock.name.clone();
     let own = schema.clocks.get(index).map_or(String::new(), name);
@@ -218,7 +221,7 @@ impl Object {
         self.opt(name, ty.map(|ty| structure(ty, aliases)));
     }
 
-    /// Without what is there a second time.
+    /// The object without duplicate properties.
     fn once(self) -> Json {
         let mut said = std::collections::HashSet::new();
         Json::Object(Object(self.0.into_iter().filter(|(name, _)| said.insert(name.clone())).collect()))
@@ -229,16 +232,18 @@ impl Object {
     }
 }
 
-/// Parts of types that are so deep that no reader would follow them in one JSON text.
+/// Aliases for parts of types that are too deep for one JSON text: readers limit the depth of
+/// nesting.
 struct Aliases {
-    /// Begin of their names.
+    /// Prefix of the names of the aliases.
     prefix: String,
     count: usize,
-    /// Their fragments.
+    /// Fragments that define the aliases.
     text: String,
 }
 
-/// Levels of types, each of which has up to three of JSON.
+/// Number of levels of types after which an alias is made. Each level has up to three levels of
+/// JSON.
 const LEVELS: u32 = 32;
 
 impl Aliases {
@@ -246,7 +251,7 @@ impl Aliases {
         Aliases { prefix, count: 0, text: String::new() }
     }
 
-    /// The name of an alias for it.
+    /// Defines an alias for `class` and returns its name.
     fn add(&mut self, class: Json) -> Json {
         self.count += 1;
         let name = format!("{}-{}", self.prefix, self.count);
@@ -258,7 +263,7 @@ impl Aliases {
     }
 }
 
-/// A type, or the name of its alias.
+/// A field class, or the name of its alias.
 fn class(ty: &Type, aliases: &mut Aliases) -> Json {
     let class = full_class(ty, aliases);
     match ty.depth() % LEVELS {
@@ -358,7 +363,7 @@ fn full_class(ty: &Type, aliases: &mut Aliases) -> Json {
     out.into()
 }
 
-/// What has so many bits.
+/// The properties of a field class of fixed length.
 fn bits(of: &str, int: &IntType) -> Object {
     let mut out = Object::of(of);
     out.int("length", int.size);
@@ -373,7 +378,8 @@ fn bits(of: &str, int: &IntType) -> Object {
     if int.align > 1 {
         out.int("alignment", int.align);
     }
-    // A boolean and an array of bits have no base and no roles of their own; those that were read are told again.
+    // Booleans and bit arrays have no base and no roles in CTF 2; those that were read are written
+    // again.
     base(&mut out, int.base);
     roles(&mut out, int.roles);
     out
@@ -445,7 +451,7 @@ fn ranges(ranges: &[(i128, i128)]) -> Json {
     Json::List(ranges.iter().map(range).collect())
 }
 
-/// Each label once, with all of its ranges.
+/// Each label once, with all its ranges.
 fn mappings(mappings: &[Mapping]) -> Json {
     let mut index: HashMap<&str, usize> = HashMap::new();
     let mut labels: Vec<(&str, Vec<(i128, i128)>)> = Vec::new();

@@ -1,5 +1,6 @@
-//! Words of CTF 1.8's language that are names of fields. Our parser knows by the place what is meant; other readers refuse them.
-//! The recorder, which does not depend on this crate, has a list of its own.
+//! Keywords of CTF 1.8 that are also names of fields. Our parser distinguishes them by their
+//! position; other readers refuse them. The recorder, which does not depend on this crate, has a
+//! list of its own.
 
 use crate::types::{Member, Schema, StructType, Type};
 use std::collections::BTreeSet;
@@ -32,7 +33,7 @@ const WORDS: [&str; 25] = [
     "void",
 ];
 
-/// Those that can be written with the underscore that readers take off.
+/// The keywords that can be written with the underscore that readers remove.
 #[derive(Default)]
 pub struct Keywords(BTreeSet<&'static str>);
 
@@ -54,7 +55,7 @@ impl Keywords {
         Keywords(found.names.difference(&found.kept).copied().collect())
     }
 
-    /// As a field is to be called that has this name; also in paths.
+    /// The identifier for a field of this name; also for names in paths.
     pub fn name(&self, name: &str) -> String {
         match self.0.contains(name) {
             true => format!("_{name}"),
@@ -66,7 +67,8 @@ impl Keywords {
 #[derive(Default)]
 struct Found {
     names: BTreeSet<&'static str>,
-    /// Where the other name is that of another field, or an option's, which a label must be like.
+    /// Keywords to which no underscore can be added: the result would be the name of another field,
+    /// or the name is an option's, which must equal a label.
     kept: BTreeSet<&'static str>,
 }
 

@@ -1,6 +1,7 @@
-//! A schema of CTF 2 as one that CTF 1.8 has words for, and where the values go.
+//! Converts a schema of CTF 2 to CTF 1.8, and records where the values of the original fields go.
 //!
-//! What has the same meaning keeps its place and size: integers, floating point numbers, structures, arrays. The rest becomes what is nearest:
+//! Types that have the same meaning in both versions keep their place and size: integers, floating
+//! point numbers, structures, arrays. Each other type becomes the most similar one:
 //!
 //! | CTF 2 | CTF 1.8 |
 //! |---|---|
@@ -8,20 +9,22 @@
 //! | boolean | enumeration of `false` and `true`, of the same size |
 //! | array of bits, bit map | unsigned integer |
 //! | reversed order of bits | the usual one |
-//! | text of UTF-8 with a length | array or sequence of characters; a string where 1.8 cannot say where the length is |
+//! | text of UTF-8 with a length | array or sequence of characters; a string if CTF 1.8 cannot refer to the length |
 //! | text of UTF-16 or UTF-32 | string of UTF-8 |
 //! | BLOB | array or sequence of bytes |
 //! | optional | variant of `none` (an empty structure) and `content` |
 //! | variant by ranges | variant by labels |
-//! | packet without a size | one with its sizes |
-//! | event header | an id and a time of all bits, whatever the header was |
+//! | packet without a size | packet with content and packet size |
+//! | event header | an id and a time of full width, whatever the original header was |
 //!
-//! Variants need a tag, and arrays whose length 1.8 cannot refer to need a length: such a field is made, and stands before what needs it
-//! (`tag_of_NAME`, `length_of_NAME`), in a structure of its own where there is none around; babeltrace2 does the same. Nobody gives values
-//! for what is made; the writer finds them.
+//! A variant needs a tag, and an array needs a length field if CTF 1.8 cannot refer to the original
+//! one. Such a field is *made*: it is inserted before the field that needs it, as `tag_of_NAME` or
+//! `length_of_NAME`; if there is no structure around that field, one is added. babeltrace2 does the
+//! same. Callers supply no values for made fields; the writer computes them.
 //!
-//! Fields with a role get the name that has that role in 1.8. Every other name gets an underscore, which readers take off, and what no
-//! identifier may hold becomes one.
+//! A field with a role gets the name that has this role in CTF 1.8. Every other name gets an
+//! underscore, which readers remove, and characters that are not allowed in identifiers become
+//! underscores.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -38,10 +41,11 @@ use crate::Origin;
 
 type Result<T> = std::result::Result<T, SpanError>;
 
-/// Bits of the tag of a variant that stands for an optional; those of other variants have others.
+/// Size in bits of the tag of a variant that represents an optional. Tags of other variants have
+/// other sizes, so the size distinguishes them.
 pub(super) const OPTIONAL_BITS: u8 = 8;
 
-/// Of a schema of CTF 2.
+/// Converts a schema of CTF 2. Also returns the fields that were made.
 pub(super) fn lower(schema: &Schema) -> Result<(Schema, MadeFields)> {
     let mut all = MadeFields::new();
     let mut lowered = |key: (Option<usize>, Option<usize>), scope, clock, earlier: &[(Scope, &StructType)], ty: Option<&StructType>| {
@@ -84,7 +88,8 @@ pub(super) fn lower(schema: &Schema) -> Result<(Schema, MadeFields)> {
     Ok((out, all))
 }
 
-/// With fields for its sizes: without them a packet ends with its file, whose last byte events must fill.
+/// Adds the fields for the sizes of a packet. Without them a packet ends with its file, so the last
+/// event would have to end with the last byte of the file.
 fn sized(context: Option<Arc<StructType>>) -> Option<Arc<StructType>> {
     let mut fields = context.as_ref().map_or(Vec::new(), |context| context.fields().to_vec());
     let before = fields.len();
@@ -99,7 +104,7 @@ fn sized(context: Option<Arc<StructType>>) -> Option<Arc<StructType>> {
     }
 }
 
-/// With names that are identifiers.
+/// Clocks whose names are identifiers.
 fn clocks(clocks: &[Clock]) -> Vec<Clock> {
     let mut taken = HashSet::new();
     let lowered = |clock: &Clock| {
@@ -110,7 +115,7 @@ fn clocks(clocks: &[Clock]) -> Vec<Clock> {
     clocks.iter().map(lowered).collect()
 }
 
-/// The name, with a number if it is taken.
+/// The name, with a number appended if it is in use.
 fn free(name: &str, taken: &mut HashSet<String>) -> String {
     let mut free = name.to_owned();
     let mut number = 1u64;
@@ -121,7 +126,7 @@ fn free(name: &str, taken: &mut HashSet<String>) -> String {
     free
 }
 
-/// What an event's header tells, in as many bits as that may need.
+/// A header with the same roles as the original one, in as many bits as any value may need.
 fn plain_header(stream: &StreamClass, ty: &StructType) -> StructType {
     fn roles(ty: &Type) -> Roles {
         match ty {
@@ -139,7 +144,7 @@ fn plain_header(stream: &StreamClass, ty: &StructType) -> StructType {
     }
     let told = all(ty.fields());
     let mut fields = Vec::new();
-    // A header must have some bits if nothing else of an event has.
+    // A header needs at least some bits, in case an event has no other fields.
     if told.has(Roles::EVENT_ID) || !told.has(Roles::TIME) {
         let wide = stream.events.iter().any(|e| e.id > u64::from(u32::MAX));
         fields.push(Member { name: "id".to_owned(), ty: Type::unsigned(if wide { 64 } else { 32 }, 8, ByteOrder::Little) });
@@ -151,7 +156,7 @@ fn plain_header(stream: &StreamClass, ty: &StructType) -> StructType {
     StructType::new(8, fields)
 }
 
-/// The names of a scope's fields, or of a variant's options.
+/// The CTF 1.8 names of the fields of a structure, or of the options of a variant.
 fn names(scope: Scope, members: &[Member]) -> Vec<String> {
     let mut taken = HashSet::new();
     let name = |member: &Member| {
@@ -171,7 +176,8 @@ fn names(scope: Scope, members: &[Member]) -> Vec<String> {
             name = format!("_{}", identifier(&member.name));
         }
         let told = roles_by_name(scope, display_name(&name), int);
-        // On which CPU it is tells its name in both versions, to some readers without an underscore only.
+        // In both versions the CPU is recognized by the name `cpu_id`; some readers do not accept
+        // it with an underscore.
         if told.has(Roles::CPU) {
             name = member.name.clone();
         } else if !told.is_empty() || scope == Scope::PacketHeader && name == "_uuid" {
@@ -182,7 +188,7 @@ fn names(scope: Scope, members: &[Member]) -> Vec<String> {
     members.iter().map(name).collect()
 }
 
-/// What tells something by its name.
+/// Names that have a role in CTF 1.8.
 const NAMES: [(Scope, &str); 12] = [
     (Scope::PacketHeader, "magic"),
     (Scope::PacketHeader, "uuid"),
@@ -205,7 +211,7 @@ fn role(scope: Scope, name: &str) -> Roles {
     }
 }
 
-/// What has to be made before a field.
+/// The kind of field that must be made before another field.
 enum Need {
     Presence,
     Tag(usize),
@@ -214,10 +220,10 @@ enum Need {
 
 struct Lowerer<'s, 'e> {
     scope: Scope,
-    /// Of times.
+    /// Index of the clock for fields with times.
     clock: Option<usize>,
     earlier: &'e [(Scope, &'s StructType)],
-    /// Where we are in what is lowered, and in what comes out.
+    /// The current position, in the original schema and in the result.
     frames: Vec<Frame<'s>>,
     place: Vec<u32>,
     to: Vec<u32>,
@@ -242,7 +248,7 @@ impl<'s> Lowerer<'s, '_> {
         Ok(StructType::new(ty.min_align(), fields))
     }
 
-    /// Makes the field that another one needs before it.
+    /// Makes the field that another field needs before it.
     fn make(&mut self, need: Need, name: &str, fields: &mut Vec<Member>, of: &Type) -> FieldPath {
         self.to.push(fields.len() as u32);
         self.made.insert(self.to.clone());
@@ -279,7 +285,8 @@ impl<'s> Lowerer<'s, '_> {
         }
     }
 
-    /// What stands in no structure: an element, an option, what is optional. Gets one if something must be made.
+    /// Converts a type that is not the member of a structure: an element, an option, the content of
+    /// an optional. If a field must be made for it, a structure is added around it.
     fn part(&mut self, from: u32, to: u32, ty: &'s Type) -> Result<Type> {
         self.place.push(from);
         self.to.push(to);
@@ -301,7 +308,7 @@ impl<'s> Lowerer<'s, '_> {
         Ok(lowered)
     }
 
-    /// `made` leads to what was made for it.
+    /// Converts a type; `made` is the path of the field that was made for it.
     fn ty(&mut self, ty: &'s Type, made: Option<FieldPath>) -> Result<Type> {
         let array = |element, length| Type::Array(Arc::new(ArrayType::new(element, length, Span::default())));
         let byte = IntType { size: 8, align: 8, base: 10, ..IntType::default() };
@@ -366,19 +373,20 @@ impl<'s> Lowerer<'s, '_> {
         }
     }
 
-    /// The path by which CTF 1.8 finds the same field, if it does.
+    /// The path by which CTF 1.8 finds the same field, or `None` if no path does.
     fn path(&self, path: &FieldPath) -> Option<FieldPath> {
         let standpoint = Standpoint { scope: self.scope, earlier: self.earlier, frames: &self.frames, place: &self.place };
         let target = standpoint.resolve(path, |_| true).ok()?;
         let [(scope, place, _)] = target.found.as_slice() else { return None };
         let Some(index) = target.frame else {
-            // Of an event's header little is left.
+            // Fields of an event's header are not available, because the header was replaced.
             let (_, root) = self.earlier.iter().find(|(s, _)| s == scope && *s != Scope::EventHeader)?;
             return Some(FieldPath { scope: Some(*scope), names: down(*scope, root, place)?, ..FieldPath::default() });
         };
         let frame = self.frames.get(index)?;
         let names = down(*scope, frame.ty, place.get(frame.depth..)?)?;
-        // The nearest structure that has such a field is the one that is meant.
+        // CTF 1.8 searches outwards, so a nearer structure with a field of this name would be found
+        // first.
         let has = |f: &Frame<'_>| names.first().is_some_and(|first| self::names(self.scope, f.ty.fields()).contains(first));
         let nearer = self.frames.iter().skip(index + 1).any(has);
         if !nearer {
@@ -389,7 +397,7 @@ impl<'s> Lowerer<'s, '_> {
     }
 }
 
-/// The names on the way to a place, if only structures are on it.
+/// The names on the way to a place; `None` if a type on the way is not a structure.
 fn down(scope: Scope, root: &StructType, place: &[u32]) -> Option<Vec<String>> {
     let (mut at, mut path) = (Some(root), Vec::new());
     for &index in place {
@@ -403,7 +411,7 @@ fn down(scope: Scope, root: &StructType, place: &[u32]) -> Option<Vec<String>> {
     Some(path)
 }
 
-/// An enumeration of the labels that the integer can have; without any it is just that.
+/// An enumeration of the labels that the integer can have; without labels the integer itself.
 fn enumeration(int: IntType, mappings: &[Mapping]) -> Type {
     let bits = int.size.clamp(1, 64);
     let (least, most) = match int.signed {

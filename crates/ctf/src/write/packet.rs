@@ -1,9 +1,11 @@
-//! Values to packets.
+//! Converts values to packets.
 //!
-//! A [`StreamWriter`] takes the events of one stream in their order and yields the bytes of its packets. What headers and contexts tell of
-//! the stream (sizes, times, ids, counters) it fills in itself, by the roles of their fields; what their other fields hold is given with the
-//! packet, or 0. A value is checked against its field and against the fields that it hangs on: an array against its length, an option
-//! against its tag. What does not fit is an error, and the event that it is of leaves no trace.
+//! A [`StreamWriter`] takes the events of one stream in their order and yields the bytes of its
+//! packets. It fills in the fields of headers and contexts that have a role (sizes, times, ids,
+//! counters); the caller supplies their other fields with the packet, or they are 0. Each value is
+//! checked against its field and against the fields on which it depends: an array against its
+//! length, an option against its tag. A value that does not fit is an error, and nothing of its
+//! event is written.
 
 use std::sync::Arc;
 
@@ -17,10 +19,10 @@ use crate::clock::{extend, low_bits};
 use crate::packet::Packet;
 use crate::types::*;
 
-/// Packets are not larger than this unless it is said.
+/// Maximum size of a packet in bytes, unless [`StreamWriter::limit`] changes it.
 const LIMIT: u64 = 256 << 20;
 
-/// So many ways to write an event's header are tried.
+/// Number of ways to write the header of an event that are tried.
 const MAX_ATTEMPTS: usize = 64;
 
 /// Writes the packets of one stream.
@@ -32,22 +34,23 @@ pub struct StreamWriter {
     limit: u64,
     packet: Packet,
     open: bool,
-    /// Bits from the packet's begin.
+    /// Position in the open packet, in bits from its start.
     at: u64,
     last: ByteOrder,
-    /// Full value of the clock, as a reader will have it.
+    /// Full value of the clock, as a reader will reconstruct it.
     clock: u64,
-    /// Of the last event of the packet.
+    /// Time of the last event of the packet.
     last_time: Option<u64>,
-    /// Packets that were begun because a time could not be told.
+    /// Number of packets that were begun because an event's header could not represent its time.
     extra: u64,
-    /// A packet was closed that nothing can follow.
+    /// `true` if a packet without a recorded size was closed: no packet can follow it.
     endless: bool,
     slots: Vec<u64>,
     late: Vec<Late>,
 }
 
-/// Where an event begins, and the bits before it in the same byte.
+/// Position at which an event begins, with the byte that contains it, so that the event can be
+/// undone.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at: u64,
@@ -56,7 +59,7 @@ struct Place {
 }
 
 impl StreamWriter {
-    /// For streams of the class with this index.
+    /// Creates a writer for a stream of the class with index `stream`.
     pub fn new(layout: Arc<Layout>, stream: usize) -> StreamWriter {
         StreamWriter {
             slots: vec![0; layout.slots],
@@ -76,24 +79,24 @@ impl StreamWriter {
         }
     }
 
-    /// With packets of at most so many bytes instead of 256 MiB.
+    /// Limits packets to `bytes` bytes instead of 256 MiB.
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> StreamWriter {
         self.limit = bytes.min(u64::MAX >> 4);
         self
     }
 
-    /// The bytes of all packets that are closed and were not taken.
+    /// The bytes of all closed packets that were not taken.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.closed()
     }
 
-    /// Takes the bytes of all packets that are closed.
+    /// Takes the bytes of all closed packets.
     pub fn take(&mut self) -> Vec<u8> {
         self.buffer.take()
     }
 
-    /// Bits of the open packet so far.
+    /// Number of bits in the open packet; 0 if none is open.
     pub fn packet_bits(&self) -> u64 {
         if self.open {
             self.at
@@ -102,14 +105,16 @@ impl StreamWriter {
         }
     }
 
-    /// What the open packet tells at its end: the time of its end, if it is not that of its last event, and the counter of discarded events
-    /// may be set until then.
+    /// The properties that are written at the end of the open packet. Until then a caller may set
+    /// the time of its end, if it differs from the time of its last event, and the counter of
+    /// discarded events.
     pub fn packet_mut(&mut self) -> &mut Packet {
         &mut self.packet
     }
 
-    /// Begins a packet; an open one ends. Of `packet` its times, numbers and the fields of its context are told, as far as there are fields
-    /// for them. Without a time of its begin it is the last that was told.
+    /// Begins a packet; an open one is ended. The times, numbers and context fields of `packet` are
+    /// written, as far as there are fields for them. Without a start time in `packet`, the last
+    /// time that was written is used.
     pub fn begin(&mut self, packet: &Packet) -> Result<()> {
         if self.open {
             self.end()?;
@@ -163,8 +168,9 @@ impl StreamWriter {
         Ok(())
     }
 
-    /// Writes an event of the class with this index. Outside of a packet one begins; where the header's time cannot tell how much later
-    /// (or earlier) than the last this event was, another one.
+    /// Writes an event of the class with index `class`. If no packet is open, one is begun. If the
+    /// time field of the header cannot represent how much later (or earlier) than the last event
+    /// this one was, another packet is begun.
     ///
     /// The values are those of [`Metadata::fields`](crate::Metadata::fields) in their order, as
     /// [`EventRef::values`](crate::EventRef::values) yields them.
@@ -178,7 +184,8 @@ impl StreamWriter {
         self.event_of(&layout, stream, event, only, cycles, &mut values.into_iter())
     }
 
-    /// The same of a class that the schema does not have: one that [`Layout::event`] has prepared.
+    /// Like [`event`](Self::event), for a class that the schema does not have and that
+    /// [`Layout::event`] has prepared.
     pub fn new_event<'v, V: Into<Datum<'v>>>(
         &mut self,
         class: &EventLayout,
@@ -196,7 +203,7 @@ impl StreamWriter {
         self.event_of(&layout, stream, class, false, cycles, &mut values.into_iter())
     }
 
-    /// `only`: a reader takes an event for one of this class where nothing tells its id.
+    /// `only` is `true` if a reader assigns an event without an id to this class.
     fn event_of<'v, V: Into<Datum<'v>>>(
         &mut self,
         layout: &Layout,
@@ -211,7 +218,7 @@ impl StreamWriter {
         }
         let mut before = self.place();
         let mut header = self.header(layout, stream, class.id, only, cycles);
-        // A packet's begin may tell what an event's header cannot.
+        // The start of a packet may represent a time that the header of an event cannot.
         if header.as_ref().is_err_and(|e| is_time(e)) && stream.told.has(Roles::TIME) {
             let mut next = self.packet.clone();
             self.packet.end = None;
@@ -248,13 +255,13 @@ impl StreamWriter {
         Place { at: self.at, last: self.last, byte: self.buffer.byte(self.at) }
     }
 
-    /// Forgets what was written since.
+    /// Discards everything that was written since `place`.
     fn go_back(&mut self, place: &Place) {
         (self.at, self.last) = (place.at, place.last);
         self.buffer.restore(place.at, place.byte);
     }
 
-    /// Writes a header; whether it tells the time.
+    /// Writes a header. Returns `true` if it contains the time.
     fn header(&mut self, layout: &Layout, stream: &StreamLayout, id: u64, only: bool, cycles: u64) -> Result<bool> {
         let Some(shape) = &stream.event_header else {
             return match only {
@@ -276,7 +283,7 @@ impl StreamWriter {
                     WriteErrorKind::UntoldId { id }.into()
                 }
                 (Ok(()), _, Some(told)) if told != cycles => WriteErrorKind::UntoldTime { last: clock, cycles }.into(),
-                // Another way may tell it.
+                // Another way to write the header may contain the time.
                 (Ok(()), _, None) if clock != cycles && header.more => WriteErrorKind::UntoldTime { last: clock, cycles }.into(),
                 (Ok(()), _, time) => {
                     (self.at, self.last) = (at, last_order);
@@ -284,7 +291,8 @@ impl StreamWriter {
                 }
             };
             self.go_back(&before);
-            // A time that cannot be told is what another packet may help with.
+            // An error about the time is kept in preference to others, because a new packet may
+            // resolve it.
             match &untold {
                 Some(known) if is_time(known) || !is_time(&wrong) => {}
                 _ => untold = Some(wrong),

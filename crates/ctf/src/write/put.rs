@@ -1,18 +1,18 @@
-//! Numbers of any size to any bit: the other direction of `bits`.
+//! Writes numbers of any size at any bit: the inverse of the module `bits`.
 
 use crate::bits::{Leaf, LeafKind};
 use crate::types::ByteOrder;
 
-/// Packets as they grow: bits are counted from the begin of the one that is open.
+/// Packets that are being written. Bits are counted from the start of the open packet.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
-    /// Where the open packet begins.
+    /// Index of the byte at which the open packet begins.
     start: usize,
 }
 
 impl Buffer {
-    /// What is before the open packet.
+    /// The bytes before the open packet.
     pub fn closed(&self) -> &[u8] {
         self.bytes.get(..self.start).unwrap_or(&[])
     }
@@ -23,19 +23,20 @@ impl Buffer {
         std::mem::replace(&mut self.bytes, open)
     }
 
-    /// Ends the open packet with so many bytes; the next one begins there.
+    /// Ends the open packet with `bytes` bytes; the next packet begins there.
     pub fn close(&mut self, bytes: usize) {
         self.bytes.resize(self.start + bytes, 0);
         self.start = self.bytes.len();
     }
 
-    /// Forgets all of the open packet from bit `at` on.
+    /// Discards the open packet from bit `at` on.
     pub fn truncate(&mut self, at: u64) {
         let whole = self.start + (at / 8) as usize;
         self.bytes.truncate(whole + usize::from(at % 8 != 0));
     }
 
-    /// The byte in which bit `at` lies, as it is now: whoever may want to take back what comes must know it.
+    /// The byte that contains bit `at`, as it is now. [`restore`](Self::restore) needs it to undo
+    /// later writes.
     pub fn byte(&self, at: u64) -> u8 {
         self.bytes.get(self.start + (at / 8) as usize).copied().unwrap_or(0)
     }
@@ -49,7 +50,7 @@ impl Buffer {
         }
     }
 
-    /// Room up to this bit.
+    /// Extends the buffer up to this bit.
     #[inline]
     fn reach(&mut self, bit: u64) {
         let len = self.start + bit.div_ceil(8) as usize;
@@ -58,7 +59,7 @@ impl Buffer {
         }
     }
 
-    /// Whole bytes at a byte's begin.
+    /// Writes whole bytes; `at` must be a byte boundary.
     #[inline]
     pub fn put_bytes(&mut self, at: u64, bytes: &[u8]) {
         let index = self.start + (at / 8) as usize;
@@ -72,7 +73,7 @@ impl Buffer {
         }
     }
 
-    /// Up to 64 bits, of which `value` has no more than the leaf.
+    /// Writes up to 64 bits; `value` must have no more bits than the leaf.
     #[inline]
     pub fn put(&mut self, at: u64, leaf: Leaf, value: u64) {
         let bits = u32::from(leaf.bits);
@@ -100,7 +101,7 @@ impl Buffer {
         }
     }
 
-    /// A floating point number of any size.
+    /// Writes a floating point number of any size.
     pub fn put_float(&mut self, at: u64, leaf: Leaf, value: f64) {
         let all = match leaf.bits {
             16 => return self.put(at, leaf, u64::from(to_half(value))),
@@ -126,13 +127,14 @@ impl Buffer {
     }
 }
 
-/// Sign, exponent without its bias and significand with its leading one at bit 52, of a number that is neither 0 nor infinite.
+/// Sign, unbiased exponent, and significand with its leading one at bit 52, of a number that is
+/// neither 0 nor infinite.
 fn parts(value: f64) -> (bool, i32, u64) {
     let bits = value.to_bits();
     let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
     let negative = bits >> 63 == 1;
     match exponent {
-        // Subnormal: as if there were more exponents.
+        // A subnormal number, normalized as if the exponent had a larger range.
         0 => {
             let up = fraction.leading_zeros() as i32 - 11;
             (negative, -1022 - up, fraction << up)
@@ -141,7 +143,8 @@ fn parts(value: f64) -> (bool, i32, u64) {
     }
 }
 
-/// To 5 bits of exponent and 10 of fraction, rounded to the nearest, ties to even.
+/// Converts to half precision (5 bits of exponent, 10 of fraction), rounded to the nearest, ties to
+/// even.
 fn to_half(value: f64) -> u16 {
     let sign = u16::from(value.is_sign_negative()) << 15;
     if value.is_nan() {
@@ -154,18 +157,18 @@ fn to_half(value: f64) -> u16 {
         return sign | 0x7c00;
     }
     let (_, exponent, significand) = parts(value);
-    // As many bits as are left of the fraction; fewer for subnormal numbers.
+    // Number of bits to drop from the significand; more for subnormal numbers.
     let down = if exponent >= -14 { 42 } else { (42 - 14 - exponent).min(60) };
     let kept = significand >> down;
     let rest = significand & ((1 << down) - 1);
     let half = 1u64 << (down - 1);
     let rounded = kept + u64::from(rest > half || rest == half && kept & 1 == 1);
-    // A carry out of the fraction is one more in the exponent, as it should be.
+    // A carry out of the fraction increments the exponent, which is the correct result.
     let base = if exponent >= -14 { (i64::from(exponent) + 14) << 10 } else { 0 };
     sign | (base as u64 + rounded).min(0x7c00) as u16
 }
 
-/// To 15 bits of exponent and 112 of fraction.
+/// Converts to quadruple precision (15 bits of exponent, 112 of fraction).
 fn to_quadruple(value: f64) -> u128 {
     let sign = u128::from(value.is_sign_negative()) << 127;
     if value.is_nan() {
@@ -182,7 +185,7 @@ fn to_quadruple(value: f64) -> u128 {
     sign | ((exponent + 16383) as u128) << 112 | fraction
 }
 
-/// To the 80 bits of x87: 15 of exponent, 64 with the leading one said.
+/// Converts to the 80 bits of x87: 15 of exponent, 64 of significand with an explicit leading one.
 fn to_extended(value: f64) -> u128 {
     let sign = u128::from(value.is_sign_negative()) << 79;
     if value.is_nan() {
@@ -206,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_is_read_and_its_neighbours_stay(
+        fn a_written_number_is_read_back_and_the_bits_around_it_stay(
             at in 0u64..80, bits in 1u8..=64, value: u64, big: bool, reversed: bool, signed: bool, ones: bool,
         ) {
             let order = if big { ByteOrder::Big } else { ByteOrder::Little };
@@ -226,14 +229,15 @@ mod tests {
         }
 
         #[test]
-        fn floating_point_numbers_of_all_sizes_come_back(value: f64, single: f32, at in 0u64..9, big: bool, reversed: bool) {
+        fn floating_point_numbers_of_all_sizes_are_read_back(value: f64, single: f32, at in 0u64..9, big: bool, reversed: bool) {
             let order = if big { ByteOrder::Big } else { ByteOrder::Little };
             for (bits, value) in [(32, f64::from(single)), (64, value), (80, value), (128, value)] {
                 let leaf = Leaf { bits, order, kind: LeafKind::Float, reversed };
                 let mut buffer = Buffer::default();
                 buffer.put_float(at, leaf, value);
                 let read = Window { bytes: &buffer.bytes, base: 0 }.float(at, leaf);
-                // Numbers that are subnormal in 64 bits may be rounded on their way out of wider ones.
+                // Subnormal `f64` numbers may be rounded when they are read back from wider
+                // formats.
                 if value.is_nan() || bits > 64 && value.abs() < f64::MIN_POSITIVE {
                     prop_assert!(read.is_nan() == value.is_nan());
                 } else {
@@ -243,7 +247,7 @@ mod tests {
         }
 
         #[test]
-        fn each_half_comes_back_and_others_become_the_nearest(half: u16, value in -70000f64..70000.0) {
+        fn each_half_is_read_back_and_other_numbers_become_the_nearest_half(half: u16, value in -70000f64..70000.0) {
             let leaf = Leaf { bits: 16, order: ByteOrder::Little, kind: LeafKind::Float, reversed: false };
             let read = |bits: u16| Window { bytes: &bits.to_le_bytes(), base: 0 }.float(0, leaf);
             if !read(half).is_nan() {

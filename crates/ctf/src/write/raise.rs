@@ -1,8 +1,10 @@
-//! A schema of CTF 1.8 as one of CTF 2: the same fields at the same bits, said in the other version's terms.
+//! Converts a schema of CTF 1.8 to CTF 2: the same fields at the same bits, described in the terms
+//! of the other version.
 //!
-//! Names become roles, the labels by which a variant chooses become ranges of its tag, and references get exact locations. Names are as
-//! readers show them, without the underscore that hides keywords. Packets of either schema are the same bytes, but for floating point
-//! numbers of 80 bits, which CTF 2 does not know: they get 128.
+//! Names become roles, the labels that select the options of a variant become ranges of its tag,
+//! and references become exact locations. Names are as readers show them, without the underscore
+//! that separates them from keywords. Packets of both schemas are the same bytes, except for
+//! floating point numbers of 80 bits, which CTF 2 does not have: they become 128 bits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +18,11 @@ use crate::Clock;
 
 type Result<T> = std::result::Result<T, SpanError>;
 
-/// The schema in terms of CTF 2; one that is of CTF 2 stays as it is. Fails where a reference leads to nothing.
+/// Converts a schema to CTF 2; a schema of CTF 2 is returned unchanged.
+///
+/// # Errors
+///
+/// A reference that leads to no field.
 pub fn to_ctf2(schema: &Schema) -> std::result::Result<Schema, MetadataError> {
     raise(schema).map_err(|e| MetadataError::whole(e.message))
 }
@@ -26,7 +32,7 @@ fn raise(schema: &Schema) -> Result<Schema> {
         return Ok(schema.clone());
     }
     let mut out = Schema { version: Version::V2, ..schema.clone() };
-    // Each number says its own.
+    // In CTF 2 each number states its own byte order.
     out.trace.byte_order = ByteOrder::default();
     let header = schema.trace.packet_header.as_deref();
     let mut scopes: Vec<(Scope, &StructType)> = Vec::new();
@@ -56,7 +62,8 @@ fn raise(schema: &Schema) -> Result<Schema> {
         }
         out_stream.clock = stream_clock(stream, schema.clocks.len());
     }
-    // Times without a clock are taken for nanoseconds; CTF 2 has no times without a clock.
+    // Times without a clock are interpreted as nanoseconds. CTF 2 has no times without a clock, so
+    // a clock is added.
     let clock = out.clocks.len();
     for stream in &mut out.streams {
         let times = [&stream.packet_context, &stream.event_header].into_iter().flatten().any(|s| s.tells_time());
@@ -78,7 +85,8 @@ fn raise(schema: &Schema) -> Result<Schema> {
 
 struct Raiser<'s, 'e> {
     scope: Scope,
-    /// A uuid in the packets that no metadata say is bytes as any others.
+    /// `true` if the metadata has a UUID. Without one, a UUID in the packets is a BLOB without a
+    /// role.
     has_uuid: bool,
     earlier: &'e [(Scope, &'s StructType)],
     frames: Vec<Frame<'s>>,
@@ -132,7 +140,8 @@ impl<'s> Raiser<'s, '_> {
 
     fn integer(&self, int: &IntType, name: &str, first: bool) -> IntType {
         let mut roles = roles_by_name(self.scope, name, int);
-        // There is no role for a CPU; and by its magic number a packet begins.
+        // CTF 2 has no role for a CPU, and it requires that the magic number is the first field of
+        // the packet.
         let magic = roles.has(Roles::MAGIC) && !(first && self.place.len() == 1 && int.size == 32);
         if roles.has(Roles::CPU) || magic {
             roles = Roles::NONE;
@@ -185,7 +194,7 @@ impl<'s> Raiser<'s, '_> {
                 apart(&by_labels(variant.tag(), &found, variant.options())?.list, options.len())
             }
         };
-        // What no value chooses is no option.
+        // An option that no value of the tag selects is dropped.
         let (options, ranges) = options.into_iter().zip(ranges).filter(|(_, ranges)| !ranges.is_empty()).unzip();
         Ok(Type::Variant(Arc::new(VariantType::new(tag, options).by_ranges(ranges))))
     }
@@ -194,7 +203,7 @@ impl<'s> Raiser<'s, '_> {
         Standpoint { scope: self.scope, earlier: self.earlier, frames: &self.frames, place: &self.place }
     }
 
-    /// The exact location of what a path leads to.
+    /// The exact location of the field to which a path leads.
     fn path(&self, path: &FieldPath, fits: impl Fn(&Type) -> bool) -> Result<FieldPath> {
         let target = self.standpoint().resolve(path, fits)?;
         let Some((scope, place, _)) = target.found.first() else { return Ok(path.clone()) };
@@ -211,7 +220,7 @@ impl<'s> Raiser<'s, '_> {
     }
 }
 
-/// The names on the way to a place: options of variants have none on it.
+/// The names on the way to a place. Options of variants add no name.
 fn down(root: &StructType, place: &[u32]) -> Vec<String> {
     let Some((&first, mut rest)) = place.split_first() else { return Vec::new() };
     let Some(field) = root.fields().get(first as usize) else { return Vec::new() };
@@ -227,9 +236,9 @@ fn down(root: &StructType, place: &[u32]) -> Vec<String> {
     path
 }
 
-/// For each option the values that choose it. Where ranges of several overlap, the first in the list is meant.
+/// The values that select each option. Where ranges overlap, the first choice in the list applies.
 fn apart(choices: &[Choice], options: usize) -> Vec<Ranges> {
-    // What is taken, merged: from the begin to the end of each stretch.
+    // Values that earlier choices have taken, as merged ranges: start → end.
     let mut taken: BTreeMap<i128, i128> = BTreeMap::new();
     let mut ranges: Vec<Ranges> = vec![Vec::new(); options];
     for choice in choices {
@@ -264,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_value_chooses_the_same_option_when_ranges_are_apart(
+        fn separated_ranges_select_the_same_option_for_each_value(
             choices in proptest::collection::vec((0i128..30, 0i128..8, 0u32..4), 0..12),
         ) {
             let choices: Vec<Choice> =

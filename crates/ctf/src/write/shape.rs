@@ -1,4 +1,5 @@
-//! A schema prepared for writing: of each scope a tree that says where each value goes, and which others hang on it.
+//! A schema prepared for writing: for each scope a tree that describes where each value goes and
+//! which other values depend on it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,18 +11,18 @@ use crate::plan::{stride, Child, Count, Node, NodeMaker};
 use crate::refs::{Choices, Place, ScopeRefs, ELEMENT};
 use crate::types::*;
 
-/// What [`StreamWriter`](super::StreamWriter)s of a trace share.
+/// The data that all [`StreamWriter`](super::StreamWriter)s of a trace share.
 #[derive(Debug)]
 pub struct Layout {
     pub(super) metadata: Arc<Metadata>,
-    /// Of the schema in whose terms values are given.
+    /// Version of the schema in whose terms values are supplied.
     from: Version,
     pub(super) packet_header: Shape,
-    /// The name of the field of the packet header that has the uuid.
+    /// Name of the packet header's field that holds the UUID.
     pub(super) uuid: Option<Arc<str>>,
-    /// In the order of the schema's streams.
+    /// Layouts in the order of the schema's streams.
     pub(super) streams: Vec<StreamLayout>,
-    /// Of the slots of selectors, values of which each selects another option.
+    /// Slot of a selector → the ranges of values that select an option.
     pub(super) tags: HashMap<u32, Vec<(i128, i128)>>,
     pub(super) slots: usize,
 }
@@ -31,31 +32,32 @@ pub(super) struct StreamLayout {
     pub context: Shape,
     pub event_header: Option<Shape>,
     pub event_context: Option<Shape>,
-    /// In the order of the schema's events.
+    /// Layouts in the order of the schema's events.
     pub events: Vec<EventLayout>,
-    /// What the packet's context tells.
+    /// Roles of the fields of the packet context.
     pub told: Roles,
 }
 
-/// An event class that is prepared for writing: one of a schema, or one that appeared later; see [`Layout::event`].
+/// An event class that is prepared for writing: one of the schema, or one that appeared later; see
+/// [`Layout::event`].
 #[derive(Debug)]
 pub struct EventLayout {
     pub(super) id: u64,
-    /// Its context and its fields, as far as it has them.
+    /// Shapes of the context and of the payload, if the class has them.
     pub(super) scopes: Vec<Shape>,
-    /// Where the slots begin that its shapes count from.
+    /// First of the slots of the class; its shapes count slots from there.
     pub(super) first_slot: usize,
-    /// So many does it need from there.
+    /// Number of slots that the class needs.
     pub(super) slots: usize,
 }
 
-/// Which fields of a scope have no value of their own: what they hold follows from the next field.
+/// Places of the fields of a scope that were made: their values follow from the next field.
 pub(super) type Made = HashSet<Place>;
 
-/// By the indices of stream and event class, and the scope.
+/// Made fields by index of the stream class, index of the event class, and scope.
 pub(super) type MadeFields = HashMap<(Option<usize>, Option<usize>, Scope), Made>;
 
-/// A type with everything looked up.
+/// A type with all references resolved.
 #[derive(Debug)]
 pub(super) enum Shape {
     Number {
@@ -74,7 +76,8 @@ pub(super) enum Shape {
         align: u32,
         parts: Vec<Part>,
     },
-    /// A structure that only exists so that a made field has a place before the last part, whose value is that of the whole.
+    /// A structure that was added only to make room for a made field before its last part. Its
+    /// value is that of the last part.
     Wrapped {
         align: u32,
         parts: Vec<Part>,
@@ -84,14 +87,15 @@ pub(super) enum Shape {
         count: Count,
         element: Box<Shape>,
         text: Encoding,
-        /// Of numbers that nothing hangs on: what they are, and their distance.
+        /// Leaf and distance in bits, if the elements are numbers on which no other field depends.
         plain: Option<(Leaf, u64)>,
     },
     Variant {
         slot: u32,
         choices: Choices,
         options: Vec<Part>,
-        /// It stands for an optional: of the first option nothing is there.
+        /// `true` if the variant represents an optional: its first option means that the value is
+        /// absent.
         optional: bool,
     },
     Optional {
@@ -109,13 +113,14 @@ pub(super) struct Part {
 }
 
 impl Layout {
-    /// A layout that writes streams of this metadata.
+    /// Creates a layout that writes streams of this metadata.
     pub fn new(metadata: Arc<Metadata>) -> Result<Layout, MetadataError> {
         Layout::with(metadata, &MadeFields::new())
     }
 
-    /// For values of a trace of CTF 2 that become one of CTF 1.8; what its schema then is, [`metadata`](Self::metadata) tells. See the table
-    /// of what becomes what in the source of `lower`.
+    /// Creates a layout that takes values in the terms of a CTF 2 schema and writes a CTF 1.8
+    /// trace. [`metadata`](Self::metadata) returns the resulting schema. The table in the source of
+    /// `lower` lists how types are converted.
     pub fn to_ctf1(schema: &Schema) -> Result<Layout, MetadataError> {
         let from = schema.version;
         let (schema, made) = match from {
@@ -125,15 +130,17 @@ impl Layout {
         Ok(Layout { from, ..Layout::with(Arc::new(Metadata::from_schema(schema)?), &made)? })
     }
 
-    /// For values of a trace of CTF 1.8 that become one of CTF 2; what its schema then is, [`metadata`](Self::metadata) tells.
+    /// Creates a layout that takes values in the terms of a CTF 1.8 schema and writes a CTF 2
+    /// trace. [`metadata`](Self::metadata) returns the resulting schema.
     pub fn to_ctf2(schema: &Schema) -> Result<Layout, MetadataError> {
         let layout = Layout::new(Arc::new(Metadata::from_schema(super::to_ctf2(schema)?)?))?;
         Ok(Layout { from: schema.version, ..layout })
     }
 
-    /// Prepares an event class that is not in the schema: who learns of classes while events come need not begin anew, and adds them to the
-    /// metadata that it writes. `class` is in the terms of the schema that this was made of, and what depends on a field there depends on
-    /// one of its own.
+    /// Prepares an event class that is not in the schema, for callers that learn of classes while
+    /// they write; they must append the class to the metadata that they write. `class` is in the
+    /// terms of the schema from which this layout was made, and it may refer only to its own
+    /// fields.
     pub fn event(&self, class: &EventClass) -> Result<EventLayout, MetadataError> {
         let alone = Schema {
             version: self.from,
@@ -154,7 +161,7 @@ impl Layout {
         build(metadata, made).map_err(|e| MetadataError::whole(e.message))
     }
 
-    /// The metadata of what is written.
+    /// The metadata of the trace that is written.
     pub fn metadata(&self) -> &Arc<Metadata> {
         &self.metadata
     }
@@ -208,7 +215,7 @@ impl Shape {
         }
     }
 
-    /// What it is, for messages.
+    /// Returns `true` if this is an optional, or a variant that represents one.
     pub fn is_optional(&self) -> bool {
         matches!(self, Shape::Optional { .. } | Shape::Variant { optional: true, .. })
     }
@@ -268,7 +275,8 @@ impl Shaper<'_> {
             self.place.push(index as u32);
             let made = !matches!(shape, Shape::Struct { .. } | Shape::Wrapped { .. }) && self.made.contains(&self.place);
             self.place.pop();
-            // A tag of one bit says whether an optional is there; see `lower`.
+            // A made tag of [`OPTIONAL_BITS`](super::lower::OPTIONAL_BITS) bits belongs to a
+            // variant that represents an optional; see `lower`.
             if let (Some(Part { shape: Shape::Number { leaf, .. }, made: true, .. }), Shape::Variant { optional, .. }) =
                 (parts.last(), &mut shape)
             {

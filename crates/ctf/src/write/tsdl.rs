@@ -1,8 +1,9 @@
 //! Schema to text: the writer of CTF 1.8 metadata.
 //!
-//! Every function yields whole blocks, so a recorder may write the first part at its start and append an event's block
-//! whenever a new class appears; what is in the file at any moment can be read. Types are written in full where they are
-//! used: longer than with aliases, but a block needs nothing before it. A schema that has what only CTF 2 knows must be lowered before.
+//! Every function yields whole blocks, so a recorder may write the first part at its start and
+//! append the block of an event whenever a new class appears; the file can be read at any moment.
+//! Types are written in full where they are used: longer than with aliases, but a block needs
+//! nothing before it. A schema that uses types of CTF 2 must be lowered before.
 
 use std::fmt::Write;
 
@@ -10,10 +11,10 @@ use super::keywords::Keywords;
 use crate::clock::Clock;
 use crate::types::*;
 
-/// The first line of metadata, by which other tools know the format.
+/// The first line of metadata, by which other tools recognize the format.
 pub const HEAD: &str = "/* CTF 1.8 */\n";
 
-/// All of a schema.
+/// The metadata text of a whole schema.
 pub fn metadata(schema: &Schema) -> String {
     let words = Keywords::of(schema);
     let mut out = format!("{HEAD}\n{}\n", trace_block(Out::new(schema, &words)));
@@ -95,7 +96,7 @@ pub fn stream(schema: &Schema, stream: &StreamClass) -> String {
 fn stream_block(mut out: Out<'_>, stream: &StreamClass) -> String {
     let schema = out.schema;
     out.open("stream {");
-    // Without a field that tells it, babeltrace2 takes an id for an error.
+    // babeltrace2 rejects an id if no field of the packet header holds it.
     let told = schema.trace.packet_header.as_ref().is_some_and(|h| h.fields().iter().any(|f| display_name(&f.name) == "stream_id"));
     if told || stream.id != 0 {
         out.line(&format!("id = {};", stream.id));
@@ -106,7 +107,7 @@ fn stream_block(mut out: Out<'_>, stream: &StreamClass) -> String {
     out.close("};")
 }
 
-/// An event block. `schema` is only asked for the names of clocks.
+/// An event block. `schema` supplies only the names of clocks.
 pub fn event(schema: &Schema, stream_id: u64, event: &EventClass) -> String {
     event_block(Out::new(schema, &Keywords::default()), stream_id, event)
 }
@@ -127,7 +128,7 @@ fn event_block(mut out: Out<'_>, stream_id: u64, event: &EventClass) -> String {
     out.close("};")
 }
 
-/// A text literal that every reader takes for exactly this text.
+/// A text literal that every reader decodes to exactly this text.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -138,7 +139,8 @@ pub fn quote(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            // Three octal digits: the longest form there is, so that a digit after it stays what it is.
+            // Three octal digits are the longest form, so a digit that follows is not taken as part
+            // of the escape.
             c if (c as u32) < 0x20 || c as u32 == 0x7f => {
                 let _ = write!(out, "\\{:03o}", c as u32);
             }
@@ -149,7 +151,8 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// An identifier as like to `name` as can be: what no identifier may hold becomes an underscore.
+/// An identifier that is as similar to `name` as possible: characters that are not allowed become
+/// underscores.
 pub fn identifier(name: &str) -> String {
     let mut out: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit()) {
@@ -158,7 +161,8 @@ pub fn identifier(name: &str) -> String {
     out
 }
 
-/// An identifier for a field: with the leading underscore that readers take off, so that no name is a keyword.
+/// An identifier for a field, with the leading underscore that readers remove, so that no name is a
+/// keyword.
 pub fn field_identifier(name: &str) -> String {
     format!("_{}", identifier(name).trim_start_matches('_'))
 }
@@ -212,7 +216,7 @@ impl<'s> Out<'s> {
         }
     }
 
-    /// Structures span lines, at the current indent.
+    /// A structure on several lines, at the current indent.
     fn struct_type(&mut self, ty: &StructType) -> String {
         let align = if ty.min_align() > 1 { format!(" align({})", ty.min_align()) } else { String::new() };
         format!("struct {}{align}", self.members(ty.fields()))
@@ -266,9 +270,9 @@ impl<'s> Out<'s> {
             Type::String(_) => "string".to_owned(),
             Type::Struct(s) => self.struct_type(s),
             Type::Variant(v) => format!("variant <{}> {}", self.field_path(v.tag()), self.members(v.options())),
-            // Only within members can an array be written.
+            // An array can be written only as a member.
             Type::Array(array) => self.ty(array.element()),
-            // What CTF 1.8 has no words for; see the begin of this file.
+            // Types that CTF 1.8 does not have; see the start of this file.
             Type::VarInt(_) | Type::Text(_) | Type::Blob(_) | Type::Optional(_) => "string".to_owned(),
         }
     }

@@ -1,5 +1,5 @@
-//! Random schemas of either version, and random values for them, out of a tape of bytes: an empty tape is the simplest case, so that what
-//! fails can be made small.
+//! Random schemas of either version, and random values for them, generated from a tape of bytes. An
+//! empty tape yields the simplest case, so that proptest can shrink failures.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -42,25 +42,25 @@ impl Tape<'_> {
     }
 }
 
-/// A field that lengths or tags may refer to.
+/// A field to which lengths or tags may refer.
 #[derive(Clone)]
 struct Anchor {
     names: Vec<String>,
     tag: bool,
 }
 
-/// A structure that is being made; anchors are relative to it.
+/// A structure that is being generated; its anchors are relative to it.
 struct Frame {
     anchors: Vec<Anchor>,
-    /// Whether only structures are around it.
+    /// `true` if only structures contain it.
     open: bool,
 }
 
 pub struct Case {
     pub schema: Schema,
-    /// Class, time, and values of each event.
+    /// Class index, time and values of each event.
     pub events: Vec<(usize, u64, Vec<OwnedValue>)>,
-    /// Fields of the packets' contexts that tell nothing.
+    /// Fields of the packet contexts that have no role.
     pub context: Vec<(Arc<str>, OwnedValue)>,
 }
 
@@ -86,11 +86,11 @@ struct Maker<'t> {
     count: u32,
     frames: Vec<Frame>,
     scopes: Vec<(Scope, Vec<Anchor>)>,
-    /// Values that a tag may have.
+    /// Values of each tag.
     tags: HashMap<String, Vec<(i128, i128)>>,
-    /// Lengths and tags of the values that are made.
+    /// Values of the lengths and tags, for the values that depend on them.
     env: HashMap<String, i128>,
-    /// Lengths of texts of wide code units.
+    /// Names of the lengths of texts with wide code units.
     wide: HashSet<String>,
 }
 
@@ -101,7 +101,7 @@ fn member(name: &str, ty: Type) -> Member {
     Member { name: name.to_owned(), ty }
 }
 
-/// Whether a field tells nothing of the packet.
+/// Returns `true` if a field of this path was generated without a role.
 fn made(path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or(path);
     name.starts_with(['n', 't', 'f']) && name[1..].bytes().all(|b| b.is_ascii_digit())
@@ -127,7 +127,7 @@ impl Maker<'_> {
     fn case(&mut self) -> Case {
         self.order = self.tape.pick(&[ByteOrder::Little, ByteOrder::Big]);
         let mut clock = Clock::new("c", self.tape.pick(&[1_000_000_000, 2_500_000_000, 1]));
-        // In CTF 2 of less than a second.
+        // In CTF 2 the offset in cycles must be less than a second.
         let most = if self.v2() { clock.frequency.min(10) } else { 10 };
         (clock.offset_s, clock.offset) = (self.tape.below(1000) as i64, self.tape.below(most) as i64);
         let header = self.packet_header();
@@ -140,7 +140,7 @@ impl Maker<'_> {
             let context = self.tape.one_in(3).then(|| self.scope(Scope::EventContext));
             let mut payload = self.structure(Scope::EventFields, 0, true);
             if event_header.is_none() {
-                // An event of no bits would be there again and again.
+                // An event without bits would be decoded again and again.
                 let only = [member("only", Type::unsigned(8, 8, self.order))];
                 payload = StructType::new(payload.min_align(), only.into_iter().chain(payload.fields().iter().cloned()).collect());
             }
@@ -249,7 +249,7 @@ impl Maker<'_> {
         Arc::new(StructType::new(1, fields))
     }
 
-    /// And how many event classes it can tell apart.
+    /// Also returns the number of event classes that the header can distinguish.
     fn event_header(&mut self) -> (Option<Arc<StructType>>, u64) {
         let (kind, order) = (self.tape.below(4), self.order);
         let int = |size, align| IntType { size, align, byte_order: order, base: 10, ..IntType::default() };
@@ -293,7 +293,7 @@ impl Maker<'_> {
         Arc::new(ty)
     }
 
-    /// A structure; what can be referred to in it becomes known to whoever comes after.
+    /// Generates a structure. Its fields become anchors for later fields.
     fn structure(&mut self, scope: Scope, depth: u32, open: bool) -> StructType {
         self.frames.push(Frame { anchors: Vec::new(), open });
         let mut fields = Vec::new();
@@ -309,7 +309,8 @@ impl Maker<'_> {
         StructType::new(min_align, fields)
     }
 
-    /// Ends a structure that is a type within another one: its anchors, which only those that it is a plain member of can use.
+    /// Generates a structure that is the type within another one. Also returns its anchors, which
+    /// are available to later fields only if the structure is a plain member.
     fn inner_structure(&mut self, scope: Scope, depth: u32, open: bool) -> (StructType, Vec<Anchor>) {
         let ty = self.structure(scope, depth, open);
         (ty, self.frames.pop().unwrap().anchors)
@@ -326,7 +327,7 @@ impl Maker<'_> {
         if self.tape.one_in(8) {
             return self.tag_field(fields);
         }
-        // A variant of structures that all have the same length.
+        // A variant of structures that all have a field with the same name for a length.
         if self.tape.one_in(12) && depth < DEPTH {
             return self.alternatives(scope, fields);
         }
@@ -365,7 +366,7 @@ impl Maker<'_> {
         if int.align >= 8 && int.byte_order != self.order {
             int.size = int.size.next_multiple_of(8).min(64);
         }
-        // Labels of two ranges, and one that is another's.
+        // Labels with one range each, and a label `all` that overlaps all of them.
         let (low, mid) = if int.signed { (-5, -1) } else { (0, 2) };
         let ranges = vec![(low, mid - 1), (mid, 3), (5, 5)];
         let label = |index: usize, (low, high)| Mapping { label: format!("o{index}"), low, high };
@@ -405,7 +406,7 @@ impl Maker<'_> {
         self.frames.last_mut().unwrap().anchors.push(anchor);
     }
 
-    /// A path to a length or a tag, and the name of what it leads to.
+    /// A path to a length or a tag, and the name of the field to which it leads.
     fn reference(&mut self, scope: Scope, tag: bool) -> Option<(FieldPath, String)> {
         let mut found = Vec::new();
         let v2 = self.v2();
@@ -446,7 +447,7 @@ impl Maker<'_> {
         int.base = self.tape.pick(&[10, 16, 8, 2]);
         int.reversed = self.v2() && self.tape.one_in(5);
         if self.tape.one_in(4) {
-            // Whole bytes, so that the order does not change within one.
+            // Whole bytes, so that the byte order does not change within a byte.
             (int.byte_order, int.align, int.size) = (self.other(), align.max(8), size.next_multiple_of(8));
         }
         int
@@ -476,7 +477,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Any type; what it depends on and is not there yet goes into `fields` before it.
+    /// Generates any type. Fields on which it depends are added to `fields` before it.
     fn ty(&mut self, scope: Scope, depth: u32, _: &mut Vec<Member>) -> Type {
         let span = Span::default();
         let kinds = if depth >= DEPTH { 4 } else { 12 };
@@ -503,7 +504,7 @@ impl Maker<'_> {
             }
             6 => {
                 let (mut length, encoding) = (self.length(scope), self.encoding());
-                // A text has no part of a code unit.
+                // A text must not contain a part of a code unit.
                 if encoding.unit() > 1 {
                     match &mut length {
                         Length::Fixed(length) => *length &= !3,
@@ -557,7 +558,7 @@ impl Maker<'_> {
         }))
     }
 
-    /// The values of a structure and of those in it, one after another.
+    /// The values of a structure and of nested structures, one after another.
     fn flat(&mut self, ty: &StructType, path: &str, out: &mut Vec<(Arc<str>, OwnedValue)>) {
         for Member { name, ty } in ty.fields() {
             match ty {
@@ -598,7 +599,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A text of at most so many bytes.
+    /// A text of at most `most` bytes.
     fn text(&mut self, encoding: Encoding, most: u64) -> OwnedValue {
         let mut text = String::new();
         let mut len = 0;
@@ -630,7 +631,8 @@ impl Maker<'_> {
                     16 => (word % 2049) as f64 / 16.0,
                     32 => f64::from(f32::from_bits(word as u32)),
                     64 => f64::from_bits(word),
-                    // Numbers that are subnormal in 64 bits are rounded on their way out of wider ones.
+                    // Subnormal `f64` numbers are rounded when they are read back from wider
+                    // formats.
                     _ => Some(f64::from_bits(word)).filter(|v| !v.is_subnormal()).unwrap_or(-0.0),
                 })
             }

@@ -1,4 +1,4 @@
-//! What the tests share: a dump of everything that is in a stream, and the corpora folder.
+//! Shared by the tests: dumps of the content of a stream, and the directory of corpora.
 
 #![allow(dead_code)] // Each test file uses its part.
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use longpole_ctf::types::Type;
 use longpole_ctf::{Batch, CompoundKind, DecodeError, EventRef, Item, Metadata, OwnedValue, Source, Step, StreamDecoder, Times, Value};
 
-/// Every item of a stream as text, one line each, and how it ended.
+/// Every item of a stream as a line of text, and the error that ended the stream, if any.
 pub fn dump<S: Source>(metadata: &Arc<Metadata>, source: S) -> (String, Result<u64, Box<DecodeError>>) {
     let mut stream = StreamDecoder::new(metadata.clone(), source);
     let mut out = String::new();
@@ -57,7 +57,8 @@ pub fn dump<S: Source>(metadata: &Arc<Metadata>, source: S) -> (String, Result<u
     }
 }
 
-/// The same stream by columns, as lines of [`dump`] without those of packets and losses: what a batch has is put in order again.
+/// The events of the same stream read by columns, as lines of [`dump`] in their original order,
+/// without packets and losses.
 pub fn dump_columns<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>, Result<u64, String>) {
     let mut stream = StreamDecoder::new(metadata.clone(), source);
     let mut batch = Batch::new();
@@ -87,7 +88,7 @@ pub fn dump_columns<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<Stri
     }
 }
 
-/// What [`dump_columns`] must yield, from single events.
+/// The expected result of [`dump_columns`], from reading single events.
 pub fn dump_rows<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>, Result<u64, String>) {
     let mut stream = StreamDecoder::new(metadata.clone(), source);
     let (mut lines, mut events) = (Vec::new(), 0);
@@ -109,7 +110,7 @@ pub fn dump_rows<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>
     }
 }
 
-/// The times of the same events without their fields, as lines `CYCLES NS`.
+/// The times of the same events, read without their fields, as lines `CYCLES NS`.
 pub fn dump_times<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>, Result<u64, String>) {
     let mut stream = StreamDecoder::new(metadata.clone(), source);
     let mut times = Times::new();
@@ -127,13 +128,13 @@ pub fn dump_times<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String
     }
 }
 
-/// What [`dump_times`] must yield, of [`dump_rows`].
+/// The expected result of [`dump_times`], from that of [`dump_rows`].
 pub fn times_of((lines, ended): &(Vec<String>, Result<u64, String>)) -> (Vec<String>, Result<u64, String>) {
     let times = lines.iter().map(|line| line.split(' ').skip(1).take(2).collect::<Vec<_>>().join(" "));
     (times.collect(), ended.clone())
 }
 
-/// In a column texts are bytes.
+/// The value as in a column, where texts are bytes.
 fn plain(value: OwnedValue) -> OwnedValue {
     match value {
         OwnedValue::Str(text) => OwnedValue::Bytes(text),
@@ -177,7 +178,7 @@ pub fn show(value: &Value<'_>) -> String {
     }
 }
 
-/// The folder with traces of other tools; without it the test says that it was skipped.
+/// The directory with traces of other tools; without it the test reports that it was skipped.
 pub fn corpora(what: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("LONGPOLE_CORPORA").map(PathBuf::from);
     if folder.is_none() {

@@ -1,5 +1,6 @@
-//! A second decoder, slow and simple: bit by bit, as the specifications word it, straight from the types. It shares nothing with the crate
-//! but the description of types; names of lengths and tags must be unique in a schema.
+//! A second decoder that is slow and simple: it reads bit by bit, in the words of the
+//! specifications, directly from the types. It shares nothing with the crate except the description
+//! of types. Names of lengths and tags must be unique in a schema.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +8,11 @@ use std::sync::Arc;
 use longpole_ctf::types::*;
 use longpole_ctf::OwnedValue;
 
-/// What is in a stream: class index, time, values of contexts and payload.
+/// The content of a stream: class index, time, and values of contexts and payload of each event.
 pub type Events = Vec<(usize, u64, Vec<OwnedValue>)>;
 
-/// The events of a stream up to its end, or up to what cannot be understood.
+/// Reads the events of a stream up to its end, or up to the first error; the flag is `true` if
+/// there was no error.
 pub fn events(schema: &Schema, bytes: &[u8]) -> (Events, bool) {
     let mut oracle = Oracle { schema, bytes, start: 0, at: 0, content: 0, env: HashMap::new(), told: HashMap::new(), clock: 0 };
     let mut events = Vec::new();
@@ -21,17 +23,17 @@ pub fn events(schema: &Schema, bytes: &[u8]) -> (Events, bool) {
 struct Oracle<'b> {
     schema: &'b Schema,
     bytes: &'b [u8],
-    /// In bits: where the packet begins, where we are in it, where its content ends.
+    /// Start of the packet, current position, and end of the content, in bits.
     start: u64,
     at: u64,
     content: u64,
     env: HashMap<String, i128>,
-    /// What fields with roles said, and in how many bits.
+    /// Values of the fields with roles, with their widths in bits.
     told: HashMap<&'static str, (u64, u32)>,
     clock: u64,
 }
 
-/// Names in CTF 1.8, roles in CTF 2.
+/// Names in CTF 1.8 and roles in CTF 2.
 const KNOWN: [(&str, Roles); 7] = [
     ("stream_id", Roles::STREAM_ID),
     ("packet_size", Roles::PACKET_SIZE),
@@ -65,7 +67,7 @@ impl Oracle<'_> {
             self.content = content;
             let align = stream.event_header.as_ref().map_or(1, |h| h.align());
             while self.at < content {
-                // Only padding is left.
+                // Succeeds if only padding is left.
                 let aligned = self.at.next_multiple_of(u64::from(align));
                 self.event(stream, events).or((aligned == content).then_some(()))?;
                 if aligned == content {
@@ -104,7 +106,7 @@ impl Oracle<'_> {
         Some(())
     }
 
-    /// The clock goes on to the next value with these lowest bits.
+    /// Advances the clock to the next value with these lowest bits.
     fn time(&mut self, name: &str) {
         let Some(&(low, bits)) = self.told.get(name) else { return };
         if bits >= 64 {
@@ -123,8 +125,8 @@ impl Oracle<'_> {
         self.at = self.at.next_multiple_of(u64::from(align));
     }
 
-    /// The next bits as a number: the first bit is the least significant one in little-endian data, the most significant one in
-    /// big-endian data; the other way round if it is said so.
+    /// Reads the next bits as a number. The first bit is the least significant one in little-endian
+    /// data and the most significant one in big-endian data, or the other way round if `reversed`.
     fn number(&mut self, bits: u32, align: u32, order: ByteOrder, reversed: bool) -> Option<u128> {
         self.align(align);
         if self.at + u64::from(bits) > self.content {
@@ -182,7 +184,7 @@ impl Oracle<'_> {
 
     fn tell(&mut self, name: &str, roles: Roles, value: u64, bits: u32, head: bool) {
         let v2 = self.schema.version == Version::V2;
-        // The role of a time is told apart by its name, which the tests give in both versions.
+        // The roles of times are distinguished by names, which the generator uses in both versions.
         if let Some((known, _)) = KNOWN.iter().find(|(known, role)| head && *known == name && (!v2 || roles.has(*role))) {
             self.told.insert(known, (value, bits));
         }
@@ -279,7 +281,7 @@ impl Oracle<'_> {
             }
             Type::Array(array) => {
                 self.align(array.align());
-                // Alignment alone may not lead out of the packet.
+                // Alignment alone must not lead out of the packet.
                 (self.at <= self.content).then_some(())?;
                 let len = self.len(array.length())?;
                 match array.element() {
@@ -303,7 +305,8 @@ impl Oracle<'_> {
                     }
                     None => {
                         let name = variant.tag().names.last()?;
-                        // What the labels are, the generator has one way to say; the header of LTTng another.
+                        // The generator names the labels in one way; the header of LTTng uses
+                        // another.
                         let label = match (name.as_str(), tag) {
                             ("id", tag) if self.extended(tag) => "extended",
                             ("id", _) => "compact",
@@ -331,7 +334,7 @@ impl Oracle<'_> {
         tag == 31 && self.tag("id").is_some_and(|e| e.int.size == 5) || tag == 65535
     }
 
-    /// The first label that names an option.
+    /// The first label that is the name of an option.
     fn label(&self, name: &str, tag: i128) -> &'static str {
         let found = self.tag(name).and_then(|e| e.mappings.iter().find(|m| m.low <= tag && tag <= m.high).map(|m| m.label.clone()));
         match found.as_deref() {
@@ -363,14 +366,14 @@ impl Oracle<'_> {
         shared.into_iter().chain(events).flatten().find_map(|s| find(&Type::Struct(s.clone()), name))
     }
 
-    /// From the definition: sign, exponent, fraction.
+    /// A floating point number from its definition: sign, exponent, fraction.
     fn float(&mut self, float: &FloatType) -> Option<f64> {
         let bits = self.number(float.size, float.align, float.byte_order, float.reversed)?;
         let (exponent_bits, fraction_bits) = match float.size {
             16 => (5, 10),
             32 => return Some(f64::from(f32::from_bits(bits as u32))),
             64 => return Some(f64::from_bits(bits as u64)),
-            // With the leading one said.
+            // This format stores the leading one of the fraction.
             80 => (15, 64),
             _ => (15, 112),
         };

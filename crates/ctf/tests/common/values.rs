@@ -1,4 +1,4 @@
-//! Streams written again, and how to tell that they hold the same: values of both versions in one form.
+//! Rewriting of streams, and a common form of values in which both versions can be compared.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use longpole_ctf::{BytesSource, Item, Metadata, OwnedValue, StreamDecoder};
 
 use super::oracle;
 
-/// Bytes as a list, and all that is not a number the same, so that values compare.
+/// The value in a form that can be compared: bytes as a list, and floating point numbers as
+/// texts of their bits, so that NaN equals NaN.
 pub fn plain(value: OwnedValue) -> OwnedValue {
     match value {
         OwnedValue::Bytes(bytes) => OwnedValue::List(bytes.into_iter().map(|b| OwnedValue::U64(u64::from(b))).collect()),
@@ -23,7 +24,8 @@ pub fn plain_events(events: &oracle::Events) -> oracle::Events {
     events.iter().map(|(class, time, values)| (*class, *time, values.iter().cloned().map(plain).collect())).collect()
 }
 
-/// Reads a stream and writes it again, in another layout perhaps, without a tree of values between.
+/// Reads a stream and writes it again, possibly in another layout, directly from the reader's
+/// values.
 pub fn copied(metadata: &Arc<Metadata>, bytes: &[u8], to: Arc<Layout>, class: usize) -> Result<Vec<u8>, String> {
     let mut stream = StreamDecoder::new(metadata.clone(), BytesSource(bytes));
     let mut writer = StreamWriter::new(to, class);
@@ -38,7 +40,7 @@ pub fn copied(metadata: &Arc<Metadata>, bytes: &[u8], to: Arc<Layout>, class: us
     Ok(writer.take())
 }
 
-/// A value of a lowered trace as that of CTF 2 which it was, without what was made for it.
+/// Converts a value of a lowered trace back to that of CTF 2, without made fields.
 pub fn lifted(value: OwnedValue) -> OwnedValue {
     match plain(value) {
         OwnedValue::Bool(v) => OwnedValue::U64(u64::from(v)),
@@ -60,7 +62,7 @@ pub fn is_made(name: &str) -> bool {
     name.starts_with("tag_of_") || name.starts_with("length_of_")
 }
 
-/// Events of a lowered trace in terms of CTF 2.
+/// Converts events of a lowered trace back to CTF 2.
 pub fn lifted_events(metadata: &Metadata, stream: usize, events: &oracle::Events) -> oracle::Events {
     let values = |class: usize, values: &[OwnedValue]| {
         let named = metadata.fields(stream, class).iter().zip(values);

@@ -1,7 +1,10 @@
-//! The times of a trace.dat: what its options add to the kernel's own, as trace-cmd does it.
+//! Times of a trace.dat: the corrections that its options describe, applied in the same way as in
+//! trace-cmd.
 //!
-//! A guest's file holds what its clock was measured to be behind its host's, at several moments and for each of its CPUs; a file with times
-//! in cycles, how long one is; and any, what is to be added. The samples of a guest are used as they are, a line between two of them.
+//! The file of a guest holds samples of the difference between its clock and that of its host,
+//! taken at several times and for each of its CPUs. The samples are used unchanged, with linear
+//! interpolation between two of them if the file requests it. A file with times in cycles states
+//! the length of a cycle. Any file may state an offset.
 
 use super::parts::Cursor;
 use super::DatOption;
@@ -12,23 +15,24 @@ const OFFSET: u16 = 7;
 const TRACEID: u16 = 11;
 const TIME_SHIFT: u16 = 12;
 const TSC2NSEC: u16 = 14;
-/// Of the flags of `TIME_SHIFT`.
+/// A flag of `TIME_SHIFT`.
 const INTERPOLATE: u32 = 1;
-/// Beyond any time, and small enough to be multiplied by 32 bits.
+/// Bound for times: greater than any real time, and small enough for a multiplication by a 32-bit
+/// number.
 const MOST_CYCLES: i128 = 1 << 92;
 
-/// What makes times of the stamps in the pages.
+/// Converts the timestamps in the pages to times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// Which recording this is a part of, with its host or guests.
+    /// Id of the recording, which is the same in the files of a host and its guests.
     pub trace_id: Option<u64>,
-    /// By what cycles become ns.
+    /// Conversion of cycles to nanoseconds, if the file states it.
     pub cycles: Option<Cycles>,
     shift: Option<Shift>,
     offset_ns: i128,
 }
 
-/// A cycle is `multiplier / 2^shift` ns.
+/// The length of a cycle: `multiplier / 2^shift` nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycles {
     pub multiplier: u32,
@@ -41,7 +45,7 @@ struct Shift {
     cpus: Vec<Vec<Sample>>,
 }
 
-/// What was measured at a moment.
+/// A sample of the difference between two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sample {
     time: u64,
@@ -56,7 +60,7 @@ impl Clock {
         for DatOption { id, data } in options {
             let mut at = Cursor::memory(data, order);
             match *id {
-                // Stored as text: the one in microseconds, the other in nanoseconds.
+                // Both are stored as text: `DATE` in microseconds, `OFFSET` in nanoseconds.
                 DATE => clock.offset_ns = clock.offset_ns + i128::from(number(data)) * 1000,
                 OFFSET => clock.offset_ns = clock.offset_ns + i128::from(number(data)),
                 TRACEID => clock.trace_id = at.u64().ok(),
@@ -73,12 +77,13 @@ impl Clock {
         clock
     }
 
-    /// Whether the stamps are what is told.
+    /// Returns `true` if timestamps are times without any conversion.
     pub fn is_plain(&self) -> bool {
         *self == Clock { trace_id: self.trace_id, ..Clock::default() }
     }
 
-    /// The time in ns of a stamp that a CPU took: exact, and within a quarter of what 128 bits hold.
+    /// The time in nanoseconds of a timestamp that a CPU took. The result is exact and its absolute
+    /// value is below 2¹²⁶.
     #[inline]
     pub fn time(&self, cpu: u32, stamp: u64) -> i128 {
         let mut time = i128::from(stamp);
@@ -93,7 +98,8 @@ impl Clock {
 }
 
 impl Shift {
-    /// Peer, flags, and for each CPU its samples; the fractions of all follow behind, where the file has them.
+    /// Parses the peer, the flags, and the samples of each CPU. The fractions of all samples follow
+    /// at the end, if the file has them.
     fn parse(at: &mut Cursor<'_>) -> Option<Shift> {
         at.u64().ok()?;
         let interpolate = at.u32().ok()? & INTERPOLATE != 0;
@@ -101,7 +107,7 @@ impl Shift {
         let mut cpus = Vec::new();
         for _ in 0..count {
             let count = at.u32().ok()?;
-            // Each has 24 bytes here.
+            // Each sample takes 24 bytes here.
             if u64::from(count) > at.left() / 24 {
                 return None;
             }
@@ -129,7 +135,7 @@ impl Shift {
         let (first, second) = match samples {
             [] => return time.into(),
             [one] => return i128::from(time) + i128::from(one.offset),
-            // The two around it, or the nearest two.
+            // The two samples around the time, or the nearest two.
             several => {
                 let after = several.partition_point(|sample| sample.time <= time).clamp(1, several.len() - 1);
                 (&several[after - 1], &several[after])
@@ -147,7 +153,8 @@ impl Shift {
     }
 }
 
-/// A number as C reads it: maybe negative, maybe in hexadecimal; what follows it is nothing.
+/// Parses a number like C's strtoll: possibly negative or hexadecimal; anything after it is
+/// ignored.
 fn number(text: &[u8]) -> i64 {
     let text = String::from_utf8_lossy(text);
     let text = text.trim_start();

@@ -1,4 +1,5 @@
-//! The pages of one CPU in a trace.dat (or the text of a tracer) as a byte source: in place, or in compressed chunks.
+//! The pages of one CPU in a trace.dat (or the text of a tracer) as a byte source: directly from
+//! the file, or from compressed chunks.
 
 use std::io::{self, Read};
 
@@ -7,12 +8,13 @@ use super::{Extent, Method, ReadAt};
 use crate::error::DatErrorKind;
 use crate::page::ByteOrder;
 
-/// A chunk is what trace-cmd packs at once, some ten pages; the limit bounds memory, not the format.
+/// Maximum size of a decompressed chunk in bytes. trace-cmd compresses some ten pages at once; the
+/// limit bounds memory and is not part of the format.
 pub(super) const MAX_CHUNK: u64 = 64 << 20;
-/// Of the chunks of all CPUs together, each of which has one in memory.
+/// Maximum size of the chunks of all CPUs together; each CPU has one chunk in memory.
 pub(super) const ALL_CHUNKS: u64 = 256 << 20;
 
-/// Reads a CPU's pages in order.
+/// Reads the pages of a CPU in order.
 #[derive(Debug)]
 pub struct CpuReader<S> {
     source: S,
@@ -20,9 +22,9 @@ pub struct CpuReader<S> {
     at: u64,
     end: u64,
     compressed: Option<Method>,
-    /// Chunks left; none before the count was read.
+    /// Number of chunks left; `None` before the number was read.
     chunks: Option<u32>,
-    /// Bytes that may come out of one.
+    /// Maximum size of a decompressed chunk in bytes.
     most: u64,
     plain: Vec<u8>,
     taken: usize,
@@ -44,12 +46,13 @@ impl<S: ReadAt> CpuReader<S> {
         Ok(self.order.unsigned(&bytes).unwrap_or(0) as u32)
     }
 
-    /// Decompresses the next chunk; false at the end.
+    /// Decompresses the next chunk; returns `false` at the end.
     fn chunk(&mut self, method: Method) -> io::Result<bool> {
         let left = match self.chunks {
             None if self.at >= self.end => return Ok(false),
             None => {
-                // The stated size leaves out the count itself, so the file's end bounds what follows.
+                // The stated size does not include the number of chunks, so the end of the file is
+                // used as the limit.
                 self.end = self.source.size()?;
                 self.u32()?
             }
@@ -80,7 +83,8 @@ impl<S: ReadAt> CpuReader<S> {
 impl<S: ReadAt> Read for CpuReader<S> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let Some(method) = self.compressed else {
-            // A table that points behind the file's end describes what was not written: the pages simply end.
+            // If a table refers to data beyond the end of the file, the data was not written: the
+            // pages simply end.
             let end = self.end.min(self.source.size()?);
             let count = (out.len() as u64).min(end.saturating_sub(self.at)) as usize;
             self.source.read_exact_at(&mut out[..count], self.at)?;
@@ -99,7 +103,8 @@ impl<S: ReadAt> Read for CpuReader<S> {
     }
 }
 
-/// What comes out is what the bytes give, never more than `plain` and one byte, which is an error.
+/// Decompresses `packed`, which must yield exactly `plain` bytes. Never produces more than one byte
+/// beyond that.
 pub fn decompress(method: Method, packed: &[u8], plain: u64) -> Result<Vec<u8>, DatErrorKind> {
     if plain > MAX_PART {
         return Err(DatErrorKind::TooLong { length: plain, limit: MAX_PART });

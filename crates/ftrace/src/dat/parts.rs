@@ -1,4 +1,4 @@
-//! The parts of a trace.dat before its pages, in both versions' arrangement.
+//! The parts of a trace.dat before its pages, in the arrangements of both versions.
 
 use super::data::decompress;
 use super::{Buffer, CpuData, DatOption, Extent, Method, ReadAt, Visited};
@@ -15,10 +15,10 @@ const KALLSYMS: u16 = 19;
 const PRINTK: u16 = 20;
 const CMDLINES: u16 = 21;
 const BUFFER_TEXT: u16 = 22;
-/// The symbols of a large kernel are some 20 MB.
+/// Maximum size of a part in bytes. The symbols of a large kernel take some 20 MB.
 pub const MAX_PART: u64 = 256 << 20;
 const MAX_CPUS: u32 = 1 << 16;
-/// CPUs of all buffers together.
+/// Maximum number of CPUs of all buffers together.
 const MAX_STREAMS: u64 = 1 << 20;
 const MAX_OPTIONS: usize = 1 << 16;
 
@@ -26,7 +26,7 @@ const MAX_OPTIONS: usize = 1 << 16;
 pub struct Parts {
     pub header_page: Vec<u8>,
     pub header_event: Vec<u8>,
-    /// System and text.
+    /// Name of the subsystem and text of each format.
     pub formats: Vec<(String, Vec<u8>)>,
     formats_size: u64,
     pub kallsyms: Vec<u8>,
@@ -35,11 +35,11 @@ pub struct Parts {
     pub options: Vec<DatOption>,
     pub buffers: Vec<Buffer>,
     streams: u64,
-    /// The content of `trace_clock`, which version 6 has behind the table of the CPUs' pages.
+    /// Content of `trace_clock`, which in version 6 follows the table of the CPUs' pages.
     pub clock: Vec<u8>,
 }
 
-/// Reads numbers and texts, from the file or from a section in memory.
+/// Reads numbers and texts from the file or from a section in memory.
 pub struct Cursor<'a> {
     from: From<'a>,
     len: u64,
@@ -99,7 +99,7 @@ impl<'a> Cursor<'a> {
 
     fn number(&mut self, size: u64) -> Result<u64, DatError> {
         let bytes = self.bytes(size)?;
-        // The sizes that are asked for are 2, 4 and 8.
+        // Callers only pass 2, 4 and 8.
         Ok(self.order.unsigned(&bytes).unwrap_or(0))
     }
 
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         self.number(8)
     }
 
-    /// A text up to a zero byte.
+    /// Reads a text up to a zero byte.
     pub fn string(&mut self) -> Result<String, DatError> {
         const LIMIT: u64 = 4096;
         let begin = self.at;
@@ -209,7 +209,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// System and text of each format, behind the head.
+/// The subsystem and text of each format, after the head of the file.
 pub fn formats(at: &mut Cursor<'_>) -> Result<Vec<(String, Vec<u8>)>, DatError> {
     let mut parts = Parts::default();
     at.headers(&mut parts)?;
@@ -229,7 +229,8 @@ pub fn version_6(at: &mut Cursor<'_>, page_size: u32) -> Result<Parts, DatError>
     let cpus = at.cpu_count()?;
     let first = content(at, &mut parts, String::new(), page_size, cpus)?;
     at.push_buffer(&mut parts, first)?;
-    // Each instance has an option: an offset and a name; what is there looks like the end of the main part.
+    // Each instance has an option with an offset and a name. The data at the offset has the same
+    // form as the end of the main part.
     let instances: Vec<Vec<u8>> = parts.options.iter().filter(|o| o.id == BUFFER).map(|o| o.data.clone()).collect();
     let mut visited = Visited::new();
     for data in instances {
@@ -246,7 +247,8 @@ pub fn version_6(at: &mut Cursor<'_>, page_size: u32) -> Result<Parts, DatError>
     Ok(parts)
 }
 
-/// Options, if any, then the table of the CPUs' pages, or a text up to the end of the file.
+/// Reads options, if there are some, then the table of the CPUs' pages or a text that extends to
+/// the end of the file.
 fn content(at: &mut Cursor<'_>, parts: &mut Parts, name: String, page_size: u32, cpus: u32) -> Result<Buffer, DatError> {
     let mut count = cpus;
     let mut has_clock = false;
@@ -260,7 +262,8 @@ fn content(at: &mut Cursor<'_>, parts: &mut Parts, name: String, page_size: u32,
                         let length = at.u32()?;
                         at.push_option(parts, id, length)?;
                         has_clock |= id == TRACECLOCK;
-                        // Some files say here what is true, where the number before is of the machine that wrote them.
+                        // In some files this option has the true number, while the number before is
+                        // that of the host that wrote the file.
                         if id == CPUCOUNT {
                             let data = parts.options.last().map(|o| o.data.clone()).unwrap_or_default();
                             count = Cursor::memory(&data, at.order).cpu_count().unwrap_or(cpus);
@@ -281,12 +284,14 @@ fn content(at: &mut Cursor<'_>, parts: &mut Parts, name: String, page_size: u32,
         let (offset, size) = (at.u64()?, at.u64()?);
         list.push(CpuData { cpu, extent: Extent { offset, size, compressed: None } });
     }
-    // The table of the machine's own number of CPUs, for readers that do not know the option.
+    // Skips a table with the number of CPUs of the writing host, for readers that do not know the
+    // option.
     if cpus < count {
         at.bytes(16)?;
     }
     if has_clock && name.is_empty() {
-        // Early writers promised the clock and did not write it: what is there then is a page.
+        // Early versions of trace-cmd announced the clock without writing it: then a page is at
+        // this place.
         let end = at.at;
         match at.long_part() {
             Ok(clock) if clock.len() < 4096 => parts.clock = clock,
@@ -336,7 +341,7 @@ pub fn version_7(at: &mut Cursor<'_>) -> Result<Parts, DatError> {
             at.push_buffer(&mut parts, buffer)?;
             continue;
         }
-        // Each is read once, and all of them together are no more than a few parts.
+        // Each section is read once, and their total size is bounded.
         let bytes = if visited.insert(offset) { section(at, offset, *id, &method)? } else { return Err(at.error(DatErrorKind::Loop)) };
         read += bytes.len() as u64;
         if read > 4 * MAX_PART {
@@ -356,7 +361,7 @@ pub fn version_7(at: &mut Cursor<'_>) -> Result<Parts, DatError> {
     Ok(parts)
 }
 
-/// The description of a buffer; its pages stay where they are.
+/// Reads the description of a buffer, without its pages.
 fn buffer_7(at: &mut Cursor<'_>, id: u16, option: &mut Cursor<'_>, offset: u64, method: &str) -> Result<Buffer, DatError> {
     at.at = offset;
     let (_, flags) = (at.u16()?, at.u16()?);
@@ -379,7 +384,7 @@ fn buffer_7(at: &mut Cursor<'_>, id: u16, option: &mut Cursor<'_>, offset: u64, 
     Ok(Buffer { name, clock, page_size, cpus, text: None })
 }
 
-/// By what a section is compressed, if it is.
+/// The compression method of a section, if it is compressed.
 fn compression(at: &Cursor<'_>, flags: u16, method: &str) -> Result<Option<Method>, DatError> {
     match (flags & 1 != 0, method) {
         (false, _) => Ok(None),
@@ -389,7 +394,7 @@ fn compression(at: &Cursor<'_>, flags: u16, method: &str) -> Result<Option<Metho
     }
 }
 
-/// The content of a section, decompressed.
+/// The decompressed content of a section.
 fn section(at: &mut Cursor<'_>, offset: u64, id: u16, method: &str) -> Result<Vec<u8>, DatError> {
     at.at = offset;
     let (found, flags) = (at.u16()?, at.u16()?);

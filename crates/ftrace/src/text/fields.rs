@@ -1,33 +1,34 @@
-//! What an event's text says: its name, and its fields as far as they are written as such.
+//! Parses the text of an event: its name and its fields.
 //!
-//! `key=value` is a field; a value goes on to the next key, since names of tasks have spaces. System calls are printed in a form of their own, as are
-//! the scheduler's events by trace-cmd's plugins. Where anything stands before the first key, or there is none, the whole text is
-//! a field, too.
+//! `key=value` is a field. A value extends to the next key, because names of tasks may contain
+//! spaces. System calls have a form of their own, and so do the scheduler's events printed by
+//! plugins of trace-cmd. If there is text before the first key, or if there is no key, the whole
+//! text is also a field.
 
 use super::{contains, digits, find, leading, number, Span};
 
-/// A field's place, and what its text is.
+/// Place and type of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Name of the field.
     pub key: Key,
     /// Place of its value in the line.
     pub value: Span,
-    /// What the value is.
+    /// Type of the value.
     pub kind: Kind,
 }
 
 /// Name of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// The name stands in the line.
+    /// The name is in the line.
     At(Span),
-    /// The name is known from the form of the line.
+    /// The name follows from the form of the line.
     Known(&'static str),
 }
 
 impl Key {
-    /// The name, in the line where it was found.
+    /// The name; `line` must be the line in which it was found.
     pub fn of<'a>(&'a self, line: &'a [u8]) -> &'a [u8] {
         match self {
             Key::At(span) => &line[span.clone()],
@@ -36,7 +37,7 @@ impl Key {
     }
 }
 
-/// What the text of a value is.
+/// The type of a value's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.
@@ -45,14 +46,14 @@ pub enum Kind {
     Unsigned(u64),
     /// A number with a sign.
     Signed(i64),
-    /// A state of a task as letters: the kernel's bits for them.
+    /// The state of a task, printed as letters; converted to the kernel's bits.
     State(u64),
 }
 
-/// Fields of one event; more is no event of a kernel.
+/// Maximum number of fields of an event; no event of a kernel has more.
 const MOST_FIELDS: usize = 256;
 
-/// Finds the name and the fields in `rest` of a line; the latter are put into `out`.
+/// Finds the name and the fields in the range `rest` of a line. The fields are stored in `out`.
 pub fn fields(line: &[u8], rest: Span, out: &mut Vec<Found>) -> Name {
     out.clear();
     let text = &line[rest.clone()];
@@ -68,7 +69,7 @@ pub fn fields(line: &[u8], rest: Span, out: &mut Vec<Found>) -> Name {
         return name;
     }
     let length = text.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(byte)).count();
-    // The colon that ends the name may be followed by nothing.
+    // The colon that ends the name may be the last character.
     let colon = (0..length).rev().find(|at| text[*at] == b':' && (at + 1 == text.len() || matches!(text[at + 1], b' ' | b'\t' | b'\n')));
     let Some(colon) = colon.filter(|colon| *colon > 0) else {
         if text.starts_with(b"<stack trace>") || text.starts_with(b"<user stack trace>") {
@@ -99,11 +100,11 @@ pub fn fields(line: &[u8], rest: Span, out: &mut Vec<Found>) -> Name {
 /// An event's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// The name stands in the line.
+    /// The name is in the line.
     At(Span),
-    /// The name is known from the form of the line.
+    /// The name follows from the form of the line.
     Known(&'static str),
-    /// Before the name of a system call.
+    /// A prefix and the name of a system call, which together are the name.
     Call(&'static str, Span),
 }
 
@@ -123,7 +124,7 @@ fn leading_all(text: &[u8]) -> usize {
     text.len() - text.trim_ascii_start().len()
 }
 
-/// `key=value …` of a named event.
+/// Parses `key=value …` of a named event.
 fn pairs(line: &[u8], name: Span, span: Span, out: &mut Vec<Found>) {
     let mut open: Option<(Span, usize, u8)> = None;
     let mut at = span.start;
@@ -169,18 +170,19 @@ fn pairs(line: &[u8], name: Span, span: Span, out: &mut Vec<Found>) {
     }
 }
 
-/// Bytes of a task's name without its NUL, and of a path.
+/// Maximum length in bytes of a task's name without its NUL and, below, of a path.
 const MOST_COMM: usize = 15;
 const MOST_PATH: usize = 4096;
 
-/// Where a name ends that may look like fields: at the last place at which the field may begin that the kernel prints behind it.
+/// End of a name that may look like fields: the last place at which the field begins that the
+/// kernel prints after the name.
 fn known_end(event: &[u8], key: &[u8], line: &[u8], span: Span) -> Option<usize> {
     let (prefix, next, most): (&[u8], &[u8], usize) = match (event, key) {
         (b"task_rename", b"oldcomm") => (b"", b"newcomm=", MOST_COMM),
         (b"task_rename", b"newcomm") | (b"oom_score_adj_update", b"comm") => (b"", b"oom_score_adj=", MOST_COMM),
         (b"task_newtask", b"comm") => (b"", b"clone_flags=", MOST_COMM),
         (b"sched_process_exec", b"filename") => (b"", b"pid=", MOST_PATH),
-        // `comm` before `pid`, `prev_comm` before `prev_pid`.
+        // `comm` is followed by `pid`, `prev_comm` by `prev_pid`.
         (_, key) => (key.strip_suffix(b"comm")?, b"pid=", MOST_COMM),
     };
     let value = &line[span.clone()];
@@ -189,7 +191,7 @@ fn known_end(event: &[u8], key: &[u8], line: &[u8], span: Span) -> Option<usize>
     (0..=most.min(value.len())).rev().find(follows).map(|at| span.start + at)
 }
 
-/// A field whose value goes on to `end`, without what separates it from the next.
+/// A field whose value extends to `end`, without the separator before the next field.
 fn field(line: &[u8], name: Span, (key, begin, before): (Span, usize, u8), end: usize) -> Found {
     let mut value = line[begin..end].trim_ascii_end();
     for separator in [&b"==>"[..], b",", b"[", b"("] {
@@ -207,7 +209,8 @@ fn field(line: &[u8], name: Span, (key, begin, before): (Span, usize, u8), end: 
     Found { key: Key::At(key), value: span, kind }
 }
 
-/// Fields that the kernel prints as hexadecimal numbers without 0x: addresses (`%p`) of any event, and others (`%x`, `%lx`) of these.
+/// Keys of fields that the kernel prints as hexadecimal numbers without 0x: addresses (`%p`) of any
+/// event and, below, other fields (`%x`, `%lx`) of certain events.
 const ADDRESSES: &[&[u8]] = &[
     b"ctx", b"fence", b"fl", b"hrtimer", b"mm", b"netdev", b"page", b"ptr", b"qdisc", b"req", b"rx_sk", b"sk", b"skaddr", b"skb",
     b"skbaddr", b"timer", b"vma", b"work",
@@ -221,13 +224,14 @@ const HEXADECIMAL: &[(&[u8], &[&[u8]])] = &[
 ];
 
 fn is_hexadecimal(event: &[u8], key: &[u8], value: &[u8]) -> bool {
-    // What `%p` prints where an address has 64 bits, whatever it is called.
+    // The output of `%p` for 64-bit addresses, whatever the key is.
     let is_address = value.len() == 16 && (value[0] == b'0' || value.iter().any(u8::is_ascii_alphabetic));
     let is_listed = || HEXADECIMAL.iter().any(|(events, keys)| event.starts_with(events) && keys.contains(&key));
     is_address || key.ends_with(b"mask") || (value.len() >= 8 && ADDRESSES.contains(&key)) || is_listed()
 }
 
-/// What is a number as a whole is one; names are not, whatever they look like. Zeroes before a decimal number mean nothing.
+/// The type of a value. Names are never numbers, even if they look like one. Leading zeros of a
+/// decimal number have no meaning.
 fn kind(event: &[u8], key: &[u8], value: &[u8]) -> Kind {
     if key.ends_with(b"comm") || key.ends_with(b"name") {
         return Kind::Text;
@@ -249,7 +253,7 @@ fn kind(event: &[u8], key: &[u8], value: &[u8]) -> Kind {
     }
 }
 
-/// `S`, `D|K`, `R+`: as the kernel numbers them since 4.14.
+/// Converts the state of a task, such as `S`, `D|K` or `R+`, to the kernel's bits since 4.14.
 fn state(text: &[u8]) -> Option<u64> {
     let mut bits = 0;
     for letter in text {
@@ -271,7 +275,8 @@ fn state(text: &[u8]) -> Option<u64> {
     Some(bits)
 }
 
-/// `sys_write(fd: 1, buf: 7fff12, count: 5)`, `sys_write -> 0x5`: the events sys_enter_write and sys_exit_write.
+/// Parses `sys_write(fd: 1, buf: 7fff12, count: 5)` and `sys_write -> 0x5`, which are the events
+/// sys_enter_write and sys_exit_write.
 fn system_call(line: &[u8], rest: &Span, out: &mut Vec<Found>) -> Option<Name> {
     let text = line[rest.clone()].trim_ascii_end();
     let name = text.strip_prefix(b"sys_")?;
@@ -301,7 +306,7 @@ fn system_call(line: &[u8], rest: &Span, out: &mut Vec<Found>) -> Option<Name> {
     Some(Name::Call("sys_enter_", call))
 }
 
-/// `NR 1 (3, 7f12, 5, …)`, `NR 1 = 5`.
+/// Parses `NR 1 (3, 7f12, 5, …)` and `NR 1 = 5`.
 fn numbered_call(line: &[u8], span: Span, enters: bool, out: &mut Vec<Found>) -> Option<()> {
     let text = line[span.clone()].strip_prefix(b"NR ")?;
     let begin = span.start + 3;
@@ -323,7 +328,7 @@ fn numbered_call(line: &[u8], span: Span, enters: bool, out: &mut Vec<Found>) ->
     Some(())
 }
 
-/// `comm:pid [prio]` that ends at `end`; the place where it begins is known.
+/// Parses `comm:pid [prio]` in the range from `begin` to `end`.
 fn plugin_task(line: &[u8], begin: usize, end: usize) -> Option<[Span; 3]> {
     let text = line[begin..end].trim_ascii_end();
     let close = begin + text.len() - 1;
@@ -342,9 +347,9 @@ fn push_task(line: &[u8], task: [Span; 3], keys: [&'static str; 3], out: &mut Ve
     }
 }
 
-/// `a:1 [120] S ==> b:2 [120]`.
+/// Parses `a:1 [120] S ==> b:2 [120]`.
 fn plugin_switch(line: &[u8], span: Span, out: &mut Vec<Found>) -> Option<()> {
-    // A task may be called like what stands between two.
+    // The name of a task may contain the separator, so every occurrence is tried.
     let mut arrows = line[span.clone()].windows(5).enumerate().filter(|(_, window)| *window == b" ==> ");
     arrows.find_map(|(at, _)| plugin_switch_at(line, &span, span.start + at, out))
 }
@@ -360,7 +365,7 @@ fn plugin_switch_at(line: &[u8], span: &Span, arrow: usize, out: &mut Vec<Found>
     Some(())
 }
 
-/// `a:1 [120] success=1 CPU:002`, `a:1 [120] CPU:002`.
+/// Parses `a:1 [120] success=1 CPU:002` and `a:1 [120] CPU:002`.
 fn plugin_wakeup(line: &[u8], span: Span, out: &mut Vec<Found>) -> Option<()> {
     let text = &line[span.clone()];
     let place = text.windows(5).rposition(|window| window == b" CPU:")?;

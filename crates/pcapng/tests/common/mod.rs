@@ -1,11 +1,12 @@
-//! What several tests need: a summary of a file that owns its values, a writer of hand-made blocks, and other tools.
+//! Shared by several tests: a summary of a file, a writer of hand-made blocks, and calls of other
+//! tools.
 #![allow(dead_code)]
 
 use std::process::Command;
 
 use longpole_pcapng::{Block, Direction, Error, Reader};
 
-/// A packet without borrowed parts.
+/// A packet that owns its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub section: u32,
@@ -25,12 +26,12 @@ pub struct Summary {
     /// Short names of the blocks, in order.
     pub blocks: Vec<String>,
     pub packets: Vec<Seen>,
-    /// Per section the names of its interfaces.
+    /// Names of the interfaces of each section.
     pub interfaces: Vec<Vec<Option<String>>>,
     pub errors: Vec<Error>,
 }
 
-/// Reads to the end, going on behind damaged blocks.
+/// Reads to the end, and continues after damaged blocks.
 pub fn summarise(bytes: &[u8]) -> Summary {
     let mut reader = Reader::new(bytes);
     let mut summary = Summary::default();
@@ -86,7 +87,7 @@ fn add(summary: &mut Summary, block: &Block<'_>) {
     summary.blocks.push(name);
 }
 
-/// A whole block of `body` (a multiple of 4 bytes) in either byte order.
+/// A whole block with this `body` (a multiple of 4 bytes) in either byte order.
 pub fn block(big: bool, block_type: u32, body: &[u8]) -> Vec<u8> {
     let word = |value: u32| {
         if big {
@@ -105,7 +106,7 @@ pub fn words(big: bool, values: &[u32]) -> Vec<u8> {
 
 /// A section header without options.
 pub fn section(big: bool) -> Vec<u8> {
-    // The version is two half words: 1, 0.
+    // The version consists of two half words: 1, 0.
     let version = if big { 0x0001_0000 } else { 0x0000_0001 };
     block(big, 0x0a0d_0d0a, &words(big, &[0x1a2b_3c4d, version, u32::MAX, u32::MAX]))
 }
@@ -116,7 +117,7 @@ pub fn interface(big: bool, snaplen: u32) -> Vec<u8> {
     block(big, 1, &words(big, &[link, snaplen]))
 }
 
-/// The program's output; none, after saying so, if it is not installed.
+/// The output of a program; `None` if it is not installed, which is reported.
 pub fn run(what: &str, program: &str, arguments: &[&str]) -> Option<String> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => {
@@ -131,7 +132,7 @@ pub fn run(what: &str, program: &str, arguments: &[&str]) -> Option<String> {
     }
 }
 
-/// An option, padded.
+/// An option with its padding.
 pub fn option(big: bool, code: u16, value: &[u8]) -> Vec<u8> {
     let half = |value: u16| if big { value.to_be_bytes() } else { value.to_le_bytes() };
     let padding = vec![0; value.len().next_multiple_of(4) - value.len()];

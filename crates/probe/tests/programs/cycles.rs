@@ -1,15 +1,15 @@
-//! The counters of cycles that need no recorder, used as `tests/programs/tsc.c` and `tests/programs/points.c` use those of C; says on stdout what it did by
-//! itself.
+//! Uses the cycle counters that need no recorder, like `tests/programs/tsc.c` and
+//! `tests/programs/points.c` for C. Prints its own measurements to stdout for comparison.
 use longpole_probe as longpole;
 
 fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has the instruction.
+    // SAFETY: every x86-64 CPU has this instruction.
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: Linux lets programs read the counter.
+    // SAFETY: Linux allows programs to read the counter.
     unsafe {
         let value: u64;
         core::arch::asm!("mrs {}, cntvct_el0", out(reg) value);
@@ -41,7 +41,8 @@ fn shared() {
 }
 
 fn threads() {
-    // A scope does not wait for the destructors of its threads.
+    // `std::thread::scope` does not wait for the destructors of its threads, so it is not used
+    // here.
     let threads = [(); 4].map(|()| std::thread::spawn(|| (0..25000).for_each(|_| shared())));
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
@@ -66,7 +67,7 @@ fn names() {
 
 fn points() {
     for i in 0..2000 {
-        // Around one another, and across.
+        // Nested and interleaved.
         longpole::trace_point_start!(0);
         longpole::trace_point_start!(1);
         spin(2000);
@@ -75,14 +76,14 @@ fn points() {
         spin(if i % 2 == 1 { 1000 } else { 5000 });
         longpole::trace_point_stop!(2);
         longpole::trace_point_stop!(0);
-        // Only the second of two ways.
+        // Only the second of two code paths is measured.
         longpole::trace_point_start!(3);
         if i % 4 == 3 {
             longpole::trace_point_stop!(3);
         }
         longpole::trace_point_stop!(4);
     }
-    // The start before is forgotten.
+    // The earlier start is discarded.
     longpole::trace_point_start!(7);
     spin(1_000_000);
     longpole::trace_point_start!(7);
@@ -123,7 +124,7 @@ fn main() {
         }
         Some("threads") => {
             threads();
-            // What the threads had left was told at their ends.
+            // The threads have added their sums when they ended.
             (0..10000).for_each(|_| shared());
         }
         Some("trace") => {

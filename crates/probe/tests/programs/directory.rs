@@ -1,4 +1,5 @@
-//! A program and the runtime directory. As `tests/programs/directory.c`, where the usage stands.
+//! A program that exercises the runtime directory, like `tests/programs/directory.c`, which
+//! documents the usage.
 use longpole_probe as longpole;
 use std::ffi::{c_int, c_uint};
 use std::io::Read;
@@ -32,13 +33,13 @@ fn threads(number: u64, count: u64) {
 }
 
 fn become_another() {
-    // SAFETY: plain calls.
+    // SAFETY: the calls have no preconditions.
     unsafe { assert!(setgroups(0, std::ptr::null()) == 0 && setgid(4321) == 0 && setuid(4321) == 0) };
 }
 
 fn forks(count: u64, probe: bool) {
     for _ in 0..count {
-        // SAFETY: there is one thread; the child emits, and ends.
+        // SAFETY: there is only one thread; the child records an event and ends.
         unsafe {
             let child = fork();
             if child == 0 {
@@ -51,7 +52,7 @@ fn forks(count: u64, probe: bool) {
 }
 
 fn later(count: u64) {
-    // SAFETY: there is one thread.
+    // SAFETY: there is only one thread.
     unsafe {
         if fork() != 0 {
             _exit(0);

@@ -1,4 +1,5 @@
-//! Every probe once per turn, with each kind of name: what `tests/programs/every_probe.c` does in C, and what is Rust's alone.
+//! Every probe once per turn, with each kind of name: the same as `tests/programs/every_probe.c` in
+//! C, and what only Rust has.
 use longpole_probe as longpole;
 use longpole_probe::{Direction, MarkKind, Name, Queue};
 
@@ -60,7 +61,7 @@ fn turn(i: i32, text: &str, queue: &Queue) -> i32 {
     i
 }
 
-/// What only Rust has: bytes in events, texts that are formatted, handles without a function around.
+/// Calls the probes that only Rust has: byte arrays in events, formatted texts, handles outside of functions.
 fn more(i: i32) {
     longpole::begin!(NAME);
     longpole::end!(NAME, i);
@@ -70,7 +71,7 @@ fn more(i: i32) {
     closure();
 }
 
-/// What a program calls its own statics and functions is its own matter, also where they are arguments.
+/// A program's own statics and functions may have any name, even if they are arguments of probes.
 fn of_the_program() {
     static SITE: u64 = 6;
     static END: u64 = 7;

@@ -1,4 +1,5 @@
-//! A library of Rust with a probe: loaded at run time, or linked into a program of C that has probes, too.
+//! A Rust library with a probe. It is loaded at run time, or linked into a C program that also has
+//! probes.
 use longpole_probe as longpole;
 
 #[no_mangle]

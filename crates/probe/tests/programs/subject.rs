@@ -1,12 +1,15 @@
-//! Programs of the tests in one: each numbers its events, so that whatever is missing from a recording must have been counted as lost.
+//! Several test programs in one. Each numbers its events, so that every event missing from a
+//! recording must have been counted as lost.
 //!
-//!     subject threads THREADS EVENTS      prints how many events were met by a probe that was on
-//!     subject handlers SIGNALS            a thread that probes all the time, and handlers that probe, too; prints both counts
+//!     subject threads THREADS EVENTS      prints the number of events that met an enabled probe
+//!     subject handlers SIGNALS            a thread that probes all the time, and signal handlers
+//!                                         with probes; prints both counts
 //!     subject churn THREADS PROCESSES EVENTS
-//!     subject clones COUNT EVENTS         children of a raw clone, which no library tells of it; another thread emits meanwhile; prints all counts
-//!     subject endless FILE                until it is killed; the number of the newest event is in FILE
-//!     subject quiet EVENTS                a loop between two writes to stdout, which are "begin" and "end"
-//!     subject sites                       names that are made at run time, more than there are classes
+//!     subject clones COUNT EVENTS         children of a raw clone, of which no library is notified;
+//!                                         another thread records meanwhile; prints all counts
+//!     subject endless FILE                runs until killed; FILE has the newest event's number
+//!     subject quiet EVENTS                a loop between two writes, "begin" and "end", to stdout
+//!     subject sites                       names made at run time, more than there are classes
 use longpole_probe as longpole;
 use longpole_probe::Name;
 use std::ffi::{c_char, c_int, c_void};
@@ -28,7 +31,7 @@ extern "C" {
 fn number(events: u64) -> u64 {
     let mut met = 0;
     for _ in 0..events {
-        // An argument is evaluated only if the probe is on.
+        // An argument is evaluated only if the probe is enabled.
         longpole::mark!("numbered", {
             met += 1;
             met - 1
@@ -48,7 +51,7 @@ static DELIVERED: AtomicU64 = AtomicU64::new(0);
 extern "C" fn handler(_: c_int) {
     let delivered = DELIVERED.load(Relaxed);
     longpole::mark!("handler", delivered);
-    // Too long for the side area: it is lost where it interrupts a probe, and must be counted.
+    // Too long for the side area: the text is lost if it interrupts a probe, and must be counted.
     if delivered % 10 == 0 {
         longpole::log!("a text that does not fit into an entry of the side area, however one turns it");
     }
@@ -58,14 +61,15 @@ extern "C" fn handler(_: c_int) {
 fn handlers(wanted: u64) {
     let (every, never) = ([0, 100, 0, 100], [0i64; 4]);
     let mut main = 0u64;
-    // SAFETY: the handler does what handlers may; the structures are those of struct itimerval.
+    // SAFETY: the handler calls only async-signal-safe code; the structures have the layout of
+    // struct itimerval.
     unsafe {
         signal(14, handler);
         setitimer(0, &raw const every, std::ptr::null_mut());
         while DELIVERED.load(Relaxed) < wanted {
             longpole::mark!("main", main);
             main += 1;
-            // So that there are not too many to read them all.
+            // Slows the loop down, so that the recorder can read all events.
             (0..300).for_each(|nth| assert!(std::hint::black_box(nth) >= 0));
         }
         setitimer(0, &raw const never, std::ptr::null_mut());
@@ -78,7 +82,7 @@ fn churn(threads: u64, processes: u64, events: u64) {
         std::thread::spawn(move || number(events)).join().expect("a thread");
     }
     for nth in 0..processes {
-        // SAFETY: the child does what a child may.
+        // SAFETY: the child only does what is allowed after fork.
         unsafe {
             let child = fork();
             if child == 0 {
@@ -114,10 +118,11 @@ fn clones(count: u64, events: u64) {
         met
     });
     let clone = if cfg!(target_arch = "x86_64") { 56 } else { 220 };
-    // A place that is hit for the first time goes a way of its own: the children's must not.
+    // The first hit of a call site takes another path, which the children must not take.
     child_number(count, 1);
     for nth in 0..count {
-        // SAFETY: the child does what a child may. Every other one shares the memory of its parent, which waits.
+        // SAFETY: the child only does what is allowed after fork. Every other child shares the
+        // memory of its parent, which waits.
         unsafe {
             let child = if nth % 2 == 0 { syscall(clone, 17u64, 0u64, 0u64, 0u64, 0u64) as c_int } else { vfork() };
             if child == 0 {
@@ -136,7 +141,7 @@ fn endless(path: &str) {
     use std::os::fd::AsRawFd;
     let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(path).expect("a file");
     file.set_len(4096).expect("room");
-    // SAFETY: the mapping is shared, of zeros, and stays.
+    // SAFETY: the mapping is shared, zero-initialised, and never unmapped.
     let newest = unsafe { &*mmap(std::ptr::null_mut(), 4096, 3, 1, file.as_raw_fd(), 0) };
     for number in 0u64.. {
         longpole::mark!("numbered", number);

@@ -1,4 +1,5 @@
-//! Events with fields of every kind: those that `tests/programs/typed.cc` records from C++, as far as both languages have them.
+//! Events with fields of every type: those that `tests/programs/typed.cc` records from C++, as far
+//! as both languages have them.
 use longpole_probe::{self as longpole, Enumeration};
 
 #[derive(Clone, Copy)]
@@ -20,7 +21,7 @@ fn main() {
         let named = Enumeration::new(number, "red=-1;dark green=5");
         longpole::event!("colour", as_ = named, bad = Enumeration::new(number, "red="));
     }
-    // The array is cut where the event is full, and of the text behind it nothing is left.
+    // The array is cut where the event is full, and no room is left for the text after it.
     longpole::event!("cut", many = many, many_length = 3, text = "behind");
     longpole::event!("narrow", signed = [-1i8, 1], single = [1.5f32, -0.25], text = "end");
 }

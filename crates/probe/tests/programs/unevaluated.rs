@@ -1,4 +1,5 @@
-//! Gives every probe arguments that tell when they are evaluated; prints how many were. Built by a test, with and without `disable`.
+//! Gives every probe arguments that count their evaluations, and prints the count. A test builds it
+//! with and without `disable`.
 use longpole::AsName;
 use longpole::Direction;
 use longpole::Enumeration;
@@ -27,7 +28,7 @@ fn text() -> &'static str {
     "text"
 }
 
-/// Types of the program, which are built in the same way with the feature and without.
+/// Types of the program that are constructed in the same way with and without the feature.
 #[derive(Debug)]
 struct Channel {
     probe: std::sync::Arc<Queue>,
@@ -54,7 +55,7 @@ fn wrapped(queue: &impl AsName, value: impl Value, object: impl Object, field: i
     longpole::event!(queue, field = field);
 }
 
-/// Those that need no recorder.
+/// Probes that need no recorder.
 fn counters() {
     longpole::log_tsc!(number());
     longpole::log_tsc!(number(), text());

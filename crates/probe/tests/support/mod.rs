@@ -1,4 +1,5 @@
-//! A place of its own for recordings by the command, and the programs of these tests. Removed at the end.
+//! A temporary directory for recordings made by the command and for the programs of these tests;
+//! removed at the end.
 #![allow(dead_code)]
 
 #[path = "../../../longpole/tests/support/alike.rs"]
@@ -10,13 +11,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The folder of what cargo has built: the tests' own.
+/// The directory of the binaries that cargo has built.
 fn built() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.parent().unwrap().parent().unwrap().to_owned()
 }
 
-/// A program of this crate, which `cargo test` has built.
+/// A program of this crate that `cargo test` has built.
 pub fn example(name: &str) -> PathBuf {
     let path = built().join("examples").join(name);
     assert!(path.exists(), "{} was not built", path.display());
@@ -32,7 +33,7 @@ pub struct Place {
 }
 
 impl Drop for Place {
-    /// What the recordings hold, babeltrace2 reads as we do; see [`alike`].
+    /// Checks that babeltrace2 reads the recordings like this crate; see [`alike`].
     fn drop(&mut self) {
         if !std::thread::panicking() {
             alike::hold_all(&built().join("longpole"), &self.path("traces"));
@@ -69,14 +70,14 @@ impl Place {
         command
     }
 
-    /// Starts a recorder of a command, or of all programs, without the kernel.
+    /// The command of a recorder without kernel events.
     pub fn recorder(&self, arguments: &[&str]) -> Command {
         let mut command = self.longpole(&["record", "--kernel", "none", "--stacks", "none"]);
         command.args(arguments);
         command
     }
 
-    /// Records a command; what it printed.
+    /// Records a command; returns what it printed.
     pub fn record(&self, options: &[&str], program: &Path, arguments: &[&str]) -> String {
         let output = ok(self.recorder(options).arg("--").arg(program).args(arguments).output().unwrap());
         String::from_utf8(output.stdout).unwrap()
@@ -97,14 +98,15 @@ impl Place {
         serde_json::from_slice(&ok(self.longpole(&["info", "--json"]).arg(self.recording()).output().unwrap()).stdout).unwrap()
     }
 
-    /// Events by name, and how many were lost.
+    /// Number of events by name, and number of lost events.
     pub fn counts(&self) -> (BTreeMap<String, u64>, u64) {
         let info = self.info();
         let names = info["names"].as_object().unwrap().iter().map(|(name, count)| (name.clone(), count.as_u64().unwrap()));
         (names.collect(), info["lost"].as_u64().unwrap())
     }
 
-    /// What babeltrace2 makes of the programs' part, one line an event; `None` where it is not installed.
+    /// The output of babeltrace2 for the events of programs, one line per event; `None` if it is
+    /// not installed.
     pub fn babeltrace(&self) -> Option<Vec<String>> {
         let Ok(output) = Command::new("babeltrace2").arg(self.recording().join("user")).output() else {
             println!("skipped: reading with babeltrace2 (not installed)");
@@ -114,7 +116,7 @@ impl Place {
         Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
     }
 
-    /// Compiles a program of C with what is given besides.
+    /// Compiles a C program with additional options.
     pub fn compile(&self, source: &Path, name: &str, options: &[&str]) -> PathBuf {
         let output = self.path(name);
         let mut command = Command::new("cc");
@@ -129,7 +131,7 @@ pub fn ok(output: Output) -> Output {
     output
 }
 
-/// Numbers of the events of this name, by thread, in the order of the trace.
+/// Numbers of the events with this name by thread, in the order of the trace.
 pub fn numbers(events: &[Value], name: &str) -> BTreeMap<(i64, i64), Vec<u64>> {
     let mut threads: BTreeMap<(i64, i64), Vec<u64>> = BTreeMap::new();
     for event in events.iter().filter(|event| event["name"] == name) {
