@@ -1,4 +1,9 @@
-//! The critical path of a trace with its verdict and what changes would bring: what `report` says beyond the stages.
+//! The critical path of a trace with its verdict and the predicted effects of changes. `report`
+//! prints them in addition to the stages, which it finds from queue probes.
+//!
+//! It needs two passes. The first reads the trace once for all analyses ([`Passed::of`]) and spools
+//! the interactions. The second ([`read`]) chooses the anchor, that is, the thread whose path
+//! counts, and replays the spool with each change that may be worth it.
 
 use crate::following::{self, Follower};
 use crate::input::progress::Progressed;
@@ -41,14 +46,15 @@ use longpole_trace::Trace;
 use std::collections::HashMap;
 use std::thread;
 
-/// Tokens in flight may take less than where nothing but predictions is asked for: the path remembers them, too.
+/// Memory for tokens in flight, in bytes. This is less than in a run that only predicts, because
+/// the path needs memory at the same time.
 const MOST_BYTES: usize = 64 << 20;
 
 fn worlds(scenarios: Vec<Scenario>) -> what_if::Options {
     what_if::Options { scenarios, most_bytes: MOST_BYTES, ..what_if::Options::default() }
 }
 
-/// What the first pass leaves: who was told of all interactions.
+/// The analyses after the first pass: each of them has seen all interactions.
 pub struct Passed {
     critical_path: CriticalPath,
     waits: Waits,
@@ -57,8 +63,8 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Goes through them once, for the path and the waits at the same time; they are kept for what changes bring. Each item of the trace goes through
-    /// `feed`.
+    /// Reads the interactions once, for the path and the waits at the same time, and spools them
+    /// for the replays with changes. Passes each item of the trace to `feed`.
     pub fn of(interactions: &mut Interactions, feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
         let options = critical_path::Options { segments: true, spill: Some(interactions::SPILL), ..critical_path::Options::default() };
         let mut passed = Passed {
@@ -73,27 +79,28 @@ impl Passed {
     }
 }
 
-/// What is known beside the interactions.
+/// Facts for [`read`] that interactions do not contain.
 pub struct Told<'a> {
-    /// Events that are missing in the trace.
+    /// Number of events that are missing in the trace.
     pub lost: u64,
-    /// Something tells when threads run.
+    /// True if the trace shows when threads run.
     pub tells_running: bool,
-    /// What the kernel's events tell.
+    /// Facts from the kernel's events; `None` if the trace has none.
     pub kernel: Option<(&'a KernelFacts, &'a Linux)>,
     pub exchanges: Exchanges,
     /// The events that the user named as progress.
     pub progressed: Option<Progressed>,
-    /// Who had the CPUs.
+    /// The CPU holders over time.
     pub turns: &'a Turns,
-    /// The path to the end of the command is asked for, whatever ends it: the user named a range or a machine.
+    /// True if the path to the end of the command, or of the range, is requested, whatever ends it:
+    /// the user named a range or a machine.
     pub as_asked: bool,
-    /// Whether to tell on which of its constants the verdict depends.
+    /// True if the answer must list the constants that the verdict depends on.
     pub vary: bool,
     pub whom: &'a Whom,
 }
 
-/// The path, what decides, and what changing that brings.
+/// Computes the path, the verdict, and the predictions.
 pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
@@ -107,7 +114,8 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let path = (answer.start_ns, answer.end_ns);
     let choice = Choice { path, asked: asked.as_ref(), ..choice(interactions, &traffic, &subjects, &limits) };
     let anchor = anchor(interactions, &choice, progressed, (as_asked, whom))?;
-    // Of events that the user named, and of a range, no constant chooses the thread.
+    // If the user named progress events or a range, no constant influences the choice of the
+    // thread.
     let is_chosen = whom.progress.is_none() && (!as_asked || choice.asked.is_some());
     let leads_to = |anchor: Option<&Anchor>| anchor.map(|anchor| (anchor.run, anchor.machine));
     let is_same_path = |limits: &Limits| {
@@ -121,7 +129,8 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let Some(segments) = answer.segments.take() else { bail!("internal error: a path without segments") };
     let full = waits.full(interactions.vocabulary());
     let waits = waits.answer(interactions.vocabulary()).ok_or_else(|| anyhow!("no machine does anything in it"))?;
-    // Each goes along the path once.
+    // Each of these reads the path once. `Parts` is made in a thread of its own, at the same time
+    // as the others.
     let seats = interactions.seats();
     let (parts, candidates, participation, on_path) = thread::scope(|scope| {
         let parts = scope.spawn(|| Parts::new(&answer, &segments, &mut subjects, limits.considerable));
@@ -182,13 +191,14 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     Ok(Critical { verdict, run, decides, predictions, participation, findings, answer, cut_waits: waits.cut, sensitivity })
 }
 
-/// What there is to choose a path from, for all of what was told.
+/// Returns the facts from which the anchor is chosen, for the whole trace.
 fn choice<'a>(interactions: &'a Interactions, traffic: &'a Traffic, subjects: &'a Subjects, limits: &'a Limits) -> Choice<'a> {
     let (vocabulary, has_command) = (interactions.vocabulary(), interactions.has_command());
     Choice { traffic, subjects, vocabulary, limits, has_command, path: traffic.range(), asked: None }
 }
 
-/// Whose path it is. None: that to the end of the command, or of what was asked for.
+/// Returns the anchor of the path. `None` means that the path to the end of the command, or of the
+/// requested part, is the right one. An error if the thread that the user named receives nothing.
 fn anchor(
     interactions: &Interactions,
     choice: &Choice<'_>,
@@ -209,7 +219,7 @@ fn anchor(
     Ok(anchor)
 }
 
-/// Who can be named.
+/// Returns the subjects that a verdict can name.
 fn subjects(interactions: &Interactions, conducts: &Conducts, traffic: &Traffic, limits: &Limits) -> Subjects {
     let mut threads = threads(interactions);
     subjects::add_titles(&mut threads, &titled(interactions), limits.least_alike);
@@ -218,24 +228,26 @@ fn subjects(interactions: &Interactions, conducts: &Conducts, traffic: &Traffic,
     Subjects::new(threads, conducts, &stages)
 }
 
-/// The processes by their ids, each with the titles that it gave itself.
+/// Returns, by process id, the titles that each process gave itself.
 fn titled(interactions: &Interactions) -> HashMap<i32, Titled> {
     let Some(composer) = interactions.composer() else { return HashMap::new() };
     let of_programs = composer.behind().iter().filter(|behind| !behind.is_kernel);
     let titled = |behind: &Behind| {
         let process = composer.linux().processes.get(behind.process);
         let (parent, titles) = process.map_or((None, Vec::new()), |process| (process.parent, process.titles.clone()));
-        // The last one is what the process executed last.
+        // A process may be listed several times; collecting into a map keeps the last program,
+        // which is the one that it executed last.
         (behind.process, Titled { program: behind.program.clone(), parent, titles })
     };
     of_programs.map(titled).collect()
 }
 
-/// The threads behind machines, by the machines' names.
+/// Returns the threads behind machines, by the machines' names.
 fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
     let Some(composer) = interactions.composer() else { return HashMap::new() };
     let vocabulary = composer.vocabulary();
-    // What a process executed last has the script; before that it was another program.
+    // The script belongs to the program that the process executed last; before that it was another
+    // program.
     let last: HashMap<i32, &str> = composer.behind().iter().map(|behind| (behind.process, behind.program.as_str())).collect();
     let script = |behind: &Behind| {
         let process = composer.linux().processes.get(behind.process)?;
@@ -261,8 +273,9 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
     composer.behind().iter().map(thread).collect()
 }
 
-/// What is kept of the interactions, so that they lead to where the path of `report` leads, or to the replies of
-/// whoever is meant; with that path by subject, and where work waits for other work.
+/// Spools the interactions up to the end of the path that `report` shows, or up to the replies of
+/// the subject that the user named. Also returns that path by subject, and the stations: places
+/// where work waits for other work.
 pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Spool, Option<Parts>, Stations)> {
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
     let (mut keeper, mut traffic, mut exchanges) = (SpoolWriter::default(), Traffic::default(), Exchanges::default());
@@ -312,7 +325,7 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Spool
     Ok((kept, Some(parts), stations))
 }
 
-/// The path that counts, where that to the command's end does not. From now on what is kept leads to its end.
+/// Computes the path of the anchor, and narrows the spool to the part that leads to its end.
 fn anchored(interactions: &Interactions, kept: &mut Spool, anchor: &Anchor) -> anyhow::Result<Answer> {
     let end = match &anchor.event {
         Some(_) => anchor.end_ns,
@@ -320,12 +333,13 @@ fn anchored(interactions: &Interactions, kept: &mut Spool, anchor: &Anchor) -> a
     };
     let name = interactions.vocabulary().machine_name(anchor.machine).to_owned();
     kept.narrow(name, anchor.begin_ns, end);
-    // Nobody else is at work meanwhile: a second thread charges its time, window by window.
+    // No other analysis runs at this time, so a second thread computes the times of the path,
+    // window by window.
     let (window, spill) = (Some(interactions::WINDOW), Some(interactions::SPILL));
     interactions.path_again(kept, critical_path::Options { segments: true, spill, window, jobs: 2, ..critical_path::Options::default() })
 }
 
-/// When the thread was last woken by another one.
+/// Returns the last time at which another machine woke the anchor's thread.
 fn last_reply(kept: &Spool, anchor: &Anchor) -> anyhow::Result<Option<u64>> {
     let mut last = None;
     kept.each(|_, interaction| {
@@ -339,7 +353,9 @@ fn last_reply(kept: &Spool, anchor: &Anchor) -> anyhow::Result<Option<u64>> {
     Ok(last)
 }
 
-/// What decides, and what changes would bring. `idle`: who waits beside an idle CPU; `full`: queues in which somebody waited for room.
+/// Returns the verdict on states, the predictions, the replay without changes, and the best pair of
+/// changes. `idle` lists machines that waited while a CPU was idle, with their shares; `full` lists
+/// queues in which a machine waited for room.
 fn verdict(
     interactions: &Interactions,
     kept: &Spool,
@@ -351,14 +367,15 @@ fn verdict(
     let is_recorder = interactions.knows_recorder();
     candidates.retain(|candidate| !is_recorder(candidate.owner()));
     let fix = candidates.first().map(Candidate::fix);
-    // What the recorder does is nothing to be changed.
+    // Changes of the recorder's own work are not proposed.
     let replay = |options: what_if::Options| -> anyhow::Result<what_if::Answer> {
         let mut told = interactions.what_if_again(kept, options)?;
         told.shares.retain(|share| !is_recorder(&share.machine));
         Ok(told)
     };
     let mut also = Vec::new();
-    // Where a machine calls less often, more is told apart than in a replay without changes.
+    // If a change makes a machine call less often, the replay distinguishes more states than a
+    // replay without changes; such a fix is not guessed, but predicted in a replay of its own.
     let (mut unchanged, mut together) = (None, None);
     let guessed = match fix.as_ref().filter(|fix| !fix.batches()) {
         Some(fix) => {
@@ -400,7 +417,8 @@ fn verdict(
     Ok((verdict, predictions, unchanged, together))
 }
 
-/// Of what a replay without changes proposes, and of the fix; with that replay's answer.
+/// Predicts the changes that a replay without changes proposes, and the fix. Also returns that
+/// replay's answer.
 fn predictions(
     replay: impl Fn(what_if::Options) -> anyhow::Result<what_if::Answer>,
     fix: Option<&Scenario>,
@@ -409,7 +427,8 @@ fn predictions(
     let first = propose::first(&unchanged);
     let mut tried = first.clone();
     tried.extend(fix.filter(|fix| !tried.contains(fix)).cloned());
-    // A link of no queue, say, has no name that could be typed.
+    // Some fixes cannot be replayed: a link without a queue, for example, has no name that can be
+    // typed.
     let predicted = replay(worlds(tried)).or_else(|_| replay(worlds(first)))?;
     Ok((predicted.predictions, unchanged))
 }

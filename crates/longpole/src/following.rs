@@ -1,7 +1,9 @@
-//! Interactions are decoded and composed once, for all who ask at the same time.
+//! Passes interactions, which are decoded and composed once, to several analyses at the same time.
 //!
-//! Composing them needs the trace, which is read where it was opened; who asks is told in a thread of its own, a block at a time. What was told is dropped when the
-//! last one is done with it, and whoever is slow holds up the others: memory does not grow with the trace.
+//! The interactions are composed in the thread that opened the trace. Each follower runs in a
+//! thread of its own and receives them block by block. A block is freed when the last follower is
+//! done with it. A slow follower blocks the others, so memory does not grow with the length of the
+//! trace.
 
 use crate::interactions::{self, Feed, Interactions};
 use anyhow::anyhow;
@@ -20,14 +22,16 @@ use std::sync::mpsc::{sync_channel, Receiver};
 use std::sync::Arc;
 use std::thread;
 
-/// Who is told.
+/// An analysis that receives all interactions in order.
 pub trait Follower: Send {
-    /// What is before is told, too, but is not asked for.
+    /// Sets the begin of the requested part. Interactions before `t` are passed, too, because they
+    /// determine the states at `t`.
     fn begin_at(&mut self, t: u64);
 
     fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction);
 
-    /// There is more, but time is asked for until then.
+    /// Sets the end of the requested part: more interactions follow in the trace, and the analysis
+    /// extends to `t`.
     fn until(&mut self, t: u64);
 
     fn block(&mut self, vocabulary: &mut Vocabulary, block: &Block) {
@@ -35,17 +39,18 @@ pub trait Follower: Send {
     }
 }
 
-/// Blocks under way to one follower.
+/// Maximum number of blocks in the channel to one thread.
 const UNDER_WAY: usize = 8;
 
 struct Parcel {
     block: Block,
-    /// Of the part that was asked for.
+    /// Begin and end of the requested part, in ns.
     begin: Option<u64>,
     until: Option<u64>,
 }
 
-/// What is under way, in the order in which it was sent: the memory of blocks that all are done with is used again.
+/// Blocks that were sent, in that order. Memory of blocks that all followers are done with is
+/// reused.
 #[derive(Default)]
 struct Sent(VecDeque<Arc<Parcel>>);
 
@@ -62,7 +67,8 @@ impl Sent {
     }
 }
 
-/// Tells all interactions to all followers, each in a thread of its own, and all items of the trace that they are composed of to `context`, in this thread.
+/// Passes all interactions to all followers, each in a thread of its own. Passes each item of the
+/// trace to `context`, in the calling thread.
 pub fn follow(
     interactions: &mut Interactions,
     mut context: impl FnMut(&Catalogue, &Item<'_>),
@@ -75,7 +81,9 @@ pub fn follow(
     follow_fed(interactions, feed, followers.iter_mut().map(std::slice::from_mut))
 }
 
-/// The same; all items go through `feed`, which gives them to the composer. Those who do little are told in one thread: to wake another one costs as much.
+/// Passes all interactions to all followers, and each item of the trace to `feed`, which passes it
+/// to the composer. Each slice of followers shares one thread: for followers that do little, waking
+/// another thread would cost as much as the work.
 pub fn follow_fed<'a, 'b: 'a>(
     interactions: &mut Interactions,
     mut feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>),
@@ -89,7 +97,7 @@ pub fn follow_fed<'a, 'b: 'a>(
             threads.push(scope.spawn(move || attend(together, &receiver)));
         }
         let told = tell(interactions, &mut feed, |parcel| {
-            // One that is gone has panicked, and says so when it is joined.
+            // Sending fails only if the receiving thread has panicked; joining it reports that.
             senders.iter().for_each(|sender| drop(sender.send(parcel.clone())));
         });
         drop(senders);
@@ -103,7 +111,7 @@ pub fn follow_fed<'a, 'b: 'a>(
 }
 
 fn attend(followers: &mut [&mut dyn Follower], parcels: &Receiver<Arc<Parcel>>) {
-    // Names change on the way, so each has them as they are where it stands.
+    // Queues are renamed over time, so each follower has a vocabulary as of its own position.
     let mut vocabularies: Vec<Vocabulary> = followers.iter().map(|_| Vocabulary::default()).collect();
     for parcel in parcels {
         for (follower, vocabulary) in followers.iter_mut().zip(&mut vocabularies) {
@@ -133,7 +141,7 @@ fn tell(interactions: &mut Interactions, feed: &mut Feed<'_>, mut send: impl FnM
     }
 }
 
-/// These have what a follower needs under the same names.
+/// Implements [`Follower`] for types whose own methods have the same names.
 macro_rules! followers {
     ($($who:ty),*) => {
         $(impl Follower for $who {
@@ -155,7 +163,8 @@ macro_rules! followers {
 
 followers!(CriticalPath, WhatIf, Waits);
 
-/// What is counted lies within the part that was asked for.
+/// Traffic is counted from interactions, and none follows the requested part, so `until` has
+/// nothing to do.
 impl Follower for Traffic {
     fn begin_at(&mut self, t: u64) {
         Traffic::begin_at(self, t);
@@ -169,7 +178,7 @@ impl Follower for Traffic {
     fn until(&mut self, _t: u64) {}
 }
 
-/// What occurs in a trace does so in any part of it.
+/// The names in a trace do not depend on the requested part.
 impl Follower for Seen {
     fn begin_at(&mut self, _t: u64) {}
 

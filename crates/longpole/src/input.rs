@@ -1,4 +1,9 @@
-//! The arguments that all reading verbs share: which trace, which part of it, for whom the answer is.
+//! The arguments that all reading verbs share: which traces, which part of them, and for which
+//! subject.
+//!
+//! [`Input`] resolves the named traces (or finds the newest recording), completes what a killed
+//! recorder left undone, and opens all of them as one trace. The files in `input/` each handle one
+//! kind of argument or input. Nothing here analyses events.
 
 pub(crate) mod chunks;
 pub(crate) mod command;
@@ -32,11 +37,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 #[derive(clap::Args)]
 pub struct Input {
-    /// Recordings or foreign traces (CTF, pcapng, pcap, perf.data, Chrome's JSON, also in tar, zip, gzip, zstd); none: the newest recording under the root ($LONGPOLE_ROOT or ./traces)
+    /// Recordings or foreign traces (CTF, pcapng, pcap, perf.data, Chrome's JSON, also in tar, zip,
+    /// gzip, zstd); default: the newest recording under the root ($LONGPOLE_ROOT or ./traces)
     #[arg(value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
 
-    /// Leave out what is before TIME: +1.5s (from the trace's begin), 23:04:05.5, 2025-11-20T23:04:05Z (or +01:00), 2025-11-20, or Unix time in ns; without a zone it is UTC
+    /// Leave out what is before TIME: +1.5s (from the trace's begin), 23:04:05.5,
+    /// 2025-11-20T23:04:05Z (or +01:00), 2025-11-20, or Unix time in ns; without a zone it is UTC
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     pub begin: Option<Moment>,
 
@@ -48,11 +55,11 @@ pub struct Input {
     #[arg(long)]
     pub json: bool,
 
-    /// Rules that say what events mean, beside those in ~/.config/longpole/rules; they come before the built-in ones
+    /// Rules for what events mean, read before ~/.config/longpole/rules and the built-in ones
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
 
-    /// Add TIME to all times of PATH, one of the traces or a part of one: --offset b.pcapng=-1.5ms (s, ms, us, ns)
+    /// Add TIME (s, ms, us, ns) to all times of PATH, a trace or part of one: b.pcapng=-1.5ms
     #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse)]
     pub offsets: Vec<Offset>,
 
@@ -61,7 +68,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// The same questions of this one trace.
+    /// Returns the same arguments for one trace.
     pub fn of(&self, path: &Path) -> Input {
         self.of_all(&[path.to_owned()])
     }
@@ -78,7 +85,8 @@ impl Input {
         }
     }
 
-    /// The same; a recording of a command, from where that begins.
+    /// Returns the same arguments; if the only trace is the recording of a command, from the
+    /// command's begin on.
     pub fn of_command(&self) -> anyhow::Result<Input> {
         Ok(match self.paths()?.as_slice() {
             [path] => Input { begin: command::part(path, self.options()).begin, ..self.of(path) },
@@ -86,28 +94,31 @@ impl Input {
         })
     }
 
-    /// The traces that were named, or else the newest recording.
+    /// Returns the named traces, or else the newest recording. Extracts archives and completes
+    /// recordings whose kernel events are not converted yet.
     pub fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
         let paths = self.contents()?;
         paths.iter().for_each(|path| complete(path));
         Ok(paths)
     }
 
-    /// The same; of archives, what was in them.
+    /// Returns the named traces, or else the newest recording; archives are replaced by their
+    /// contents.
     fn contents(&self) -> anyhow::Result<Vec<PathBuf>> {
         match self.raw.dump() {
             None => self.named()?.iter().map(|path| unpacked::content(path)).collect(),
-            // What says nothing of itself may look like anything.
+            // A memory dump has no header, so it may look like any other format.
             Some(_) => self.named(),
         }
     }
 
-    /// The same, not touched: they may be being written.
+    /// Returns the named traces without changing or unpacking them, because they may still be
+    /// written.
     pub fn paths_as_they_are(&self) -> anyhow::Result<Vec<PathBuf>> {
         self.named()
     }
 
-    /// The same, as they are.
+    /// Returns the named traces, or else the newest recording, without looking into them.
     fn named(&self) -> anyhow::Result<Vec<PathBuf>> {
         self.check_range()?;
         offset::check(&self.offsets, &self.traces)?;
@@ -117,14 +128,16 @@ impl Input {
         })
     }
 
-    /// The recording whose samples are read, completed or not; of several at once the names of one would be wrong for the others.
+    /// Returns the recording whose stack samples are read, completed or not. `None` if several
+    /// traces are named, because the function names of one would be wrong for the others.
     pub fn sampled(&self) -> anyhow::Result<Option<PathBuf>> {
         let paths = self.contents()?;
         let [one] = paths.as_slice() else { return Ok(None) };
         Ok(longpole_trace::recording_at(one).filter(|recording| recording.join("samples/metadata").is_file()))
     }
 
-    /// A part that ends before it begins is a slip of the fingers, and no answer of a part without events.
+    /// Returns an error if the range ends before it begins. This is a typing error; an answer about
+    /// an empty part would hide it.
     fn check_range(&self) -> anyhow::Result<()> {
         let backwards = match (self.begin, self.end) {
             (Some(Moment::At(begin)), Some(Moment::At(end))) => begin > end,
@@ -138,7 +151,8 @@ impl Input {
         }
     }
 
-    /// What the events mean: by the files that were named, by the user's own, and by the built-in ones, in this order.
+    /// Returns the rules that define what events mean: first the files named in the arguments, then
+    /// the user's own files, then the built-in rules.
     pub fn rules(&self) -> anyhow::Result<Rules> {
         rules::read(&rules::files(&self.rules)?)
     }
@@ -157,15 +171,17 @@ pub fn ends_before_it_begins() -> anyhow::Error {
     WrongUsage("--end is before --begin".to_owned()).into()
 }
 
-/// The recorder converts the kernel's events when it ends; for one that was killed, the first reader does.
+/// Converts the kernel's events and looks up symbols if that is still to be done. The recorder does
+/// this when it ends; for a recorder that was killed, the first reader does.
 pub fn complete(path: &Path) {
     complete_kernel(path);
     complete_symbols(path).iter().for_each(|note| eprintln!("longpole: note: {}", plain(note.clone())));
 }
 
-/// Also at the end of a recording: while its processes live, their files are at hand. Returns what should be said of it.
+/// Looks up the functions of stacks and probes. Also called at the end of a recording: while the
+/// recorded processes live, their files can be read. Returns diagnostics.
 pub fn complete_symbols(path: &Path) -> Vec<String> {
-    // The next signal ends the looking, too.
+    // A signal that arrives from now on stops the lookup.
     let before = Stop.count();
     let stopped = || Stop.count() > before;
     let mut told = Vec::new();
@@ -201,12 +217,15 @@ fn complete_kernel(path: &Path) {
     }
 }
 
-/// Between two looks at what another process does.
+/// Time between two checks of another process's progress.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Looks without any progress of the other, before a conversion was seen and since.
+/// Maximum number of checks without progress: before a conversion was seen, and after that.
 const LOOKS: (u32, u32) = (10, 300);
 
-/// With a conversion in another process that goes on; a recorder that still records may take any time.
+/// Waits for another process that converts the kernel's events, as long as it makes progress.
+///
+/// If no conversion is seen within the first checks, another recorder may still be recording, which
+/// may take any time; then waiting ends.
 #[derive(Default)]
 struct Patience {
     bytes: u64,
@@ -228,17 +247,19 @@ impl Patience {
     }
 }
 
-/// Opens all paths as one trace; what cannot be opened is said with what to do about it.
+/// Opens all paths as one trace. The error of a path that cannot be opened includes the remedy.
 pub fn open(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
     open_any(paths, options, false)
 }
 
-/// The same, as what it is stored: for who shows events and asks nothing of them.
+/// Opens all paths as one trace, as stored (see [`Options::as_stored`]), for verbs that show events
+/// without analysing them. Machine logs are accepted.
 pub fn open_stored(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
     open_any(paths, options.as_stored(), true)
 }
 
-/// The same; of an event in which a stream is damaged nothing: for who writes events.
+/// Like [`open_stored`], but without the partial event at which a stream is damaged, for verbs that
+/// write events.
 pub fn open_whole(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
     open_any(paths, Options { parts: false, ..options.as_stored() }, true)
 }
@@ -246,7 +267,7 @@ pub fn open_whole(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> 
 fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<Trace> {
     let unpack = |path: &PathBuf| unpacked::content(path);
     let paths = &*if options.dump.is_none() { paths.iter().map(unpack).collect::<Result<Vec<_>, _>>()? } else { paths.to_vec() };
-    // What is no file is not looked into: a pipe would have lost its begin when it is opened.
+    // Only regular files are checked: reading from a pipe would consume its begin.
     let is_log = |path: &&PathBuf| !logs && options.dump.is_none() && path.is_file() && machine_log::is_one(path);
     if let Some(log) = paths.iter().find(is_log) {
         bail!("{} is a machine log, which this verb does not read; `longpole path` and `longpole model` do", log.display());
@@ -264,7 +285,7 @@ fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<T
         );
     }
     trace.note(paths.iter().flat_map(|path| unpacked::diagnostics(path)));
-    // Only now is it known when what is relative begins or ends.
+    // Times relative to the trace's begin are known only after it was opened.
     let (begin, end) = trace.range();
     match ranged && end < begin {
         true => Err(ends_before_it_begins()),
@@ -284,7 +305,7 @@ fn remedy(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Where recordings are made and looked for.
+/// Returns the directory in which recordings are made and searched.
 pub fn root() -> PathBuf {
     env::var_os("LONGPOLE_ROOT").filter(|root| !root.is_empty()).map_or_else(|| PathBuf::from("traces"), PathBuf::from)
 }
@@ -316,7 +337,8 @@ fn newest_recording(root: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// When a recording began; what does not say it itself is as old as its directory.
+/// Returns the time in ns at which a recording began; the modification time of its directory if its
+/// description does not contain it.
 fn begin_of(path: &Path) -> i64 {
     let said = longpole_trace::Recording::read(path).ok().flatten().and_then(|recording| recording.start_ns);
     said.or_else(|| {

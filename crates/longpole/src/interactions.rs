@@ -1,6 +1,8 @@
-//! The interactions of whatever a trace is: the one source of all verbs that ask who moves whom (`path`, `model`, …).
+//! The interactions of any kind of trace: the common source of all verbs that ask which machine
+//! affects which (`path`, `model`, …).
 //!
-//! A machine log holds them; of any other trace they are composed from its events. Either way they come one by one, in the order of time.
+//! A machine log contains interactions; for any other trace they are composed from its events. In
+//! both cases they are read one by one, or block by block, in the order of time.
 
 use crate::following::{self, Follower};
 use crate::input::machine_log;
@@ -31,10 +33,11 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Interactions of a window where several threads charge the time of a path.
+/// Number of interactions in a window if several threads compute the path.
 pub const WINDOW: usize = 1 << 16;
 
-/// Where a long path goes; the file has no name, so nothing of it stays, whatever ends us.
+/// The file for a long path. The file has no name, so nothing of it remains, even if this process
+/// is killed.
 pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 16 };
 
 pub struct Interactions {
@@ -43,9 +46,9 @@ pub struct Interactions {
     part: Part,
     range: Option<Range>,
     over: bool,
-    /// There is more after `--end`.
+    /// True if interactions after `--end` were found.
     cut: bool,
-    /// What one event of a probe cost whoever recorded it, as far as is known.
+    /// Cost in ns of one probe event for the recorded program; 0 if it is unknown.
     probe_ns: f64,
 }
 
@@ -54,34 +57,34 @@ enum Source {
     Trace(Box<Composed>),
 }
 
-/// A trace whose events are composed.
+/// A trace whose interactions are composed from its events.
 struct Composed {
     trace: Trace,
     composer: Composer,
     finished: bool,
 }
 
-/// What was asked for, on the trace's own clock.
+/// The requested part, in ns on the trace's own clock. `None` means that there is no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range {
     pub begin: Option<u64>,
     pub end: Option<u64>,
 }
 
-/// Gives an item of the trace to the composer, and to whoever listens beside it.
+/// Passes an item of the trace to the composer, and to analyses that read items directly.
 pub type Feed<'a> = dyn FnMut(&mut Composer, &Catalogue, &Item<'_>) + 'a;
 
-/// Nobody listens beside it.
+/// A [`Feed`] that passes items to the composer only.
 pub fn alone(composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>) {
     composer.item(catalogue, item);
 }
 
-/// Of all that was named, as one trace.
+/// Opens all named traces as one.
 pub fn open(input: &Input) -> anyhow::Result<Interactions> {
     of_all(&input.paths()?, input.options(), input.rules()?)
 }
 
-/// Of this trace.
+/// Opens one trace.
 pub fn of(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions> {
     of_all(&[path.to_owned()], part, rules)
 }
@@ -109,7 +112,8 @@ fn about(trace: &Trace) -> About {
     }
 }
 
-/// Whether the processes have the same numbers in the kernel's events; in a pid namespace of their own they have others.
+/// Returns true if the recording's process ids are the ones in the kernel's events. In a pid
+/// namespace of its own, the recorder sees other ids.
 pub fn numbers_are_the_kernels(recordings: &[Recording]) -> bool {
     !recordings.iter().any(|recording| recording.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids))
 }
@@ -123,7 +127,8 @@ impl Interactions {
         Ok(Interactions::new(&[path.to_owned()], Source::Log(Reader::new(file)), part))
     }
 
-    /// It is read from its begin on also where only a later part is asked for.
+    /// Reads the trace from its begin on even if only a later part is requested, because earlier
+    /// events determine the states at the begin of that part.
     fn of_trace(paths: &[PathBuf], part: Part, rules: Rules) -> anyhow::Result<Interactions> {
         let trace = input::open(paths, Part { begin: None, ..part.clone() })?;
         if let several @ 2.. = kernel::sources(paths, &trace) {
@@ -141,7 +146,8 @@ impl Interactions {
         Interactions { shown, source, part, range: None, over: false, cut: false, probe_ns: 0.0 }
     }
 
-    /// The next one up to `--end`. Those before `--begin` come, too: they decide what machines do later.
+    /// Returns the next interaction up to `--end`. Interactions before `--begin` are returned, too:
+    /// they determine what machines do later.
     pub fn next(&mut self) -> anyhow::Result<Option<Interaction>> {
         if self.over {
             return Ok(None);
@@ -157,7 +163,8 @@ impl Interactions {
         Ok(self.admits(&interaction)?.then_some(interaction))
     }
 
-    /// Whether it does not lie behind `--end`; none does that comes after one that does.
+    /// Returns true if the interaction is not after `--end`. Once an interaction is after `--end`,
+    /// all later ones are.
     #[inline]
     fn admits(&mut self, interaction: &Interaction) -> anyhow::Result<bool> {
         self.resolve_range(interaction)?;
@@ -173,9 +180,10 @@ impl Interactions {
         }
     }
 
-    /// Fills an empty block with those that come next, as long as it has room. Whether there may be more. The items of the trace that lead to them go through `feed`.
+    /// Fills an empty block with the next interactions until it is full. Passes each item of the
+    /// trace to `feed` on the way. Returns false if there are no more interactions.
     pub fn fill(&mut self, block: &mut Block, feed: &mut Feed<'_>) -> anyhow::Result<bool> {
-        // They are written to where they are to stand.
+        // The source writes directly into the block's vector, so that nothing is copied.
         block.exchange(self.source.ahead());
         let filled = self.read_ahead(block, feed);
         block.exchange(self.source.ahead());
@@ -201,7 +209,7 @@ impl Interactions {
         Ok(!self.over)
     }
 
-    /// Of those ahead from this one on.
+    /// Removes interactions after `--end` from those read ahead, starting at index `from`.
     #[inline]
     fn keep_admitted(&mut self, from: usize) -> anyhow::Result<()> {
         if self.range.is_some_and(|range| range.end.is_none()) {
@@ -217,12 +225,12 @@ impl Interactions {
         Ok(())
     }
 
-    /// Blocks will be made of them.
+    /// Makes the vocabulary record renames of queues, which blocks need.
     pub fn note_renames(&mut self) {
         self.source.vocabulary_mut().note_renames();
     }
 
-    /// What of the trace lies behind the last interaction that was asked for.
+    /// Reads the rest of the trace, after the last requested interaction.
     pub fn rest(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<()> {
         if let Source::Trace(composed) = &mut self.source {
             composed.rest(feed)?;
@@ -230,14 +238,15 @@ impl Interactions {
         Ok(())
     }
 
-    /// For who listened beside the composer: what is known only when nothing more comes.
+    /// Reports to `watch` what is known only after the last item.
     pub fn finish_linux<W: Watch>(&mut self, watch: &mut W) {
         if let Source::Trace(composed) = &mut self.source {
             composed.composer.finish_linux(watch);
         }
     }
 
-    /// What the interactions of a trace cannot say of themselves, after the last of them.
+    /// Counters that interactions cannot express; complete after the last interaction. `None` for a
+    /// machine log.
     pub fn told(&self) -> Option<&Told> {
         match &self.source {
             Source::Log(_) => None,
@@ -245,7 +254,7 @@ impl Interactions {
         }
     }
 
-    /// Where each machine of a name runs, as samples of stacks know it.
+    /// Returns where the machines with each name run. Samples of stacks identify machines by it.
     pub fn seats(&self) -> HashMap<&str, Vec<Seat>> {
         let mut seats: HashMap<&str, Vec<Seat>> = HashMap::new();
         if let Source::Trace(composed) = &self.source {
@@ -256,12 +265,14 @@ impl Interactions {
         seats
     }
 
-    /// Which of the machines are the recorder, where the trace can tell.
+    /// Returns the names of the machines that belong to the recorder. `None` for a machine log,
+    /// which does not tell.
     pub fn recorders(&self) -> Option<HashSet<&str>> {
         self.composer().map(|composer| composer.recorders().collect())
     }
 
-    /// Whether a machine is the recorder.
+    /// Returns a predicate that is true for the recorder's machines. A machine log does not
+    /// identify them, so there they are recognized by their names.
     pub fn knows_recorder(&self) -> impl Fn(&str) -> bool + '_ {
         let recorders = self.recorders();
         move |machine| match &recorders {
@@ -270,7 +281,7 @@ impl Interactions {
         }
     }
 
-    /// Who composes them.
+    /// The composer of the interactions; `None` for a machine log.
     pub fn composer(&self) -> Option<&Composer> {
         match &self.source {
             Source::Log(_) => None,
@@ -278,12 +289,13 @@ impl Interactions {
         }
     }
 
-    /// Whether a command was recorded, whose end is that of the path.
+    /// Returns true if a command was recorded, whose end is the end of the path. A machine log
+    /// counts as one with a command.
     pub fn has_command(&self) -> bool {
         self.trace().is_none_or(|trace| about(trace).command.is_some())
     }
 
-    /// The trace that they are composed of.
+    /// The trace that the interactions are composed from; `None` for a machine log.
     pub fn trace(&self) -> Option<&Trace> {
         match &self.source {
             Source::Log(_) => None,
@@ -291,7 +303,8 @@ impl Interactions {
         }
     }
 
-    /// The trace and the kernel's model, for who has no more questions about machines.
+    /// Returns the trace and the kernel's model, for a caller that has no more questions about
+    /// machines.
     pub fn into_parts(self) -> Option<(Trace, Linux)> {
         match self.source {
             Source::Log(_) => None,
@@ -299,19 +312,21 @@ impl Interactions {
         }
     }
 
-    /// What was asked for, once the first time is known; until then all of it.
+    /// Returns the requested part. Relative times are resolved at the first interaction; before
+    /// that, the range has no limits.
     pub fn range(&self) -> Range {
         self.range.unwrap_or_default()
     }
 
-    /// Where `--end` cut it, after the last interaction: so far time went on.
+    /// Returns `--end` if interactions after it exist: the analysis extends to that time, beyond
+    /// the last interaction.
     pub fn until(&self) -> Option<u64> {
         self.range().end.filter(|_| self.cut)
     }
 
     #[inline]
     fn resolve_range(&mut self, interaction: &Interaction) -> anyhow::Result<()> {
-        // A queue is declared without a time.
+        // Declarations of queues have no time.
         if self.range.is_none() && !matches!(interaction.effect, Effect::Declare { .. }) {
             let start = i64::try_from(interaction.t).unwrap_or(i64::MAX);
             let resolve = |moment: Moment| u64::try_from(moment.resolve(start)).unwrap_or(0);
@@ -324,18 +339,18 @@ impl Interactions {
         Ok(())
     }
 
-    /// A part of it was asked for, in which nothing happens.
+    /// Returns true if only a part was requested. If no interaction was found, that is the reason.
     pub fn misses(&self) -> bool {
         let Range { begin, end } = self.range();
         begin.is_some() || end.is_some()
     }
 
-    /// The critical path.
+    /// Returns the critical path.
     pub fn critical_path(&mut self, options: Options) -> anyhow::Result<Answer> {
         self.critical_path_with(options, &mut ())
     }
 
-    /// The same; `watch` listens to the kernel's model.
+    /// Returns the critical path; `watch` observes the kernel's model meanwhile.
     pub fn critical_path_with<W: Watch>(&mut self, options: Options, watch: &mut W) -> anyhow::Result<Answer> {
         let mut critical_path = CriticalPath::new(options);
         let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| composer.item_with(catalogue, item, watch);
@@ -344,7 +359,7 @@ impl Interactions {
         self.path(critical_path)
     }
 
-    /// The critical path, from who was told of all.
+    /// Returns the critical path from an analysis that has seen all interactions.
     pub fn path(&self, critical_path: CriticalPath) -> anyhow::Result<Answer> {
         let mut answer = critical_path.answer(self.vocabulary()).map_err(|error| match error {
             critical_path::NoAnswer::Empty if self.misses() => self.refused(critical_path::NoAnswer::NothingInRange),
@@ -359,21 +374,23 @@ impl Interactions {
         WhatIf::new(what_if::Options { probe_ns: self.probe_ns, cpus, ..options })
     }
 
-    /// What changes would bring.
+    /// Returns the predicted effects of changes.
     pub fn what_if(mut self, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
         let mut worlds = self.worlds(options);
         following::follow(&mut self, |_, _| {}, &mut [&mut worlds])?;
         self.predictions(worlds)
     }
 
-    /// The same; they are kept for who asks again.
+    /// Returns the predicted effects of changes, and a spool of the interactions for further
+    /// predictions.
     pub fn what_if_and_keep(&mut self, options: what_if::Options) -> anyhow::Result<(what_if::Answer, Spool)> {
         let (mut worlds, mut keeper) = (self.worlds(options), SpoolWriter::default());
         following::follow(self, |_, _| {}, &mut [&mut worlds, &mut keeper])?;
         Ok((self.predictions(worlds)?, keeper.kept(self.vocabulary())))
     }
 
-    /// What changes would bring, from what was kept of all. It comes faster than a thread could pass it on.
+    /// Returns the predicted effects of changes, from spooled interactions. Runs in this thread,
+    /// because reading the spool is faster than passing interactions to another thread.
     pub fn what_if_again(&self, kept: &Spool, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
         let options = what_if::Options { machine: kept.machine().map(str::to_owned).or(options.machine.clone()), ..options };
         let (mut worlds, (begin, end)) = (self.worlds(options), kept.range());
@@ -388,7 +405,7 @@ impl Interactions {
         self.predictions(worlds)
     }
 
-    /// The critical path of what was kept.
+    /// Returns the critical path of spooled interactions.
     pub fn path_again(&self, kept: &Spool, options: Options) -> anyhow::Result<Answer> {
         let options = Options { machine: kept.machine().map(str::to_owned), ..options };
         let (mut critical_path, (begin, end)) = (CriticalPath::new(options), kept.range());
@@ -403,7 +420,7 @@ impl Interactions {
         self.path(critical_path)
     }
 
-    /// What changes would bring, from who was told of all.
+    /// Returns the predicted effects of changes, from an analysis that has seen all interactions.
     pub fn predictions(&self, worlds: WhatIf) -> anyhow::Result<what_if::Answer> {
         let mut answer = worlds.answer(self.vocabulary()).map_err(|error| match error {
             what_if::NoAnswer::Empty if self.misses() => self.refused(what_if::NoAnswer::NothingInRange),
@@ -417,7 +434,7 @@ impl Interactions {
         anyhow!("{}: {why}", self.shown)
     }
 
-    /// Why nobody does anything in it.
+    /// Returns the error for a trace, or a part of one, without interactions.
     pub fn empty(&self) -> anyhow::Error {
         match self.misses() {
             true => self.refused(critical_path::NoAnswer::NothingInRange),
@@ -425,7 +442,7 @@ impl Interactions {
         }
     }
 
-    /// As a machine log.
+    /// Writes the interactions as a machine log.
     pub fn write(mut self, out: impl Write) -> anyhow::Result<()> {
         let mut writer = Writer::new(out);
         while let Some(interaction) = self.next()? {
@@ -436,7 +453,7 @@ impl Interactions {
 }
 
 impl Source {
-    /// What has been read and was not asked for.
+    /// Interactions that were read and not yet returned.
     #[inline]
     fn ahead(&mut self) -> &mut Ahead {
         match self {
@@ -465,7 +482,8 @@ impl Composed {
         }
     }
 
-    /// One item further; what that leads to is ahead. Whether there was more.
+    /// Reads one item; the resulting interactions are read ahead. Returns false after the last
+    /// item.
     #[inline]
     fn read(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<bool> {
         if self.finished {

@@ -1,7 +1,9 @@
-//! `record --log`: events as text while they come, as `longpole print` writes them.
+//! `record --log`: prints events as text while they are recorded, in the format of `longpole
+//! print`.
 //!
-//! A thread of its own reads what the recorder has written to the recording. So whoever reads the text slowly, or not at all, holds up neither the
-//! recorder nor the programs: the recording is the buffer.
+//! A separate thread reads what the recorder has written to the recording. The recording is the
+//! buffer: a reader that reads the text slowly, or not at all, blocks neither the recorder nor the
+//! programs.
 
 use crate::input::chunks::Chain;
 use crate::render::events::Printer;
@@ -14,12 +16,13 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Between two looks at the recording.
+/// Time between two reads of the recording.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After so many periods what was written is in the files: a sub-buffer may be completed, and the one after it begun, just before a period ends; and then
-/// there is the turn itself.
+/// Number of recorder periods after which an event is certainly in the recording's files. A
+/// sub-buffer may be completed, and the next one begun, just before a period ends; and the
+/// recorder's turn itself takes time.
 pub const LATE: u32 = 3;
-/// For so long, at the end, nothing may go to a reader before it is given up.
+/// Time after which a reader that takes no byte is given up, once the recording has ended.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Log {
@@ -29,13 +32,13 @@ pub struct Log {
 
 #[derive(Default)]
 struct Shared {
-    /// The recording has ended.
+    /// Set when the recording has ended.
     ended: AtomicBool,
-    /// Bytes that the reader took.
+    /// Number of bytes that the reader has taken.
     taken: AtomicU64,
 }
 
-/// Counts what is written.
+/// Writes to stdout and counts the bytes.
 struct Counted {
     shared: Arc<Shared>,
     sink: io::Stdout,
@@ -43,7 +46,7 @@ struct Counted {
 
 impl Write for Counted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // In pieces, so that a slow reader is seen to read.
+        // Writes in small pieces, so that progress of a slow reader is noticed.
         let piece = &bytes[..bytes.len().min(4 << 10)];
         let mut sink = self.sink.lock();
         sink.write_all(piece)?;
@@ -58,7 +61,8 @@ impl Write for Counted {
 }
 
 impl Log {
-    /// `chunks`: that come after `recording`. `period`: of the recorder.
+    /// Starts the log. `chunks` yields the chunks that follow `recording`; `period` is the
+    /// recorder's.
     pub fn begin(recording: PathBuf, chunks: Receiver<PathBuf>, period: Duration) -> io::Result<Log> {
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
@@ -77,7 +81,8 @@ impl Log {
         Ok(Log { thread, shared })
     }
 
-    /// The recording has ended: waits until the rest is written, while somebody reads.
+    /// Called after the end of the recording: waits until the rest is written, as long as the
+    /// reader takes bytes.
     pub fn end(self) {
         self.shared.ended.store(true, Ordering::Release);
         self.thread.thread().unpark();

@@ -1,5 +1,11 @@
-//! The command. It dispatches to one file per verb and turns their outcome into an exit status: 0 done, 1 failed, 2 wrong
-//! usage; a closed pipe is success. Answers go to stdout, talk goes to stderr.
+//! The `longpole` command. Dispatches to one file per verb and turns the outcome into an exit
+//! status: 0 for success, 1 for failure, 2 for wrong usage; a closed pipe is success.
+//!
+//! Answers go to stdout; diagnostics and notes go to stderr.
+//!
+//! - `verbs/` has one file per verb: its arguments, and `run`, which reads and prints.
+//! - `input/` opens what the arguments name; `passes/` reads a trace once for several analyses.
+//! - `render/` turns answers into text, tables and pictures.
 
 mod critical;
 mod following;
@@ -33,25 +39,25 @@ struct Command {
 enum Verb {
     /// Record a command, a process, or everything with probes
     Record(Box<verbs::record::Args>),
-    /// Start a recording that runs beside you
+    /// Start a recording that runs in the background
     Start(verbs::start::Args),
     /// Stop the recording that `start` began
     Stop(verbs::stop::Args),
-    /// Write what the running recording knows at this moment, while it goes on
+    /// Write what the running recording holds at this moment; the recording continues
     Snapshot(verbs::snapshot::Args),
-    /// Say what is being recorded now
+    /// Show what is being recorded now
     Status(verbs::status::Args),
     /// List the subjects that can be recorded, or the recordings
     List(verbs::list::Args),
-    /// Say what can be recorded here and how to get what cannot; or validate a trace
+    /// Show what can be recorded here and how to enable the rest; or validate a trace
     Check(verbs::check::Args),
-    /// Say what a trace holds: streams, events, losses, clock
+    /// Show what a trace contains: streams, events, losses, clock
     Info(verbs::info::Args),
     /// Print the events of a trace in the order of time
     Print(verbs::print::Args),
     /// Write a trace in another format: CTF 1.8, CTF 2, JSON lines
     Convert(verbs::convert::Args),
-    /// Make several traces one, on one clock
+    /// Merge several traces into one, on one clock
     Merge(verbs::merge::Args),
     /// Measure latencies: calls, spans, signals, activity, or between any two events
     Latency(Box<verbs::latency::Args>),
@@ -61,41 +67,41 @@ enum Verb {
     Cpu(verbs::cpu::Args),
     /// Measure interrupts and softirqs, and the delay to the threads that they wake
     Irq(verbs::irq::Args),
-    /// Measure how long threads wait for a CPU, and who keeps it meanwhile
+    /// Measure how long threads wait for a CPU, and which threads have it meanwhile
     Sched(verbs::sched::Args),
     /// Measure system calls: count, time, errors
     Syscalls(verbs::syscalls::Args),
-    /// Say where packets were lost, follow them through the kernel, count captured traffic
+    /// Show where packets were lost, follow them through the kernel, count captured traffic
     Packets(verbs::packets::Args),
-    /// Tell the critical path: the states and links that nothing else could have hidden
+    /// Show the critical path: the states and links that nothing else could have hidden
     Path(verbs::path::Args),
     Diff(verbs::diff::Args),
-    /// Predict what a change would bring, by replaying the trace with it
+    /// Predict the effect of a change by replaying the trace with it
     WhatIf(verbs::what_if::Args),
     /// Fold the critical path into a graph of its states: text, JSON, DOT, SVG
     Graph(verbs::graph::Args),
     /// Write the machines of a trace as a machine log
     Model(verbs::model::Args),
-    /// Check rules that say what events mean, by themselves or against a trace
+    /// Check rules that define what events mean, alone or against a trace
     Rules(verbs::rules::Args),
     /// Name the bottleneck, with its evidence
     Report(verbs::report::Args),
-    /// Show the programs with probes as folders: who is recorded, and their events as text
+    /// Show programs with probes as directories: what is recorded, and events as text
     Mount(verbs::mount::Args),
     /// Record a packet pipeline with a bottleneck, explain it, fix it, record again
     Demo(verbs::demo::Args),
-    /// Measure what a probe costs on this machine
+    /// Measure what a probe costs on this host
     Overhead(verbs::overhead::Args),
-    /// Run a command and tell the CPU time of each of its threads
+    /// Run a command and show the CPU time of each of its threads
     Util(verbs::util::Args),
-    /// Print what makes a shell complete verbs and options
+    /// Print the script that makes a shell complete verbs and options
     Completions(verbs::completions::Args),
     /// Print the manual page of the command or of a verb
     Man(verbs::man::Args),
 }
 
 fn main() -> ExitCode {
-    // No verb: nobody but this command itself asks for it.
+    // These two are not verbs: only this command itself starts processes with them.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == output_tee::VERB) {
         output_tee::pass_on();
         return ExitCode::SUCCESS;
@@ -153,7 +159,7 @@ fn main() -> ExitCode {
     code
 }
 
-/// Arguments that contradict each other; what clap finds itself it reports alike.
+/// Arguments that contradict each other; exit status 2, like an error that clap finds itself.
 #[derive(Debug)]
 pub(crate) struct WrongUsage(pub String);
 
@@ -165,18 +171,22 @@ impl std::fmt::Display for WrongUsage {
 
 impl std::error::Error for WrongUsage {}
 
-/// A line of the answer. Unlike `println!` it fails like any other output: a closed pipe is no panic.
+/// Prints a line of the answer. Unlike `println!` it returns an error if the pipe is closed,
+/// instead of panicking.
 pub(crate) fn say(line: impl std::fmt::Display) -> io::Result<()> {
     use io::Write;
     writeln!(io::stdout().lock(), "{line}")
 }
 
-/// The error and its causes, in which a foreign name steers no terminal. Errors of libraries name their cause themselves, so that they can stand alone; it is not said twice.
+/// Returns the error and its causes in one line, without control characters that a name in a trace
+/// could use to control the terminal. Library errors that include their cause in their own text are
+/// not followed by it again.
 pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
     render::table::plain(chained(error))
 }
 
-/// The same on as many lines as it has: some draw the place of which they speak.
+/// Like [`in_one_line`], but keeps line breaks, because some errors draw the place in the input on
+/// lines of their own.
 pub(crate) fn told(error: &anyhow::Error) -> String {
     let whole = chained(error);
     whole.lines().map(|line| render::table::plain(line.to_owned())).collect::<Vec<_>>().join("\n")
@@ -192,7 +202,8 @@ fn chained(error: &anyhow::Error) -> String {
     line
 }
 
-/// `longpole print | head` must end quietly: who reads no further is not an error.
+/// Returns true if the reader of the output has closed the pipe. `longpole print | head` must end
+/// quietly, so this is not an error.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);

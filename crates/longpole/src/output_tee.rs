@@ -1,8 +1,12 @@
-//! `record --capture-output`: what the command prints is passed on unchanged while its lines are recorded.
+//! `record --capture-output`: passes the command's output on unchanged while its lines are
+//! recorded.
 //!
-//! Each of the two streams goes through a pipe, or through a terminal of its own where ours is one, so that the command behaves as without us. A thread
-//! per stream reads, notes the lines, and writes; who reads slowly holds up the command, as without us, and who stops reading closes its stream. Where
-//! somebody still has a stream when the recording ends, a process of its own goes on passing it on.
+//! Each of stdout and stderr goes through a pipe, or through a pseudo-terminal if ours is a
+//! terminal, so that the command behaves as without a recorder. One thread per stream reads,
+//! records the lines, and writes. A slow reader of the output slows down the command, and a reader
+//! that closes the output closes it for the command, both as without a recorder. If another process
+//! still has a stream open when the recording ends, a separate process continues to pass the stream
+//! on.
 
 use longpole_record::Lines;
 use longpole_record::Recorder;
@@ -21,14 +25,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const PIECE: usize = 64 << 10;
-/// What is still read once the end was asked for: more than a pipe holds.
+/// Bytes that are still read after the end was requested: more than a pipe holds.
 const REST: usize = 1 << 20;
-/// So often the size of a terminal is looked at.
+/// Interval at which the size of our terminal is checked.
 const RESIZED: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// First argument of the process that goes on passing on.
+/// First argument of the separate process that continues to pass a stream on.
 pub const VERB: &str = "--pass-on";
 
-/// One of the command's streams.
+/// One of the command's output streams.
 #[derive(Clone, Copy)]
 enum Stream {
     Out,
@@ -45,7 +49,7 @@ impl Stream {
         }
     }
 
-    /// Our own stream of that name.
+    /// Returns this process's stream of the same name.
     fn own(self) -> OwnStream {
         match self {
             Stream::Out => OwnStream::Out(io::stdout()),
@@ -68,10 +72,11 @@ impl AsFd for OwnStream {
     }
 }
 
-/// A command whose streams lead to us, before it runs. For each stream the terminal's end that is ours, if it is one.
+/// The output streams of a command that has not started yet: for each stream our end of its
+/// pseudo-terminal, or `None` if it is a pipe.
 pub struct Prepared([Option<OwnedFd>; 2]);
 
-/// Passes on.
+/// The threads that pass the output on and record it.
 pub struct OutputTee {
     streams: Vec<(Stream, JoinHandle<Option<OwnedFd>>)>,
     end: Arc<OwnedFd>,
@@ -97,7 +102,7 @@ impl Prepared {
         Ok(Prepared(ours))
     }
 
-    /// The command runs.
+    /// Starts passing on; the command has just started.
     pub fn begin(self, child: &mut Child, recorder: &mut Recorder) -> io::Result<OutputTee> {
         let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let mut streams = Vec::new();
@@ -117,7 +122,9 @@ impl Prepared {
 }
 
 impl OutputTee {
-    /// The command has ended, or is left alone: what it has printed until now shall be in the recording. `turn` is made meanwhile; not for longer than `most`.
+    /// Reads what the command has printed until now, so that it is in the recording. Called when
+    /// the command has ended or is left running. Calls `turn` repeatedly meanwhile, for at most
+    /// `most`.
     pub fn drain(&self, most: Duration, mut turn: impl FnMut()) {
         let _ = rustix::io::write(&*self.end, &1u64.to_ne_bytes());
         let begin = Instant::now();
@@ -126,7 +133,8 @@ impl OutputTee {
         }
     }
 
-    /// Waits until all is passed on, unless `enough`; what others still print is passed on by a process of its own.
+    /// Waits until everything is passed on, or until `enough` returns true. A separate process
+    /// passes on what other processes still print.
     pub fn end(self, enough: impl Fn() -> bool) {
         for (stream, thread) in self.streams {
             while !thread.is_finished() {
@@ -143,7 +151,7 @@ impl OutputTee {
     }
 }
 
-/// Returns the source if somebody still has its other end.
+/// Passes one stream on. Returns the source if another process still has its other end open.
 fn pass(source: OwnedFd, stream: Stream, is_terminal: bool, lines: &Lines, end: &OwnedFd) -> Option<OwnedFd> {
     let own = stream.own();
     let mut buffer = vec![0; PIECE];
@@ -165,7 +173,7 @@ fn pass(source: OwnedFd, stream: Stream, is_terminal: bool, lines: &Lines, end: 
         }
         let read = match rustix::io::read(&source, &mut buffer) {
             Err(Errno::INTR | Errno::AGAIN) => continue,
-            // A terminal that nobody has any more says EIO.
+            // Reading from a pseudo-terminal whose other end is closed fails with EIO.
             Ok(0) | Err(_) => {
                 lines.finish();
                 return None;
@@ -178,7 +186,8 @@ fn pass(source: OwnedFd, stream: Stream, is_terminal: bool, lines: &Lines, end: 
         lines.push(&buffer[..read]);
         match write_all(own.as_fd(), &buffer[..read]) {
             Ok(()) => {}
-            // The command is told by its own next write, as without us.
+            // The reader has closed our output. Closing the source makes the command's own next
+            // write fail, as without a recorder.
             Err(Errno::PIPE) => return None,
             Err(error) => {
                 eprintln!("longpole: the command's {} cannot be passed on: {error}", stream.name());
@@ -202,7 +211,8 @@ fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A terminal that changes no byte on its way: what ours does with them it does once. Our end, and the command's.
+/// Makes a pseudo-terminal that changes no byte: our own terminal processes the bytes, and that
+/// must happen only once. Returns our end and the command's.
 fn terminal(stream: Stream) -> io::Result<(OwnedFd, OwnedFd)> {
     let own = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&own)?;
@@ -229,11 +239,11 @@ fn resize(terminal: &OwnedFd, own: &OwnStream) {
 fn leave_to_another(source: OwnedFd, stream: Stream) -> io::Result<()> {
     let mut command = Command::new("/proc/self/exe");
     command.arg(VERB).stdin(source).stdout(stream.own().as_fd().try_clone_to_owned()?);
-    // It ends when everybody has closed the stream; nobody waits for it.
+    // That process ends when all processes have closed the stream; nobody waits for it.
     command.spawn().map(drop)
 }
 
-/// The process that goes on: everything that comes in goes out.
+/// The main function of that process: copies stdin to stdout.
 pub fn pass_on() {
     let (from, to) = (io::stdin(), io::stdout());
     let mut buffer = vec![0; PIECE];

@@ -1,5 +1,5 @@
-//! Where a profiler would have pointed, and where it and the critical path disagree: by the functions of sampled stacks where there are any, else by the
-//! running time of states.
+//! Shows where a profiler would have pointed, and where it disagrees with the critical path: by the
+//! functions of stack samples if there are any, otherwise by the running time of states.
 
 use crate::render::stacks::shortened;
 use crate::render::table::{number, percent, plain};
@@ -8,14 +8,14 @@ use longpole_analysis::critical_path::{Profiled, Row};
 use longpole_analysis::report::Report;
 use longpole_analysis::what_if::{Prediction, Scenario};
 
-/// A profiler's first state with less than this share of the path is said.
+/// Share of the path below which a state is called hardly critical.
 const HARDLY_CRITICAL: f64 = 0.05;
-/// What has less of the running time needs no word.
+/// Share of the running time, or of the path, below which a state is not mentioned.
 const WORTH_A_WORD: f64 = 0.1;
-/// The first of a profile, that a profiler's user would look at.
+/// Number of top entries that a user of a profiler would look at.
 const LOOKED_AT: usize = 5;
 
-/// One sentence: what a profiler's user would take for the bottleneck.
+/// Returns a sentence with what a user of a profiler would take for the bottleneck.
 pub fn first(report: &Report) -> String {
     if let Some(functions) = sampled(report) {
         let all: u64 = functions.iter().map(|it| it.profile_samples).sum();
@@ -45,14 +45,15 @@ pub fn first(report: &Report) -> String {
     }
 }
 
-/// Whether what the change makes shorter may be a wait, for all that the trace tells.
+/// Returns true if the trace does not show whether the time that the change shortens is work or a
+/// wait.
 pub fn is_open(report: &Report, prediction: &Prediction) -> bool {
     let rows = report.criticality.iter().flatten().filter(|row| row.profile_rank.is_some());
     let owners = rows.flat_map(|row| [(&row.class, &row.state), (&row.machine, &row.state)]);
     !report.inputs.tells_running && owners.into_iter().any(|(owner, state)| Scenario::scale(owner, state, 0.5).text == prediction.change)
 }
 
-/// What stands beside a state of the path.
+/// The columns about a profile in the table of the path's states.
 pub struct Columns {
     has_functions: bool,
     tells_running: bool,
@@ -71,7 +72,7 @@ impl Columns {
         }
     }
 
-    /// A state that no sample found has no rank among functions.
+    /// Returns the cells of a row. With samples, a state without any has no rank.
     pub fn cells(&self, row: &Row) -> Vec<String> {
         let (rank, share) = match (self.has_functions, &row.function) {
             (true, top) => (top.as_ref().map(|top| top.profile_rank), top.as_ref().map(|top| top.profile_share)),
@@ -87,11 +88,12 @@ impl Columns {
     }
 }
 
-/// Both ends: what is critical and no profiler shows, what a profiler shows and is hardly critical.
+/// Returns two lists: states or functions that are critical but not visible in a profile, and those
+/// that are at the top of a profile but hardly critical.
 pub fn discordant(report: &Report) -> Vec<String> {
     let (hidden, busy) = match (sampled(report), &report.path) {
         (Some(functions), _) => (hidden_functions(functions), busy_functions(functions)),
-        // What has most of the time may have waited for it.
+        // Without scheduler events, the state with most of the time may have been a wait.
         (None, _) if !report.inputs.tells_running => return Vec::new(),
         (None, Some(path)) => (hidden_states(report.criticality.as_deref().unwrap_or_default()), busy_states(&path.profile)),
         (None, None) => return Vec::new(),
@@ -105,7 +107,7 @@ pub fn discordant(report: &Report) -> Vec<String> {
     lines
 }
 
-/// None: the trace has no samples.
+/// Returns the sampled functions; `None` if the trace has no samples.
 fn sampled(report: &Report) -> Option<&[CriticalFunction]> {
     report.functions.as_deref().filter(|functions| !functions.is_empty())
 }
@@ -138,7 +140,7 @@ fn busy_states(profile: &[Profiled]) -> Vec<String> {
 }
 
 fn hidden_states(rows: &[Row]) -> Vec<String> {
-    // Machines of a class are one in a profile.
+    // A profile counts all machines of a class as one.
     let mut sums: Vec<(&Row, f64)> = Vec::new();
     for row in rows.iter().filter(|row| row.profile_rank.is_some()) {
         match sums.iter().position(|(of, _)| (&of.class, &of.state) == (&row.class, &row.state)) {

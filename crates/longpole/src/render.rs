@@ -1,4 +1,11 @@
-//! TODO room render
+//! Output: turns answers into text for people, JSON lines, and pictures (SVG, DOT).
+//!
+//! A file has one kind of output, such as tables, events as lines, or the wait-for graph. It
+//! receives a finished answer and writes to a given sink. Text that comes from a trace must pass
+//! through `table::plain`, so that it cannot control the terminal.
+//!
+//! Code that formats or draws belongs here, if it is long or if several verbs need it. Analyses and
+//! the choice of what to compute do not.
 
 pub(crate) mod answer;
 pub(crate) mod cpu_holders;

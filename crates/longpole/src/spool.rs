@@ -1,4 +1,5 @@
-//! Interactions that are kept for who goes through them again: a few bytes each, in memory while they are few, else in a file without a name.
+//! A store of interactions that are read several times, a few bytes each: in memory if they are
+//! few, otherwise in a file without a name, of which nothing remains if this process is killed.
 
 use crate::following::Follower;
 use longpole_model::interaction::block::Block;
@@ -9,30 +10,31 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// So much is held before it goes to the file.
+/// Maximum size in memory, in bytes, before the interactions are written to the file.
 const HELD: usize = 4 << 20;
 
-/// Keeps what it is told.
+/// Packs and stores the interactions that it receives.
 #[derive(Default)]
 pub struct SpoolWriter {
     held: Vec<u8>,
     file: Option<File>,
     written: u64,
-    /// There is no room for a file: it costs memory, not the answer.
+    /// Set if the file cannot be made or written, for example on a full disk. Everything then stays
+    /// in memory, and the answer stays complete.
     full: bool,
     until: Option<u64>,
     begin: Option<u64>,
 }
 
-/// All of it, to be gone through as often as somebody asks.
+/// The stored interactions, which can be read any number of times.
 pub struct Spool {
     from: SpoolWriter,
     vocabulary: Arc<Vocabulary>,
-    /// The machine whose end counts, if it is not the one that the trace names.
+    /// The machine whose end is the end of the path; `None` for the one that the trace names.
     machine: Option<String>,
 }
 
-/// Where a piece's length stands before it.
+/// Size of the length that precedes each block, in bytes.
 const LENGTH: usize = size_of::<u32>();
 
 impl Follower for SpoolWriter {
@@ -70,7 +72,7 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// Nothing more is told. The vocabulary is that of who told.
+    /// Ends the collection. `vocabulary` is the one of the producer.
     pub fn kept(self, vocabulary: &Vocabulary) -> Spool {
         Spool { from: self, vocabulary: Arc::new(vocabulary.clone()), machine: None }
     }
@@ -89,7 +91,7 @@ impl SpoolWriter {
 }
 
 impl Spool {
-    /// Goes through all of it, with the names as they are at each.
+    /// Calls `visit` for all interactions in order, with the names valid at each of them.
     pub fn each(&self, mut visit: impl FnMut(&Vocabulary, &Interaction)) -> io::Result<()> {
         let (from, mut vocabulary) = (&self.from, self.vocabulary.clone());
         let until = self.from.until.unwrap_or(u64::MAX);
@@ -113,17 +115,19 @@ impl Spool {
         Ok(())
     }
 
-    /// From now on only this part is gone through, and it leads to the end of this machine in it.
+    /// Limits the spool to the part from `begin` to `end`, and sets the machine whose end is the
+    /// end of the path.
     pub fn narrow(&mut self, machine: String, begin: u64, end: u64) {
         (self.machine, self.from.begin, self.from.until) = (Some(machine), Some(begin), Some(end));
     }
 
-    /// The machine whose end counts. None: the one that the trace names.
+    /// Returns the machine whose end is the end of the path. `None` means the one that the trace
+    /// names.
     pub fn machine(&self) -> Option<&str> {
         self.machine.as_deref()
     }
 
-    /// Begin and end of the part that was asked for, where something lies beyond.
+    /// Returns the begin and end of the requested part; `None` if the trace has nothing beyond.
     pub fn range(&self) -> (Option<u64>, Option<u64>) {
         (self.from.begin, self.from.until)
     }
@@ -137,7 +141,7 @@ mod tests {
     use longpole_model::interaction::Effect;
 
     #[test]
-    fn what_is_kept_is_read_again_from_memory_and_from_the_file() {
+    fn spooled_interactions_are_read_again_from_memory_and_from_the_file() {
         for count in [0, 1, 5000, 2_000_000u64] {
             let (mut keeper, mut vocabulary, mut told) = (SpoolWriter::default(), Vocabulary::default(), Told::default());
             let machines = ["A", "B", "C"].map(|name| vocabulary.machine("", name));

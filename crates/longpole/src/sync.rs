@@ -1,10 +1,14 @@
-//! `merge --sync packets`: the clocks of several hosts, brought together by the TCP segments and UDP datagrams that two of them have captured.
+//! `merge --sync packets`: aligns the clocks of several hosts by the TCP segments and UDP datagrams
+//! that two hosts have both captured.
 //!
-//! A packet that occurs once in the captures of each of two hosts is a message from one to the other. Which way it went says the capture; where it does not, that follows from
-//! cause and effect: of the two hosts that an address may be of, only one lets all packets arrive after they were sent. What occurs twice on a host (a packet that was sent again without
-//! any change) is left out, since nobody knows which is which.
+//! A packet that occurs once in the captures of each of two hosts is a message from one to the
+//! other. The direction is in the capture. If it is not, it follows from cause and effect: if an
+//! address belongs to one of two hosts, only one assignment lets all packets arrive after they were
+//! sent. Packets that occur twice on a host (sent again without any change) are ignored, because
+//! they cannot be matched.
 //!
-//! The first host is the reference. Each other one is corrected to the one with which it has the smallest error, if need be over several hosts; then the errors add up.
+//! The first host is the reference. Each other host is corrected relative to the host with which
+//! its error is smallest, if necessary over several hosts; then the errors add up.
 
 mod key;
 
@@ -15,30 +19,31 @@ use longpole_trace::Trace;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Packets that are held of a host; of more, a part that is chosen by their content, and so is the same on all hosts.
+/// Maximum number of packets in memory per host. Of more packets a part is used, chosen by a hash
+/// of their content, so that all hosts choose the same ones.
 const MOST_HELD: usize = 1 << 20;
 
-/// The correction of a host.
+/// The clock correction of a host.
 pub struct Synced {
     pub path: PathBuf,
     pub shift: Shift,
-    /// 0 for the reference.
+    /// Maximum error in ns; 0 for the reference.
     pub error_ns: u64,
-    /// The host to which it was compared; none for the reference.
+    /// The host with which it was compared; `None` for the reference.
     pub to: Option<PathBuf>,
-    /// Packets from that host and back.
+    /// Numbers of packets from that host to this one, and back.
     pub there: usize,
     pub back: usize,
-    /// Packets that occur more than once, and say nothing.
+    /// Number of packets that were ignored because they occur more than once.
     pub ambiguous: usize,
     pub drifts_ppm: (f64, f64),
 }
 
-/// What a host captured.
+/// The packets that a host captured.
 struct Host {
     path: PathBuf,
     seen: HashMap<u64, Seen>,
-    /// Only those whose hash ends in so many zeros are held.
+    /// Number of zero bits at the end of a hash that a packet must have to be in `seen`.
     sparse: u32,
     packets: u64,
     begin_ns: i64,
@@ -53,7 +58,7 @@ struct Seen {
     again: bool,
 }
 
-/// The corrections of all of them, the first first.
+/// Returns the corrections of all hosts, in the order of `paths`; the first host is the reference.
 pub fn by_packets(paths: &[PathBuf]) -> anyhow::Result<Vec<Synced>> {
     let hosts = paths.iter().map(|path| Host::read(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let reference = Synced {
@@ -163,7 +168,7 @@ impl Pair {
     fn between(a: &Host, b: &Host) -> Result<Pair, String> {
         let mut ambiguous = 0;
         let mut known: Vec<Message> = Vec::new();
-        // By the address that they are from.
+        // Times of packets with unknown direction, by a hash of their source address.
         let mut unknown: HashMap<u64, Vec<(i64, i64)>> = HashMap::new();
         for (hash, here) in a.seen.iter().filter(|(hash, _)| b.holds(**hash)) {
             let Some(there) = b.seen.get(hash) else { continue };
@@ -178,7 +183,7 @@ impl Pair {
                     unknown.entry(here.source).or_default().push((here.t_ns, there.t_ns));
                     continue;
                 }
-                // Both have sent it, or received it: neither is its other end.
+                // Both hosts sent it, or both received it: they are not its two ends.
                 (Some(true), Some(true)) | (Some(false), Some(false)) => continue,
             };
             known.push(Message { way, reference_ns: here.t_ns, other_ns: there.t_ns });
@@ -212,10 +217,13 @@ fn told(failure: &Failure, messages: usize, ambiguous: usize) -> String {
     }
 }
 
-/// Packets of unknown way become messages: of the addresses that most are from, one is of the one host and the other of the other.
+/// Determines the direction of packets for which it is unknown. Of the two source addresses with
+/// the most packets, one belongs to the one host and the other to the other; the assignment that
+/// lets no packet arrive before it was sent is the right one.
 fn oriented(known: Vec<Message>, unknown: HashMap<u64, Vec<(i64, i64)>>) -> Result<Vec<Message>, String> {
     let mut groups: Vec<(u64, Vec<(i64, i64)>)> = unknown.into_iter().collect();
-    // The hash of an address orders those with equally many packets.
+    // Addresses with equally many packets are ordered by their hash, so that the result is
+    // deterministic.
     groups.sort_by_key(|(source, packets)| (std::cmp::Reverse(packets.len()), *source));
     groups.truncate(2);
     let [first, second] = groups.as_slice() else {

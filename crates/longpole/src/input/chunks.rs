@@ -1,7 +1,9 @@
-//! Reads a recording in progress from chunk to chunk: one with a limit is a row of recordings, of which the oldest goes.
+//! Reads a recording in progress, chunk by chunk. A recording with a size limit is a sequence of
+//! recordings, the chunks, of which the oldest is removed.
 //!
-//! The recorder says when it has begun another chunk; then the one before is complete, is read to its end, and left. A reader that is so slow
-//! that a chunk goes before it was read goes on with the next one, and says so.
+//! The recorder announces each new chunk. The chunk before it is then complete; it is read to its
+//! end and left. If a chunk is removed before a slow reader has read it, the reader continues with
+//! the next one and counts it.
 
 use longpole_trace::Catalogue;
 use longpole_trace::Diagnostic;
@@ -17,20 +19,22 @@ pub struct Chain {
     follower: Follower,
     chunks: Receiver<PathBuf>,
     next: VecDeque<PathBuf>,
-    /// Chunks that went before they were read.
+    /// Number of chunks that were removed before they were read.
     pub missed: u64,
 }
 
 impl Chain {
-    /// `chunks`: those that come after `recording`.
+    /// Opens the recording; `chunks` yields the chunks that follow it.
     pub fn open(recording: PathBuf, chunks: Receiver<PathBuf>) -> Result<Chain, Error> {
         let follower = Follower::open(&recording)?;
         Ok(Chain { recording, follower, chunks, next: VecDeque::new(), missed: 0 })
     }
 
-    /// Looks for what was written. `last`: the recording has ended. True: what is there is all that this chunk will have.
+    /// Reads what was written since the last call. `last` means that the recording has ended.
+    /// Returns true if this chunk is complete, so that nothing will be added to it.
     pub fn refresh(&mut self, last: bool) -> Result<bool, Error> {
-        // Before the look: what was written before this was said is seen.
+        // Receives first: what was written before a chunk was announced is then certainly seen
+        // below.
         self.hear();
         let complete = last || !self.next.is_empty();
         let looked = match complete {
@@ -43,12 +47,14 @@ impl Chain {
         }
     }
 
-    /// The next event or loss, if it is of this time or before. An error is none if the chunk [has gone](Chain::has_gone).
+    /// Returns the next event or loss, if it is not after `until_ns`. An error can be ignored if
+    /// the chunk was [removed](Chain::has_gone).
     pub fn next_until(&mut self, until_ns: i64) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
         self.follower.next_until(until_ns)
     }
 
-    /// Goes on with the next chunk; false: there is none. Streams and classes have other numbers there.
+    /// Continues with the next chunk. Returns false if there is none. Streams and event classes
+    /// have other numbers in it.
     pub fn go_on(&mut self) -> Result<bool, Error> {
         while let Some(next) = self.next.pop_front() {
             self.missed += u64::from(!self.recording.exists());
@@ -68,7 +74,7 @@ impl Chain {
         self.follower.diagnostics()
     }
 
-    /// It was removed, and there are later ones.
+    /// Returns true if the current chunk was removed and later ones exist.
     pub fn has_gone(&mut self) -> bool {
         self.hear();
         !self.next.is_empty() && !self.recording.exists()

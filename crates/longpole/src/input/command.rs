@@ -1,6 +1,8 @@
-//! Where a recording is of a command, the question is of the command: its path begins where the command does.
+//! Limits the analysis of a recorded command to the command itself: the path begins with the
+//! command.
 //!
-//! What is before that is the recorder's own start. It is left out unless a begin was named, as by `--begin`: what it leads to still counts.
+//! Before that, the recording contains only the recorder's own start. It is left out unless the
+//! user named a begin (`--begin`). Events before it still count as causes.
 
 use crate::input;
 use crate::input::machine_log;
@@ -16,10 +18,12 @@ use longpole_trace::StreamKind;
 use longpole_trace::Trace;
 use std::path::Path;
 
-/// Events of the kernel after which it is not looked for any more: the recorder starts it as soon as it can.
+/// Number of kernel events after which the search for the command's begin ends. The recorder starts
+/// the command as soon as it can.
 const MOST_LOOKED_AT: usize = 1 << 21;
 
-/// This part of the trace; where no begin was named and it is a recording of a command, from the command's begin on. Says so.
+/// Returns `part`; if no begin was named and the trace is the recording of a command, with the
+/// command's begin as its begin. Prints a note in that case.
 pub fn part(path: &Path, part: Options) -> Options {
     if part.begin.is_some() || part.dump.is_some() || machine_log::is_one(path) || machine_log::is_pipe(path) {
         return part;
@@ -34,7 +38,8 @@ pub fn part(path: &Path, part: Options) -> Options {
     }
 }
 
-/// When the command began, and how long after the trace that was. What cannot be read is told by who reads all of it.
+/// Returns the time in ns at which the command began, and the time since the trace's begin. Errors
+/// are ignored here; the code that reads the whole trace reports them.
 fn begin(path: &Path, part: Options) -> Option<(i64, u64)> {
     let mut trace = input::open(&[path.to_owned()], part).ok()?;
     let told = trace.recordings();
@@ -45,7 +50,7 @@ fn begin(path: &Path, part: Options) -> Option<(i64, u64)> {
     Some((at, u64::try_from(at.checked_sub(start)?).ok()?))
 }
 
-/// The first program that this process executed, or else its fork.
+/// Returns the time at which the process first executed a program, or otherwise of its fork.
 fn born(trace: &mut Trace, pid: i32) -> Option<i64> {
     let (mut forks, mut execs, mut known) = (Vec::new(), Vec::new(), 0);
     let mut forked = None;

@@ -1,11 +1,16 @@
-//! `print --filter`: which events are shown, by their name, time, place, contexts and fields.
+//! `print --filter`: selects events by name, time, place, contexts and fields.
 //!
-//! The language is that of the kernel's event filters (`prev_pid == 0 && prev_comm ~ "x*"`, as in `record --event`) with what a whole trace needs
-//! besides: `name`, `t`, `cpu`, `stream`, who it was, units of time, parts of nested values. docs/verbs/print.md says it in full. A filter is parsed once;
-//! for each class of events its names are resolved once, and what is then known of all its events is decided once, so that most classes need
-//! no look at their events.
+//! The language is that of the kernel's event filters (`prev_pid == 0 && prev_comm ~ "x*"`, as in
+//! `record --event`), extended for whole traces: `name`, `t`, `cpu`, `stream`, the subject (host,
+//! label, thread, pid, tid), units of time, and parts of nested values. docs/verbs/print.md
+//! describes it completely.
 //!
-//! A comparison with something that is not there, or of a text with a number, is false, `!=` included, so that absence never matches by accident.
+//! A filter is parsed once. For each class of events, its names are resolved once, and each part
+//! whose result is the same for all events of the class is evaluated once. For most classes, no
+//! event needs to be evaluated.
+//!
+//! A comparison with a missing value, or of a text with a number, is false. This includes `!=`, so
+//! that an absent value never matches by accident.
 
 pub mod glob;
 mod parse;
@@ -34,7 +39,7 @@ impl Filter {
     }
 }
 
-/// Names separated by commas, as patterns.
+/// A list of name patterns, separated by commas.
 #[derive(Clone, Debug)]
 pub struct Patterns(Vec<Vec<u8>>);
 
@@ -51,23 +56,24 @@ impl Patterns {
         self.0.iter().any(|pattern| glob::matches(pattern, name.as_bytes()))
     }
 
-    /// As [`Patterns::hold`], of a field or a structure in which it lies.
+    /// Returns true if the field, or a structure around it, matches a pattern (see
+    /// [`Patterns::hold`]).
     pub fn hold_part(&self, name: &str) -> bool {
         self.hold(name) || name.match_indices('.').any(|(dot, _)| self.hold(&name[..dot]))
     }
 }
 
-/// Lets the events pass that are asked for.
+/// Selects the events that match the filter and the names.
 pub struct Sieve {
     filter: Option<Filter>,
     names: Option<Patterns>,
-    /// Where moments relative to the trace's begin count from; that of the first event if nobody says so.
+    /// Begin of the trace in ns, for relative times; the time of the first event if it is not set.
     start_ns: Option<i64>,
-    /// By class.
+    /// Filters resolved for each class, indexed by class.
     classes: Vec<Bound>,
-    /// By name of the filter: whether any class has it.
+    /// True for each name of the filter that at least one class has.
     found: Vec<bool>,
-    /// By pattern: whether it matches the name of any class.
+    /// True for each pattern that matches the name of at least one class.
     matched: Vec<bool>,
 }
 
@@ -78,7 +84,7 @@ impl Sieve {
         Sieve { filter, names, start_ns: None, classes: Vec::new(), found, matched }
     }
 
-    /// Whether nothing is asked for.
+    /// Returns true if every event passes, because there is neither a filter nor a list of names.
     pub fn passes_all(&self) -> bool {
         self.filter.is_none() && self.names.is_none()
     }
@@ -120,7 +126,7 @@ impl Sieve {
         }
     }
 
-    /// What is asked for that no class of events has.
+    /// Returns notes about names and patterns that no class of events has.
     pub fn notes(&self) -> Vec<String> {
         let names = self.filter.iter().flat_map(|filter| &filter.names).zip(&self.found).filter(|(_, found)| !**found);
         let patterns = self.names.iter().flat_map(|names| &names.0).zip(&self.matched).filter(|(_, matched)| !**matched);
@@ -130,7 +136,7 @@ impl Sieve {
     }
 }
 
-/// Where a name's value is in the events of a class.
+/// The place of a name's value in the events of a class.
 #[derive(Clone, Debug)]
 enum Source {
     Nothing,
@@ -148,7 +154,7 @@ enum Source {
     Packet(usize, Vec<Step>),
 }
 
-/// A way into a nested value.
+/// One step into a nested value.
 #[derive(Clone, Debug)]
 enum Step {
     Member(String),
@@ -186,7 +192,7 @@ impl Source {
     fn who(name: &str) -> Option<Source> {
         Some(match name {
             "host" => Source::Host,
-            // As text and JSON call them.
+            // `cpu_id` and `t_ns` are the names that the text and JSON output use.
             "cpu_id" => Source::Cpu,
             "t_ns" => Source::Time,
             "label" => Source::Label,
@@ -219,7 +225,8 @@ impl Source {
     }
 }
 
-/// The field of this name, or the nested one in which it is a part.
+/// Returns the index of the field with this name, or of the nested field that contains it together
+/// with the steps into it.
 fn among(fields: &[String], name: &str) -> Option<(usize, Vec<Step>)> {
     if let Some(at) = fields.iter().position(|field| field == name) {
         return Some((at, Vec::new()));
@@ -251,7 +258,7 @@ fn part<'a>(value: Value<'a>, steps: &[Step]) -> Datum<'a> {
         }
         (Value::Nested(nested), step) => {
             let mut index = 0;
-            // The search ends as soon as it is found, which is told as an error.
+            // `each` stops at an error, so the found value is returned as one.
             let found = nested.each(|name, inner| {
                 let here = match step {
                     Step::Member(member) => name == Some(member),
@@ -276,11 +283,11 @@ enum Datum<'a> {
     Integer(i128),
     Real(f64),
     Text(Cow<'a, [u8]>),
-    /// An enumeration's value: compares as number and as text.
+    /// The value of an enumeration; it can be compared as number and as text.
     Labelled(i128, &'a [u8]),
-    /// The same with several labels.
+    /// The value of an enumeration that has several labels.
     Several(Vec<Datum<'a>>),
-    /// Is there, and cannot be compared.
+    /// A value that exists and cannot be compared.
     Other,
 }
 
@@ -329,7 +336,7 @@ impl<'a> Datum<'a> {
 
     fn order(&self, other: &Datum<'_>) -> Option<Ordering> {
         if let (Some(left), Some(right)) = (self.integer(), other.integer()) {
-            // Two enumerations are the same if they mean the same.
+            // Two values of enumerations are equal if their labels are equal.
             return match (self, other) {
                 (Datum::Labelled(_, left), Datum::Labelled(_, right)) => Some(left.cmp(right)),
                 _ => Some(left.cmp(&right)),
@@ -347,7 +354,7 @@ impl<'a> Datum<'a> {
 }
 
 fn compare(left: &Datum<'_>, how: Comparison, right: &Datum<'_>) -> bool {
-    // What is asked for is one of the labels, and what is not to be is none of them.
+    // With several labels, `==` is true if one of them matches, and `!=` if none of them does.
     let of_labels = |labels: &[Datum<'_>], holds: &dyn Fn(&Datum<'_>) -> bool| match how {
         Comparison::Different | Comparison::Unlike => labels.iter().all(holds),
         _ => labels.iter().any(holds),
@@ -372,7 +379,7 @@ fn compare(left: &Datum<'_>, how: Comparison, right: &Datum<'_>) -> bool {
     }
 }
 
-/// A filter as it is for one class of events.
+/// A filter resolved for one class of events.
 #[derive(Clone, Debug)]
 enum Bound {
     Constant(bool),
@@ -448,7 +455,8 @@ impl Binder<'_> {
         }
     }
 
-    /// `decides`: what one of them decides for all.
+    /// Resolves the operands of `or` or `and`. `decides` is the value of one operand that
+    /// determines the result: true for `or`, false for `and`.
     fn several(&self, nodes: &[Node], decides: bool) -> Bound {
         let mut open = Vec::new();
         for node in nodes {
@@ -466,7 +474,7 @@ impl Binder<'_> {
         }
     }
 
-    /// What all events of the class have.
+    /// Returns the operand's value if it is the same for all events of the class.
     fn constant<'a>(&'a self, operand: &'a Operand) -> Option<Datum<'a>> {
         match operand {
             Operand::Name(name) => match &self.sources[*name] {
@@ -532,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_condition_is_answered() {
+    fn every_form_of_condition_is_evaluated() {
         for filter in [
             "name == \"sched_switch\"",
             "name ~ 'sched_*' and not name =~ \"*wakeup\"",
@@ -572,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_filter_is_drawn_with_its_place() {
+    fn the_error_of_a_filter_marks_the_position() {
         let drawn = |filter: &str| Filter::parse(filter).unwrap_err().to_string();
         assert_eq!(drawn("cpu == ) && x"), "expected a name, a number or a \"text\", found `)`\n  cpu == ) && x\n         ^");
         for (filter, what, column) in [
@@ -599,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_class_decides_by_its_name_needs_no_look_at_its_events() {
+    fn a_filter_that_a_class_decides_by_its_name_is_a_constant() {
         let class = Class { event_name: "a".to_owned(), fields: vec!["x".to_owned()], ..Class::default() };
         let catalogue = Catalogue { classes: vec![class], ..Catalogue::default() };
         let mut sieve = Sieve::new(Some(Filter::parse("name == 'b' && x == 1 || y == 2").unwrap()), None);

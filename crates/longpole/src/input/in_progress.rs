@@ -1,4 +1,5 @@
-//! Which of the recordings that are in progress is meant. There may be several: one of whoever comes, some of single processes, some of commands.
+//! Finds the recording in progress that the user means. There may be several at once: one of all
+//! programs, some of single processes, some of commands.
 
 use crate::render::table::plain;
 use anyhow::bail;
@@ -6,7 +7,7 @@ use longpole_record::runtime_dir::session::{self, Running, Whose};
 use longpole_record::Runtime;
 use serde_json::Value;
 
-/// All of them, and where their recorders and programs meet.
+/// Returns all recordings in progress, and the runtime directory; `None` if it does not exist.
 pub fn all() -> anyhow::Result<(Vec<Running>, Option<Runtime>)> {
     let path = Runtime::default_path();
     if !path.exists() {
@@ -16,7 +17,8 @@ pub fn all() -> anyhow::Result<(Vec<Running>, Option<Runtime>)> {
     Ok((session::running(&runtime)?, Some(runtime)))
 }
 
-/// The one of a process, or whose recorder that is; of nobody: the only one. `none` says what to do where nothing is recorded.
+/// Returns the recording of the process `pid`, or the one whose recorder has that pid. Without
+/// `pid`, returns the only recording. `none` is the error message if nothing is being recorded.
 pub fn one(pid: Option<i32>, none: &str) -> anyhow::Result<(Running, Runtime)> {
     let (all, runtime) = all()?;
     let Some(runtime) = runtime.filter(|_| !all.is_empty()) else { bail!("{none}") };
@@ -29,12 +31,13 @@ pub fn one(pid: Option<i32>, none: &str) -> anyhow::Result<(Running, Runtime)> {
     }
 }
 
-/// What it is now: one with a limit may have gone on to another chunk. None: it has ended.
+/// Returns the recording's current state, because a recording with a limit may have begun another
+/// chunk. `None` if it has ended.
 pub fn again(running: &Running, runtime: &Runtime) -> anyhow::Result<Option<Running>> {
     Ok(session::running(runtime)?.into_iter().find(|now| now.session == running.session))
 }
 
-/// What is recorded, in words.
+/// Returns what is being recorded, in words.
 pub fn of(running: &Running) -> String {
     match (running.whose, command(running)) {
         (Whose::Process(pid), _) => format!("process {pid}"),
@@ -44,13 +47,13 @@ pub fn of(running: &Running) -> String {
     }
 }
 
-/// As its description has it.
+/// Returns the recording's description (`longpole.json`).
 pub fn description(running: &Running) -> Value {
     let text = std::fs::read(running.path.join("longpole.json")).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or(Value::Null)
 }
 
-/// The command's words, if it is one.
+/// Returns the recorded command; `None` if the recording is not one of a command.
 pub fn command(running: &Running) -> Option<String> {
     let description = description(running);
     let words: Vec<&str> = description["command"].as_array()?.iter().filter_map(Value::as_str).collect();

@@ -1,4 +1,4 @@
-//! Which files are machine logs, and how verbs go through one.
+//! Recognizes machine logs, and reads one for the verbs that accept it.
 
 use crate::input::Input;
 use crate::interactions::{self, Interactions};
@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Read, StdoutLock, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Whether this is a file that opens like a machine log.
+/// Returns true if the path is a file that begins like a machine log.
 pub fn is_one(path: &Path) -> bool {
     let is_file = path.metadata().is_ok_and(|data| data.is_file());
     let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return false };
@@ -20,7 +20,7 @@ pub fn is_one(path: &Path) -> bool {
     file.take(1 << 16).read_to_end(&mut begin).is_ok() && is_machine_log(&begin)
 }
 
-/// What is wrong with it, where something is: a line that means nothing.
+/// Returns the first error in the log, for example a line that is not an interaction.
 pub fn trouble(path: &Path) -> anyhow::Result<Option<String>> {
     let mut reader = Reader::new(File::open(path)?);
     loop {
@@ -32,12 +32,13 @@ pub fn trouble(path: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// A pipe can be read once only: what is in it shows when it is read.
+/// Returns true if the path is a pipe. A pipe can be read only once, so its format is found only
+/// when it is read.
 pub fn is_pipe(path: &Path) -> bool {
     path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir())
 }
 
-/// What it says, if that is what was named, and nothing else.
+/// Returns the interactions if exactly one trace was named and it is a machine log or a pipe.
 pub fn named(input: &Input) -> anyhow::Result<Option<Interactions>> {
     match input.paths()?.as_slice() {
         _ if input.options().dump.is_some() => Ok(None),
@@ -46,12 +47,13 @@ pub fn named(input: &Input) -> anyhow::Result<Option<Interactions>> {
     }
 }
 
-/// All of it, to who asks; with where the part begins that was asked for. Returns how much of it lies in that part.
+/// Passes all interactions to `to`, together with the begin of the requested part. Returns the
+/// number of interactions in that part. An error if there are none.
 pub fn each(log: &mut Interactions, mut to: impl FnMut(&Vocabulary, &Interaction, u64)) -> anyhow::Result<u64> {
     let mut count = 0;
     while let Some(interaction) = log.next()? {
         let begin = log.range().begin.unwrap_or(0);
-        // A queue is declared without a time.
+        // Declarations of queues have no time.
         count += u64::from(interaction.t >= begin && !matches!(interaction.effect, Effect::Declare { .. }));
         to(log.vocabulary(), &interaction, begin);
     }
@@ -61,7 +63,7 @@ pub fn each(log: &mut Interactions, mut to: impl FnMut(&Vocabulary, &Interaction
     }
 }
 
-/// An answer from so many interactions.
+/// Writes an answer that was computed from `interactions` interactions.
 pub fn write<T: Serialize>(
     input: &Input,
     interactions: u64,

@@ -1,11 +1,12 @@
-//! How to read files that say nothing of themselves: what a kernel logged into a frame of memory.
+//! The arguments for files that do not describe themselves: logs that a kernel wrote into a memory
+//! frame.
 
 use longpole_trace::ByteOrder;
 use longpole_trace::Dump;
 use longpole_trace::Log;
 use longpole_trace::Word;
 
-/// The option's own name, for the verb whose `--format` is another one.
+/// Identifier of the option, for the verb whose `--format` is another option.
 pub const FORMAT: &str = "raw_format";
 
 const HEADING: &str = "Raw logs of seL4";
@@ -16,32 +17,32 @@ pub struct Raw {
     #[arg(help_heading = HEADING, id = FORMAT, long = "format", value_name = "FORMAT")]
     format: Option<Format>,
 
-    /// Bits of the kernel's word
+    /// Size of the kernel's word in bits
     #[arg(help_heading = HEADING, long, value_name = "BITS", requires = FORMAT, default_value = "64")]
     word_size: WordSize,
 
-    /// Byte order of the kernel's machine
+    /// Byte order of the kernel's host
     #[arg(help_heading = HEADING, long, value_name = "ORDER", requires = FORMAT, default_value = "little")]
     byte_order: Order,
 
-    /// Cycles per second of the counter that the kernel reads; left out: a cycle is told as 1 ns
+    /// Cycles per second of the counter that the kernel reads [default: a cycle counts as 1 ns]
     #[arg(help_heading = HEADING, long, value_name = "HZ", requires = FORMAT, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     frequency: Option<u64>,
 
-    /// What seL4_BenchmarkFinalizeLog returned; left out: all entries up to the last that is not zero
+    /// Value returned by seL4_BenchmarkFinalizeLog [default: all entries up to the last nonzero]
     #[arg(help_heading = HEADING, long, value_name = "N", requires = FORMAT)]
     entries: Option<u64>,
 
-    /// The kernel is of the mixed-criticality configuration (KernelIsMCS), which numbers its system calls differently
+    /// The kernel is mixed-criticality (KernelIsMCS); its system calls have other numbers
     #[arg(help_heading = HEADING, long, requires = FORMAT)]
     mcs: bool,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
 enum Format {
-    // What CONFIG_BENCHMARK_TRACK_KERNEL_ENTRIES logs.
+    // The log that CONFIG_BENCHMARK_TRACK_KERNEL_ENTRIES enables.
     Sel4KernelEntries,
-    // What CONFIG_BENCHMARK_TRACEPOINTS logs.
+    // The log that CONFIG_BENCHMARK_TRACEPOINTS enables.
     Sel4Tracepoints,
 }
 
@@ -62,7 +63,8 @@ enum Order {
 }
 
 impl Raw {
-    /// None: what is inside is recognised.
+    /// Returns the format of the dumps. `None` if the user named none; then the format is
+    /// recognized.
     pub fn dump(&self) -> Option<Dump> {
         let log = match self.format? {
             Format::Sel4KernelEntries => Log::KernelEntries,

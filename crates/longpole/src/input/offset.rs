@@ -1,4 +1,4 @@
-//! `--offset PATH=TIME`: the clock of one of several inputs, corrected by who knows better.
+//! `--offset PATH=TIME`: corrects the clock of one of several inputs.
 
 use crate::input::machine_log;
 use crate::input::unpacked;
@@ -15,7 +15,9 @@ pub struct Offset {
 }
 
 impl Offset {
-    /// `PATH=+1.5s`, `PATH=-20us`, and with a drift behind it `PATH=+1.5s,-3.2ppm@1763679845123456789`: so much per time since that moment of its own clock.
+    /// Parses `PATH=+1.5s`, `PATH=-20us`, and with a drift
+    /// `PATH=+1.5s,-3.2ppm@1763679845123456789`. The drift is applied to the time since that moment
+    /// of the path's own clock, in ns.
     pub fn parse(text: &str) -> Result<Offset, String> {
         let wrong =
             || format!("`{text}` is no offset; write PATH=+1.5s or PATH=-20us (s, ms, us, ns, m, h), with a drift PATH=+1.5s,-3.2ppm@NS");
@@ -35,7 +37,7 @@ impl Offset {
 }
 
 impl Offset {
-    /// What to say for this correction of a path.
+    /// Returns the option that expresses this correction of a path.
     pub fn said(path: &Path, shift: &Shift) -> String {
         let offset = format!("{}={}", path.display(), seconds(shift.offset_ns).replace(' ', ""));
         match shift.drift == 0.0 {
@@ -45,19 +47,19 @@ impl Offset {
     }
 }
 
-/// `+1.500000000 s`
+/// Formats ns as `+1.500000000 s`.
 pub fn seconds(ns: i64) -> String {
     let (sign, size) = (if ns < 0 { '-' } else { '+' }, ns.unsigned_abs());
     format!("{sign}{}.{:09} s", size / 1_000_000_000, size % 1_000_000_000)
 }
 
-/// `+1.5s`, `-20us`, `7ms`.
+/// Parses `+1.5s`, `-20us`, `7ms` to ns.
 fn time(text: &str) -> Option<i64> {
     let (sign, span) = match text.strip_prefix('-') {
         Some(span) => (-1, span),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
     };
-    // As a moment counts from the begin of a trace.
+    // The format is that of a moment relative to the begin of a trace.
     match Moment::parse(&format!("+{span}")) {
         Ok(Moment::AfterStart(ns)) => Some(sign * ns),
         _ => None,
@@ -65,12 +67,13 @@ fn time(text: &str) -> Option<i64> {
 }
 
 pub fn shifts(offsets: &[Offset]) -> Shifts {
-    // What is in an archive is read elsewhere.
+    // The contents of an archive are read from another directory.
     let content = |path: &Path| unpacked::content(path).unwrap_or_else(|_| path.to_owned());
     Shifts::new(offsets.iter().map(|offset| (content(&offset.path), offset.shift)).collect())
 }
 
-/// An offset of what is not read would be a slip of the fingers that changes nothing.
+/// Returns an error if a path is not among the inputs. It is probably mistyped, and the offset
+/// would have no effect.
 pub fn check(offsets: &[Offset], traces: &[PathBuf]) -> Result<(), WrongUsage> {
     let absolute = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     for offset in offsets {

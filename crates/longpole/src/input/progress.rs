@@ -1,4 +1,5 @@
-//! `--progress EVENT`: which events count as progress, and when each thread had them.
+//! `--progress EVENT`: selects the events that count as progress, and collects their times by
+//! thread.
 
 use crate::input::filter::{Filter, Patterns, Sieve};
 use anyhow::bail;
@@ -8,10 +9,11 @@ use longpole_trace::Catalogue;
 use longpole_trace::Item;
 use std::collections::HashMap;
 
-/// Times that are kept of each thread; of more, every second, fourth, … one is.
+/// Maximum number of times stored per thread. If there are more, only every second, fourth, … is
+/// stored.
 const MOST_TIMES: usize = 1 << 16;
 
-/// The events that are meant.
+/// The selected events.
 #[derive(Clone, Debug)]
 pub struct Progress {
     pub text: String,
@@ -30,7 +32,7 @@ impl Progress {
     }
 }
 
-/// When something happened to a thread, about every `each`-th time.
+/// Times at which an event happened in a thread; about every `each`-th is stored.
 #[derive(Debug)]
 struct Times {
     each: u64,
@@ -55,7 +57,7 @@ impl Times {
     }
 }
 
-/// The events of a trace that count as progress, by thread.
+/// The progress events of a trace, by thread.
 pub struct Progressed {
     text: String,
     sieve: Sieve,
@@ -68,13 +70,13 @@ impl Progressed {
         Progressed { text: progress.text.clone(), sieve, by_thread: HashMap::new() }
     }
 
-    /// The next item of the trace, of which the composer knows already.
+    /// Processes the next item of the trace. The composer must have processed it before.
     pub fn item(&mut self, composer: &Composer, catalogue: &Catalogue, item: &Item<'_>) {
         let Item::Event(event) = item else { return };
         if !self.sieve.passes(event, catalogue) {
             return;
         }
-        // A kernel event is of the thread that its CPU has.
+        // A kernel event belongs to the thread that runs on its CPU.
         let running = || composer.linux().tid_on(event.cpu?);
         let subject = catalogue.subjects.get(event.subject.0 as usize).and_then(|subject| subject.tid);
         if let (Some(tid), Ok(t)) = (subject.or_else(running), u64::try_from(event.t_ns)) {
@@ -82,12 +84,12 @@ impl Progressed {
         }
     }
 
-    /// As the user named them.
+    /// Returns the events as the user named them.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The times of each thread, by its machine.
+    /// Returns the times of each thread, by its machine. An error if no event matched.
     pub fn finish(mut self, composer: &Composer) -> anyhow::Result<HashMap<MachineId, Vec<u64>>> {
         let known: HashMap<i32, MachineId> = composer.behind().iter().map(|behind| (behind.tid, behind.machine)).collect();
         let times = self.by_thread.drain().filter_map(|(tid, times)| Some((*known.get(&tid)?, times.kept)));

@@ -1,4 +1,4 @@
-//! Rules of the user's: those that were named, and those in the configuration folder.
+//! Reads rule files: those named in the arguments, and those in the user's configuration directory.
 
 use anyhow::{anyhow, bail, Context};
 use longpole_model::rules::Rules;
@@ -6,17 +6,17 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// A file larger than this is no rule file.
+/// Maximum size of a rule file in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Where a user keeps rules that hold for every trace.
+/// Returns the directory with the user's rules, which apply to every trace.
 pub fn folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let configuration = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
     Some(configuration.join("longpole/rules"))
 }
 
-/// Those that were named, then the user's own.
+/// Returns the named files, followed by the user's own files.
 pub fn files(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut own = Vec::new();
     if let Some(folder) = folder() {
@@ -38,7 +38,7 @@ pub fn files(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(named.iter().cloned().chain(own).collect())
 }
 
-/// The files' rules, in their order, and the built-in ones.
+/// Returns the files' rules in their order, followed by the built-in rules.
 pub fn read(files: &[PathBuf]) -> anyhow::Result<Rules> {
     let mut rules = Rules::default();
     for file in files {
@@ -47,12 +47,12 @@ pub fn read(files: &[PathBuf]) -> anyhow::Result<Rules> {
     rules.with_built_in().context("a built-in rule file is wrong")
 }
 
-/// One file's rules; a wrong one is said with its line and what was expected.
+/// Adds the rules of one file. The error has the line and what was expected there.
 pub fn add(rules: &mut Rules, file: &Path) -> anyhow::Result<()> {
     let shown = file.display().to_string();
     let mut text = String::new();
     let cannot = || format!("the rules in {shown} cannot be read");
-    // To open a pipe is to wait for whoever writes to it.
+    // Opening a pipe would block until a process writes to it.
     if !fs::metadata(file).with_context(cannot)?.is_file() {
         bail!("{shown} is no rule file");
     }

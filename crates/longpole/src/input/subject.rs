@@ -1,4 +1,5 @@
-//! The options `--process`, `--thread` and `--port`: whose path is asked for.
+//! The options `--process`, `--thread`, `--port` and `--progress`, which select whose path is
+//! computed.
 
 use crate::input::progress::Progress;
 use crate::WrongUsage;
@@ -9,25 +10,25 @@ use longpole_analysis::verdict::subjects::{Subjects, Thread};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use std::collections::HashSet;
 
-/// Names that are suggested where one does not occur.
+/// Number of names that are suggested if the given one does not occur.
 const SUGGESTED: usize = 3;
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Whom {
-    /// The path to the replies that this process gets: its name, its title or its id
+    /// Path to the replies that this process receives: its name, title or id
     #[arg(long, value_name = "NAME|PID")]
     pub process: Option<String>,
 
-    /// The same of a thread: its name or its id
+    /// Path to the replies that this thread receives: its name or id
     #[arg(long, value_name = "NAME|TID")]
     pub thread: Option<String>,
 
-    /// The same of the process that is asked on this port
+    /// Path to the replies that the process serving this port receives
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
 
-    /// The path to the last of these events, whose rate is what a change makes larger: a name with
-    /// * and ?, or a filter as that of print
+    /// Path to the last of these events; gains are gains of their rate: a name with * and ?, or a
+    /// filter as for print
     #[arg(long, value_name = "EVENT", value_parser = Progress::parse, conflicts_with_all = ["process", "thread", "port"])]
     pub progress: Option<Progress>,
 }
@@ -37,7 +38,8 @@ impl Whom {
         self.process.is_some() || self.thread.is_some() || self.port.is_some() || self.progress.is_some()
     }
 
-    /// The machines of the threads that are meant; none: nobody was named.
+    /// Returns the machines of the selected threads; `None` if the user selected none. An error if
+    /// no thread matches.
     pub fn machines(
         &self,
         subjects: &Subjects,
@@ -71,7 +73,7 @@ impl Whom {
         Ok(Some(vocabulary.machines().filter(|&machine| meant.contains(vocabulary.machine_name(machine))).collect()))
     }
 
-    /// As it was asked for.
+    /// Returns the options as the user gave them.
     pub fn said(&self) -> String {
         let process = self.process.iter().map(|process| format!("--process {process}"));
         let thread = self.thread.iter().map(|thread| format!("--thread {thread}"));

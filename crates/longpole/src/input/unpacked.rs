@@ -1,7 +1,9 @@
-//! Archives that are named as traces: unpacked once for all of a verb's readers, and gone when the command is.
+//! Archives that are named as traces. They are unpacked once for all readers in a command, and
+//! removed when the command ends.
 //!
-//! A command ends in many ways, by a signal or by `kill -9` too. So the folder is watched by a process of its own, which waits for the end of a
-//! pipe that only the command holds, and removes the folder then.
+//! A command can end in many ways, also by a signal or `kill -9`. A separate process therefore
+//! waits for the end of a pipe whose other end only the command holds, and then removes the
+//! directory.
 
 use crate::render::table::bytes;
 use longpole_trace::remove_if_left;
@@ -15,21 +17,22 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// First argument of the process that removes.
+/// First argument of the process that removes the directory.
 pub const VERB: &str = "--remove-afterwards";
-/// Unpacking more than this takes time that somebody may wonder about.
+/// Archive size in bytes from which on a message explains the wait.
 const LARGE: u64 = 64 << 20;
 
-/// What was unpacked, by the paths that were named.
+/// All unpacked archives, with the paths that were named, and the pipe to the process that removes
+/// each.
 static ALL: Mutex<Vec<(PathBuf, Unpacked, Option<ChildStdin>)>> = Mutex::new(Vec::new());
 
-/// Where the content of a path lies: the path itself, if that is no archive.
+/// Returns the path of the archive's contents, or the path itself if it is no archive.
 pub fn content(path: &Path) -> anyhow::Result<PathBuf> {
     let mut all = ALL.lock().unwrap_or_else(|broken| broken.into_inner());
     if let Some((_, known, _)) = all.iter().find(|(named, ..)| named == path) {
         return Ok(known.content().to_owned());
     }
-    // What is not there is said by who opens it.
+    // A missing file is reported by the code that opens it.
     let Ok(found) = path.metadata() else { return Ok(path.to_owned()) };
     if !found.is_file() {
         return Ok(path.to_owned());
@@ -44,18 +47,18 @@ pub fn content(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(content)
 }
 
-/// What was odd about the archive whose content this is.
+/// Returns the diagnostics of the archive that was unpacked to `content`.
 pub fn diagnostics(content: &Path) -> Vec<Diagnostic> {
     let all = ALL.lock().unwrap_or_else(|broken| broken.into_inner());
     all.iter().find(|(_, unpacked, _)| unpacked.content() == content).map_or(Vec::new(), |(_, unpacked, _)| unpacked.diagnostics.clone())
 }
 
-/// Removes everything now.
+/// Removes all unpacked directories now.
 pub fn remove() {
     ALL.lock().unwrap_or_else(|broken| broken.into_inner()).clear();
 }
 
-/// A text in which archives are called as they were named.
+/// Returns the text with each path of unpacked contents replaced by the archive's path.
 pub fn renamed(text: String) -> String {
     let all = ALL.lock().unwrap_or_else(|broken| broken.into_inner());
     all.iter().fold(text, |text, (named, unpacked, _)| match unpacked.content().to_str() {
@@ -64,20 +67,24 @@ pub fn renamed(text: String) -> String {
     })
 }
 
-/// Without it the folder is removed all the same, but when the command is killed only by the next one.
+/// Starts the process that removes the directory after this command. If it cannot be started, the
+/// directory is still removed at the end of the command; after a kill it stays until the next
+/// command that unpacks an archive.
 fn watch(root: &Path) -> Option<ChildStdin> {
     let mut command = Command::new("/proc/self/exe");
     command.arg(VERB).arg(root).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // What ends the command from a terminal must not end this.
+    // Signals from the terminal end the command, but must not end this process.
     command.process_group(0).current_dir("/");
     command.spawn().ok()?.stdin
 }
 
-/// The process that watches: when nothing can come any more, the folder goes.
+/// Main function of the removing process: waits for the end of the pipe, then removes the
+/// directory.
 pub fn remove_afterwards() {
     let Some(root) = std::env::args_os().nth(2).map(PathBuf::from) else { return };
     let _ = io::stdin().read_to_end(&mut Vec::new());
-    // A process that ends closes its files one after the other, and the lock on the folder may be behind the pipe.
+    // A process that ends closes its files one after the other, so the lock on the directory may be
+    // released shortly after the pipe is closed.
     for _ in 0..200 {
         remove_if_left(&root);
         if !root.exists() {

@@ -1,4 +1,4 @@
-//! The tree as the kernel asks for it, through FUSE.
+//! Serves the tree to the kernel through FUSE.
 
 use super::tree::{Kind, Node, Tree};
 use fuser::{
@@ -10,10 +10,12 @@ use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Who is there changes all the time, and so do texts: the kernel keeps nothing.
+/// Time for which the kernel may cache entries and attributes: none, because subjects and texts
+/// change all the time.
 const KEPT: Duration = Duration::ZERO;
 
-/// Programs make the folders and files, and nobody else does.
+/// Error for all operations that would make or remove a directory or file. Only programs do that,
+/// by starting and ending.
 const NOT_MADE_HERE: Errno = Errno::EPERM;
 
 pub struct Folders {
@@ -22,10 +24,10 @@ pub struct Folders {
     mounted: SystemTime,
 }
 
-/// Numbers of nodes; one keeps its number.
+/// Numbers of nodes (inodes). A node never changes its number.
 struct Nodes {
     numbers: HashMap<Node, u64>,
-    /// Of number 1 and those that follow.
+    /// The nodes, in the order of their numbers, which begin with 1.
     all: Vec<Node>,
 }
 
@@ -123,7 +125,8 @@ impl Filesystem for Folders {
         }
     }
 
-    /// A shell that writes to a file cuts it off first: that means nothing here. Nothing else of a file can be set.
+    /// Accepts a change of the size without any effect, because a shell truncates a file before it
+    /// writes to it. All other attributes are fixed.
     fn setattr(
         &self,
         request: &Request,
@@ -151,7 +154,7 @@ impl Filesystem for Folders {
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.file(ino) {
             Ok((part, kind)) if flags.acc_mode() != OpenAccMode::O_RDONLY && !kind.is_writable(&part) => reply.error(Errno::EACCES),
-            // What stands in it may be more at the next read.
+            // The content may have grown at the next read, so the kernel must not cache it.
             Ok(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO),
             Err(error) => reply.error(error),
         }

@@ -1,4 +1,4 @@
-//! Fills the texts: a thread that reads what the recorder has written.
+//! Adds events to the texts of the tree: a thread that reads what the recorder has written.
 
 use super::tree::Tree;
 use crate::input::chunks::Chain;
@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Between two looks at the recording.
+/// Time between two reads of the recording.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Lines that are added while nobody else can look.
+/// Number of lines that are added while the tree is locked.
 const AT_ONCE: usize = 1000;
 
 pub struct Following {
@@ -28,7 +28,7 @@ pub struct Following {
 }
 
 impl Following {
-    /// `chunks`: that come after `recording`.
+    /// Starts the thread. `chunks` yields the chunks that follow `recording`.
     pub fn begin(recording: PathBuf, chunks: Receiver<PathBuf>, period: Duration, tree: Arc<Mutex<Tree>>) -> std::io::Result<Following> {
         let end = Arc::new(AtomicBool::new(false));
         let asked = end.clone();
@@ -36,7 +36,7 @@ impl Following {
         Ok(Following { thread, end })
     }
 
-    /// Why it ended by itself, if it did.
+    /// Ends the thread. Returns an error if it had ended by itself because of one.
     pub fn end(self) -> anyhow::Result<()> {
         self.end.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
@@ -70,7 +70,7 @@ fn follow((recording, chunks): (PathBuf, Receiver<PathBuf>), period: Duration, t
     Ok(())
 }
 
-/// Adds some lines; false: there are no more for now.
+/// Adds up to [`AT_ONCE`] lines. Returns false if there are no more for now.
 fn add(
     chain: &mut Chain,
     until: i64,
@@ -91,7 +91,8 @@ fn add(
     Ok(true)
 }
 
-/// In whose texts an item belongs: a loss in those of whoever wrote to its stream last.
+/// Returns the parts of the tree to whose texts an item is added: for an event the label, process
+/// and thread of its subject; for a loss those of the thread that last wrote to the same stream.
 fn whose<'a>(item: &Item<'_>, catalogue: &Catalogue, streams: &'a mut HashMap<StreamId, Vec<Part>>) -> &'a [Part] {
     match item {
         Item::Event(event) => {

@@ -1,4 +1,8 @@
-//! Subjects as folders: what `longpole mount` shows, and what writing to it does.
+//! Subjects as directories: what `longpole mount` shows, and what writing to its files does.
+//!
+//! - [`Tree`] has the directories and files and their contents.
+//! - [`Folders`] serves the tree to the kernel through FUSE.
+//! - [`Following`] reads the recording and adds its events to the tree.
 
 mod filesystem;
 mod follow;

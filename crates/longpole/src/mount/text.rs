@@ -1,12 +1,14 @@
-//! The text of each subject's events, as much of it as is kept: the recording has all of it.
+//! The text of each subject's events. Its size is limited, because the recording contains all
+//! events.
 
 use longpole_record::control::selection::Part;
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-/// Bytes of one text. When it would become longer it begins anew, as a log that is rotated.
+/// Maximum size of one text in bytes. A text that would exceed it begins anew, like a log that is
+/// rotated.
 const MOST: usize = 16 << 20;
-/// Bytes of all texts.
+/// Maximum size of all texts together, in bytes.
 const ALL: usize = 256 << 20;
 
 #[derive(Default)]
@@ -18,13 +20,14 @@ pub struct Texts {
 #[derive(Default)]
 pub struct Text {
     bytes: Vec<u8>,
-    /// Of the last line.
+    /// Time of the last line, in ns.
     pub last_ns: Option<i64>,
     changed: Option<SystemTime>,
 }
 
 impl Texts {
-    /// The text of a part, to which a line is about to be added.
+    /// Returns the text of a part, and makes it if it does not exist, because a line is about to be
+    /// added.
     pub fn of(&mut self, part: &Part) -> &mut Text {
         self.all.entry(part.clone()).or_default()
     }
@@ -80,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_begins_anew_before_it_is_too_long_and_all_together_stay_bounded() {
+    fn a_text_begins_anew_before_it_is_too_long_and_the_sum_of_all_stays_bounded() {
         let mut texts = Texts::default();
         let line = vec![b'x'; 1 << 20];
         for pid in 0..40 {

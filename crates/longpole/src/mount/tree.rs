@@ -1,4 +1,7 @@
-//! Which folders and files there are, and what stands in the files.
+//! The directories and files of the mounted file system, and the contents of the files.
+//!
+//! The root has a directory for each label, which has one for each process, which has one for each
+//! thread. Each of these has the files of [`Kind`]. This module knows nothing of FUSE.
 
 use super::text::Texts;
 use longpole_record::control::selection::{Part, Selection};
@@ -10,15 +13,15 @@ use longpole_record::Runtime;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The subjects are looked at again after this time.
+/// Time in which the list of subjects is not read again.
 const FRESH: Duration = Duration::from_millis(200);
-/// Of a thread's first ring.
+/// Size in bytes of a thread's first ring.
 const FIRST_RING: u64 = 32 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
     Root,
-    /// Of a label, a process, or a thread.
+    /// The directory of a label, a process, or a thread.
     Folder(Part),
     File(Part, Kind),
 }
@@ -28,7 +31,7 @@ pub enum Kind {
     Enable,
     BufferSize,
     Events,
-    /// A thread's.
+    /// The name of a thread; only threads have this file.
     Name,
 }
 
@@ -51,7 +54,7 @@ impl Kind {
     pub fn is_writable(self, part: &Part) -> bool {
         match self {
             Kind::Enable => true,
-            // Rings are of the size that is ordered for their process.
+            // The size of rings is set per process, so it cannot be written for one thread.
             Kind::BufferSize => part.tid.is_none(),
             Kind::Events | Kind::Name => false,
         }
@@ -64,9 +67,9 @@ pub struct Tree {
     pub texts: Texts,
     subjects: Vec<Subject>,
     looked: Option<Instant>,
-    /// A label's folder keeps its name.
+    /// Names of the labels' directories, by label; they never change.
     names: HashMap<String, String>,
-    /// Somebody was enabled at some time.
+    /// Set when recording was enabled for any subject.
     pub used: bool,
 }
 
@@ -76,7 +79,8 @@ impl Tree {
         Tree { runtime, selection, texts, subjects: Vec::new(), looked: None, names, used: false }
     }
 
-    /// What is in a folder, by name; none: it is no folder, or is gone.
+    /// Returns the contents of a directory, by name. `None` if the node is a file, or no longer
+    /// exists.
     pub fn children(&mut self, node: &Node) -> Option<BTreeMap<String, Node>> {
         self.look();
         let folder = |part: Part| Node::Folder(part);
@@ -103,7 +107,7 @@ impl Tree {
         }
     }
 
-    /// What stands in a file; none: it is gone.
+    /// Returns the content of a file. `None` if it no longer exists.
     pub fn content(&mut self, part: &Part, kind: Kind) -> Option<Vec<u8>> {
         self.look();
         if !self.is_there(part) {
@@ -127,14 +131,14 @@ impl Tree {
         })
     }
 
-    /// A piece of an `events` file.
+    /// Returns a part of an `events` file.
     pub fn events(&self, part: &Part, offset: u64, size: usize) -> &[u8] {
         let bytes = self.texts.get(part).map_or(&[][..], |text| text.bytes());
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         &bytes[from..bytes.len().min(from.saturating_add(size))]
     }
 
-    /// Bytes of a file, and when it was changed, where that is known.
+    /// Returns the size of a file in bytes, and the time of its last change if it is known.
     pub fn extent(&mut self, part: &Part, kind: Kind) -> Option<(u64, Option<SystemTime>)> {
         match kind {
             Kind::Events => {
@@ -146,7 +150,7 @@ impl Tree {
         }
     }
 
-    /// Somebody writes to a file. False: nobody can mean this.
+    /// Writes to a file. Returns false if the data is not valid for it.
     pub fn write(&mut self, part: &Part, kind: Kind, data: &[u8]) -> bool {
         let text = String::from_utf8_lossy(data);
         match (kind, text.trim()) {
@@ -164,7 +168,8 @@ impl Tree {
         true
     }
 
-    /// Looks who is there, unless that was done just now. Who cannot be seen now is seen the next time.
+    /// Reads the list of subjects, unless that was done recently. If it cannot be read, the
+    /// previous list stays valid until the next time.
     fn look(&mut self) {
         if self.looked.is_some_and(|looked| looked.elapsed() < FRESH) {
             return;
@@ -175,7 +180,7 @@ impl Tree {
         self.looked = Some(Instant::now());
     }
 
-    /// Living processes and their threads, and whoever has left a text.
+    /// Returns the living processes and their threads, and those of which recorded text exists.
     fn parts(&self) -> impl Iterator<Item = Part> + '_ {
         let living = self.subjects.iter().flat_map(|subject| {
             let threads = subject.threads.iter().map(|thread| Part::thread(&subject.label, subject.pid, thread.tid));
@@ -197,7 +202,7 @@ impl Tree {
         subjects.flat_map(|subject| &subject.threads).filter(|thread| part.tid.is_none_or(|tid| thread.tid == tid))
     }
 
-    /// Of a label's folder: two labels never have the same.
+    /// Returns the name of a label's directory. Two labels never have the same name.
     fn name(&mut self, label: &str) -> String {
         if let Some(name) = self.names.get(label) {
             return name.clone();

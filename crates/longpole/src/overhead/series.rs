@@ -1,10 +1,15 @@
-//! The lines of the measuring program as series: per loop one value a round, so that loops are compared within rounds.
+//! The output of the measuring program as series: for each loop one value per round, so that loops
+//! are compared within rounds.
+//!
+//! A round measures all loops one after the other. A disturbance of the host that lasts a whole
+//! round therefore cancels out in ratios.
 
 use super::statistics::Estimate;
 use anyhow::{bail, Context};
 use std::collections::BTreeMap;
 
-/// Whether a loop ran alone, or at the same time as its twin in a second thread.
+/// The number of threads in which a loop ran: alone, or at the same time as its twin in a second
+/// thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Threads {
     One,
@@ -36,7 +41,8 @@ struct Series {
     bytes: Option<u64>,
 }
 
-/// What happens once: the first probe of a thread, the first hit of a site.
+/// Costs of events that happen once, such as the first probe of a thread or the first hit of a call
+/// site.
 #[derive(Debug, Default)]
 pub struct Rare {
     pub first: Vec<f64>,
@@ -44,7 +50,7 @@ pub struct Rare {
     pub faults: Vec<f64>,
 }
 
-/// Stamps of nested pairs, in ticks.
+/// Differences of time stamps around nested pairs of probes, in ticks of the counter.
 #[derive(Debug, Default)]
 struct Nested {
     inner: Vec<f64>,
@@ -83,7 +89,8 @@ impl Measurement {
                 let series = self.series.entry(Key::new(place, state, probe, threads)).or_default();
                 series.ns.insert(round.parse()?, ns.parse()?);
                 let bytes = bytes.parse()?;
-                // A batch in which a sub-buffer begins has that header's share on top.
+                // If a sub-buffer begins within a batch, the batch includes a part of its header;
+                // the minimum is free of it.
                 series.bytes = Some(series.bytes.map_or(bytes, |least| least.min(bytes)));
             }
             ["nested", place, probe, inner, outer] => {
@@ -115,24 +122,26 @@ impl Measurement {
         self.series.keys()
     }
 
-    /// Bytes that an event takes in the trace.
+    /// Returns the bytes that an event takes in the trace.
     pub fn bytes(&self, key: &Key) -> Option<u64> {
         self.series.get(key)?.bytes.filter(|&bytes| bytes > 0)
     }
 
-    /// Of a turn in ns, without the loop around it.
+    /// Returns the cost of one pass of the loop body in ns, without the loop itself.
     pub fn cost(&self, key: &Key) -> Option<Estimate> {
         Estimate::of(self.net(key)?.into_values().collect())
     }
 
-    /// Of the cost of a turn to that of another loop, both without the loop around them, within rounds.
+    /// Returns the ratio of the loop's cost to that of another loop, formed within rounds, both
+    /// without the loops themselves.
     pub fn ratio(&self, key: &Key, to: &Key) -> Option<Estimate> {
         let to = self.net(to)?;
         let ratios = self.net(key)?.into_iter().filter_map(|(round, ns)| Some(ns / to.get(&round)?)).collect();
         Estimate::of(ratios)
     }
 
-    /// Of the cost of a turn to the limit, the bare time-stamp read and 32 bytes stored, in the same place and by as many threads.
+    /// Returns the ratio of the loop's cost to the lower limit: reading the time-stamp counter and
+    /// storing 32 bytes, in the same place and with the same number of threads.
     pub fn to_limit(&self, key: &Key) -> Option<Estimate> {
         self.ratio(key, &key.bare("counter+store"))
     }
@@ -143,8 +152,9 @@ impl Measurement {
         Some(series.iter().filter_map(|(round, ns)| Some((*round, ns - empty.get(round)?))).collect())
     }
 
-    /// Per place and probe: what an empty pair seems to take (the effective cost of two probes), and what it adds to the pair
-    /// around it (their total cost), in ns.
+    /// Returns, for each place and probe, two times in ns: the time that an empty pair of probes
+    /// seems to take (the effective cost of two probes), and the time that it adds to the pair
+    /// around it (their total cost).
     pub fn pairs(&self) -> Vec<(&str, &str, Estimate, Estimate)> {
         let Some(hz) = self.frequency_hz.filter(|&hz| hz > 0.0) else { return Vec::new() };
         let ns = |ticks: f64| ticks * 1e9 / hz;
@@ -159,7 +169,8 @@ impl Measurement {
         rows
     }
 
-    /// Per kind and place: the first one, the one that follows, and the page faults of both, in ns without the clock's own cost.
+    /// Returns, for each kind and place: the cost of the first event and of the next one in ns,
+    /// without the cost of the clock, and the number of page faults.
     pub fn rare_events(&self) -> Vec<(&str, &str, Estimate, Estimate, Estimate)> {
         let clock = Estimate::of(self.clock.clone()).map_or(0.0, |clock| clock.median);
         let mut rows = Vec::new();
@@ -179,7 +190,7 @@ mod tests {
 
     fn measurement() -> Measurement {
         let mut lines = String::new();
-        // A disturbance that doubles everything in every third round must not show in a ratio.
+        // A disturbance that doubles everything in every third round must not change a ratio.
         for round in 0..15 {
             let slow = if round % 3 == 0 { 2.0 } else { 1.0 };
             for (state, probe, ns, bytes) in [("bare", "empty", 0.5, 0), ("bare", "counter+store", 10.5, 0), ("on", "mark", 12.5, 16)] {
@@ -190,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbance_of_whole_rounds_leaves_the_ratio_alone() {
+    fn a_disturbance_of_whole_rounds_does_not_change_a_ratio() {
         let ratio = measurement().to_limit(&Key::new("executable", "on", "mark", Threads::One)).unwrap();
         for value in [ratio.median, ratio.low, ratio.high] {
             assert!((value - 1.2).abs() < 1e-9, "{ratio:?}");
@@ -198,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_around_a_probe_is_not_its_cost() {
+    fn the_cost_of_a_probe_excludes_the_loop_around_it() {
         let cost = measurement().cost(&Key::new("executable", "on", "mark", Threads::One)).unwrap();
         assert_eq!((cost.median, cost.low), (12.0, 12.0));
     }
 
     #[test]
-    fn a_line_that_is_not_understood_is_refused_with_its_number() {
+    fn an_invalid_line_is_reported_with_its_number() {
         let error = Measurement::parse("lost\t0\nsomething else\n").unwrap_err();
         assert_eq!(format!("{error:#}"), "line 2: something else: not understood");
     }

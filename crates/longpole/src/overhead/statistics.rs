@@ -1,4 +1,5 @@
-//! Medians with an interval that assumes nothing about the noise: the order statistics that enclose the median in 95 of 100 cases.
+//! Medians with an interval that assumes nothing about the distribution of the noise: the order
+//! statistics that enclose the median in 95 of 100 cases.
 
 use serde::Serialize;
 
@@ -11,7 +12,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// `None` for fewer than six values, whose extremes do not enclose the median with that certainty.
+    /// Returns the estimate. `None` for fewer than six values, whose extremes do not enclose the
+    /// median with that certainty.
     pub fn of(mut values: Vec<f64>) -> Option<Estimate> {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
@@ -20,14 +22,15 @@ impl Estimate {
     }
 }
 
-/// The median of sorted values.
+/// Returns the median of sorted values.
 fn middle(sorted: &[f64]) -> Option<f64> {
     let half = sorted.len() / 2;
     let upper = *sorted.get(half)?;
     Some(if sorted.len() % 2 == 1 { upper } else { (sorted[half - 1] + upper) / 2.0 })
 }
 
-/// How many values may be left out at each end: the largest k with P(at most k of n fair coins show heads) ≤ 2.5 %, less one.
+/// Returns the number of values to skip at each end: the largest k for which P(at most k of n fair
+/// coins show heads) ≤ 2.5 %. `None` if there is no such k.
 fn values_outside(n: usize) -> Option<usize> {
     let mut chance = 0.5f64.powi(i32::try_from(n).ok()?);
     let mut sum = chance;
@@ -60,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_numbers_do_not_count() {
+    fn values_that_are_not_finite_are_ignored() {
         let mut values: Vec<f64> = (1..=15).map(f64::from).collect();
         values.extend([f64::NAN, f64::INFINITY]);
         assert_eq!(Estimate::of(values).unwrap().median, 8.0);

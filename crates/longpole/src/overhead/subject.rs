@@ -1,4 +1,4 @@
-//! Runs the measuring program in directories of its own, which are gone afterwards.
+//! Runs the measuring program in directories of its own, which are removed afterwards.
 
 use anyhow::{bail, Context};
 use std::fs::{self, Permissions};
@@ -22,12 +22,13 @@ pub fn run_quick(rounds: u32, turns: u32) -> anyhow::Result<String> {
     run(&files()?, "quick".as_ref(), rounds, turns)
 }
 
-/// Nobody else may look in: probes refuse a runtime directory that is not theirs alone.
+/// Makes a directory that only this user can access. Probes refuse a runtime directory that others
+/// can access.
 fn private(place: &Path) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix("longpole-overhead-").permissions(Permissions::from_mode(0o700)).tempdir_in(place)
 }
 
-/// A directory that programs can be started from.
+/// Makes a directory from which programs can be started, and writes the measuring program into it.
 fn files() -> anyhow::Result<TempDir> {
     let directory = private(&std::env::temp_dir()).context("cannot make a temporary directory")?;
     let program = directory.path().join("subject");
@@ -37,7 +38,7 @@ fn files() -> anyhow::Result<TempDir> {
 }
 
 fn run(files: &TempDir, what: &std::ffi::OsStr, rounds: u32, turns: u32) -> anyhow::Result<String> {
-    // Rings lie in memory in real recordings, too; on a disk's file system its write-back would be measured.
+    // Rings are in memory in real recordings, too. On a disk, its writeback would be measured.
     let runtime =
         private(Path::new("/dev/shm")).or_else(|_| private(&std::env::temp_dir())).context("cannot make a private runtime directory")?;
     let output = Command::new(files.path().join("subject"))

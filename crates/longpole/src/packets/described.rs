@@ -1,4 +1,4 @@
-//! What captures say of themselves, for `info`.
+//! Prints the descriptions that captures contain, for `info`.
 
 use crate::render::table::{number, plain, Table};
 use longpole_trace::CaptureInterface;
@@ -7,7 +7,7 @@ use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Of each list so many lines are shown to people.
+/// Maximum number of lines per list that are printed.
 const MOST: usize = 10;
 
 pub fn text(name: &str, capture: &Description, out: &mut impl Write) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! What the kernel's events of a trace tell of packets, in one pass.
+//! Reads what the kernel's events of a trace show about packets, in one pass.
 
 use crate::input::Input;
 use crate::passes::kernel::{self, Reading};
@@ -15,13 +15,13 @@ use std::path::PathBuf;
 pub struct Kernel {
     pub reading: Reading,
     pub journeys: Journeys,
-    /// What the kernel counted by itself, if the recording says it.
+    /// Packet counters of the kernel; `None` if the recording has none.
     pub counted: Option<Counted>,
     symbols: Kallsyms,
 }
 
 impl Kernel {
-    /// `other` gets every item of the part that was asked for, too.
+    /// Reads the trace. `other` also receives every item of the requested part.
     pub fn read(
         input: &Input,
         paths: &[PathBuf],
@@ -29,14 +29,14 @@ impl Kernel {
         other: impl FnMut(&Catalogue, &Item<'_>),
     ) -> anyhow::Result<Kernel> {
         let mut journeys = Journeys::new(wanted);
-        // The counters are those of the whole recording.
+        // Counters cover the whole recording, so they cannot be compared with a part of it.
         let counted = if input.begin.is_none() && input.end.is_none() { counted(paths) } else { None };
         journeys.losses.watch = counted.as_ref().map(Counted::watch);
         let reading = kernel::read(input, &mut journeys, other)?;
         Ok(Kernel { counted, ..Kernel::of(reading, journeys, paths) })
     }
 
-    /// After the trace's last item.
+    /// Makes the answer's source after the trace's last item.
     pub fn of(reading: Reading, mut journeys: Journeys, paths: &[PathBuf]) -> Kernel {
         journeys.finish();
         let locations = journeys.losses.locations();
@@ -48,14 +48,15 @@ impl Kernel {
         self.reading.linux.hops.in_range > 0
     }
 
-    /// Asks, with names for everything.
+    /// Calls `ask` with the packets and the symbols for their addresses.
     pub fn packets<T>(&self, ask: impl FnOnce(&Packets<'_>) -> T) -> T {
         let symbol = |address| self.symbols.name(address);
         ask(&Packets { journeys: &self.journeys, linux: &self.reading.linux, symbol: &symbol })
     }
 }
 
-/// Of the one recording with the kernel's events; what is wrong with its description is said where it is opened.
+/// Returns the counters of the one recording with kernel events. An invalid description is reported
+/// when the recording is opened.
 fn counted(paths: &[PathBuf]) -> Option<Counted> {
     let said = |path: &PathBuf| Recording::read(&recording_at(path)?).ok()??.kernel_events;
     paths.iter().find_map(said).and_then(|said| Counted::read(&said.counters))

@@ -1,4 +1,4 @@
-//! The parts of `longpole packets`: captured traffic, and the ways of packets through the kernel.
+//! The parts of `longpole packets`: captured traffic, and the paths of packets through the kernel.
 
 pub mod described;
 pub mod kernel;

@@ -1,4 +1,4 @@
-//! Losses and journeys as text.
+//! Losses and packet paths as text.
 
 use crate::render::table::{duration, number, percent, plain, utc, Table};
 use longpole_analysis::network::counters::{CounterLine, CountersAnswer, Listed};
@@ -6,10 +6,10 @@ use longpole_analysis::network::packet_loss::{LossLine, Person};
 use longpole_analysis::network::packets::{FlowLine, JourneyLine, JourneysAnswer, SingleLine};
 use std::io::{self, Write};
 
-/// Flows that are shown.
+/// Maximum number of flows that are shown.
 const MOST_FLOWS: usize = 12;
 
-/// Without losses, nothing.
+/// Prints the losses; nothing if there are none.
 pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
     if lines.is_empty() {
         return Ok(());
@@ -44,7 +44,8 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// What the kernel counted and no event names, and the other way round; without losses, nothing.
+/// Prints the differences between the kernel's counters and the losses in events; nothing if there
+/// are none.
 pub fn counters(out: &mut impl Write, answer: &CountersAnswer) -> io::Result<()> {
     let counting: Vec<&CounterLine> = answer.counters.iter().filter(|line| line.named.is_some()).collect();
     for line in counting.iter().filter(|line| line.unnamed() > 0) {
@@ -131,7 +132,7 @@ fn counted_by(line: &CounterLine) -> String {
     plain(name)
 }
 
-/// Why events name what no counter has.
+/// Returns the reasons why events can show losses that no counter has.
 fn why(answer: &CountersAnswer) -> String {
     let mut reasons = Vec::new();
     if answer.gone.count > 0 {
@@ -249,7 +250,7 @@ fn person(person: &Person) -> String {
     format!("{}/{}", person.name, person.tid)
 }
 
-/// The time of day with microseconds.
+/// Returns the time of day with microseconds.
 fn time(ns: i64) -> String {
     utc(ns).get(11..26).unwrap_or_default().to_owned()
 }
@@ -320,7 +321,7 @@ pub fn journey(out: &mut impl Write, journey: &JourneyLine) -> io::Result<()> {
     Ok(())
 }
 
-/// The time of day.
+/// Returns the time of day with nanoseconds.
 fn time_ns(ns: i64) -> String {
     utc(ns).get(11..).unwrap_or_default().to_owned()
 }

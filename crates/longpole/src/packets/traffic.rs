@@ -1,4 +1,5 @@
-//! Traffic per interface and direction, from the captures of a trace or else from its `packet` events.
+//! Traffic per interface and direction, from the captures of a trace, or from its `packet` events
+//! if it has no captures.
 
 use crate::render::table::{bytes, number, plain_lines, rate, Table};
 use longpole_trace::InterfaceCount;
@@ -13,12 +14,13 @@ use std::io::{self, Write};
 
 /// The interfaces of one capture file, or of the events of all streams.
 pub struct Group {
-    /// None: counted from events.
+    /// Name of the capture; `None` if the packets were counted from events.
     capture: Option<String>,
     interfaces: Vec<InterfaceCount>,
 }
 
-/// Of the trace's captures, or else of its events, between two times; whether some of it is damaged.
+/// Counts the packets in the requested part of the trace. Also returns true if a part of it is
+/// damaged.
 pub fn count(trace: &mut Trace) -> anyhow::Result<(Vec<Group>, bool)> {
     let mut damaged = false;
     let mut groups = Vec::new();
@@ -44,7 +46,8 @@ fn say(diagnostics: &[String]) {
     }
 }
 
-/// Packets that a probe told: classes `packet:INTERFACE`, or `packet` with the interface in a field.
+/// Counts packets from probe events of the classes `packet:INTERFACE`, or `packet` with the
+/// interface in a field.
 fn from_events(trace: &mut Trace) -> anyhow::Result<Vec<InterfaceCount>> {
     let mut plans: Vec<Option<Plan>> = Vec::new();
     let mut counts: BTreeMap<String, InterfaceCount> = BTreeMap::new();
@@ -66,14 +69,14 @@ fn from_events(trace: &mut Trace) -> anyhow::Result<Vec<InterfaceCount>> {
         }
         let Some(count) = counts.get_mut(&*name) else { continue };
         let unsigned = |index| field(index).and_then(Value::as_u64).unwrap_or(0);
-        // What is neither in nor out counts as unknown.
+        // A value that is neither in nor out counts as unknown.
         let direction = usize::try_from(unsigned(plan.direction)).ok().filter(|&way| way <= 2).unwrap_or(0);
         count.directions[direction].add(Some(event.t_ns), unsigned(plan.length), unsigned(plan.captured));
     }
     Ok(counts.into_values().collect())
 }
 
-/// Where the fields of a packet class are.
+/// Indexes of the fields of a packet class.
 struct Plan {
     interface: Option<String>,
     name: Option<usize>,
@@ -102,7 +105,8 @@ impl Plan {
 
 const DIRECTIONS: [&str; 3] = ["unknown", "in", "out"];
 
-/// Per second, over the time from the first to the last packet; a single packet has no rate.
+/// Returns the amount per second, over the time from the first to the last packet. `None` for a
+/// single packet.
 fn per_second(traffic: &Traffic, amount: u64) -> Option<f64> {
     let length_ns = traffic.last_ns?.abs_diff(traffic.first_ns?);
     (length_ns > 0).then(|| amount as f64 * 1e9 / length_ns as f64)
@@ -150,7 +154,7 @@ pub fn text(groups: &[Group], out: &mut impl Write) -> io::Result<()> {
     for group in groups {
         let capture = group.capture.as_deref().unwrap_or("(events)");
         for interface in &group.interfaces {
-            // Nobody counts drops per direction; they stand in the first row.
+            // Drops are not counted per direction, so they are shown in the first row.
             let mut dropped = interface.dropped.map_or("unknown".to_owned(), number);
             let seen = interface.directions.iter().zip(DIRECTIONS).filter(|(traffic, _)| traffic.packets > 0);
             let mut any = false;

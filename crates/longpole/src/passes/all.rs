@@ -1,4 +1,4 @@
-//! Reads a trace once through all analyses: what `latency`, `queues`, `cpu` and `report` have in common.
+//! Reads a trace once through all analyses of probes, for `latency`, `queues`, `cpu` and `report`.
 
 pub use crate::render::answer::write;
 
@@ -16,7 +16,8 @@ use longpole_trace::Item;
 use longpole_trace::Trace;
 use std::io::{self, Write};
 
-/// The pass, and the trace for what it says of itself.
+/// Reads the trace. Returns the analyses, and the trace with its descriptions. Prints the trace's
+/// diagnostics.
 pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
     let mut pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
     let mut trace = input.open()?;
@@ -31,7 +32,7 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
     Ok((pass, trace))
 }
 
-/// All of a trace, to all analyses.
+/// Passes all items of a trace to all analyses.
 pub fn feed(trace: &mut Trace, pass: &mut Pass, mut pairs: Option<&mut Pairs>) -> anyhow::Result<()> {
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         if let (Some(pairs), Item::Event(event)) = (pairs.as_deref_mut(), &item) {
@@ -42,7 +43,8 @@ pub fn feed(trace: &mut Trace, pass: &mut Pass, mut pairs: Option<&mut Pairs>) -
     Ok(())
 }
 
-/// As [`read`]; where the trace holds the kernel's events, the time of spans is told net of what the scheduler and interrupts took.
+/// Like [`read`], but if the trace has kernel events, the times of spans are also given net, that
+/// is, without the time that the scheduler and interrupts took.
 pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
     match kernel::sources(&input.paths()?, &input.open()?) {
         0 => return read(input, pairs),
@@ -83,7 +85,7 @@ impl Told for (&Pass, &Trace) {
     }
 }
 
-/// Which verbs answer from the kernel's events of this trace.
+/// Returns the verbs that use the kernel events in this trace.
 fn verbs(trace: &Trace) -> Vec<&'static str> {
     let catalogue = trace.catalogue();
     let holds = |beginnings: &[&str]| {
@@ -98,10 +100,10 @@ fn verbs(trace: &Trace) -> Vec<&'static str> {
     all.into_iter().filter(|(_, events)| holds(events)).flat_map(|(verbs, _)| verbs.iter().copied()).collect()
 }
 
-/// Names for people; programs get all of them.
+/// Maximum number of names for people; the JSON answer contains all.
 const MOST_LEFT_OUT: usize = 8;
 
-/// Functions of which the recording says that it lacks them.
+/// Prints the functions that the recording left out according to its description.
 fn left_out(out: &mut (impl Write + ?Sized), functions: &[LeftOut]) -> io::Result<()> {
     if functions.is_empty() {
         return Ok(());
@@ -113,7 +115,7 @@ fn left_out(out: &mut (impl Write + ?Sized), functions: &[LeftOut]) -> io::Resul
     writeln!(out, "not recorded, for their calls are short and many (what they take is their callers' time): {}{more}", names.join(", "))
 }
 
-/// Loss, and the probes' own cost.
+/// Prints the number of lost events, and the cost of probes.
 pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io::Result<()> {
     let inputs = pass.inputs();
     let losses = |lost, gaps| match (lost, gaps) {

@@ -1,7 +1,7 @@
-//! Reads a trace once through the Linux model: what `cpu`, `sched`, `irq` and `syscalls` have in common.
+//! Reads a trace once through the Linux model, for `cpu`, `sched`, `irq` and `syscalls`.
 //!
-//! The trace is read from its very begin also where only a later part is asked for: the state at the begin of that part is what came
-//! before it.
+//! The trace is read from its very begin even if only a later part is requested, because earlier
+//! events determine the state at the begin of that part.
 
 pub use crate::render::answer::write;
 
@@ -24,13 +24,14 @@ use longpole_trace::Trace;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The model after the trace's last event, and the trace for what it says of itself.
+/// The model after the trace's last event, and the trace with its descriptions.
 pub struct Reading {
     pub linux: Linux,
     pub trace: Trace,
 }
 
-/// `other` gets every item of the part that was asked for, too.
+/// Reads the trace; `watch` observes the model, and `other` also receives every item of the
+/// requested part.
 pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Reading> {
     read_with(input, watch, |_, _, catalogue, item, in_part| {
         if in_part {
@@ -39,7 +40,8 @@ pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catal
     })
 }
 
-/// As [`read`]; `other` may look at the model as it is after the item, gets those before the part that was asked for, too, and is told which are in it.
+/// Like [`read`], but `other` receives all items, also those before the requested part. Its other
+/// arguments are the model after the item, and true if the item is in the requested part.
 pub fn read_with<W: Watch>(
     input: &Input,
     watch: &mut W,
@@ -63,7 +65,7 @@ pub fn read_with<W: Watch>(
     Ok(Reading { linux: model.linux, trace })
 }
 
-/// The model on its way through a trace that somebody else reads, from its very begin on.
+/// The Linux model for a trace that the caller reads from its very begin.
 pub struct Model {
     pub linux: Linux,
     begin_ns: i64,
@@ -76,7 +78,7 @@ impl Model {
         Ok(Model { linux, begin_ns })
     }
 
-    /// Whether the item is in the part that was asked for.
+    /// Passes an item to the model. Returns true if the item is in the requested part.
     #[inline]
     pub fn item<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) -> bool {
         match item {
@@ -87,7 +89,7 @@ impl Model {
     }
 }
 
-/// Where the part of a trace begins that was asked for.
+/// Returns the begin of the requested part of a trace, in ns.
 pub fn begin_ns(input: &Input, trace: &Trace) -> i64 {
     begin_of(input.begin, trace)
 }
@@ -96,7 +98,7 @@ pub fn begin_of(begin: Option<Moment>, trace: &Trace) -> i64 {
     begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)))
 }
 
-/// How many of the paths hold a kernel's events.
+/// Returns the number of paths that contain kernel events.
 pub fn sources(paths: &[PathBuf], trace: &Trace) -> usize {
     let kernel: Vec<&Stream> = trace.catalogue().streams.iter().filter(|stream| stream.kind == StreamKind::Kernel).collect();
     match paths {
@@ -105,11 +107,11 @@ pub fn sources(paths: &[PathBuf], trace: &Trace) -> usize {
     }
 }
 
-/// Names for these addresses of the kernel, from the recordings that have some.
+/// Returns names for these kernel addresses, from the recordings that have a symbol table.
 pub fn symbols(paths: &[PathBuf], addresses: &[u64]) -> Kallsyms {
     let mut symbols = Kallsyms::default();
     for path in paths.iter().filter(|_| !addresses.is_empty()) {
-        // What was named may be the folder that the recording lies in.
+        // The named path may be the directory that contains the recording.
         let path = recording_at(path).unwrap_or_else(|| path.clone());
         match Kallsyms::of_recording(&path, addresses.iter().copied()) {
             Ok(found) if !found.is_empty() => symbols = found,
@@ -120,7 +122,8 @@ pub fn symbols(paths: &[PathBuf], addresses: &[u64]) -> Kallsyms {
     symbols
 }
 
-/// Refuses a trace that cannot answer. `found` counts the events that the question needs, `groups` are those that record them.
+/// Returns an error if the trace lacks the events that a question needs. `found` counts those
+/// events, `groups` are the groups of kernel events that record them.
 pub fn needs(input: &Input, found: Count, what: &str, groups: &str) -> anyhow::Result<()> {
     match (found.in_range, found.in_all, input.end) {
         (1.., ..) => Ok(()),
@@ -130,7 +133,7 @@ pub fn needs(input: &Input, found: Count, what: &str, groups: &str) -> anyhow::R
     }
 }
 
-/// Refuses a trace from which nobody can tell who had the CPUs.
+/// Returns an error if the trace does not show which threads had the CPUs.
 pub fn needs_switches(input: &Input, linux: &Linux) -> anyhow::Result<()> {
     match &linux.switch_filter {
         Some(filter) => bail!("{}", filtered(filter)),
@@ -138,7 +141,7 @@ pub fn needs_switches(input: &Input, linux: &Linux) -> anyhow::Result<()> {
     }
 }
 
-/// Why switches that the trace holds tell nothing.
+/// Returns the reason why switches that were recorded with a filter are useless.
 pub fn filtered(filter: &str) -> String {
     format!(
         "the trace holds sched_switch only where `{filter}`: who had the CPUs cannot be told from a part of the switches; record them all with `longpole record --kernel sched,irq,softirq`"
@@ -167,7 +170,7 @@ impl Told for &Reading {
     }
 }
 
-/// Loss, and what else makes the numbers uncertain.
+/// Prints the number of lost events, and what else makes the numbers uncertain.
 pub fn footer(out: &mut dyn Write, reading: &Reading) -> io::Result<()> {
     let linux = &reading.linux;
     let lost = match (linux.lost, linux.uncounted_losses) {

@@ -1,6 +1,7 @@
-//! The analyses of what a trace's probes say, in a thread beside the one that reads it.
+//! The analyses of probe events, in a separate thread next to the one that reads the trace.
 //!
-//! The composer resolves each event once; what it meant is passed on in blocks.
+//! The composer resolves each event to a step only once. The steps are passed to the analyses in
+//! blocks.
 
 use anyhow::{anyhow, Context};
 use longpole_analysis::report::Pass;
@@ -13,13 +14,13 @@ use longpole_trace::Item;
 use std::sync::mpsc::{channel, sync_channel, Receiver, SyncSender};
 use std::thread;
 
-/// Blocks under way.
+/// Maximum number of blocks in the channel.
 const UNDER_WAY: usize = 8;
 
-/// What the composer makes of the items, on its way to the analyses.
+/// Collects the composer's steps and sends them to the analyses.
 pub struct Probes {
     to: SyncSender<Steps>,
-    /// Blocks that were gone through, whose memory is used again.
+    /// Blocks that the analyses have processed; their memory is reused.
     used: Receiver<Steps>,
     steps: Steps,
     told: Told,
@@ -27,7 +28,7 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// The item that the composer had last.
+    /// Takes the item that the composer has just processed.
     #[inline]
     pub fn item(&mut self, composer: &Composer, catalogue: &Catalogue, item: &Item<'_>) {
         if !self.context.item(catalogue, item) {
@@ -42,17 +43,17 @@ impl Probes {
         }
     }
 
-    /// Passes on what was not yet; to be called after the last item, too.
+    /// Sends the steps that were not sent yet. Must also be called after the last item.
     pub fn send(&mut self, vocabulary: &Vocabulary) {
         let next = self.used.try_recv().map_or_else(|_| Steps::with_room(), Steps::emptied);
         let mut steps = std::mem::replace(&mut self.steps, next);
         steps.close(vocabulary, &mut self.told);
-        // An end that is gone has panicked, and says so when it is joined.
+        // Sending fails only if the other thread has panicked; joining it reports that.
         drop(self.to.send(steps));
     }
 }
 
-/// What `read` returns, and the analyses of what it has passed on.
+/// Calls `read`, and returns its result together with the analyses of all steps that it sent.
 pub fn context<T>(read: impl FnOnce(&mut Probes) -> anyhow::Result<T>) -> anyhow::Result<(T, Pass)> {
     let mut pass = Pass::of_steps().context("a built-in rule file is wrong")?;
     thread::scope(|scope| {
@@ -61,7 +62,7 @@ pub fn context<T>(read: impl FnOnce(&mut Probes) -> anyhow::Result<T>) -> anyhow
         let analyses = scope.spawn(move || {
             for steps in from {
                 pass.steps(&steps);
-                // Nobody needs it after the last item.
+                // Sending fails after the last item, when the block is no longer needed.
                 drop(back.send(steps));
             }
             pass

@@ -1,4 +1,5 @@
-//! The functions on the critical path, by samples of stacks, beside their rank in a profile: for `path --functions` and `report`.
+//! The functions on the critical path, from stack samples, with their rank in a profile. Used by
+//! `path --functions` and `report`.
 
 use crate::input::Input;
 use crate::interactions::Interactions;
@@ -9,16 +10,17 @@ use longpole_analysis::critical_path::Answer;
 use longpole_analysis::scheduling::stacks::Counts;
 use longpole_trace::Trace;
 
-/// Functions, with what they were counted from.
+/// Functions, and the counts of the samples that they are from.
 pub struct Sampled {
     pub rows: Vec<CriticalFunction>,
     pub counts: Counts,
-    /// Share of the path that samples could find.
+    /// Share of the path in which samples can be taken.
     pub running: f64,
     pub is_damaged: bool,
 }
 
-/// Each row of the path is told its function, too. `read` gets the samples from the trace.
+/// Returns the functions on the path, and sets the function of each row in `answer`. `read` reads
+/// the samples from the trace.
 pub fn functions(
     input: &Input,
     interactions: &Interactions,

@@ -1,4 +1,4 @@
-//! Gives a verb's answer, to people or to programs.
+//! Writes a verb's answer, as text for people or as JSON for programs.
 
 use crate::input::Input;
 use longpole_trace::Trace;
@@ -6,20 +6,21 @@ use serde::Serialize;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
-/// What an answer was made from.
+/// The source of an answer.
 pub trait Told {
     fn trace(&self) -> &Trace;
 
-    /// What stands beside every number: losses, and what else makes them uncertain.
+    /// Prints what qualifies all numbers: losses, and other reasons why they are uncertain.
     fn footer(&self, out: &mut dyn Write) -> io::Result<()>;
 
-    /// What a program's answer has no place for, and its user should know.
+    /// Returns what the JSON answer has no field for, but the user should know.
     fn note(&self) -> Option<String> {
         None
     }
 }
 
-/// As JSON, or as `print` shows it with the footer. A damaged trace was answered as far as it could be read, and that is a failure.
+/// Writes JSON, or what `print` prints followed by the footer. Returns failure if the trace is
+/// damaged: the answer then covers only the part that could be read.
 pub fn write<T: Serialize>(
     input: &Input,
     from: impl Told,
@@ -36,7 +37,7 @@ pub fn write<T: Serialize>(
     Ok(if from.trace().is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// As JSON, or as `print` shows it.
+/// Writes JSON, or what `print` prints.
 pub fn tell<T: Serialize>(
     json: bool,
     answer: &T,

@@ -1,4 +1,5 @@
-//! Who had the CPU while the path waited for one, where the path says that this matters.
+//! CPU holders: the threads that had the CPU while the path waited for one. Computed only if such
+//! waits have a considerable share of the path.
 
 use crate::interactions::{self, Interactions};
 use crate::render::table::{percent, plain};
@@ -6,12 +7,12 @@ use anyhow::Context;
 use longpole_analysis::critical_path::{Answer, Path as Segments, Row};
 use longpole_analysis::scheduling::cpu_holders::{self, CpuHolders, Turns};
 
-/// To be told of the trace while it is read.
+/// Returns the recorder of CPU occupancy, which must receive the trace while it is read.
 pub fn turns() -> Turns {
     Turns::new(interactions::SPILL)
 }
 
-/// Who it was; none: it would tell nothing that matters.
+/// Returns the holders; `None` if waits for a CPU do not matter on this path.
 fn find(interactions: &Interactions, turns: &Turns, answer: &Answer, segments: &Segments) -> anyhow::Result<Option<CpuHolders>> {
     let Some(composer) = interactions.composer().filter(|_| cpu_holders::matter(answer)) else { return Ok(None) };
     let mut found = CpuHolders::new(segments, &interactions.seats());
@@ -19,7 +20,8 @@ fn find(interactions: &Interactions, turns: &Turns, answer: &Answer, segments: &
     Ok(Some(found))
 }
 
-/// Told in the rows of the answer. What the trace does not tell stays unknown.
+/// Adds the holders to the rows of the answer. Rows for which the trace does not show them stay
+/// without.
 pub fn tell(interactions: &Interactions, turns: &Turns, answer: &mut Answer) -> anyhow::Result<()> {
     let Some(segments) = answer.segments.take() else { return Ok(()) };
     let found = find(interactions, turns, answer, &segments);
@@ -30,11 +32,11 @@ pub fn tell(interactions: &Interactions, turns: &Turns, answer: &mut Answer) -> 
     found.map(drop)
 }
 
-/// Waits with less of the path are not explained to people.
+/// Share of the path below which a wait is not explained to people.
 const LEAST_SHARE: f64 = 0.05;
 const MOST_CPU_HOLDERS: usize = 4;
 
-/// A line for each wait for a CPU that matters.
+/// Returns a line for each wait for a CPU that matters.
 pub fn lines(rows: &[Row]) -> impl Iterator<Item = String> + '_ {
     rows.iter().filter(|row| row.share >= LEAST_SHARE).filter_map(|row| {
         let kept = row.kept_by.as_ref().filter(|kept| !kept.is_empty())?;

@@ -1,5 +1,7 @@
-//! Events and losses as lines: text near to babeltrace2's, and JSON. Names and subjects repeat, so their bytes are made once; an event's line is put
-//! together from them in one buffer that is written when it is full.
+//! Events and losses as lines of text, similar to babeltrace2's, and as JSON.
+//!
+//! Names and subjects repeat, so their bytes are made once per catalogue entry. An event's line is
+//! put together from them in one buffer, which is written when it is full.
 
 use crate::input::filter::Patterns;
 use crate::render::table::plain;
@@ -16,7 +18,7 @@ use std::io::{self, Write};
 
 const FULL: usize = 64 << 10;
 
-/// Shows items as lines; who uses one asks it to flush.
+/// Prints items as lines. The caller must flush it at the end.
 pub(crate) struct Printer<W> {
     sink: W,
     line: Vec<u8>,
@@ -25,50 +27,54 @@ pub(crate) struct Printer<W> {
     streams: Vec<Stream>,
     subjects: Vec<Subject>,
     classes: Vec<Class>,
-    /// Which fields, contexts and values of packets are shown; none: all.
+    /// Patterns of the shown fields, contexts and packet values; `None` if all are shown.
     fields: Option<Patterns>,
-    /// Before who did it its host is named.
+    /// True if each line begins with the name of its host.
     hosts: bool,
 }
 
-/// A name as it is, and as a JSON string.
+/// A name as text for people, and as a JSON string.
 struct Named {
     text: Piece,
     json: Piece,
 }
 
 struct Stream {
-    /// In the place of a subject of which nothing is known.
+    /// The stream's name, shown instead of a subject about which nothing is known.
     who: Piece,
     name: Named,
 }
 
-/// Who it was, each with the blank behind it.
+/// The texts for a subject, that is, for the thread or process that an event is from. Each ends
+/// with a space.
 struct Subject {
-    /// Who it was, for events of which nothing else says it. Empty if nothing is known, then the stream is named instead.
+    /// The complete text, for events whose contexts identify nothing. Empty if nothing is known;
+    /// then the stream's name is shown instead.
     whole: Piece,
-    /// Beside a context that names threads: the host and what all its threads have in common.
+    /// The host and program, which all threads have in common, for events whose contexts name the
+    /// thread.
     common: Piece,
-    /// Beside a context that names the program, too.
+    /// The host, for events whose contexts name the program, too.
     host: Piece,
-    /// The members of the `context` object, all of them, and each with what it says.
+    /// All members of the JSON object `context`, joined. `members` has them one by one, each with
+    /// the property that it states.
     json: Piece,
     members: Vec<(Who, Vec<u8>)>,
 }
 
 struct Class {
-    /// The name, and what opens the values.
+    /// The event's name, and the brace that opens its values.
     head: Piece,
     json: Piece,
     fields: Members,
     context: Members,
     packet: Members,
     says: Says,
-    /// What the contexts say themselves of who it was.
+    /// Properties of the subject that the class's own contexts state.
     told: Vec<Who>,
 }
 
-/// What the contexts of a class say of who it was.
+/// The part of the subject that the contexts of a class state.
 #[derive(Clone, Copy)]
 enum Says {
     Nothing,
@@ -96,7 +102,7 @@ impl Who {
         }
     }
 
-    /// As which a tracer's context says it.
+    /// Returns the property that a tracer's context with this name states.
     fn of_context(name: &str) -> Option<Who> {
         Some(match name {
             "host" => Who::Host,
@@ -109,20 +115,21 @@ impl Who {
     }
 }
 
-/// The values of an event that are shown: all have an entry, those that are not shown are hidden.
+/// The values of an event in one scope. All have an entry; those that are not shown are marked
+/// hidden.
 struct Members {
     members: Vec<Member>,
     names: Vec<String>,
-    /// Some are shown.
+    /// True if at least one value is shown.
     any: bool,
-    /// What closes the structures in which the last one lies, and all of them.
+    /// Braces that close the structures around the last value, and the scope itself.
     end: Piece,
 }
 
 struct Member {
-    /// `name = `, with what separates it from the one before, and what opens the structures in which it lies.
+    /// `name = `, preceded by the separator and by the braces that close and open structures.
     text: Piece,
-    /// `"name":`, likewise.
+    /// `"name":`, preceded by the separator.
     json: Piece,
     base: u8,
     hidden: bool,
@@ -143,26 +150,26 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Only these fields, contexts and values of packets are shown.
+    /// Limits the output to these fields, contexts and packet values.
     pub fn only(self, fields: Option<Patterns>) -> Printer<W> {
         Printer { fields, ..self }
     }
 
-    /// Where a trace is of several hosts, each line names its own.
+    /// If the trace is from several hosts, each line names its own.
     pub fn name_hosts(&mut self, catalogue: &Catalogue) {
         let mut hosts = catalogue.subjects.iter().map(|subject| &subject.host).filter(|host| !host.is_empty());
         let first = hosts.next();
         self.hosts = hosts.any(|host| Some(host) != first);
     }
 
-    /// What follows is of another catalogue.
+    /// Clears all prepared texts; the next items belong to another catalogue.
     pub fn begin_anew(&mut self) {
         self.streams.clear();
         self.subjects.clear();
         self.classes.clear();
     }
 
-    /// Makes the bytes of what is new in the catalogue.
+    /// Prepares the texts for new entries of the catalogue.
     #[inline]
     fn learn(&mut self, catalogue: &Catalogue) {
         if self.streams.len() < catalogue.streams.len()
@@ -239,7 +246,8 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// An item's line as it stands behind one of `last_ns`, which becomes that of this one.
+    /// Returns the line of an item that follows one at `last_ns`, and sets `last_ns` to the item's
+    /// time.
     pub fn line_after(&mut self, last_ns: &mut Option<i64>, item: &Item<'_>, catalogue: &Catalogue) -> &[u8] {
         self.line.clear();
         std::mem::swap(&mut self.last_ns, last_ns);
@@ -350,7 +358,8 @@ impl<W: Write> Printer<W> {
 }
 
 impl Class {
-    /// Where values have labels, their numbers and all of their labels.
+    /// Writes the member `labelled`: for each value with labels, its number and all labels. Writes
+    /// nothing if there are none.
     #[cold]
     fn labelled_json(&self, line: &mut Vec<u8>, event: &Event<'_>) {
         let begin = line.len();
@@ -366,12 +375,12 @@ impl Class {
     }
 }
 
-/// For people.
+/// Returns text for people, without control characters.
 fn piece(text: String) -> Piece {
     plain(text).into_bytes().into()
 }
 
-/// With what separates it from what follows.
+/// Returns the name followed by a space, or nothing if it is empty.
 fn who(name: &str) -> Piece {
     if name.is_empty() {
         Piece::default()
@@ -402,7 +411,7 @@ fn subject(subject: &longpole_trace::Subject, hosts: bool) -> Subject {
     if let Some(tid) = tid.filter(|_| !whole.is_empty()) {
         whole.push_str(&format!("({tid})"));
     }
-    // A program whose threads are not known.
+    // The program, for events about which the thread is not known.
     let program = match pid {
         Some(pid) if !label.is_empty() => format!("{label}:({pid})"),
         _ => label.clone(),
@@ -450,7 +459,7 @@ impl Members {
         self.end.put(line);
     }
 
-    /// Returns whether some of them may have labels.
+    /// Writes the values as members of a JSON object. Returns true if some of them may have labels.
     #[inline]
     fn json<'a>(&self, line: &mut Vec<u8>, values: impl IntoIterator<Item = impl Borrow<Value<'a>>>) -> bool {
         let mut labelled = false;
@@ -481,10 +490,11 @@ impl Members {
     }
 }
 
-/// Nested structures come flat, with dotted names; for people they are nested again.
+/// Makes the texts around the values. Names of nested members are dotted (`at.x`); the text for
+/// people shows them nested again (`at = { x = … }`).
 fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Members {
     let mut members = Vec::with_capacity(names.len());
-    // The structures in which the last one lies.
+    // The structures around the last shown value.
     let mut open: Vec<String> = Vec::new();
     let mut first = true;
     for (index, name) in names.iter().enumerate() {
@@ -493,7 +503,7 @@ fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Memb
             members.push(Member { text: Piece::default(), json: Piece::default(), base, hidden: true });
             continue;
         }
-        // Dots of a name itself stand behind a backslash.
+        // A dot that is part of a name is escaped with a backslash.
         let mut outer: Vec<String> = name.replace("\\.", "\0").split('.').map(|part| part.replace('\0', ".")).collect();
         let inner = outer.pop().unwrap_or_default();
         let same = open.iter().zip(&outer).take_while(|(open, outer)| open == outer).count();
@@ -511,7 +521,7 @@ fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Memb
     Members { members, names: names.to_vec(), any: !first, end: piece(" }".repeat(open.len() + 1)) }
 }
 
-/// The last lines, and no more.
+/// A buffer for the last lines, at most `most` of them.
 pub struct Tail {
     most: usize,
     lines: VecDeque<Vec<u8>>,
@@ -524,7 +534,7 @@ impl Tail {
 }
 
 impl<W: Write> Printer<W> {
-    /// Puts the line that was made last aside instead of writing it.
+    /// Moves the last line to `tail` instead of writing it.
     pub fn put_aside(&mut self, tail: &mut Tail) {
         let mut line = match tail.lines.len() < tail.most {
             true => Vec::new(),
@@ -538,7 +548,7 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Writes what was put aside.
+    /// Writes the lines in `tail`.
     pub fn put_back(&mut self, tail: Tail) -> io::Result<()> {
         for line in tail.lines {
             self.line.extend_from_slice(&line);

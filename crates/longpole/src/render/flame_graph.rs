@@ -1,6 +1,8 @@
-//! Folded stacks as a flame graph in SVG: each frame as wide as the samples that have it, on top of who called it.
+//! Folded stacks as a flame graph in SVG: each frame is as wide as its number of samples, and is
+//! drawn on top of the frame that called it.
 //!
-//! It stands alone, without a script; what a box is too narrow to say stands in its title, which browsers show under the pointer.
+//! The picture needs no script. A text that does not fit into a box is in its title, which browsers
+//! show as a tooltip.
 
 use crate::render::graph_svg::escaped;
 use crate::render::table::{number, percent, plain};
@@ -13,9 +15,9 @@ const ROW: f64 = 18.0;
 const HEAD: f64 = 44.0;
 const FOOT: f64 = 26.0;
 const LETTER: f64 = 6.6;
-/// A box of less is not drawn.
+/// Width in pixels below which a box is not drawn.
 const NARROWEST: f64 = 0.4;
-/// Deeper frames are not drawn.
+/// Depth beyond which frames are not drawn.
 const DEEPEST: usize = 160;
 
 #[derive(Default)]
@@ -30,7 +32,7 @@ impl Frame {
     }
 }
 
-/// Of lines `process;frame;frame count`.
+/// Draws lines of the form `process;frame;frame count`.
 pub fn svg(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result<()> {
     let mut root = Frame::default();
     for line in lines {
@@ -66,7 +68,7 @@ pub fn svg(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result<()
     writeln!(out, "</svg>")
 }
 
-/// What lies above a frame, from `x` on. The innermost frame is at the top.
+/// Draws the frames above `below`, from `x` on. The innermost frame is at the top.
 fn boxes(out: &mut impl Write, below: &Frame, mut x: f64, base: f64, scale: f64, all: u64) -> io::Result<()> {
     for (name, frame) in &below.above {
         let width = frame.count as f64 * scale;
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_as_wide_as_its_samples_and_names_cannot_break_out() {
+    fn the_width_of_a_frame_is_its_share_of_samples_and_names_are_escaped() {
         let mut out = Vec::new();
         let lines = ["p;main;a<b> 30".to_owned(), "p;main;c_[k] 10".to_owned(), "no count".to_owned()];
         svg(&mut out, "t & u", &lines).unwrap();

@@ -1,6 +1,8 @@
-//! A graph as SVG: boxes of two lines in layers, arrows as wide as what went along them, a legend.
+//! A graph as SVG: boxes with two lines of text in layers, arrows whose width is their share, and a
+//! legend.
 //!
-//! It stands alone: no script, no style sheet, no font of its own. Letters are of one width, so that a label's width is known without one.
+//! The picture needs no other file: no script, style sheet, or font. It uses a font of fixed width,
+//! so that the width of a label is known without the font.
 
 use longpole_analysis::critical_path::folded::{Layout, Place, Sizes};
 use std::io::{self, Write};
@@ -12,38 +14,38 @@ const HEAD: f64 = 34.0;
 const FOOT: f64 = 44.0;
 const SIZES: Sizes = Sizes { height: 46.0, gap: 22.0, layer_gap: 54.0, widest: 1500.0 };
 
-/// Of an edge from a node to itself.
+/// Width of the arrow from a node to itself, in pixels.
 const EAR: f64 = 22.0;
 
-/// Fill and border; light, so that text reads well on them.
+/// Fill and border colour. Fills are light, so that text on them is readable.
 pub type Colours = (&'static str, &'static str);
 
 pub struct Picture<'a> {
     pub title: &'a str,
     pub boxes: Vec<Shape>,
-    /// Those that matter most first.
+    /// The arrows, most important first.
     pub arrows: Vec<Arrow>,
-    /// The box to begin at.
+    /// Index of the box to begin at.
     pub first: u32,
     pub legend: Vec<(Colours, &'a str)>,
     pub foot: Option<String>,
 }
 
 pub struct Shape {
-    /// A name, which may be long, and numbers.
+    /// A name, which may be long, and a line with numbers.
     pub lines: [String; 2],
-    /// Shown under the pointer.
+    /// Tooltip of the box.
     pub about: String,
     pub colours: Colours,
     pub dashed: bool,
-    /// From 0 to 1: how thick the border is.
+    /// Thickness of the border, from 0 to 1.
     pub share: f64,
 }
 
 pub struct Arrow {
     pub from: u32,
     pub to: u32,
-    /// From 0 to 1: how wide it is.
+    /// Width of the arrow, from 0 to 1.
     pub share: f64,
     pub about: String,
 }
@@ -80,7 +82,7 @@ impl Picture<'_> {
         )?;
         let left = MARGIN + (width - 2.0 * MARGIN - layout.width) / 2.0;
         writeln!(out, "<g transform=\"translate({left:.1} {:.1})\">", MARGIN + HEAD)?;
-        // The widest last, on top of the others.
+        // The widest arrows are drawn last, on top of the others.
         for (arrow, bends) in self.arrows.iter().zip(&layout.bends).rev() {
             match (layout.places.get(arrow.from as usize), layout.places.get(arrow.to as usize)) {
                 (Some(place), Some(_)) if arrow.from == arrow.to => ear(out, *place, arrow.share, &arrow.about)?,
@@ -118,7 +120,7 @@ fn text_width(lines: &[String; 2]) -> f64 {
     lines.iter().map(|line| line.chars().count()).max().unwrap_or(0) as f64 * LETTER
 }
 
-/// The end tells more apart than the middle.
+/// Shortens a name in the middle, because its end distinguishes it better than its middle.
 fn shortened(name: &str) -> String {
     if name.chars().count() <= MOST_LETTERS {
         return name.to_owned();
@@ -148,7 +150,7 @@ fn draw(out: &mut impl Write, shape: &Shape, [name, numbers]: &[String; 2], plac
     )
 }
 
-/// Width and strength of an edge with this share of the path.
+/// Returns the line width and opacity of an arrow with this share of the path.
 fn pen(share: f64) -> (f64, f64) {
     (1.0 + 7.0 * share.sqrt(), 0.35 + 0.6 * share.sqrt().min(1.0))
 }
@@ -208,7 +210,7 @@ pub fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // No XML may hold them.
+            // XML must not contain these characters.
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             c => out.push(c),
         }

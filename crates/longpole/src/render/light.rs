@@ -1,12 +1,13 @@
-//! What root's default recording leaves out, for the verbs that would show it.
+//! A sentence about events that root's default recording leaves out, for verbs that would show
+//! them.
 
 use longpole_trace::Recording;
 
-/// Names for people.
+/// Maximum number of names that are printed.
 const MOST_NAMES: usize = 8;
 
-/// One sentence about what the recordings lack of `groups`; who records `option` has it. None:
-/// they lack nothing, or do not say.
+/// Returns a sentence about the events of `groups` that the recordings lack. `option` is the value
+/// of `--kernel` that records them. `None` if nothing is missing, or if it is unknown.
 pub fn line(recordings: &[Recording], groups: &[&str], option: &str) -> Option<String> {
     let left_out = recordings.iter().find_map(|recording| recording.kernel_events.as_ref()?.left_out.as_ref())?;
     let mut names = Vec::new();

@@ -1,4 +1,5 @@
-//! The folded graph as a picture: nodes in layers, coloured by what they do; edges as wide as the time that went along them.
+//! The folded graph as a picture: nodes in layers, coloured by kind; edges are as wide as the time
+//! spent on them.
 
 use crate::render::graph_svg::{Arrow, Colours, Picture, Shape};
 use crate::render::table::{duration, number, percent, plain};
@@ -19,7 +20,7 @@ pub fn colours(kind: Option<Kind>) -> Colours {
     }
 }
 
-/// What is not known is not drawn as if it were.
+/// Returns true if the node is drawn hatched, so that unknown time does not look like known time.
 pub fn is_hatched(kind: Option<Kind>) -> bool {
     kind == Some(Kind::Unknown)
 }
@@ -35,7 +36,8 @@ const KINDS: [(Kind, &str); 7] = [
 ];
 
 pub fn svg(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
-    // What leads to and from the rare states is everywhere and says little, unless it is most of what there is.
+    // Edges to and from the node for rare states are everywhere and show little, so they are left
+    // out, unless the path visits that node in a quarter of its steps or more.
     let steps: u64 = graph.edges.iter().map(|edge| edge.times.count).sum();
     let through = graph.nodes.iter().filter(|node| node.kind.is_none()).map(|node| node.times.count).sum::<u64>();
     let is_rare = |node: u32| through * 4 < steps && graph.nodes.get(node as usize).is_none_or(|node| node.kind.is_none());

@@ -1,11 +1,11 @@
-//! Several recordings of one system, for people.
+//! Answers about several recordings of one system, for people.
 
 use crate::render::table::{number, percent, plain, Table};
 use longpole_analysis::compare::repeated::{Repeated, Row};
 use longpole_analysis::what_if::Scenario;
 use std::io::{self, Write};
 
-/// Lines for people; programs get all of them.
+/// Maximum number of lines for people; the JSON answer contains all.
 const MOST_ROWS: usize = 15;
 
 pub fn print(out: &mut impl Write, all: &Repeated) -> io::Result<()> {

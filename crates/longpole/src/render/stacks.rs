@@ -1,4 +1,4 @@
-//! Shows the samples of stacks: the functions that took the time, or all stacks folded.
+//! Collects and prints stack samples: the functions that took the time, or all stacks folded.
 
 use crate::input::{self, Input};
 use crate::profiler;
@@ -18,19 +18,20 @@ use longpole_trace::Trace;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Letters of a name in a table.
+/// Maximum length of a function's name in a table, in letters.
 const LONGEST_NAME: usize = 64;
 
-/// What a pass gathers of the samples in a part of a trace.
+/// The samples that a pass collects from a part of a trace.
 pub struct Gathered<'a> {
     recording: Option<PathBuf>,
-    /// Opened when the first sample comes: by then the names are looked up.
+    /// The symbols, opened at the first sample: by then the names have been looked up.
     stacks: Option<Stacks>,
     pub functions: Functions,
     pub folded: Option<Folded>,
-    /// Only of this process.
+    /// Process to which the samples are limited.
     pid: Option<i32>,
-    /// Only those on a critical path; all of them stand beside.
+    /// Matcher for samples on a critical path. If it is set, `functions` has only the samples on
+    /// the path, and `all` has the profile of all samples.
     on_path: Option<OnPath<'a>>,
     tops: Tops,
     all: Functions,
@@ -38,7 +39,7 @@ pub struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    /// Names are of one recording; of several at once there are none.
+    /// Function names are those of one recording; if several are named, functions have no names.
     pub fn new(input: &Input, pid: Option<i32>, fold: bool) -> anyhow::Result<Gathered<'a>> {
         let recording = input.sampled()?;
         let folded = fold.then(Folded::default);
@@ -55,7 +56,7 @@ impl<'a> Gathered<'a> {
         })
     }
 
-    /// Of all samples only those on a path.
+    /// Limits the samples to those on a path.
     pub fn on_path(self, path: OnPath<'a>) -> Gathered<'a> {
         Gathered { on_path: Some(path), ..self }
     }
@@ -106,25 +107,27 @@ impl<'a> Gathered<'a> {
         self.stacks.as_ref().map_or_else(Vec::new, |stacks| self.functions.answer(stacks))
     }
 
-    /// What is on the path beside the profile; `running` is the share of the path that samples could find.
+    /// Returns the functions on the path with their rank in the profile. `running` is the share of
+    /// the path in which samples can be taken.
     pub fn critical(&self, running: f64) -> Vec<CriticalFunction> {
         let Some(stacks) = &self.stacks else { return Vec::new() };
         samples::functions(&self.functions.answer(stacks), &self.all.answer(stacks), running)
     }
 
-    /// Says in each row of the path which function has most of its samples; `functions` are those of [`Gathered::critical`].
+    /// Sets in each row of the path the function with most of the row's samples. `functions` is the
+    /// result of [`Gathered::critical`].
     pub fn tell(&self, path: &Path, functions: &[CriticalFunction], rows: &mut [Row]) {
         if let Some(stacks) = &self.stacks {
             self.tops.tell(path, stacks, functions, rows);
         }
     }
 
-    /// All stacks, a line each.
+    /// Returns all stacks, folded into one line each.
     pub fn lines(&self) -> Vec<String> {
         self.folded.as_ref().zip(self.stacks.as_ref()).map_or_else(Vec::new, |(folded, stacks)| folded.lines(stacks))
     }
 
-    /// Puts them beside the other answers, if there are samples.
+    /// Adds samples and functions to the answer, if there are samples.
     pub fn add(&self, answer: &mut Cpu) {
         let counts = self.counts();
         if counts.busy > 0 {
@@ -134,12 +137,13 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Whether there are any.
+/// Returns true if the trace contains stack samples.
 pub fn are_in(trace: &Trace) -> bool {
     trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples)
 }
 
-/// Reads the samples only, for who asks for nothing else.
+/// Reads the samples only, for a verb that needs nothing else. Prints the trace's diagnostics. An
+/// error if there are no samples.
 pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<Trace> {
     let trace = gather(input, gathered)?;
     for diagnostic in trace.diagnostics() {
@@ -151,13 +155,15 @@ pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<Trace> {
     Ok(trace)
 }
 
-/// Reads the samples only. The trace is read from its begin: what was mapped then is mapped later.
+/// Reads the samples only. The trace is read from its begin, because mappings made before the
+/// requested part are still valid in it.
 pub fn gather(input: &Input, gathered: &mut Gathered) -> anyhow::Result<Trace> {
     let mut trace = input::open(&input.paths()?, Options { begin: None, ..input.options() })?;
     let start_ns = trace.start_ns().unwrap_or(0);
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(start_ns));
     if let Some(recording) = gathered.recording.as_ref().filter(|_| are_in(&trace)) {
-        // Without the streams of everything else. Times after the begin are after that of the whole.
+        // Opens only the directory with samples, without all other streams. A relative end was
+        // resolved against the begin of the whole trace.
         let end = input.end.map(|end| Moment::At(end.resolve(start_ns)));
         trace = input::open(&[recording.join("samples")], Options { end, ..Options::default() })?;
     }
@@ -190,7 +196,7 @@ pub fn print(out: &mut impl Write, functions: &[FunctionShare], counts: Counts, 
     footer(out, counts)
 }
 
-/// Shares of a critical path, beside a profiler's.
+/// Prints shares of a critical path, next to those of a profile.
 pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most: usize) -> io::Result<()> {
     let mut table = Table::new(&["function (sampled)", "module", "process", ">criticality", ">95 %", ">profiler rank", ">profile"]);
     for row in functions.iter().filter(|row| row.path_samples > 0).take(most) {
@@ -212,7 +218,7 @@ pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most
     Ok(())
 }
 
-/// Templates have names that no line holds; the JSON has them whole.
+/// Shortens names of templates, which are too long for a line; the JSON answer has them complete.
 pub fn shortened(name: &str) -> String {
     if name.chars().count() <= LONGEST_NAME {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! Which state has the critical path at which time, as lines of blocks.
+//! The share of each state on the critical path over time, as lines of block characters.
 
 use crate::render::table::{duration, percent, plain, Table};
 use longpole_analysis::critical_path::participation::Participation;
@@ -6,7 +6,7 @@ use longpole_analysis::report::Report;
 use std::io::{self, Write};
 
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Who has less than this share in every window is not worth a line.
+/// Share of the path that a state must reach in at least one window to get a line.
 const LEAST: f64 = 0.1;
 
 pub fn print(out: &mut impl Write, path: &Participation, report: &Report) -> io::Result<()> {
@@ -32,7 +32,7 @@ pub fn print(out: &mut impl Write, path: &Participation, report: &Report) -> io:
     }
 }
 
-/// What is there is seen.
+/// Returns a block character per window. A share above 0 is always visible.
 fn blocks(shares: &[f64]) -> String {
     let most = (BLOCKS.len() - 1) as f64;
     let block = |share: f64| if share > 0.0 { (share * most).round().clamp(1.0, most) as usize } else { 0 };

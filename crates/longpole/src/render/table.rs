@@ -1,6 +1,8 @@
-//! Tables for people: aligned columns, readable numbers. Scripts read `--json` instead, so nothing here is a contract.
+//! Tables for people: aligned columns and readable numbers. Scripts read `--json` instead, so the
+//! format may change.
 //!
-//! A table is built whole and printed at once. It must not be used for output that grows with the trace.
+//! A table is built completely and printed at once. It must not be used for output that grows with
+//! the trace.
 
 use crate::input::unpacked;
 pub use longpole_analysis::stats::text::{counted, number, percent};
@@ -12,7 +14,7 @@ enum Align {
     Right,
 }
 
-/// Rows of cells under a header; columns are as wide as their widest cell.
+/// Rows of cells under a header; each column is as wide as its widest cell.
 #[derive(Debug, Default)]
 pub struct Table {
     header: Vec<String>,
@@ -21,7 +23,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// One entry per column; a leading `>` aligns the column to the right, as numbers want it.
+    /// Makes a table with one entry per column. A leading `>` aligns the column to the right, for
+    /// numbers.
     pub fn new(columns: &[&str]) -> Table {
         let mut table = Table::default();
         for column in columns {
@@ -35,7 +38,7 @@ impl Table {
         table
     }
 
-    /// Missing cells stay empty, cells beyond the last column are left out.
+    /// Adds a row. Missing cells are empty, and cells beyond the last column are ignored.
     pub fn row<I, S>(&mut self, cells: I)
     where
         I: IntoIterator<Item = S>,
@@ -80,7 +83,8 @@ impl Table {
     }
 }
 
-/// A name that steers no terminal and stays in its line: any program may name its threads anything.
+/// Returns the text with control characters escaped, so that a name cannot control the terminal or
+/// break the line. Any program may give its threads any name.
 pub fn plain(text: String) -> String {
     let text = unpacked::renamed(text);
     if !text.contains(char::is_control) {
@@ -96,7 +100,8 @@ pub fn plain(text: String) -> String {
     out
 }
 
-/// The same of a text that may have several lines, as errors of metadata are drawn; those behind the first are indented.
+/// Like [`plain`], for a text of several lines, such as errors that quote metadata. Lines after the
+/// first are indented.
 pub fn plain_lines(text: String) -> String {
     text.lines().map(|line| plain(line.to_owned())).collect::<Vec<_>>().join("\n  ")
 }
@@ -105,7 +110,8 @@ fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// Nanoseconds in the unit that leaves one to three digits before the point: `842 ns`, `12.3 us`, `4.56 s`.
+/// Formats nanoseconds in the unit that leaves one to three digits before the point: `842 ns`,
+/// `12.3 us`, `4.56 s`.
 pub fn duration(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
@@ -120,12 +126,12 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A rate per second with a unit that is counted in thousands: `12.3 Mbit/s`, `842 packets/s`.
+/// Formats a rate per second with decimal prefixes: `12.3 Mbit/s`, `842 packets/s`.
 pub fn rate(per_second: f64, unit: &str) -> String {
     scaled(per_second, &["", "k", "M", "G", "T"], 1000.0, &format!("{unit}/s"))
 }
 
-/// `12.3 MiB`.
+/// Formats a number of bytes with binary prefixes: `12.3 MiB`.
 pub fn bytes(value: u64) -> String {
     scaled(value as f64, &["", "Ki", "Mi", "Gi", "Ti"], 1024.0, "B")
 }
@@ -146,7 +152,7 @@ fn scaled(value: f64, prefixes: &[&str], step: f64, unit: &str) -> String {
     format!("{value:.digits$} {}{unit}", prefixes[at])
 }
 
-/// Unix time in ns as `2026-11-20 23:04:05.123456789Z`; what lies before 1970 or is no date at all keeps its number.
+/// Formats Unix time in ns as `2026-11-20 23:04:05.123456789Z`.
 pub fn utc(ns: i64) -> String {
     let (seconds, rest) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
     let (year, month, day) = date(seconds.div_euclid(86_400));
@@ -155,7 +161,8 @@ pub fn utc(ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{rest:09}Z")
 }
 
-/// Days since 1970-01-01 to the civil date; the years begin in March so that the leap day is the last of its year.
+/// Converts days since 1970-01-01 to the civil date. Years begin in March in this computation, so
+/// that the leap day is the last day of its year.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -183,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_steers_no_terminal() {
+    fn a_name_cannot_control_the_terminal() {
         let mut table = Table::new(&["name", ">count"]);
         table.row(["\u{1b}[2Ja\nb\u{9b}", "7"]);
         let mut out = Vec::new();
@@ -192,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_keep_three_digits() {
+    fn durations_are_shown_with_three_digits() {
         assert_eq!(duration(0), "0 ns");
         assert_eq!(duration(999), "999 ns");
         assert_eq!(duration(1_000), "1.00 us");

@@ -1,5 +1,7 @@
-//! Values, times and texts as bytes of output. This is the part of `print` that runs for each field of each event, so it appends to
-//! a buffer and leaves the formatting machinery of the standard library to the rare cases.
+//! Values, times and texts as bytes of output.
+//!
+//! This is the part of `print` that runs for each field of each event. It therefore appends to a
+//! buffer, and uses the formatting of the standard library only for rare kinds of values.
 
 use longpole_trace::Nested;
 use longpole_trace::Value;
@@ -8,8 +10,8 @@ use std::io::Write;
 const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
 5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
-/// Bytes that come again and again. Up to a number of them are copied as a block of constant size, of which too much is cut off again: that
-/// needs no call.
+/// Bytes that are written often. Up to [`Piece::SHORT`] of them are copied as a block of constant
+/// size, which is then truncated; this needs no call of a copy function.
 #[derive(Default)]
 pub struct Piece {
     block: [u8; Piece::SHORT],
@@ -51,7 +53,8 @@ fn put_first<const N: usize>(out: &mut Vec<u8>, block: &[u8; N], count: usize) {
 
 const EIGHT: u64 = 100_000_000;
 
-/// The eight decimal digits of a number below 10⁸, as bytes from 0 to 9, the first one lowest: three steps halve lanes of a word.
+/// Returns the eight decimal digits of a number below 10⁸, as bytes from 0 to 9, the first digit in
+/// the lowest byte. Each of three steps splits every part of the word into halves.
 #[inline(always)]
 fn eight_digits(value: u64) -> u64 {
     let fours = (value / 10_000) | (value % 10_000) << 32;
@@ -83,7 +86,7 @@ pub fn unsigned(out: &mut Vec<u8>, value: u64) {
     put_first(out, &(digits >> (8 * zeros)).to_le_bytes(), 16 - zeros);
 }
 
-/// Without zeros before it.
+/// Appends the digits of a number below 10⁸, without leading zeros.
 #[inline(always)]
 fn up_to_eight(out: &mut Vec<u8>, value: u64) {
     let digits = eight_digits(value) | ZEROS;
@@ -96,7 +99,8 @@ fn sixteen_digits(first: u64, second: u64) -> u128 {
     u128::from(eight_digits(first) | ZEROS) | u128::from(eight_digits(second) | ZEROS) << 64
 }
 
-/// Of eight digits; the last one stays also where it is 0.
+/// Returns the number of leading zeros of eight digits. The last digit never counts, so that 0 has
+/// one digit.
 #[inline(always)]
 fn leading_zeros(digits: u64) -> usize {
     (((digits ^ ZEROS) | 1 << 56).trailing_zeros() / 8) as usize
@@ -110,14 +114,14 @@ pub fn signed(out: &mut Vec<u8>, value: i64) {
     unsigned(out, value.unsigned_abs());
 }
 
-/// Exactly nine digits; `value` is below 10⁹.
+/// Writes exactly nine digits; `value` must be below 10⁹.
 #[inline(always)]
 fn put_nine_digits(place: &mut [u8], value: u64) {
     place[0] = b'0' + (value / EIGHT) as u8;
     place[1..].copy_from_slice(&(eight_digits(value % EIGHT) | ZEROS).to_le_bytes());
 }
 
-/// Appends bytes, which are returned to be written upon.
+/// Appends bytes, and returns them so that the caller can overwrite them.
 #[inline(always)]
 fn put<'a, const N: usize>(out: &'a mut Vec<u8>, bytes: &[u8; N]) -> &'a mut [u8; N] {
     out.extend_from_slice(bytes);
@@ -134,7 +138,8 @@ pub fn seconds(out: &mut Vec<u8>, ns: u64) {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The clock time of day, UTC. Neighbouring events mostly share the second, whose text is kept.
+/// Formats the time of day in UTC. Consecutive events are mostly within one second, so the text of
+/// the last second is stored.
 pub struct TimeOfDay {
     begin_ns: i64,
     text: [u8; 9],
@@ -163,11 +168,11 @@ impl TimeOfDay {
         put_nine_digits(decimals, within);
     }
 
-    /// Makes the text of the second; returns the nanoseconds in it.
+    /// Makes the text of the second that contains `ns`, and returns the nanoseconds within it.
     #[cold]
     fn turn_to(&mut self, ns: i64) -> u64 {
         let within = ns.rem_euclid(SECOND as i64);
-        // The first second of all begins before what can be said.
+        // The first second of all begins before the lowest `i64`, so the subtraction must wrap.
         self.begin_ns = ns.wrapping_sub(within);
         let of_day = ns.div_euclid(SECOND as i64).rem_euclid(86_400) as usize;
         for (at, value) in [(0, of_day / 3600), (3, of_day / 60 % 60), (6, of_day % 60)] {
@@ -176,7 +181,8 @@ impl TimeOfDay {
         within as u64
     }
 
-    /// Appends `[time] (+since) `: since the last event, if there was one.
+    /// Appends `[time] (+since) `, where `since` is the time since the last event; it is shown as
+    /// `?` if there was none.
     #[inline]
     pub fn show_since(&mut self, out: &mut Vec<u8>, ns: i64, last_ns: Option<i64>) {
         match last_ns {
@@ -203,7 +209,7 @@ impl TimeOfDay {
     }
 }
 
-/// Infinities and what is no number are `inf`, `-inf` and `NaN`.
+/// Appends a number. Infinities are `inf` and `-inf`; a value that is not a number is `NaN`.
 fn float(out: &mut Vec<u8>, value: f64) {
     let size = value.abs();
     let plain = size == 0.0 || (1e-5..1e16).contains(&size) || !size.is_finite();
@@ -211,7 +217,7 @@ fn float(out: &mut Vec<u8>, value: f64) {
     let _ = if plain { write!(out, "{value}") } else { write!(out, "{value:e}") };
 }
 
-/// For people, near to what babeltrace2 prints.
+/// Appends a value for people, similar to babeltrace2's output.
 #[inline(always)]
 pub fn text(out: &mut Vec<u8>, value: &Value<'_>, base: u8) {
     match value {
@@ -320,8 +326,9 @@ fn hex(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
-/// For programs: bytes are a string of hexadecimal digits, an enumeration is its label, the first of several (or its number, where it has none),
-/// what JSON has no number for is a text.
+/// Appends a value for programs. Bytes are a string of hexadecimal digits. An enumeration is its
+/// label (the first one if it has several), or its number if it has none. Numbers that JSON does
+/// not have, such as infinity, are strings.
 pub fn json(out: &mut Vec<u8>, value: &Value<'_>) {
     match value {
         Value::U64(value) => unsigned(out, *value),
@@ -353,7 +360,7 @@ pub fn json(out: &mut Vec<u8>, value: &Value<'_>) {
                 quoted(out, flag.label.as_bytes());
                 known |= flag.mask();
             }
-            // Bits without a name stand for themselves.
+            // Bits without a label are shown as their number.
             if value & !known != 0 {
                 out.extend_from_slice(if known & value == 0 { b"" } else { b"," });
                 unsigned(out, value & !known);
@@ -381,7 +388,7 @@ pub fn json(out: &mut Vec<u8>, value: &Value<'_>) {
     }
 }
 
-/// Whether [`labelled`] tells something of it.
+/// Returns true if [`labelled`] may have something to append for the value.
 #[inline]
 pub fn may_be_labelled(value: &Value<'_>) -> bool {
     match value {
@@ -391,8 +398,9 @@ pub fn may_be_labelled(value: &Value<'_>) -> bool {
     }
 }
 
-/// For programs: a member for each enumeration and bit map, with its number and all of its labels. It is called as a filter calls it; `path` is how its
-/// value is.
+/// Appends, for programs, a member for each enumeration and bit map in `value`, with its number and
+/// all of its labels. The member's name is what a filter calls the value; `path` is that name for
+/// `value` itself.
 pub fn labelled(out: &mut Vec<u8>, path: &mut String, value: &Value<'_>) {
     let number = match value {
         Value::Enum { value, .. } | Value::Several { value, .. } => *value,
@@ -426,7 +434,7 @@ pub fn labelled(out: &mut Vec<u8>, path: &mut String, value: &Value<'_>) {
     out.extend_from_slice(b"]}");
 }
 
-/// Appends a JSON string, which is also how texts are shown to people. What is not UTF-8 is replaced.
+/// Appends a JSON string; people see texts in the same form. Bytes that are not UTF-8 are replaced.
 pub fn quoted(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     match std::str::from_utf8(text) {
@@ -470,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_look_as_the_standard_library_writes_them() {
+    fn numbers_are_formatted_as_by_the_standard_library() {
         for value in [0, 9, 10, 99, 100, 12_345, u64::MAX / 2, u64::MAX] {
             assert_eq!(shown(|out| unsigned(out, value)), value.to_string());
         }
@@ -499,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn times_say_how_long_after_the_last_they_are() {
+    fn a_time_is_shown_with_the_time_since_the_last_one() {
         let mut time = TimeOfDay::default();
         let mut line = |ns, last| shown(|out| time.show_since(out, ns, last));
         assert_eq!(line(5, None), "[00:00:00.000000005] (+?.?????????) ");
@@ -510,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn every_json_value_is_json() {
+    fn every_value_is_written_as_valid_json() {
         let bytes: Vec<u8> = (0..=255).collect();
         let values = [
             Value::Str(&bytes),
@@ -529,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_keep_their_preferred_base() {
+    fn integers_are_shown_in_their_preferred_base() {
         assert_eq!(shown(|out| text(out, &Value::U64(0x55f5), 16)), "0x55F5");
         assert_eq!(shown(|out| text(out, &Value::I64(-5), 16)), "-5");
         assert_eq!(shown(|out| text(out, &Value::U64(8), 8)), "010");

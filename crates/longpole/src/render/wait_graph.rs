@@ -1,4 +1,4 @@
-//! The wait-for graph, for people and for Graphviz.
+//! The wait-for graph as text, and as DOT for Graphviz.
 
 use crate::interactions::Interactions;
 use crate::render::table::{duration, number, percent, plain, Table};
@@ -7,14 +7,14 @@ use longpole_analysis::wait_graph::{Answer, End, EndKind, MutualWait, Waiter, Wa
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Rows of a table for people; programs get all of them.
+/// Maximum number of rows in a table for people; the JSON answer contains all.
 const MOST_ROWS: usize = 30;
-/// Ends of a chain that are told of one waiter.
+/// Maximum number of chain ends that are printed per waiter.
 const MOST_ENDS: usize = 4;
-/// Machines of a knot that are named.
+/// Maximum number of machines of a mutual wait that are named.
 const MOST_NAMED: usize = 6;
 
-/// Who waits for whom in all of it.
+/// Reads all interactions, and returns which machine waits for which.
 pub fn read(interactions: &mut Interactions) -> anyhow::Result<Answer> {
     let mut waits = Waits::default();
     while let Some(interaction) = interactions.next()? {
@@ -104,7 +104,7 @@ pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     Ok(())
 }
 
-/// The machines of a knot, as far as they fit a line.
+/// Returns the machines of a mutual wait, as many as fit into a line.
 fn members(mutual_wait: &MutualWait) -> String {
     let share = |ns: u64| percent(ns as f64 / mutual_wait.waited_ns.max(1) as f64);
     let named: Vec<String> = mutual_wait.machines.iter().take(MOST_NAMED).map(|it| format!("{} {}", it.who, share(it.waited_ns))).collect();
@@ -129,7 +129,7 @@ fn more(out: &mut impl Write, all: usize, what: &str) -> io::Result<()> {
     }
 }
 
-/// The machines and the heaviest edges; those of a knot have a border.
+/// Draws the machines and the heaviest edges. Machines of a mutual wait have a red border.
 pub fn dot(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     let text = |text: String| plain(text).replace('\\', "\\\\").replace('"', "\\\"");
     let edges = answer.edges.get(..MOST_DRAWN).unwrap_or(&answer.edges);

@@ -1,4 +1,6 @@
-//! The wait-for graph as a picture: machines, those of a knot in red, and arrows from who waits to whom it waits for, as wide as the waiting whose chain ends so.
+//! The wait-for graph as a picture. Boxes are machines, those in a mutual wait are red. Arrows lead
+//! from the machine that waits to the one it waits for; their width is the waiting time of all
+//! chains that end with this edge.
 
 use crate::render::graph_svg::{Arrow, Colours, Picture, Shape};
 use crate::render::table::{duration, number, percent, plain};
@@ -6,9 +8,10 @@ use longpole_analysis::wait_graph::{Answer, Edge, Who};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Edges of a picture.
+/// Maximum number of edges in a picture.
 pub const MOST_DRAWN: usize = 150;
-/// In a picture, edges with less of all waiting are left out as long as there are more than this.
+/// Number of edges that are always drawn. Beyond them, edges with a smaller share of all waiting
+/// than [`HARDLY`] are left out.
 const ENOUGH: usize = 40;
 const HARDLY: f64 = 0.001;
 
@@ -18,7 +21,7 @@ const OUTSIDE: Colours = ("#ffffff", "#8a929b");
 pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     let all: u64 = answer.edges.iter().map(|edge| edge.redistributed_ns).sum();
     let share = |ns: u64| ns as f64 / all.max(1) as f64;
-    // Who is woken by himself says nothing of others.
+    // A machine that wakes itself shows nothing about other machines.
     let says = |edge: &&Edge| edge.from != edge.to || edge.redistributed_ns > 0;
     let matters = |&(at, edge): &(usize, &Edge)| at < ENOUGH || share(edge.redistributed_ns) >= HARDLY;
     let drawn: Vec<&Edge> = answer.edges.iter().filter(says).enumerate().filter(matters).map(|(_, edge)| edge).take(MOST_DRAWN).collect();

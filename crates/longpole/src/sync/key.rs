@@ -1,17 +1,17 @@
-//! What makes a packet the same packet on two hosts: what both ends of its way have in common, which is all but what routers and network cards change on it
-//! (hardware addresses, hops, checksums).
+//! Identity of a packet on two hosts: a hash of everything that routers and network cards do not
+//! change on the way (they change hardware addresses, hop counts, and checksums).
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-/// Bytes of a payload that are compared, where so many were captured.
+/// Number of payload bytes that are compared, if the capture contains them.
 const PAYLOAD: usize = 64;
 
 const ETHERNET: u16 = 1;
 const NULL: u16 = 0;
 const LINUX_COOKED: u16 = 113;
 const LINUX_COOKED_2: u16 = 276;
-/// Bare IP, by its several numbers.
+/// Link types for bare IP packets; there are several numbers for it.
 const RAW: [u16; 5] = [12, 14, 101, 228, 229];
 
 const IPV4: u16 = 0x0800;
@@ -23,13 +23,14 @@ const UDP: u8 = 17;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     pub hash: u64,
-    /// Of the address that it is from.
+    /// Hash of the source address.
     pub source: u64,
-    /// Which way it went, where the link's header says so.
+    /// True if the packet was sent by the capturing host; `None` if the link header does not tell.
     pub outbound: Option<bool>,
 }
 
-/// None for all other packets, and those of which too little was captured.
+/// Returns the key of a TCP or UDP packet. `None` for all other packets, and if too few bytes were
+/// captured.
 pub fn of(link_type: u16, bytes: &[u8]) -> Option<Key> {
     let (protocol, rest, outbound) = network(link_type, bytes)?;
     let (addresses, source, transport, rest) = match protocol {
@@ -43,7 +44,8 @@ pub fn of(link_type: u16, bytes: &[u8]) -> Option<Key> {
     match transport {
         TCP => {
             let header = usize::from(rest.get(12)? >> 4) * 4;
-            // Ports, sequence, acknowledgement, length of the header and flags, window; not the checksum.
+            // Ports, sequence and acknowledgement numbers, header length, flags, and window; not
+            // the checksum.
             rest.get(..16)?.hash(&mut hasher);
             payload(rest, header)?.hash(&mut hasher);
         }
@@ -59,16 +61,18 @@ pub fn of(link_type: u16, bytes: &[u8]) -> Option<Key> {
     Some(Key { hash: hasher.finish(), source: of_source.finish(), outbound })
 }
 
-/// What of the payload is at hand, up to a limit that both sides should have kept.
+/// Returns the captured part of the payload, limited to a length that both hosts should have
+/// captured.
 fn payload(transport: &[u8], header: usize) -> Option<&[u8]> {
     let all = transport.get(header..)?;
     Some(&all[..all.len().min(PAYLOAD)])
 }
 
-/// The protocol of what the link carries, that, and the way where its header says so.
+/// Returns the protocol inside the link layer, its bytes, and the direction if the link header has
+/// it.
 fn network(link_type: u16, bytes: &[u8]) -> Option<(u16, &[u8], Option<bool>)> {
     let number = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
-    // 0: to this host; 4: from it.
+    // Packet types of Linux "cooked" captures: 0 was sent to this host, 4 was sent by it.
     let way = |kind: u16| match kind {
         0 => Some(false),
         4 => Some(true),
@@ -77,7 +81,7 @@ fn network(link_type: u16, bytes: &[u8]) -> Option<(u16, &[u8], Option<bool>)> {
     match link_type {
         ETHERNET => {
             let mut at = 12;
-            // Tags of virtual networks.
+            // VLAN tags.
             while matches!(number(at)?, 0x8100 | 0x88a8) && at < 28 {
                 at += 4;
             }
@@ -101,7 +105,8 @@ fn version(bytes: &[u8]) -> Option<u16> {
 
 type Network<'a> = (Vec<u8>, &'a [u8], u8, &'a [u8]);
 
-/// What identifies the packet in its network, the source's address, the transport protocol, and what that carries. Fragments have no ports and are left out.
+/// Returns the bytes that identify the packet, the source address, the transport protocol, and the
+/// transport header with its payload. `None` for fragments, which have no ports.
 fn ipv4(bytes: &[u8]) -> Option<Network<'_>> {
     let header = usize::from(bytes.first()? & 15) * 4;
     let fragment = u16::from_be_bytes(*bytes.get(6..)?.first_chunk()?);
@@ -109,10 +114,11 @@ fn ipv4(bytes: &[u8]) -> Option<Network<'_>> {
         return None;
     }
     let length = usize::from(u16::from_be_bytes(*bytes.get(2..)?.first_chunk()?));
-    // Frames may be padded behind the packet. A length of 0 is left for the network card to fill in.
+    // Frames may have padding after the packet. A length of 0 means that the network card fills it
+    // in.
     let end = if length == 0 { bytes.len() } else { length.min(bytes.len()) };
     let source = bytes.get(12..16)?;
-    // A loop leaves no host, and another host has the same one.
+    // Loopback packets never leave a host, and every host has the same loopback addresses.
     if source[0] == 127 {
         return None;
     }
@@ -128,7 +134,8 @@ fn ipv6(bytes: &[u8]) -> Option<Network<'_>> {
     if source[..15].iter().all(|byte| *byte == 0) {
         return None;
     }
-    // Neither class nor hops; the label of the flow stays the same.
+    // Skips the traffic class and the hop limit, which routers change. The flow label stays the
+    // same.
     let mut identity = bytes.get(1..4)?.to_vec();
     identity[0] &= 15;
     identity.extend_from_slice(bytes.get(8..40)?);

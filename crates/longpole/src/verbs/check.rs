@@ -1,4 +1,5 @@
-//! `longpole check`: what can be recorded here, and the exact remedy for what cannot; or whether a trace is sound. Changes nothing.
+//! `longpole check`: shows what can be recorded here, with the exact remedy for what cannot; or
+//! checks that a trace is sound. It changes nothing.
 
 mod validate;
 
@@ -29,20 +30,20 @@ Exits with 1 if programs with probes cannot be recorded, or if the trace is dama
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Traces to validate, instead of this machine
+    /// Traces to validate, instead of this host
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Add TIME to all times of PATH, one of the traces or a part of one: --offset b.pcapng=-1.5ms (s, ms, us, ns)
+    /// Add TIME (s, ms, us, ns) to all times of PATH, a trace or part of one: b.pcapng=-1.5ms
     #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse)]
     offsets: Vec<Offset>,
     #[command(flatten)]
     raw: Raw,
 }
 
-/// What is known of one thing that a recording needs.
+/// The state of one thing that a recording needs.
 struct Finding {
     what: &'static str,
     state: State,
@@ -58,7 +59,7 @@ enum State {
     Bad,
 }
 
-/// A thread's ring, a larger one and some room for others.
+/// Free shared memory in bytes that is enough for the ring of a busy thread and some others.
 const MEMORY_WANTED: u64 = 64 << 20;
 const FILES_WANTED: u64 = 4096;
 const DISK_WANTED: u64 = 1 << 30;
@@ -198,10 +199,10 @@ fn kernel_events() -> Finding {
     }
 }
 
-/// Number of capabilities(7).
+/// Bit number of the capability, see capabilities(7).
 const CAP_NET_RAW: u32 = 13;
 
-/// Whether this process has a capability.
+/// Returns true if this process has the capability.
 fn capable(capability: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -247,7 +248,7 @@ fn disk() -> Finding {
     }
 }
 
-/// The nearest ancestor that is there.
+/// Returns the nearest ancestor that exists.
 fn existing(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     absolute.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/")).to_owned()

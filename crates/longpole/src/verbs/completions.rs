@@ -1,11 +1,12 @@
-//! `longpole completions`: what makes a shell complete verbs and options, from their definitions.
+//! `longpole completions`: prints the script that makes a shell complete verbs and options, from
+//! their definitions.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Print what makes a shell complete verbs and options.
+/// Print the script that makes a shell complete verbs and options.
 #[derive(clap::Args)]
 #[command(after_help = "\
 `make install` puts them where bash, zsh and fish look.
@@ -15,7 +16,7 @@ Examples:
   longpole completions zsh > ~/.zfunc/_longpole                where $fpath holds ~/.zfunc
   longpole completions fish > ~/.config/fish/completions/longpole.fish")]
 pub struct Args {
-    /// For whom
+    /// The shell
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }

@@ -1,4 +1,8 @@
-//! `longpole convert`: a trace in another format.
+//! `longpole convert`: writes a trace in another format.
+//!
+//! If a path has only CTF traces, is converted to CTF, and nothing is filtered, its packets are
+//! rewritten to the same relative paths. Otherwise all events are read as one sorted trace and
+//! written again.
 
 use crate::input::filter::{Filter, Patterns, Sieve};
 use crate::input::unpacked::{self, renamed};
@@ -38,15 +42,15 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT")]
     to: Form,
 
-    /// CTF: a folder that is made, or is empty. JSON: a file that is not there; left out: stdout
+    /// CTF: a new or empty directory. JSON: a new file [default: stdout]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Only events with these names, separated by commas; * ? and [a-z] stand for others
+    /// Only events with these names, separated by commas; * ? and [a-z] are wildcards
     #[arg(long, value_name = "LIST", value_parser = Patterns::parse)]
     names: Option<Patterns>,
 
-    /// Only events of which this is true: as `print --filter`
+    /// Only events that match this filter, as for `print --filter`
     #[arg(long, value_name = "EXPR", value_parser = Filter::parse)]
     filter: Option<Filter>,
 }
@@ -57,7 +61,7 @@ pub enum Form {
     Ctf,
     /// CTF 2
     Ctf2,
-    /// A line of JSON for each event and loss, as `print --json`
+    /// One line of JSON for each event and loss, as for `print --json`
     Json,
 }
 
@@ -124,7 +128,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is written must not become a part of what is read.
+/// Returns an error if the output is within an input; it would become a part of what is read.
 pub fn apart(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
     let above = std::path::absolute(output)?.ancestors().find_map(|above| above.canonicalize().ok());
     for input in inputs.iter().filter(|input| input.is_dir()) {
@@ -149,7 +153,7 @@ fn lines(trace: &mut Trace, sink: impl Write, sieve: &mut Sieve, unwritable: imp
     printer.flush().map_err(&unwritable)
 }
 
-/// All of the trace as CTF.
+/// Writes the whole trace as CTF.
 pub fn write(trace: &mut Trace, directory: &Path, form: Form, sieve: &mut Sieve) -> anyhow::Result<Written> {
     let version = form.version();
     let start_ns = trace.start_ns().unwrap_or(0);
@@ -188,7 +192,7 @@ pub fn told(output: &Path, written: &Written) -> String {
     told
 }
 
-/// Where nothing came.
+/// Prints a note if the trace has no event.
 pub fn tell_no_event(trace: &Trace) {
     trace.no_event().iter().for_each(|why| eprintln!("longpole: note: {why}"));
 }

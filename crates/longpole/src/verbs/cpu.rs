@@ -1,4 +1,5 @@
-//! `longpole cpu`: the time of CPUs and threads, by the kernel's events and by what the probes tell; and of functions, by samples of stacks.
+//! `longpole cpu`: shows the time of CPUs and threads, from the kernel's events and from probes,
+//! and the time of functions, from stack samples.
 
 use crate::input::Input;
 use crate::passes::all;
@@ -12,7 +13,7 @@ use longpole_analysis::scheduling::probed::{Cpu, KernelTime, ThreadTime};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-/// States of one thread in the table; programs may make names at run time.
+/// Maximum number of states per thread in the table, because programs can make names at run time.
 const MOST_ROWS: usize = 100;
 
 /// Measure the time of CPUs, and of threads in each state
@@ -30,16 +31,16 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     input: Input,
-    /// The functions that took the time, by samples of stacks
+    /// Show the functions that took the time, from stack samples
     #[arg(long)]
     functions: bool,
-    /// All sampled stacks, folded: `process;frame;frame count`, the kernel's frames with `_[k]`
+    /// Print all sampled stacks, folded: `process;frame;frame count`; kernel frames have `_[k]`
     #[arg(long, conflicts_with_all = ["functions", "json"])]
     folded: bool,
     /// With --functions or --folded: only this process
     #[arg(short, long, value_name = "PID")]
     pid: Option<i32>,
-    /// With --functions: so many of them [default: 40]
+    /// With --functions: number of functions to show [default: 40]
     #[arg(short = 'n', long, value_name = "COUNT")]
     top: Option<usize>,
 }
@@ -67,7 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut answer = pass.cpu(trace.probe_cost_ns());
     samples.add(&mut answer);
     if linux.switches.in_all == 0 {
-        // The probes' or the samples' part of the answer needs no scheduler.
+        // The parts of the answer from probes and samples need no scheduler events.
         let others = !answer.threads.is_empty() || answer.samples.is_some();
         match &linux.switch_filter {
             Some(filter) if others => eprintln!("longpole: note: {}", kernel::filtered(filter)),
@@ -75,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             _ => kernel::needs_switches(&args.input, linux)?,
         }
         return all::write(&args.input, (&pass, trace), &answer, |out, answer| match (&answer.functions, answer.samples) {
-            // Nothing else is in this trace.
+            // The trace contains nothing but samples.
             (Some(functions), Some(counts)) if answer.threads.is_empty() => {
                 stacks::print(out, functions, counts, args.top.unwrap_or(MOST_LINES))
             }
@@ -83,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         });
     }
     if answer.threads.is_empty() && answer.samples.is_none() {
-        // In the part that was asked for there may be none.
+        // The trace has switches, but possibly none in the requested part.
         kernel::needs_switches(&args.input, linux)?;
     }
     answer.add_kernel(&times, linux, !trace.catalogue().foreign_pids);
@@ -98,7 +99,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Only the samples.
+/// Reads and prints only the samples.
 fn functions(args: &Args) -> anyhow::Result<ExitCode> {
     let mut samples = Gathered::new(&args.input, args.pid, args.folded)?;
     let trace = stacks::read(&args.input, &mut samples)?;
@@ -113,7 +114,7 @@ fn functions(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Lines for people; programs get all of them.
+/// Maximum number of lines for people; the JSON answer contains all.
 const MOST_LINES: usize = 40;
 
 fn print_kernel(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
@@ -190,7 +191,7 @@ fn print_kernel(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
     print_blocked(out, &active)
 }
 
-/// Reasons of one thread in the table.
+/// Maximum number of reasons per thread in the table.
 const MOST_REASONS: usize = 3;
 
 fn print_blocked(out: &mut impl Write, active: &[(&ThreadTime, &KernelTime)]) -> io::Result<()> {
@@ -224,10 +225,11 @@ fn list(cpus: &[u32]) -> String {
     parts.join(",")
 }
 
-/// Changes of a mask that are shown.
+/// Maximum number of changes of a CPU mask that are shown one by one.
 const MOST_MASKS: u64 = 4;
 
-/// Where it may run: at the begin, and after each change, or else how many there were.
+/// Returns the CPUs on which the thread may run: at the begin, and after each change, or else the
+/// number of changes.
 fn allowed(thread: &ThreadTime, kernel: &KernelTime) -> String {
     let begin = thread.allowed_cpus.as_ref().map_or_else(|| "-".to_owned(), |cpus| list(cpus));
     match kernel.allowed_change_count {
@@ -241,7 +243,7 @@ fn allowed(thread: &ThreadTime, kernel: &KernelTime) -> String {
     }
 }
 
-/// An interrupt, where it ran, and where it may.
+/// Returns the name of an interrupt, the CPUs on which it ran, and those on which it may run.
 fn waker(waker: &WakerLine) -> String {
     let mask = waker.allowed_cpus.as_ref().map_or_else(String::new, |cpus| format!(" of {}", list(cpus)));
     format!("{} on {}{mask}", waker.name, list(&waker.cpus))
@@ -255,7 +257,7 @@ fn print_probes(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
     for thread in &answer.threads {
         for (at, state) in thread.states.iter().take(MOST_ROWS).enumerate() {
             let first = |text: String| if at == 0 { text } else { String::new() };
-            // With kernel events the instances are the scheduler's.
+            // With kernel events, the instances are the scheduler's and not activities.
             let activities = thread.instances.filter(|_| thread.kernel.is_none());
             table.row([
                 first(thread.name.clone()),

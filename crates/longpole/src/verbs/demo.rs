@@ -1,7 +1,9 @@
-//! `longpole demo`: an example system is built, recorded, explained, fixed where the report points, and recorded again.
+//! `longpole demo`: builds an example system, records it, explains it, changes what the report
+//! names, and records it again.
 //!
-//! Nothing here knows the example. A manifest beside it says how to build and run it, which knobs it has, and to which answer of
-//! `report` each knob belongs. The steps are the ones a user would take, through the same verbs.
+//! Nothing in this file depends on the example. A manifest next to the example's sources contains
+//! the commands to build and run it, its knobs, and the answer of `report` to which each knob
+//! belongs. The steps are those that a user would take, with the same verbs.
 
 use anyhow::{anyhow, bail, ensure, Context};
 use serde::Deserialize;
@@ -16,27 +18,27 @@ const EXAMPLES: &str = "Examples:
   longpole demo --fix NAME,NAME          turn these knobs instead
   longpole demo --seconds 10 -o /tmp/t   longer, and keep the recordings there";
 
-/// The system is fast and the machine may be busy: room for every event.
+/// Ring size. The system is fast and the host may be busy; this is enough for every event.
 const BUFFER: &str = "4MiB";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Knobs to turn, instead of the one that the report points to
+    /// Knobs to change, instead of the one that the report points to
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     fix: Vec<String>,
-    /// How long each recording takes
+    /// Duration of each recording in seconds
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
     /// Directory for the recordings
     #[arg(short, long, value_name = "DIR", default_value = "traces/demo")]
     output: PathBuf,
-    /// The example's folder [default: found beside the program's sources]
+    /// The example's directory [default: found above the program or in its sources]
     #[arg(long, value_name = "DIR")]
     example: Option<PathBuf>,
 }
 
-/// What the example says of itself.
+/// Contents of the example's `demo.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
@@ -44,7 +46,7 @@ struct Manifest {
     text: String,
     build: Vec<String>,
     run: Vec<String>,
-    /// Words of the output line that tells the rate; `*` is any word, `{rate}` the number.
+    /// Words of the output line that contains the rate; `*` is any word, `{rate}` the number.
     rate: String,
     rate_unit: String,
     knob: Vec<Knob>,
@@ -165,7 +167,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Records the system, with the good arguments for the fixed knobs and the bad ones for all others.
+    /// Records the system, with the good arguments for the fixed knobs and the bad ones for all
+    /// others.
     fn record(&self, fixed: &BTreeSet<&str>) -> anyhow::Result<Run> {
         let mut words = self.manifest.run.clone();
         for knob in &self.manifest.knob {
@@ -197,7 +200,8 @@ impl Stage<'_> {
         Ok(Run { path, rate, report })
     }
 
-    /// The knob that the verdict means, else the one of the first finding that means any.
+    /// Returns the knob that belongs to the verdict; otherwise the one that belongs to the first
+    /// finding with a knob.
     fn choose(&self, report: &Value) -> anyhow::Result<&Knob> {
         let verdict = &report["verdict"];
         let by_verdict = self.manifest.knob.iter().find(|knob| knob.verdict.as_ref().is_some_and(|place| is_place(verdict, place)));
@@ -217,7 +221,8 @@ impl Stage<'_> {
     }
 }
 
-/// `examples/*/demo.toml` in a folder above the program (a checkout), or in the sources it was built from.
+/// Finds `examples/*/demo.toml` in a directory above the program (a checkout), or in the sources
+/// from which the program was built.
 fn find_example() -> anyhow::Result<PathBuf> {
     let program = own_program()?;
     let above = program.ancestors().skip(1).map(Path::to_path_buf);
@@ -248,12 +253,12 @@ fn report_text(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a bottleneck, as JSON, is this subject in this state.
+/// Returns true if the verdict (JSON) is a bottleneck of this subject in this state.
 fn is_place(verdict: &Value, place: &Place) -> bool {
     verdict["outcome"] == "bottleneck" && verdict["subject"]["name"] == *place.machine && verdict["state"]["name"] == *place.state
 }
 
-/// The number at `{rate}` if the line's words fit the pattern's.
+/// Returns the number at `{rate}` if the line matches the pattern.
 fn rate_in(pattern: &str, line: &str) -> Option<f64> {
     let mut rate = None;
     let mut words = line.split_whitespace();
@@ -288,7 +293,7 @@ mod tests {
     use super::rate_in;
 
     #[test]
-    fn the_rate_stands_where_the_pattern_says() {
+    fn the_rate_is_read_from_its_place_in_the_pattern() {
         let pattern = "made * loaves in * s, {rate} a minute";
         assert_eq!(rate_in(pattern, "made 17 loaves in 4 s, 230.5 a minute"), Some(230.5));
         assert_eq!(rate_in(pattern, "ate 17 loaves in 4 s, 230 a minute"), None);

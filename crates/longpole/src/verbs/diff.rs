@@ -1,4 +1,4 @@
-//! `longpole diff`: what changed between two recordings of the same system.
+//! `longpole diff`: shows what changed between two recordings of the same system.
 
 use crate::following;
 use crate::following::Follower;
@@ -35,7 +35,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Tell what changed between two recordings of the same system, and how surely
+/// Show what changed between two recordings of the same system, and how certain that is
 #[derive(clap::Args)]
 #[command(after_help = "\
 Conditions name what they ask for, all of the second recording or of the change:
@@ -54,15 +54,15 @@ pub struct Args {
     #[arg(value_name = "TRACE", num_args = 2, required = true)]
     traces: Vec<PathBuf>,
 
-    /// Leave out what is before TIME, of both
+    /// Leave out what is before TIME, in both
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     begin: Option<Moment>,
 
-    /// Leave out what is after TIME, of both
+    /// Leave out what is after TIME, in both
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     end: Option<Moment>,
 
-    /// Exit with status 3 if this holds; may be given several times
+    /// Exit with status 3 if this condition holds; may be given several times
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<String>,
 
@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Rules that say what events mean, beside those in ~/.config/longpole/rules; they come before the built-in ones
+    /// Rules for what events mean, read before ~/.config/longpole/rules and the built-in ones
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
 
@@ -101,7 +101,7 @@ fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {
     Ok((text.to_owned(), predicate))
 }
 
-/// Everything that is compared of one trace.
+/// Returns everything that is compared of one trace.
 fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     let is_log = part.dump.is_none() && (machine_log::is_one(path) || machine_log::is_pipe(path));
     input::complete(path);
@@ -118,7 +118,7 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
         Err(NoPath { error, unread }) => {
             if unread {
                 pass = pass_with(rules)?;
-                // What cannot be opened at all is no note: that is the error.
+                // A trace that cannot be opened at all is an error and not a note.
                 all::feed(&mut input::open(&[path.to_owned()], part.clone())?, &mut pass, None)?;
             }
             eprintln!("longpole: note: without critical path: {}", plain(error.to_string()));
@@ -142,16 +142,18 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     Ok(side)
 }
 
-/// Why there is no path, and whether the trace was not read to its end for that.
+/// The reason why there is no path; `unread` is set if the trace was therefore not read to its end.
 struct NoPath {
     error: anyhow::Error,
     unread: bool,
 }
 
-/// A thread of the kernel that never lost its CPU might have.
+/// States that any thread in a trace with events may be in, even if none of them was. A condition
+/// may name them: a share of 0 is then an answer.
 const OF_THREADS: [StateKind; 1] = [StateKind::Preempted];
 
-/// The critical path and the names of all states, and beside it all analyses of the same part, in one pass.
+/// Reads the trace once: computes the critical path and the names of all states, and passes the
+/// same part to all other analyses.
 fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Result<(Answer, BTreeSet<String>), NoPath> {
     let unread = |error| NoPath { error, unread: true };
     let mut interactions = interactions::of(path, part.clone(), rules.clone()).map_err(unread)?;
@@ -177,7 +179,8 @@ fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Resu
     Ok((answer, seen.names(interactions.vocabulary(), of_threads)))
 }
 
-/// What the programs' events say of each window. Where they begin and end is known only now; those of the kernel are not read again.
+/// Adds what the programs' events show in each window. The windows' bounds are known only after the
+/// first pass, so this needs a second one; kernel events are not read again.
 fn windows(side: &mut Side, path: &Path, ((begin, end), part): ((i64, i64), Options), rules: &Rules) -> anyhow::Result<()> {
     let width = (end - begin) / WINDOWS as i64;
     if width == 0 {
@@ -203,12 +206,12 @@ fn windows(side: &mut Side, path: &Path, ((begin, end), part): ((i64, i64), Opti
     Ok(())
 }
 
-/// All analyses, which have read nothing yet.
+/// Returns all analyses in their initial state.
 fn pass_with(rules: &Rules) -> anyhow::Result<Pass> {
     Pass::with_rules(rules.clone()).context("a built-in rule file is wrong")
 }
 
-/// Lines for people; programs get all of them.
+/// Maximum number of lines for people; the JSON answer contains all.
 const MOST_ROWS: usize = 15;
 
 fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {

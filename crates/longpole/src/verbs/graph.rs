@@ -1,4 +1,5 @@
-//! `longpole graph`: the critical path folded, so that each state is there once.
+//! `longpole graph`: folds the critical path into a graph that contains each state once; or shows
+//! which machine waits for which.
 
 use crate::input::Input;
 use crate::interactions;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Fold the critical path into a graph of its states: text, JSON, DOT, SVG
-// How a raw log is laid out has another name here, where `--format` says how the graph is told.
+// `--format` is the output format here, so the format of raw logs gets another name.
 #[derive(clap::Args)]
 #[command(mut_arg(crate::input::memory_dump::FORMAT, |format| format.long("input-format")))]
 #[command(after_help = "\
@@ -35,31 +36,31 @@ pub struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Tell who waits for whom, each wait to the end of its chain, and the knots: machines that wait for nobody but each other
+    /// Show which machine waits for which: chains, and mutual waits (only for each other)
     #[arg(long, conflicts_with_all = ["mode", "machine", "top", "most"])]
     waits: bool,
 
-    /// How it is told
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
-    /// Write it to FILE
+    /// Write the output to FILE
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Tell the K loops that take the most time
+    /// Show the K loops that take the most time
     #[arg(long, value_name = "K", default_value_t = 10)]
     top: usize,
 
-    /// Keep at most N nodes and edges [default: 545, in a picture 150]
+    /// Show at most N nodes and edges [default: 545; 150 in a picture]
     #[arg(long, value_name = "N", value_parser = at_least_six)]
     most: Option<usize>,
 
-    /// From the end (global), or one machine's own time with its blocks explained (active)
+    /// Path from the end (global), or one machine's own time with its blocks explained (active)
     #[arg(long, value_name = "MODE", default_value = "global")]
     mode: Way,
 
-    /// The machine whose end counts (global), or whose time it is (active); MACHINE, or HOST/MACHINE
+    /// Machine at whose end the path ends (global), or to analyse (active): [HOST/]MACHINE
     #[arg(long, value_name = "MACHINE", required_if_eq("mode", "active"))]
     machine: Option<String>,
 }
@@ -87,7 +88,7 @@ fn at_least_six(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The graph as programs get it: whose path it is, then what it is folded to.
+/// The graph as JSON: the path's end and length, followed by the graph.
 #[derive(Serialize)]
 struct Told<'a> {
     mode: &'a str,
@@ -120,7 +121,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut answer = interactions.critical_path(options)?;
     answer.lost = interactions.told().map_or(0, |told| told.lost);
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
-    // A picture of more is no longer looked at, but searched.
+    // A larger picture can no longer be surveyed, only searched.
     let most = args.most.unwrap_or(if format == Format::Svg { MOST_DRAWN } else { MOST });
     let graph = fold(segments, Limits { most, loops: args.top });
     to(args.output.as_deref(), |out| write(format, &answer, &graph, out))
@@ -142,7 +143,7 @@ fn of_waits(args: &Args, format: Format) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// To the file, or to the standard output.
+/// Writes to the file, or to stdout.
 fn to(file: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<ExitCode> {
     match file {
         None => write(&mut BufWriter::new(io::stdout().lock()))?,
@@ -189,7 +190,7 @@ fn title(answer: &Answer, graph: &Graph) -> String {
     plain(format!("{which} {end}: {length}, {segments} segments in {} nodes and {} edges", graph.nodes.len(), graph.edges.len()))
 }
 
-/// Rows of a table for people; programs get all of them.
+/// Maximum number of rows in a table for people; the JSON answer contains all.
 const MOST_ROWS: usize = 40;
 
 fn print(out: &mut impl Write, answer: &Answer, graph: &Graph) -> io::Result<()> {
@@ -253,7 +254,7 @@ fn more(out: &mut impl Write, all: usize, what: &str) -> io::Result<()> {
     }
 }
 
-/// Class and state; the one that gathers the rare ones by their number.
+/// Returns class and state; for the node that gathers rare states, their number.
 fn name(graph: &Graph, node: &Node) -> String {
     match (&node.class, &node.state) {
         (Some(class), Some(state)) => format!("{class}::{state}"),

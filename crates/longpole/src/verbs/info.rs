@@ -1,4 +1,4 @@
-//! `longpole info`: what a trace holds. It reads everything once and keeps counts only.
+//! `longpole info`: shows what a trace contains. Reads everything once and stores only counts.
 
 use crate::input::unpacked;
 use crate::input::{self, Input};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Say what a trace holds: streams, events by name, losses, clock, sources.
+/// Show what a trace contains: streams, events by name, losses, clock, sources.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -55,16 +55,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 struct Counts {
     events: u64,
     lost: u64,
-    /// Losses that nobody counted.
+    /// Number of losses for which the number of events is unknown.
     uncounted: u64,
     start_ns: Option<i64>,
     end_ns: Option<i64>,
-    /// By index of the class and of the stream.
+    /// Event counts, indexed by class; `streams` is indexed by stream.
     classes: Vec<u64>,
     streams: Vec<StreamCount>,
     histogram: Histogram,
     diagnostics: Vec<String>,
-    /// What captures say of themselves, by the names of their streams.
+    /// Descriptions of captures, with the names of their streams.
     described: Vec<(String, Description)>,
 }
 
@@ -76,7 +76,7 @@ struct StreamCount {
     lost: u64,
     start_ns: Option<i64>,
     end_ns: Option<i64>,
-    /// Of streams of CTF.
+    /// Packet counts of a CTF stream; `None` for other streams.
     packets: Option<Packets>,
 }
 
@@ -116,9 +116,10 @@ impl Counts {
         Ok(counts)
     }
 
-    /// Captures of a recording are no streams of its events, but they are files that somebody wants to know of.
+    /// Adds captures. Those of a recording are not streams of its events, but they are files that
+    /// users ask about.
     fn captures(&mut self, trace: &Trace) -> anyhow::Result<()> {
-        // Those of a recording say what it says itself.
+        // A capture in a recording repeats what the recording's own description contains.
         let foreign = trace.captures().iter().filter(|_| trace.recordings().is_empty());
         for capture in foreign {
             self.described.push((capture.name.clone(), capture.describe()?.0));
@@ -149,7 +150,8 @@ impl Counts {
         names
     }
 
-    /// User-defined events with a name that was made at run time, or for which no class was left: their fields were not recorded.
+    /// Returns the number of user-defined events whose fields were not recorded, because the name
+    /// was made at run time, or because no event class was left.
     fn without_fields(&self, trace: &Trace) -> u64 {
         if trace.recordings().is_empty() {
             return 0;
@@ -321,7 +323,7 @@ impl Counts {
         let mut streams = Table::new(&["name", "kind", ">events", ">share", ">lost", ">packets"]);
         for stream in &self.streams {
             let share = match stream.kind {
-                // What lies beside the events is no share of them.
+                // Captured packets are not events, so they have no share of the events.
                 Some(StreamKind::Packets) if self.events == 0 => String::new(),
                 _ if self.events == 0 || stream.events > self.events => String::new(),
                 _ => percent(stream.events as f64 / self.events as f64),
@@ -368,7 +370,7 @@ impl Counts {
     }
 }
 
-/// Traces of which all is told in the text.
+/// Maximum number of traces that are described in the text.
 const MOST_PARTS: usize = 16;
 
 fn part_json(part: &Part) -> Value {
@@ -404,7 +406,8 @@ fn part_json(part: &Part) -> Value {
     })
 }
 
-/// What CTF traces say of themselves: those of a recorder of our own are described above already.
+/// Prints what CTF traces contain about themselves. Traces of our own recorder were already
+/// described.
 fn parts(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     let foreign = || trace.parts().iter().filter(|part| part.text("tracer_name") != Some("longpole"));
     if !trace.recordings().is_empty() || foreign().next().is_none() {
@@ -448,7 +451,7 @@ fn kind_name(kind: StreamKind) -> &'static str {
     }
 }
 
-/// The entry `index`, which may be new: catalogues grow while a trace is read.
+/// Returns the entry `index`, and adds it if needed: catalogues grow while a trace is read.
 fn grown<T: Clone + Default>(list: &mut Vec<T>, index: u32) -> &mut T {
     let index = index as usize;
     if index >= list.len() {
@@ -457,11 +460,11 @@ fn grown<T: Clone + Default>(list: &mut Vec<T>, index: u32) -> &mut T {
     &mut list[index]
 }
 
-/// Events over time in a fixed number of buckets. Their width doubles when the trace outgrows them, so that one reading is
-/// enough although the length is not known before.
+/// Events over time in a fixed number of buckets. Their width doubles when the trace exceeds them,
+/// so that one pass is enough although the length of the trace is not known before.
 struct Histogram {
     start_ns: Option<i64>,
-    /// The width is two to this power.
+    /// Binary logarithm of the bucket width in ns.
     shift: u32,
     buckets: [u64; BUCKETS],
 }
@@ -479,7 +482,7 @@ impl Histogram {
     #[inline]
     fn add(&mut self, t_ns: i64) {
         let start_ns = *self.start_ns.get_or_insert(t_ns);
-        // An event that came too late to be sorted counts for the first bucket.
+        // An event that arrived too late to be sorted is counted in the first bucket.
         let since = t_ns.saturating_sub(start_ns).max(0) as u64;
         while since >> self.shift >= BUCKETS as u64 {
             self.widen();
@@ -510,7 +513,7 @@ impl Histogram {
         let mut table = Table::new(&[">", ">", ""]);
         for (at, &count) in self.used().iter().enumerate() {
             let since = format!("+{}", duration((at as u64) << self.shift));
-            // What is there stays visible.
+            // A bucket with few events still gets one letter, so that it is visible.
             let length = (u128::from(count) * u128::from(BAR) / u128::from(most)) as usize;
             let bar = "#".repeat(if count > 0 { length.max(1) } else { 0 });
             table.row([since, number(count), bar]);
@@ -524,7 +527,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_histogram_keeps_every_event_while_it_widens() {
+    fn a_histogram_loses_no_event_while_its_buckets_widen() {
         let mut histogram = Histogram::default();
         for t_ns in 0..10_000 {
             histogram.add(t_ns);
@@ -535,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_of_the_longest_possible_trace_ends() {
+    fn a_histogram_has_room_for_the_longest_possible_trace() {
         let mut histogram = Histogram::default();
         histogram.add(i64::MIN);
         histogram.add(i64::MAX);

@@ -1,4 +1,5 @@
-//! `longpole irq`: interrupts and softirqs: how often, how long, and how soon the threads start that they wake.
+//! `longpole irq`: measures interrupts and softirqs: how often they occur, how long they take, and
+//! how soon the threads start that they wake.
 
 use crate::input::Input;
 use crate::passes::kernel;
@@ -7,7 +8,8 @@ use longpole_analysis::scheduling::interrupts::{Interrupts, IrqLine};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Measure interrupts and softirqs: handling time, and the delay to the start of the threads that they wake
+/// Measure interrupts and softirqs: handling time, and the delay to the start of the threads that
+/// they wake
 #[derive(clap::Args)]
 #[command(after_help = "\
 Percentiles are within 1 %; count, min, mean, max and total are exact. Needs kernel events: `longpole record --kernel sched,irq,softirq`.

@@ -1,4 +1,5 @@
-//! `longpole latency`: how long calls, spans, signals and activities take, or the time between any two events.
+//! `longpole latency`: measures how long calls, spans, signals and activities take, or the time
+//! between any two events.
 
 use crate::input::machine_log;
 use crate::input::Input;
@@ -11,7 +12,7 @@ use longpole_analysis::latency::{Kind, LatenciesOfMachines, Latency, Part};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Lines of one table; programs may make names at run time.
+/// Maximum number of lines in a table, because programs can make names at run time.
 const MOST_ROWS: usize = 100;
 
 /// Measure latencies: calls, spans, signals, activity, objects, or between any two events.
@@ -29,11 +30,11 @@ pub struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Begin of a latency: the name of an event, and maybe a condition on its fields (`len > 100 && name == \"x\"`)
+    /// Begin of a latency: event name, optionally with a condition on its fields (`len > 100`)
     #[arg(long, value_name = "EVENT[:PRED]", requires = "to", value_parser = parse_point)]
     from: Option<Point>,
 
-    /// Its end
+    /// End of a latency, in the same form
     #[arg(long, value_name = "EVENT[:PRED]", requires = "from", value_parser = parse_point)]
     to: Option<Point>,
 
@@ -84,7 +85,7 @@ fn of_log(input: &Input, mut log: Interactions) -> anyhow::Result<ExitCode> {
     machine_log::write(input, count, &answer, |out| print(out, &answer))
 }
 
-/// The lines of all kinds, a table per kind.
+/// Prints the lines of all kinds, one table per kind.
 pub fn print(out: &mut impl Write, answer: &[Latency]) -> io::Result<()> {
     let titles = [
         (Kind::Custom, "BETWEEN"),

@@ -1,4 +1,4 @@
-//! `longpole list`: the subjects that can be recorded, or the recordings that were made.
+//! `longpole list`: lists the subjects that can be recorded, or the recordings.
 
 use crate::render::table::{bytes, duration, number, Table};
 use longpole_record::root;
@@ -22,7 +22,7 @@ pub struct Args {
     /// List recordings instead of subjects
     #[arg(long)]
     recordings: bool,
-    /// Where recordings are [default: $LONGPOLE_ROOT, else traces]
+    /// Directory with the recordings [default: $LONGPOLE_ROOT, else traces]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Print JSON

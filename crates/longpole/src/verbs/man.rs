@@ -1,4 +1,4 @@
-//! `longpole man`: manual pages from the definitions of verbs and options.
+//! `longpole man`: makes manual pages from the definitions of verbs and options.
 
 use anyhow::Context;
 use clap::CommandFactory;
@@ -72,7 +72,8 @@ fn page(command: &clap::Command, whole: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(plain(&page).into_bytes())
 }
 
-/// Letters beyond ASCII by their number: roff knows each encoding by another option.
+/// Returns the page with non-ASCII letters as escapes with their number. For text in another
+/// encoding, roff would need an option.
 fn plain(page: &[u8]) -> String {
     let mut plain = String::with_capacity(page.len());
     for letter in String::from_utf8_lossy(page).chars() {
@@ -85,14 +86,15 @@ fn plain(page: &[u8]) -> String {
     plain
 }
 
-/// What stands below the options: examples stay as they are, the rest are notes.
+/// Returns the text below the options as sections: examples stay as they are, all other lines are
+/// notes.
 fn more(help: &str) -> String {
     let (mut notes, mut examples) = (Vec::new(), Vec::new());
     let mut in_examples = false;
     for line in help.lines() {
         match line {
             "Examples:" => in_examples = true,
-            // The first line that is not indented ends them.
+            // The examples end before the first line that is not indented.
             line if in_examples && (line.starts_with(' ') || line.is_empty()) => examples.push(line),
             line => {
                 in_examples = false;
@@ -117,7 +119,7 @@ fn more(help: &str) -> String {
     text
 }
 
-/// As text that roff takes as it is.
+/// Escapes what roff would interpret.
 fn escaped(line: &str) -> String {
     let text = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('`', "\\(ga");
     match text.starts_with('.') {

@@ -1,4 +1,4 @@
-//! `longpole merge`: several traces become one, on one clock.
+//! `longpole merge`: merges several traces into one, on one clock.
 
 use super::convert::{self, Form};
 use crate::input;
@@ -14,7 +14,7 @@ use serde_json::{json, Value};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Make several traces one, on one clock.
+/// Merge several traces into one, on one clock.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,19 +27,19 @@ pub struct Args {
     #[arg(value_name = "TRACE", required = true, num_args = 2..)]
     traces: Vec<PathBuf>,
 
-    /// Where the trace is written that holds all of them: a folder that is made, or is empty
+    /// New or empty directory for the merged trace
     #[arg(short, long, value_name = "DIR", required_unless_present = "sync")]
     output: Option<PathBuf>,
 
-    /// As what it is written
+    /// Format of the merged trace
     #[arg(long, value_name = "FORMAT", default_value = "ctf", requires = "output")]
     to: To,
 
-    /// How the clocks are brought together; left out: by what they say themselves
+    /// How to align the clocks [default: as the traces themselves state]
     #[arg(long, value_name = "HOW")]
     sync: Option<Sync>,
 
-    /// Add TIME to all times of PATH, one of the traces or a part of one: --offset b.pcapng=-1.5ms (s, ms, us, ns)
+    /// Add TIME (s, ms, us, ns) to all times of PATH, a trace or part of one: b.pcapng=-1.5ms
     #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse, conflicts_with = "sync")]
     offsets: Vec<Offset>,
 

@@ -1,4 +1,5 @@
-//! One file per verb. A verb parses its arguments, calls the libraries and prints; it knows no format and no algorithm.
+//! One file per verb. A verb defines its arguments, calls the libraries and prints the result. It
+//! contains no format of traces and no analysis.
 
 pub mod check;
 pub mod completions;

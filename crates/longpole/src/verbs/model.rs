@@ -1,4 +1,4 @@
-//! `longpole model`: the machines of a trace as a machine log.
+//! `longpole model`: writes the machines of a trace as a machine log.
 
 use crate::input::Input;
 use crate::interactions;
@@ -6,7 +6,7 @@ use crate::WrongUsage;
 use std::io::{self, BufWriter};
 use std::process::ExitCode;
 
-/// Write the machines of a trace as a machine log: JSON lines that anybody can read, change and have analysed
+/// Write the machines of a trace as a machine log: JSON lines that can be edited and analysed
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

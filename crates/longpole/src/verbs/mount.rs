@@ -1,4 +1,5 @@
-//! `longpole mount`: the programs with probes as folders, whose files say who is recorded and show what they do.
+//! `longpole mount`: shows the programs with probes as directories, whose files control what is
+//! recorded and contain the events.
 
 use super::record;
 use crate::mount::{Folders, Following, Tree};
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Show the programs with probes as folders: who is recorded, and their events as text.
+/// Show programs with probes as directories: what is recorded, and events as text
 #[derive(clap::Args)]
 #[command(after_help = "\
   DIR/LABEL/enable             1 or 0: write it to begin or end the recording of these programs
@@ -32,13 +33,13 @@ Examples:
   echo 1 > /tmp/programs/router/enable
   tail -f /tmp/programs/router/events")]
 pub struct Args {
-    /// An empty directory
+    /// An empty directory to mount on
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Directory in which the recording's directory is made [default: $LONGPOLE_ROOT, else traces]
+    /// Directory for the recording's own directory [default: $LONGPOLE_ROOT, else traces]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Configuration (TOML): what to record of whom, where it is enabled
+    /// Configuration (TOML): which events to record of the subjects that are enabled
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -94,13 +95,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ended = loop {
         match recorder.turn() {
             Err(error) => break Err(error.into()),
-            // Somebody has unmounted it.
+            // Another process has unmounted the directory.
             Ok(_) if stop.signal().is_some() || session.guard.is_finished() => break Ok(()),
             Ok(longest) => recorder.wait(longest),
         }
     };
     if !session.guard.is_finished() {
-        // Who has a file open keeps it until then, and nobody else finds it any more.
+        // Processes that have a file open keep access to it; no other process finds it any more.
         if let Err(error) = unmount(&directory) {
             eprintln!("longpole: cannot unmount {}: {error}; `{}` does", directory.display(), remedy(&directory));
         }
@@ -115,7 +116,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ended.and(told).map(|()| ExitCode::SUCCESS)
 }
 
-/// The directory's whole path, once something can be mounted on it. What a killed `longpole mount` left there is taken away.
+/// Returns the absolute path of the directory, after checking that it can be mounted on. Removes a
+/// mount that a killed `longpole mount` left there.
 fn mountable(directory: &Path) -> anyhow::Result<PathBuf> {
     let looked = std::fs::read_dir(directory);
     let looked = match looked {
@@ -142,10 +144,10 @@ fn remedy(directory: &Path) -> String {
     }
 }
 
-/// At once, also where somebody has a file open.
+/// Unmounts immediately, even if a process has a file open.
 fn unmount(directory: &Path) -> io::Result<()> {
     let path = CString::new(directory.as_os_str().as_bytes())?;
-    // SAFETY: a path that ends in NUL; nothing else is passed.
+    // SAFETY: the path ends in NUL and lives until the call returns.
     if unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) } == 0 {
         return Ok(());
     }
@@ -153,7 +155,7 @@ fn unmount(directory: &Path) -> io::Result<()> {
     if error.raw_os_error() != Some(libc::EPERM) {
         return Err(error);
     }
-    // Users have a helper for it.
+    // Users without the privilege can unmount with this helper.
     match Command::new("fusermount3").arg("-uzq").arg("--").arg(directory).status() {
         Ok(status) if status.success() => Ok(()),
         _ => Err(error),

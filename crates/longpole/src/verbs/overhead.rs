@@ -1,4 +1,5 @@
-//! `longpole overhead`: what a probe costs here, beside the least that it could cost, and whether the budgets are met.
+//! `longpole overhead`: measures what a probe costs here, relative to the least possible cost, and
+//! checks the budgets.
 
 use crate::overhead::{self, Estimate, Key, Measurement, Threads};
 use crate::render::table::Table;
@@ -6,10 +7,11 @@ use serde_json::{json, Value};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Batches of 32,768 turns, so that each one's 16-byte events fill half a sub-buffer of the 4 MiB ring.
+/// Number of events in a batch, so that the 16-byte events of one batch fill half a sub-buffer of
+/// the 4 MiB ring.
 const TURNS: u32 = 32_768;
 
-/// Measure what a probe costs on this machine: on, off and compiled out, beside the bare time-stamp read.
+/// Measure what a probe costs here: on, off, compiled out, against a bare time-stamp read
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +24,7 @@ pub struct Args {
     #[arg(long)]
     quick: bool,
 
-    /// How often the loops take turns
+    /// Number of rounds; each round runs every loop once
     #[arg(long, default_value_t = 101, value_parser = clap::value_parser!(u32).range(15..=999))]
     rounds: u32,
 
@@ -47,7 +49,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a probe may cost, and what it does cost here.
+/// The permitted cost of a probe, and the cost measured here.
 struct Budget {
     what: &'static str,
     place: String,
@@ -58,7 +60,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// An interval that reaches across the limit proves neither.
+    /// Returns the outcome. If the interval contains the limit, it proves neither.
     fn outcome(&self) -> &'static str {
         if self.value.low >= self.least && self.value.high <= self.most {
             "met"

@@ -1,4 +1,5 @@
-//! `longpole packets`: what was lost and where, how packets went through the kernel, and captured traffic per interface.
+//! `longpole packets`: shows what was lost and where, the paths of packets through the kernel, and
+//! captured traffic per interface.
 
 use crate::input::{self, Input};
 use crate::packets::kernel::Kernel;
@@ -17,7 +18,7 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// Say where packets were lost, follow them from the send call to the receive call, and count captured traffic
+/// Show where packets were lost, follow them from send to receive call, count traffic
 #[derive(clap::Args)]
 #[command(after_help = "\
 Losses and journeys need the kernel's events: `longpole record --kernel sched,irq,softirq,net,syscall`.
@@ -33,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Show all steps of one packet: of the N-th, from 1, in the order of their begin, or of the slowest that was read
+    /// Show all steps of one packet: the N-th (from 1, by begin), or the slowest that was read
     #[arg(long, value_name = "N|slowest", conflicts_with = "losses")]
     journey: Option<Which>,
 
@@ -73,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.losses {
         return each_loss(&args, kernel.as_ref(), &places);
     }
-    // Probes may have told of packets; the kernel's events have been read already.
+    // Probes may also have recorded packets; kernel events were already read above.
     let probed = kernel.is_none() || trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::User);
     let (groups, mut damaged) = match trace.captures().is_empty() && !probed {
         true => (Vec::new(), false),

@@ -1,4 +1,5 @@
-//! `longpole path`: the chain of states and links that nothing else could have hidden.
+//! `longpole path`: shows the critical path, the chain of states and links that nothing else could
+//! have hidden.
 
 use crate::critical;
 use crate::input::subject::Whom;
@@ -26,7 +27,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Tell the critical path: the states and links that nothing else could have hidden
+/// Show the critical path: the states and links that nothing else could have hidden
 #[derive(clap::Args)]
 #[command(after_help = "\
 The global path leads back from the end: at every end of a block it goes on with the cause. Shares of it sum up to 100 %, UNKNOWN included.
@@ -48,39 +49,39 @@ pub struct Args {
     #[command(flatten)]
     whom: Whom,
 
-    /// From the end (global), or one machine's own time with its blocks explained (active)
+    /// Path from the end (global), or one machine's own time with its blocks explained (active)
     #[arg(long, value_name = "MODE", default_value = "global")]
     mode: Way,
 
-    /// The machine whose end counts (global), or whose time it is (active); MACHINE, or HOST/MACHINE
+    /// Machine at whose end the path ends (global), or to analyse (active): [HOST/]MACHINE
     #[arg(long, value_name = "MACHINE", required_if_eq("mode", "active"))]
     machine: Option<String>,
 
-    /// Show the segments, too
+    /// Also show the segments
     #[arg(long)]
     segments: bool,
 
-    /// With --json: leave the segments out (null); those of a long path are millions
+    /// With --json: omit the segments (null); a long path has millions of them
     #[arg(long, requires = "json", conflicts_with = "segments")]
     no_segments: bool,
 
-    /// Only the sampled stacks of the time on the path, folded: `process;frame;frame count`
+    /// Print only the sampled stacks on the path, folded: `process;frame;frame count`
     #[arg(long, conflicts_with_all = ["segments", "json"])]
     folded: bool,
 
-    /// The same as a flame graph (SVG)
+    /// Write the sampled stacks on the path to FILE as a flame graph (SVG)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["segments", "json"])]
     flame: Option<PathBuf>,
 
-    /// The functions on the path, by sampled stacks, with the rank that a profiler gives them
+    /// Show the functions on the path, from sampled stacks, with their rank in a profile
     #[arg(long, conflicts_with_all = ["segments", "folded", "flame"])]
     functions: bool,
 
-    /// Charge the time of the path in N threads (global)
+    /// Compute the times of the path in N threads (global)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
 
-    /// Charge it in windows of N interactions; the answer is the same
+    /// Compute them in windows of N interactions; the answer is the same
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     window: Option<u32>,
 }
@@ -155,7 +156,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if interactions.trace().is_some_and(Trace::is_damaged) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What the samples of stacks say of the time on the path.
+/// Prints or draws the stack samples that were taken on the path.
 fn sampled_stacks(
     input: &Input,
     folded: bool,
@@ -211,14 +212,14 @@ fn tell_counts(counts: Counts, running: f64) -> anyhow::Result<()> {
 struct Whole<'a> {
     #[serde(flatten)]
     answer: &'a Answer,
-    /// Only where they were asked for.
+    /// Functions on the path, only if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     functions: Option<Vec<CriticalFunction>>,
     unknown_by: BTreeMap<&'static str, u64>,
     inputs: Inputs,
 }
 
-/// What the path was made from; all zero for a machine log.
+/// Counts of what the path was made from; all zero for a machine log.
 #[derive(Serialize)]
 struct Inputs {
     events: u64,
@@ -227,7 +228,7 @@ struct Inputs {
     size_mismatches: u64,
 }
 
-/// Lines for people; programs get all of them.
+/// Maximum number of lines for people; the JSON answer contains all.
 const MOST_ROWS: usize = 40;
 
 fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Result<()> {
@@ -280,7 +281,7 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
     Ok(())
 }
 
-/// What stands beside the path of a recording.
+/// Prints what is known about the events of a recording in addition to the path.
 fn print_told(out: &mut impl Write, answer: &Answer, told: &Told) -> io::Result<()> {
     if told.events > 0 {
         writeln!(out, "{} events, {} lost", number(told.events), number(told.lost))?;

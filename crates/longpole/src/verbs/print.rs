@@ -1,4 +1,4 @@
-//! `longpole print`: the events of a trace as lines, in the order of time.
+//! `longpole print`: prints the events of a trace as lines, in the order of time.
 
 mod follow;
 
@@ -32,15 +32,15 @@ pub struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Only events with these names, separated by commas; * ? and [a-z] stand for others
+    /// Only events with these names, separated by commas; * ? and [a-z] are wildcards
     #[arg(long, value_name = "LIST", value_parser = Patterns::parse)]
     names: Option<Patterns>,
 
-    /// Only these fields, contexts (`context.NAME`) and values of packets (`packet.NAME`), separated by commas; * ? and [a-z] stand for others
+    /// Only these fields (also context.NAME, packet.NAME), comma-separated; wildcards * ? [a-z]
     #[arg(long, value_name = "LIST", value_parser = Patterns::parse)]
     fields: Option<Patterns>,
 
-    /// Only events of which this is true: 'cpu == 0 && name ~ \"sched_*\" && prev_prio < 100' (the manual and docs/verbs/print.md say all of it)
+    /// Only events that match: 'cpu == 0 && name ~ "sched_*"' (syntax: docs/verbs/print.md)
     #[arg(long, value_name = "EXPR", value_parser = Filter::parse)]
     filter: Option<Filter>,
 
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long)]
     strict: bool,
 
-    /// Go on with what is written to the trace meanwhile: until its recorder ends, or SIGINT (Ctrl+C)
+    /// Also print what is written later, until the recorder ends, or SIGINT (Ctrl-C)
     #[arg(long)]
     follow: bool,
 }
@@ -79,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is asked for, as lines.
+/// Prints the selected items as lines.
 struct Lines<W> {
     printer: Printer<W>,
     sieve: Sieve,
@@ -98,7 +98,8 @@ impl<W: Write> Lines<W> {
     #[inline]
     fn item(&mut self, item: &Item<'_>, catalogue: &Catalogue) -> io::Result<()> {
         match (item, self.json) {
-            // Losses are always shown: who looks for an event must see where it may be missing.
+            // Losses are always shown: a user who searches for an event must see where it may be
+            // missing.
             (Item::Loss(loss), false) => self.printer.loss(loss, catalogue),
             (Item::Loss(loss), true) => self.printer.loss_json(loss, catalogue),
             (Item::Event(event), json) => {
@@ -118,7 +119,7 @@ impl<W: Write> Lines<W> {
         Ok(())
     }
 
-    /// What follows comes later.
+    /// Writes the lines that are due now; later items follow. The first call ends `--tail`.
     fn so_far(&mut self) -> io::Result<()> {
         match self.tail.take() {
             Some(tail) => self.printer.put_back(tail),

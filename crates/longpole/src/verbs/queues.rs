@@ -1,4 +1,5 @@
-//! `longpole queues`: how deep queues are, how often full and empty, in what portions they are emptied.
+//! `longpole queues`: measures how deep queues are, how often they are full and empty, and in which
+//! batches items are taken.
 
 use crate::input::machine_log;
 use crate::input::Input;
@@ -34,7 +35,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     all::write(&args.input, (&pass, &trace), &answer, |out, answer| print(out, answer))
 }
 
-/// Queues of which only the user's rules on the kernel's events tell: who puts and takes, the kernel's model knows.
+/// Returns the queues that only the user's rules for kernel events define. Which thread puts and
+/// takes is known from the model of the kernel.
 fn of_rules(input: &Input, pass: &Pass, known: &[QueueAnswer]) -> anyhow::Result<Vec<QueueAnswer>> {
     let paths = input.paths()?;
     let [path] = paths.as_slice() else { return Ok(Vec::new()) };
@@ -50,7 +52,7 @@ fn of_rules(input: &Input, pass: &Pass, known: &[QueueAnswer]) -> anyhow::Result
     Ok(answer)
 }
 
-/// So many interactions, and what they say of queues.
+/// Returns the number of interactions, and the queues measured from them.
 fn measured(interactions: &mut Interactions) -> anyhow::Result<(u64, Vec<QueueAnswer>)> {
     let mut queues = QueuesOfMachines::default();
     let count = machine_log::each(interactions, |_, interaction, begin| {

@@ -1,4 +1,8 @@
-//! `longpole record`: records while a command runs, for a time, or until it is told to end.
+//! `longpole record`: records while a command runs, for a given time, or until a signal ends it.
+//!
+//! `start` has the same options and also calls [`record`]; `util` calls [`run_until_the_end`]. A
+//! command keeps its own exit status: a recorder that fails prints the reason and lets the command
+//! run to its end.
 
 use crate::log::Log;
 use crate::output_tee::Prepared;
@@ -52,10 +56,10 @@ The path of the recording goes to stderr. With a command, the exit status is the
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Directory in which the recording's directory is made [default: $LONGPOLE_ROOT, else traces]
+    /// Directory for the recording's own directory [default: $LONGPOLE_ROOT, else traces]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Configuration (TOML): what to record of whom
+    /// Configuration (TOML): which events to record of which subjects
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// End after this time: 10s, 500ms, 2min
@@ -64,32 +68,33 @@ pub struct Args {
     /// Record this process only
     #[arg(short, long, value_name = "PID", conflicts_with = "all")]
     pub pid: Option<i32>,
-    /// With a command: record everything else with probes, too
+    /// With a command: also record everything else that has probes
     #[arg(long)]
     pub all: bool,
     /// Size of each thread's ring: 64KiB, 4MiB [default: 32 KiB, larger when busy]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub buffer: Option<u64>,
-    /// What a full ring does: discard the newest, overwrite the oldest (a flight recorder), or block the thread for a bounded time [default: discard]
+    /// What a full ring does: discard the newest, overwrite the oldest (a flight recorder), or
+    /// block the thread for a bounded time [default: discard]
     #[arg(long, value_name = "discard|overwrite|block")]
     pub mode: Option<Mode>,
-    /// Keep no more than this on the disk: the oldest part goes, and is counted
+    /// Maximum size on disk; the oldest part is removed, and the removed events are counted
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub max_size: Option<u64>,
-    /// Keep nothing older than this: 10min, 2h
+    /// Maximum age of recorded data: 10min, 2h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub max_age: Option<Duration>,
     #[command(flatten)]
     pub kernel: Kernel,
     #[command(flatten)]
     pub packets: Packets,
-    /// Print the events of programs while they come, as `longpole print` does
+    /// Print the events of programs as they arrive, in the format of `longpole print`
     #[arg(long)]
     pub log: bool,
-    /// Record what the command prints, line by line, and pass it on unchanged
+    /// Record the command's output line by line, and pass it on unchanged
     #[arg(long)]
     pub capture_output: bool,
-    /// Run the command so that others disturb it least: with the longest time slice, or before all others (root)
+    /// Protect the command from preemption: longest time slice, or SCHED_FIFO (needs root)
     #[arg(long, value_name = "slice|fifo", num_args = 0..=1, require_equals = true, default_missing_value = "slice", value_parser = steady)]
     pub steady: Option<Steady>,
     /// The command to run
@@ -97,33 +102,35 @@ pub struct Args {
     pub command: Vec<OsString>,
 }
 
-/// What is wanted of the kernel.
+/// Options for kernel events and stack samples.
 #[derive(clap::Args, Clone)]
 pub struct Kernel {
-    /// Groups of kernel events, or none [default, as root: sched,irq,softirq,net,block,workqueue,syscall,fault, each in part]
+    /// Groups of kernel events, or none [default, as root:
+    /// sched,irq,softirq,net,block,workqueue,syscall,fault, each in part]
     #[arg(long, value_name = "GROUP,…|none", value_parser = groups)]
     kernel: Option<Groups>,
-    /// Further kernel events; * and ? stand for any text and any letter; `all` for all events
+    /// More kernel events; * matches any text, ? any letter, `all` means all events
     #[arg(long = "event", value_name = "SUBSYSTEM:NAME[:FILTER]")]
     events: Vec<EventRequest>,
-    /// Give up no kind of kernel event where more come than can be stored: lose what does not fit,
-    /// of all kinds alike
+    /// Never switch off a kind of kernel event when more come than can be stored: lose events of
+    /// all kinds alike
     #[arg(long)]
     keep_all: bool,
-    /// What each kernel event shall tell of its thread: pid, ppid, comm, prio
+    /// What each kernel event records about its thread: pid, ppid, comm, prio
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     context: Vec<EventContext>,
-    /// Take the stack of what each CPU runs so often a second, or none [default, as root: 99; with --kernel none: none]
+    /// Samples per second of the stack that each CPU runs, or none [default, as root: 99; with
+    /// --kernel none: none]
     #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks")]
     stacks: Option<Stacks>,
 }
 
-/// How often a second stacks are taken where nothing is said of them.
+/// Stack samples per second if the user gave no rate.
 const DEFAULT_STACKS: u32 = 99;
-/// More often than this no kernel lets itself be interrupted.
+/// Highest accepted rate of stack samples per second. The kernel refuses higher rates.
 const MOST_STACKS: u32 = 100_000;
 
-/// Times a second.
+/// Stack samples per second; `None` if no stacks are sampled.
 #[derive(Clone, Copy)]
 struct Stacks(Option<u32>);
 
@@ -137,7 +144,8 @@ fn stacks(text: &str) -> Result<Stacks, String> {
     }
 }
 
-/// Several at once are one value.
+/// Groups from one `--kernel` option. The list is a type of its own because clap would otherwise
+/// treat a `Vec` as several values.
 #[derive(Clone)]
 struct Groups(Vec<Group>);
 
@@ -161,14 +169,14 @@ impl Kernel {
         (!nothing).then(|| Request { groups, light, events, context, keep_all, ..Request::default() })
     }
 
-    /// What is to be said where nobody spoke of the kernel and it cannot be recorded.
+    /// Returns a note if the user gave no kernel option and the kernel cannot be recorded.
     fn note(&self) -> Option<String> {
         let silent = self.kernel.is_none() && self.events.is_empty();
         (silent && self.request().is_none())
             .then(|| "the kernel is not recorded: needs root (longpole check tells more); --kernel none silences this".to_owned())
     }
 
-    /// What cannot be meant.
+    /// Returns an error if options contradict each other.
     pub fn check(&self) -> Result<(), crate::WrongUsage> {
         let none = self.kernel.as_ref().is_some_and(|groups| groups.0.is_empty()) && self.events.is_empty();
         match none {
@@ -185,13 +193,13 @@ impl Kernel {
     fn stacks(&self) -> Option<u32> {
         match (self.stacks, &self.kernel) {
             (Some(Stacks(requested)), _) => requested,
-            // Who leaves the kernel out wants his programs' own probes.
+            // A user who excludes the kernel wants only the probes of programs.
             (None, Some(Groups(groups))) if groups.is_empty() => None,
             (None, _) => rustix::process::geteuid().is_root().then_some(DEFAULT_STACKS),
         }
     }
 
-    /// As another `longpole` must be told it.
+    /// Returns these options as arguments for another `longpole` process.
     pub fn arguments(&self) -> Vec<String> {
         let mut all = Vec::new();
         if let Some(Groups(groups)) = &self.kernel {
@@ -208,13 +216,14 @@ impl Kernel {
     }
 }
 
-/// What is captured of network interfaces.
+/// Options for packets of network interfaces.
 #[derive(clap::Args, Clone)]
 pub struct Packets {
-    /// Capture the packets of these network devices (eth0, eth*, pid:1234/eth0), or none [default: none]
+    /// Capture the packets of these network devices (eth0, eth*, pid:1234/eth0), or none [default:
+    /// none]
     #[arg(long = "packets", value_name = "IF,…|none", value_parser = interfaces)]
     interfaces: Option<Interfaces>,
-    /// Bytes kept of each packet of these devices [default: 100]
+    /// Bytes stored of each packet of these devices [default: 100]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     snaplen: Option<u32>,
 }
@@ -230,7 +239,7 @@ fn interfaces(text: &str) -> Result<Interfaces, String> {
 }
 
 impl Packets {
-    /// As another `longpole` must be told it.
+    /// Returns these options as arguments for another `longpole` process.
     pub fn arguments(&self) -> Vec<String> {
         let mut all = Vec::new();
         if let Some(Interfaces(patterns)) = &self.interfaces {
@@ -250,13 +259,13 @@ fn steady(text: &str) -> Result<Steady, String> {
     }
 }
 
-/// How long a command may take to end after it was told to, before the recording ends without it.
+/// Time that a command has to end after a signal; then the recording ends without it.
 const GRACE: Duration = Duration::from_secs(3);
-/// Between two looks at what is still printed.
+/// Time between two checks of output that the command still prints.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The recorder's nice value, where it may choose.
+/// Nice value of the recorder, if it may choose one.
 const URGENT: i32 = -10;
-/// The recorder's own failure, beside a command.
+/// Exit status if the recorder itself fails, so that it can be distinguished from the command's.
 pub const OWN_FAILURE: u8 = 125;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -282,12 +291,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A command as a description tells it: what is no UTF-8 as far as it is.
+/// Returns the command as a description stores it; bytes that are not UTF-8 are replaced.
 pub fn words(command: &[OsString]) -> Vec<String> {
     command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Records; `ready` is called once everything that is wanted is recorded.
+/// Records. Calls `ready` once everything that was requested is being recorded, before the command
+/// starts.
 pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitCode> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
@@ -321,7 +331,8 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         snaplen: args.packets.snaplen,
         steady: args.steady.map(|steady| (steady, nice)),
     };
-    // Where all CPUs are busy, a recorder that waits for its turn loses events. It needs little, and root may take it first.
+    // If all CPUs are busy, a recorder that waits for a CPU loses events. It needs little CPU time,
+    // and root may raise its priority.
     let _ = rustix::process::setpriority_process(None, nice.min(URGENT));
     if let Some(steady) = args.steady {
         steady.stay_ahead();
@@ -340,7 +351,8 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
             let mut command = Command::new(program);
             let steady = args.steady;
             command.args(rest).env(name, value);
-            // Whatever directory its programs are started in.
+            // The command inherits the runtime directory as an absolute path, so that programs find
+            // it from any working directory.
             if std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty()) {
                 command.env("LONGPOLE_RUNTIME_DIR", Runtime::default_path());
             }
@@ -357,7 +369,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
                     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
                     let _ = rustix::process::setpriority_process(None, nice);
                     if let Some(steady) = steady {
-                        // Whether it was granted is known already.
+                        // The result was already reported by `Recorder::troubles`.
                         let _ = steady.apply(nice);
                     }
                     Ok(())
@@ -372,7 +384,8 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
                 }
             };
             recorder.follow(child.id() as i32);
-            // Our ends of what the command has.
+            // Closes our copies of the command's ends of the streams; otherwise we would never see
+            // the end of its output.
             drop(command);
             relay =
                 output.map(|output| output.begin(&mut child, &mut recorder)).transpose().context("cannot capture the command's output")?;
@@ -395,7 +408,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         });
     }
     if let Some(steady) = args.steady {
-        // What is left to do may take long, and disturbs nobody then.
+        // The remaining work may take long, and at normal priority it disturbs nobody.
         steady.fall_back(nice.min(URGENT));
     }
     let asked = stop.count();
@@ -415,7 +428,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
             tell(&outcome, &troubles);
             return Err(error);
         }
-        // The command must not be left alone, and whoever waits for it wants its status.
+        // The command still runs, and the process that started us waits for its status.
         (Err(error), Some(child)) => {
             eprintln!("longpole: {}; the command goes on without being recorded", crate::in_one_line(&error));
             Some(child.wait().context("cannot wait for the command")?)
@@ -423,13 +436,14 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
     };
     tell(&outcome, &troubles);
     if let Some(signal) = stop.signal().filter(|_| stop.count() > asked) {
-        // Somebody did not want to wait for the rest.
+        // The user did not want to wait for the rest.
         return Ok(ExitCode::from(128u8.wrapping_add(signal as u8)));
     }
     Ok(exit_code(status, child.is_some(), &stop, &outcome))
 }
 
-/// Returns the command's status, if it has one.
+/// Runs the recorder until the command ends, `time` has passed, the process `pid` has ended, or a
+/// signal requests the end. Returns the command's status if it ended.
 pub fn run_until_the_end(
     recorder: &mut Recorder,
     stop: &Stop,
@@ -461,7 +475,8 @@ pub fn run_until_the_end(
         }
         if let Some(signal) = stop.signal() {
             let Some(child) = child.as_deref() else { return Ok(None) };
-            // The terminal told the command, too; somebody who signalled this process alone did not.
+            // The terminal sends its signal to the command, too. A signal sent to this process
+            // alone must be passed on.
             if asked.is_none() && stop.directed() {
                 pass_on(child, signal);
             }
@@ -483,13 +498,14 @@ fn pass_on(child: &Child, signal: i32) {
     }
 }
 
-/// Whether there is such a process; a zombie is none.
+/// Returns true if the process exists and is not a zombie.
 fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Shows how far the conversion of the kernel's events is, where somebody looks, and ends it at the next signal.
+/// Returns a callback that shows the progress of the conversion of kernel events if stderr is a
+/// terminal, and that stops the conversion at the next signal.
 pub fn progress(stop: Option<Stop>) -> impl FnMut(u64, u64) -> bool {
     let asked = stop.map(|stop| stop.count());
     let shown = std::io::stderr().is_terminal();
@@ -507,7 +523,8 @@ pub fn progress(stop: Option<Stop>) -> impl FnMut(u64, u64) -> bool {
     }
 }
 
-/// What was said at the start is not said again.
+/// Prints the outcome of a recording to stderr. Diagnostics in `said` were printed at the start and
+/// are skipped.
 pub fn tell(outcome: &Outcome, said: &[String]) {
     for diagnostic in outcome.diagnostics.iter().filter(|diagnostic| !said.contains(diagnostic)) {
         eprintln!("longpole: note: {diagnostic}");
@@ -552,7 +569,8 @@ fn exit_code(status: Option<ExitStatus>, has_command: bool, stop: &Stop, outcome
     ExitCode::from(code)
 }
 
-/// As a shell has it.
+/// Returns the exit status as a shell does: 128 plus the number of the signal that ended the
+/// process.
 pub fn code_of(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,

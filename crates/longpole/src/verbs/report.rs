@@ -1,4 +1,8 @@
-//! `longpole report`: the bottleneck in one sentence, then what it stands on.
+//! `longpole report`: prints the bottleneck in one sentence, followed by its evidence.
+//!
+//! A trace is read once. Every item goes to the composer, whose interactions yield the critical
+//! path, and to the analyses of probes, packets and the kernel. Several traces are compared with
+//! each other.
 
 use crate::critical::{self, Passed, Told};
 use crate::input::progress::Progressed;
@@ -57,8 +61,7 @@ pub struct Args {
     #[command(flatten)]
     whom: Whom,
 
-    /// Also say on which of its constants the verdict depends: with which of them, a fifth smaller
-    /// or larger, it is another one
+    /// Also list the constants that would change the verdict if a fifth smaller or larger
     #[arg(long)]
     sensitivity: bool,
 }
@@ -72,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A report, and what it was made from; none: a machine log.
+/// A report, and the pass and trace that it was made from; `None` for a machine log.
 struct Whole {
     report: Report,
     from: Option<(Pass, Trace)>,
@@ -85,7 +88,7 @@ fn show(input: &Input, Whole { report, from }: Whole) -> anyhow::Result<ExitCode
     }
 }
 
-/// Several recordings of one system.
+/// Reports on several recordings of one system.
 fn runs(input: &Input, paths: &[PathBuf], whom: &Whom) -> anyhow::Result<ExitCode> {
     let (mut told, mut damaged) = (Vec::new(), false);
     for path in paths {
@@ -100,13 +103,13 @@ fn runs(input: &Input, paths: &[PathBuf], whom: &Whom) -> anyhow::Result<ExitCod
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Whether anything tells when the threads run of which probes tell.
+/// Returns true if the trace shows when the threads with probes ran, or if there are none.
 fn tells_running(pass: &Pass, trace: Option<&Trace>, linux: Option<&Linux>) -> bool {
     let has_switches = linux.is_some_and(|linux| linux.switches.in_all > 0 && linux.switch_filter.is_none());
     has_switches || trace.is_some_and(stacks::are_in) || !pass.has_threads()
 }
 
-/// Of one trace, which is read once.
+/// Reports on one trace, which is read once.
 fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Result<Whole> {
     let paths = [path.to_owned()];
     let ranged = input.begin.is_some() || input.end.is_some();
@@ -134,9 +137,10 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Re
     let places = Places::built_in().context("a built-in rule file is wrong")?;
     let begin_ns = kernel::begin_ns(input, trace);
     let has_kernel = kernel::sources(&paths, trace) > 0;
-    // Packets that are lost before the command begins, or after it has ended, are none of its losses.
+    // Packets that are lost before the command begins or after its end do not count as its losses.
     let of_command = !ranged && input.begin.is_some();
-    // The composer's own model of the kernel knows no range. What the kernel says of the recorder's start is hardly worth a second one.
+    // The composer's own model of the kernel has no range. A second model is used if the user named
+    // one, but not to leave out the recorder's start, which is too short to matter.
     let mut model = (has_kernel && ranged).then(|| Model::of(input, trace)).transpose()?;
     let (mut journeys, mut facts, mut turns) = (Journeys::new(None), KernelFacts::default(), cpu_holders::turns());
     let mut exchanges = Exchanges::default();
@@ -187,7 +191,7 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Re
     }
     let tells_running = tells_running(&pass, interactions.trace(), linux);
     pass.tells_running = tells_running;
-    // A trace that tells nothing of who moves whom has a report all the same.
+    // A trace without interactions still has a report.
     let mut critical = critical::read(
         &interactions,
         passed,
@@ -249,10 +253,10 @@ fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lines for people; programs get all of them.
+/// Maximum number of lines for people; the JSON answer contains all.
 const MOST_ROWS: usize = 15;
 
-/// Three lines for who decides, then the path.
+/// Prints three lines about what decides, followed by the path.
 fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "{}", plain(report.verdict.text()))?;
     let Some(path) = &report.path else { return Ok(()) };
@@ -341,7 +345,7 @@ fn sensitivity(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-/// Why the path does not lead to the end of the command.
+/// Returns the reason why the path does not lead to the end of the command.
 fn why_steady(run: anchor::Run) -> Option<&'static str> {
     match run {
         anchor::Run::FixedWork => None,
@@ -372,7 +376,7 @@ pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
     head(out, report)?;
     findings(out, report)?;
     if report.inputs.events == 0 && report.inputs.kernel_events > 0 {
-        // Both tell what probes say.
+        // Queues and latencies both come from probes, and there are no probe events.
         return Ok(());
     }
     writeln!(out, "\nQUEUES")?;

@@ -1,4 +1,4 @@
-//! `longpole rules check`: whether rules are right, and what they do to a trace.
+//! `longpole rules check`: checks rules, and shows their effect on a trace.
 
 use crate::in_one_line;
 use crate::input::memory_dump::Raw;
@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Check rules that say what events mean, by themselves or against a trace
+/// Check rules that define what events mean, alone or against a trace
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -27,7 +27,7 @@ enum What {
     Check(Check),
 }
 
-/// Say whether rule files are right; with a trace also which rules never matched, and what contradicts itself in it
+/// Check rule files; with a trace, also list rules that never matched, and contradictions
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exits with 1 if a rule is wrong.
@@ -37,7 +37,7 @@ Examples:
   longpole rules check mine.toml                one file
   longpole rules check mine.toml traces/NEWEST  and what its rules do to a trace")]
 pub struct Check {
-    /// Rule files (*.toml), and a trace to hold them against
+    /// Rule files (*.toml), and a trace to check them against
     #[arg(value_name = "FILE|TRACE")]
     named: Vec<PathBuf>,
 
@@ -52,7 +52,7 @@ pub struct Check {
 #[derive(Serialize)]
 struct Answer {
     files: Vec<File>,
-    /// None: no trace was named, or a rule is wrong.
+    /// The effect on the trace; `None` if no trace was named, or if a rule is wrong.
     trace: Option<OfTrace>,
 }
 
@@ -60,7 +60,7 @@ struct Answer {
 struct File {
     file: String,
     rules: usize,
-    /// File, line, and what was expected.
+    /// File, line, and what was expected there.
     error: Option<String>,
 }
 
@@ -80,7 +80,7 @@ struct Matched {
     line: usize,
     event: String,
     events: u64,
-    /// Why it matched none. None: it did.
+    /// Reason why the rule matched no event; `None` if it did match.
     never: Option<String>,
 }
 
@@ -109,7 +109,7 @@ fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::
         while let Some(interaction) = interactions.next()? {
             critical_path.interaction(interactions.vocabulary(), &interaction);
         }
-        // A trace in which nothing happens contradicts nothing.
+        // A trace without interactions has no contradictions.
         critical_path.answer(interactions.vocabulary()).ok()
     };
     let told = interactions.told().cloned().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! `longpole sched`: from a thread's wake-up to its start, and who kept the CPU meanwhile.
+//! `longpole sched`: measures the time from a thread's wake-up to its start, and shows which
+//! threads had the CPU meanwhile.
 
 use crate::input::Input;
 use crate::passes::kernel;
@@ -7,7 +8,7 @@ use longpole_analysis::scheduling::wakeups::{Delays, SchedLine};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Measure how long threads wait for a CPU after they were woken, and who keeps it meanwhile
+/// Measure how long woken threads wait for a CPU, and which threads have it meanwhile
 #[derive(clap::Args)]
 #[command(after_help = "\
 Percentiles are within 1 %; count, min, mean, max and total are exact. Needs kernel events: `longpole record --kernel sched,irq,softirq`.
@@ -29,7 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer))
 }
 
-/// Lines for people; programs get all of them.
+/// Maximum number of lines for people; the JSON answer contains all.
 const MOST_LINES: usize = 40;
 
 fn print(out: &mut impl Write, answer: &[SchedLine]) -> io::Result<()> {

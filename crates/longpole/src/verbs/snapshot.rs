@@ -1,4 +1,8 @@
-//! `longpole snapshot`: what a running recording knows at this moment, as a recording of its own.
+//! `longpole snapshot`: writes everything that a running recording holds at this moment, as a
+//! recording of its own.
+//!
+//! The recorder pauses for an instant and copies what may be overwritten. This process then copies
+//! the recording's files, because a recorder that copied gigabytes would lose events meanwhile.
 
 use super::record;
 use crate::input::in_progress;
@@ -28,29 +32,30 @@ The path of the snapshot goes to stdout. The recording goes on.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Directory in which the snapshot's directory is made [default: where the recording's is]
+    /// Directory for the snapshot's own directory [default: that of the recording]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Of the recording of this process, or that this process writes, where several are in progress
+    /// Which of several recordings: the one of this process, or written by this process
     #[arg(short, long, value_name = "PID")]
     pid: Option<i32>,
-    /// How far back it goes: 5s, 500ms [default: as far as possible]
+    /// Time before now, or before the condition, to include: 5s, 500ms [default: all]
     #[arg(long, value_name = "TIME", value_parser = record::duration)]
     pre: Option<Duration>,
-    /// Wait for this: 'span NAME > 5ms', 'queue NAME full > 10ms', 'counter NAME > X', 'rate NAME < X', lost
+    /// Wait for this: 'span NAME > 5ms', 'queue NAME full > 10ms', 'counter NAME > X', 'rate NAME <
+    /// X', lost
     #[arg(long, value_name = "CONDITION")]
     when: Option<Condition>,
-    /// How long it goes on after what was waited for
+    /// Time after the condition to include, too
     #[arg(long, value_name = "TIME", value_parser = record::duration, requires = "when")]
     post: Option<Duration>,
-    /// Wait no longer than this for it
+    /// Maximum time to wait for the condition
     #[arg(long = "for", value_name = "TIME", value_parser = record::duration, requires = "when")]
     time: Option<Duration>,
 }
 
-/// Between two looks for the answer.
+/// Time between two checks for the answer.
 const PAUSE: Duration = Duration::from_millis(5);
-/// A recorder that does not answer for so long stands still.
+/// Time after which a recorder that has not answered is considered hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -103,7 +108,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The part that is not the recorder's.
+/// Completes the snapshot: does the work that the recorder leaves to this process.
 fn finish(path: &Path, _answer: &Value) -> anyhow::Result<()> {
     let done = snapshot::complete(path)?;
     done.notes.iter().for_each(|note| eprintln!("longpole: note: {}", crate::render::table::plain(note.clone())));

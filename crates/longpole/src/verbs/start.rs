@@ -1,7 +1,7 @@
-//! `longpole start`: a recording that runs beside you, until `longpole stop`.
+//! `longpole start`: starts a recording that runs in the background until `longpole stop`.
 //!
-//! The recorder is this same command in a session of its own. Its first words come back through a pipe: the recording's path, or
-//! why there is none.
+//! The recorder is this same command, in a session of its own. It writes one line to a pipe to this
+//! process: the path of the recording. If it fails, the reason is in its stderr.
 
 use super::record;
 use anyhow::{bail, Context};
@@ -23,10 +23,10 @@ The path of the recording goes to stdout once the recording runs.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Directory in which the recording's directory is made [default: $LONGPOLE_ROOT, else traces]
+    /// Directory for the recording's own directory [default: $LONGPOLE_ROOT, else traces]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Configuration (TOML): what to record of whom
+    /// Configuration (TOML): which events to record of which subjects
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// End after this time: 10s, 500ms, 2min
@@ -38,25 +38,26 @@ pub struct Args {
     /// Size of each thread's ring: 64KiB, 4MiB [default: 32 KiB, larger when busy]
     #[arg(long, value_name = "SIZE", value_parser = record::size)]
     buffer: Option<u64>,
-    /// What a full ring does: discard the newest, overwrite the oldest (a flight recorder), or block the thread for a bounded time [default: discard]
+    /// What a full ring does: discard the newest, overwrite the oldest (a flight recorder), or
+    /// block the thread for a bounded time [default: discard]
     #[arg(long, value_name = "discard|overwrite|block")]
     mode: Option<longpole_record::Mode>,
-    /// Keep no more than this on the disk: the oldest part goes, and is counted
+    /// Maximum size on disk; the oldest part is removed, and the removed events are counted
     #[arg(long, value_name = "SIZE", value_parser = record::bytes)]
     max_size: Option<u64>,
-    /// Keep nothing older than this: 10min, 2h
+    /// Maximum age of recorded data: 10min, 2h
     #[arg(long, value_name = "TIME", value_parser = record::duration)]
     max_age: Option<Duration>,
     #[command(flatten)]
     kernel: record::Kernel,
     #[command(flatten)]
     packets: record::Packets,
-    /// Be the recorder itself
+    /// Run as the recorder itself
     #[arg(long, hide = true)]
     recorder: bool,
 }
 
-/// Precedes the path, so that no other word of the recorder can be taken for it.
+/// Prefix of the line with the path, so that no other output of the recorder is mistaken for it.
 const READY: &str = "ready ";
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -86,9 +87,10 @@ fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
         command: Vec::new(),
     };
     record::record(args, |recorder| {
-        // Whoever started this reads the line; should it be gone, the recording goes on all the same.
+        // The process that started the recorder reads this line. If it has ended, the recording
+        // continues anyway.
         let _ = crate::say(format_args!("{READY}{}", recorder.path().display()));
-        // Whoever started this has read its line and goes away.
+        // That process ends after reading the line, and its streams must not be kept open.
         longpole_record::leave_streams();
     })
 }
@@ -101,7 +103,8 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
         command.arg("--output").arg(output);
     }
     if let Some(config) = &args.config {
-        // It is read again later, and this one's directory may be left by then.
+        // The recorder reads the file again when it changes, possibly from another working
+        // directory.
         let config = std::fs::canonicalize(config).with_context(|| format!("cannot find {}", config.display()))?;
         command.arg("--config").arg(config);
     }
@@ -125,7 +128,8 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
     }
     command.args(args.kernel.arguments()).args(args.packets.arguments());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: between fork and exec only setsid is called: a signal of this terminal must not end the recording.
+    // SAFETY: between fork and exec only setsid is called. In a session of its own, signals of this
+    // terminal do not end the recording.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;

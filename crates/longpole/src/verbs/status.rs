@@ -1,4 +1,4 @@
-//! `longpole status`: what is being recorded now.
+//! `longpole status`: shows what is being recorded now.
 
 use crate::input::in_progress;
 use crate::render::table::{bytes, duration, number};

@@ -1,4 +1,4 @@
-//! `longpole stop`: ends the recording that is in progress, whoever began it.
+//! `longpole stop`: ends the recording that is in progress, whichever process started it.
 
 use crate::input::in_progress;
 use anyhow::bail;
@@ -16,18 +16,19 @@ The path of the recording goes to stdout.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The recording of this process, or that this process writes, where several are in progress
+    /// Which of several recordings: the one of this process, or written by this process
     #[arg(short, long, value_name = "PID")]
     pid: Option<i32>,
 }
 
-/// How long the recorder may take to complete its files.
+/// Time that the recorder has to complete its files.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (mut running, runtime) = in_progress::one(args.pid, "nothing is being recorded")?;
     let Some(pid) = Pid::from_raw(running.pid) else { bail!("the recorder does not say who it is") };
-    // The pid comes from a file that programs can write to; a process that is no recorder must not be signalled.
+    // The pid comes from a file that programs can write to; a process that is no recorder must not
+    // be signalled.
     if !is_recorder(running.pid) {
         bail!("process {} holds the recording, but is no `longpole`; end it yourself", running.pid);
     }
@@ -35,7 +36,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let begin = Instant::now();
     while let Some(now) = in_progress::again(&running, &runtime)? {
         running = now;
-        // The conversion of the kernel's events takes as long as it takes.
+        // The conversion of the kernel's events may take any time.
         if begin.elapsed() > PATIENCE && !kernel::reap::is_going_on(&running.path) {
             bail!("the recorder (process {}) has not ended yet", running.pid);
         }
@@ -45,7 +46,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the process runs the same executable as this one.
+/// Returns true if the process runs the same executable as this one, or one whose path contains
+/// `longpole`.
 fn is_recorder(pid: i32) -> bool {
     let of = |pid: &str| std::fs::metadata(format!("/proc/{pid}/exe"));
     match (of(&pid.to_string()), of("self")) {

@@ -1,4 +1,5 @@
-//! `longpole syscalls`: what brings the processor into the kernel: system calls, missing pages, interrupts; how many, how long, which errors.
+//! `longpole syscalls`: measures entries into the kernel (system calls, page faults, interrupts):
+//! number, duration, and errors.
 
 use crate::input::Input;
 use crate::passes::kernel;
@@ -22,7 +23,7 @@ pub struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// A line for each: call, or call and process
+    /// One line per call, or per call and process
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Call)]
     by: By,
 }
@@ -45,7 +46,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Lines for people; programs get all of them.
+/// Maximum number of lines for people; the JSON answer contains all.
 const MOST_LINES: usize = 60;
 
 fn print(out: &mut impl Write, answer: &[SyscallLine], by: By) -> io::Result<()> {

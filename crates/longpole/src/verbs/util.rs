@@ -1,7 +1,9 @@
-//! `longpole util -- CMD`: runs a command and says what each of its threads used of the CPUs, as seL4's benchmark interface does.
+//! `longpole util -- CMD`: runs a command and prints the CPU time of each of its threads, like
+//! seL4's benchmark interface.
 //!
-//! With the kernel's tracer every switch counts, through a recording that is removed afterwards. Without, the command's threads are looked at
-//! while they run.
+//! With the kernel's tracer every context switch is counted, in a recording that is removed
+//! afterwards. Without it, the counters of the command's threads are read periodically while they
+//! run.
 
 use super::record;
 use crate::input::memory_dump::Raw;
@@ -43,7 +45,7 @@ const EXAMPLES: &str = "Examples:
 
 The exit status is the command's (128 + the signal that ended it); 125 if it could not be run.";
 
-/// Run a command and tell the CPU time of each of its threads
+/// Run a command and show the CPU time of each of its threads
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -60,17 +62,18 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Answer {
-    /// `kernel`: each switch was seen; `schedstat`: the threads were looked at while they ran.
+    /// `kernel` if every context switch was recorded, `schedstat` if the threads' counters were
+    /// read while they ran.
     source: &'static str,
     command: Vec<String>,
     status: u8,
     total_ns: u64,
-    /// Of the time-stamp counter.
+    /// Cycles of the time-stamp counter.
     total_cycles: Option<u64>,
     idle_ns: u64,
     cpus: Vec<Cpu>,
     threads: Vec<Thread>,
-    /// CPU time of the command that is of none of these threads.
+    /// CPU time of the command that none of the listed threads accounts for, in ns.
     unseen_ns: Option<u64>,
     lost: Option<u64>,
     recording: Option<PathBuf>,
@@ -94,13 +97,13 @@ struct Thread {
     name: String,
     running_ns: u64,
     cycles: Option<u64>,
-    /// Of one CPU's time.
+    /// Fraction of one CPU's time.
     share: f64,
     schedules: u64,
     runnable_ns: u64,
 }
 
-/// Between two looks at threads that run.
+/// Interval at which the counters of threads are read.
 const STEP: Duration = Duration::from_millis(10);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -111,13 +114,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Err(error) => {
             eprintln!("longpole: {}", crate::told(&error));
-            // The command ran, and whoever waits for it wants its status.
+            // The command ran, and the process that started us waits for its status.
             Ok(ExitCode::from(error.downcast_ref::<NoAnswer>().map_or(record::OWN_FAILURE, |ran| ran.status)))
         }
     }
 }
 
-/// The command ran, but nothing can be said of it.
+/// The command ran, but the times of its threads are unknown.
 #[derive(Debug)]
 struct NoAnswer {
     status: u8,
@@ -132,7 +135,7 @@ impl std::fmt::Display for NoAnswer {
 
 impl std::error::Error for NoAnswer {}
 
-/// With the kernel's tracer, if there is one for us.
+/// Measures with the kernel's tracer if it is available, otherwise by reading counters.
 fn measure(args: &Args) -> anyhow::Result<Answer> {
     let limit = getrlimit(Resource::Nofile);
     let scratch = Scratch::new().context("cannot make a temporary directory")?;
@@ -176,10 +179,11 @@ fn spawn(args: &Args, limit: Rlimit) -> anyhow::Result<Child> {
     let Some((program, rest)) = args.command.split_first() else { bail!("there is no command") };
     let mut command = Command::new(program);
     command.args(rest);
-    // SAFETY: between fork and exec one system call is made, on copied values. The recorder raises this limit for itself only.
+    // SAFETY: between fork and exec one system call is made, on copied values. The recorder raises
+    // this limit for itself only.
     unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, limit)?)) };
     if args.json {
-        // The answer stands alone on stdout.
+        // Stdout contains nothing but the answer, so the command's output goes to stderr.
         command.stdout(Stdio::from(rustix::io::dup(io::stderr()).context("cannot pass stderr on")?));
     }
     command.spawn().with_context(|| format!("cannot run {}", program.to_string_lossy()))
@@ -220,7 +224,7 @@ fn recorded(args: &Args, mut recorder: Recorder, limit: Rlimit) -> anyhow::Resul
     Ok(answer)
 }
 
-/// From the command's birth to its end.
+/// Returns the answer for the range from the command's start to its end.
 fn of_recording(path: &std::path::Path, pid: i32) -> anyhow::Result<Answer> {
     let mut members = Family::new(pid);
     let mut trace = Trace::open(&[path], longpole_trace::Options::default())?;
@@ -294,7 +298,8 @@ fn sampled(args: &Args) -> anyhow::Result<Answer> {
         }
     }
     let total_ns = begin.1.elapsed().as_nanos() as u64;
-    // It has ended and was not waited for yet: its first thread still says what it used.
+    // The command has ended and was not reaped yet, so the counters of its main thread can still be
+    // read.
     members.look(pid);
     let rate = rate(begin);
     let after = family::idle_ns();
@@ -328,7 +333,7 @@ fn share(part: u64, total: u64) -> f64 {
     part as f64 / total.max(1) as f64
 }
 
-/// Cycles of the time-stamp counter in a nanosecond.
+/// Returns the cycles of the time-stamp counter per nanosecond; `None` if the counter is no clock.
 fn rate(begin: (u64, Instant)) -> Option<f64> {
     let (cycles, ns) = (Source::Counter.now().saturating_sub(begin.0), begin.1.elapsed().as_nanos());
     (counter_is_a_clock() && ns > 0).then(|| cycles as f64 / ns as f64)
@@ -369,7 +374,7 @@ impl Answer {
     }
 }
 
-/// Lines for people; programs get all of them.
+/// Maximum number of lines in the table for people; the JSON answer contains all threads.
 const MOST_LINES: usize = 40;
 
 fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {

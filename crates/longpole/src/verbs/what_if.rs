@@ -1,4 +1,4 @@
-//! `longpole what-if`: what a change would bring, before anybody makes it.
+//! `longpole what-if`: predicts the effects of changes before they are made.
 
 use crate::critical;
 use crate::input::memory_dump::Raw;
@@ -20,7 +20,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Predict what a change would bring, by replaying the trace with it
+/// Predict the effect of a change by replaying the trace with it
 #[derive(clap::Args)]
 #[command(after_help = "\
 A scenario is one argument; changes that are made together are joined by `and`:
@@ -38,14 +38,14 @@ Examples:
   longpole what-if simulation.jsonl 'server::parse x0.5 and cpus +1'
   longpole what-if --json simulation.jsonl 'link::wire x2' | jq '.[0].gain'")]
 pub struct Args {
-    /// The trace (none: the newest recording), and scenarios: what is no scenario is the trace
+    /// Trace [default: newest recording] and scenarios; any word that is no scenario is a trace
     #[arg(value_name = "TRACE|SCENARIO")]
     words: Vec<String>,
 
     #[command(flatten)]
     whom: Whom,
 
-    /// The machine whose last deed counts; MACHINE, or HOST/MACHINE
+    /// The machine whose last interaction ends the replay; MACHINE, or HOST/MACHINE
     #[arg(long, value_name = "MACHINE", conflicts_with_all = ["process", "thread", "port"])]
     machine: Option<String>,
 
@@ -61,11 +61,11 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Rules that say what events mean, beside those in ~/.config/longpole/rules; they come before the built-in ones
+    /// Rules for what events mean, read before ~/.config/longpole/rules and the built-in ones
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
 
-    /// Add TIME to all times of PATH, the trace or a part of it: --offset DIR/kernel=-1.5ms (s, ms, us, ns)
+    /// Add TIME (s, ms, us, ns) to all times of PATH, the trace or a part: DIR/kernel=-1.5ms
     #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse)]
     offsets: Vec<Offset>,
 
@@ -73,7 +73,7 @@ pub struct Args {
     raw: Raw,
 }
 
-/// Scenarios in one pass.
+/// Maximum number of scenarios in one pass.
 const MOST_SCENARIOS: usize = 256;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -84,7 +84,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let as_report = interactions.trace().is_some() && args.machine.is_none() && args.begin.is_none() && args.end.is_none();
     let full_ring = interactions.trace().and_then(Trace::full_ring);
     let (answer, order) = match scenarios.is_empty() {
-        // A run that a timer ends, or nothing: what counts is the work until then.
+        // The replay ends where the path of `report` ends: if a timer or nothing ends the run, the
+        // work until then counts, and not the command's end.
         _ if args.whom.is_given() || as_report => {
             let (kept, parts, stations) = critical::of(&mut interactions, &args.whom)?;
             let mut at_stations = Vec::new();
@@ -126,14 +127,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => propose(&mut interactions, options)?,
     };
     let tried = answer.predictions.iter().map(|prediction| Predicted { prediction, step: None });
-    // The change of a step is all fixes so far.
+    // The change of a step includes all earlier fixes.
     let steps = (1..).zip(&order).map(|(step, prediction)| Predicted { prediction, step: Some(step) });
     let rows: Vec<Predicted> = tried.chain(steps).collect();
     answer::tell(input.json, &rows, |out| print(out, &answer, &order, full_ring))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which of the words are traces and which are scenarios.
+/// Divides the words into traces and scenarios.
 fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
     let mut scenarios = Vec::new();
     let mut traces = Vec::new();
@@ -163,13 +164,14 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
     ))
 }
 
-/// Nobody said what to try: what decides. The trace is read once, what it said is gone through once per round.
+/// Proposes changes if the user named none. The trace is read once; its spooled interactions are
+/// read once per round.
 fn propose(interactions: &mut Interactions, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow::Result<(Answer, Vec<Prediction>)> {
     let (plain, kept) = interactions.what_if_and_keep(options(Vec::new()))?;
     proposed(interactions, plain, &kept, options)
 }
 
-/// The same, of what was kept; `plain`: the answer without a change.
+/// Proposes changes from spooled interactions. `plain` is the answer without a change.
 fn proposed(
     interactions: &Interactions,
     mut plain: Answer,
@@ -203,7 +205,7 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring:
     let error = 100.0 * answer.baseline_error;
     let baseline = duration(answer.baseline_ns);
     writeln!(out, "to the last deed of {}: {baseline}; the unchanged replay differs by {error:+.1} %\n", plain(end))?;
-    // One reason for all is told once.
+    // If all predictions were refused for the same reason, it is printed once.
     let refused = answer.predictions.first().and_then(|it| it.refused.as_ref());
     let refused = refused.filter(|_| answer.predictions.iter().all(|it| it.refused.as_ref() == refused));
     if answer.predictions.is_empty() {

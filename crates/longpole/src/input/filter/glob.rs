@@ -1,6 +1,8 @@
-//! Patterns as in shells and in the kernel's filters: `*` any text, `?` any one character, `[a-z]` one of these, `[!a-z]` one of all others.
+//! Patterns as in shells and in the kernel's filters: `*` matches any text, `?` any one character,
+//! `[a-z]` one of these characters, `[!a-z]` one of all others.
 
-/// Whether all of `text` is as `pattern` says. No pattern makes this slow: only the last `*` is ever tried again.
+/// Returns true if the pattern matches the whole text. The time is bounded by the product of the
+/// lengths, because only the last `*` is ever tried again.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -29,7 +31,8 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// How much of the pattern and of the text one character takes, if they agree.
+/// Matches one element of the pattern with one character. Returns the lengths of both; `None` if
+/// they do not match.
 fn one(pattern: &[u8], text: &[u8]) -> Option<(usize, usize)> {
     match pattern[0] {
         b'?' => Some((1, character(text))),
@@ -42,7 +45,8 @@ fn one(pattern: &[u8], text: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// Bytes of the character with which the text begins; what is not UTF-8 counts byte by byte.
+/// Returns the length in bytes of the first character. Bytes that are not UTF-8 count as one
+/// character each.
 fn character(text: &[u8]) -> usize {
     let length = match text[0] {
         0xc2..=0xdf => 2,
@@ -56,7 +60,8 @@ fn character(text: &[u8]) -> usize {
     }
 }
 
-/// The length of `[…]`, and whether the byte is one of its own; none if it is not closed.
+/// Returns the length of `[…]`, and true if it contains the byte. `None` if the bracket is not
+/// closed.
 fn class(pattern: &[u8], byte: u8) -> Option<(usize, bool)> {
     let mut at = 1;
     let inverted = matches!(pattern.get(at), Some(b'!' | b'^'));
@@ -83,7 +88,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn patterns_are_those_of_shells() {
+    fn patterns_match_as_in_shells() {
         let yes = [
             ("", ""),
             ("*", ""),

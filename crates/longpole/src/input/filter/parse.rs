@@ -1,4 +1,5 @@
-//! The text of a filter into a tree. Whoever types one by hand must see at once where it is wrong, so every error draws its place.
+//! Parses the text of a filter into a tree. Users type filters by hand, so every error shows the
+//! position at which the filter is wrong.
 
 use longpole_trace::Moment;
 use std::fmt;
@@ -8,14 +9,14 @@ pub enum Node {
     Any(Vec<Node>),
     All(Vec<Node>),
     Not(Box<Node>),
-    /// There is such a thing.
+    /// True if the value with this name exists.
     Is(usize),
     Compare(Operand, Comparison, Operand),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
-    /// Index into the names.
+    /// Index into the list of names.
     Name(usize),
     Integer(i128),
     Real(f64),
@@ -31,18 +32,18 @@ pub enum Comparison {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// As a pattern says.
+    /// The text matches a pattern.
     Like,
     Unlike,
-    /// A bit in common.
+    /// The two numbers have a bit in common.
     Bits,
 }
 
-/// What is wrong with a filter, and where.
+/// A description of what is wrong with a filter, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     text: String,
-    /// In characters, from 0.
+    /// Position in characters, from 0.
     column: usize,
     what: String,
 }
@@ -56,10 +57,10 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// Nesting beyond this is refused: the parser recurses.
+/// Maximum nesting depth. The parser recurses, so a deeper filter could overflow the stack.
 const MOST_NESTED: usize = 64;
 
-/// The tree, and the names that occur in it.
+/// Returns the tree and the names that occur in it.
 pub fn parse(text: &str) -> Result<(Node, Vec<String>), Wrong> {
     let letters: Vec<char> = text.chars().collect();
     let tokens = Lexer { text, letters: &letters, at: 0 }.all()?;
@@ -163,7 +164,8 @@ impl Lexer<'_> {
                             'n' => text.push('\n'),
                             't' => text.push('\t'),
                             next if next == quote || next == '\\' => text.push(next),
-                            // For patterns, to which it says that the next one means itself.
+                            // Keeps the backslash: in a pattern it means that the next character
+                            // matches only itself.
                             next => text.extend(['\\', next]),
                         }
                     }
@@ -237,7 +239,7 @@ fn begins_name(letter: char) -> bool {
     letter.is_alphabetic() || matches!(letter, '_' | '$')
 }
 
-/// A decimal number, or one with a unit of time: then in ns.
+/// Parses a decimal number. A number with a unit of time is converted to ns.
 fn decimal(text: &str, sign: i128) -> Option<Token> {
     let digits = text.find(|letter: char| letter.is_alphabetic() && !matches!(letter, 'e' | 'E')).unwrap_or(text.len());
     let unit: i128 = match &text[digits..] {
@@ -268,7 +270,7 @@ fn decimal(text: &str, sign: i128) -> Option<Token> {
 
 struct Parser<'a> {
     text: &'a str,
-    /// With the columns at which they begin and end.
+    /// The tokens, with the columns at which they begin and end.
     tokens: Vec<(usize, usize, Token)>,
     at: usize,
     names: Vec<String>,
@@ -366,7 +368,7 @@ impl Parser<'_> {
         matches!(operand, Operand::Name(name) if self.names[*name] == "t")
     }
 
-    /// A text beside `t` is a moment.
+    /// Converts a text that is compared with `t` into a moment.
     fn of_time(&mut self, operand: Operand, other: &Operand, at: usize) -> Result<Operand, Wrong> {
         match &operand {
             Operand::Text(text) if self.is_time(other) => {

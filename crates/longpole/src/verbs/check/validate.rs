@@ -1,5 +1,7 @@
-//! `longpole check TRACE`: reads all of a trace and lists what is odd about it, with its place. A stream is read up to its first damage: what can be made of the
-//! bytes behind that is a guess.
+//! `longpole check TRACE`: reads a trace completely and lists each diagnostic with its place.
+//!
+//! A stream is read up to its first damage only. Whatever could be read from the bytes behind it
+//! would be a guess.
 
 use super::Args;
 use crate::input::machine_log;
@@ -20,7 +22,7 @@ use std::process::ExitCode;
 struct Counts {
     events: u64,
     lost: u64,
-    /// Losses that nobody counted.
+    /// Number of losses for which the number of events is unknown.
     gaps: u64,
 }
 
@@ -50,20 +52,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(mut trace) => {
             failure = counts.read(&mut trace).err();
             odd.extend_from_slice(trace.diagnostics());
-            // What programs captured is told by their events, so nobody has looked into those files yet.
+            // Captures in a recording are represented by the programs' events, so their files were
+            // not read yet.
             for capture in trace.captures() {
                 let found = capture.check()?;
                 odd.extend(found.into_iter().filter(|found| !trace.diagnostics().contains(found)));
             }
             damaged = trace.is_damaged_strictly() || odd.iter().any(Diagnostic::is_damage);
-            // A line that can be shown may mean nothing.
+            // A line that can be shown is not necessarily a valid interaction.
             for path in args.traces.iter().filter(|path| !damaged && args.raw.dump().is_none() && machine_log::is_one(path)) {
                 let trouble = machine_log::trouble(path)?;
                 odd.extend(trouble.map(|error| Diagnostic::Wrong { path: path.clone(), error }));
             }
             damaged |= odd.iter().any(Diagnostic::is_damage);
         }
-        // Metadata that cannot be understood is damage of a trace, and not the lack of one.
+        // Metadata that cannot be parsed is damage of a trace; it does not mean that there is no
+        // trace.
         Err(error) => match error.downcast::<Error>() {
             Ok(error @ Error::Metadata { .. }) => failure = Some(error),
             Ok(error) => return Err(error.into()),
@@ -81,7 +85,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn as_text(counts: &Counts, odd: &[Diagnostic], failure: Option<&Error>, damaged: bool) -> anyhow::Result<()> {
     odd.iter().try_for_each(|diagnostic| say(plain_lines(diagnostic.to_string())))?;
     if let Some(failure) = failure {
-        // Metadata is drawn on several lines.
+        // An error in metadata is shown on several lines.
         failure.to_string().lines().try_for_each(|line| say(plain(line.to_owned())))?;
     }
     let word = match (damaged, counts.gaps) {
@@ -110,7 +114,7 @@ fn as_json(counts: &Counts, odd: &[Diagnostic], failure: Option<&Error>, damaged
     })
 }
 
-/// Where an oddity is; in the same order as the texts.
+/// Returns the place of a diagnostic. Places have the same order as the texts.
 fn place(diagnostic: &Diagnostic) -> Value {
     if let Diagnostic::CutMetadata { path, line, .. } = diagnostic {
         return json!({ "damage": true, "path": renamed(path.display().to_string()), "line": line });

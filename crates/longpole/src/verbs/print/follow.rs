@@ -1,4 +1,5 @@
-//! `print --follow`: what is written while it is printed, until the recorder ends or somebody stops it.
+//! `print --follow`: prints a trace while it is written, until the recorder ends or a signal stops
+//! it.
 
 use super::Lines;
 use crate::render::table::plain_lines;
@@ -18,12 +19,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Between two looks.
+/// Time between two reads.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After so long what programs have written is in the files of their recording: three periods of a recorder as it is by default, and its turn.
+/// Time after which an event of a program is certainly in the recording's files: three periods of a
+/// recorder with default settings, and the duration of its turn.
 const LATE: Duration = Duration::from_millis(350);
 
-/// What grows.
+/// The trace that grows.
 enum Growing {
     Recording(Box<Follower>, PathBuf),
     Foreign(Box<Live>),
@@ -35,7 +37,8 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
     let mut part = Part { begin: options.begin, end: options.end, range: None };
     let mut told = 0;
     loop {
-        // Before the look: what was written before this was said is seen.
+        // Checked before reading: what was written before the end was requested is then certainly
+        // read.
         let stopped = stop.count() > 0;
         let last = stopped || growing.has_ended();
         growing.look(last)?;
@@ -45,7 +48,8 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
             if part.holds(&item) {
                 lines.item(&item, catalogue)?;
             }
-            // Whoever writes faster than this prints is not caught up with, and must be left all the same.
+            // A writer that is faster than this loop would never be caught up with; a second signal
+            // ends the loop.
             if stopped && stop.count() > 1 {
                 break;
             }
@@ -80,7 +84,7 @@ impl Growing {
         }
     }
 
-    /// The recorder has ended, or is not there any more.
+    /// Returns true if the recorder has ended the recording, or if its process no longer exists.
     fn has_ended(&self) -> bool {
         let Growing::Recording(_, path) = self else { return false };
         match Recording::read(path) {
@@ -104,7 +108,7 @@ impl Growing {
     fn next(&mut self, until: i64) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
         match self {
             Growing::Recording(follower, _) => follower.next_until(until),
-            // Its clock may be any; nothing is held back.
+            // The clock of a foreign trace may differ from ours, so no event is held back.
             Growing::Foreign(live) => live.next(),
         }
     }
@@ -117,11 +121,11 @@ impl Growing {
     }
 }
 
-/// The time that was asked for.
+/// The requested range of time.
 struct Part {
     begin: Option<Moment>,
     end: Option<Moment>,
-    /// Known with the first item.
+    /// The range in ns; known after the first item.
     range: Option<(i64, i64)>,
 }
 
