@@ -1,4 +1,4 @@
-# `make demo` and `make test` are all that a newcomer needs. Everything is built into target/release, once.
+# A new user needs only `make demo` and `make test`. Everything is built once, into target/release.
 
 .PHONY: all demo test bench soak fuzz truth truth-sim truth-real truth-robust truth-cost truth-kernel truth-wild pipeline-table pipeline-scrambled affinity install install-headers clean
 
@@ -20,7 +20,7 @@ bench:
 	cargo build --release
 	bench/run
 
-# The example's own measurements and truths; they need a quiet machine.
+# Measurements and known answers of the example; they need a quiet host.
 pipeline-table:
 	examples/packet_pipeline/table.py $(TABLE)
 
@@ -29,13 +29,15 @@ pipeline-scrambled:
 	cargo build --release -p longpole
 	examples/packet_pipeline/verdicts.py --seed $(SEED)
 
-# How soon a receiver runs after its packet: pinned or not, on an idle machine or under stress.
+# Measures how soon a receiver runs after its packet: pinned or not, on an idle host or under
+# stress.
 affinity:
 	scripts/setup affinity
 	cargo build --release -p longpole
 	examples/affinity/affinity.py $(AFFINITY)
 
-# Bottlenecks that were put in, and controls without one: simulated, then on real recordings with the original names.
+# Injected bottlenecks, and controls without one: simulated, then in real recordings with the
+# original names.
 truth:
 	scripts/setup test
 	cargo build --release -p longpole
@@ -45,24 +47,28 @@ truth:
 	$(MAKE) truth-sim
 	$(MAKE) truth-real
 
-# Names, parameters and times are drawn by SEED, those of the real part only where it is given; TRUTH has options of bench/truth/run.py.
+# SEED determines names, parameters and times; in the real part only if it is given. TRUTH contains
+# options of bench/truth/run.py.
 truth-sim:
 	cargo build --release -p longpole -p longpole-sim
 	bench/truth/run.py --seed $(SEED) $(TRUTH)
 
-# Bottlenecks that are put into running systems; as root, on a quiet machine. REAL has options of bench/truth/real.py.
+# Bottlenecks that are injected into running systems. Needs root and a quiet host. REAL contains
+# options of bench/truth/real.py.
 truth-real:
 	scripts/setup test
 	cargo build --release -p longpole
 	bench/truth/real.py $(if $(filter file,$(origin SEED)),,--seed $(SEED)) $(REAL)
 
-# Bottlenecks in real software; as root, on a quiet machine. WILD has options of bench/truth/wild/run.py.
+# Bottlenecks in real software. Needs root and a quiet host. WILD contains options of
+# bench/truth/wild/run.py.
 truth-wild:
 	scripts/setup wild
 	cargo build --release -p longpole
 	bench/truth/wild/run.py $(WILD)
 
-# The answers of the simulated part when events are missing and clocks differ, and what the critical path costs.
+# The answers of the simulated part if events are missing and clocks differ (truth-robust), and the
+# cost of computing the critical path (truth-cost).
 truth-robust:
 	cargo build --release -p longpole -p longpole-sim
 	bench/truth/robust.py --seed $(SEED) $(TRUTH)
@@ -71,7 +77,8 @@ truth-cost:
 	cargo build --release -p longpole -p longpole-sim
 	bench/truth/cost.py $(TRUTH)
 
-# The kernel's answers beside /proc, perf and bpftrace, on ten seconds of a mixed load each; as root.
+# Compares answers from kernel events with /proc, perf and bpftrace, each on ten seconds of a mixed
+# load. Needs root.
 truth-kernel:
 	scripts/setup test
 	cargo build --release -p longpole
@@ -79,7 +86,7 @@ truth-kernel:
 	tests/peers/kernel.py --seconds 10
 	tests/peers/journeys.py --seconds 10
 
-# The long forms of tests: the numbers that acceptance asks for.
+# The long forms of tests, with the numbers that the acceptance criteria require.
 soak:
 	LONGPOLE_SOAK=1 cargo test --release -p longpole --test recording --test kernel_many -- --nocapture
 	LONGPOLE_SOAK=1 cargo test --release -p longpole --test reliable --test reliable_names --test reliable_sanitized -- --nocapture --test-threads 1
@@ -88,8 +95,9 @@ soak:
 	LONGPOLE_SOAK=1 cargo test --release -p longpole-record --test reliable_recorder --test reliable_hostile -- --nocapture --test-threads 1
 	ORACLE_SYSTEMS=2000 bash tests/oracle.sh
 
-# Inputs that nobody meant, for everything that reads what others wrote; `make fuzz SECONDS=600 TARGETS="ctf perf" SEED=7`. Stable Rust passes on what LLVM needs
-# to count edges; the program with these counts lies in a folder of its own.
+# Fuzzes everything that parses foreign input. Stable Rust accepts the options with which LLVM
+# counts edges. The instrumented program is built in a folder of its own. Example:
+# make fuzz SECONDS=600 TARGETS="ctf perf" SEED=7
 SECONDS ?= 60
 TARGETS ?=
 FUZZ_TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
@@ -108,7 +116,7 @@ install: all install-headers
 	install -d $(DESTDIR)$(prefix)/lib/systemd/system
 	sed 's|@bindir@|$(prefix)/bin|' share/systemd/longpole.service > $(DESTDIR)$(prefix)/lib/systemd/system/longpole.service
 
-# The probes alone, which need no build; pkg-config and CMake find them.
+# Installs only the probes, which need no build. pkg-config and CMake find them.
 install-headers:
 	install -d $(DESTDIR)$(prefix)/include/longpole $(DESTDIR)$(prefix)/share/pkgconfig $(DESTDIR)$(prefix)/share/cmake/longpole
 	install -m 644 include/longpole/*.h $(DESTDIR)$(prefix)/include/longpole

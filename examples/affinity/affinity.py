@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""How soon a receiver runs after the packet that wakes it: pinned to a CPU or not, on an idle machine or under stress.
+"""How soon a receiver runs after the packet that wakes it: pinned to a CPU or not, on an idle host
+or under stress.
 
-iperf3 sends through a pair of virtual interfaces from one network namespace to another, both made here and removed at the end. Each run is recorded by
-`longpole record --kernel sched,irq,softirq`; `longpole irq` and `longpole cpu` give the rest of the table. Needs root, iperf3 and stress.
+iperf3 sends from one network namespace to another through a pair of virtual interfaces. The script
+makes both and removes them at the end. Each run is recorded by
+`longpole record --kernel sched,irq,softirq`; `longpole irq` and `longpole cpu` give the columns of
+the table. Needs root, iperf3 and stress.
 """
 
 import argparse
@@ -30,7 +33,7 @@ def run(*words, **options):
 
 @contextlib.contextmanager
 def namespaces():
-    """Two namespaces with a cable between them."""
+    """Two network namespaces, connected by a pair of virtual interfaces."""
     names = [f"affinity-{os.getpid()}-{side}" for side in ("send", "receive")]
     made = []
     try:
@@ -49,7 +52,7 @@ def namespaces():
 
 @contextlib.contextmanager
 def child(*words):
-    """A command that ends with this block at the latest; its own children too."""
+    """Runs a command. At the end of the block it is killed together with its own children."""
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process
@@ -68,12 +71,12 @@ def wait_for_listener(namespace):
 
 
 def measure(longpole, names, pinned, stressed, seconds, cpus, folder):
-    """One run: throughput, delays of the receiver, where it ran."""
+    """One run: throughput, delays of the receiver, and the CPUs on which it ran."""
     sender, receiver = names
     server = ["ip", "netns", "exec", receiver]
     if pinned:
         server += ["taskset", "-c", str(max(cpus))]
-    # What ip and taskset run takes their place, so the pid stays.
+    # ip and taskset execute the command in their own process, so the pid stays the same.
     server += ["iperf3", "-s", "-1", "-p", PORT]
     with contextlib.ExitStack() as stack:
         if stressed:
@@ -126,7 +129,8 @@ def main():
     cpus = sorted(os.sched_getaffinity(0))
     results = {}
     with namespaces() as names, tempfile.TemporaryDirectory() as folder:
-        # Round by round, so that what the machine does beside it hits all kinds alike.
+        # The kinds alternate in each round, so that other activity of the host affects all kinds
+        # alike.
         for number in range(options.runs):
             for stressed in (False, True):
                 for pinned in (False, True):

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# One short run of each kind: what was pinned stayed, and each kind has its delays. The numbers want a quiet machine.
+# One short run of each kind. Pinned receivers must stay on their CPU, and each kind must have
+# delays. The numbers themselves need a quiet host.
 set -euo pipefail
 cd "$(dirname "$0")"
 export PYTHONDONTWRITEBYTECODE=1

@@ -1,6 +1,7 @@
-"""Builds the pipeline: as it is, with the probes compiled out, or with random words for all of its names.
+"""Builds the pipeline: with its own names, with the probes compiled out, or with random names.
 
-Nothing here knows what the names mean; scrambling replaces every one that names.h defines.
+This module does not know the meaning of any name. For random names it replaces every name that
+names.h defines.
 """
 
 import json
@@ -16,7 +17,7 @@ DEFINITION = re.compile(r'^#define (N_\w+) "([^"]*)"$', re.MULTILINE)
 
 
 def names():
-    """All names: macro -> text."""
+    """All names, as a map from macro to text."""
     found = dict(DEFINITION.findall((HERE / "names.h").read_text()))
     if not found:
         raise SystemExit("names.h defines no names")
@@ -24,7 +25,7 @@ def names():
 
 
 def scramble(seed):
-    """A random word for each name, no two alike, none of them a name that is there."""
+    """A random word for each name. All words differ from each other and from the real names."""
     rng = random.Random(seed)
     real = names()
     taken = set(real.values())
@@ -32,7 +33,7 @@ def scramble(seed):
     for macro in real:
         word = None
         while word is None or word in taken:
-            # a thread's name has 15 bytes at most
+            # The name of a thread has at most 15 bytes; the longest word has 12.
             word = "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(rng.randint(3, 6)))
         taken.add(word)
         words[macro] = word
@@ -40,7 +41,10 @@ def scramble(seed):
 
 
 def build(folder, defines=(), compiler=None, others=()):
-    """Compiles into `folder`, links `others` to it and returns the program's path; the sources are compiled side by side."""
+    """Compiles the sources in parallel into `folder` and links them with the objects `others`.
+
+    Returns the path of the program.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     compiler = compiler or os.environ.get("CXX", "g++")
@@ -58,7 +62,7 @@ def build(folder, defines=(), compiler=None, others=()):
 
 
 def build_scrambled(folder, seed):
-    """Builds with random names; beside the program lies names.json: real name -> random word."""
+    """Builds with random names, and writes names.json next to it: real name -> random word."""
     folder = Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     words, real = scramble(seed), names()

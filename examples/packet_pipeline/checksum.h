@@ -1,8 +1,10 @@
-// The Internet checksum, thrice.
+// Three computations of the Internet checksum.
 //
-// `full_*` is what RFC 1071 section 4.1 shows: one 16-bit word at a time over all that the checksum covers. The router
-// with the fault uses it after each rewrite. `update` is RFC 1624 equation 3: only the words that changed. `verify_*`
-// is the sink's: eight bytes at a time, since a receiver that is slower than the router would hide it.
+// `full_*` is the algorithm of RFC 1071, section 4.1: it reads everything that the checksum covers,
+// one 16-bit word at a time. The router with the fault uses it after each rewrite. `update` is
+// equation 3 of RFC 1624: it reads only the words that changed. `verify_*` is for the sink and
+// reads eight bytes at a time, because a sink that is slower than the router would hide the
+// router's fault.
 
 #ifndef PIPELINE_CHECKSUM_H
 #define PIPELINE_CHECKSUM_H
@@ -18,7 +20,8 @@ inline uint16_t fold(uint64_t sum)
 	return static_cast<uint16_t>(sum);
 }
 
-// One's-complement sums do not care for the byte order, as long as the result is swapped once (RFC 1071, 1.2.B).
+// One's-complement sums do not depend on the byte order if the result is swapped once (RFC 1071,
+// 1.2.B).
 inline uint64_t sum_words(const uint8_t *p, size_t length)
 {
 	uint64_t sum = 0;
@@ -48,10 +51,10 @@ inline uint16_t full_udp(const uint8_t *frame, size_t length)
 	uint64_t sum = pseudo_header_sum(frame, length) + sum_words(frame + UDP, UDP_CHECKSUM - UDP) +
 	               sum_words(frame + PAYLOAD, length - PAYLOAD);
 	uint16_t checksum = static_cast<uint16_t>(~fold(sum));
-	return checksum ? checksum : 0xffff; // zero means "none" (RFC 768)
+	return checksum ? checksum : 0xffff; // Zero means "no checksum" (RFC 768).
 }
 
-// RFC 1624: HC' = ~(~HC + ~m + m'), here with the sums of all old and of all new words at once.
+// RFC 1624: HC' = ~(~HC + ~m + m'), applied here to the sums of all old and all new words at once.
 struct Change {
 	uint64_t sum = 0;
 	void word(uint16_t from, uint16_t to) { sum += static_cast<uint16_t>(~from) + uint32_t{to}; }

@@ -1,7 +1,7 @@
-// Ethernet II, IPv4 and UDP as bytes.
+// Access to Ethernet II, IPv4 and UDP headers as bytes.
 //
-// Frames are read and written through accessors in network order, never by casting a struct onto shared memory, so
-// that alignment and the host's byte order do not matter.
+// Accessors read and write frames in network byte order. Shared memory is never cast to a struct,
+// so alignment and the byte order of the host do not matter.
 
 #ifndef PIPELINE_FRAME_H
 #define PIPELINE_FRAME_H
@@ -51,7 +51,7 @@ inline void store64(uint8_t *p, uint64_t v)
 	std::memcpy(p, &v, 8);
 }
 
-// Offsets from the first byte of the frame; the IPv4 header has no options.
+// Offsets from the first byte of the frame. The IPv4 header has no options.
 enum : size_t {
 	ETH_DST = 0,
 	ETH_SRC = 6,
@@ -70,7 +70,7 @@ enum : size_t {
 	UDP_LENGTH = UDP + 4,
 	UDP_CHECKSUM = UDP + 6,
 	PAYLOAD = UDP + 8,
-	// what the source writes at the payload's begin and the sink looks at
+	// Values that the source writes at the start of the payload and the sink checks.
 	PAYLOAD_FLOW = PAYLOAD,
 	PAYLOAD_SEQUENCE = PAYLOAD + 4,
 	FRAME_MIN = 64,
@@ -81,13 +81,14 @@ constexpr uint16_t ETH_TYPE_IPV4 = 0x0800;
 constexpr uint8_t IP_VERSION_IHL = 0x45;
 constexpr uint8_t IP_PROTOCOL_UDP = 17;
 
-// The pipeline's flows, and which rule each of them needs. The rules stand in the order of their use, as a list of rules should: half of
-// the flows need the first one, and a packet meets one rule on average before its own.
+// The rule that each flow of the pipeline needs. Rules are ordered by how often they are used, as a
+// list of rules should be: half of the flows need the first one, and a packet is compared with one
+// other rule on average before its own.
 constexpr unsigned FLOWS = 20;
 constexpr unsigned RULES = 5;
 constexpr uint8_t RULE_OF[FLOWS] = {0, 1, 0, 2, 0, 3, 0, 1, 0, 2, 0, 1, 0, 4, 0, 2, 0, 1, 0, 3};
 
-// True if the bytes are a whole IPv4 UDP frame of the kind that the router forwards.
+// Returns true if the bytes are a whole IPv4 UDP frame of the kind that the router forwards.
 inline bool is_udp_frame(const uint8_t *frame, size_t length)
 {
 	return length >= PAYLOAD && load16(frame + ETH_TYPE) == ETH_TYPE_IPV4 && frame[IP] == IP_VERSION_IHL &&

@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""The pipeline without any of its probes, its functions recorded (longpole/auto.h): the function that holds it back is named.
+"""Runs the pipeline without its probes, but with its functions recorded (longpole/auto.h): the
+verdict must name the function that is the bottleneck.
 
-With the rules looked up by exceptions, the verdict must be the function that throws them, in one of eight runs (on a machine that others use, too), and
-nothing else in any: a run may say that it cannot tell. Without that fault it must not be, in most runs. Needs the kernel's events, for functions do not say why a thread waits: so it is skipped without root.
+With the fault that rules are looked up by exceptions, at least one of up to eight runs must name
+the function that throws, and none may name another one; a run without a verdict is allowed, because
+other programs may use the host. Without the fault most runs must not name this function. The test
+needs the kernel's events, because functions do not show why a thread waits; it is skipped without
+root.
 """
 
 import argparse
@@ -20,12 +24,13 @@ import verdicts  # noqa: E402
 
 FUNCTION = "match_or_throw"
 ENOUGH = 8
-# The standard library's functions; accessors of the pipeline's own, of some instructions, are left out by auto.h itself.
+# Functions of the standard library. The pipeline's own accessors of a few instructions are left out
+# by auto.h itself.
 LEFT_OUT = ["-finstrument-functions-exclude-file-list=/usr/"]
 
 
 def program(folder):
-    """Only one object knows of Longpole."""
+    """Builds the pipeline. Only one object includes a header of Longpole."""
     hooks = folder / "hooks.cc"
     hooks.write_text("#include <longpole/auto.h>\n")
     subprocess.run(["g++", "-std=c++17", "-O2", f"-I{build.INCLUDE}", "-c", str(hooks), "-o", str(folder / "hooks.o")], check=True)

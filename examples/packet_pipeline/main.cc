@@ -1,8 +1,9 @@
-// packet_pipeline: starts the four processes, stops them, and says how it went.
+// packet_pipeline: starts the four processes, stops them, and reports the result.
 //
-// Each process is this program executed anew with the name of its role, so that each is a program of its own to
-// whoever watches. They share one memfd and some descriptors, which the launcher makes; the launcher itself has no
-// probe. A process that ends too early ends the others, and so does SIGINT or SIGTERM to the launcher.
+// Each process executes this program again with the name of its role, so that tools show four
+// different programs. The processes share one memfd and some descriptors, which the launcher makes.
+// The launcher itself has no probe. If a process ends too early, or the launcher receives SIGINT or
+// SIGTERM, the others are stopped.
 
 #include "system.h"
 
@@ -35,7 +36,7 @@ const char *const ROLE_NAMES[ROLES] = {N_SOURCE, N_ROUTER, N_SINK, N_TIMER};
 
 System *map(int fd)
 {
-	// populated, so that no page fault falls into what is measured
+	// Populated in advance, so that no page fault happens during the measurement.
 	void *p = mmap(nullptr, sizeof(System), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (p == MAP_FAILED)
 		die("packet_pipeline: mmap");
@@ -51,7 +52,7 @@ uint64_t cpu_ns()
 
 int run_role(Role role, int fd)
 {
-	// the launcher passes interrupts on; a process ends with it in any case
+	// The launcher stops all roles if it is interrupted, and a role is killed if the launcher dies.
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	sigset_t none;
@@ -62,7 +63,8 @@ int run_role(Role role, int fd)
 		return 1;
 
 	System &s = *map(fd);
-	// whose end is closed when its process ends, the other side sees
+	// Each end of the timer's socket is open in one process only, so the other side notices its
+	// end.
 	if (role != ROUTER)
 		close(s.timer_client);
 	if (role != TIMER)
@@ -107,7 +109,7 @@ public:
 private:
 	void start(Role);
 	void stop();
-	bool reap(); // false: a process failed, or ended before it was told to
+	bool reap(); // Returns false if a process failed, or ended before it was asked to stop.
 
 	int fd_;
 	System *s_;
@@ -122,7 +124,8 @@ Launcher::Launcher(const Options &options)
 	if (fd_ < 0 || ftruncate(fd_, sizeof(System)) < 0)
 		die("packet_pipeline: shared memory");
 	s_ = map(fd_);
-	s_->options = options; // all else begins as zero, which is an empty queue and no signal
+	// Everything else starts as zero, that is, with empty queues and no signal.
+	s_->options = options;
 	for (int &doorbell : s_->signals.doorbell)
 		if ((doorbell = eventfd(0, 0)) < 0)
 			die("packet_pipeline: eventfd");
@@ -135,7 +138,7 @@ Launcher::Launcher(const Options &options)
 	s_->timer_server = ends[1];
 }
 
-// On the first or the last of the CPUs that this process may use.
+// Pins this process to the first or the last CPU that it may use.
 static void stay_on(bool first)
 {
 	cpu_set_t all, one;
@@ -216,7 +219,7 @@ int Launcher::run()
 	bool started = false;
 	uint64_t end = 0;
 	for (;;) {
-		// until all are ready the launcher looks every millisecond; then it only sleeps
+		// Until all processes are ready the launcher checks every millisecond; then it only sleeps.
 		if (!started && s_->ready.load() == count) {
 			started = true;
 			if (s_->options.seconds > 0)

@@ -1,8 +1,9 @@
-// Every name that the pipeline's probes write, in one place.
+// Every name that the pipeline's probes write.
 //
-// The probes take them as literals, so they are macros. A build with -DPIPELINE_NAMES='"other.h"' takes all of them from
-// another header instead (scramble.py writes one with random words): whoever explains a recording of that build cannot
-// have known what a router is. One definition per line, `#define NAME "text"`, is what scramble.py reads.
+// The probes need string literals, so the names are macros. A build with
+// -DPIPELINE_NAMES='"other.h"' takes all of them from another header instead; scramble.py writes
+// one with random words. An analysis of such a recording cannot rely on knowing what a router is.
+// build.py expects one definition per line: `#define NAME "text"`.
 
 #ifndef PIPELINE_NAMES_H
 #define PIPELINE_NAMES_H
@@ -11,30 +12,30 @@
 #include PIPELINE_NAMES
 #else
 
-// processes: labels, and the names they go by in the process list
+// Processes: their labels, and their names in the process list.
 #define N_SOURCE "packet_source"
 #define N_ROUTER "packet_router"
 #define N_SINK "packet_sink"
 #define N_TIMER "timer_server"
 
-// threads
+// Threads.
 #define N_SOURCE_THREAD "source_ep"
 #define N_ROUTER_THREAD "router_ep"
 #define N_SINK_THREAD "sink_ep"
 #define N_TIMER_THREAD "timer_ep"
 
-// queues: the stream that the source feeds and the stream that the sink empties
+// Queues: of the stream from the source, and of the stream to the sink.
 #define N_SOURCE_SUBMIT "source.submit"
 #define N_SOURCE_ACK "source.ack"
 #define N_SINK_SUBMIT "sink.submit"
 #define N_SINK_ACK "sink.ack"
 
-// signal loops
+// Signal loops.
 #define N_SOURCE_LOOP "source.signals"
 #define N_ROUTER_LOOP "router.signals"
 #define N_SINK_LOOP "sink.signals"
 
-// signal contexts, named after who receives them
+// Signal contexts, named after the receiving process.
 #define N_SOURCE_START "source.start"
 #define N_SOURCE_READY_TO_SUBMIT "source.ready_to_submit"
 #define N_SOURCE_ACK_AVAILABLE "source.ack_available"
@@ -46,7 +47,7 @@
 #define N_SINK_PACKET_AVAILABLE "sink.packet_available"
 #define N_SINK_READY_TO_ACK "sink.ready_to_ack"
 
-// states
+// States.
 #define N_GENERATE "generate"
 #define N_FORWARD "forward"
 #define N_LOOKUP "lookup"
@@ -57,13 +58,13 @@
 #define N_EXPIRE "expire"
 #define N_RECEIVE "consume"
 
-// calls
+// Calls.
 #define N_TRIGGER_ONCE "trigger_once"
 
-// events
+// Events.
 #define N_ROUTE_EXPIRED "route_expired"
 
-// packet interfaces of the router
+// Packet interfaces of the router.
 #define N_NORTH "north"
 #define N_SOUTH "south"
 

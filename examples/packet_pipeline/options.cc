@@ -83,7 +83,7 @@ Options parse_options(int argc, char **argv)
 			o.batch = 8;
 			continue;
 		}
-		// both `--name=value` and `--name value`
+		// Accepts both `--name=value` and `--name value`.
 		std::string name = arg;
 		const char *value = nullptr;
 		size_t equals = arg.find('=');

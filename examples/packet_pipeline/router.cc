@@ -1,7 +1,8 @@
-// packet_router: parses, finds a rule, rewrites addresses and ports, updates checksums, copies to the other side.
+// packet_router: parses a frame, finds a rule, rewrites addresses and ports, updates the checksums,
+// and copies the frame to the other side.
 //
-// All five faults are here, each behind its option and each a thing that a real router did. A fault may cost what it
-// costs; nothing in here sleeps, spins or computes for show.
+// All five faults are here, each behind its option, and each of them was made by a real router.
+// They are slow because of what they do; no code sleeps, spins or computes only to be slow.
 
 #include "checksum.h"
 #include "routing.h"
@@ -14,12 +15,13 @@ namespace pipeline {
 
 namespace {
 
-constexpr uint32_t PREFETCH = 4; // packets ahead
-// The sink sees packets in groups, as the router sees the source's: a sink that looks at every single descriptor as it is written takes
-// its cache line away from the router each time.
+constexpr uint32_t PREFETCH = 4; // Distance of the prefetched packet from the current one.
+// The router publishes packets to the sink in groups, as the source does. If the sink could see
+// every single descriptor as it is written, it would take the descriptor's cache line away from the
+// router each time.
 constexpr uint32_t PUBLISH_AFTER = 32;
-// While the router goes on, the others are woken after so many packets: a wake-up costs as much as a hundred packets where processors are virtual, and
-// half a queue is enough to do for either of them.
+// While the router has packets, it wakes the others after this many. On virtual processors a
+// wake-up costs as much as a hundred packets, and half a queue is enough work for either side.
 constexpr uint32_t WAKE_AFTER = QUEUE_SLOTS / 2;
 
 longpole::Queue source_submit{N_SOURCE_SUBMIT, QUEUE_USABLE};
@@ -27,7 +29,8 @@ longpole::Queue source_ack{N_SOURCE_ACK, QUEUE_USABLE};
 longpole::Queue sink_submit{N_SINK_SUBMIT, QUEUE_USABLE};
 longpole::Queue sink_ack{N_SINK_ACK, QUEUE_USABLE};
 
-// Compilers emit this instruction only where they are told that the processor has it; one that has not takes it for nothing.
+// Compilers emit `prefetchw` only if they know that the processor supports it. A processor without
+// support executes it as a no-op.
 inline void prefetch_to_write(const uint8_t *p)
 {
 #ifdef __x86_64__
@@ -49,7 +52,7 @@ public:
 	int run();
 
 private:
-	// why the router goes back to its signal loop
+	// Reason for which the router returns to its signal loop.
 	enum class Blocked { NOT, NO_PACKET, NO_ACK_SPACE, NO_SUBMIT_SPACE, NO_FRAME };
 
 	Blocked forward_batch();
@@ -70,15 +73,17 @@ private:
 	Rules rules_;
 	Routes routes_;
 	TimerClient timer_;
-	uint64_t now_ = 0;   // read once per batch
-	bool armed_ = false; // lazy: the timer server owes a signal
+	uint64_t now_ = 0;   // Time in ns, read once per batch.
+	bool armed_ = false; // In lazy mode: true while the timer server has a signal outstanding.
 	bool timer_gone_ = false;
-	uint32_t packets_ = 0; // written to the submit queue, not yet published
-	uint32_t acks_ = 0;    // the same for the ack queue
-	uint32_t unsignalled_ = 0; // handled since the others were woken
-	bool faulty_ = true; // this packet has the faults
+	uint32_t packets_ = 0; // Number written to the submit queue and not yet published.
+	uint32_t acks_ = 0;    // Number written to the ack queue and not yet published.
+	uint32_t unsignalled_ = 0; // Number handled since the others were woken.
+	bool faulty_ = true; // True if the faults apply to this packet.
 	uint64_t dice_ = 1;
-	uint64_t until_capture_; // of 2^64 where nothing is to be captured
+	// Frames until the next captured one. If none are captured it starts at 0 and wraps around to
+	// 2^64 - 1.
+	uint64_t until_capture_;
 	uint64_t dropped_ = 0;
 };
 
@@ -111,7 +116,8 @@ void Router::acknowledge()
 	acks_ = 0;
 }
 
-// Signals the other sides where they asked for it; the eager router tells them of each packet, asked or not.
+// Signals the other processes that have declared to wait. With `unasked`, sink and source are
+// signalled in any case; this is the fault of the eager router, which does so for each packet.
 void Router::wake_others(bool unasked)
 {
 	unsignalled_ = 0;
@@ -132,8 +138,9 @@ void Router::wake_others(bool unasked)
 		submit(s_.signals, SINK_READY_TO_ACK);
 }
 
-// A packet keeps its route alive. Exact: the timer must hear of it. Lazy: the timer was armed for a moment that may be
-// too early by now; when it comes, whoever has not expired is looked after again.
+// Extends the lifetime of a packet's route. In exact mode each new deadline is sent to the timer
+// server. In lazy mode an armed timer is left alone: it may fire too early, and then
+// `expire_routes` arms it again for the earliest route that has not expired.
 void Router::move_deadline(Route &route)
 {
 	const bool exact = o_.timeouts_exact && faulty_;
@@ -160,7 +167,7 @@ void Router::expire_routes()
 	}
 }
 
-// Rewrites the frame for its way; false: there is none.
+// Rewrites the frame for its next hop. Returns false if there is no route for it.
 bool Router::route(uint8_t *frame, uint32_t length)
 {
 	if (!is_udp_frame(frame, length) || frame[IP_TTL] <= 1)
@@ -182,7 +189,8 @@ bool Router::route(uint8_t *frame, uint32_t length)
 
 	const uint32_t dst_ip = o_.route_udp ? rule->to_ip : key.dst_ip;
 	const uint16_t dst_port = o_.route_udp ? rule->to_port : key.dst_port;
-	const uint16_t ttl = load16(frame + IP_TTL); // with the protocol, its neighbour in the same word
+	// The lower byte of this word is the protocol.
+	const uint16_t ttl = load16(frame + IP_TTL);
 	std::memcpy(frame + ETH_DST, rule->next_hop, 6);
 	std::memcpy(frame + ETH_SRC, ROUTER_MAC, 6);
 	store16(frame + IP_TTL, uint16_t(ttl - 0x100));
@@ -214,7 +222,8 @@ bool Router::route(uint8_t *frame, uint32_t length)
 	return true;
 }
 
-// Flows come in turn: every n-th packet would always be of the same ones.
+// Chooses the packets with faults at random: flows come in a fixed order, so every n-th packet
+// would always belong to the same flows.
 bool Router::has_faults()
 {
 	if (o_.one_in == 1)
@@ -230,7 +239,8 @@ void Router::forward_packet()
 	in_.submit.consume(1);
 	in_.ack.slot(acks_) = d;
 	acks_++;
-	// The frame lies in another core's cache, and will be rewritten where it lies: ask for a later one while this one is worked on.
+	// The frame is in another core's cache and will be rewritten in place. A later one is
+	// prefetched while this one is processed.
 	if (in_.submit.available() > PREFETCH)
 		if (const uint8_t *later = in_.frame(in_.submit.peek(PREFETCH)))
 			prefetch_to_write(later);
@@ -279,7 +289,7 @@ Router::Blocked Router::forward_batch()
 			break;
 		}
 		if (in_.ack.space(acks_ + 1) <= acks_) {
-			// what is not published cannot be taken
+			// The other side can take only published acknowledgements.
 			acknowledge();
 			if (!in_.ack.arm())
 				continue;

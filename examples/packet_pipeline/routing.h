@@ -1,7 +1,8 @@
-// Routing rules, and the routes that the router has cached for the flows it knows.
+// Routing rules, and the routes that the router has cached for known flows.
 //
-// A rule says where packets to a net (or to a UDP port) go. The first rule that matches counts. Both ways to look one
-// up are here: with results, and the fault: a rule that does not match says so by an exception.
+// A rule determines where packets to a network (or to a UDP port) go. The first rule that matches
+// is used. Both ways to look up a rule are here: one returns a result for each rule, the other,
+// which is the fault, throws an exception for each rule that does not match.
 
 #ifndef PIPELINE_ROUTING_H
 #define PIPELINE_ROUTING_H
@@ -23,7 +24,7 @@ struct Rule {
 	uint32_t net, mask;
 	uint16_t port;
 	uint8_t next_hop[6];
-	uint32_t to_ip; // only UDP rules forward to another address
+	uint32_t to_ip; // Only UDP rules forward to another address.
 	uint16_t to_port;
 };
 
@@ -90,7 +91,8 @@ struct FlowKey {
 	}
 };
 
-// A flow that was seen: the port that replaces its source port, and until when it stays known without a packet.
+// A known flow: the port that replaces its source port, and the time at which it is forgotten
+// without a packet.
 struct Route {
 	FlowKey key;
 	uint16_t nat_port;
@@ -102,7 +104,7 @@ class Routes
 public:
 	Routes() { rebuild(); }
 
-	// The flow's route, made if there is none; null if there are too many.
+	// Returns the route of a flow, which is added if there is none; null if there are too many.
 	Route *find(const FlowKey &key)
 	{
 		for (size_t i = slot(key);; i = (i + 1) % SLOTS) {
@@ -119,7 +121,7 @@ public:
 		}
 	}
 
-	// When the first route expires; 0: there is none.
+	// Time in ns at which the first route expires; 0 if there is no route.
 	uint64_t earliest() const
 	{
 		uint64_t earliest = 0;
@@ -129,7 +131,7 @@ public:
 		return earliest;
 	}
 
-	// Drops what has expired; returns how many.
+	// Drops the routes that have expired. Returns their number.
 	size_t expire(uint64_t now)
 	{
 		size_t before = routes_.size(), kept = 0;

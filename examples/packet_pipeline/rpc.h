@@ -1,7 +1,8 @@
 // The call `trigger_once`, from the router to the timer server and back.
 //
-// The router asks to be signalled once, at a moment; a later call replaces an earlier one. It is a real call: the
-// request crosses to another process over a socket, and the caller sleeps until the answer is there.
+// The router requests one signal at a certain time; a later call replaces an earlier one. This is a
+// real remote call: the request goes to another process through a socket, and the caller sleeps
+// until the reply arrives.
 
 #ifndef PIPELINE_RPC_H
 #define PIPELINE_RPC_H
@@ -34,7 +35,7 @@ template <typename T> bool send_message(int fd, const T &message)
 	return n == ssize_t(sizeof(message));
 }
 
-// False when the other side has gone.
+// Returns false if the other side has ended.
 template <typename T> bool receive_message(int fd, T &message)
 {
 	ssize_t n;

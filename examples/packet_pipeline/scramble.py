@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Builds the pipeline with random words for all of its names, and writes beside it names.json: real name -> word."""
+"""Builds the pipeline with random words for all of its names, and writes names.json next to it:
+real name -> random word."""
 
 import argparse
 import sys

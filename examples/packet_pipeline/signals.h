@@ -1,9 +1,10 @@
 // Signals: asynchronous wake-ups without content.
 //
-// A context belongs to the process that receives it and holds how often it was submitted since it was last received;
-// several submits merge. Each process has one signal loop, which sleeps in the kernel (one eventfd) unless something is
-// pending. Submitting and receiving are system calls, as they are wherever a signal crosses a protection domain, and a
-// process that signals itself pays like any other.
+// A signal context belongs to the process that receives it. It counts how often it was submitted
+// since it was last received, so several submissions merge into one. Each process has one signal
+// loop, which sleeps in the kernel (on one eventfd) unless a signal is pending. Submitting and
+// receiving are system calls, as they are in any system where a signal crosses a protection domain;
+// a process that signals itself also pays for them.
 
 #ifndef PIPELINE_SIGNALS_H
 #define PIPELINE_SIGNALS_H
@@ -21,7 +22,7 @@ namespace pipeline {
 
 enum Role : uint32_t { SOURCE, ROUTER, SINK, TIMER, ROLES };
 
-// context, who receives it, its name
+// Context, role that receives it, and name.
 #define PIPELINE_SIGNALS(X)                                            \
 	X(SOURCE_START, SOURCE, N_SOURCE_START)                            \
 	X(SOURCE_READY_TO_SUBMIT, SOURCE, N_SOURCE_READY_TO_SUBMIT)        \
@@ -46,13 +47,14 @@ struct SignalMemory {
 		std::atomic<uint32_t> count;
 	};
 	Pending pending[CONTEXTS];
-	int doorbell[ROLES]; // eventfds, inherited by all
+	int doorbell[ROLES]; // Eventfds, inherited by all processes.
 };
 
 inline void ring(const SignalMemory &m, Role role)
 {
 	uint64_t one = 1;
-	// an eventfd only refuses at 2^64 - 1, and a peer that has ended does not close it
+	// No other error than EINTR is possible: an eventfd refuses a write only at 2^64 - 1, and it
+	// stays open here if a peer ends.
 	while (write(m.doorbell[role], &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 }
@@ -73,7 +75,7 @@ inline void submit(SignalMemory &m, Context context)
 	}
 }
 
-// Sleeps until somebody has rung.
+// Sleeps until this role's eventfd has been written.
 inline void wait_for_signals(SignalMemory &m, Role role)
 {
 	uint64_t rung;
@@ -81,7 +83,7 @@ inline void wait_for_signals(SignalMemory &m, Role role)
 		;
 }
 
-// Takes all pending contexts of `role`: a bit per context.
+// Takes all pending contexts of `role`. Returns a mask with one bit per context.
 inline uint32_t receive(SignalMemory &m, Role role)
 {
 	uint32_t received = 0;

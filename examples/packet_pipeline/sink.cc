@@ -1,7 +1,8 @@
-// packet_sink: receives, looks whether what came is right, and acknowledges.
+// packet_sink: receives frames, checks them, and acknowledges them.
 //
-// It is the same in all modes of the router. Each frame's checksums are verified and its sequence number must be its
-// flow's next one: a router that is fast because it is wrong makes the run fail.
+// It is the same in all modes of the router. It verifies the checksums of each frame, and that its
+// sequence number is the next one of its flow, so the run fails if a router is fast because it is
+// wrong.
 
 #include "checksum.h"
 #include "system.h"
@@ -13,8 +14,8 @@ namespace pipeline {
 
 namespace {
 constexpr uint32_t BURST = 32;
-// The other side is woken after so many packets, or when there are no more: waking it for a single free slot would make
-// it run for a single packet.
+// Number of packets after which the other side is woken; it is also woken if there are no more
+// packets. If it were woken for a single free slot, it would run for a single packet.
 constexpr uint32_t WAKE_AFTER = 256;
 } // namespace
 
@@ -25,7 +26,7 @@ int run_sink(System &s)
 	static longpole::Queue sink_submit{N_SINK_SUBMIT, QUEUE_USABLE}, sink_ack{N_SINK_ACK, QUEUE_USABLE};
 	longpole::Queue &submit_queue = o.direct ? source_submit : sink_submit;
 	longpole::Queue &ack_queue = o.direct ? source_ack : sink_ack;
-	(void)submit_queue, (void)ack_queue; // nothing uses them where the probes are compiled out
+	(void)submit_queue, (void)ack_queue; // Unused if the probes are compiled out.
 
 	const Context ready_to_submit = o.direct ? SOURCE_READY_TO_SUBMIT : ROUTER_READY_TO_SUBMIT;
 	const Context ack_available = o.direct ? SOURCE_ACK_AVAILABLE : ROUTER_ACK_AVAILABLE;
@@ -52,7 +53,8 @@ int run_sink(System &s)
 		if (flow >= FLOWS)
 			return false;
 		const uint64_t expected = sequence[flow], got = load64(frame + PAYLOAD_SEQUENCE);
-		sequence[flow] = got + 1; // one lost packet is one error, not one per packet that follows
+		// One lost packet is one error, not one for each packet that follows.
+		sequence[flow] = got + 1;
 		return got == expected;
 	};
 

@@ -1,7 +1,8 @@
-// packet_source: builds frames of several flows and sends as fast as its queue admits.
+// packet_source: builds frames of several flows and sends them as fast as its queue accepts them.
 //
-// It is the same in all modes of the router, and cheap, since what it costs hides what the router costs: a frame is a
-// prepared one of its flow, copied into the bulk buffer, with a sequence number and the checksum that belongs to it.
+// It is the same in all modes of the router. It must be cheap, because its cost would hide the
+// router's cost. So a frame is a prepared one of its flow: it is copied into the bulk buffer, and
+// gets a sequence number and the matching checksum.
 
 #include "checksum.h"
 #include "system.h"
@@ -16,11 +17,11 @@ namespace pipeline {
 namespace {
 
 constexpr uint32_t BURST = 32;
-constexpr unsigned VARIANTS = 2; // contents per flow
+constexpr unsigned VARIANTS = 2; // Different contents per flow.
 
 struct Template {
 	std::vector<uint8_t> bytes;
-	uint64_t sum; // of all that the UDP checksum covers, with sequence number 0
+	uint64_t sum; // Sum of everything that the UDP checksum covers, with sequence number 0.
 };
 
 Template make_template(unsigned flow, unsigned variant, uint32_t length)
@@ -43,7 +44,7 @@ Template make_template(unsigned flow, unsigned variant, uint32_t length)
 	store16(f + UDP_LENGTH, uint16_t(length - UDP));
 	store32(f + PAYLOAD_FLOW, flow);
 
-	// xorshift: any bytes do, as long as they differ between frames
+	// Filler from an xorshift generator; the only requirement is that frames differ.
 	uint64_t x = 0x9e3779b97f4a7c15u * (flow * VARIANTS + variant + 1);
 	for (size_t i = PAYLOAD_SEQUENCE + 8; i < length; i++) {
 		x ^= x << 13;

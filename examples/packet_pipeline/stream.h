@@ -1,16 +1,18 @@
 // A packet stream: two queues and a bulk buffer in shared memory.
 //
-// The producer takes a frame of the bulk buffer, fills it, and puts its descriptor into the submit queue; the consumer
-// gets the descriptor, and gives it back through the acknowledge queue when the frame may be used again. Each queue has
-// one writer and one reader, 1,024 slots of which 1,023 are usable, and no lock.
+// The producer takes a frame of the bulk buffer, fills it, and puts its descriptor into the submit
+// queue. The consumer gets the descriptor, and returns it through the acknowledge queue when the
+// frame may be used again. Each queue has one writer and one reader, 1,024 slots of which 1,023 are
+// usable, and no lock.
 //
-// Nobody polls. Who finds a queue empty (or full) says so in the queue (`arm_*`), looks once more, and goes to its
-// signal loop; the other side takes that word (`take_*`) when it wakes others, and submits the signal. Sequentially
-// consistent order between "publish, then look whether somebody waits" and "say that I wait, then look again" is what
-// makes a lost wake-up impossible.
+// Neither side polls. A side that finds a queue empty (or full) declares in the queue that it waits
+// (`arm`), checks the queue once more, and returns to its signal loop. The other side takes that
+// declaration (`take_reader_waits`, `take_writer_waits`) when it wakes others, and submits the
+// signal. Both "publish, then check for a waiter" and "declare to wait, then check again" are
+// sequentially consistent, so no wake-up can be lost.
 //
-// A queue's probe stands before the store that makes the tokens visible to the other side: the put's time must lie
-// before any time at which the other side can have taken them.
+// A queue's probe precedes the store that makes the tokens visible to the other side: the time of a
+// put must be earlier than any time at which the other side can take the tokens.
 
 #ifndef PIPELINE_STREAM_H
 #define PIPELINE_STREAM_H
@@ -24,12 +26,15 @@ namespace pipeline {
 
 constexpr uint32_t QUEUE_SLOTS = 1024;
 constexpr uint32_t QUEUE_USABLE = QUEUE_SLOTS - 1;
-// Who has found a queue full is woken when so many slots are free: for a single one it would be woken per packet. Before a producer
-// sleeps on this it has collected all acknowledgements, so the consumer can always go on until there are so many.
+// Number of free slots at which a side that found the queue full is woken. With a single slot it
+// would be woken once per packet. A producer collects all acknowledgements before it sleeps, so the
+// consumer can always continue until this many slots are free.
 constexpr uint32_t ENOUGH_SPACE = QUEUE_SLOTS / 8;
-// enough frames to fill both queues, so that a full submit queue is met before the frames run out
+// Enough frames to fill both queues, so that the submit queue becomes full before the frames run
+// out.
 constexpr uint32_t FRAMES = 2 * QUEUE_SLOTS;
-// An odd number of cache lines, so that the frames spread over all sets of a cache.
+// 25 cache lines. With an even number of lines, frames would start in only half of the sets of a
+// cache, or fewer.
 constexpr uint32_t FRAME_STRIDE = 1600;
 
 struct Descriptor {
@@ -38,8 +43,8 @@ struct Descriptor {
 };
 
 struct QueueMemory {
-	alignas(64) std::atomic<uint32_t> head; // written by the reader
-	alignas(64) std::atomic<uint32_t> tail; // written by the writer
+	alignas(64) std::atomic<uint32_t> head; // Written by the reader.
+	alignas(64) std::atomic<uint32_t> tail; // Written by the writer.
 	alignas(64) std::atomic<uint32_t> reader_waits;
 	alignas(64) std::atomic<uint32_t> writer_waits;
 	alignas(64) Descriptor slots[QUEUE_SLOTS];
@@ -51,21 +56,22 @@ struct StreamMemory {
 	alignas(64) uint8_t bulk[FRAMES * FRAME_STRIDE];
 };
 
-// The writer's end. It keeps its own tail, and the reader's head as last seen, so that the shared lines move between
-// the cores only when they must.
+// The writer's end. It has copies of its own tail and of the last known head of the reader, so that
+// the shared cache lines move between cores only if necessary.
 class QueueWriter
 {
 public:
 	explicit QueueWriter(QueueMemory &m) : m_(m), tail_(m.tail.load()), head_(m.head.load()) {}
 
-	// At least `want` if there is so much space; the reader's head is only read again if what is known does not do.
+	// Number of free slots. The reader's head is read again only if fewer than `want` slots are
+	// known.
 	uint32_t space(uint32_t want)
 	{
 		uint32_t known = QUEUE_USABLE - (tail_ - head_);
 		if (known >= want)
 			return known;
 		head_ = m_.head.load(std::memory_order_acquire);
-		// a head that is no head would make space that is none
+		// The head is in shared memory. An invalid one must not be taken for free space.
 		uint32_t used = tail_ - head_;
 		return used > QUEUE_USABLE ? 0 : QUEUE_USABLE - used;
 	}
@@ -78,7 +84,8 @@ public:
 		m_.tail.store(tail_, std::memory_order_release);
 	}
 
-	// True if there is still not enough space, so that the next word is the reader's.
+	// Declares that the writer waits. Returns true if there is still not enough space; then the
+	// reader must wake the writer.
 	bool arm()
 	{
 		m_.writer_waits.store(1, std::memory_order_seq_cst);
@@ -112,12 +119,12 @@ public:
 			return tail_ - head_;
 		uint32_t tail = m_.tail.load(std::memory_order_acquire);
 		if (tail - head_ > QUEUE_USABLE)
-			return 0; // no tail of a sane writer
+			return 0; // Not a tail that a correct writer stores.
 		tail_ = tail;
 		return tail_ - head_;
 	}
 
-	// What there is now; `available` says what there was when it last had to look.
+	// Current number of items; `available` may return an older, lower number.
 	uint32_t depth() const { return m_.tail.load(std::memory_order_acquire) - head_; }
 
 	const Descriptor &peek(uint32_t i) const { return m_.slots[(head_ + i) % QUEUE_SLOTS]; }
@@ -128,7 +135,8 @@ public:
 		m_.head.store(head_, std::memory_order_release);
 	}
 
-	// True if the queue is still empty, so that the next word is the writer's.
+	// Declares that the reader waits. Returns true if the queue is still empty; then the writer
+	// must wake the reader.
 	bool arm()
 	{
 		m_.reader_waits.store(1, std::memory_order_seq_cst);
@@ -139,7 +147,8 @@ public:
 		return false;
 	}
 
-	// A writer that waits does not move its tail.
+	// Takes the writer's declaration if there is enough space. The tail is stable, because a writer
+	// that waits does not move it.
 	bool take_writer_waits()
 	{
 		std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -155,7 +164,8 @@ private:
 	uint32_t tail_;
 };
 
-// The frames of a stream that are not under way. The one freed last is used first, since it is still in the cache.
+// Frames of a stream that are not in use. The frame freed last is used first, because it is still
+// in the cache.
 class FreeFrames
 {
 public:
@@ -168,7 +178,8 @@ public:
 	uint32_t count() const { return count_; }
 	uint32_t take() { return frames_[--count_]; }
 
-	// What came back is the peer's word: a number that is no frame, or one frame too many, is dropped.
+	// The number comes from the peer: one that is no frame, or one more than there are frames, is
+	// dropped.
 	void give(uint32_t frame)
 	{
 		if (frame < FRAMES && count_ < FRAMES)
@@ -180,7 +191,7 @@ private:
 	uint32_t frames_[FRAMES];
 };
 
-// The producer's end of a stream: submits packets, collects acknowledgements.
+// The producer's end of a stream: submits packets and collects acknowledgements.
 struct StreamSource {
 	QueueWriter submit;
 	QueueReader ack;
@@ -191,7 +202,7 @@ struct StreamSource {
 	uint8_t *frame(uint32_t number) { return bulk + size_t{number} * FRAME_STRIDE; }
 };
 
-// The consumer's end.
+// The consumer's end of a stream.
 struct StreamSink {
 	QueueReader submit;
 	QueueWriter ack;
@@ -199,7 +210,8 @@ struct StreamSink {
 
 	explicit StreamSink(StreamMemory &m) : submit(m.submit), ack(m.ack), bulk(m.bulk) {}
 
-	// The frame of a descriptor, or null where the descriptor points out of the bulk buffer.
+	// Returns the frame of a descriptor, or null if the descriptor points outside of the bulk
+	// buffer.
 	uint8_t *frame(const Descriptor &d)
 	{
 		return d.frame < FRAMES && d.length <= FRAME_STRIDE ? bulk + size_t{d.frame} * FRAME_STRIDE : nullptr;

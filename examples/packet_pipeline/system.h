@@ -1,4 +1,4 @@
-// What the four processes share: one piece of memory and some inherited file descriptors.
+// The state that the four processes share: one piece of memory and some inherited file descriptors.
 
 #ifndef PIPELINE_SYSTEM_H
 #define PIPELINE_SYSTEM_H
@@ -18,15 +18,15 @@ namespace pipeline {
 struct System {
 	Options options;
 	SignalMemory signals;
-	int finished;       // eventfd: the sink has all packets that were asked for
-	int timer_client;   // socket, the router's end
-	int timer_server;   // socket, the timer's end
+	int finished;       // Eventfd; written when the sink has received all requested packets.
+	int timer_client;   // Socket, the router's end.
+	int timer_server;   // Socket, the timer server's end.
 	std::atomic<uint32_t> ready;
 	std::atomic<uint32_t> stop;
-	std::atomic<uint64_t> received;      // packets, when the sink has ended
-	std::atomic<uint64_t> cpu_ns[ROLES]; // of each process that has ended
-	StreamMemory north; // source to router, or to the sink where there is no router
-	StreamMemory south; // router to sink
+	std::atomic<uint64_t> received;      // Number of packets, set when the sink ends.
+	std::atomic<uint64_t> cpu_ns[ROLES]; // CPU time of each process that has ended.
+	StreamMemory north; // Source to router, or to the sink without a router.
+	StreamMemory south; // Router to sink.
 };
 
 inline uint64_t now_ns()
@@ -36,7 +36,8 @@ inline uint64_t now_ns()
 	return uint64_t(t.tv_sec) * 1000000000 + uint64_t(t.tv_nsec);
 }
 
-// `Sent N packets in P ms at X Mbit/s`; one write, so that the lines of two processes do not mix.
+// Prints `Sent N packets in P ms at X Mbit/s` in one write, so that the lines of two processes do
+// not mix.
 inline void print_rate(const char *what, uint64_t packets, uint32_t bytes, uint64_t ns)
 {
 	double mbit = ns ? double(packets) * bytes * 8 * 1000 / double(ns) : 0;
@@ -45,7 +46,7 @@ inline void print_rate(const char *what, uint64_t packets, uint32_t bytes, uint6
 	std::fflush(stdout);
 }
 
-// Frames for the test of the routing, each behind its length.
+// A file of frames for the test of the routing, each after its length (32 bits, big endian).
 class Dump
 {
 public:
@@ -76,7 +77,7 @@ private:
 	std::FILE *file_;
 };
 
-// The four processes; each returns its exit status.
+// Main functions of the four processes. Each returns its exit status.
 int run_source(System &);
 int run_router(System &);
 int run_sink(System &);

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Measures the pipeline, unrecorded: what each fault of the router costs, with the probes compiled in and compiled out.
+"""Measures the pipeline without recording it: the cost of each fault of the router, with the probes
+compiled in and compiled out.
 
-Rows: source to sink without the router (the baseline), the router with all five faults, each fix added to those before,
-all fixes; or, with --single, each fix alone. A figure is the median of several runs; the runs of all rows are interleaved, so that a slow moment of the
-machine meets all rows alike. The rate is the sink's.
+Rows: source to sink without the router (the baseline), the router with all five faults, each fix
+added to those before, and all fixes; with --single each fix alone. A figure is the median of
+several runs. The runs of all rows are interleaved, so that a slow period of the host affects all
+rows alike. The rate is that of the sink.
 """
 
 import argparse
@@ -46,7 +48,8 @@ def measure(program, arguments, size, seconds, runtime):
         stdout=subprocess.PIPE,
         text=True,
         timeout=seconds + 60,
-        # a folder of its own: a recording that goes on beside the measurement must not take part in it
+        # A folder of its own, so that a recording on this host does not include the measured
+        # processes.
         env={**os.environ, "LONGPOLE_RUNTIME_DIR": runtime},
     )
     packets, ms, _ = map(int, RATE.search(run.stdout).groups())

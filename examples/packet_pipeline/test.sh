@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What `make test` runs of this example: the routing is right in every mode, also with random names; each fault is named, by its random name.
+# Part of `make test`. The routing must be right in every mode, also with random names, and each
+# fault must be named, by its random name.
 set -euo pipefail
 cd "$(dirname "$0")"
 out=$(mktemp -d)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks what the router forwards, byte by byte, in every mode.
 
-The pipeline dumps what the source sent and what the sink received. What must have come of each frame is computed here
-anew, from the rules as the README states them and from the definition of the checksums, and compared as a whole.
+The pipeline dumps the frames that the source sent and those that the sink received. This script
+computes the expected result of each frame independently, from the rules in the README and from the
+definition of the checksums, and compares it with the whole received frame.
 """
 
 import argparse
@@ -35,7 +36,10 @@ def frames(path):
 
 
 def internet_checksum(data):
-    """The number that makes the one's-complement sum of all 16-bit words all ones: -sum modulo 2^16 - 1."""
+    """The number that makes the one's-complement sum of all 16-bit words all ones.
+
+    It is -sum modulo 2^16 - 1.
+    """
     padded = data + b"\0" * (len(data) % 2)
     remainder = int.from_bytes(padded, "big") % 0xFFFF
     return 0xFFFF - remainder
@@ -53,7 +57,7 @@ def checked(frame):
 
 
 class Nat:
-    """Each new flow gets the next port, from 49152 on."""
+    """Ports of flows: each new flow gets the next port, starting with 49152."""
 
     def __init__(self):
         self.ports = {}
@@ -63,7 +67,7 @@ class Nat:
 
 
 def forwarded(frame, kind, nat):
-    """What the router must make of a frame."""
+    """The frame that the router must make from `frame`."""
     source, target = frame[26:30], frame[30:34]
     source_port, target_port = struct.unpack(">HH", frame[34:38])
     nat_port = nat.port((source, target, source_port, target_port))
@@ -99,7 +103,8 @@ def main():
         runs = 0
         for number, values in enumerate(itertools.product(*FAULTS.values())):
             for kind in ("ip", "udp"):
-                # the smallest frame in each mode; odd, usual and largest ones in turn
+                # The smallest frame in each mode, and in turn one of an uneven, a usual and the
+                # largest size.
                 for size in (64, (65, 1400, 1514)[(number + (kind == "ip")) % 3]):
                     arguments = [f"--{fault}={value}" for fault, value in zip(FAULTS, values)] + [f"--route={kind}", f"--bytes={size}"]
                     sent, received = run(program, arguments, scratch)

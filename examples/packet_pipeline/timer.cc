@@ -1,4 +1,4 @@
-// timer_server: signals the router once, at the moment that its last call named.
+// timer_server: signals the router once, at the time that its last call requested.
 
 #include "rpc.h"
 #include "system.h"
@@ -10,7 +10,7 @@ namespace pipeline {
 int run_timer(System &s)
 {
 	const int fd = s.timer_server;
-	uint64_t deadline = 0; // 0: none
+	uint64_t deadline = 0; // 0 if no signal is requested.
 
 	s.ready.fetch_add(1);
 	for (;;) {
@@ -35,7 +35,7 @@ int run_timer(System &s)
 
 		TriggerRequest request;
 		if (!receive_message(fd, request))
-			return 0; // the router has ended
+			return 0; // The router has ended.
 		LONGPOLE_RPC_DISPATCH(N_TRIGGER_ONCE, request.id);
 		deadline = now_ns() + request.after_ns;
 		TriggerReply reply{request.id};

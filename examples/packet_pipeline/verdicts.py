@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Records the pipeline with each fault alone, and with none, and holds the reports against expected.tsv.
+"""Records the pipeline with each fault alone, and without a fault, and compares the reports with
+expected.tsv.
 
-With --seed the pipeline is built with random words for all names and starts its processes in random order, and the
-table is translated. Ends with 1 if a row does not hold in all runs, or if one of them appears without a fault.
+With --seed the pipeline is built with random words for all names and starts its processes in random
+order, and the table is translated. Exits with 1 if a row does not hold in all runs, or if a row's
+answer appears without a fault.
 """
 
 import argparse
@@ -38,9 +40,9 @@ def translate(rows, words):
 
 
 def report(longpole, program, arguments, folder, keep):
-    """The report on a fresh recording of one run."""
+    """Records one run and returns the report."""
     subprocess.run([longpole, "record", "--kernel", "none", "-o", folder, "--", program, *arguments], check=True, stdout=subprocess.DEVNULL)
-    recording = max(Path(folder).iterdir()) # named by its time
+    recording = max(Path(folder).iterdir()) # Recordings are named by their time.
     run = subprocess.run([longpole, "report", "--json", str(recording)], check=True, stdout=subprocess.PIPE, text=True)
     if not keep:
         shutil.rmtree(recording)
@@ -48,7 +50,7 @@ def report(longpole, program, arguments, folder, keep):
 
 
 def roomy():
-    """Where recordings go: a slow disk costs events, and what is judged here are answers. In memory, where there is room."""
+    """Folder for recordings: in memory if there is room, because a slow disk costs events."""
     memory = "/dev/shm"
     return memory if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= 2 << 30 else None
 
@@ -108,7 +110,9 @@ def main():
             all_good &= any(held) if options.any else all(held)
 
         if not only or "none" in only:
-            # Of packets of 64 bytes even 150 for each signal take so little time that going back for the next ones is a quarter of the router's work: that is a limit, too.
+            # For packets of 64 bytes even a batch of 150 takes so little time that a quarter of the
+            # router's work is fetching the next batch. That is a limit too, so the control uses
+            # larger batches.
             for size, batch in (("64", "1000"), ("1400", "150")):
                 held = []
                 for answer in each_run(f"none-{size}", [f"--bytes={size}", f"--batch={batch}"]):

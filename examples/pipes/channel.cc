@@ -11,7 +11,7 @@ namespace pipes {
 
 namespace {
 
-// Whether the event is there; `patience` as of poll.
+// Returns whether the event is pending; `patience` is the timeout of poll in ms.
 bool ready(int fd, short events, int patience)
 {
 	pollfd entry{fd, events, 0};
@@ -52,7 +52,7 @@ Outlet::~Outlet()
 
 void Outlet::send(const char *bytes, size_t count)
 {
-	// A pipe is writable when a whole batch fits, so the write below never waits and is never split.
+	// A pipe is writable if a whole batch fits, so the write below never waits and is never split.
 	if (!ready(fd_, POLLOUT, 0)) {
 		LONGPOLE_QUEUE_WAIT_FULL(queue_);
 		ready(fd_, POLLOUT, -1);

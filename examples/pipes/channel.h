@@ -1,8 +1,9 @@
 // A pipe as a queue of whole lines.
 //
-// Everything that is written is a batch of whole lines of at most PIPE_BUF bytes. Such a write is all or nothing, so a
-// reader finds whole lines, too. Both ends look before they act, which is what lets them tell a recorder the truth: a put stands
-// before its bytes can be seen by the other side, a get before their room can be used again.
+// Each write is a batch of whole lines of at most PIPE_BUF bytes. Such a write is atomic, so a
+// reader also finds whole lines. Both ends check the pipe before they act, so the order of events
+// is right: a put is recorded before its bytes are visible to the other side, and a get before its
+// space can be used again.
 
 #ifndef PIPES_CHANNEL_H
 #define PIPES_CHANNEL_H
@@ -23,7 +24,8 @@ struct Pipe {
 
 Pipe make_pipe();
 
-// The end into which lines go. Failing calls end the process with a message: its neighbour is gone, and so is its purpose.
+// The writing end. If a call fails, the process prints a message and exits, because without the
+// process at the other end it has nothing to do.
 class Outlet
 {
 public:
@@ -32,7 +34,7 @@ public:
 	Outlet(const Outlet &) = delete;
 	Outlet &operator=(const Outlet &) = delete;
 
-	// Waits for room; at most batch_bytes.
+	// Waits for space, and sends at most batch_bytes.
 	void send(const char *bytes, size_t count);
 
 private:
@@ -45,10 +47,11 @@ class Inlet
 public:
 	Inlet(const Pipe &pipe, const char *name);
 
-	// Waits for lines and takes all that are there and fit; 0 when the other end is closed and all is taken.
+	// Waits for lines. Returns the number of bytes taken, which are all that are in the pipe and
+	// fit; 0 if the other end is closed and everything was taken.
 	size_t receive(char *bytes, size_t room);
 
-	// Room for this much never cuts a line.
+	// A buffer of this many bytes never cuts a line.
 	size_t capacity() const { return capacity_; }
 
 private:
@@ -57,7 +60,7 @@ private:
 	longpole::Queue queue_;
 };
 
-// A message and exit status 1.
+// Prints a message and exits with status 1.
 [[noreturn]] void die(const char *what);
 
 } // namespace pipes

@@ -1,4 +1,4 @@
-// Both sides of the call, and the process that serves it.
+// Both sides of the call to the directory, and the process that serves it.
 
 #include "directory.h"
 #include "names.h"
@@ -43,7 +43,7 @@ void run_directory(int client)
 		if (received < 0)
 			die("question to the directory");
 		if (received < ssize_t(offsetof(Question, networks)))
-			return; // the client is gone
+			return; // The client has ended.
 		LONGPOLE_RPC_DISPATCH(N_RESOLVE, question.id);
 		size_t count = (size_t(received) - offsetof(Question, networks)) / sizeof *question.networks;
 		Answer answer;

@@ -1,4 +1,5 @@
-// The call to the directory: names for networks, over a socket that keeps messages apart.
+// The call to the directory, which returns names of networks. The socket preserves message
+// boundaries.
 
 #ifndef PIPES_DIRECTORY_H
 #define PIPES_DIRECTORY_H
@@ -27,7 +28,7 @@ class Directory
 public:
 	explicit Directory(int socket) : socket_(socket) {}
 
-	// The names of `count` networks; waits for them.
+	// Returns the names of `count` networks; waits for the reply.
 	void resolve(const uint32_t *networks, size_t count, Name *names);
 
 private:

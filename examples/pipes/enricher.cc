@@ -1,6 +1,7 @@
 // The second stage: splits lines into fields and adds the name of the client's network.
 //
-// It keeps a table of all customers. For the few others it asks the directory: once a turn, for all of them together.
+// It has a table of all customers. For the few other networks it calls the directory, once per turn
+// for all of them together.
 
 #include "directory.h"
 #include "flat_table.h"
@@ -117,13 +118,13 @@ private:
 	std::vector<Name> answers_;
 };
 
-// Fast, good, bad: what the site promises its customers.
+// Grade of an answer by its duration: fast, good or slow.
 std::string_view grade(uint64_t duration_us)
 {
 	return duration_us < 100000 ? " fast\n" : duration_us < 500000 ? " good\n" : " slow\n";
 }
 
-// The longest line is the reader's plus name and grade.
+// Longest line: the longest line of the reader (84 bytes), a blank, the name, and the grade.
 constexpr size_t longest_line = 84 + 1 + name_bytes + 6;
 
 void pass_on(const std::vector<Record> &records, Outlet &outlet)

@@ -1,4 +1,5 @@
-// A hash table in one piece of memory: a look-up touches one cache line where a node-based map touches three.
+// A hash table in one block of memory. A look-up touches one cache line, where a node-based map
+// touches three.
 
 #ifndef PIPES_FLAT_TABLE_H
 #define PIPES_FLAT_TABLE_H
@@ -9,7 +10,7 @@
 
 namespace pipes {
 
-// Keys need ==, and `hash(key)` must be found. There is no removal.
+// Keys need `==`, and a function `hash(key)` must be visible. Entries cannot be removed.
 template <typename Key, typename Value>
 class FlatTable
 {
@@ -28,7 +29,7 @@ public:
 		return slot.used ? &slot.value : nullptr;
 	}
 
-	// The key's value, a new one if there was none.
+	// Returns the value of the key, a new one if there was none.
 	Value &operator[](const Key &key)
 	{
 		size_t at = place(key);
@@ -52,7 +53,8 @@ public:
 	}
 
 private:
-	// Where the key is, or would be. At least half of the slots are free, so the search ends.
+	// Index of the key's slot, or of the slot where it would be inserted. At least half of the
+	// slots are free, so the search ends.
 	size_t place(const Key &key) const
 	{
 		size_t mask = slots_.size() - 1;

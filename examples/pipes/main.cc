@@ -1,4 +1,5 @@
-// A chain that processes a web site's log: three processes joined by pipes, and one that they call.
+// A chain that processes the log of a web site: three processes joined by pipes, and a fourth one
+// that the second calls.
 //
 //     log_reader --raw_lines--> log_enricher --rich_lines--> log_writer
 //                                    |  ^
@@ -28,7 +29,7 @@ struct Process {
 	pid_t pid;
 };
 
-// Runs `work` in a process of its own, which does not outlive this one.
+// Runs `work` in a child process, which does not outlive this one.
 Process start(const char *name, const std::function<void()> &work)
 {
 	pid_t parent = getpid();
@@ -59,7 +60,8 @@ int main(int argc, char **argv)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		die("socketpair");
 
-	// Each process keeps only the ends that it uses, or else nobody would ever see the end of a pipe.
+	// Each process closes the ends that it does not use; otherwise no reader would see the end of a
+	// pipe.
 	auto close_pipe = [](const Pipe &pipe) {
 		close(pipe.read_end);
 		close(pipe.write_end);

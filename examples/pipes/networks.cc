@@ -25,7 +25,8 @@ std::vector<Customer> customers()
 	std::vector<Customer> all;
 	all.reserve(known_networks);
 	for (size_t index = 0; index < known_networks; index++) {
-		// Two numbers may meet in one network: then it has the name of the network, not of the number.
+		// Two customers may have the same network, so the name is made from the network and not
+		// from the index.
 		uint32_t network = customer_network(index);
 		all.push_back({network, make_name("cust", network)});
 	}

@@ -1,4 +1,4 @@
-// Which networks exist and what they are called. Networks are the first 24 bits of an IPv4 address.
+// The networks of the example and their names. A network is the first 24 bits of an IPv4 address.
 
 #ifndef PIPES_NETWORKS_H
 #define PIPES_NETWORKS_H
@@ -15,12 +15,12 @@ constexpr size_t known_networks = 4096;
 constexpr size_t name_bytes = 16;
 
 struct Name {
-	std::array<char, name_bytes> text; // filled up with '-', never a blank
+	std::array<char, name_bytes> text; // Padded with '-', so that it never contains a blank.
 	std::string_view view() const { return {text.data(), text.size()}; }
 	bool operator==(const Name &other) const { return text == other.text; }
 };
 
-// A number that looks random and is the same in all processes.
+// Mixes the bits of `x` to a pseudo-random number that is the same in all processes.
 inline uint64_t mixed(uint64_t x)
 {
 	x += 0x9e3779b97f4a7c15;
@@ -42,13 +42,14 @@ inline uint64_t hash(const Name &name)
 	return mixed(words[0] ^ mixed(words[1]));
 }
 
-// The network of the index-th customer.
+// The network of the customer with this index.
 inline uint32_t customer_network(size_t index)
 {
 	return uint32_t(mixed(index) & 0xffffff);
 }
 
-// What the registry of the directory says: the customer's name, or that of the region for anybody else.
+// The registry of the directory: names of customers by their network, and names of regions for all
+// other networks.
 class Registry
 {
 public:
@@ -60,10 +61,10 @@ private:
 		uint32_t network;
 		Name name;
 	};
-	std::vector<Entry> customers_; // ascending
+	std::vector<Entry> customers_; // Sorted by network.
 };
 
-// All customers in the order of their numbers, for those who keep a table of their own.
+// Returns all customers in the order of their index, for processes with a table of their own.
 struct Customer {
 	uint32_t network;
 	Name name;

@@ -31,7 +31,7 @@ constexpr struct {
 	std::exit(status);
 }
 
-// The value of `--name=value` or `--name value`.
+// Returns the value of `--name=value` or `--name value`, or null if the argument has another name.
 const char *value_of(const char *name, int argc, char **argv, int &at)
 {
 	size_t length = std::strlen(name);

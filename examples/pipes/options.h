@@ -7,24 +7,25 @@
 
 namespace pipes {
 
-// The faults that can be switched on, each one that real programs have.
+// Faults that can be switched on. Each of them occurs in real programs.
 enum class Slow {
 	none,
-	reader_streams, // a new string stream with a locale for each line
-	enricher_scan,  // the table of networks is searched from its begin
-	enricher_rpc,   // the directory is asked for each line
-	writer_join,    // each line makes a new page out of the old one
+	reader_streams, // A new string stream with a locale for each line.
+	enricher_scan,  // The table of networks is searched from its start.
+	enricher_rpc,   // The directory is called for each line.
+	writer_join,    // Each line makes a new page out of the previous one.
 };
 
 struct Options {
 	Slow slow = Slow::none;
-	uint64_t records = 0; // 0: until the time is over
+	uint64_t records = 0; // 0: until the time is over.
 	double seconds = 5;
 	uint64_t seed = 1;
 	const char *output = "/dev/null";
 };
 
-// Prints what is wrong and ends the program with 2.
+// Parses the arguments. On an error prints the usage and exits with status 2; `--help` exits with
+// 0.
 Options parse_options(int argc, char **argv);
 
 const char *name(Slow slow);

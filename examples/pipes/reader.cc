@@ -1,7 +1,7 @@
 // The first stage: hits of a web site as lines of text.
 //
-// It stands for whoever tails a log. The hits are drawn from a seeded generator, so that two runs with the same number of
-// records carry the same lines whatever the fault.
+// It takes the place of a program that follows a log file. The hits come from a seeded generator,
+// so two runs with the same number of records have the same lines with any fault.
 
 #include "names.h"
 #include "networks.h"
@@ -29,7 +29,7 @@ struct Hit {
 	uint32_t duration_us;
 };
 
-// The longest line is 84 bytes, so this many always fit into a batch.
+// The longest line has 84 bytes, so this many lines always fit into a batch.
 constexpr size_t batch_hits = 48;
 constexpr size_t longest_line = 84;
 static_assert(batch_hits * longest_line <= batch_bytes, "a batch of lines must fit into one atomic write");
@@ -43,12 +43,13 @@ public:
 	{
 		uint64_t a = random(), b = random();
 		time_us_ += 1 + (a & 63);
-		// One hit of 512 comes from a network that is no customer's.
+		// One hit in 512 comes from a network that belongs to no customer.
 		uint32_t network = (a >> 8) % 512 ? customer_network((a >> 20) % known_networks) : uint32_t(b >> 40);
 		constexpr uint32_t statuses[] = {200, 200, 200, 200, 200, 304, 404, 503};
-		// Few items are asked for often, and few answers are slow.
+		// A few items are requested often, and a few answers are slow.
 		double rank = std::pow(items, unit(random()));
-		// Sizes and durations are log-normal: two normal numbers out of two uniform ones.
+		// Sizes and durations are log-normal: the Box-Muller transform makes two normal numbers out
+		// of two uniform ones.
 		double radius = std::sqrt(-2 * std::log1p(-unit(random())));
 		double angle = 6.283185307179586 * unit(random());
 		double bytes = std::exp(9 + 1.5 * radius * std::cos(angle));
@@ -64,7 +65,7 @@ public:
 private:
 	static constexpr uint32_t items = 100000;
 
-	// From 0 to 1.
+	// Maps random bits to a number in [0, 1).
 	static double unit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
 
 	uint64_t random()
@@ -90,7 +91,7 @@ void append_address(Pen &pen, uint32_t address)
 	pen.number(address & 255);
 }
 
-// Formats a hit at a time. Calendar arithmetic is done once a second of the log.
+// Formats one hit at a time. The date is formatted only when the second changes.
 class Clerk
 {
 public:
@@ -124,7 +125,7 @@ private:
 	size_t length_ = 0;
 };
 
-// The same line as many a program would write it.
+// Makes the same line in the way of many real programs: with a new stream.
 std::string formatted_by_stream(const Hit &hit)
 {
 	std::ostringstream line;

@@ -1,4 +1,4 @@
-// The processes, each a function that returns when its work is over.
+// The processes. Each is a function that returns when its work is done.
 
 #ifndef PIPES_STAGES_H
 #define PIPES_STAGES_H

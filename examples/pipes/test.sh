@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# One recording per injection, held against the table; the numbers want a quiet machine, the answers do not.
+# Makes runs with each injection and compares the reports with the table. The figures need a quiet
+# host, the answers do not.
 set -euo pipefail
 cd "$(dirname "$0")"
 export PYTHONDONTWRITEBYTECODE=1

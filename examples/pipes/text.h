@@ -1,4 +1,4 @@
-// Text in and out of buffers without allocation: digits, and fields between blanks.
+// Formats and parses text in buffers without allocation: digits, and fields separated by blanks.
 
 #ifndef PIPES_TEXT_H
 #define PIPES_TEXT_H
@@ -10,7 +10,7 @@
 
 namespace pipes {
 
-// Appends to memory that its owner has made large enough.
+// Appends to a buffer, which the caller has made large enough.
 class Pen
 {
 public:
@@ -23,7 +23,7 @@ public:
 	}
 	void put(char c) { *at_++ = c; }
 	void number(uint64_t value) { at_ = std::to_chars(at_, at_ + 20, value).ptr; }
-	// With leading zeros.
+	// Appends a number with leading zeros.
 	void padded(uint64_t value, int digits)
 	{
 		for (int i = digits; i-- > 0; value /= 10)
@@ -36,7 +36,7 @@ private:
 	char *at_;
 };
 
-// Takes fields from the begin of a line.
+// Takes fields from the start of a line.
 class Fields
 {
 public:
@@ -61,7 +61,7 @@ inline uint64_t number(std::string_view field)
 	return value;
 }
 
-// The next whole line of `bytes`, which always ends with one.
+// Takes the next whole line. `bytes` always ends with a newline.
 inline std::string_view take_line(std::string_view &bytes)
 {
 	size_t end = bytes.find('\n');

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Records the chain with each injection and without one, and holds the reports against expected.tsv.
+"""Records the chain with each injection and without one, and compares the reports with
+expected.tsv.
 
-Either of an injection's two rows will do: the verdict, or the first finding. Without an injection none of the rows may appear.
-Ends with 1 if a row does not hold in all runs.
+An injection holds if one of its two rows appears: the verdict, or the first finding. Without an
+injection none of the rows may appear. Exits with 1 if a row does not hold in all runs.
 """
 
 import argparse
@@ -17,7 +18,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
-# The table was written in the issue's words, before there was a report; these are the kinds in its JSON.
+# The table was written with the words of the issue, before there was a report. These are the
+# corresponding kinds in the JSON of the report.
 KINDS = {
     "one state takes most of the stage's time per item": "state_dominates_stage",
     "called once per item": "called_once_per_item",
@@ -34,7 +36,7 @@ def table():
 
 
 def roomy():
-    """Where recordings go: a slow disk costs events, and what is judged here are answers. In memory, where there is room."""
+    """Folder for recordings: in memory if there is room, because a slow disk costs events."""
     memory = "/dev/shm"
     return memory if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= 2 << 30 else None
 
@@ -47,7 +49,7 @@ def place(verdict):
 
 
 def answers(longpole, program, slow, seconds):
-    """What the report on a fresh recording says: the verdict, the first finding, all findings."""
+    """Records one run. Returns the verdict and all findings, the first finding first."""
     with tempfile.TemporaryDirectory(dir=roomy()) as folder:
         subprocess.run([longpole, "record", "--kernel", "none", "-o", folder, "--", program, f"--slow={slow}", f"--seconds={seconds}"],
                        check=True, stdout=subprocess.DEVNULL)
@@ -56,7 +58,7 @@ def answers(longpole, program, slow, seconds):
     report = json.loads(run.stdout)
     verdict = report["verdict"]
     named = ("verdict", *place(verdict))
-    # A finding's subject may name its machine before the call or state.
+    # The subject of a finding may begin with the name of its machine, before the call or state.
     findings = [("finding", finding["kind"], finding["subject"].split("::")[-1]) for finding in report["findings"]]
     return named, findings
 
@@ -80,13 +82,14 @@ def main():
             for _ in range(options.runs):
                 verdict, findings = answers(options.longpole, program, slow, options.seconds)
                 if slow == "none":
-                    # The control: nothing that was injected elsewhere is named, and no stage.
+                    # The control: no injected fault is named, and the verdict names no stage.
                     holds = verdict[1] == "nothing" and not injected.intersection(findings)
                 else:
                     holds = verdict in expected or (findings and findings[0] in expected)
                 held.append(holds)
                 print("holds" if holds else "FAILS", slow, verdict, findings[:1], sep="\t", flush=True)
-                # On a machine that others use, too, a control must be clean twice, and more often than not.
+                # If other programs use the host, the control must be clean in two runs and in most
+                # of them.
                 enough = 2 if slow == "none" else 1
                 if options.any and sum(held) == enough:
                     break

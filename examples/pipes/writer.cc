@@ -93,7 +93,8 @@ public:
 
 	uint64_t records() const { return records_; }
 
-	// Depends on every count and on every byte of the pages: equal for equal input, whatever the fault.
+	// A digest of all counts and all bytes of the pages. It is equal for equal input, with any
+	// fault.
 	uint64_t digest() const
 	{
 		uint64_t digest = page_digest_;

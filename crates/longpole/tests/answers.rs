@@ -1,4 +1,4 @@
-//! The verbs that judge: report, latency, queues and cpu, from a recording on disk to the answer.
+//! The verbs `report`, `latency`, `queues` and `cpu`, from a trace on disk to the answer.
 
 #[path = "support/schema.rs"]
 mod schema;
@@ -22,7 +22,8 @@ fn json(verb: &str, arguments: &[&str], trace: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A producer that waits for space, a consumer that spends its time in one state, and a call.
+/// Writes a recording of a producer that waits for space, and of a consumer that makes one call and
+/// spends most of its time in one state.
 fn recording(directory: &Path) {
     let mut fake = Fake::new(directory);
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
@@ -52,7 +53,7 @@ fn recording(directory: &Path) {
 }
 
 #[test]
-fn the_json_of_each_verb_keeps_to_its_schema() {
+fn the_json_of_each_verb_matches_its_schema() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());
     let mut traces = vec![directory.path().to_owned()];
@@ -94,7 +95,7 @@ fn latencies_are_measured_between_any_two_events() {
 }
 
 #[test]
-fn a_name_that_does_not_occur_is_refused_with_the_nearest_ones() {
+fn an_unknown_name_is_refused_with_the_nearest_known_names() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());
     let refused = |arguments: &[&str]| {
@@ -102,7 +103,7 @@ fn a_name_that_does_not_occur_is_refused_with_the_nearest_ones() {
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stdout.is_empty());
         let talk = String::from_utf8(output.stderr).unwrap();
-        // Where nothing comes at all, a note says why.
+        // If the trace has no events at all, a note with the reason comes first.
         assert_eq!(talk.lines().filter(|line| !line.starts_with("longpole: note: ")).count(), 1, "{talk}");
         talk
     };
@@ -119,7 +120,7 @@ fn a_name_that_does_not_occur_is_refused_with_the_nearest_ones() {
 }
 
 #[test]
-fn lost_gets_raise_no_depth_above_the_capacity_and_the_doubt_is_said() {
+fn lost_gets_do_not_raise_the_depth_above_the_capacity_and_the_uncertain_share_is_reported() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let uri = Some("longpole:site?capacity=100");
@@ -145,7 +146,8 @@ fn lost_gets_raise_no_depth_above_the_capacity_and_the_doubt_is_said() {
     let queue = &json("queues", &["--json"], directory.path())[0];
     assert_eq!((&queue["capacity"], &queue["lost"]), (&100.into(), &400.into()), "{queue}");
     assert!(queue["depth"]["max"].as_u64().unwrap() <= 100, "{queue}");
-    // From the last packet before the loss to the end: only the end of the packet that follows tells of it.
+    // The depth is uncertain from the last packet before the loss to the end of the trace: the loss
+    // is reported only at the end of the packet that follows it.
     let uncertain = queue["uncertain_share"].as_f64().unwrap();
     assert!((0.69..0.71).contains(&uncertain), "{queue}");
     let text = String::from_utf8(run("queues", &[], directory.path()).stdout).unwrap();

@@ -1,4 +1,5 @@
-//! Archives that are named as traces: told by their own names, and gone from the disk however the command ends.
+//! Archives that are named as traces: answers show the name of the archive, and the unpacked files
+//! are removed however the command ends.
 
 #[path = "../../trace/tests/support/tar_entry.rs"]
 mod tar_entry;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tar_entry::tar_entry;
 use tempfile::TempDir;
 
-/// A tar of a capture with so many packets.
+/// A tar archive with a capture of `packets` packets.
 fn archive(place: &Path, packets: u64) -> PathBuf {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &Section::default()).unwrap();
@@ -40,7 +41,7 @@ fn left(place: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_archive_is_told_by_its_own_name_and_leaves_nothing_behind() {
+fn answers_name_the_archive_and_no_unpacked_files_are_left() {
     let place = TempDir::new().unwrap();
     let archive = archive(place.path(), 3);
     let named = archive.to_str().unwrap();
@@ -54,7 +55,7 @@ fn an_archive_is_told_by_its_own_name_and_leaves_nothing_behind() {
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((answer["path"].as_str(), answer["streams"][0]["name"].as_str()), (Some(named), Some("run/net.pcapng")));
 
-    // Damage in the archive is damage of the trace, with its place.
+    // Damage in the archive is reported as damage of the trace, with its position.
     let whole = fs::read(&archive).unwrap();
     fs::write(&archive, &whole[..whole.len() - 1200]).unwrap();
     let output = longpole(place.path(), &["check"], &archive).output().unwrap();
@@ -69,7 +70,8 @@ fn an_archive_is_told_by_its_own_name_and_leaves_nothing_behind() {
     assert_eq!(left(place.path()), [""; 0]);
 }
 
-/// A command that prints more than a pipe holds to nobody, once it has begun to.
+/// Starts `print` with more output than a pipe holds, and returns once it has begun to print.
+/// Nothing reads the rest, so the command blocks, and its unpacked archive stays on disk.
 fn held(place: &Path, archive: &Path) -> Child {
     let mut child = longpole(place, &["print"], archive).stdout(Stdio::piped()).spawn().unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0; 10]).unwrap();
@@ -78,14 +80,14 @@ fn held(place: &Path, archive: &Path) -> Child {
 }
 
 #[test]
-fn the_folder_of_an_archive_goes_also_when_the_command_is_killed() {
+fn the_unpacked_folder_is_removed_if_the_command_is_killed() {
     let place = TempDir::new().unwrap();
     let archive = archive(place.path(), 20_000);
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
         let mut child = held(place.path(), &archive);
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
         assert!(!child.wait().unwrap().success());
-        // Another process does it, soon.
+        // Another process removes the folder shortly afterwards.
         while !left(place.path()).is_empty() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -93,7 +95,7 @@ fn the_folder_of_an_archive_goes_also_when_the_command_is_killed() {
 }
 
 #[test]
-fn what_nobody_could_remove_goes_with_the_next_archive_and_what_is_in_use_stays() {
+fn the_next_archive_removes_a_leftover_folder_but_none_that_is_in_use() {
     let place = TempDir::new().unwrap();
     let archive = archive(place.path(), 20_000);
     let mut child = held(place.path(), &archive);
@@ -111,7 +113,7 @@ fn what_nobody_could_remove_goes_with_the_next_archive_and_what_is_in_use_stays(
 }
 
 #[test]
-fn a_packed_machine_log_is_analysed_as_one() {
+fn a_compressed_machine_log_is_read_as_a_machine_log() {
     let place = TempDir::new().unwrap();
     let lines = "{\"t\":0,\"machine\":\"A\",\"state\":\"run\"}\n{\"t\":9,\"end\":\"A\"}\n";
     let packed = place.path().join("log.jsonl.gz");
@@ -126,7 +128,7 @@ fn a_packed_machine_log_is_analysed_as_one() {
     assert!(said("info", &packed).contains("log.jsonl"));
     let cpu = said("cpu", &packed);
     assert!(cpu.contains(&format!("{} is a machine log, which this verb does not read", packed.display())), "{cpu}");
-    // In a tar it lies beside whatever else may be there.
+    // A tar archive may contain other files too, so the log inside must be named by the user.
     let tar = place.path().join("log.tar");
     fs::write(&tar, [tar_entry("log.jsonl", b'0', "", lines.as_bytes()), vec![0; 1024]].concat()).unwrap();
     assert!(said("path", &tar).contains("name the log itself"), "{}", said("path", &tar));

@@ -1,4 +1,5 @@
-//! What `info`, `print`, `packets` and `check` tell of captures of others: all that stands in them, and up to where they can be read.
+//! `info`, `print`, `packets` and `check` of captures that other tools wrote: they show everything
+//! in a capture, up to the position where it becomes unreadable.
 
 #[path = "../../pcapng/tests/common/mod.rs"]
 mod common;
@@ -24,7 +25,7 @@ fn ask(arguments: &[&str], capture: &Path) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn info_tells_who_took_a_capture_and_everything_next_to_its_packets() {
+fn info_shows_interfaces_comments_names_secrets_and_unknown_blocks_of_a_capture() {
     let place = TempDir::new().unwrap();
     let capture = written(&place, &[everything(false), everything(true)].concat());
     let (code, told, said) = ask(&["info", "--json"], &capture);
@@ -43,7 +44,8 @@ fn info_tells_who_took_a_capture_and_everything_next_to_its_packets() {
     assert_eq!((&interface["section"], &interface["name"], &interface["packets"]), (&json!(1), &json!("eth0"), &json!(3)));
     assert_eq!((&interface["resolution"], &interface["offset_s"], &interface["snaplen"]), (&json!("10^-9 s"), &json!(5), &json!(40)));
     assert_eq!((&interface["statistics"]["dropped"], &interface["statistics"]["os_dropped"]), (&json!(3), &json!(4)));
-    // What the interface and the system dropped is lost, in each section.
+    // Packets that the interface (3) or the system (4) dropped count as lost, in each of the two
+    // sections.
     assert_eq!(answer["lost"], 14);
     assert_eq!(answer["names"], json!({"packet": 6, "journal": 2}));
 
@@ -56,7 +58,7 @@ fn info_tells_who_took_a_capture_and_everything_next_to_its_packets() {
 }
 
 #[test]
-fn print_shows_comments_and_other_options_of_packets_and_entries_of_the_journal() {
+fn print_shows_packet_options_and_journal_entries() {
     let place = TempDir::new().unwrap();
     let number = |value: u64| value.to_le_bytes();
     let options = [
@@ -86,11 +88,12 @@ fn print_shows_comments_and_other_options_of_packets_and_entries_of_the_journal(
 }
 
 #[test]
-fn of_a_damaged_capture_everything_before_comes_out_and_the_place_is_told() {
+fn a_damaged_capture_is_read_up_to_the_damage_and_its_position_is_reported() {
     let place = TempDir::new().unwrap();
     let whole = everything(false);
     let packet = |options: &[u8]| block(false, 6, &[&words(false, &[0, 1, 2, 0, 60])[..], options].concat());
-    // An option that does not fit into its block, then a block whose lengths differ.
+    // The capture has an option that does not fit into its block, and then a block whose two
+    // lengths differ.
     let bad_option = packet(&[1, 0, 99, 0]);
     let mut torn = packet(&[]);
     let last = torn.len() - 4;
@@ -108,14 +111,14 @@ fn of_a_damaged_capture_everything_before_comes_out_and_the_place_is_told() {
     assert!(told.contains("damaged: 4 events, 7 lost"), "{told}");
     let (_, told, _) = ask(&["print"], &capture);
     assert_eq!(told.lines().filter(|line| line.contains(" packet: ")).count(), 4, "{told}");
-    // A file that just ends is read up to there.
+    // A file that ends inside a block is read up to that block.
     let capture = written(&place, &[&whole[..], &packet(&[])[..20]].concat());
     let (code, told, _) = ask(&["check"], &capture);
     assert!(code == Some(1) && told.contains(&format!("at byte {at}: the file ends inside a block: 20 of 32 bytes are there")), "{told}");
 }
 
 #[test]
-fn a_pcap_of_the_modified_form_is_refused_by_name() {
+fn a_pcap_in_the_modified_format_is_refused_with_the_name_of_the_format() {
     let place = TempDir::new().unwrap();
     for big in [false, true] {
         let (code, _, said) = ask(&["info"], &written(&place, &words(big, &[0xa1b2_cd34, 0x0004_0002, 0, 0, 100, 1])));
@@ -126,7 +129,7 @@ fn a_pcap_of_the_modified_form_is_refused_by_name() {
 }
 
 #[test]
-fn check_refuses_a_machine_log_whose_lines_mean_nothing() {
+fn check_refuses_a_machine_log_with_an_unknown_field() {
     let place = TempDir::new().unwrap();
     let log = place.path().join("log");
     std::fs::write(&log, "{\"t\":1,\"machine\":\"A\",\"state\":\"run\"}\n{\"t\":2,\"machine\":\"A\",\"stat\":\"x\"}\n").unwrap();
@@ -138,11 +141,11 @@ fn check_refuses_a_machine_log_whose_lines_mean_nothing() {
 }
 
 #[test]
-fn what_has_no_time_happened_when_the_packet_before_it_did_or_else_the_first_one() {
+fn a_block_without_a_time_gets_that_of_the_packet_before_it_or_of_the_first_packet() {
     let place = TempDir::new().unwrap();
     let simple = block(false, 3, &[words(false, &[3]), vec![1, 2, 3, 0]].concat());
     let packet = |t: u32| block(false, 6, &words(false, &[0, 0, t, 0, 60]));
-    // Statistics without a time that tell of 5 dropped packets.
+    // Statistics without a time, which report 5 dropped packets.
     let statistics = block(false, 5, &[words(false, &[0, 0, 0]), option(false, 5, &5u64.to_le_bytes())].concat());
     let file = [section(false), common::interface(false, 0), simple.clone(), packet(7), simple, statistics, packet(9)].concat();
     let (code, told, said) = ask(&["print", "--json"], &written(&place, &file));

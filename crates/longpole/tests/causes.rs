@@ -1,4 +1,5 @@
-//! `path`, `model` and `rules` on recordings: who holds up whom is known by what the recorded programs do.
+//! `path`, `model` and `rules` on real recordings: the answers must match what the recorded
+//! programs are known to do, for example which thread waits for which.
 
 #[path = "support/place.rs"]
 mod place;
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A recording of the kernel sees the programs of all tests, and those of one name must not run at once.
+/// Keeps the tests of this file from running at once: a recording of the kernel contains the
+/// programs of all tests, and two programs with the same name would be confused.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -27,7 +29,7 @@ fn live(what: &str) -> bool {
     possible
 }
 
-/// With the kernel's events.
+/// Records a command together with the kernel's events.
 fn recorded(place: &Place, command: &[&str]) -> PathBuf {
     let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
     ok(record.args(["record", "--stacks", "none", "--"]).args(command).output().unwrap());
@@ -43,7 +45,7 @@ fn path(place: &Place, trace: &Path) -> Value {
     answer
 }
 
-/// Time on the path, of the rows that the question picks by machine and state.
+/// Sum of the time, in ns, of the path's rows that `wanted` accepts by machine and state.
 fn time(answer: &Value, wanted: impl Fn(&str, &str) -> bool) -> u64 {
     let rows = answer["criticality"].as_array().unwrap().iter();
     rows.filter(|row| wanted(row["machine"].as_str().unwrap(), row["state"].as_str().unwrap())).map(|row| row["ns"].as_u64().unwrap()).sum()
@@ -54,7 +56,8 @@ fn is_known(answer: &Value) {
     assert!(unknown * 20 <= length, "{unknown} of {length} ns are unknown: {}", answer["unknown_by"]);
 }
 
-/// The machine log of a recording has the whole recording's path; so it is in the other implementation, which walks backwards.
+/// Asserts that the machine log of a recording has the same path as the whole recording, both in
+/// Longpole and in the oracle, an independent implementation that walks backwards.
 fn is_the_same_as_a_log(place: &Place, trace: &Path) {
     let whole = ok(place.longpole(&["path", "--json", "--begin", "+0"]).arg(trace).output().unwrap());
     let answer: Value = serde_json::from_slice(&whole.stdout).unwrap();
@@ -72,7 +75,7 @@ fn is_the_same_as_a_log(place: &Place, trace: &Path) {
 }
 
 #[test]
-fn the_slower_of_two_threads_with_pipes_holds_up_the_other_and_a_machine_log_says_the_same() {
+fn the_path_is_mostly_in_the_slower_of_two_threads_with_pipes_also_in_a_machine_log() {
     let _alone = alone();
     if !live("the path of threads that pipes connect") {
         return;
@@ -86,14 +89,15 @@ fn the_slower_of_two_threads_with_pipes_holds_up_the_other_and_a_machine_log_say
     let code = |state: &str| !matches!(state, "runnable" | "preempted" | "interrupted" | "UNKNOWN") && !state.starts_with("blocked:");
     let worker = time(&answer, |machine, state| machine == "handover/worker" && code(state));
     let feeder = time(&answer, |machine, state| machine == "handover" && code(state));
-    // Where both share a CPU, a part of the feeder's work lies under the worker's preemption.
+    // If both threads share a CPU, a part of the feeder's work happens while the worker is
+    // preempted, so the path shows it as preemption.
     assert!(worker > 2 * feeder && worker < 8 * feeder, "worker {worker} ns, feeder {feeder} ns");
     assert_eq!(answer["contradictions"], 0, "{}", answer["contradiction_list"]);
     is_the_same_as_a_log(&place, &trace);
 }
 
 #[test]
-fn with_probes_the_slow_stage_s_span_is_the_path_with_the_kernel_and_without_it() {
+fn the_span_of_the_slow_stage_dominates_the_path_with_and_without_kernel_events() {
     let _alone = alone();
     let place = Place::new();
     let program = place.build("handover", &[]);
@@ -113,7 +117,7 @@ fn with_probes_the_slow_stage_s_span_is_the_path_with_the_kernel_and_without_it(
 }
 
 #[test]
-fn a_program_that_computes_next_to_a_writer_is_not_its_bottleneck_where_interrupts_are_not_recorded() {
+fn a_program_that_computes_is_not_the_bottleneck_of_a_writer_if_interrupts_are_not_recorded() {
     let _alone = alone();
     if !live("a writer beside programs that compute") {
         return;
@@ -135,7 +139,7 @@ fn a_program_that_computes_next_to_a_writer_is_not_its_bottleneck_where_interrup
 }
 
 #[test]
-fn who_sleeps_does_that_itself() {
+fn a_sleeping_program_has_its_sleep_on_its_own_path() {
     let _alone = alone();
     if !live("the path of a sleeper") {
         return;
@@ -145,7 +149,7 @@ fn who_sleeps_does_that_itself() {
     is_known(&answer);
     let asleep = time(&answer, |machine, state| machine.starts_with("sleep") && state == "asleep");
     assert!(asleep >= 300_000_000, "{asleep} ns of the path are its sleep");
-    // Another one may be asleep on this machine.
+    // Another process named `sleep` may run on this host; then the name in the answer has a number.
     assert!(answer["end_machine"].as_str().unwrap().starts_with("sleep"), "{}", answer["end_machine"]);
 }
 
@@ -157,7 +161,7 @@ fn rules(place: &Place, text: &str, more: &[&str]) -> Output {
 }
 
 #[test]
-fn a_wrong_rule_is_told_with_its_place_and_what_was_expected() {
+fn a_wrong_rule_is_reported_with_its_line_and_the_expected_values() {
     let place = Place::new();
     let right = rules(&place, "[[rule]]\nevent = \"a\"\ndo = \"block\"\nname = \"gate\"\nas = \"@who\"\n", &[]);
     assert_eq!(right.status.code(), Some(0));
@@ -168,7 +172,7 @@ fn a_wrong_rule_is_told_with_its_place_and_what_was_expected() {
 }
 
 #[test]
-fn a_user_s_rule_gives_events_another_meaning_and_one_that_never_matches_is_told() {
+fn a_user_rule_changes_the_meaning_of_events_and_a_rule_that_never_matches_is_reported() {
     let _alone = alone();
     let place = Place::new();
     let program = place.build("handover", &[]);
@@ -190,7 +194,7 @@ fn a_user_s_rule_gives_events_another_meaning_and_one_that_never_matches_is_told
 }
 
 #[test]
-fn a_user_s_queue_of_kernel_events_has_its_threads_and_a_field_that_is_missing_is_told() {
+fn a_user_rule_makes_a_queue_from_kernel_events_and_a_missing_field_is_reported() {
     let _alone = alone();
     if !live("rules on the kernel's events") {
         return;
@@ -218,7 +222,7 @@ fn a_user_s_queue_of_kernel_events_has_its_threads_and_a_field_that_is_missing_i
     assert_eq!((queues[0]["name"].as_str(), queues[0]["puts"].as_u64(), queues[1].is_null()), (Some("blocks"), Some(50), true), "{queues}");
 }
 
-/// Each event of this name, with its fields.
+/// All events with this name, with their fields.
 fn events(place: &Place, trace: &Path, name: &str) -> Vec<Value> {
     let printed = ok(place.longpole(&["print", "--json"]).arg(trace).output().unwrap()).stdout;
     let lines = printed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -226,7 +230,7 @@ fn events(place: &Place, trace: &Path, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_command_ends_where_it_exits_and_not_with_those_whom_that_kills() {
+fn the_path_of_a_command_ends_with_its_exit_and_not_with_threads_killed_by_the_exit() {
     let _alone = alone();
     if !live("who is killed by an exit") {
         return;
@@ -234,13 +238,14 @@ fn a_command_ends_where_it_exits_and_not_with_those_whom_that_kills() {
     let place = Place::new();
     let sleeper = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\ntime.sleep(0.1)\nprint()";
     let trace = recorded(&place, &["python3", "-c", sleeper]);
-    // Its threads are PROGRAM/THREAD, but for the first one, which has its number where another program of that name runs.
+    // The threads of the command are named PROGRAM/THREAD, except for the first one. That one has
+    // its pid in its name if another program with the same name runs.
     let end = path(&place, &trace)["end_machine"].as_str().unwrap().to_owned();
     assert!(end.starts_with("python3") && !end.contains('/'), "{end}");
 }
 
 #[test]
-fn the_path_of_a_recorded_command_begins_when_that_is_executed_and_nothing_of_the_recorder_is_to_be_changed() {
+fn the_path_of_a_command_begins_at_its_exec_and_no_change_to_the_recorder_is_recommended() {
     let _alone = alone();
     if !live("where the path of a command begins") {
         return;
@@ -263,7 +268,8 @@ fn the_path_of_a_recorded_command_begins_when_that_is_executed_and_nothing_of_th
             assert_eq!(graph["start_ns"], executed);
         }
     }
-    // Who asks for all of it gets it, and the recorder's start with it; but nobody is told to change that.
+    // With `--begin +0` the path covers the whole trace, including the start of the recorder. No
+    // prediction recommends a change to the recorder.
     let whole = ok(place.longpole(&["path", "--json", "--begin", "+0"]).arg(&trace).output().unwrap());
     let whole: Value = serde_json::from_slice(&whole.stdout).unwrap();
     assert!(whole["start_ns"].as_u64() < executed.as_u64(), "{whole}");

@@ -1,4 +1,5 @@
-//! A recording with a limit: chunks that can be read alone, of which the oldest goes and is counted.
+//! A recording with a limit on its size or age: it is written as chunks, each of which can be read
+//! alone. The oldest chunk is removed at the limit, and its events are counted.
 
 #[path = "support/commanded.rs"]
 mod commanded;
@@ -11,8 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Of so many events that were tried, chunks that are there hold those that are not counted as removed. Returns how many of these are lost, and
-/// how many chunks were removed.
+/// Asserts that the events in the chunks, the events lost there, and those counted as removed sum
+/// up to `tried`. Returns the number of lost events in the chunks and the number of removed chunks.
 fn are_exact(place: &Place, chunks: &[PathBuf], tried: u64) -> (u64, u64) {
     let newest = place.answer("info", chunks.last().unwrap());
     let removed = &newest["chunk"]["removed"];
@@ -29,18 +30,19 @@ fn are_exact(place: &Place, chunks: &[PathBuf], tried: u64) -> (u64, u64) {
     (lost, removed["chunks"].as_u64().unwrap())
 }
 
-/// And those of one thread are all numbers from some on.
+/// Asserts the same, and that the numbers of one thread's events increase across the chunks up to
+/// the last one. Returns the number of removed chunks.
 fn are_one_recording(place: &Place, chunks: &[PathBuf], tried: u64) -> u64 {
     let (lost, removed) = are_exact(place, chunks, tried);
     let all: Vec<u64> = chunks.iter().flat_map(|chunk| numbers(chunk)).collect();
     assert!(all.is_sorted(), "a chunk has what is another's");
-    // Where the machine is busy, the newest may be among the lost.
+    // On a busy host the newest event may be a lost one.
     assert!(lost > 0 || all.last() == Some(&(tried - 1)));
     removed
 }
 
 #[test]
-fn the_oldest_chunk_goes_when_there_is_too_much_and_its_events_are_counted() {
+fn the_oldest_chunk_is_removed_at_the_size_limit_and_its_events_are_counted() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--max-size", "1MiB", "--buffer", "64KiB"]);
@@ -56,7 +58,7 @@ fn the_oldest_chunk_goes_when_there_is_too_much_and_its_events_are_counted() {
     assert_eq!(chunks.last(), Some(&newest));
     let removed = are_one_recording(&place, &chunks, tried);
     assert!(removed > 2 && chunks.len() >= 2, "{removed} removed of 3.6 MB, {} left", chunks.len());
-    // Metadata and a description are in each, beyond the events.
+    // Only the events are measured; each chunk also has metadata and a description.
     let bytes: u64 = chunks
         .iter()
         .flat_map(|chunk| std::fs::read_dir(chunk.join("user")).unwrap())
@@ -67,17 +69,18 @@ fn the_oldest_chunk_goes_when_there_is_too_much_and_its_events_are_counted() {
 }
 
 #[test]
-fn a_limit_is_one_of_the_disk_also_where_many_threads_write_little() {
+fn the_size_limit_counts_disk_blocks_also_if_many_threads_write_few_events() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
-    // Each mark becomes a packet of a page.
+    // The recorder drains every 10 ms and a thread emits a mark every 15 ms, so each mark becomes a
+    // packet of one page.
     std::fs::write(place.path("often.toml"), "period = \"10ms\"\n").unwrap();
     let session = Session::start(&place, &["--max-size", "1MiB", "--config", place.path("often.toml").to_str().unwrap()]);
     ok(place.command(&program).args(["20", "60", "15000"]).output().unwrap());
     let last = session.stop();
     let chunks = place.recordings();
     are_exact(&place, &chunks, 20 * 60);
-    // 1,200 pages were written.
+    // 1,200 pages were written, one per mark.
     let blocks = |file: std::io::Result<std::fs::DirEntry>| file.unwrap().metadata().unwrap().blocks();
     let bytes: u64 = chunks.iter().flat_map(|chunk| std::fs::read_dir(chunk.join("user")).unwrap()).map(blocks).sum::<u64>() * 512;
     assert!(bytes < 1_500_000, "{bytes} in {} chunks", chunks.len());
@@ -85,7 +88,7 @@ fn a_limit_is_one_of_the_disk_also_where_many_threads_write_little() {
 }
 
 #[test]
-fn a_snapshot_goes_back_beyond_its_chunk() {
+fn a_snapshot_contains_events_of_earlier_chunks() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--max-age", "4s", "--max-size", "100MiB"]);
@@ -103,7 +106,7 @@ fn a_snapshot_goes_back_beyond_its_chunk() {
 }
 
 #[test]
-fn what_is_too_old_goes() {
+fn a_chunk_beyond_the_age_limit_is_removed() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--max-age", "400ms"]);
@@ -119,7 +122,7 @@ fn what_is_too_old_goes() {
 }
 
 #[test]
-fn chunks_of_a_recorder_that_was_killed_are_readable_and_the_next_one_goes_on_where_it_ended() {
+fn chunks_of_a_killed_recorder_are_readable_and_the_next_recorder_takes_the_remaining_events() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let recorder = place.recorder(&["--max-size", "100MiB", "--max-age", "500ms"]);
@@ -148,7 +151,7 @@ fn chunks_of_a_recorder_that_was_killed_are_readable_and_the_next_one_goes_on_wh
 }
 
 #[test]
-fn the_log_goes_on_from_chunk_to_chunk() {
+fn the_log_has_the_events_of_all_chunks() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let log = std::fs::File::create(place.path("log")).unwrap();

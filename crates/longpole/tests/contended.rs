@@ -1,4 +1,5 @@
-//! Threads that come to their first probe while another one of their program stands still in the middle of the same.
+//! A thread reaches its first probe while the table of its process is locked, as it is if another
+//! thread stops in the middle of its first probe.
 
 #[path = "support/commanded.rs"]
 mod commanded;
@@ -9,7 +10,7 @@ use commanded::{counted, description};
 use place::{ok, Place};
 
 #[test]
-fn who_gave_up_waiting_for_the_table_keeps_nobody_from_it_once_it_is_free() {
+fn a_thread_that_gave_up_waiting_for_the_table_does_not_block_later_threads() {
     let place = Place::new();
     let program = place.build("contended", &[]);
     ok(place.longpole(&["record", "--", &program]).output().unwrap());

@@ -1,4 +1,5 @@
-//! `convert` and `merge -o`: what is written says the same as what was read.
+//! `convert` and `merge -o`: the written trace has the same events and losses as the traces that
+//! were read.
 
 #[path = "support/plain_ctf.rs"]
 mod plain_ctf;
@@ -18,7 +19,8 @@ fn longpole(arguments: &[&str], paths: &[&Path]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_longpole")).args(arguments).args(paths).output().unwrap()
 }
 
-/// Events and losses, without the names of streams, which are names of files.
+/// The events and losses of a trace, without the names of streams, because these are file names and
+/// change with the conversion.
 fn printed(trace: &Path) -> Vec<Value> {
     let output = longpole(&["print", "--json"], &[trace]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -35,7 +37,8 @@ fn converted(to: &str, trace: &Path, directory: &Path) -> PathBuf {
     out
 }
 
-/// In both versions of CTF the same comes out as went in.
+/// Asserts that a conversion to either version of CTF changes no event and no number of lost
+/// events.
 fn assert_same(trace: &Path) {
     let directory = TempDir::new().unwrap();
     let expected = printed(trace);
@@ -47,11 +50,13 @@ fn assert_same(trace: &Path) {
         let (losses, expected_losses): (Vec<_>, Vec<_>) =
             (found.iter().filter(is_loss).collect(), expected.iter().filter(is_loss).collect());
         for (found, expected) in losses.iter().zip(&expected_losses) {
-            // A loss that began before events which were not lost is told with the packet of those; one that ended after the next packet began, at that.
+            // The output reports losses per packet. A loss that began before events that were not
+            // lost is reported with the packet of these events; a loss that ended after the next
+            // packet began is reported at that packet's begin. So times may be earlier.
             assert!(["since_ns", "t_ns"].iter().all(|time| found[time].as_i64() <= expected[time].as_i64()), "{found} {expected}");
             assert_eq!(found["lost"], expected["lost"], "{to} {}", trace.display());
         }
-        // Then also its place among the events is another.
+        // If the time of a loss changed, its position among the events changed too.
         let moved = losses != expected_losses;
         let all = |lines: &[Value]| lines.iter().filter(|line| !moved || !is_loss(line)).cloned().collect::<Vec<_>>();
         for (found, expected) in all(&found).iter().zip(&all(&expected)) {
@@ -60,7 +65,8 @@ fn assert_same(trace: &Path) {
         assert_eq!(found.len(), expected.len(), "{to} {}", trace.display());
         let check = longpole(&["check"], &[&out]);
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
-        // What babeltrace2 refuses (packets that overlap) it refuses here, too.
+        // If babeltrace2 refuses the input, for example because packets overlap, it also refuses
+        // the output.
         let is_read = || Command::new("babeltrace2").arg(trace).output().is_ok_and(|output| output.status.success());
         if to == "ctf" && is_read() {
             if let Some((events, lost)) = babeltrace2(&out) {
@@ -73,7 +79,7 @@ fn assert_same(trace: &Path) {
 }
 
 #[test]
-fn a_foreign_trace_stays_what_it_was() {
+fn a_trace_of_another_tracer_is_unchanged_by_conversion() {
     let directory = TempDir::new().unwrap();
     let first = vec![
         packet(0, &[(100, 7, Switch("kworker/0:1", -5, 2, (3, 4))), (200, 7, Rx(1500, 2, [10, 11]))]),
@@ -81,13 +87,15 @@ fn a_foreign_trace_stays_what_it_was() {
     ];
     write(directory.path(), &[("one", first), ("two", vec![packet(1, &[(300, 9, Rx(60, 0, [1, 2]))])])]);
     assert_same(directory.path());
-    // All that CTF 1.8 has words for CTF 2 has, too: nothing in the packets changes, neither widths nor paddings nor labels that overlap.
+    // CTF 2 can describe everything that CTF 1.8 can, so the packets stay the same byte by byte,
+    // including field widths, padding and overlapping enumeration labels.
     let out = TempDir::new().unwrap();
     let other = converted("ctf2", directory.path(), out.path());
     for stream in ["one", "two"] {
         assert!(std::fs::read(other.join(stream)).unwrap() == std::fs::read(directory.path().join(stream)).unwrap());
     }
-    // What chooses goes another way, and says the same.
+    // With a selection the events are exported by their values instead of converted packet by
+    // packet; the result must be the same.
     let chosen = out.path().join("chosen");
     let output = longpole(&["convert", "--to", "ctf", "--names", "*", "-o", chosen.to_str().unwrap()], &[directory.path()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -95,7 +103,7 @@ fn a_foreign_trace_stays_what_it_was() {
 }
 
 #[test]
-fn a_recording_stays_what_it_was_with_its_losses_and_threads() {
+fn a_recording_is_unchanged_by_conversion_including_losses_and_threads() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let begin = fake.class("span_begin:parse", &[]);
@@ -119,7 +127,7 @@ fn a_recording_stays_what_it_was_with_its_losses_and_threads() {
 }
 
 #[test]
-fn traces_of_other_tools_stay_what_they_were() {
+fn traces_of_the_corpus_are_unchanged_by_conversion() {
     for name in [
         "tracecompass-test-traces/context-switches",
         "tracecompass-test-traces/hello-lost",
@@ -133,7 +141,7 @@ fn traces_of_other_tools_stay_what_they_were() {
 }
 
 #[test]
-fn json_lines_are_those_of_print() {
+fn conversion_to_json_writes_the_lines_of_print() {
     let directory = TempDir::new().unwrap();
     let trace = directory.path().join("trace");
     write(&trace, &[("one", vec![packet(0, &[(100, 7, Rx(1, 2, [3, 4])), (200, 7, Switch("x", 1, 0, (0, 0)))])])]);
@@ -143,14 +151,14 @@ fn json_lines_are_those_of_print() {
     let arguments = ["convert", "--to", "json", "-o", file.to_str().unwrap()];
     assert!(longpole(&arguments, &[&trace]).status.success());
     assert_eq!(std::fs::read(&file).unwrap(), print);
-    // What is there is not written over.
+    // An existing file is not overwritten.
     assert_eq!(longpole(&arguments, &[&trace]).status.code(), Some(1));
     let some = longpole(&["convert", "--to", "json", "--filter", "len == 1"], &[&trace]).stdout;
     assert_eq!(some, print[..print.iter().position(|byte| *byte == b'\n').unwrap() + 1]);
 }
 
 #[test]
-fn a_folder_that_holds_something_is_left_alone() {
+fn a_folder_that_is_not_empty_is_refused_as_output() {
     let directory = TempDir::new().unwrap();
     let trace = directory.path().join("trace");
     write(&trace, &[("one", vec![packet(0, &[(100, 7, Rx(1, 2, [3, 4]))])])]);
@@ -161,7 +169,7 @@ fn a_folder_that_holds_something_is_left_alone() {
 }
 
 #[test]
-fn merged_traces_are_one_on_one_clock() {
+fn merged_traces_become_one_trace_with_one_clock() {
     let directory = TempDir::new().unwrap();
     let paths = ["a", "b"].map(|name| directory.path().join(name));
     for (path, at) in paths.iter().zip([0u64, 1_000]) {
@@ -187,7 +195,7 @@ fn merged_traces_are_one_on_one_clock() {
 }
 
 #[test]
-fn what_is_not_in_the_order_of_time_is_sorted_which_is_said() {
+fn events_out_of_order_are_sorted_and_a_note_reports_it() {
     let directory = TempDir::new().unwrap();
     let trace = directory.path().join("trace");
     let events = [300, 100, 200].map(|t_ns| (t_ns, 7, Rx(t_ns as u16, 2, [3, 4])));
@@ -204,7 +212,7 @@ fn what_is_not_in_the_order_of_time_is_sorted_which_is_said() {
 }
 
 #[test]
-fn nothing_is_written_into_what_is_read() {
+fn an_output_inside_the_input_is_refused() {
     let directory = TempDir::new().unwrap();
     let (trace, other) = (directory.path().join("trace"), directory.path().join("other"));
     for path in [&trace, &other] {
@@ -225,7 +233,7 @@ fn nothing_is_written_into_what_is_read() {
 }
 
 #[test]
-fn where_nothing_can_be_written_is_an_error() {
+fn a_full_output_device_is_an_error() {
     let directory = TempDir::new().unwrap();
     let trace = directory.path().join("trace");
     write(&trace, &[("one", vec![packet(0, &[(100, 7, Rx(1, 2, [3, 4]))])])]);

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A worker that takes items from a source; each item costs it some time in `work` and 100 ns in `rest`.
+/// Writes the machine log of a worker that handles 200 items. Each item takes `work` to `work` + 10
+/// ns in the state `work` and 100 ns in the state `rest`.
 fn log(place: &TempDir, name: &str, work: u64) -> PathBuf {
     let (mut text, mut t) = (String::from("{\"t\":0,\"machine\":\"worker\",\"state\":\"rest\"}\n"), 0);
     for item in 0..200 {
@@ -35,14 +36,14 @@ fn json(a: &Path, b: &Path, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn a_state_that_grew_is_told_with_its_interval() {
+fn a_state_with_a_larger_share_is_reported_with_a_confidence_interval() {
     let place = TempDir::new().unwrap();
     let (before, after) = (log(&place, "before", 100), log(&place, "after", 300));
     let answer = json(&before, &after, &[]);
     schema::check(&schema::schema("diff"), &answer);
     assert_eq!(answer["verdict"]["kind"], "changed");
     let work = answer["states"].as_array().unwrap().iter().find(|line| line["state"] == "work").unwrap();
-    // 105 of 205 ns, then 305 of 405.
+    // `work` has 105 of 205 ns in the first log, and 305 of 405 ns in the second one.
     let (low, high) = (work["low"].as_f64().unwrap(), work["high"].as_f64().unwrap());
     let truth = 305.0 / 405.0 - 105.0 / 205.0;
     assert!(low <= truth && truth <= high && high - low < 0.05, "{work}");
@@ -50,7 +51,7 @@ fn a_state_that_grew_is_told_with_its_interval() {
 }
 
 #[test]
-fn the_same_twice_differs_in_nothing() {
+fn two_equal_logs_have_no_difference() {
     let place = TempDir::new().unwrap();
     let (one, other) = (log(&place, "one", 100), log(&place, "other", 100));
     let answer = json(&one, &other, &[]);
@@ -59,14 +60,14 @@ fn the_same_twice_differs_in_nothing() {
 }
 
 #[test]
-fn a_condition_that_holds_is_status_3() {
+fn a_condition_that_holds_gives_exit_status_3() {
     let place = TempDir::new().unwrap();
     let (before, after) = (log(&place, "before", 100), log(&place, "after", 300));
     let status = |condition: &str| diff(&before, &after, &["--fail-if", condition]).status.code();
     assert_eq!(status("criticality(\"worker::work\") > 0.7"), Some(3));
     assert_eq!(status("criticality(\"worker::work\") > 0.8"), Some(0));
     assert_eq!(status("more_critical(\"worker::work\") > 0.2 && criticality(\"worker::rest\") < 0.3"), Some(3));
-    // What can never hold is no condition that held.
+    // A condition on a state that does not exist can never hold, so it is an error.
     assert_eq!(status("criticality(\"nobody::work\") > 0"), Some(1));
     assert_eq!(status("criticality > 0"), Some(2));
     assert_eq!(status("mean < 1 || rate > 0"), Some(2));
@@ -82,7 +83,8 @@ fn a_condition_that_holds_is_status_3() {
     assert_eq!(failed["failed"][0]["condition"], "criticality(\"worker::work\") > 0.7");
 }
 
-/// The worker waits for items that a source brings; every hundredth one is not in the log.
+/// Writes the machine log of a worker that waits for items from a source. The put of every
+/// hundredth item is missing.
 fn damaged(place: &TempDir) -> PathBuf {
     let mut text = String::from("{\"t\":0,\"machine\":\"worker\",\"state\":\"rest\"}\n{\"t\":0,\"machine\":\"source\"}\n");
     for item in 0..200u64 {
@@ -100,7 +102,7 @@ fn damaged(place: &TempDir) -> PathBuf {
 }
 
 #[test]
-fn nothing_is_certain_of_a_path_of_which_much_is_unknown_and_no_condition_on_it_holds_or_fails() {
+fn no_difference_is_certain_and_no_condition_is_evaluated_if_much_of_a_path_is_unknown() {
     let place = TempDir::new().unwrap();
     let (whole, damaged) = (log(&place, "whole", 100), damaged(&place));
     for (a, b, which) in [(&whole, &damaged, "second"), (&damaged, &whole, "first")] {
@@ -124,7 +126,7 @@ fn nothing_is_certain_of_a_path_of_which_much_is_unknown_and_no_condition_on_it_
 }
 
 #[test]
-fn a_state_or_link_that_occurs_off_the_path_has_no_share_of_it() {
+fn a_state_or_link_that_is_never_on_the_path_has_share_0() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("off");
     let lines = [
@@ -147,7 +149,7 @@ fn a_state_or_link_that_occurs_off_the_path_has_no_share_of_it() {
 }
 
 #[test]
-fn the_shares_are_those_of_the_path_however_short_it_is() {
+fn the_shares_equal_those_of_the_path_verb_also_for_a_short_path() {
     let place = TempDir::new().unwrap();
     let log = place.path().join("short");
     let lines = [
@@ -173,7 +175,7 @@ fn the_shares_are_those_of_the_path_however_short_it_is() {
 }
 
 #[test]
-fn machine_logs_may_come_through_pipes() {
+fn machine_logs_can_be_read_from_pipes() {
     let place = TempDir::new().unwrap();
     let (before, after) = (log(&place, "before", 100), log(&place, "after", 300));
     let through = |log: &Path, name: &str| {
@@ -188,7 +190,7 @@ fn machine_logs_may_come_through_pipes() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_said_once() {
+fn an_input_that_cannot_be_opened_is_reported_once() {
     let place = TempDir::new().unwrap();
     let (whole, empty) = (log(&place, "whole", 100), place.path().join("empty"));
     fs::write(&empty, "").unwrap();
@@ -198,7 +200,7 @@ fn what_cannot_be_opened_is_said_once() {
 }
 
 #[test]
-fn a_range_that_holds_nothing_has_no_difference() {
+fn an_empty_range_is_refused() {
     let place = TempDir::new().unwrap();
     let log = log(&place, "log", 100);
     let output = diff(&log, &log, &["--begin", "+1s"]);
@@ -207,7 +209,7 @@ fn a_range_that_holds_nothing_has_no_difference() {
 }
 
 #[test]
-fn a_condition_takes_the_names_of_the_report_and_an_unknown_one_is_told_with_the_nearest() {
+fn a_condition_accepts_the_names_of_the_report_and_an_unknown_name_is_refused_with_the_nearest() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("pool");
     let mut text =

@@ -1,4 +1,5 @@
-//! `diff` of recordings of probes: numbers of threads are no part of what is compared, and a condition says so where nobody can tell whether it holds.
+//! `diff` of recordings of probes: pids and tids are not compared, and a condition that cannot be
+//! evaluated is refused with the reason.
 
 #[path = "support/schema.rs"]
 mod schema;
@@ -11,7 +12,7 @@ use std::process::{Command, Output};
 use support::{Fake, Field, Kind};
 use tempfile::TempDir;
 
-/// A thread that handles items for so long each, and says so in a span.
+/// A thread that handles `items` items at equal intervals, each in a span of `each_ns`.
 struct Worker {
     tid: i32,
     items: u64,
@@ -21,9 +22,9 @@ struct Worker {
 #[derive(Default)]
 struct Run {
     workers: Vec<Worker>,
-    /// What the items go through.
+    /// Queue that the items are put into; no queue if `None`.
     queue: Option<&'static str>,
-    /// What the span is called.
+    /// Name of the span; `grind` if `None`.
     span: Option<&'static str>,
     lost: u64,
 }
@@ -42,7 +43,7 @@ impl Run {
         let (begin, end) = (fake.class(&format!("span_begin:{span}"), &[]), fake.class(&format!("span_end:{span}"), &[]));
         let put = fake.class(&format!("queue_put:{}", self.queue.unwrap_or("none")), &[("count", Kind::U64)]);
         for worker in &self.workers {
-            // A process each, as forked ones are.
+            // Each worker is a process of its own, like the processes of a program that forks.
             let mut lane = fake.lane("mill", "mill", worker.tid, worker.tid);
             let apart = LENGTH_NS / worker.items;
             assert!(worker.each_ns < apart);
@@ -76,14 +77,14 @@ fn json(a: &Path, b: &Path) -> Value {
     answer
 }
 
-/// The status, and what is said of it.
+/// Exit status of `--fail-if`, and the text on stderr.
 fn asked(a: &Path, b: &Path, condition: &str) -> (Option<i32>, String) {
     let output = diff(a, b, &["--fail-if", condition]);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 #[test]
-fn the_same_twice_differs_in_nothing_whatever_numbers_its_processes_have() {
+fn two_equal_recordings_have_no_difference_even_with_different_pids() {
     let place = TempDir::new().unwrap();
     let one = Run::of(&[(100, 300, 2_000), (101, 300, 2_000), (102, 300, 2_000)]).written(&place, "one");
     let other = Run::of(&[(10_642, 300, 2_000), (10_643, 300, 2_000), (10_644, 300, 2_000)]).written(&place, "other");
@@ -95,13 +96,13 @@ fn the_same_twice_differs_in_nothing_whatever_numbers_its_processes_have() {
     for line in answer["states"].as_array().unwrap() {
         assert!(line["certain"] == false && (line["machine"] == "mill" || line["machine"] == "link"), "{line}");
     }
-    // Findings are about the same machines.
+    // The findings are the same too.
     let told = answer["findings"].as_array().unwrap();
     assert!(told.iter().all(|line| line["share_a"] == line["share_b"]), "{told:?}");
 }
 
 #[test]
-fn machines_of_a_class_are_compared_as_one_in_machine_logs_too() {
+fn machines_of_one_class_are_compared_as_one_also_in_machine_logs() {
     let place = TempDir::new().unwrap();
     let log = |name: &str, pid: u32| {
         let path = place.path().join(name);
@@ -120,14 +121,15 @@ fn machines_of_a_class_are_compared_as_one_in_machine_logs_too() {
     let user = answer["states"].as_array().unwrap().iter().find(|line| line["state"] == "user").unwrap();
     assert_eq!((user["machine"].as_str(), user["change"].as_f64()), (Some("fixwork"), Some(0.0)));
     assert_eq!(asked(&one, &other, "more_critical(\"fixwork::user\") > 0.05").0, Some(0));
-    // A machine may be asked for by its own name where it is; where it is gone, nobody knows.
+    // A condition may name a machine of the class by its own name if the machine is in the trace
+    // that the condition is about; otherwise the condition cannot be evaluated.
     assert_eq!(asked(&one, &other, "criticality(\"fixwork.10656::user\") > 0.5").0, Some(3));
     let (status, said) = asked(&one, &other, "criticality(\"fixwork.10642::user\") > 0.5");
     assert!(status == Some(1) && said.contains("nothing in the second trace is called"), "{said}");
 }
 
 #[test]
-fn a_condition_on_what_is_gone_is_no_condition_that_does_not_hold() {
+fn a_condition_on_a_name_that_is_gone_is_an_error() {
     let place = TempDir::new().unwrap();
     let with = Run { queue: Some("bin"), ..Run::of(&[(7, 300, 2_000)]) }.written(&place, "with");
     let without = Run { queue: Some("sack"), span: Some("mill"), ..Run::of(&[(7, 300, 2_000)]) }.written(&place, "without");
@@ -143,7 +145,8 @@ fn a_condition_on_what_is_gone_is_no_condition_that_does_not_hold() {
         let (status, said) = asked(&with, &without, condition);
         assert!(status == Some(1) && said.contains("there is none in the second trace"), "{condition}: {status:?} {said}");
     }
-    // What needs only the second is told of it; what compares needs both.
+    // A condition on the second trace alone needs the name only there; a comparison needs it in
+    // both.
     assert_eq!(asked(&without, &with, "rate(\"bin\") < 10000").0, Some(0));
     assert_eq!(asked(&without, &with, "mean(\"grind\") > 1000").0, Some(3));
     for condition in ["less_rate(\"bin\") > 0.1", "slower(\"grind\") > 0.5"] {
@@ -153,7 +156,7 @@ fn a_condition_on_what_is_gone_is_no_condition_that_does_not_hold() {
 }
 
 #[test]
-fn no_condition_on_times_and_rates_is_evaluated_where_events_are_lost() {
+fn no_condition_on_times_or_rates_is_evaluated_if_events_are_lost() {
     let place = TempDir::new().unwrap();
     let whole = Run { queue: Some("bin"), ..Run::of(&[(7, 300, 1_000)]) }.written(&place, "whole");
     let lossy = Run { queue: Some("bin"), lost: 1_000, ..Run::of(&[(7, 300, 3_000)]) }.written(&place, "lossy");
@@ -169,11 +172,11 @@ fn no_condition_on_times_and_rates_is_evaluated_where_events_are_lost() {
 }
 
 #[test]
-fn what_one_of_several_threads_takes_longer_is_seen_though_another_does_most() {
+fn a_slower_thread_is_noticed_even_if_another_thread_handles_most_items() {
     let place = TempDir::new().unwrap();
     let before = Run::of(&[(7, 300, 1_000), (8, 120, 1_000)]).written(&place, "before");
     let after = Run::of(&[(7, 300, 1_000), (8, 120, 9_000)]).written(&place, "after");
-    // By hand: (300 x 1 us + 120 x 9 us) / 420 = 3.286 us instead of 1.
+    // (300 x 1 us + 120 x 9 us) / 420 = 3.286 us, instead of 1 us.
     assert_eq!(asked(&before, &after, "slower(\"grind\") > 2.2 && slower(\"grind\") < 2.4").0, Some(3));
     assert_eq!(asked(&before, &after, "mean(\"grind\") > 3280 && mean(\"grind\") < 3290").0, Some(3));
     assert_eq!(asked(&before, &after, "p99(\"grind\") > 8900").0, Some(3));

@@ -1,4 +1,5 @@
-//! `record --log` and `record --capture-output`: what is shown while a recording goes on, and what of the command's own output is in it.
+//! `record --log` and `record --capture-output`: the events that are shown during a recording, and
+//! the lines of the command's own output that become events.
 
 #[path = "support/place.rs"]
 mod place;
@@ -9,13 +10,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The lines of `print`.
+/// The output of `print`.
 fn printed(place: &Place, recording: &Path) -> String {
     String::from_utf8(ok(place.longpole(&["print"]).arg(recording).output().unwrap()).stdout).unwrap()
 }
 
-/// Each thread's lines, without the time since the line before: on a machine so busy that the recorder comes late, those of different threads may be in another
-/// order while they come.
+/// The lines of each thread, without the time since the previous line. On a host so busy that the
+/// recorder is late, the log may show lines of different threads in another order than `print`.
 fn by_thread(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut threads: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in text.lines() {
@@ -26,7 +27,7 @@ fn by_thread(text: &str) -> BTreeMap<String, Vec<String>> {
     threads
 }
 
-/// Panics with the first lines that differ.
+/// Panics with the first lines that differ. The order is compared within each thread only.
 fn assert_same_lines(log: &str, told: &str) {
     let (log, told) = (by_thread(log), by_thread(told));
     assert!(log.keys().eq(told.keys()), "threads: {:?} in the log, {:?} printed", log.keys(), told.keys());
@@ -38,18 +39,19 @@ fn assert_same_lines(log: &str, told: &str) {
     }
 }
 
-/// Events and lost ones, as `info` counts them.
+/// Number of events and number of lost events, as `info` counts them.
 fn counted(place: &Place, recording: &Path) -> (u64, u64) {
     let info = place.answer("info", recording);
     (info["events"].as_u64().unwrap(), info["lost"].as_u64().unwrap())
 }
 
-/// What threads say at the end that they emitted.
+/// Number of events that the threads of `numbered` report at their end.
 fn emitted(said: &str) -> u64 {
     said.lines().filter_map(|line| line.strip_prefix("emitted ")?.split(' ').nth(1)?.parse::<u64>().ok()).sum()
 }
 
-/// `numbered`, which says what it emitted in a file, not between the lines of the log.
+/// A command that runs `numbered` and writes its report into a file, so that it does not mix with
+/// the lines of the log.
 fn numbered(place: &Place, arguments: &str) -> Vec<String> {
     let program = place.build("numbered", &[]);
     let said = place.path("said");
@@ -57,7 +59,7 @@ fn numbered(place: &Place, arguments: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_log_is_what_print_tells_of_the_recording_afterwards() {
+fn the_log_equals_the_output_of_print_on_the_finished_recording() {
     let place = Place::new();
     for arguments in ["4 20000 100 10", "300 20"] {
         let run = ok(place.longpole(&["record", "--log", "--"]).args(numbered(&place, arguments)).output().unwrap());
@@ -81,14 +83,14 @@ fn events_are_in_the_log_while_the_command_still_runs() {
         let line = lines.next().unwrap().unwrap();
         assert!(line.ends_with(&format!("mark:numbered: {{ data = {number} }}")), "{line}");
     }
-    // It waits for this.
+    // The command waits for the end of its stdin.
     drop(run.stdin.take());
     assert!(lines.next().is_none());
     run.wait().unwrap();
 }
 
 #[test]
-fn who_stops_reading_the_log_or_reads_it_late_harms_nothing() {
+fn a_reader_of_the_log_that_stops_or_is_late_causes_no_uncounted_loss() {
     let place = Place::new();
     let start = || {
         let mut command = place.longpole(&["record", "--log", "--"]);
@@ -119,7 +121,8 @@ fn who_stops_reading_the_log_or_reads_it_late_harms_nothing() {
     whole(&std::fs::read_to_string(place.path("said")).unwrap());
 }
 
-/// The texts of a recording's log events of one stream, as babeltrace2 has them.
+/// The texts of the log events of one stream, as babeltrace2 reads them. `None` if babeltrace2 is
+/// not installed.
 fn texts(recording: &Path, stream: &str) -> Option<Vec<String>> {
     let Ok(run) = Command::new("babeltrace2").arg(recording.join("user")).output() else {
         println!("skipped: texts by another reader: there is no babeltrace2");
@@ -132,7 +135,7 @@ fn texts(recording: &Path, stream: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn what_a_command_prints_is_passed_on_and_its_lines_are_in_the_recording() {
+fn the_output_of_a_command_is_passed_on_and_its_lines_are_recorded() {
     let place = Place::new();
     let script = "echo one; echo a problem >&2; sleep 0.01; printf 'two\\n\\nthree'; exit 7";
     let run = place.longpole(&["record", "--capture-output", "--", "sh", "-c", script]).output().unwrap();
@@ -148,7 +151,7 @@ fn what_a_command_prints_is_passed_on_and_its_lines_are_in_the_recording() {
 }
 
 #[test]
-fn bytes_that_are_no_text_pass_unchanged_and_lines_beyond_all_measure_are_counted() {
+fn binary_output_is_passed_on_unchanged_and_too_many_lines_are_counted_as_lost() {
     let place = Place::new();
     let path = place.path("bytes");
     let mut bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
@@ -157,7 +160,8 @@ fn bytes_that_are_no_text_pass_unchanged_and_lines_beyond_all_measure_are_counte
     let run = ok(place.longpole(&["record", "--capture-output", "--", "cat", path.to_str().unwrap()]).output().unwrap());
     assert!(run.stdout == bytes);
 
-    // More lines than are kept of a period: each is an event or a lost one.
+    // Prints more lines than the recorder buffers in one period: each line is an event or a lost
+    // event.
     let count = 20_000_000u64;
     let command = format!("yes | head -n {count}");
     let mut run = Running::start(
@@ -172,16 +176,16 @@ fn bytes_that_are_no_text_pass_unchanged_and_lines_beyond_all_measure_are_counte
 }
 
 #[test]
-fn a_command_meets_the_same_reader_as_without_a_recorder() {
+fn the_end_of_the_reader_and_output_after_the_end_are_as_without_a_recorder() {
     let place = Place::new();
-    // A reader that is gone ends it.
+    // A command whose reader is gone is ended by SIGPIPE.
     let mut run = Running::start(place.longpole(&["record", "--capture-output", "--", "yes"]).stdout(Stdio::piped()).stderr(Stdio::null()));
     let mut first = [0; 4];
     run.stdout.take().unwrap().read_exact(&mut first).unwrap();
     assert_eq!(&first, b"y\ny\n");
     assert_eq!(run.wait().unwrap().code(), Some(128 + 13));
 
-    // What it leaves behind can print on.
+    // Processes that the command leaves behind can still print.
     let script = "(sleep 1; echo late; echo later >&2) & echo now";
     let run = ok(place.longpole(&["record", "--capture-output", "--", "sh", "-c", script]).output().unwrap());
     assert_eq!(String::from_utf8_lossy(&run.stdout), "now\nlate\n");
@@ -189,7 +193,7 @@ fn a_command_meets_the_same_reader_as_without_a_recorder() {
 }
 
 #[test]
-fn on_a_terminal_the_command_has_one_of_the_same_size() {
+fn a_command_recorded_on_a_terminal_gets_a_terminal_of_the_same_size() {
     let place = Place::new();
     let longpole = place.longpole(&["record", "--capture-output", "--"]);
     let words: Vec<_> = [longpole.get_program()].into_iter().chain(longpole.get_args()).map(|word| word.to_str().unwrap()).collect();
@@ -201,7 +205,7 @@ fn on_a_terminal_the_command_has_one_of_the_same_size() {
 }
 
 #[test]
-fn output_can_be_captured_only_of_a_command() {
+fn capturing_output_without_a_command_is_wrong_usage() {
     let place = Place::new();
     let run = place.longpole(&["record", "--capture-output", "--for", "1s"]).output().unwrap();
     assert_eq!(run.status.code(), Some(2));

@@ -1,4 +1,5 @@
-//! Findings that stand on the kernel's events, of live programs that have one fault, each beside the same program without it.
+//! Findings from the kernel's events: each test records a live program with one fault, and the same
+//! program without the fault.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -11,7 +12,8 @@ use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Machines have names of programs, and those of one name must not run at once.
+/// Keeps the tests of this file from running at once: machines are named after programs, so two
+/// programs with the same name would be confused.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -40,7 +42,7 @@ impl Run {
     fn of_program(groups: &str, means: &str) -> Run {
         let place = Place::new();
         let program = place.build("faults", &[]);
-        // However busy the machine is.
+        // A higher priority, so that the result does not depend on the load of the host.
         Run::of(place, groups, &["nice", "-n", "-15", &program, means])
     }
 
@@ -55,7 +57,7 @@ impl Run {
 const CALLS: &str = "sched,irq,softirq,syscall";
 
 #[test]
-fn a_lock_that_threads_hand_on_is_a_convoy_and_threads_without_one_are_none() {
+fn threads_that_pass_one_lock_on_are_a_convoy_and_threads_without_a_lock_are_not() {
     let _alone = alone();
     if !live("a convoy of futexes") {
         return;
@@ -63,44 +65,45 @@ fn a_lock_that_threads_hand_on_is_a_convoy_and_threads_without_one_are_none() {
     let convoy = Run::of_program(CALLS, "locked").finding("lock_convoy", "faults").expect("four threads queue up for one lock");
     assert!(convoy["advice"].as_str().unwrap().starts_with("4 threads of faults hand a lock"), "{convoy}");
     assert_eq!(Run::of_program(CALLS, "unlocked").finding("lock_convoy", "faults"), None);
-    // Who waits for items and never gives any on waits for no lock.
+    // A thread that waits for items and never passes any on does not wait for a lock.
     let place = Place::new();
     let edges = place.build("edges", &[]);
     assert_eq!(Run::of(place, CALLS, &[&edges, "futex"]).finding("lock_convoy", "edges"), None);
 }
 
 #[test]
-fn pages_that_are_missing_for_each_item_are_found() {
+fn page_faults_for_each_item_are_found() {
     let _alone = alone();
     if !live("missing pages") {
         return;
     }
     let groups = format!("{CALLS},fault");
     let fresh = Run::of_program(&groups, "fresh").finding("faults_on_path", "faults").expect("memory is taken anew for each item");
-    // 200 times 512 pages, and those of the program itself.
+    // The page faults of 200 items with 512 pages each, and those of the program itself.
     assert!((200 * 512..220 * 512).contains(&fresh["count"].as_u64().unwrap()), "{fresh}");
     assert_eq!(Run::of_program(&groups, "kept").finding("faults_on_path", "faults"), None);
 }
 
 #[test]
-fn a_thread_that_waits_next_to_an_idle_cpu_is_found_and_one_that_may_run_on_one_cpu_only_is_not() {
+fn a_thread_that_waits_despite_an_idle_cpu_is_found_unless_it_is_pinned() {
     let _alone = alone();
     if !live("a CPU that is idle beside a thread that waits") {
         return;
     }
     assert_eq!(Run::of_program(CALLS, "alone").finding("idle_cpu_beside", "faults"), None);
     let context = Run::of_program(CALLS, "beside");
-    // 40 turns of 4 ms.
+    // Milliseconds in which CPU 1 was idle, and in which the thread waited, over 40 rounds of 4 ms.
     let printed: Vec<i64> = context.printed.split(' ').map(|number| number.parse().unwrap()).collect();
     let (idle_ms, waited_ms) = (printed[0], printed[1]);
     match context.finding("idle_cpu_beside", "faults") {
         Some(finding) => assert!(finding["count"].as_u64().unwrap() >= 5 && idle_ms > 0, "{finding}, CPU 1 idle for {idle_ms} ms"),
-        // Most kernels take the thread to the idle CPU before its wait has a part of the path.
+        // Most kernels move the thread to the idle CPU before its wait is a part of the path.
         None => println!("skipped: a CPU that is idle beside a thread that waits (CPU 1 was idle for {idle_ms} ms, the thread waited for {waited_ms} ms)"),
     }
 }
 
-/// Two namespaces joined by a pair of devices; what comes to the second one is handled on CPU 1. Gone with the value.
+/// Two network namespaces joined by a pair of virtual devices; packets to the second one are
+/// handled on CPU 1. Removed when the value is dropped.
 struct Net {
     a: String,
     b: String,
@@ -154,7 +157,7 @@ for i in range(6000):
 s.sendto(b'end', ('10.78.0.2', 7)); s.recv(64)";
 
 #[test]
-fn an_interrupt_away_from_its_consumer_is_found_and_one_next_to_it_is_not() {
+fn an_interrupt_on_another_cpu_than_its_consumer_is_found_and_one_on_the_same_cpu_is_not() {
     let _alone = alone();
     if !live("an interrupt away from its consumer") {
         return;
@@ -180,9 +183,11 @@ fn an_interrupt_away_from_its_consumer_is_found_and_one_next_to_it_is_not() {
             let run = Run::of(place, "sched,irq,softirq,net,syscall", &["sh", "-c", &both]);
             run.finding("interrupt_away_from_consumer", "python")
         };
-        // Where the machine is busy, what else happens may have more of the time and of the path.
+        // On a busy host, other activity may take a larger share of the time and of the path, so
+        // the measurement with the fault is made up to four times.
         let tries = if away { 4 } else { 1 };
-        // And the scheduler may move what wakes it.
+        // The scheduler may also move the thread that wakes the receiver, so only a run with at
+        // least 5,400 of the 6,000 interrupts counts.
         let nearly_all = |finding: &Value| !away || finding["count"].as_u64().is_some_and(|count| count >= 5_400);
         let finding = (0..tries).find_map(|_| measured().filter(nearly_all));
         match (&finding, away) {
@@ -197,7 +202,7 @@ fn an_interrupt_away_from_its_consumer_is_found_and_one_next_to_it_is_not() {
 }
 
 #[test]
-fn who_is_killed_at_work_was_not_waited_for_because_of_what_it_did() {
+fn waiting_for_a_killed_process_leads_to_the_timer_that_killed_it_and_not_to_its_work() {
     let _alone = alone();
     if !live("the end of a thread that is killed") {
         return;
@@ -217,11 +222,11 @@ fn who_is_killed_at_work_was_not_waited_for_because_of_what_it_did() {
 }
 
 #[test]
-fn a_recording_says_who_made_it() {
+fn a_recording_contains_the_pid_of_its_recorder() {
     let place = Place::new();
     let record = place.longpole(&["record", "--", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let pid = record.id();
-    // It fails, since it has recorded nothing.
+    // The recording fails because it is empty.
     record.wait_with_output().unwrap();
     let said: Value = serde_json::from_slice(&std::fs::read(place.newest().join("longpole.json")).unwrap()).unwrap();
     assert_eq!((said["recorder_pid"].as_u64(), said["command_pid"] == said["recorder_pid"]), (Some(u64::from(pid)), false));

@@ -1,4 +1,4 @@
-//! `print --follow`: what is written to a trace while it is printed.
+//! `print --follow`: events that are written to a trace while it is printed.
 
 #[path = "support/plain_ctf.rs"]
 mod plain_ctf;
@@ -29,7 +29,7 @@ impl Following {
         Following { child, lines }
     }
 
-    /// Waits for the next lines.
+    /// Waits for the next `count` lines.
     fn next(&mut self, count: usize) -> Vec<String> {
         let mut lines = Vec::new();
         for _ in 0..count {
@@ -44,7 +44,7 @@ impl Following {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
-    /// What came to stdout and to stderr since, and the exit status.
+    /// The remaining text on stdout, the text on stderr, and the exit status.
     fn end(mut self) -> (String, String, Option<i32>) {
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.lines, &mut rest).unwrap();
@@ -67,14 +67,14 @@ const fn rx(len: u16) -> plain_ctf::Payload<'static> {
 }
 
 #[test]
-fn packets_streams_traces_and_metadata_that_come_are_printed() {
+fn new_packets_streams_traces_and_metadata_are_printed() {
     let directory = TempDir::new().unwrap();
     let trace = directory.path().join("first");
     write(&trace, &[("one", vec![packet(0, &[(100, 1, rx(1))])])]);
     let mut following = Following::begin(&["--fields", "len,x"], directory.path());
     assert_ends(&following.next(1), &["{ len = 1 }"]);
 
-    // A packet is there once all of it is.
+    // A packet is printed once it is complete.
     let second = packet(0, &[(200, 1, rx(2)), (300, 1, rx(3))]);
     append(&trace.join("one"), &second[..20]);
     append(&trace.join("two"), &packet(1, &[(250, 1, rx(4))]));
@@ -82,7 +82,7 @@ fn packets_streams_traces_and_metadata_that_come_are_printed() {
     append(&trace.join("one"), &second[20..]);
     assert_ends(&following.next(2), &["{ len = 2 }", "{ len = 3 }"]);
 
-    // Another class, and an event of it.
+    // An event class is added to the metadata, and then an event of this class.
     let more = "event { id = 9; name = \"late\"; stream_id = 0; fields := struct { u8 x; }; };\n";
     append(&trace.join("metadata"), more.as_bytes());
     let mut late = packet(0, &[(400, 1, Unknown)]);
@@ -93,7 +93,8 @@ fn packets_streams_traces_and_metadata_that_come_are_printed() {
     append(&trace.join("two"), &late);
     assert_ends(&following.next(1), &["late: { cpu_id = 0 }, { x = 77 }"]);
 
-    // Another trace, and the first one is moved as LTTng moves what it has rotated.
+    // A second trace appears, and the first one is moved, as LTTng moves a trace that it has
+    // rotated.
     write(&directory.path().join("second"), &[("one", vec![packet(0, &[(500, 1, rx(5))])])]);
     assert_ends(&following.next(1), &["{ len = 5 }"]);
     fs::rename(&trace, directory.path().join("moved")).unwrap();
@@ -123,7 +124,7 @@ fn a_stream_that_is_one_packet_without_an_end_is_followed_event_by_event() {
 }
 
 #[test]
-fn the_last_lines_come_first_and_what_is_chosen_is_chosen_of_all() {
+fn tail_prints_the_last_lines_first_and_the_filter_applies_to_all_events() {
     let directory = TempDir::new().unwrap();
     let all = (0..50).map(|n| (1000 + n, 1, rx(n as u16))).collect::<Vec<_>>();
     write(directory.path(), &[("one", vec![packet(0, &all)])]);
@@ -159,12 +160,12 @@ fn a_recording_is_followed_until_its_recorder_ends() {
 }
 
 #[test]
-fn what_is_no_ctf_trace_is_not_followed() {
+fn a_folder_without_a_trace_is_refused_and_incomplete_metadata_is_followed() {
     let directory = TempDir::new().unwrap();
     let output = Following::begin(&[], directory.path()).end();
     assert_eq!(output.2, Some(1));
     fs::write(directory.path().join("metadata"), &METADATA[..200]).unwrap();
-    // Metadata that is just being written is no error: more will come.
+    // Incomplete metadata is not an error, because the tracer may still be writing it.
     let following = Following::begin(&[], directory.path());
     std::thread::sleep(Duration::from_millis(100));
     following.interrupt();

@@ -1,4 +1,5 @@
-//! Names come from foreign programs: none of them steers the terminal of whoever reads an answer or an error.
+//! Names come from other programs: no name may send control sequences to the terminal of the user
+//! who reads an answer or an error.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,8 @@ use tempfile::TempDir;
 
 const EVIL: &str = r"\u001b]0;owned\u0007\u001b[2J\u009b31m";
 
-/// A machine with an evil name in an evil state that meets contradictions and is blocked for an evil reason.
+/// Writes the machine log of a machine whose name, states and reasons to block contain control
+/// sequences, and whose gets contradict its queue.
 fn log(place: &TempDir, name: &str, work: u64) -> std::path::PathBuf {
     let mut text = String::new();
     let mut t = 0;
@@ -31,7 +33,7 @@ fn said(arguments: &[&str], logs: &[&Path]) -> String {
 }
 
 #[test]
-fn no_answer_and_no_error_steers_the_terminal() {
+fn no_answer_and_no_error_contains_control_characters() {
     let place = TempDir::new().unwrap();
     let (one, other) = (log(&place, "one", 100), log(&place, "other", 300));
     let wrong = place.path().join("wrong");
@@ -65,7 +67,7 @@ fn steers_nothing(arguments: &[&str], text: &str) {
 }
 
 #[test]
-fn no_counter_of_a_recording_steers_the_terminal() {
+fn no_counter_name_of_a_recording_reaches_the_terminal_with_control_characters() {
     let place = TempDir::new().unwrap();
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../record/tests/fixtures/kernel/.");
     assert!(Command::new("cp").arg("-r").arg(fixture).arg(place.path()).status().unwrap().success());

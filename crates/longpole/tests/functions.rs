@@ -1,5 +1,5 @@
-//! Programs whose functions are recorded (`longpole/auto.h`), programs that other tools attach to (`longpole/sdt.h`), and what a probe
-//! asks of the kernel: nothing.
+//! Programs whose functions are recorded (`longpole/auto.h`), programs to which other tools attach
+//! (`longpole/sdt.h`), and a loop of probes, which must make no system call.
 
 #[path = "support/place.rs"]
 mod place;
@@ -18,7 +18,8 @@ fn run(command: &mut Command) {
     ok(command.output().unwrap());
 }
 
-/// Builds the program whose functions are recorded: only one source file, of another language, knows of that.
+/// Builds the program whose functions are recorded. Only one source file, in another language (C),
+/// includes the header.
 fn build(place: &Place, options: &[&str]) -> PathBuf {
     let (hooks, object, program) = (place.path("hooks.c"), place.path("hooks.o"), place.path("functions"));
     std::fs::write(&hooks, "#include <longpole/auto.h>\n").unwrap();
@@ -29,7 +30,7 @@ fn build(place: &Place, options: &[&str]) -> PathBuf {
     program
 }
 
-/// Records it, and returns what it said of its calls.
+/// Records the program. Returns the number of calls that it reports for each function.
 fn record(place: &Place, program: &Path, environment: &[(&str, &str)]) -> (BTreeMap<String, i64>, Output) {
     let mut command = place.longpole(&["record", "--buffer", "4MiB", "--"]);
     let output = ok(command.arg(program).arg("50").envs(environment.iter().copied()).output().unwrap());
@@ -38,7 +39,8 @@ fn record(place: &Place, program: &Path, environment: &[(&str, &str)]) -> (BTree
     (calls.collect(), output)
 }
 
-/// How often each function began; they end as often, each in its turn.
+/// Number of spans by function. Asserts that each begin has its end, and that spans of a thread are
+/// nested.
 fn spans(place: &Place, recording: &Path) -> BTreeMap<String, i64> {
     let output = ok(place.longpole(&["print", "--json"]).arg(recording).output().unwrap());
     let mut counts = BTreeMap::new();
@@ -54,7 +56,7 @@ fn spans(place: &Place, recording: &Path) -> BTreeMap<String, i64> {
                 stack.push(name.to_owned());
             }
             "span_end" => assert_eq!(stack.pop().as_deref(), Some(name), "{event}"),
-            // It is left out from here on.
+            // The function is left out of the recording from here on.
             "event" => assert!(event["fields"]["left_out_ns"].is_u64(), "{event}"),
             _ => panic!("{event}"),
         }
@@ -64,7 +66,7 @@ fn spans(place: &Place, recording: &Path) -> BTreeMap<String, i64> {
 }
 
 #[test]
-fn functions_are_spans_with_their_names() {
+fn recorded_functions_are_spans_with_the_names_of_the_functions() {
     for options in [&["-g"][..], &[], &["-no-pie"]] {
         let place = Place::new();
         let program = build(&place, options);
@@ -94,31 +96,34 @@ fn functions_are_left_out_by_name_and_by_depth() {
     );
     let without = recorded(&[("LONGPOLE_AUTO_EXCLUDE", "depth,*Till*,t?rns")]);
     assert_eq!(names(&without), ["main", "shop::refuse"]);
-    // The main thread: main, turns, and what turns calls; the other begins with turns.
+    // In the main thread the depth includes main, turns, and the functions that turns calls; in the
+    // other thread it begins with turns.
     let shallow = recorded(&[("LONGPOLE_AUTO_DEPTH", "3")]);
     assert_eq!(shallow["depth"], 1 + 2, "{shallow:?}");
     assert_eq!((shallow["shop::Till::sum"], shallow["shop::Till::beep"]), (100, 50), "{shallow:?}");
-    // What is left out has no depth.
+    // A function that is left out does not count as a level.
     let both = recorded(&[("LONGPOLE_AUTO_DEPTH", "1"), ("LONGPOLE_AUTO_EXCLUDE", "main,turns")]);
     assert_eq!((both["depth"], both.get("shop::Till::beep")), (2, None), "{both:?}");
 }
 
 #[test]
-fn functions_that_are_short_and_many_are_left_out_and_told() {
+fn functions_with_many_short_calls_are_left_out_and_reported() {
     let place = Place::new();
     let (hooks, program) = (repository().join("include"), place.path("short"));
-    // Every file includes the header here, before the program's own.
+    // Here every file includes the header, before the program's own code.
     let how = ["-std=c11", "-O1", "-pthread", "-finstrument-functions", "-include", "longpole/auto.h", "-I"];
     run(Command::new("cc").args(how).arg(hooks).arg(repository().join("tests/programs/short.c")).arg("-o").arg(&program));
     let (calls, _) = record(&place, &program, &[]);
-    // Each begin has its end, also of what was left out meanwhile, or by a jump.
+    // Each begin has its end, also if functions were left out in between, or if a function was left
+    // by a jump.
     let counts = spans(&place, &place.newest());
     let report = place.answer("report", &place.newest());
     let lost = report["inputs"]["lost"].as_i64().unwrap();
     let told: Vec<&str> = report["inputs"]["left_out"].as_array().unwrap().iter().map(|it| it["function"].as_str().unwrap()).collect();
     assert!(told.contains(&"tiny") && !told.contains(&"long_one"), "{report}");
     assert!(counts["tiny"] >= 256 && counts["tiny"] < calls["tiny"] / 4, "{counts:?}");
-    // Before it was long it was left out; of its long calls one in some thousands shows that it is.
+    // `grown` was left out while its calls were short. Later one call in some thousands is
+    // measured, which shows that the calls have become long, so they are recorded.
     let grown = calls["grown"];
     assert!(told.contains(&"grown") && counts["grown"] > 256 && counts["grown"] < grown / 4 + 100_000, "{counts:?} {told:?}");
     assert!(counts["grown"] > 10_000 - lost, "{counts:?}");
@@ -130,7 +135,7 @@ fn functions_that_are_short_and_many_are_left_out_and_told() {
 }
 
 #[test]
-fn who_leaves_functions_by_jumps_gets_no_deeper() {
+fn leaving_functions_by_longjmp_does_not_increase_the_depth() {
     let place = Place::new();
     let (include, program) = (repository().join("include"), place.path("jumps"));
     let how = ["-std=c11", "-O1", "-finstrument-functions", "-include", "longpole/auto.h", "-I"];
@@ -139,7 +144,8 @@ fn who_leaves_functions_by_jumps_gets_no_deeper() {
         let mut command = place.longpole(&["record", "--buffer", "4MiB", "--"]);
         command.arg(&program).arg("500").env("LONGPOLE_AUTO_DEPTH", depth).env("LONGPOLE_AUTO_SHORT", "0");
         ok(command.output().unwrap());
-        // Each begin has its end: where depth counts, what was left by a jump ends with what is around it.
+        // Each begin has its end: if only some levels are recorded, a function that was left by a
+        // jump ends together with the function around it.
         let counts = spans(&place, &place.newest());
         assert_eq!(counts.keys().map(String::as_str).collect::<Vec<_>>(), names, "{depth}");
         for (name, count) in counts {
@@ -149,7 +155,7 @@ fn who_leaves_functions_by_jumps_gets_no_deeper() {
 }
 
 #[test]
-fn nothing_is_left_out_of_what_was_requested_for() {
+fn no_function_is_left_out_if_the_user_requests_it() {
     let place = Place::new();
     let program = build(&place, &["-g"]);
     for request in [("LONGPOLE_AUTO_SHORT", "0"), ("LONGPOLE_AUTO_INCLUDE", "*")] {
@@ -165,18 +171,19 @@ fn nothing_is_left_out_of_what_was_requested_for() {
 }
 
 #[test]
-fn a_file_that_is_not_as_it_was_gives_no_names() {
+fn a_stripped_or_changed_program_gives_no_function_names() {
     let place = Place::new();
     let program = build(&place, &[]);
     let stripped = place.path("stripped");
     run(Command::new("strip").arg(&program).arg("-o").arg(&stripped));
     record(&place, &stripped, &[]);
     let names = spans(&place, &place.newest());
-    // Those that the dynamic linker needs have theirs; nobody knows the others.
+    // Functions that the dynamic linker needs have names; the others are shown as addresses.
     assert_eq!(names.values().sum::<i64>(), 3 * 100 + 20 + 2 + 1, "{names:?}");
     assert!(names.keys().any(|name| name.starts_with("stripped+0x")), "{names:?}");
 
-    // A recorder that was killed names nothing; the next verb does, and not from another file.
+    // A recorder that was killed has resolved no names. The next verb resolves them, but not from a
+    // file that has changed since.
     for changed in [false, true] {
         let mut recorder = place.recorder(&["--all"]);
         ok(place.command(&program).arg("50").output().unwrap());
@@ -200,7 +207,7 @@ fn a_file_that_is_not_as_it_was_gives_no_names() {
     }
 }
 
-/// Whether this tool may attach to a program; if not, what it is that is missing is said.
+/// Returns whether this tool can attach to a program. If it cannot, prints the reason.
 fn may_attach(tool: &str) -> bool {
     let missing = match Command::new(tool).arg("--version").output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => format!("{tool} is not installed"),
@@ -213,7 +220,7 @@ fn may_attach(tool: &str) -> bool {
 }
 
 #[test]
-fn bpftrace_lists_and_takes_every_probe() {
+fn bpftrace_lists_every_probe_and_receives_its_events() {
     let place = Place::new();
     let program = place.path("every_probe");
     let source = repository().join("tests/programs/every_probe.c");
@@ -243,13 +250,13 @@ fn bpftrace_lists_and_takes_every_probe() {
     for (line, count) in [("mark mark 1", 30), ("mark turn 4", 10), ("put made at run time 1", 10), ("log text", 10), ("link 1 2", 10)] {
         assert_eq!(text.lines().filter(|said| *said == line).count(), count, "{line}: {text}{}", String::from_utf8_lossy(&taken.stderr));
     }
-    // Whoever records sees the same as before.
+    // A recording with Longpole has the same events as before.
     ok(place.longpole(&["record", "--", program.to_str().unwrap()]).output().unwrap());
     let info = place.answer("info", &place.newest());
     assert_eq!(info["names"]["mark:mark"], 40, "{info}");
 }
 
-/// An event of perf's own at a probe, gone at the end.
+/// An event that perf made for a probe; deleted when the value is dropped.
 struct PerfProbe(String);
 
 impl Drop for PerfProbe {
@@ -259,7 +266,7 @@ impl Drop for PerfProbe {
 }
 
 #[test]
-fn perf_lists_and_takes_every_probe() {
+fn perf_lists_every_probe_and_records_its_events() {
     let perf = |arguments: &[&str]| Command::new("perf").args(arguments).output();
     if !may_attach("perf") {
         return;
@@ -283,7 +290,8 @@ fn perf_lists_and_takes_every_probe() {
         println!("skipped: attaching perf to USDT probes (the kernel has no uprobe events, or no tracefs is mounted)");
         return;
     }
-    // perf gives no name of one's own to such a probe. What it makes is the whole machine's, so by force another one where that name is taken.
+    // perf does not allow another name for such an event. Events exist for the whole host, so the
+    // name may be taken by another process; then `-f` adds an event with another number.
     let made = perf(&["--buildid-dir", cache, "probe", "-f", "-x", program, "%sdt_longpole:mark"]).unwrap();
     let told = String::from_utf8_lossy(&made.stderr).into_owned() + &String::from_utf8_lossy(&made.stdout);
     let probe = PerfProbe(event_made(&told).unwrap_or_else(|| panic!("perf made no event: {told}")));
@@ -291,17 +299,18 @@ fn perf_lists_and_takes_every_probe() {
     let script = ok(perf(&["script", "-i", data]).unwrap());
     let text = String::from_utf8_lossy(&script.stdout).into_owned();
     assert_eq!(text.lines().filter(|line| line.contains(&probe.0)).count(), 50, "{text}");
-    // The length of its name is the second argument.
+    // The second argument is the length of the mark's name.
     assert_eq!(text.lines().filter(|line| line.contains(" arg2=4 ")).count(), 50, "{text}");
 }
 
-/// The event that perf says it has made: `  sdt_longpole:mark    (on %mark in PROGRAM)`.
+/// Name of the event that perf reports to have made, in the line
+/// `  sdt_longpole:mark    (on %mark in PROGRAM)`.
 fn event_made(told: &str) -> Option<String> {
     let line = told.lines().find(|line| line.contains("(on %mark in "))?;
     line.split_whitespace().next().map(str::to_owned)
 }
 
-/// All but the one that is none.
+/// Names of all probe kinds.
 fn longpole_abi_kinds() -> Vec<String> {
     longpole_abi::Kind::ALL.iter().map(|kind| kind.name().to_owned()).collect()
 }
@@ -327,7 +336,7 @@ fn a_loop_of_probes_makes_no_system_call() {
     let marks: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].starts_with("getppid(")).collect();
     assert_eq!(marks.len(), 2, "{text}");
     assert_eq!(&lines[marks[0] + 1..marks[1]], &[] as &[&str]);
-    // The ring was made before, and the events were recorded.
+    // The thread's ring was made before the loop, and the events of the loop were recorded.
     assert!(lines[..marks[0]].iter().any(|line| line.contains(".ring")), "{text}");
     let info = place.answer("info", &place.newest());
     assert_eq!((&info["names"]["mark:mark"], &info["lost"]), (&Value::from(5001), &Value::from(0)), "{info}");

@@ -33,7 +33,8 @@ fn log(place: &TempDir, text: &str) -> PathBuf {
     path
 }
 
-/// Two workers of a class that hand an item to and fro, `rounds` times, in `states` different states.
+/// A machine log of two workers of one class that pass an item back and forth, `rounds` times, in
+/// `states` different states.
 fn ping_pong(rounds: usize, states: usize) -> String {
     let mut text = String::new();
     let mut t = 0;
@@ -58,7 +59,7 @@ fn sum(list: &Value, key: &str) -> u64 {
 }
 
 #[test]
-fn nodes_are_classes_and_states_and_edges_their_neighbourhood_on_the_path() {
+fn nodes_are_classes_with_states_and_edges_join_those_in_sequence_on_the_path() {
     let place = TempDir::new().unwrap();
     let log = log(&place, &ping_pong(5, 1));
     let graph = json("graph", &["--json"], &log);
@@ -71,7 +72,8 @@ fn nodes_are_classes_and_states_and_edges_their_neighbourhood_on_the_path() {
             (it["class"].as_str().unwrap(), it["state"].as_str().unwrap(), it["count"].as_u64().unwrap(), it["total_ns"].as_u64().unwrap())
         })
         .collect();
-    // Rounds of 10, 11, 12, 10, 11 ns and a link of 2 ns after each; the last round has no time of work.
+    // The rounds take 10, 11, 12, 10 and 11 ns, each followed by a link of 2 ns. After the last
+    // link the log ends, so the state there has no time.
     assert_eq!(nodes, [("worker", "work 0", 4, 44), ("worker", "begin", 1, 10), ("to b", "queued", 3, 6), ("to a", "queued", 2, 4)]);
     assert_eq!((&graph["length_ns"], &graph["segments"]), (&Value::from(64), &Value::from(10)));
     let kinds: Vec<&Value> = graph["nodes"].as_array().unwrap().iter().map(|it| &it["kind"]).collect();
@@ -86,7 +88,7 @@ fn nodes_are_classes_and_states_and_edges_their_neighbourhood_on_the_path() {
 }
 
 #[test]
-fn times_of_nodes_and_loops_sum_up_and_agree_with_the_path() {
+fn times_of_nodes_edges_and_loops_agree_with_the_path() {
     let place = TempDir::new().unwrap();
     let log = log(&place, &ping_pong(3000, 4));
     let graph = json("graph", &["--json", "--top", "1000"], &log);
@@ -109,7 +111,7 @@ fn times_of_nodes_and_loops_sum_up_and_agree_with_the_path() {
 }
 
 #[test]
-fn no_node_is_there_twice_and_what_is_rare_is_gathered_without_losing_time() {
+fn no_node_or_edge_occurs_twice_and_rare_ones_are_merged_without_loss_of_time() {
     let place = TempDir::new().unwrap();
     let log = log(&place, &ping_pong(4000, 900));
     for most in [6, 20, 545] {
@@ -128,7 +130,7 @@ fn no_node_is_there_twice_and_what_is_rare_is_gathered_without_losing_time() {
 }
 
 #[test]
-fn a_picture_is_well_formed_whatever_names_a_program_gives() {
+fn a_picture_is_well_formed_for_any_name() {
     let place = TempDir::new().unwrap();
     let hostile = ping_pong(40, 3).replace("work 1", "a<b>&\\\"\\u0007\\n]]>--").replace("to b", "<svg onload=x>");
     let log = log(&place, &hostile);
@@ -136,7 +138,7 @@ fn a_picture_is_well_formed_whatever_names_a_program_gives() {
     assert!(!svg.contains("<svg onload") && !svg.contains('\u{7}'));
     let read = "import sys, xml.dom.minidom as m; print(len(m.parse(sys.stdin.buffer).getElementsByTagName('rect')))";
     let counted = fed("python3", &["-c", read], &svg).expect("python3 is at hand wherever the oracle runs");
-    // Background, hatching, nodes and legend.
+    // Rectangles of the background, the hatching, the nodes and the legend.
     assert!(counted.trim().parse::<usize>().unwrap() > 6, "{counted}");
     let dot = text(&["--format", "dot"], &log);
     match fed("dot", &["-Tplain"], &dot) {
@@ -145,7 +147,7 @@ fn a_picture_is_well_formed_whatever_names_a_program_gives() {
     }
 }
 
-/// What a program says to this input; none if it is not here.
+/// Output of a program for this input; `None` if the program is not installed.
 fn fed(program: &str, arguments: &[&str], input: &str) -> Option<String> {
     use std::io::Write as _;
     let mut child = Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
@@ -159,7 +161,7 @@ fn fed(program: &str, arguments: &[&str], input: &str) -> Option<String> {
 }
 
 #[test]
-fn the_text_shows_nodes_edges_and_loops_and_a_file_takes_it() {
+fn the_text_shows_nodes_edges_and_loops_and_can_be_written_to_a_file() {
     let place = TempDir::new().unwrap();
     let log = log(&place, &ping_pong(50, 1));
     let said = text(&[], &log);

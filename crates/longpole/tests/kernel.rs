@@ -99,7 +99,8 @@ fn comm(tid: i32) -> [u8; 16] {
     name
 }
 
-/// Thread 10 reads for 5 us; a softirq wakes thread 20 meanwhile, which starts when 10 is blocked.
+/// Writes a trace in which thread 10 is in a read call for 5 us. Meanwhile a softirq wakes thread
+/// 20, which starts when thread 10 is blocked.
 fn trace(directory: &Path) {
     fs::write(directory.join("metadata"), METADATA).unwrap();
     let mut cpu = Cpu::default();
@@ -116,7 +117,7 @@ fn trace(directory: &Path) {
 }
 
 #[test]
-fn a_kernel_trace_is_answered_by_every_verb_in_its_schema() {
+fn every_verb_answers_from_a_kernel_trace_and_matches_its_schema() {
     let directory = TempDir::new().unwrap();
     trace(directory.path());
     let cpu = json("cpu", &["--json"], directory.path());
@@ -143,7 +144,8 @@ fn a_kernel_trace_is_answered_by_every_verb_in_its_schema() {
     }
 }
 
-/// Each time that thread 20 waits in a call, it is woken while 10 computes.
+/// Writes a trace in which thread 20 waits in a call 20 times, and is woken while thread 10
+/// computes.
 fn interrupted(directory: &Path, metadata: &str) {
     fs::write(directory.join("metadata"), metadata).unwrap();
     let mut cpu = Cpu::default();
@@ -159,7 +161,7 @@ fn interrupted(directory: &Path, metadata: &str) {
 }
 
 #[test]
-fn whom_an_interrupt_that_is_not_recorded_comes_upon_has_woken_nobody() {
+fn a_thread_under_an_unrecorded_interrupt_is_not_taken_for_the_waker() {
     let handler =
         "event { name = \"irq_handler_entry\"; id = 7; stream_id = 0; fields := struct { integer { size = 32; align = 8; } _irq; }; };";
     let all = format!("{METADATA}{handler}\n");
@@ -175,7 +177,7 @@ fn whom_an_interrupt_that_is_not_recorded_comes_upon_has_woken_nobody() {
 }
 
 #[test]
-fn a_part_begins_in_the_state_that_came_before() {
+fn a_range_begins_with_the_state_from_before_it() {
     let directory = TempDir::new().unwrap();
     trace(directory.path());
     let cpu = json("cpu", &["--json", "--begin", "+4us", "--end", "+9us"], directory.path());
@@ -185,7 +187,7 @@ fn a_part_begins_in_the_state_that_came_before() {
 }
 
 #[test]
-fn a_trace_without_kernel_events_is_told_what_to_record() {
+fn a_trace_without_kernel_events_is_refused_with_the_command_that_records_them() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("metadata"), METADATA.replace("\"kernel\"", "\"ust\"")).unwrap();
     let mut cpu = Cpu::default();
@@ -208,7 +210,7 @@ fn refused(verb: &str, arguments: &[&str], trace: &Path) -> String {
 }
 
 #[test]
-fn a_part_of_the_switches_tells_nobody_who_had_the_cpus() {
+fn cpu_and_sched_refuse_a_trace_with_filtered_switches() {
     let directory = TempDir::new().unwrap();
     trace(directory.path());
     let filter = "name = \"sched_switch\"; id = 1; model.emf.uri = \"longpole:site?filter=prev_prio%20%3C%20100\";";
@@ -218,13 +220,13 @@ fn a_part_of_the_switches_tells_nobody_who_had_the_cpus() {
         let talk = refused(verb, &["--json"], directory.path());
         assert!(talk.contains("only where `prev_prio < 100`") && talk.contains("--kernel sched"), "{verb}: {talk}");
     }
-    // What does not depend on them is answered.
+    // Answers that do not depend on switches are given.
     let irq = json("irq", &["--json"], directory.path());
     assert_eq!((&irq[0]["total_ns"], &irq[0]["start"]["count"]), (&1_000.into(), &0.into()));
 }
 
 #[test]
-fn events_of_the_kernel_without_switches_give_no_account_of_cpus() {
+fn cpu_and_sched_refuse_a_kernel_trace_without_switches() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("metadata"), METADATA).unwrap();
     let mut cpu = Cpu::default();
@@ -238,7 +240,7 @@ fn events_of_the_kernel_without_switches_give_no_account_of_cpus() {
 }
 
 #[test]
-fn a_part_without_events_is_not_taken_for_a_trace_without_them() {
+fn a_range_without_events_is_not_reported_as_a_trace_without_events() {
     let directory = TempDir::new().unwrap();
     trace(directory.path());
     for (verb, expected) in [("irq", "the trace holds 1 before it"), ("syscalls", "the trace holds 2 before it")] {
@@ -248,7 +250,7 @@ fn a_part_without_events_is_not_taken_for_a_trace_without_them() {
 }
 
 #[test]
-fn two_recordings_of_the_kernel_are_not_one() {
+fn kernel_verbs_refuse_two_recordings_at_once() {
     let directory = TempDir::new().unwrap();
     let [one, other] = ["one", "other"].map(|name| directory.path().join(name));
     for path in [&one, &other] {
@@ -263,7 +265,7 @@ fn two_recordings_of_the_kernel_are_not_one() {
 }
 
 #[test]
-fn lost_kernel_events_are_told_where_the_answer_has_no_place_for_them_and_only_for_their_part() {
+fn lost_kernel_events_are_reported_by_every_verb_and_only_for_their_range() {
     let directory = TempDir::new().unwrap();
     trace(directory.path());
     let path = directory.path().join("cpu0");
@@ -276,7 +278,7 @@ fn lost_kernel_events_are_told_where_the_answer_has_no_place_for_them_and_only_f
     later.switch(42_000, 20, 1, 10);
     let mut bytes = fs::read(&path).unwrap();
     bytes.extend(later.packet(20_000, 7));
-    // The count stays: nothing more was lost.
+    // The count in the last packet is the same: no more events were lost.
     let mut last = Cpu::default();
     last.switch(60_000, 10, 1, 20);
     bytes.extend(last.packet(60_000, 7));

@@ -1,4 +1,5 @@
-//! Probes and the kernel's events are on one clock: a system call between two probes lies between their times, on whatever CPUs they ran.
+//! Probes and the kernel's events use one clock: the times of a system call between two probes lie
+//! between the times of the probes, on any CPU.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -20,7 +21,8 @@ fn live(what: &str) -> bool {
     possible
 }
 
-/// What one thread has of the bracket that it is in: begin, entry, exit.
+/// Times of the events of one thread's current bracket, in this order: span begin, system call
+/// entry, system call exit. `complete` counts the brackets with all events.
 #[derive(Default)]
 struct Thread {
     times: Vec<i64>,
@@ -28,8 +30,9 @@ struct Thread {
     cpus: BTreeSet<u64>,
 }
 
-/// Records brackets around system calls and returns how many were seen, in how many of them begin < entry < exit < end does not hold, and
-/// on how many CPUs each thread was.
+/// Records brackets around system calls. Returns the number of complete brackets, the times of
+/// those in which begin < entry < exit < end does not hold, and the number of CPUs on which each
+/// thread ran.
 fn brackets(calls: usize, clock: &str) -> (usize, Vec<Vec<i64>>, Vec<usize>) {
     let place = Place::new();
     let program = place.build("bracket", &[]);
@@ -43,7 +46,8 @@ fn brackets(calls: usize, clock: &str) -> (usize, Vec<Vec<i64>>, Vec<usize>) {
     let mut print = place.longpole(&["print", "--json"]).arg(place.newest()).stdout(Stdio::piped()).spawn().unwrap();
     let mut threads: HashMap<i64, Thread> = HashMap::new();
     let mut wrong = Vec::new();
-    // A line's order is its time's, so equal times would hide a wrong order: the times themselves are compared.
+    // Lines are sorted by time, so equal times would hide a wrong order; therefore the times
+    // themselves are compared.
     for line in BufReader::new(print.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         if !line.contains(":bracket\"") && !line.contains("_getppid\"") {
@@ -55,7 +59,7 @@ fn brackets(calls: usize, clock: &str) -> (usize, Vec<Vec<i64>>, Vec<usize>) {
         let thread = match threads.get_mut(&context["tid"].as_i64().unwrap()) {
             Some(thread) => thread,
             None if name == "span_begin:bracket" => threads.entry(context["tid"].as_i64().unwrap()).or_default(),
-            // Other programs of the machine make this call, too.
+            // Other programs on this host make this call too.
             None => continue,
         };
         thread.cpus.extend(event["cpu"].as_u64());
@@ -70,7 +74,7 @@ fn brackets(calls: usize, clock: &str) -> (usize, Vec<Vec<i64>>, Vec<usize>) {
                 thread.times.clear();
             }
             (_, have) => {
-                // In the wrong order.
+                // The events are in the wrong order.
                 wrong.push(std::mem::take(&mut thread.times));
                 assert!(wrong.len() < 100, "{name} comes after {have} of the bracket's events");
             }
@@ -82,7 +86,7 @@ fn brackets(calls: usize, clock: &str) -> (usize, Vec<Vec<i64>>, Vec<usize>) {
 }
 
 #[test]
-fn each_system_call_lies_between_the_probes_around_it_on_all_cpus() {
+fn each_system_call_is_between_the_probes_around_it_on_all_cpus() {
     if !live("probes and system calls on one clock") {
         return;
     }

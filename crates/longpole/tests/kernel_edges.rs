@@ -1,4 +1,5 @@
-//! Edges of recordings and answers: gaps, parts without events, signals at odd moments, killed helpers.
+//! Edge cases of recordings and answers: gaps, ranges without events, signals at unusual moments,
+//! killed helpers.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -11,7 +12,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A recording of the kernel whose pages are not converted yet; `uncounted`: its recorder did not live to say what was lost.
+/// A copy of a recording of the kernel whose pages are not converted yet. With `uncounted` the
+/// number of lost events is unknown, as if the recorder had been killed before it could write it.
 fn fixture(place: &Place, uncounted: bool) -> PathBuf {
     let path = place.path("fixture");
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/tests/fixtures/kernel");
@@ -33,7 +35,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn gaps_that_nobody_counted_are_told_by_check() {
+fn check_reports_gaps_with_an_unknown_number_of_lost_events() {
     for uncounted in [false, true] {
         let place = Place::new();
         let trace = fixture(&place, uncounted);
@@ -48,7 +50,7 @@ fn gaps_that_nobody_counted_are_told_by_check() {
 }
 
 #[test]
-fn a_part_without_switches_and_options_without_samples_are_refused() {
+fn cpu_refuses_a_range_without_switches_and_options_that_need_samples() {
     let place = Place::new();
     let trace = fixture(&place, false);
     let output = place.longpole(&["cpu", "--begin", "+1000s"]).arg(&trace).output().unwrap();
@@ -62,7 +64,7 @@ fn a_part_without_switches_and_options_without_samples_are_refused() {
 #[test]
 fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
     let place = Place::new();
-    // The command says HUP to the recorder, which would pass it on.
+    // The command sends HUP to the recorder, which would pass it on to the command.
     let program = "import os, signal, sys, time\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\nos.kill(os.getppid(), signal.SIGHUP)\ntime.sleep(0.3)\nsys.exit(7)";
     let mut command = place.command("sh");
     command.args([
@@ -81,7 +83,7 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
 }
 
 #[test]
-fn what_a_killed_util_left_is_removed_by_the_next_one() {
+fn files_of_a_killed_util_are_removed_by_the_next_util() {
     let place = Place::new();
     let temporary = place.path("temporary");
     std::fs::create_dir(&temporary).unwrap();
@@ -97,7 +99,7 @@ fn what_a_killed_util_left_is_removed_by_the_next_one() {
 }
 
 #[test]
-fn a_signal_ends_the_conversion_and_the_next_verb_does_it() {
+fn a_signal_ends_the_conversion_and_the_next_verb_repeats_it() {
     let live = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
     if !live {
         println!("skipped: a signal during the conversion (needs root and tracefs)");
@@ -129,7 +131,7 @@ fn a_signal_ends_the_conversion_and_the_next_verb_does_it() {
         let mut text = String::new();
         std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut text).unwrap();
         if kernel.join("metadata").exists() {
-            // The signal came too late.
+            // The signal came after the conversion.
             continue;
         }
         assert!(code == Some(128 + 15) && text.contains("the next verb that reads the recording converts them"), "{code:?}: {text}");
@@ -143,7 +145,7 @@ fn a_signal_ends_the_conversion_and_the_next_verb_does_it() {
 }
 
 #[test]
-fn a_program_in_another_mount_namespace_whose_parents_are_gone_belongs_to_its_command() {
+fn an_orphan_in_another_mount_namespace_is_recorded_with_its_command() {
     let live = rustix::process::geteuid().is_root() && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|ran| ran.success());
     if !live {
         println!("skipped: an orphan in another mount namespace (needs root and unshare)");
@@ -153,7 +155,7 @@ fn a_program_in_another_mount_namespace_whose_parents_are_gone_belongs_to_its_co
     let program = place.build("numbered", &[]);
     let told = place.path("told");
     let inner = format!("mount -t tmpfs -o mode=0700 none \"$LONGPOLE_RUNTIME_DIR\" && exec {program} 1 3000 1000 1 > {}", told.display());
-    // The command goes on; whoever started the program does not.
+    // The command keeps running, but the shell that started the program ends.
     let outer =
         format!("(setsid unshare -m sh -c '{inner}' &); while ! grep -q emitted {} 2>/dev/null; do sleep 0.05; done", told.display());
     ok(place.longpole(&["record", "--", "sh", "-c", &outer]).stdout(Stdio::null()).output().unwrap());

@@ -1,4 +1,5 @@
-//! The kernel's views answer from files of other tools: from the tracer's text and from trace.dat alike.
+//! The verbs on kernel events answer from files of other tools: the tracer's text and trace.dat
+//! give the same answers.
 
 #[path = "../../trace/tests/support/trace_dat.rs"]
 mod support;
@@ -26,10 +27,11 @@ fn json(verb: &str, trace: &Path) -> Value {
 const SWITCH: u16 = 300;
 const WAKING: u16 = 301;
 
-/// Two threads on two CPUs that wake each other: one works for 50 us, the other for 300 us.
+/// Two threads on two CPUs that wake each other in turn: one works for 50 us, the other for 300 us.
+/// The same events are written as text and as records.
 struct PingPong {
     text: String,
-    /// CPU, time and record.
+    /// CPU, time in ns, and record.
     records: Vec<(u32, u64, Record)>,
     machine: Machine,
     t_ns: u64,
@@ -141,7 +143,7 @@ fn written(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn who_ran_waited_and_decided_is_the_same_from_each_kind_of_file() {
+fn cpu_sched_and_report_give_the_same_answers_from_each_kind_of_file() {
     let folder = tempfile::tempdir().unwrap();
     let files = written(folder.path());
     let (cpu, sched) = (json("cpu", &files[0]), json("sched", &files[0]));

@@ -1,4 +1,5 @@
-//! Recordings of the kernel that are large or of many: nothing is lost uncounted, and memory stays bounded.
+//! Recordings of the kernel that are large or contain many processes: no event is lost without
+//! being counted, and memory stays bounded.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -9,7 +10,7 @@ use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// One at a time: each wants the machine for itself.
+/// Keeps the tests of this file from running at once, because each of them needs the whole host.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn live(what: &str) -> bool {
@@ -30,7 +31,8 @@ fn count(info: &Value, name: &str) -> u64 {
     info["names"][name].as_u64().unwrap_or(0)
 }
 
-/// The trace holds what the kernel says that it handed out, and misses what the kernel says that it lost: counts that no conversion made.
+/// Asserts that the trace contains the events that the kernel reports to have handed out, and lacks
+/// those that the kernel reports as lost. The kernel's counts do not depend on the conversion.
 fn counted_by_the_kernel(path: &std::path::Path, info: &Value) {
     let told: Value = serde_json::from_slice(&std::fs::read(path.join("longpole.json")).unwrap()).unwrap();
     let told = &told["kernel_events"];
@@ -38,7 +40,8 @@ fn counted_by_the_kernel(path: &std::path::Path, info: &Value) {
     let streams = info["streams"].as_array().unwrap().iter().filter(|stream| stream["kind"] == "kernel");
     let (events, lost) =
         streams.fold((0, 0), |sum, stream| (sum.0 + stream["events"].as_u64().unwrap(), sum.1 + stream["lost"].as_u64().unwrap()));
-    // The dump of the state, and threads that no switch tells of, were in no page; masks were, as the kernel's own text.
+    // Events that the recorder made itself were in no page: the dump of the initial state, and
+    // threads that occur in no switch. Affinity events were in the pages, as text of the kernel.
     let is_own =
         |name: &str| name.starts_with("lttng_statedump_") || (name.starts_with("longpole_") && !name.starts_with("longpole_affinity"));
     let names = info["names"].as_object().unwrap().iter().filter(|(name, _)| is_own(name));
@@ -49,7 +52,7 @@ fn counted_by_the_kernel(path: &std::path::Path, info: &Value) {
 }
 
 #[test]
-fn ten_thousand_short_lived_processes_are_all_there() {
+fn ten_thousand_short_lived_processes_are_all_recorded() {
     const PROCESSES: u64 = 10_000;
     if !live("short-lived processes in the kernel's events") {
         return;
@@ -64,23 +67,23 @@ fn ten_thousand_short_lived_processes_are_all_there() {
     assert_eq!(info["lost"], 0, "{info}");
     counted_by_the_kernel(&path, &info);
     for name in ["sched_process_fork", "sched_process_exec", "sched_process_exit", "sched_process_free"] {
-        // The kernel frees the remains of the last ones when it likes.
+        // The kernel may free the last processes after the end of the recording.
         let least = if name == "sched_process_free" { PROCESSES * 9 / 10 } else { PROCESSES };
         assert!(count(&info, name) >= least, "{name}: {}", count(&info, name));
     }
-    // Each is a thread of its own that ran, although the kernel gives its ids away again.
+    // Each process appears as a thread of its own that ran, although the kernel reuses tids.
     let cpu = place.answer("cpu", &path);
     let born =
         cpu["threads"].as_array().unwrap().iter().filter(|thread| thread["name"] == "births" && thread["running_ns"].as_u64() > Some(0));
     let born = born.count() as u64;
     assert!((PROCESSES..=PROCESSES + 2).contains(&born), "{born}");
-    // Each wrote its byte.
+    // Each process wrote one byte.
     let calls = place.answer("syscalls", &path);
     let write = calls.as_array().unwrap().iter().find(|call| call["name"] == "write").unwrap();
     assert!(write["count"].as_u64() >= Some(PROCESSES), "{write}");
 }
 
-/// A memory cgroup of our own, version 1 or 2. Dropping it removes it.
+/// A memory cgroup of this test, version 1 or 2; removed when the value is dropped.
 struct Memory(std::path::PathBuf);
 
 impl Memory {
@@ -120,9 +123,9 @@ impl Drop for Memory {
     }
 }
 
-/// `make soak`: the page cache of the pages counts towards the limit, too.
+/// Part of `make soak` only. The limit also includes the page cache of the recorded pages.
 #[test]
-fn two_gigabytes_are_recorded_converted_and_read_in_half_a_gigabyte() {
+fn two_gigabytes_are_recorded_converted_and_read_with_512_mib_of_memory() {
     if std::env::var_os("LONGPOLE_SOAK").is_none() || !live("a large recording in little memory") {
         return;
     }
@@ -132,7 +135,8 @@ fn two_gigabytes_are_recorded_converted_and_read_in_half_a_gigabyte() {
         return;
     };
     let place = Place::new();
-    // Into the group before it begins: a shell waits for the word.
+    // The process must be in the group before it begins, so a shell waits for a line on stdin and
+    // then executes it.
     let within = |command: &[&str]| {
         let mut shell = place.command("sh");
         shell.args(["-c", "read go; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_longpole")]).args(command);

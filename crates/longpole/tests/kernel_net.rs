@@ -1,4 +1,5 @@
-//! Spans are told net of what the scheduler and interrupts took: beside the thread's own clock, with a rival on the same CPU.
+//! Net times of spans, without the time that the scheduler and interrupts took, compared with the
+//! thread's own CPU clock while another thread computes on the same CPU.
 
 #[path = "support/place.rs"]
 mod place;
@@ -17,13 +18,13 @@ fn live() -> bool {
     possible
 }
 
-/// The total of a part of a span, in ms.
+/// Total of one part of a span, in ms.
 fn part(line: &Value, part: &str) -> f64 {
     line["parts"][part]["total_ns"].as_f64().unwrap() / 1e6
 }
 
 #[test]
-fn a_span_next_to_a_rival_on_its_cpu_is_net_what_the_thread_s_own_clock_says() {
+fn the_net_time_of_a_span_on_a_shared_cpu_equals_the_thread_s_cpu_clock() {
     if !live() {
         return;
     }
@@ -42,10 +43,10 @@ fn a_span_next_to_a_rival_on_its_cpu_is_net_what_the_thread_s_own_clock_says() {
     let computes = span("computes");
     assert_eq!(computes["count"], 20);
     let gross = computes["total_ns"].as_f64().unwrap() / 1e6;
-    // The rival had its share.
+    // The other thread had its share of the CPU.
     assert!(gross > 1.3 * sums[0], "{gross} ms beside {printed}");
     assert!((gross - sums[1]).abs() < 0.02 * gross, "{gross} ms beside {printed}");
-    // The thread's own clock counts the interrupts on top of it as its time.
+    // The thread's own clock includes interrupts that ran on top of the thread.
     let net = part(computes, "net") + part(computes, "interrupted");
     assert!((net - sums[0]).abs() < 0.03 * sums[0] + stolen, "{net} ms, {stolen} stolen, beside {printed}: {computes}");
     let waited = 0.9 * (sums[1] - sums[0]) - stolen;

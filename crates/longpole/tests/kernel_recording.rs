@@ -1,4 +1,5 @@
-//! `longpole record` and the kernel: what is asked for is recorded, refused, or said to be missing.
+//! `longpole record` and the kernel: each requested event is recorded, refused, or reported as
+//! missing.
 
 #[path = "support/program.rs"]
 mod program;
@@ -49,7 +50,7 @@ fn live(what: &str) -> bool {
 }
 
 #[test]
-fn a_wrong_group_event_or_context_is_wrong_usage_and_the_right_ones_are_told() {
+fn a_wrong_group_event_or_context_is_wrong_usage_and_valid_ones_are_listed() {
     let place = Place::new();
     for (arguments, expected) in [
         (["--kernel", "sched,shed"], "sched, irq, softirq"),
@@ -64,7 +65,7 @@ fn a_wrong_group_event_or_context_is_wrong_usage_and_the_right_ones_are_told() {
 }
 
 #[test]
-fn a_command_without_probes_leaves_a_recording_of_the_kernel() {
+fn a_command_without_probes_gives_a_recording_of_the_kernel() {
     if !live("the kernel's events beside a command") {
         return;
     }
@@ -75,9 +76,10 @@ fn a_command_without_probes_leaves_a_recording_of_the_kernel() {
     assert!(said(&output).contains("this kernel has no event no_such:event"), "{}", said(&output));
 }
 
-/// Looking into another network namespace takes a thread of its own, and a call that hardly anybody else makes.
+/// Looking into another network namespace needs a thread of its own and the call setns, which
+/// hardly any other program makes.
 #[test]
-fn no_call_of_the_recorders_helping_threads_is_in_the_trace() {
+fn no_system_call_of_the_recorder_s_helper_threads_is_in_the_trace() {
     if !live("the recorder's own calls") {
         return;
     }
@@ -107,27 +109,27 @@ fn no_call_of_the_recorders_helping_threads_is_in_the_trace() {
 }
 
 #[test]
-fn a_refused_filter_is_told_in_the_kernel_s_own_words_and_nothing_is_recorded() {
+fn a_refused_filter_is_reported_with_the_kernel_s_message_and_nothing_is_recorded() {
     if !live("a refused filter") {
         return;
     }
     let place = Place::new();
     let output = place.record(&["--event", "sched:sched_switch:prev_pid = 5", "--", "true"]);
     assert_eq!(output.status.code(), Some(125), "{}", said(&output));
-    // The caret of its error log stands under the place.
+    // The kernel's error log has a caret under the wrong operator.
     assert!(said(&output).contains("Invalid operator") && said(&output).contains('^'), "{}", said(&output));
     assert_eq!(place.recordings(), 0);
 }
 
 #[test]
-fn without_the_kernel_a_command_without_probes_captured_nothing() {
+fn a_command_without_probes_and_kernel_events_is_reported_as_captured_nothing() {
     let place = Place::new();
     let output = place.record(&["--kernel", "none", "--", "true"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("captured nothing"), "{}", said(&output));
 }
 
-/// Pages that a recorder left, not yet converted.
+/// A copy of a recording whose kernel pages are not converted yet.
 fn pending() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../record/tests/fixtures/kernel/.");
@@ -146,7 +148,7 @@ fn hold(recording: &std::path::Path) -> std::fs::File {
 }
 
 #[test]
-fn an_answer_without_the_kernel_s_events_is_a_failure_and_their_number_unknown() {
+fn an_answer_without_the_kernel_events_fails_and_reports_an_uncounted_loss() {
     let recording = pending();
     let _held = hold(recording.path());
     let output = verb(&["info", "--json"], recording.path());
@@ -157,7 +159,7 @@ fn an_answer_without_the_kernel_s_events_is_a_failure_and_their_number_unknown()
 }
 
 #[test]
-fn a_verb_waits_for_another_that_converts() {
+fn a_verb_waits_for_another_verb_that_converts() {
     let recording = pending();
     let held = hold(recording.path());
     std::fs::create_dir(recording.path().join("kernel/.converting")).unwrap();
@@ -177,7 +179,7 @@ fn a_verb_waits_for_another_that_converts() {
 }
 
 #[test]
-fn damaged_pages_are_told_by_every_later_verb() {
+fn damaged_pages_are_reported_by_every_later_verb() {
     let recording = pending();
     let pages = recording.path().join("kernel/raw/cpu0");
     let mut bytes = std::fs::read(&pages).unwrap();
@@ -186,7 +188,7 @@ fn damaged_pages_are_told_by_every_later_verb() {
     for verb_name in ["cpu", "cpu", "sched", "info", "print"] {
         let output = verb(&[verb_name], recording.path());
         assert_eq!(output.status.code(), Some(1), "{verb_name}: {}", said(&output));
-        // `info` tells it among its answers.
+        // `info` reports it on stdout.
         let all = said(&output) + &String::from_utf8_lossy(&output.stdout);
         assert!(all.contains("1 page of the kernel was damaged"), "{verb_name}: {all}");
     }
@@ -201,7 +203,7 @@ fn a_context_without_kernel_events_is_wrong_usage() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_that_the_kernel_is_not_recorded_and_can_silence_it() {
+fn an_ordinary_user_gets_a_note_that_the_kernel_is_not_recorded_unless_it_is_turned_off() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: what a recording of an ordinary user says (needs root)");
         return;

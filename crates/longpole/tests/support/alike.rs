@@ -1,21 +1,28 @@
-//! Whether babeltrace2 reads a recording as `longpole info` does: the same events and the same lost ones, of programs, of the kernel and of stacks. Each place
-//! for recordings holds those that are left in it to that at its end, so no test need think of it; one in which damage is the point says so.
+//! Checks that babeltrace2 reads a recording as `longpole info` does: the same number of events and
+//! of lost events, in the traces of programs, of the kernel and of call stacks.
+//!
+//! Each [`super::Place`] makes this check at its end for all recordings that are left in it, so no
+//! test needs to call it. A test whose recordings are damaged on purpose turns the check off with
+//! [`super::Place::damages`].
 #![allow(dead_code)]
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Streams that babeltrace2 merges at once: it looks at all of them for each event, and of thousands would read for hours.
+/// Number of streams that babeltrace2 merges at once. It looks at all of its streams for each
+/// event, so it would take hours for a trace of thousands of streams.
 const MERGED: usize = 32;
-/// Beyond this many events of a trace the lost ones are compared only by whether there are some: babeltrace2 tells their number where it prints every event,
-/// half a million a second.
+/// Number of events in a trace above which only the presence of lost events is compared.
+/// babeltrace2 reports their number only if it prints every event, at half a million events per
+/// second.
 const PRINTED: u64 = 2_000_000;
 
-/// Events and lost events.
+/// Number of events and number of lost events.
 pub type Counts = (u64, u64);
 
-/// Asserts it of one recording. None: babeltrace2 is not installed.
+/// Asserts that babeltrace2 and `longpole info` count the same in one recording. Returns `None` if
+/// babeltrace2 is not installed.
 pub fn hold(longpole: &Path, recording: &Path) -> Option<()> {
     let output = Command::new(longpole).args(["info", "--json"]).arg(recording).output().unwrap();
     assert!(output.status.success(), "{}: {}", recording.display(), String::from_utf8_lossy(&output.stderr));
@@ -36,7 +43,8 @@ pub fn hold(longpole: &Path, recording: &Path) -> Option<()> {
     Some(())
 }
 
-/// What babeltrace2 makes of a trace in which others found `told`.
+/// The counts of babeltrace2 for a trace in which `longpole info` counted `told`; `None` if
+/// babeltrace2 is not installed.
 fn counted(trace: &Path, told: Counts) -> Option<Counts> {
     let entries = std::fs::read_dir(trace).unwrap().map(|entry| entry.unwrap().path());
     let is_stream =
@@ -52,7 +60,8 @@ fn counted(trace: &Path, told: Counts) -> Option<Counts> {
             std::os::unix::fs::symlink(path.canonicalize().unwrap(), part.path().join(path.file_name().unwrap())).unwrap();
         }
         let (events, lost) = of_part(part.path(), told)?;
-        // Where only places are counted, each part that has some stands for all.
+        // Above `PRINTED`, `of_part` returns the lost events of the whole trace for each part with
+        // a loss, so the maximum is the result and not the sum.
         let lost = if told.0 > PRINTED { lost.max(sum.1) } else { sum.1 + lost };
         sum = (sum.0 + events, lost);
     }
@@ -71,11 +80,12 @@ fn of_part(trace: &Path, told: Counts) -> Option<Counts> {
         line.trim().split(' ').next().unwrap().replace(',', "").parse::<u64>().unwrap()
     };
     let (events, losses) = (number(" Event message"), number(" Discarded event message"));
-    // It counts places at which events were lost.
+    // The counter sink counts the places at which events were lost, not the lost events.
     Some((events, if told.1 > 0 && losses > 0 { told.1 } else { losses }))
 }
 
-/// By what it prints.
+/// The counts from what babeltrace2 prints: a line on stdout per event, a warning on stderr per
+/// loss. `None` if babeltrace2 is not installed.
 fn printed(trace: &Path) -> Option<Counts> {
     let run = Command::new("babeltrace2").arg(trace).output().ok()?;
     let talk = String::from_utf8_lossy(&run.stderr);
@@ -87,7 +97,7 @@ fn printed(trace: &Path) -> Option<Counts> {
     Some((run.stdout.iter().filter(|byte| **byte == b'\n').count() as u64, talk.lines().filter_map(lost).sum()))
 }
 
-/// Of all recordings in a folder.
+/// Checks all recordings in a folder.
 pub fn hold_all(longpole: &Path, recordings: &Path) {
     for entry in std::fs::read_dir(recordings).into_iter().flatten().flatten() {
         if entry.path().join("longpole.json").is_file() && hold(longpole, &entry.path()).is_none() {

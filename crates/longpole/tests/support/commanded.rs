@@ -1,4 +1,5 @@
-//! A program that does what a test tells it, a session beside it, and what babeltrace2 counts in what came of both.
+//! The program `tests/programs/commanded.c`, which takes commands from a test, a recording session
+//! that runs at the same time, and the events that babeltrace2 counts in the recording.
 #![allow(dead_code)]
 
 use super::place::{ok, Place, Running};
@@ -10,7 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// `tests/programs/commanded.c`.
+/// A running `tests/programs/commanded.c`.
 pub struct Commanded {
     child: Running,
     out: BufReader<std::process::ChildStdout>,
@@ -31,29 +32,34 @@ impl Commanded {
         self.child.id().to_string()
     }
 
+    /// Sends a command without waiting for the answer.
     pub fn tell(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// The number of marks so far.
+    /// Waits for the answer to a command. Returns the number of marks since the start of the
+    /// program.
     pub fn done(&mut self) -> u64 {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
         line.trim().strip_prefix("done ").unwrap_or_else(|| panic!("{line:?}")).parse().unwrap()
     }
 
+    /// Sends a command and waits for the answer, like [`Commanded::done`].
     pub fn does(&mut self, line: &str) -> u64 {
         self.tell(line);
         self.done()
     }
 
+    /// Ends the program as a crash would, without destructors, and waits for its end.
     pub fn end(mut self) {
         self.tell("end");
         self.child.wait().unwrap();
     }
 }
 
-/// A session that is ended with its test.
+/// A recording session; stopped at the latest when the value is dropped. The second field is true
+/// while the session runs.
 pub struct Session<'a>(&'a Place, bool);
 
 impl<'a> Session<'a> {
@@ -62,11 +68,12 @@ impl<'a> Session<'a> {
         Session(place, true)
     }
 
-    /// One that is there.
+    /// Takes over a session that is already running.
     pub fn of(place: &'a Place) -> Session<'a> {
         Session(place, true)
     }
 
+    /// Stops the session. Returns the path of its newest recording.
     pub fn stop(mut self) -> PathBuf {
         self.1 = false;
         path(&ok(self.0.longpole(&["stop"]).output().unwrap()))
@@ -81,15 +88,17 @@ impl Drop for Session<'_> {
     }
 }
 
+/// The path that a command printed.
 pub fn path(output: &Output) -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout.clone()).unwrap().trim())
 }
 
+/// Takes a snapshot of the session. Returns its path.
 pub fn snapshot(place: &Place, arguments: &[&str]) -> PathBuf {
     path(&ok(place.longpole(&["snapshot"]).args(arguments).output().unwrap()))
 }
 
-/// Events of this name and events lost, as babeltrace2 counts them.
+/// Number of events with this name, and number of lost events, as babeltrace2 counts them.
 pub fn counted(recording: &Path, name: &str) -> (u64, u64) {
     let output = Command::new("babeltrace2").arg(recording.join("user")).output().expect("babeltrace2 is installed");
     let talk = String::from_utf8(output.stderr).unwrap();
@@ -99,7 +108,7 @@ pub fn counted(recording: &Path, name: &str) -> (u64, u64) {
     (events as u64, lost)
 }
 
-/// Numbers of the marks, in order.
+/// The numbers that the marks carry, in the order of the trace.
 pub fn numbers(recording: &Path) -> Vec<u64> {
     let mut trace = Trace::open(&[recording], Options::default()).unwrap();
     let mut numbers = Vec::new();
@@ -114,6 +123,7 @@ pub fn numbers(recording: &Path) -> Vec<u64> {
     numbers
 }
 
+/// The recording's longpole.json.
 pub fn description(recording: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(recording.join("longpole.json")).unwrap()).unwrap()
 }

@@ -1,4 +1,7 @@
-//! A file system that fails when it is told to: a folder passed through FUSE. It runs in the test's own process.
+//! A file system that fails on request: a FUSE mount that passes a folder through. It runs in the
+//! process of the test.
+//!
+//! The test switches a [`Fault`] on and off while the program under test uses the mount.
 #![allow(dead_code)]
 
 use fuser::{
@@ -18,23 +21,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const TTL: Duration = Duration::ZERO;
 
-/// What is wrong with it, from outside.
+/// The fault that the file system shows now; set by the test.
 #[derive(Default)]
 pub struct Fault {
-    /// Whatever comes waits.
+    /// True while requests wait, all except `flush` and `statfs`.
     stalls: AtomicBool,
-    /// What changes something fails with this.
+    /// Errno with which every request that changes something fails; 0 for none.
     error: AtomicI32,
-    /// Requests that wait, or were refused.
+    /// Number of requests that had to wait or were refused.
     pub hit: AtomicU64,
 }
 
 impl Fault {
+    /// Makes all requests wait, or lets them continue.
     pub fn stall(&self, on: bool) {
         self.stalls.store(on, Ordering::SeqCst);
     }
 
-    /// 0: none.
+    /// Makes requests that change something fail with `errno`; 0 lets them succeed again.
     pub fn fail(&self, errno: i32) {
         self.error.store(errno, Ordering::SeqCst);
     }
@@ -64,7 +68,7 @@ impl Fault {
     }
 }
 
-/// A mount that is gone when the test is.
+/// A mounted file system; unmounted when the value is dropped.
 pub struct Faulty {
     pub fault: Arc<Fault>,
     session: Option<BackgroundSession>,
@@ -72,7 +76,8 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// Shows `backing` at `path`; none where one cannot mount, which is said.
+    /// Shows the folder `backing` at `path`. Returns `None` and prints a note if this process
+    /// cannot mount; `what` is the name of the test in that note.
     pub fn mount(backing: &Path, path: &Path, what: &str) -> Option<Faulty> {
         let root = rustix::process::geteuid().is_root();
         if !root || !Path::new("/dev/fuse").exists() {
@@ -101,7 +106,7 @@ impl Drop for Faulty {
 
 struct Shown {
     backing: PathBuf,
-    /// Paths below it, by number.
+    /// Paths relative to `backing`, by inode number.
     nodes: Mutex<HashMap<u64, PathBuf>>,
     fault: Arc<Fault>,
 }
@@ -119,7 +124,7 @@ impl Shown {
         Ok(self.name(parent)?.join(name))
     }
 
-    /// Attributes of a path, which has a number from then on.
+    /// Attributes of a path. The path can be found by its inode number afterwards.
     fn look(&self, path: PathBuf) -> Result<FileAttr, Errno> {
         let found = fs::symlink_metadata(self.backing.join(&path)).map_err(errno)?;
         let number = if path.as_os_str().is_empty() { 1 } else { found.ino() };

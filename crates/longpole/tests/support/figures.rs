@@ -1,4 +1,5 @@
-//! The line of figures that each test of reliability ends with.
+//! The line of figures with which each reliability test ends: events tried, recorded and lost,
+//! faults, and bytes outside of the recordings.
 #![allow(dead_code)]
 
 use crate::place::{alike, Place};
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Output;
 
-/// `make soak`: the long form.
+/// True for the long form of the tests, which `make soak` runs.
 pub fn soak() -> bool {
     std::env::var_os("LONGPOLE_SOAK").is_some()
 }
@@ -19,16 +20,17 @@ pub struct Figures {
     pub tried: u64,
     pub recorded: u64,
     pub lost: u64,
-    /// Numbers that did not increase, or that were never given.
+    /// Events whose number is not larger than the previous one of the same thread.
     pub torn: u64,
-    /// Programs that did not end as they should.
+    /// Programs that ended with a failure.
     pub faults: u64,
-    /// Bytes of files that appeared elsewhere than in recordings.
+    /// Bytes of files outside of the runtime directory and the recordings.
     pub outside: u64,
 }
 
 impl Figures {
-    /// What a recording has of `numbered` programs. babeltrace2 reads it as we do.
+    /// The figures of a recording of `numbered` programs, which babeltrace2 must read in the same
+    /// way.
     pub fn of(recording: &Path) -> Figures {
         if alike::hold(Path::new(env!("CARGO_BIN_EXE_longpole")), recording).is_none() {
             println!("skipped: comparing recordings with babeltrace2 (it is not installed)");
@@ -62,7 +64,8 @@ impl Figures {
         self.outside += other.outside;
     }
 
-    /// What `numbered` says that it tried, and how it ended.
+    /// Adds the events that a `numbered` program reports to have tried, and its failure if it
+    /// failed.
     pub fn ended(&mut self, output: &Output) {
         let text = String::from_utf8_lossy(&output.stdout);
         let words = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -70,7 +73,8 @@ impl Figures {
         self.faults += u64::from(!output.status.success());
     }
 
-    /// What stands in the place that belongs neither to recordings nor to rings.
+    /// Adds the bytes of all files in the test's folder that are neither recordings nor in the
+    /// runtime directory, and whose names are not `known`.
     pub fn look_outside(&mut self, place: &Place, known: &[&str]) {
         for entry in std::fs::read_dir(place.path("")).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
@@ -81,7 +85,7 @@ impl Figures {
         }
     }
 
-    /// Tells them, and that they are what they have to be.
+    /// Prints the figures and asserts that each event is recorded or lost and nothing went wrong.
     pub fn hold(&self, what: &str) {
         let Figures { tried, recorded, lost, torn, faults, outside } = self;
         println!("figures: {what}: tried {tried}, recorded {recorded}, lost {lost}, torn {torn}, faults {faults}, bytes outside {outside}");

@@ -1,5 +1,7 @@
-//! A place of its own for real recordings: runtime directory, recordings, programs. Removed at the end; that of a test that failed stays
-//! where LONGPOLE_KEEP_FAILED is set.
+//! A folder for real recordings, with a runtime directory, recordings and programs of its own.
+//!
+//! The folder is removed at the end. If a test fails and `LONGPOLE_KEEP_FAILED` is set, its folder
+//! stays.
 #![allow(dead_code)]
 
 #[path = "alike.rs"]
@@ -13,8 +15,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+/// The folder of one test.
 pub struct Place {
     folder: tempfile::TempDir,
+    /// True if recordings may be damaged, so that they are not compared with babeltrace2.
     damage: Cell<bool>,
 }
 
@@ -41,26 +45,32 @@ impl Place {
         place
     }
 
-    /// The point of the test is damage: other tools need not read its recordings as we do.
+    /// Turns off the comparison with babeltrace2, for a test that damages its recordings: other
+    /// tools need not read them as Longpole does.
     pub fn damages(&self) {
         self.damage.set(true);
     }
 
+    /// Path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
+    /// A command that uses this runtime directory and this folder for recordings. Its stdin is
+    /// empty.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env("LONGPOLE_RUNTIME_DIR", self.path("runtime")).env("LONGPOLE_ROOT", self.path("traces")).stdin(Stdio::null());
         command
     }
 
+    /// The command `longpole ARGUMENTS`.
     pub fn longpole(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_longpole"));
         let (verb, rest) = arguments.split_at(arguments.len().min(1));
         command.args(verb);
-        // Programs are what these tests are about, whoever runs them.
+        // Most of these tests are about programs only, so the kernel and call stacks are not
+        // recorded even if the user who runs the tests is root.
         if matches!(verb, ["record" | "start"]) {
             command.args(["--kernel", "none", "--stacks", "none"]);
         }
@@ -68,23 +78,23 @@ impl Place {
         command
     }
 
-    /// What a verb answers with `--json` of a trace.
+    /// The JSON answer of a verb about a trace.
     pub fn answer(&self, verb: &str, trace: &Path) -> serde_json::Value {
         serde_json::from_slice(&ok(self.longpole(&[verb, "--json"]).arg(trace).output().unwrap()).stdout).unwrap()
     }
 
-    /// Compiles one of `tests/programs`.
+    /// Compiles a program of `tests/programs`. Returns its path.
     pub fn build(&self, name: &str, options: &[&str]) -> String {
         self.build_with(&["cc", "-std=gnu11"], name, name, options)
     }
 
-    /// As C or as C++ ("c", "cpp").
+    /// Compiles a program as C (`c`) or as C++ (`cpp`).
     pub fn build_as(&self, language: &str, name: &str, options: &[&str]) -> String {
         let compiler: &[&str] = if language == "cpp" { &["c++", "-std=gnu++17", "-xc++"] } else { &["cc", "-std=gnu11"] };
         self.build_with(compiler, name, &format!("{name}-{language}"), options)
     }
 
-    /// With a compiler and its standard, under a name of its own.
+    /// Compiles a program with this compiler and language standard, into a file named `output`.
     pub fn build_with(&self, compiler: &[&str], name: &str, output: &str, options: &[&str]) -> String {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let output = self.path(output);
@@ -102,13 +112,14 @@ impl Place {
         output.to_str().unwrap().to_owned()
     }
 
-    /// The recordings so far, oldest first.
+    /// All recordings, oldest first.
     pub fn recordings(&self) -> Vec<PathBuf> {
         let mut all: Vec<PathBuf> = std::fs::read_dir(self.path("traces")).unwrap().map(|entry| entry.unwrap().path()).collect();
         all.sort();
         all
     }
 
+    /// The newest recording.
     pub fn newest(&self) -> PathBuf {
         self.recordings().pop().expect("a recording was made")
     }
@@ -116,7 +127,8 @@ impl Place {
     /// Starts `longpole record ARGUMENTS` and waits until it records.
     pub fn recorder(&self, arguments: &[&str]) -> Running {
         let child = Running::start(self.longpole(&["record"]).args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()));
-        // It says who it is together with its orders to programs, and last of all.
+        // The recorder writes its pid into the session file together with its orders for programs.
+        // This is the last step of its start.
         wait_for(|| {
             let status = ok(self.longpole(&["status", "--json"]).output().unwrap());
             serde_json::from_slice::<serde_json::Value>(&status.stdout).unwrap()["recording"]["pid"] == child.id()
@@ -125,7 +137,7 @@ impl Place {
     }
 }
 
-/// A child that does not outlive its test.
+/// A child process that is killed at the latest when the value is dropped.
 pub struct Running(Child);
 
 impl std::ops::Deref for Running {
@@ -154,7 +166,7 @@ impl Running {
         Running(command.spawn().unwrap())
     }
 
-    /// What it printed until its end.
+    /// Waits for the end of the process. Returns its output on stdout; stderr is empty.
     pub fn output(mut self) -> Output {
         let mut stdout = Vec::new();
         self.0.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
@@ -162,14 +174,16 @@ impl Running {
     }
 }
 
-/// How long the host of this virtual machine has kept CPUs away from it so far, in ns. A thread's own clock may leave that out; its switches do not.
+/// Time, in ns since boot, in which the hypervisor gave CPUs of this virtual host to others. A
+/// thread's own clock may leave this time out; the switches of the thread include it.
 pub fn stolen() -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap();
     let ticks = stat.lines().next().and_then(|all| all.split_whitespace().nth(8)).map_or(0, |ticks| ticks.parse().unwrap());
-    // The kernel tells programs of ticks of 10 ms, however long its own are.
+    // The kernel reports ticks of 10 ms (`USER_HZ` = 100) to programs, whatever its own tick is.
     ticks * 10_000_000
 }
 
+/// Checks a condition every 10 ms until it is true. Panics after 30 s.
 pub fn wait_for(mut done: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if done() {
@@ -180,10 +194,12 @@ pub fn wait_for(mut done: impl FnMut() -> bool) {
     panic!("it never happened");
 }
 
+/// Sends a signal, given as an option of kill, for example `-INT`.
 pub fn signal(child: &Child, number: &str) {
     assert!(Command::new("kill").args([number, &child.id().to_string()]).status().unwrap().success());
 }
 
+/// Returns the output of a command. Panics with it if the command failed.
 pub fn ok(output: Output) -> Output {
     assert!(
         output.status.success(),

@@ -1,10 +1,11 @@
-//! A CTF trace of another tracer: packets that name a CPU, events with a context, nested fields.
+//! A CTF trace as another tracer writes it: packets with a CPU number, events with a context,
+//! nested fields.
 #![allow(dead_code)]
 
 use std::fs;
 use std::path::Path;
 
-/// Two classes: `sched_switch` (id 0) and `net:rx` (id 1).
+/// The metadata: event classes `sched_switch` (id 0) and `net:rx` (id 1).
 pub const METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; align = 8; signed = false; } := u8;
 typealias integer { size = 16; align = 8; signed = false; } := u16;
@@ -26,16 +27,17 @@ event { id = 1; name = "net:rx"; stream_id = 0;
     fields := struct { u16 _len; u8 _n; u16 _part[2]; }; };
 "#;
 
+/// The fields of an event.
 pub enum Payload<'a> {
-    /// prev_comm, prev_prio, state, at
+    /// Fields `prev_comm`, `prev_prio`, `state`, `at` of `sched_switch`.
     Switch(&'a str, i32, u8, (u16, u16)),
-    /// len, n, part
+    /// Fields `len`, `n`, `part` of `net:rx`.
     Rx(u16, u8, [u16; 2]),
-    /// An event class that is not there.
+    /// An event with id 9, for which the metadata has no event class.
     Unknown,
 }
 
-/// A packet of events at (time, vtid).
+/// A packet with events, each given as time, `vtid` and payload.
 pub fn packet(cpu: u32, events: &[(u64, u32, Payload<'_>)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (t, vtid, payload) in events {
@@ -80,6 +82,7 @@ pub fn packet(cpu: u32, events: &[(u64, u32, Payload<'_>)]) -> Vec<u8> {
     packet
 }
 
+/// Writes a trace with these streams, each given as file name and packets.
 pub fn write(directory: &Path, streams: &[(&str, Vec<Vec<u8>>)]) {
     fs::create_dir_all(directory).unwrap();
     fs::write(directory.join("metadata"), METADATA).unwrap();

@@ -1,26 +1,26 @@
-//! Checks a JSON value against a schema of docs/json. It knows the words that those schemas use and refuses all others, so that a
-//! schema cannot promise what nobody checks.
+//! Checks a JSON value against a schema of docs/json. The checker supports the keywords that those
+//! schemas use and refuses all others, so that no schema contains a rule that nothing checks.
 #![allow(dead_code)]
 
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// The schema of a verb.
+/// The schema of a verb's JSON answer.
 pub fn schema(verb: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/json/{verb}.schema.json"));
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Panics with the place of the first violation.
+/// Panics with the path of the first violation.
 pub fn check(schema: &Value, value: &Value) {
     if let Err(violation) = (At { root: schema }).check("$", schema, value) {
         panic!("{violation}\nin {value:#}");
     }
 }
 
-/// The schema that `$ref` points into.
+/// A check against one schema document; `root` is the document that `$ref` refers to.
 struct At<'a> {
     root: &'a Value,
 }

@@ -1,4 +1,5 @@
-//! A program under `longpole record`: what it says that it tried, and what became of it.
+//! A program under `longpole record`: the events that it reports to have tried, and the events in
+//! the recording.
 #![allow(dead_code)]
 
 use super::place::{Place, Running};
@@ -12,30 +13,31 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// `make soak`: the long form.
+/// True for the long form of the tests, which `make soak` runs.
 pub fn soak() -> bool {
     std::env::var_os("LONGPOLE_SOAK").is_some()
 }
 
-/// The one number or the other.
+/// `long` in the long form of the tests, `short` otherwise.
 pub fn long_or_short(long: u64, short: u64) -> String {
     if soak() { long } else { short }.to_string()
 }
 
-/// Events of one name.
+/// Events with one name.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Events {
     pub recorded: u64,
-    /// Numbers that came twice or not in their order, of one thread and series: two that wrote into one ring.
+    /// Events whose number is not larger than the previous one of the same thread and series. Such
+    /// an event shows that two threads wrote into one ring.
     pub torn: u64,
-    /// Whoever is said to have emitted them, and how many.
+    /// Number of events by pid and tid of the thread that the trace names as their origin.
     pub threads: BTreeMap<(i32, i32), u64>,
-    /// Series that occur.
+    /// Series whose numbers occur; the series is the upper half of a number.
     pub series: BTreeSet<u64>,
 }
 
 impl Events {
-    /// Those of another place with the same name.
+    /// Adds the events of another class with the same name.
     fn add(&mut self, other: Events) {
         self.recorded += other.recorded;
         self.torn += other.torn;
@@ -46,7 +48,7 @@ impl Events {
     }
 }
 
-/// What a recording holds.
+/// Content of a recording.
 #[derive(Default)]
 pub struct Held {
     pub events: BTreeMap<String, Events>,
@@ -64,7 +66,7 @@ impl std::fmt::Debug for Held {
 }
 
 impl Held {
-    /// Reads a whole trace; that it is whole is asserted.
+    /// Reads a whole trace. Panics if it is damaged.
     pub fn read(recording: &Path) -> Held {
         let mut trace = Trace::open(&[recording], Options::default()).unwrap();
         let mut held = Held::default();
@@ -78,7 +80,7 @@ impl Held {
                     let events = names.entry(event.class.0).or_default();
                     events.recorded += 1;
                     *events.threads.entry((pid, tid)).or_default() += 1;
-                    // A text has no number.
+                    // An event whose first field is a text has no number.
                     let Some(number) = event.fields.first().and_then(|field| field.as_u64()) else { continue };
                     events.series.insert(number >> 32);
                     let before = newest.insert((event.class.0, pid, tid, number >> 32), number);
@@ -95,6 +97,7 @@ impl Held {
         held
     }
 
+    /// The events with this name; none if the name does not occur.
     pub fn of(&self, name: &str) -> Events {
         self.events.get(name).cloned().unwrap_or_default()
     }
@@ -108,22 +111,25 @@ impl Held {
     }
 }
 
-/// A recording of one command, from begin to end.
+/// A recording of one command from its start to its end, and what it left behind.
 pub struct Tried {
-    /// `NAME COUNT`, as the program printed it.
+    /// Numbers that the program printed in lines `NAME COUNT`, by name.
     pub said: BTreeMap<String, u64>,
     pub held: Held,
     pub recording: PathBuf,
-    /// Events that found no ring: their thread waited in vain for the others of its process.
+    /// Events that found no ring, because their thread gave up waiting for other threads of its
+    /// process.
     pub refused: u64,
-    /// Of the recorder: descriptors at most, and resident memory at most in KiB.
+    /// Largest number of open descriptors of the recorder, sampled every 10 ms.
     pub files: usize,
+    /// Largest resident memory of the recorder, in KiB.
     pub resident_kib: u64,
-    /// What is in the runtime directory besides the site table.
+    /// Files in the runtime directory after the recording, except for the site table and the
+    /// session file.
     pub left: Vec<String>,
-    /// Bytes that were written elsewhere than into the trace and runtime directories.
+    /// Bytes written outside of the recordings and the runtime directory.
     pub outside: u64,
-    /// Commands that did not end well: they wait for what they start, and end as that does.
+    /// 1 if `longpole record` failed, which it also does if its command failed; else 0.
     pub faults: u64,
 }
 
@@ -134,14 +140,15 @@ fn bytes_below(folder: &Path) -> u64 {
         .sum()
 }
 
-/// What is in the runtime directory besides the site table.
+/// Files in the runtime directory except for the site table and the session file.
 pub fn left_behind(place: &Place) -> Vec<String> {
     let names = std::fs::read_dir(place.path("runtime")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name != "sites" && name != "session").collect()
 }
 
 impl Tried {
-    /// Records a command that must end well; its working directory, home and folder for temporary files are its own.
+    /// Records a command that must succeed. The recorder has a working directory, home and folder
+    /// for temporary files of its own, so that files written there are noticed.
     pub fn record(place: &Place, options: &[&str], command: &[&str]) -> Tried {
         let own = place.path("own");
         std::fs::create_dir_all(&own).unwrap();
@@ -175,13 +182,14 @@ impl Tried {
         Tried { said, held, recording, refused, files, resident_kib, left: left_behind(place), outside, faults }
     }
 
-    /// What it emitted of these names.
+    /// Number of events with these names that the program reports to have tried.
     pub fn tried(&self, names: &[&str]) -> u64 {
         names.iter().map(|name| self.said[*name]).sum()
     }
 
-    /// Each event was recorded or counted as lost, none twice, and nothing is left behind. `left`: probes that never returned, of which each may
-    /// have left its event.
+    /// Asserts that each event was recorded or counted as lost, none twice, and that no files are
+    /// left behind. `left` is the number of probes that never returned; each of them may have left
+    /// out its event.
     pub fn is_exact(&self, what: &str, names: &[&str], left: u64) {
         let (tried, recorded, lost) = (self.tried(names), self.held.recorded(), self.held.lost);
         let torn = self.held.torn();
