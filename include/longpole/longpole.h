@@ -1,5 +1,5 @@
 /*
- * Longpole's probes for C11 and C++17. docs/probes.md lists all probes; docs/formats/user-trace.md
+ * Longpole's probes for C11 and C++17. docs/guides/probes.md lists all probes; docs/formats/user-trace.md
  * describes the event that each one records.
  *
  * There is nothing to link, no thread, no socket and no daemon. While nothing is recorded, a probe

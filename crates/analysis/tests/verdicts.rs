@@ -462,7 +462,7 @@ fn a_queue_finding_counts_the_puts_and_shows_where_threads_waited_for_the_queue(
 /// The documentation gives the same figures as the rules.
 #[test]
 fn the_documentation_gives_the_rules_figures() {
-    let doc = include_str!("../../../docs/analysis.md");
+    let doc = include_str!("../../../docs/internals/analysis.md");
     let rules: toml::Table = include_str!("../rules/findings.toml").parse().unwrap();
     let said = |text: &str, value: f64| text.contains(&format!("{} %", (value * 100.0).round())) || text.contains(&value.to_string());
     for rule in rules["finding"].as_array().unwrap() {
@@ -484,7 +484,7 @@ fn the_documentation_gives_the_rules_figures() {
         }
     }
     let promised = rules["path"]["min_of_promise"].as_float().unwrap();
-    for page in [include_str!("../../../docs/verbs/report.md"), include_str!("../../../ARCHITECTURE.md")] {
+    for page in [include_str!("../../../docs/reference/verbs/report.md"), include_str!("../../../docs/decisions/0018-verdict-limits.md")] {
         assert!(page.contains(&format!("{} % of what its share promises", promised * 100.0)), "{promised}");
     }
     let rest = doc.split_once("### The stages'").unwrap().1;

@@ -1,5 +1,5 @@
 //! Probes in a program's ugly situations: each event that was tried is recorded or counted as lost, none is torn, the program runs as it would
-//! without probes, and nothing is written elsewhere. The long forms, with figures: `make soak`; the table of them: docs/reliability.md.
+//! without probes, and nothing is written elsewhere. The long forms, with figures: `make soak`; the table of them: docs/internals/reliability.md.
 
 #[path = "support/commanded.rs"]
 mod commanded;

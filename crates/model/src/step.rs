@@ -1,5 +1,5 @@
 //! Steps: what an event means to the model, with all names resolved to numbers. The vocabulary is
-//! that of the probes (docs/probes.md); events of other tracers are mapped onto it by rules.
+//! that of the probes (docs/guides/probes.md); events of other tracers are mapped onto it by rules.
 
 use crate::interaction::QueueId;
 use crate::names::NameId;

@@ -1,4 +1,4 @@
-//! Two threads and a bounded queue that says what it does: the example of `docs/rust.md`.
+//! Two threads and a bounded queue that says what it does: the example of `docs/guides/rust.md`.
 //!
 //!     cargo build --release -p longpole-probe --example squeeze
 //!     longpole record -- target/release/examples/squeeze

@@ -19,7 +19,7 @@
 //! ```
 //!
 //! The probes write the same events into the same shared memory as the probes for C and C++.
-//! `docs/probes.md` lists all probes; `docs/formats/user-trace.md` describes the event that each
+//! `docs/guides/probes.md` lists all probes; `docs/formats/user-trace.md` describes the event that each
 //! one records.
 //!
 //! While nothing is recorded, a probe costs one load and one branch. While its events are recorded,
