@@ -1,4 +1,6 @@
-"""What all parts of the bench need: commands, estimates with their intervals, the table, and LTTng's session daemon."""
+"""Common parts of the bench: commands, estimates with their intervals, the table, and LTTng's
+session daemon.
+"""
 import os
 import pathlib
 import signal
@@ -13,7 +15,7 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "re
 
 
 class Open(Exception):
-    """A row that could not be measured; the text says why."""
+    """A row that could not be measured; the text is the reason."""
 
 
 def run(*command, timeout=600, **options):
@@ -33,7 +35,7 @@ def build(source, output, *libraries):
 
 
 def interval(values):
-    """Median and the order statistics that enclose it in 95 of 100 cases."""
+    """Median, and the order statistics that enclose it with a probability of 95 %."""
     values = sorted(values)
     n = len(values)
     total, chance, outside = 0.0, 0.5**n, None
@@ -57,7 +59,7 @@ def shown(estimate, unit=""):
 
 
 def measured(values, unit=""):
-    """Median, its interval, and the least."""
+    """Median, its interval, and the minimum."""
     return f"{shown(interval(values), unit)}, min {min(values):.2f}{unit}"
 
 
@@ -90,7 +92,7 @@ def outcome(estimate, most=None, least=None):
 
 
 def somebody_elses():
-    """Whether root has a session daemon already."""
+    """True if root has a session daemon already."""
     try:
         pid = pathlib.Path("/var/run/lttng/sessiond.pid").read_text().strip() if os.geteuid() == 0 else ""
     except OSError:
@@ -99,7 +101,7 @@ def somebody_elses():
 
 
 class Lttng:
-    """A session daemon of our own, with a home of its own."""
+    """A session daemon of the bench, with a home directory of its own."""
 
     def __init__(self, work):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="lttng-", dir=work))
@@ -107,7 +109,8 @@ class Lttng:
         self.daemon = None
 
     def __enter__(self):
-        # As root there is one global socket for all daemons, whatever LTTNG_HOME says: somebody else's must not be used.
+        # As root there is one global socket for all daemons, independent of LTTNG_HOME. A daemon
+        # that somebody else started must not be used.
         for _ in range(60):
             if not somebody_elses():
                 break
@@ -132,5 +135,5 @@ class Lttng:
 
 
 def cpu_ns(pid):
-    """CPU time of all threads of a process, as its scheduler counts it."""
+    """CPU time of all threads of a process in ns, according to the scheduler."""
     return sum(int(f.read_text().split()[0]) for f in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"))

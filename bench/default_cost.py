@@ -1,7 +1,10 @@
-"""What root's default recording costs programs of many system calls, beside no recording and beside perf: `bench/run default-cost`.
+"""The cost of root's default recording for programs with many system calls, compared with no
+recording and with other tools: `bench/run default-cost`.
 
-Each round runs every program without a recorder, and then under each one. Two ratios are formed within a round: of the rate that the program reports (what a user
-sees, the recorder's own CPU time included), and of the CPU time that its processes took for the same work (which says the same on a machine that others use, too).
+Each round runs every program without a recorder, and then under each one. Two ratios are formed
+within a round: that of the rates that the program reports (the user's view, including the
+recorder's own CPU time), and that of the CPU times of its processes for the same work (which is
+meaningful also on a host that does other work).
 """
 import glob
 import os
@@ -21,7 +24,7 @@ BUDGET = 1.3
 
 
 def recorders(work):
-    """Name and what stands before the command."""
+    """Name of each recorder, and the words before the recorded command."""
     ours = [str(TARGET / "longpole"), "record", "-o", str(work / "recording")]
     around = ["python3", str(pathlib.Path(__file__).parent / "kernel" / "around.py")]
     full = "sched,irq,softirq,net,block,workqueue,syscall"
@@ -35,7 +38,7 @@ def recorders(work):
 
 
 def cpu_s(pids):
-    """Of all threads that live."""
+    """CPU time of all living threads of the processes, in seconds."""
     files = [path for pid in pids for path in glob.glob(f"/proc/{pid}/task/*/schedstat")]
     total = 0
     for path in files:
@@ -55,11 +58,14 @@ def family(pid):
 
 
 class Program:
-    """A command whose output has its rate (`higher`) or its time, and the server that it asks, if any."""
+    """A command whose output contains its rate (`higher`) or its time, and the server that it uses,
+    if any.
+    """
 
     def __init__(self, name, command, pattern, higher, server=None, fixed=True):
         self.name, self.command, self.pattern, self.higher, self.server = name, command, re.compile(pattern), higher, server
-        # Its work is fixed and all its processes can be asked, so CPU times can be compared.
+        # True if its work is fixed and the CPU times of all its processes can be read, so that they
+        # can be compared.
         self.fixed = fixed
 
     def once(self, before, work):

@@ -1,4 +1,6 @@
-"""The peers: how each is got and built, started beside the bench, and asked what it really recorded."""
+"""Other tracers for comparison: how each is obtained, built and started, and how its recorded
+events are counted.
+"""
 import json
 import os
 import pathlib
@@ -10,16 +12,19 @@ import venv
 from common import Lttng, Open, run
 from subjects import BUILT, PEERS, Subject, compiled, crate, executable
 
-# Its plain `pip install` asks for versions that no longer exist together.
+# The versions that a plain `pip install barectf` selects are incompatible with each other.
 BARECTF = ["barectf==3.1.2", "pyyaml", "jsonschema<4", "jinja2", "termcolor", "attrs", "pyrsistent", "markupsafe", "six", "setuptools<81"]
 TRACING = pathlib.Path("/sys/kernel/tracing/instances")
 
 
 class Peer:
-    """`recorded` tells per loop how many events are in what it wrote, and bytes of each; None: not told apart."""
+    """One other tracer. `recorded` returns for each loop the number of recorded events and the
+    bytes of each; None if that is unknown.
+    """
 
     title = ""
-    # What of it is held against our mark with two words and our span; and a budget of DESIGN: at least so many times our cost.
+    # Names of the loops that are compared with our mark with two words and with our span; and a
+    # budget of DESIGN, the minimum ratio of its cost to ours.
     event, span, budget = "event", "span", None
 
     def __init__(self, work, stack):
@@ -30,16 +35,16 @@ class Peer:
         raise NotImplementedError
 
     def finished(self):
-        """After the last batch, the program gone."""
+        """Called after the last batch, when the program has ended."""
 
     def recorded(self):
         raise NotImplementedError
 
 
 def counted(trace):
-    """Events of a CTF trace, as babeltrace2 counts them."""
+    """Returns the number of events in a CTF trace, counted by babeltrace2."""
     text = run("babeltrace2", trace, "--component=sink.utils.counter", timeout=600)
-    # It prints its counts now and then; the last one is the whole.
+    # It prints intermediate counts too; the last one is the total.
     return int(re.findall(r"(\d+) Event messages", text.replace(",", ""))[-1])
 
 
@@ -52,7 +57,8 @@ class LttngUst(Peer):
         lttng = self.daemon.lttng
         lttng("create", "bench", "--output", self.trace)
         for channel, events in (("two", "two"), ("edges", "begin,end")):
-            # Large enough that no event is lost while the consumer is not scheduled; else as small as ours.
+            # The buffers are so large that no event is lost while the consumer is not scheduled,
+            # but otherwise as small as ours.
             lttng("enable-channel", "-u", channel, "--subbuf-size=512K", "--num-subbuf=8")
             lttng("enable-event", "-u", "-c", channel, ",".join(f"longpole_bench:{event}" for event in events.split(",")))
         lttng("start")
@@ -69,7 +75,8 @@ class LttngUst(Peer):
     def recorded(self):
         told = {}
         for loop, channel in (("event", "two"), ("span", "edges")):
-            # A folder of this channel's streams alone, for a reader that knows nothing of channels.
+            # A folder with the streams of this channel only, because the reader does not
+            # distinguish channels.
             folder = self.work / f"lttng-{channel}"
             folder.mkdir()
             size = 0
@@ -83,7 +90,7 @@ class LttngUst(Peer):
 
 
 def barectf_made():
-    """The folder with the tracer that barectf makes, and its metadata."""
+    """Returns the folder with the tracer that barectf generates, and with its metadata."""
     place = BUILT / "barectf"
     stamp = place / "installed"
     if not stamp.exists() or stamp.read_text() != " ".join(BARECTF):
@@ -111,7 +118,8 @@ class Barectf(Peer):
         return Subject(self.title, executable("peer-barectf", part, tracer), folder=folder)
 
     def recorded(self):
-        # In the measured batches old packets are overwritten; so many events were written beside them at the end.
+        # In the measured batches old packets are overwritten. Therefore the program writes further
+        # events to a file at its end, and prints their number as `written`.
         count, wanted = counted(self.folder / "trace"), self.subject.said["written"]
         if count != wanted:
             raise Open(f"{count} of {wanted} events are in its trace")
@@ -166,7 +174,7 @@ class TraceMarker(Peer):
         texts = 0
         with open(self.instance / "trace", encoding="utf-8", errors="replace") as trace:
             texts = sum("sixteen letters" in line for line in trace)
-        # Its statistics do not tell them apart.
+        # Its statistics do not distinguish the two kinds of entries.
         return {"event": (texts, size / max(entries, 1)), "span": (entries - texts, size / max(entries, 1))}
 
 
@@ -213,7 +221,7 @@ def varint(data, at):
 
 
 def fields(data, begin, end):
-    """Fields of a protobuf message: number and (begin, end) of the value."""
+    """Yields the fields of a protobuf message: number and (begin, end) of the value."""
     at = begin
     while at < end:
         tag, at = varint(data, at)
@@ -233,7 +241,9 @@ def fields(data, begin, end):
 
 
 def packets(data):
-    """Track events of a trace in Perfetto's format: instants, begins and ends of slices; their number and bytes."""
+    """Counts the track events of a trace in Perfetto's format (instants, begins and ends of
+    slices). Returns their number and bytes.
+    """
     told = {"event": [0, 0], "event without fields": [0, 0], "span": [0, 0]}
     for number, (begin, end) in fields(data, 0, len(data)):
         if number != 1:
@@ -260,7 +270,7 @@ class LayerPerfetto(Layer):
 
 
 def source_of(package):
-    """Where the sources of a crate that src/ needs are."""
+    """Returns the folder with the sources of a crate on which src/ depends."""
     told = json.loads(run("cargo", "metadata", "--format-version", "1", "--locked", "--all-features", "--manifest-path", PEERS / "Cargo.toml"))
     return next(pathlib.Path(found["manifest_path"]).parent for found in told["packages"] if found["name"] == package)
 
@@ -280,7 +290,8 @@ class Perfetto(Peer):
 class Tracy(Peer):
     title, event, budget = "Tracy, emptied", "event, literal", 2
     environment = {}
-    # As its crate was built, or the inline part of a probe is not the library's.
+    # The flags must be those of the crate, otherwise the inline part of a probe does not match the
+    # library.
     flags = ["-DTRACY_ENABLE", "-DTRACY_ONLY_LOCALHOST", *(f"-DTRACY_NO_{what}" for what in (
         "SYSTEM_TRACING", "CONTEXT_SWITCH", "WAIT_STACKS", "SAMPLING", "CODE_TRANSFER", "BROADCAST", "CALLSTACK_INLINES", "VERIFY",
         "CRASH_HANDLER"))]
@@ -296,7 +307,7 @@ class Tracy(Peer):
 
 
 class TracyAlone(Tracy):
-    """Nobody is connected, and its queue grows."""
+    """No client is connected, so its queue grows."""
 
     title, environment = "Tracy, growing", {"BENCH_GROWS": "1"}
 

@@ -1,4 +1,6 @@
-"""What probes cost, ours and those of the peers, in one run: the batches of all subjects take turns (subjects.py, peers.py)."""
+"""The cost of probes, ours and those of other tracers, measured in one run. The batches of all
+subjects alternate (subjects.py, peers.py).
+"""
 import contextlib
 import sys
 
@@ -7,18 +9,19 @@ from peers import ALL
 from subjects import PEERS, PROBES, Subject, compiled, crate, executable, library, median
 
 STAYING, SITES = 16, 32
-# What every peer has: an event with two words, and a span of two edges.
+# Loops that every other tracer has a counterpart of: an event with two words, and a span with two
+# edges.
 EVENT, SPAN, SIXTEEN = "mark, data and object", "span", "mark, data"
 STATES = ("on", "overwrite", "off", "out")
-# Functions that auto.h leaves out by itself.
+# The subject whose functions auto.h excludes automatically because they are short.
 SHORT = "functions, left out"
-# At most so many events a turn are recorded of what is left out.
+# Maximum number of events per turn that may be recorded of an excluded function.
 LEFT_OUT = 0.02
 
 
 def both(name, source, position, language="c"):
-    """The loops of a file, with probes and without."""
-    # The compiler's strictest warnings in C++ are for the user's code, not for headers of the system.
+    """Returns the loops of a file, with probes and without."""
+    # The strictest C++ warnings are meant for the user's code, not for system headers.
     flags = [position, *(["-isystem", ROOT / "include"] if language == "c++" else [])]
     return (compiled(source, f"{name}{position}-on", *flags, language=language),
             compiled(source, f"{name}{position}-out", "-DLONGPOLE_DISABLE", *flags, language=language))
@@ -29,7 +32,7 @@ def loaded(title, name, on, out):
 
 
 def ours():
-    """Title and maker of each subject of our probes."""
+    """Returns title and maker of each subject with our probes."""
     source = PROBES / "ours.c"
 
     def rust(position, flag):
@@ -50,7 +53,7 @@ def ours():
         ("Rust library", lambda: loaded("Rust library", "rust", [rust("-fPIC", "-DRUST_SELF"), crate("ours")],
                                         [rust("-fPIC", "-DRUST_OUT"), crate("disabled")])),
         ("functions", lambda: functions("functions", ["-DFUNCTIONS_OURS", "-DLONGPOLE_AUTO_SHORT=0"], "-finstrument-functions")),
-        # As it is by default: so short a function is not recorded for long.
+        # The default: recording of such a short function ends soon.
         (SHORT, lambda: functions(SHORT, ["-DFUNCTIONS_OURS"], "-finstrument-functions")),
         ("functions, none", lambda: functions("functions, none", ["-DFUNCTIONS_OUT"])),
     ]
@@ -60,7 +63,9 @@ COLUMNS = ("C", "C library", "C++", "C++ library", "Rust", "Rust library")
 
 
 def measure(subjects, rounds, say):
-    """All batches of all subjects, in turns; who fails is left out from there on. Two rounds warm up."""
+    """Runs all batches of all subjects, alternating. A subject that fails is left out from then on.
+    The first two rounds are warm-up.
+    """
     for number in range(-2, rounds):
         at = number % len(subjects)
         for subject in subjects[at:] + subjects[:at]:
@@ -78,7 +83,9 @@ def measure(subjects, rounds, say):
 
 
 def rare(subject):
-    """The first event of new threads, and of call sites; ns without the clock's own cost, and page faults."""
+    """Returns the cost of the first event of new threads and of call sites: ns without the cost of
+    the clock itself, and page faults.
+    """
     clock = median([int(subject.ask("clock")[0]) for _ in range(31)])
 
     def told(rows):
@@ -93,7 +100,8 @@ def rare(subject):
     rows = {}
     for loop in (SIXTEEN, "event", "call"):
         if ("on", loop) in subject.loops:
-            # First all stay, so that each makes its buffers; then each one finds what the others left.
+            # At first all threads stay, so each one makes its own buffers. Then each thread finds
+            # those that the previous ones left.
             rows["new thread"] = told(arrive(STAYING, loop, "stay"))
             arrive(1, loop, "leave")
             rows["new thread, another has left"] = told(arrive(STAYING, loop, "leave"))
@@ -104,14 +112,16 @@ def rare(subject):
 
 
 def recorded_at_once(subject):
-    """Our subjects look at their rings after each batch: what is missing there, or too much. A function that is left out is timed now and then,
-    and recorded for some hundred calls where one of these seemed long."""
+    """Our subjects compare their rings with the expected number of events after each batch. Returns
+    the differences. An excluded function is timed now and then, and recorded for some hundred calls
+    if one of these seemed long.
+    """
     return [f"{loop}, {state}: {seen} of {wanted} events" for (state, loop), (turns, wanted, seen) in subject.seen.items()
             if seen != wanted and (wanted or seen > turns * LEFT_OUT)]
 
 
 def grid(title, rows, columns, cell):
-    """A table on stdout; rows without any value are left out."""
+    """Prints a table; rows without any value are left out."""
     body = [[row, *(cell(row, column) or "" for column in columns)] for row in rows]
     body = [line for line in body if any(line[1:])]
     if not body:
@@ -192,7 +202,9 @@ def budgets(results, named):
 
 
 def print_peers(results, named, peers, verdicts):
-    """What the peers' probes cost, and how many times ours (in C, of the same round)."""
+    """Prints the cost of the other tracers' probes, and the ratio to ours (in C, of the same
+    round).
+    """
     mine = named.get("C")
     table = {}
     for peer in peers:
@@ -222,7 +234,9 @@ def print_peers(results, named, peers, verdicts):
 
 
 def verdict(peer):
-    """Per loop: why its row is open (or ""), events that it recorded, bytes of each."""
+    """Returns for each loop: the reason why its row is open (or ""), the number of recorded events,
+    and the bytes of each.
+    """
     subject = peer.subject
     try:
         told = peer.recorded()
@@ -240,7 +254,7 @@ def verdict(peer):
 
 
 def data_of(subject):
-    """All series, for who wants to look closer."""
+    """Returns all series, for a closer look."""
     rows = []
     for (state, loop, thread) in subject.rounds:
         estimate = subject.estimate(state, loop, thread)

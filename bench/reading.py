@@ -1,8 +1,10 @@
-"""Reading CTF beside babeltrace2: bench/run reading.
+"""Reading CTF, compared with babeltrace2: `bench/run reading`.
 
-Traces of three tracers: LTTng-UST's compact events, barectf's, and ours in one stream and in 16. Each reader is a whole process over the same
-trace, in turns, and what it takes is CPU time. Ours looks at every field of every event, by columns and event by event, and both must come to
-the same sum; babeltrace2's `dummy` sink is given each event and looks at none of its fields. As text, both print to /dev/null.
+The traces are those of three tracers: LTTng-UST's compact events, barectf's events, and ours in one
+stream and in 16. Each reader is a whole process over the same trace; the readers alternate, and
+their CPU time is measured. Ours reads every field of every event, by columns and event by event,
+and both must compute the same sum; babeltrace2's `dummy` sink gets each event and reads none of its
+fields. As text, both print to /dev/null.
 """
 import contextlib
 import os
@@ -18,7 +20,7 @@ from peers import BUILT, barectf_made, counted
 
 COUNT = TARGET / "examples/count"
 LONGPOLE = TARGET / "longpole"
-# By events: the trace is named, how many times faster than babeltrace2 its events are to be read, and its text printed.
+# Minimum ratio to babeltrace2 for printing a trace as text.
 LEAST_TEXT = 10
 MIB = 1 << 20
 
@@ -53,13 +55,15 @@ def ours(work, threads, events):
     output = pathlib.Path(tempfile.mkdtemp(prefix="ours-", dir=work))
     session = recorder.Ours(output, "--buffer", "32MiB")
     with session:
-        # `now` would not wait until it is recorded.
+        # With `now` the load would not wait until it is recorded.
         run(load, threads, events // threads, 3_000_000 // threads, env=session.environment)
     return session.trace / "user"
 
 
 def peak(*command):
-    """The greatest memory of a process in bytes. By its own count while it runs: what wait4 tells begins with that of who started it."""
+    """Returns the peak memory of a process in bytes, from its own status while it runs. The figure
+    of wait4 would include that of the process that started it.
+    """
     child = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     most = 0
     while child.poll() is None:
@@ -72,7 +76,7 @@ def peak(*command):
 
 
 def spent(*command):
-    """CPU seconds of a process, and what it printed; what goes to /dev/null is not looked at."""
+    """Returns the CPU seconds of a process, and its output; output to /dev/null is not read."""
     with tempfile.TemporaryFile("w+") as said:
         child = subprocess.Popen([str(c) for c in command], stdout=said if "count" in str(command[0]) else subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         error = child.stderr.read()
@@ -152,7 +156,9 @@ def text(results, name, trace, rounds):
 
 
 def memory(results, work, tenth):
-    """The same whatever the length: a hundred times the events."""
+    """Compares the memory for a trace with that for a hundred times as many events, which must be
+    equal.
+    """
     sizes = (1_000_000 // tenth, 100_000_000 // tenth)
     try:
         small, large = (ours(work, 1, events) for events in sizes)

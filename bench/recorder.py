@@ -1,7 +1,9 @@
-"""The recorder beside LTTng's consumer, and what a recording costs: bench/run sustained, consumer, memory, modes.
+"""The recorder, compared with LTTng's consumer, and the cost of a recording: `bench/run sustained`,
+`consumer`, `memory`, `modes`.
 
-Both record the same load (recorder/load.c: threads that emit events of one u64) into buffers of the same size in all. What was tried is what the load
-says, what was recorded is what the finished trace holds, as a reader counts it, and what was lost is what its streams tell.
+Both record the same load (recorder/load.c: threads that emit events of one u64) into buffers of the
+same total size. The load reports the number of events tried; a reader counts the recorded events in
+the finished trace; the streams of the trace contain the number of lost events.
 """
 import contextlib
 import json
@@ -23,10 +25,12 @@ EVENT = 16
 
 
 class Session:
-    """What was recorded, of whom, by whom; a session ends with its block, and then has `recorded`, `lost`, `bytes` and `cpu` (ns)."""
+    """A recording session. It ends with its `with` block, and then has `recorded`, `lost`, `bytes`
+    and `cpu` (ns).
+    """
 
     def count(self):
-        """As a reader of the finished trace counts."""
+        """Returns the events and lost events that a reader of the finished trace counts."""
         told = json.loads(run(LONGPOLE, "info", self.trace, "--json"))
         return told["events"] or 0, told["lost"]
 
@@ -34,7 +38,7 @@ class Session:
         return sum(cpu_ns(pid) for pid in self.pids)
 
     def wakeups(self):
-        """How often a thread of the recorder had gone to sleep by itself."""
+        """Returns how often threads of the recorder went to sleep voluntarily."""
         total = 0
         for pid in self.pids:
             for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
@@ -44,7 +48,7 @@ class Session:
 
 
 class Ours(Session):
-    """`longpole record`, with rings that lie in memory as in real recordings."""
+    """`longpole record`, with rings in memory as in real recordings."""
 
     name = "longpole"
 
@@ -57,7 +61,8 @@ class Ours(Session):
     def __enter__(self):
         self.process = subprocess.Popen([str(c) for c in self.command], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.pids = [self.process.pid]
-        # What it records is said with its orders, last of all.
+        # The recorder publishes the recording as the last step of its start, after the orders to
+        # the processes.
         for _ in range(2000):
             if self.process.poll() is not None:
                 raise Open(f"longpole record: {(self.process.stderr.read().strip() or 'failed').splitlines()[-1]}")
@@ -82,7 +87,7 @@ class Ours(Session):
         self.took = time.monotonic() - begin
         shutil.rmtree(self.runtime, ignore_errors=True)
         recordings = sorted(self.output.iterdir())
-        # Status 1: nothing was recorded, which may be so.
+        # Status 1 means that nothing was recorded, which is permitted.
         if self.process.returncode not in (0, 1) or not recordings:
             raise Open(f"longpole record: {(error.strip() or 'failed').splitlines()[-1]}")
         self.trace = recordings[-1]
@@ -97,7 +102,7 @@ class Ours(Session):
 
 
 class Theirs(Session):
-    """A session of LTTng-UST: buffers per CPU and user, as they are by default."""
+    """A session of LTTng-UST: buffers per CPU and user, which is the default."""
 
     name = "LTTng-UST"
 
@@ -142,7 +147,7 @@ class Theirs(Session):
 
 
 def consumers(pid):
-    """The processes that a session daemon has started."""
+    """Returns the processes that a session daemon has started."""
     found = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -152,7 +157,7 @@ def consumers(pid):
 
 
 class Loads:
-    """The load, once for each of the recorders."""
+    """The load program, built once for each recorder."""
 
     def __init__(self, work):
         source = HERE / "recorder/load.c"
@@ -163,14 +168,16 @@ class Loads:
             self.missing = why
 
     def __call__(self, session, threads, events, rate, *how):
-        """Events tried, seconds, CPU ns of an event."""
+        """Returns events tried, seconds, and CPU ns per event."""
         printed = run(self.programs[type(session)], threads, events, f"{rate:.0f}", *how, env=session.environment)
         tried, seconds, ns = printed.split()
         return int(tried), float(seconds), float(ns)
 
     @contextlib.contextmanager
     def staying(self, session, threads, events, rate, how="stay"):
-        """Its threads have emitted their events, and say no more."""
+        """Runs the load until the end of the block. Its threads have emitted their events and are
+        then silent.
+        """
         command = [self.programs[type(session)], threads, events, f"{rate:.0f}", how]
         process = subprocess.Popen([str(c) for c in command], env=session.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
@@ -186,7 +193,9 @@ class Loads:
 
 @contextlib.contextmanager
 def peers(results, part, work, loads, output):
-    """Makers of sessions by name: (buffer bytes of each thread, threads, options of ours) → session. LTTng has as many bytes in all."""
+    """Yields makers of sessions by name: (buffer bytes per thread, threads, our options) → session.
+    LTTng's buffers have the same total size.
+    """
     makers = {"longpole": lambda size, threads, *options: Ours(output(), *(["--buffer", size] if size else []), *options)}
     with contextlib.ExitStack() as stack:
         try:
@@ -206,13 +215,17 @@ def peers(results, part, work, loads, output):
 
 @contextlib.contextmanager
 def places():
-    """Where traces are written, by the name of what that is: the disk that the build lies on, and memory."""
+    """Yields the folders for traces by the name of the medium: the disk that contains the build,
+    and memory.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-", dir=TARGET) as disk, tempfile.TemporaryDirectory(prefix="longpole-bench-", dir="/dev/shm") as memory:
         yield {"disk": disk, "tmpfs": memory}
 
 
 def sustained(results, work, quick):
-    """The highest rate at which nothing is lost, by bisection; how much is lost where threads do nothing but emit; the recorders' CPU time."""
+    """Measures the highest rate without loss, by bisection; the lost share if threads do nothing
+    but emit; and the CPU time of the recorders.
+    """
     loads, rings = Loads(work), 4 * MIB
     repeated, steps, seconds, most = (1, 4, 0.5, 8_000_000) if quick else (7, 6, 1.0, 20_000_000)
     with places() as where:
@@ -248,7 +261,9 @@ def sustained(results, work, quick):
 
 
 def bisected(trial, maker, threads, high, steps, seconds):
-    """The highest rate without loss, events a second of all threads. None: nothing was lost flat out."""
+    """Returns the highest rate without loss, in events per second of all threads; None if nothing
+    was lost at full speed.
+    """
     if high is None:
         return None
     low, best = min(1e5, high / 4), 0.0
@@ -257,7 +272,7 @@ def bisected(trial, maker, threads, high, steps, seconds):
         session, tried, took, _ns = trial(maker, threads, rate, int(rate * seconds / threads) + 1)
         session.remove()
         if session.lost == 0:
-            # What was reached counts, not what was wished.
+            # The rate that was reached counts, not the requested one.
             low, best = rate, max(best, tried / took)
         else:
             high = rate
@@ -265,7 +280,7 @@ def bisected(trial, maker, threads, high, steps, seconds):
 
 
 def spread(values, unit=""):
-    """All that a few repetitions can say."""
+    """Median and range, which is all that a few repetitions can show."""
     middle = statistics.median(values)
     digits = 2 if middle < 100 else 0
     text = f"{middle:.{digits}f}{unit}"
@@ -273,7 +288,9 @@ def spread(values, unit=""):
 
 
 def consumers_cpu(results, work, quick):
-    """CPU time of both recorders for an event and for a byte of what they write, at rates that both keep up with."""
+    """Measures the CPU time of both recorders per event and per byte written, at rates that both
+    keep up with.
+    """
     loads = Loads(work)
     times, seconds = (3, 0.5) if quick else (7, 2.0)
     with places() as where, peers(results, "consumer", work, loads, lambda: where["disk"]) as makers:
@@ -283,7 +300,7 @@ def consumers_cpu(results, work, quick):
                 for name in list(makers)[:: 1 if n % 2 == 0 else -1]:
                     with makers[name](4 * MIB, 2) as session:
                         tried, _took, _ns = loads(session, 2, int(rate * seconds / 2), rate / 2)
-                        # What came late is taken within a period.
+                        # Late events are read within one period.
                         time.sleep(0.3)
                     session.remove()
                     each[name].append(session.cpu / max(tried - session.lost, 1))
@@ -299,7 +316,9 @@ def consumers_cpu(results, work, quick):
 
 
 def memory(results, work, quick):
-    """What a recording of silent threads takes: memory, CPU time, and how soon it begins and ends."""
+    """Measures a recording of silent threads: memory, CPU time, and the time until it begins and
+    ends.
+    """
     loads = Loads(work)
     times = 1 if quick else 7
     with places() as where, peers(results, "memory", work, loads, lambda: where["disk"]) as makers:
@@ -316,7 +335,8 @@ def memory(results, work, quick):
 
 
 def taken_by(loads, maker, threads):
-    """Memory that a recording of so many silent threads takes: KiB of each thread, and what that is made of."""
+    """Returns the memory of a recording of `threads` silent threads: KiB per thread, and its parts.
+    """
     with maker(None, threads) as session:
         empty = sum(map(private, session.pids))
         with loads.staying(session, threads, 1, 0) as pid:
@@ -329,14 +349,16 @@ def taken_by(loads, maker, threads):
 
 
 def private(pid):
-    """Bytes of a process's memory that it shares with nobody, or its part of them; without shared buffers, which are counted by themselves."""
+    """Returns the bytes of a process's memory, shared memory in proportion, without shared buffers,
+    which are counted separately.
+    """
     words = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().split()
     sizes = {words[at][:-1]: int(words[at + 1]) * 1024 for at in range(len(words) - 1) if words[at].startswith("Pss_")}
     return sizes["Pss_Anon"] + sizes["Pss_File"]
 
 
 def bare_load(loads, session, threads):
-    """Its memory where nobody records it."""
+    """Returns the memory of the load if it is not recorded."""
     with tempfile.TemporaryDirectory(prefix="longpole-bench-", dir="/dev/shm") as runtime:
         environment = {**session.environment, "LONGPOLE_RUNTIME_DIR": runtime}
         process = subprocess.Popen([str(loads.programs[type(session)]), str(threads), "1", "0", "now-stay"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -368,7 +390,7 @@ def idle(results, loads, makers, times):
 
 
 def latency(results, loads, makers, times):
-    """A program that emits 10,000 events a second is there already."""
+    """The program runs already when the recording begins, and emits 10,000 events per second."""
     first, last = {name: [] for name in makers}, {name: [] for name in makers}
     for _ in range(times):
         for name, maker in makers.items():
@@ -395,7 +417,7 @@ def latency(results, loads, makers, times):
 
 
 def modes(results, work, quick):
-    """What a full ring does, snapshots, and a recording in chunks."""
+    """Measures a full ring in each mode, snapshots, and a recording in chunks."""
     loads = Loads(work)
     times = 3 if quick else 7
     with places() as where:

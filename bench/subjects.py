@@ -1,4 +1,6 @@
-"""The programs whose loops take turns (bench/probes/subject.c): how they are built, asked, and what they answered."""
+"""The programs whose loops alternate (bench/probes/subject.c): how they are built and asked, and
+their answers.
+"""
 import functools
 import os
 import pathlib
@@ -12,12 +14,14 @@ from common import HERE, Open, ROOT, TARGET, interval, run
 
 PROBES = HERE / "probes"
 PEERS = HERE / "peers"
-# What is built for the bench stays here: the peers take minutes.
+# Folder for everything that is built for the bench. It is not removed, because the other tracers
+# take minutes to build.
 BUILT = TARGET.parent / "bench"
-# Nobody has a branch on a boundary of 32 bytes, which costs half a nanosecond on some processors: where it falls is luck.
+# No branch may be on a 32-byte boundary: on some processors that costs half a nanosecond, and the
+# position would be accidental.
 ALIGNED = "-Wa,-mbranches-within-32B-boundaries"
 TURNS = 16384
-# As SUBJECT_BUFFER of subject.h.
+# SUBJECT_BUFFER of subject.h.
 BUFFER = 1 << 20
 PATIENCE = 120
 
@@ -29,7 +33,7 @@ def compiler(language="c"):
 
 
 def tool(*command):
-    """A compiler or linker: of what it says, its last error, not its last line."""
+    """Runs a compiler or linker. On failure the message is its last error, not its last line."""
     result = subprocess.run([str(c) for c in command], text=True, capture_output=True)
     if result.returncode != 0:
         said = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.splitlines() or ["failed"]
@@ -37,7 +41,7 @@ def tool(*command):
 
 
 def compiled(source, name, *flags, language="c"):
-    """An object file."""
+    """Compiles an object file."""
     BUILT.mkdir(parents=True, exist_ok=True)
     output = BUILT / f"{name}.o"
     command = [*compiler(language), "-O2", "-Wall", "-Wextra", "-I", ROOT / "include", "-I", PROBES, *flags, "-c", source, "-o", output]
@@ -67,7 +71,9 @@ def library(name, *objects, libraries=()):
 
 
 def crate(feature):
-    """A library of src/ with this feature; all share a folder, so that what two of them need is built once."""
+    """Builds the library of src/ with this feature. All features share a target folder, so that
+    common dependencies are built once.
+    """
     target = BUILT / "crates"
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CARGO_PROFILE") and key != "CARGO_TARGET_DIR"}
     environment["CARGO_TARGET_DIR"] = str(target)
@@ -82,7 +88,7 @@ def crate(feature):
 
 
 class Subject:
-    """A running program with loops. `name` is what its rows are called."""
+    """A running program with loops. `name` is the name of its rows."""
 
     def __init__(self, name, program, libraries=(), before=(), environment=None, folder=None):
         self.name, self.before = name, list(before)
@@ -93,13 +99,15 @@ class Subject:
         self.heard = ""
         self.said = {}
         self.error = None
-        # Events of a loop that were to be recorded; turns, events that were to be, and those that were seen at once to be.
+        # `expected`: for each loop the number of events that should have been recorded. `seen`: for
+        # each state and loop the turns, the events that should have been recorded, and those that
+        # the subject counted at once.
         self.expected, self.seen = {}, {}
         self.bytes = {}
         self.rounds = {}
 
     def start(self, work):
-        # Rings lie in memory, as in real recordings.
+        # Rings are in memory, as in real recordings.
         self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="longpole-bench-", dir="/dev/shm"))
         if self.folder is None:
             self.folder = pathlib.Path(tempfile.mkdtemp(prefix="subject-", dir=work))
@@ -119,7 +127,7 @@ class Subject:
         return (self.stderr.read().strip() or "ended without a word").splitlines()[-1]
 
     def ask(self, *words):
-        """The lines of an answer."""
+        """Sends a request. Returns the lines of the answer."""
         try:
             self.process.stdin.write(("\t".join(str(word) for word in words) + "\n").encode())
         except OSError as error:
@@ -140,15 +148,16 @@ class Subject:
 
     def turns(self, state, loop):
         _, slow, _ = self.loops[state, loop]
-        # What is nearly nothing needs more turns to be told from the clock's own steps.
+        # Very short bodies need more turns, so that the resolution of the clock does not matter.
         return max(TURNS * (8 if state in ("off", "out") else 1) // slow, 64)
 
     def batch(self, number, state, loop, threads):
-        """Runs one batch and keeps its ns; a negative number is not kept."""
+        """Runs one batch and stores its ns; a negative number is a warm-up round and is not stored.
+        """
         turns, (events, _, size) = self.turns(state, loop), self.loops[state, loop]
         words = self.ask("run", state, loop, threads, turns)[0].split()
         if state in ("on", "overwrite"):
-            # As subject.c does before it looks at the clock.
+            # The same computation as in subject.c before it reads the clock.
             lap = 2 * (BUFFER // 2 // (size * max(events, 1))) if size else 0
             self.expected[loop] = self.expected.get(loop, 0) + (lap + turns // 8 + 1 + turns) * events * threads
         if state in ("on", "overwrite"):
@@ -159,17 +168,17 @@ class Subject:
                 self.rounds.setdefault(key, {})[number] = float(words[thread])
 
     def look(self, number, state, loop, turns, size=None, count=None):
-        """What a batch recorded, where the subject tells it at once."""
+        """Stores what a batch recorded, if the subject reports it at once."""
         events = self.loops[state, loop][0]
         if size is not None and events:
             self.bytes[loop] = min(self.bytes.get(loop, size), size // (turns * events))
-        # While a round warms up, what is going to be left out may be recorded still.
+        # During a warm-up round, functions that are going to be excluded may still be recorded.
         if count is not None and (events or number >= 0):
             ran, wanted, seen = self.seen.get((state, loop), (0, 0, 0))
             self.seen[state, loop] = (ran + turns, wanted + turns * events, seen + count)
 
     def end(self):
-        """What it says at its end. The process is gone afterwards."""
+        """Stores the final report of the subject. The process has ended afterwards."""
         try:
             for line in self.ask("end"):
                 name, _, value = line.partition("\t")
@@ -188,7 +197,7 @@ class Subject:
         if self.runtime is not None:
             shutil.rmtree(self.runtime, ignore_errors=True)
 
-    # Answers: series of rounds, without the loop around a probe.
+    # Results: series of rounds, without the cost of the loop around a probe.
 
     def net(self, state, loop, thread=1):
         series, empty = self.rounds.get((state, loop, thread)), self.rounds.get(("bare", "empty", thread))
@@ -197,7 +206,7 @@ class Subject:
         return {number: ns - empty[number] for number, ns in series.items() if number in empty}
 
     def estimate(self, state, loop, thread=1):
-        """In ns: least, median, and the median's 95 % interval."""
+        """Returns minimum, median, and the median's 95 % interval in ns."""
         values = list(self.net(state, loop, thread).values())
         return {"min": min(values), **interval(values)} if values else None
 
@@ -207,7 +216,7 @@ class Subject:
         return interval(values) if values else None
 
     def limit(self, thread=1):
-        """The name of the best of the loops that are called so."""
+        """Returns the name of the fastest of the loops whose names begin with "limit"."""
         medians = {loop: median(list(self.net("bare", loop, thread).values())) for _, loop in self.loops if loop.startswith("limit")}
         return min((loop for loop in medians if medians[loop] is not None), key=medians.get, default="limit")
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `print` beside babeltrace2, event by event and value by value: the golden cases of crates/ctf and, where they are at hand, the traces of other tools.
+# Compares `print` with babeltrace2, event by event and value by value, on the golden cases of
+# crates/ctf and, if LONGPOLE_CORPORA is set, on traces of other tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONDONTWRITEBYTECODE=1

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# `make install` into a folder of its own: what it puts there is what shells, man and systemd read.
+# Runs `make install` into a temporary folder, and checks that shells, man and systemd can read the
+# installed files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-# The program is built: cargo would build it again with the features of the default members alone.
+# `-o all`: the program is built already, and cargo would build it again with the features of the
+# default members only.
 make -s -o all install DESTDIR="$place" prefix=/usr >/dev/null
 usr=$place/usr
 longpole=$usr/bin/longpole
@@ -15,7 +17,7 @@ fail() {
 	exit 1
 }
 
-# Every verb that --help names has a page, and no verb is hidden from the pages.
+# Every verb in --help has a page, and there are no other pages.
 verbs=$("$longpole" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
 [ "$(wc -w <<<"$verbs")" -gt 20 ] || fail "--help names no verbs"
 for verb in "" $verbs; do
@@ -37,7 +39,7 @@ else
 	echo "skipped: pages as groff reads them: there is no groff"
 fi
 
-# The shell knows the verbs, and a verb's options.
+# Shell completion knows the verbs and their options.
 bash -n "$usr/share/bash-completion/completions/longpole"
 offered() {
 	bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _longpole longpole "${@: -1}" "${@: -2:1}"; printf "%s\n" "${COMPREPLY[@]}"' \
@@ -58,13 +60,13 @@ done
 
 unit=$usr/lib/systemd/system/longpole.service
 grep -q '^ExecStart=/usr/bin/longpole record ' "$unit" || fail "the unit starts another command"
-# What it says is what the command takes.
+# The command accepts the unit's options.
 options=$(sed -n 's/^Environment="LONGPOLE_OPTIONS=\(.*\)"/\1/p' "$unit")
 # shellcheck disable=SC2086
 LONGPOLE_RUNTIME_DIR=$place/runtime "$longpole" record --output "$place" $options --for 1ms 2>"$place/said" || grep -q 'captured nothing' "$place/said" ||
 	fail "$(cat "$place/said")"
 if command -v systemd-analyze >/dev/null; then
-	# With the command where it is now.
+	# The unit, with the path of the command that was just installed.
 	sed "s|/usr/bin/longpole|$longpole|" "$unit" >"$place/longpole.service"
 	said=$(systemd-analyze verify --man=no "$place/longpole.service" 2>&1) || fail "$said"
 	[ -z "$(grep -F longpole.service <<<"$said" || true)" ] || fail "$said"

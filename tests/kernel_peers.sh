@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What cpu, sched and syscalls answer of a short load, beside /proc, perf and bpftrace; `make truth-kernel` takes longer.
-# A machine that is busy otherwise may spoil a second, so there are further tries.
+# Compares the answers of cpu, sched and syscalls on a short load with /proc, perf and bpftrace.
+# `make truth-kernel` uses a longer load. Other work on this host may disturb one second, so there
+# are further attempts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -11,7 +12,7 @@ for seconds in 1 2 3 failed; do
 		exit 1
 	fi
 	tests/peers/kernel.py --seconds "$seconds" >"$log" && break
-	# What a later try does not say again was the machine's.
+	# A difference that a later attempt does not repeat was caused by other work on the host.
 	echo "not alike in the try of $seconds s:"
 	grep -E '^  WRONG' "$log" || tail -5 "$log"
 done

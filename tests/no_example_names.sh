@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# No name that the examples' probes write occurs in the program, its tests or a rule file: whatever a report says, it was not told.
-# A few names are ordinary words of any program; these must not stand there as text in quotes.
+# Checks that no name of the examples' probes occurs in the program, its tests or a rule file, so
+# that a report on an example cannot contain built-in knowledge. A few names are ordinary words of
+# any program; only as quoted texts must they not occur.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ordinary=" checksum consume copy forward generate lookup source.start "

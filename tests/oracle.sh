@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The oracle of the critical path, written from the definition alone: against its hand-worked cases, and `path` against the oracle on random systems,
-# every segment in every nanosecond; and `graph --waits`.
+# Checks the oracle of the critical path, which was written from the definition only, with its
+# hand-worked cases. Then compares `path` and `graph --waits` with the oracle on random systems,
+# every segment to the nanosecond.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONDONTWRITEBYTECODE=1

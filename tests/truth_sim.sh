@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The simulated part of the truth suite: `path` against the oracle on the simulator's logs, and the bottleneck that was put in is the one that is named.
+# The simulated part of the truth suite: compares `path` with the oracle on logs of the simulator,
+# and checks that the verdict is the bottleneck that the simulated system has.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONDONTWRITEBYTECODE=1

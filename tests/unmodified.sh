@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Programs without probes, recorded as a user would; `make truth` runs the longer form.
+# Records programs without probes as a user would. `make truth` runs the longer form.
 set -euo pipefail
 cd "$(dirname "$0")/unmodified"
 export PYTHONDONTWRITEBYTECODE=1

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a command under a peer that records the whole host: `around.py bpftrace|lttng FOLDER COMMAND…`.
+"""Runs a command under another tool that records the whole host: `around.py bpftrace|lttng FOLDER
+COMMAND…`.
 
-bpftrace sums what its users ask for first, how long each program spent in each system call and off
-its CPU; LTTng's kernel tracer, where its modules can be loaded, writes the scheduler's events and
-all system calls.
+bpftrace computes what its users usually need first: the time of each program in each system call
+and off its CPU. LTTng's kernel tracer, if its modules can be loaded, records the scheduler's events
+and all system calls.
 """
 import os
 import pathlib
@@ -38,7 +39,8 @@ def bpftrace(folder, command):
             break
     else:
         sys.exit(f"bpftrace: {said[-1] if said else 'no output'}")
-    # What it writes at its end may not fill the pipe while the command runs.
+    # bpftrace prints its results at its end only, so the pipe cannot fill up while the command
+    # runs.
     status = subprocess.run(command).returncode
     tracer.send_signal(signal.SIGINT)
     tracer.communicate(timeout=60)

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""What the critical path costs: interactions per second and peak memory, on logs that are piped from the simulator and never stored.
+"""The cost of the critical path: interactions per second and peak memory, on logs that are piped
+from the simulator and never stored.
 
-    bench/truth/cost.py [--sizes 1e6,1e7] [--scenarios NAME,…] [--verbs path,what-if,report] [--what-if]
+    bench/truth/cost.py [--sizes 1e6,1e7] [--scenarios NAME,…] [--verbs path,what-if,report]
+                        [--what-if]
 
-A second of CPU is the pass's own, user and system; a second of wall time is that of simulator and pass side by side. Memory is VmHWM of the pass.
-`leak` has tokens that nobody takes; in `jobs` (not of the simulator, and not by default) one machine after the other is made, works and stops: names and states of each stay
-in the answer, so that its memory grows and is told, but not held against the limit. `what-if` predicts one change. With --what-if, also the time of 64 changes in one run beside that of one.
+CPU seconds are those of longpole only, user and system; wall seconds are those of simulator and
+longpole running in parallel. Memory is VmHWM of longpole. `leak` has tokens that are never taken.
+In `jobs` (which is no scenario of the simulator, and not a default) one machine after the other is
+created, works and stops: the answer contains the names and states of all of them, so its memory
+grows; it is printed but not compared with the limit. `what-if` predicts one change. With --what-if,
+also the time of 64 changes in one run is compared with that of one.
 """
 import argparse
 import itertools
@@ -36,7 +41,7 @@ for n in range(int(sys.argv[1])):
 
 
 def memory(pid):
-    """VmHWM in KiB, 0 once the process is over."""
+    """Returns VmHWM in KiB, or 0 if the process has ended."""
     try:
         for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -52,7 +57,7 @@ def lines_per_item(simulator, scenario):
 
 
 def change(simulator, scenario):
-    """One that can be asked of the scenario: a state on the way takes half of its time."""
+    """Returns a change that applies to the scenario: a state on the path takes half of its time."""
     told = json.loads(subprocess.run([simulator, "truth", scenario, "--items", "10"], capture_output=True, check=True).stdout)
     roles = told["roles"]
     states = [role for role in sorted(roles) if role.partition(".")[0] in roles and "." in role and not role.startswith("decoy")]
@@ -68,7 +73,7 @@ def piped(simulator, longpole, scenario, size, verb):
         command, state = [simulator, "log", scenario, "--items", str(items)], lambda: change(simulator, scenario)
     begin = time.monotonic()
     source = subprocess.Popen(command, stdout=subprocess.PIPE)
-    # Without segments: --json keeps them.
+    # Without --json, which would store all segments.
     asked = [state()] if verb == "what-if" else []
     path = subprocess.Popen([longpole, verb, "/dev/stdin", *asked], stdin=source.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     source.stdout.close()
@@ -92,7 +97,7 @@ def piped(simulator, longpole, scenario, size, verb):
 
 
 def predicted(simulator, longpole, folder):
-    """The time of one change and of 64."""
+    """Returns the times of one change and of 64 changes."""
     log = pathlib.Path(folder, "log.jsonl")
     with open(log, "wb") as out:
         subprocess.run([simulator, "log", "tandem_4", "--items", "100000"], stdout=out, check=True)

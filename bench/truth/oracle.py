@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`longpole path` against the oracle (tests/oracle) on the logs of all scenarios: the global path and the active path of each machine, every segment.
+"""Compares `longpole path` with the oracle (tests/oracle) on the logs of all scenarios: the global
+path and the active path of each machine, every segment.
 
     bench/truth/oracle.py [--items N] [--seeds COUNT]
 """

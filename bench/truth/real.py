@@ -1,13 +1,22 @@
 #!/usr/bin/env python3
-"""The truth suite, real part: is the bottleneck that was put into a running system the one that is named?
+"""The truth suite, real part: is the verdict the bottleneck that the running system has by
+construction?
 
-    bench/truth/real.py [NAME…] [--runs 5 | --quick] [--seed N] [--seconds S] [--longpole PROGRAM] [--json FILE] [--keep DIR]
+    bench/truth/real.py [NAME…] [--runs 5 | --quick] [--seed N] [--seconds S] [--longpole PROGRAM]
+                        [--json FILE] [--keep DIR]
 
-Each system (systems.py) runs three times a repetition: as it is, with the change that real.toml names, and as it is under `longpole record`. Per scenario: the truth, our first answer
-(what `report` says first), whether the verdict is right or only the first finding, its share of the critical path, the profiler's first answer (the state with the most running time on the machine, the recorder left
-out), the unknown share, and what the change brings: as `what-if` predicts it, as subtracting the criticality would, as Amdahl's law with the profiler's share would, and as the changed system shows. Figures are medians over the repetitions;
-beside the unknown share and the error of the prediction stands the worst repetition, and refused predictions are counted in all of them. What counts as right stands in thresholds.toml.
-Needs root, tracefs, ip, tc, nft and gcc, and a quiet machine for the gains. Ends with 1 if a bar is missed.
+Each system (systems.py) runs three times per repetition: unchanged, with the change of real.toml,
+and unchanged under `longpole record`. The table shows for each scenario the truth; the first answer
+of `report`; whether the verdict is right or only the first finding; its share of the critical path;
+the profiler's first answer (the state with the most running time on the host, without the
+recorder); the unknown share; and the gain of the change: as `what-if` predicts it, as subtracting
+the criticality would, as Amdahl's law with the profiler's share would, and as measured with the
+changed system. Figures are medians over the repetitions; for the unknown share and the error of the
+prediction the worst repetition is shown as well, and refused predictions are counted over all
+repetitions. thresholds.toml defines what counts as right.
+
+Needs root, tracefs, ip, tc, nft and gcc, and for the gains a host without other work. The exit
+status is 1 if a threshold is missed.
 """
 import argparse
 import json
@@ -33,7 +42,7 @@ EXPECTED = tomllib.loads((HERE / "real.toml").read_text())
 THRESHOLDS = tomllib.loads((HERE / "thresholds.toml").read_text())
 LIMIT = 120
 BEGIN = "+0.25s"
-# Root's default.
+# Root's default groups.
 GROUPS = "sched,irq,softirq,net,block,workqueue,syscall"
 
 
@@ -46,14 +55,16 @@ def missing():
 
 
 def named(text, names, quote=False):
-    """With names in place of roles, the longest role first."""
+    """Replaces roles by names, the longest role first."""
     for role in sorted(names, key=len, reverse=True):
         text = text.replace("$" + role, quoted(names[role]) if quote else names[role])
     return text
 
 
 def is_one_of(answer, right):
-    """A call is called the same whether its state bears its name or that of its kind before it; a place is the same whatever number the process there has."""
+    """True if the answer is one of the right ones. The prefix "rpc " of a call's state and the
+    number of the process in a name are ignored.
+    """
     answer = re.sub(r"/\d+\)", ")", answer.replace("::rpc ", "::"))
     return answer in right
 
@@ -73,7 +84,7 @@ class Trial:
         return systems.Place(self.program, folder, self.options.seed, self.options.seconds, fixed, self.strength, self.environment)
 
     def plain(self, fixed):
-        """The rate, unrecorded."""
+        """Returns the rate without a recording."""
         with self.place(fixed) as place:
             command = systems.SYSTEMS[self.name](place)
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=self.environment)
@@ -82,7 +93,9 @@ class Trial:
             return systems.rate(self.name, done.stdout)
 
     def recorded(self, fixed=False):
-        """What is said of the recording, and the rate beside the recorder; of the fixed system the rate alone."""
+        """Returns the answers on a recording and the rate during it; for the fixed system the rate
+        only.
+        """
         with self.place(fixed) as place:
             command = systems.SYSTEMS[self.name](place)
             traces = place.folder / "traces"
@@ -100,7 +113,7 @@ class Trial:
             shutil.rmtree(place.folder)
 
     def groups(self):
-        """Of the kernel's events that are recorded."""
+        """Groups of kernel events that are recorded."""
         words = self.expected.get("record", [])
         return (words[words.index("--kernel") + 1] if "--kernel" in words else GROUPS).split(",")
 
@@ -114,7 +127,7 @@ class Trial:
         return json.loads(done.stdout)
 
     def answer(self, place, recording):
-        """What our tool and a profiler say of the recording."""
+        """Returns the answers of longpole and of a profiler on the recording."""
         report, path = self.ask("report", "--json", recording), self.ask("path", "--json", "--no-segments", recording)
         expected, names = self.expected, place.names
         verdict, lost = report["verdict"], next((it for it in report["findings"] if it["kind"] == "packets_lost"), None)
@@ -132,9 +145,9 @@ class Trial:
         row["path"] = [["::".join(of), round(share, 4), round(error, 4)] for share, error, of in rows[:8]]
         row["unknown"] = path["unknown_ns"] / max(path["length_ns"], 1)
         row["unknown_by"] = path.get("unknown_by", {})
-        # What the recorded events would have told must not be unknown.
+        # Time must not be unknown if the reason is in an event group that was recorded.
         row["unexcused"] = "truth" in expected and row["unknown"] > THRESHOLDS["real"]["unknown_share"] and any(group in self.groups() for group in row["unknown_by"])
-        # Lost packets stand before a verdict on something else.
+        # Lost packets must be reported before a verdict on something else.
         row["verdict_right"] = is_one_of(first, right) and not (lost and not is_loss) and not row["unexcused"]
         row["right"] = row["verdict_right"] or bool(wanted and finding.startswith(wanted) and not row["unexcused"])
         busy = [it for it in path["profile"] if it["class"] != "longpole"]
@@ -157,7 +170,8 @@ class Trial:
         row["factor"] = left or self.expected.get("factor") or float(change.split(" x")[1])
         row.update(predicted=None, low=None, high=None, refused=None)
         try:
-            # As the systems count their items: without their begin.
+            # The prediction is for the time in which the systems count their items: without the
+            # beginning.
             told = self.ask("what-if", "--json", "--begin", BEGIN, recording, row["change"])[0]
         except RuntimeError as error:
             row["refused"] = str(error)
@@ -167,7 +181,8 @@ class Trial:
         row["amdahl"] = 1 / max(1 - (row["profiler_share"] or 0) * (1 - row["factor"]), 1e-9) - 1
 
     def run(self):
-        """All repetitions as one row: the first answers of each, medians of the rest."""
+        """Returns all repetitions as one row: the first answer of each, and medians of the numbers.
+        """
         answers, before, after = [], [], []
         for _ in range(self.options.runs):
             if self.is_timed():
@@ -215,7 +230,7 @@ COLUMNS = {
     "truth": lambda r: r["truth"],
     "first answer": lambda r: r["first"] + ("" if r["right"] else f"  WRONG {r['runs'] - r['hits']} of {r['runs']}"),
     "right by": lambda r: "verdict" if r["verdict_right"] else f"finding, verdict {r['verdict_hits']} of {r['runs']}" if r["right"] else "",
-    # Where the answer is no state of the path, the share is that of the path's first.
+    # If the answer is no state of the path, the share is that of the path's first state.
     "critical": lambda r: f"{percent(r['share'])} ± {percent(r['error'])}" + ("" if r.get("is_on_path", True) else f" ({r['top']})"),
     "profiler": lambda r: r["profiler"] + ("" if r["profiler_right"] else " x"),
     "its crit.": lambda r: percent(r["profiler_critical"]),
@@ -240,8 +255,13 @@ def table(rows):
 
 
 def sums(rows):
-    """Prints them; whether all bars are met. A scenario is right if it is at all its strengths and in all its runs, and the verdict is what must be right; a scenario of which one run is
-    refused, or of which no change can be predicted, counts as refused. Bars of the unknown share and of errors are those of the medians of each scenario; beside them stands the worst single run."""
+    """Prints the sums. Returns True if all thresholds are met.
+
+    A scenario is right if it is right at all its strengths and in all its runs, and it is the
+    verdict that must be right. A scenario counts as refused if a prediction was refused in one of
+    its runs, or if no change can be predicted. The thresholds of the unknown share and of errors
+    apply to the medians of each scenario; the worst single run is printed as well.
+    """
     bar = THRESHOLDS["real"]
     faults = [row for row in rows if row["truth"] != "nothing"]
     controls = [row for row in rows if row["truth"] == "nothing"]
@@ -329,7 +349,7 @@ def main():
 
 
 def broken(expected, strength, runs, why):
-    """A system that did not run is a wrong answer."""
+    """Returns the row of a system that did not run, which is a wrong answer."""
     row = dict.fromkeys(NUMBERS) | {"unknown": 0.0, "profiler_right": False, "profiler": "-", "verdict_right": False, "verdict_hits": 0, "right": False, "hits": 0, "runs": runs, "first": "FAILED", "text": why}
     return row | {"name": expected["name"] + (f" +{strength:.0%}" if strength else ""), "scenario": expected["name"], "truth": expected.get("truth", "nothing")}
 

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""The truth suite with damaged logs: do answers stay, or say that they cannot?
+"""The truth suite with damaged logs: are the answers unchanged, or do they contain a warning?
 
     bench/truth/robust.py [NAME…] [--seed N] [--seeds COUNT] [--json FILE]
 
-Per kind and strength of damage, over all scenarios, controls and seeds: how many verdicts are right, how many say that nothing stands out where something does, how many that no bottleneck can be told, and how many are
-wrong: with a warning in the verdict's own sentence (contradictions, negative links, ignored wake-ups), without one but within the error of the second, and confident. Warnings are read from the verdict alone; a log that is refused, and a program
-that fails, are failures.
-Lines are left out at random (never the last), or one host's clock, or that of a third of the machines where there is one host only, is set wrong and the
-log is put into the order of the wrong times, as a recorder would have.
+For each kind and strength of damage, over all scenarios, controls and seeds, the table shows how
+many verdicts are right; how many find no bottleneck although there is one; how many say that no
+bottleneck can be determined; and how many are wrong: with a warning in the verdict's own sentence
+(contradictions, negative links, ignored wake-ups), without one but within the error of the second
+candidate, and confident. Warnings are taken from the verdict only. A log that is refused, and a
+program that fails, are failures.
+
+The damages: lines are left out at random (never the last one); or one host's clock is wrong, or
+that of a third of the machines if there is one host only, and the log is sorted by the wrong times,
+as a recorder would do.
 """
 import argparse
 import json
@@ -27,14 +32,16 @@ COLUMNS = ("right", "nothing", "cannot", "warned", "unsure", "CONFIDENT", "FAILE
 
 
 def lost(lines, share, rng, only):
-    """Without that share of the lines. Queues are no events, and the last line says whose end counts."""
+    """Leaves out that share of the lines. Lines that declare queues are no events, and the last
+    line defines the end.
+    """
     def is_one(line):
         return '"t":' in line and (not only or any(key in line for key in only))
     return [line for at, line in enumerate(lines) if at == len(lines) - 1 or not is_one(line) or rng.random() >= share]
 
 
 def skewed(lines, ns, rng):
-    """One host's clock, or that of a third of the machines, is wrong by `ns`."""
+    """Shifts one host's clock, or that of a third of the machines, by `ns`."""
     parsed = [json.loads(line) for line in lines]
     hosts = sorted({line.get("host", "") for line in parsed if "t" in line})
     machines = sorted({line["machine"] for line in parsed if "machine" in line})
@@ -54,7 +61,7 @@ def skewed(lines, ns, rng):
             line["at"] += by
         line["t"] += by
         out.append((line["t"], at, line))
-    # The end is the last of all, whoever's clock says so.
+    # The end must be the last line, whatever its shifted time.
     last = out.pop()
     out.sort(key=lambda entry: entry[:2])
     last[2]["t"] = max(last[2]["t"], out[-1][0])
@@ -70,12 +77,12 @@ def damaged(lines, kind, strength, rng):
 
 
 def is_warned(said):
-    """Whether the sentence tells that something does not fit together, and the key beside it agrees."""
+    """True if the sentence contains the warning about contradictions and the JSON key agrees."""
     return any((said["doubts"] or {}).values()) and "in the trace: clocks, losses or misplaced probes" in said["text"]
 
 
 def judged(tools, expected, seed, lines, kind, strength, log, right):
-    """Which column, and what was said."""
+    """Returns the column of the table and the answer."""
     rng = random.Random(f"{expected['name']} {seed} {kind} {strength}")
     log.write_text("\n".join(damaged(lines, kind, strength, rng)) + "\n")
     try:

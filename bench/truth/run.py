@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""The truth suite, simulated part: is the bottleneck that was put in the one that is named?
+"""The truth suite, simulated part: is the verdict the bottleneck that the system has by
+construction?
 
     bench/truth/run.py [NAME…] [--seed N] [--seeds COUNT] [--items N] [--ctf] [--json FILE]
 
-Per scenario: the truth, our first answer (the verdict of `report`; criticality: its share of the path, or that of the path's first), the profiler's first answer (the state with the most CPU time), the unknown share, and
-what a change brings: as `what-if` predicts it, as subtracting the criticality would, as Amdahl's law with the profiler's share would, and as
-simulating the changed system shows; and how many lines of rules and of probes a user would have to write (of machine logs none). With --ctf from what probes in the simulated programs would have recorded, where they could tell it all. What is expected stands in expectations.toml, what counts as right in thresholds.toml.
-Ends with 1 if a bar is missed.
+The table shows for each scenario the truth; our first answer (the verdict of `report`; criticality:
+its share of the path, or that of the path's first state); the profiler's first answer (the state
+with the most CPU time); the unknown share; the gain of a change: as `what-if` predicts it, as
+subtracting the criticality would, as Amdahl's law with the profiler's share would, and as
+simulating the changed system shows; and the number of lines of rules and of probes that a user
+would have to write (none for machine logs). With --ctf the input is the trace that probes in the
+simulated programs would have recorded, if probes can express the whole system. expectations.toml
+contains the expected answers, thresholds.toml defines what counts as right. The exit status is 1 if
+a threshold is missed.
 """
 import argparse
 import json
@@ -44,7 +50,7 @@ class Tools:
             subprocess.run([self.simulator, "log", name, "--seed", str(seed), *items], stdout=out, check=True, timeout=600)
 
     def ctf(self, name, seed, items, to):
-        """Whether probes can tell of this system."""
+        """Writes the trace. Returns True if probes can express this system."""
         command = [self.simulator, "ctf", name, "--seed", str(seed), *items, "-o", to]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600)
         if done.returncode and "take its machine log" not in done.stderr:
@@ -52,7 +58,9 @@ class Tools:
         return done.returncode == 0
 
     def probes(self, trace):
-        """Lines that a user has to write into the programs: one for each pair of begin and end, call and return, …, in each of them."""
+        """Returns the number of lines that a user has to write into the programs: in each of them
+        one for each pair of begin and end, call and return, ….
+        """
         lines = {(line["stream"], re.sub("^(span|rpc)_(begin|end|call|returned):", r"\1:", line["name"])) for line in map(json.loads, run(self.longpole, "print", "--json", trace).splitlines()) if "name" in line}
         return len(lines)
 
@@ -70,19 +78,19 @@ class Tools:
 
 
 def named(text, roles, quote=False):
-    """With names in place of roles, the longest role first."""
+    """Replaces roles by names, the longest role first."""
     for role in sorted(roles, key=len, reverse=True):
         text = text.replace("$" + role, quoted(roles[role]) if quote else roles[role])
     return text
 
 
 def answer(tools, expected, seed, items, log):
-    """One row."""
+    """Returns one row."""
     name = expected["name"]
     change = expected.get("change")
     truth = tools.truth(name, seed, items, *([change] if change else []))
     roles = truth["roles"]
-    # A machine log says whose end counts.
+    # A machine log contains its end.
     whose = ["--machine", roles["end"]] if log.is_dir() else []
     path = tools.path(log, *whose)
     said = tools.report(log)["verdict"]
@@ -98,7 +106,7 @@ def answer(tools, expected, seed, items, log):
         "share": share, "error": error, "why": "" if said["outcome"] == "bottleneck" else said["text"], "top": "::".join(rows[0][2]),
         "unknown": path["unknown_ns"] / max(path["length_ns"], 1), "decoy_criticality": shares.get(profiled, (0.0, 0.0))[0],
         "profiler_share": profile[0]["share"] if profile else None, "contradictions": path["contradictions"], "base_ns": truth["end_ns"],
-        # No rule is written for any of them; machine logs need no probes.
+        # None of them needs a rule; machine logs need no probes.
         "rule_lines": 0, "probe_lines": tools.probes(log) if log.is_dir() else 0,
     }
     row["right"], row["profiler_right"] = first in row["right_names"], profiled in row["right_names"]
@@ -106,7 +114,7 @@ def answer(tools, expected, seed, items, log):
         row["change"] = named(change, roles, quote=True)
         row["real_ns"], row["real_gain"] = truth["changes"][0]["end_ns"], truth["changes"][0]["gain"]
         factor = expected.get("factor") or float(change.split(" x")[1])
-        # What it would bring if nothing took the place of what is saved.
+        # The gain if nothing else took the place of the time that is saved.
         row["subtracted"] = 1 / max(1 - share * (1 - factor), 1e-9) - 1
         row["amdahl"] = 1 / max(1 - (row["profiler_share"] or 0) * (1 - factor), 1e-9) - 1
         predict(tools, row, log, whose)
@@ -155,7 +163,7 @@ def table(rows):
 
 
 def sums(rows):
-    """Prints them; whether all bars are met."""
+    """Prints the sums. Returns True if all thresholds are met."""
     bar = THRESHOLDS["bar"]
     scenarios = [row for row in rows if row["truth"] != "nothing"]
     controls = [row for row in rows if row["truth"] == "nothing"]

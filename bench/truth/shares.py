@@ -1,10 +1,14 @@
-"""The answer of `report`, and the shares of classes and states on a critical path with their errors: what the answer is weighed against."""
+"""The answer of `report`, and the shares of classes and states on a critical path with their
+errors, with which the answer is compared.
+"""
 import statistics
 from collections import defaultdict
 
 
 def folded(path, windows):
-    """(share, error, (class, state)), the largest share first; a link's class is its queue. The error is two standard errors over windows of the path."""
+    """Returns (share, error, (class, state)), the largest share first. The class of a link is its
+    queue. The error is two standard errors over windows of the path.
+    """
     start, length = path["start_ns"], max(path["length_ns"], 1)
     parts = [defaultdict(int) for _ in range(windows)]
     sums = defaultdict(int)
@@ -24,7 +28,10 @@ def folded(path, windows):
 
 
 def told(report, path, windows):
-    """The same of `report --json` and of `path --json` without its segments. Errors are those of the states that the strip of `report` shows; of all others they are at most their share."""
+    """Returns the same from `report --json` and from `path --json` without segments. The errors are
+    those of the states in the participation rows of `report`; for all others the error is their
+    share, which is the maximum.
+    """
     strip = report["participation"]
     errors = {}
     for row in strip["rows"]:
@@ -38,7 +45,9 @@ def told(report, path, windows):
 
 
 def verdict_name(verdict):
-    """MACHINE::STATE of a bottleneck, else "nothing". A subject without one leading state has no second half."""
+    """Returns MACHINE::STATE of a bottleneck, else "nothing". A subject without a leading state has
+    no second part.
+    """
     if verdict["outcome"] != "bottleneck":
         return "nothing"
     return "::".join(part["name"] for part in (verdict["subject"], verdict["state"]) if part)

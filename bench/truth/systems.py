@@ -1,7 +1,10 @@
-"""The real scenarios and controls: small systems of `role` (programs/role.c), started by hand where they need to be, of which one part is recorded to its end.
+"""The real scenarios and controls: small systems of `role` programs (programs/role.c), of which one
+is recorded to its end and the others are started here.
 
-Each function makes one system: processes that run beside, and the command whose end counts. `fixed` is the same system with the fault halved or
-taken away, as `change` in real.toml says. What it makes on this machine (namespaces, control groups) is gone when its place is left.
+Each function makes one system: processes that run in the background, and the command whose end
+counts. `fixed` is the same system with the fault halved or removed, as `change` in real.toml says.
+Everything that it creates on this host (namespaces, control groups) is removed when its place is
+left.
 """
 import contextlib
 import os
@@ -22,7 +25,7 @@ import build  # noqa: E402
 
 LAST = max(os.sched_getaffinity(0))
 
-# Roles that are dealt words; all others keep their names.
+# Roles that get random names if there is a seed; all others keep their names.
 ROLES = "client server front store relay sender receiver decoy function scan first second left right".split()
 
 
@@ -34,14 +37,14 @@ def sh(*words):
 
 
 def compiled(folder):
-    """The program of all parts."""
+    """Compiles the program of all roles."""
     program = Path(folder, "role")
     sh("gcc", "-O2", "-std=gnu11", "-Wall", "-Wextra", f"-I{ROOT / 'include'}", HERE / "programs" / "role.c", "-o", program)
     return program
 
 
 def words(seed):
-    """What the roles are called. Without a seed: as they are."""
+    """Returns the names of the roles; without a seed they are the roles themselves."""
     if not seed:
         return {role: role for role in ROLES}
     draw = random.Random(seed)
@@ -54,7 +57,9 @@ def words(seed):
 
 
 class Place:
-    """Where one system lives: its folder, its names, its processes, and what must be removed after it."""
+    """The environment of one system: its folder, its names, its processes, and the clean-up after
+    it.
+    """
 
     def __init__(self, program, folder, seed, seconds, fixed, strength, environment):
         self.program, self.folder, self.seed, self.seconds, self.fixed, self.strength, self.environment = program, Path(folder), seed, seconds, fixed, strength, environment
@@ -71,7 +76,7 @@ class Place:
         self.stack.close()
 
     def about(self, number):
-        """The number, or with a seed one that differs by at most a fifth."""
+        """Returns the number, or with a seed a random one from 0.8 to 1.25 times as large."""
         return round(number * (self.draw.uniform(0.8, 1.25) if self.seed else 1))
 
     def fifo(self, name, room=None):
@@ -81,8 +86,10 @@ class Place:
         return f"{name}=fifo:{path}" + (f",room={room}" if room else "")
 
     def role(self, name, *arguments, cpu=None, urgent=False):
-        """The command of a part. Where parts take turns on one CPU before all others, the rest of the machine has the other CPUs."""
-        # It is called like its part.
+        """Returns the command of a role. `urgent` roles alternate on one CPU with priority over
+        everything else, and the rest of the host has the other CPUs.
+        """
+        # The program's file has the name of the role.
         program = self.folder / self.names.get(name, name)
         if not program.exists():
             os.link(self.program, program)
@@ -90,15 +97,20 @@ class Place:
         return command if cpu is None else ["taskset", "-c", str(cpu), *command]
 
     def part(self, name, *arguments):
-        """One of a system whose parts wait for each other, so that one CPU is enough for them."""
+        """Returns the command of a role in a system whose roles wait for each other, so that one
+        CPU is enough for them.
+        """
         return self.role(name, *arguments, cpu=LAST, urgent=True)
 
     def asks(self, name, *arguments):
-        """The part that has the others work; on another CPU, so that none of them is busy all the time: the kernel keeps some time from the urgent."""
+        """Returns the command of the role that gives the others work. It runs on another CPU, so
+        that no CPU is busy all the time: the kernel reserves some time of a CPU for non-real-time
+        threads.
+        """
         return self.role(name, *arguments, cpu=0, urgent=True)
 
     def start(self, *command, group=None):
-        """Runs beside, until the place is left."""
+        """Runs a command in the background until the place is left."""
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env=self.environment)
         self.stack.callback(ended, process)
         if group:
@@ -106,7 +118,7 @@ class Place:
         return process
 
     def decoy(self):
-        """Hot, and nobody waits for it: it takes what CPU time is left."""
+        """Starts a process that is hot but never waited for; it takes the remaining CPU time."""
         self.start(*self.role("decoy", "loop", "do:-:1000", cpu=0))
 
     def namespaces(self, *names):
@@ -120,19 +132,21 @@ class Place:
         return made
 
     def cable(self, left, right, net):
-        """A pair of devices between two namespaces; .1 is the left one, .2 the right one."""
+        """Makes a pair of devices between two namespaces; .1 is the left one, .2 the right one."""
         devices = [f"v{net}{side}{os.getpid()}" for side in "ab"]
         sh("ip", "link", "add", devices[0], "netns", left, "type", "veth", "peer", "name", devices[1], "netns", right)
         hardware = [f"02:00:00:00:{net:02x}:0{at}" for at in (1, 2)]
         for at, (space, device) in enumerate(zip((left, right), devices)):
             sh("ip", "-n", space, "address", "add", f"10.78.{net}.{at + 1}/24", "dev", device)
             sh("ip", "-n", space, "link", "set", device, "address", hardware[at], "up")
-            # Nobody must be asked where the other is: what waits for the answer is sent by the kernel.
+            # With a permanent neighbour entry no address resolution is needed. Data that waited for
+            # it would be sent by the kernel and not by its sender.
             sh("ip", "-n", space, "neigh", "replace", f"10.78.{net}.{2 - at}", "lladdr", hardware[1 - at], "dev", device, "nud", "permanent")
         return devices
 
     def quota(self, quota_us, period_us):
-        """A control group with so much CPU time; what puts a process into it."""
+        """Makes a control group with a CPU quota. Returns a function that puts a process into it.
+        """
         group = self.stack.enter_context(control_group("quota"))
         if (group / "cpu.max").exists():
             (group / "cpu.max").write_text(f"{quota_us} {period_us}")
@@ -144,7 +158,9 @@ class Place:
 
 @contextlib.contextmanager
 def control_group(name):
-    """Of the CPU controller, old or new, with the greatest weight that there is: what else this machine does takes next to nothing from it."""
+    """Makes a control group of the CPU controller (version 1 or 2) with the greatest possible
+    weight, so that other work on this host takes almost nothing from it.
+    """
     old = Path("/sys/fs/cgroup/cpu")
     if not (old / "cpu.shares").exists() and not (old / "cgroup.procs").exists():
         old = None
@@ -162,7 +178,7 @@ def control_group(name):
 
 @contextlib.contextmanager
 def alone():
-    """This process and all that it starts, before everything else on the machine."""
+    """Runs this process and its children with priority over everything else on the host."""
     with control_group("own") as group:
         (group / "cgroup.procs").write_text(str(os.getpid()))
         try:
@@ -178,7 +194,7 @@ def ended(process):
 
 
 def removed(group):
-    """A control group whose last process has ended may need a moment."""
+    """Removes a control group. That may fail for a moment after its last process has ended."""
     for _ in range(100):
         with contextlib.suppress(OSError):
             group.rmdir()
@@ -187,11 +203,13 @@ def removed(group):
 
 
 def inside(namespace, *command):
-    # `ip netns exec` makes a mount namespace, too, and the end of its last process waits for all CPUs.
+    # `ip netns exec` also makes a mount namespace, and the end of its last process waits for all
+    # CPUs.
     return ["nsenter", f"--net=/var/run/netns/{namespace}", *command]
 
 
-# The scenarios. Each returns the command that is recorded to its end; its place has the rest.
+# The scenarios. Each returns the command that is recorded to its end, and starts the rest in its
+# place.
 
 
 def pipeline(fault, fixed, *options):
@@ -233,7 +251,7 @@ def relay(place):
 
 
 def round_trip(place, server):
-    """A client asks, a server answers, one at a time."""
+    """A client sends requests and a server answers them, one at a time."""
     channels = place.fifo("q"), place.fifo("r")
     place.decoy()
     place.start(*place.part("server", *channels, "loop", "take:q", *server, "give:r"))
@@ -271,14 +289,15 @@ def cpu_quota(place):
 def rps_pinning(place):
     left, right = place.namespaces("a", "b")
     _, device = place.cable(left, right, 1)
-    # A filter of many rules makes the delivery of a datagram dear.
+    # A filter with many rules makes the delivery of a datagram expensive.
     rules = "".join(f"add rule ip t in udp dport {20000 + at} drop\n" for at in range(500 if place.fixed else 1000))
     table = place.folder / "rules.nft"
     table.write_text("add table ip t\nadd chain ip t in { type filter hook input priority 0 ; }\n" + rules)
     sh(*inside(right, "nft", "-f", table))
     cpu = max(os.sched_getaffinity(0))
     queue = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
-    # The files of a namespace's devices are seen in its own sysfs only, which `ip` mounts.
+    # The files of a namespace's devices are visible only in a sysfs of that namespace, which `ip`
+    # mounts.
     sh("ip", "netns", "exec", right, "sh", "-c", f"echo {1 << cpu:x} > {queue}")
     place.start(*inside(right, *place.role("receiver", "u=bind:5000,rcvbuf=4000000", "first", "give:u*4", "loop", "take:u*32", "do:-:400", "give:u", cpu=cpu)))
     return inside(left, *place.role("sender", "u=to:10.78.1.2:5000,size=1000", f"seconds={place.seconds}", "loop", "take:u", "give:u*32", cpu=0))
@@ -300,7 +319,7 @@ def disk_of(folder):
 
 
 def rpc(place):
-    """A front asks a store by calls."""
+    """A front server calls a store."""
     channels = place.fifo("q"), place.fifo("r")
     further = place.fifo("s"), place.fifo("t")
     scan = place.about(600) // (2 if place.fixed else 1)
@@ -322,7 +341,8 @@ def sleeper(place):
 
 
 def balanced(place):
-    # Of two virtual CPUs one is often a tenth slower, and with it the stage that stays there: they change places.
+    # One of two virtual CPUs is often a tenth slower, and so is the stage on it; therefore the
+    # stages change CPUs regularly.
     length = place.about(300)
     place.start(*place.role("left", place.fifo("q", 4096), "loop", "hop:0:50", f"do:-:{length}", "give:q"))
     return place.role("right", place.fifo("q", 4096), f"seconds={place.seconds}", "loop", "hop:1:50", "take:q", f"do:-:{length}")
@@ -411,7 +431,7 @@ SYSTEMS = {
 
 
 def rate(name, output):
-    """Items per second, as the system itself tells. None: it has none to tell."""
+    """Returns the items per second that the system itself prints; None if it prints none."""
     if name.startswith("pipeline"):
         found = re.findall(r"Received ([\d,]+) packets in (\d+) ms", output)
         return int(found[-1][0].replace(",", "")) / max(int(found[-1][1]), 1) * 1e3 if found else None

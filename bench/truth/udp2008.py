@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The UDP experiment of 2008 (Saidi et al., ISPASS) on today's kernel: iperf3 sends UDP as fast as it can from one network namespace to another, with small and with
-large datagrams, behind no packet filter, an empty one, and one of 1,000 rules.
+"""The UDP experiment of 2008 (Saidi et al., ISPASS) on a current kernel. iperf3 sends UDP as fast
+as it can from one network namespace to another, with small and with large datagrams, without a
+packet filter, with an empty one, and with one of 1,000 rules.
 
     bench/truth/udp2008.py [--seconds S] [--longpole PROGRAM] [--rows N]
 
-Prints, per run, the throughput and the functions on the critical path by sampled stacks: State | Criticality | Profiler rank. Needs root, tracefs, iperf3, ip and nft.
+Prints for each run the throughput and the functions on the critical path, from sampled stacks:
+State | Criticality | Profiler rank. Needs root, tracefs, iperf3, ip and nft.
 """
 import argparse
 import json
@@ -27,7 +29,7 @@ def rules(count):
 
 
 def measured(options, folder, payload, count):
-    """Throughput in Mbit/s, and the rows of `path --functions`."""
+    """Returns the throughput in Mbit/s and the rows of `path --functions`."""
     environment = dict(os.environ, LONGPOLE_RUNTIME_DIR=str(folder / "run"))
     with systems.Place(None, folder / f"{payload}-{count}", 0, options.seconds, False, None, environment) as place:
         left, right = place.namespaces("a", "b")

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""`longpole print --json` against babeltrace2, event by event: number, order, names, times to the nanosecond, every value of every field.
+"""Compares `longpole print --json` with babeltrace2, event by event: number and order of events,
+their names, times to the nanosecond, and every value of every field.
 
     compare.py --longpole PATH [--timeout SECONDS] [--rewritten] TRACE…
-    compare.py --longpole PATH --expected TABLE          the rows of CTF 1.8 in `expected.tsv`, whose folder is that of the traces
-    compare.py --longpole PATH --golden FOLDER           the cases of `crates/ctf/tests/golden` that come to their end, as traces
+    compare.py --longpole PATH --expected TABLE          the CTF 1.8 traces that are listed in
+                                                         `expected.tsv`, located in its folder
+    compare.py --longpole PATH --golden FOLDER           the valid cases of
+                                                         `crates/ctf/tests/golden`, as traces
 
-Prints a line per trace: the number of events and of values that were compared, and each kind of difference that has a reason, with its
-number. Differences without one are printed with the event; exit status 1. What babeltrace2 says is read by `dump.py` beside this file.
+Prints a line per trace: the number of events and of values that were compared, and each kind of
+difference with a known reason, with its number. Other differences are printed with the event; the
+exit status is then 1. `dump.py` in this folder reads a trace with babeltrace2.
 """
 
 import argparse
@@ -22,24 +26,24 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 PYTHON = "/usr/bin/python3"
 
-# What babeltrace2 does with some traces, by what it writes then.
+# Known failures of babeltrace2 on whole traces: a pattern for its message, and the reason.
 FAULTS = [
     (r"precondition not satisfied|Aborting|Assertion", "aborts on its own precondition"),
     (r"timestamp is less than muxer's|not monotonic", "refuses times that run backwards"),
 ]
 BACKWARDS = FAULTS[1][1]
 
-# Faults of babeltrace2 that show in the values, by the end of the trace's path.
+# Known wrong values of babeltrace2, by the end of the trace's path.
 KNOWN = {
     "ctf-1/pass-multiple-dst-id-fl-ints/trace": "takes the first of two ids in an event's header, and reads on with a wrong class",
 }
 
-# Of a packet's context, what in ours is who it was.
+# Members of a packet's context that are the subject in our JSON.
 SUBJECT = {"label": "label", "session_label": "label", "thread": "thread", "thread_name": "thread", "pid": "pid", "vpid": "pid", "tid": "tid", "vtid": "tid"}
 
 
 class Pairs(list):
-    """Members of an object, in order: names may stand in it twice."""
+    """Members of an object, in order. A list, because a name may occur twice."""
 
 
 class Difference(Exception):
@@ -47,7 +51,7 @@ class Difference(Exception):
 
 
 def ours(longpole, trace):
-    """Events and losses of `print --json`, its errors and its status."""
+    """Returns the events and losses of `print --json`, its errors, and its exit status."""
     run = subprocess.run([longpole, "print", "--json", trace], capture_output=True, timeout=600)
     lines = [json.loads(line, object_pairs_hook=Pairs) for line in run.stdout.decode().splitlines()]
     items = [dict(line) for line in lines]
@@ -55,7 +59,8 @@ def ours(longpole, trace):
 
 
 def theirs(trace, timeout):
-    """Lines of `dump.py`, and why it did not come to the end, if it did not."""
+    """Returns the lines of `dump.py`, and the reason if it did not reach the end, otherwise None.
+    """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         try:
             status = subprocess.run([PYTHON, HERE / "dump.py", trace], stdout=out, stderr=errors, timeout=timeout).returncode
@@ -68,7 +73,7 @@ def theirs(trace, timeout):
             try:
                 lines.append(json.loads(line))
             except ValueError:
-                break  # the last one of a reader that was killed
+                break  # the last line of a killed reader may be incomplete
         text = errors.read().decode(errors="replace")
     if lines and lines[-1].get("end"):
         return lines[:-1], None
@@ -84,7 +89,7 @@ def theirs(trace, timeout):
 
 
 def flat(pairs, prefix=""):
-    """Structures within structures are flat in ours, with dotted names."""
+    """Flattens nested structures to dotted names, as in our JSON."""
     for name, value in pairs:
         if isinstance(value, dict) and value.get("struct"):
             yield from flat(value["struct"], f"{prefix}{name}.")
@@ -100,7 +105,7 @@ class Comparison:
         self.texts = set()
 
     def same(self, mine, value, where):
-        """Compares a value with babeltrace2's."""
+        """Compares one of our values with babeltrace2's."""
         self.values += 1
         match value:
             case {"enum": number, "labels": labels}:
@@ -115,7 +120,7 @@ class Comparison:
                 if not isinstance(mine, str) or mine.lower() != number:
                     self.differ(mine, value, where)
             case str():
-                # Bytes that are no UTF-8 come as surrogates from one, replaced from the other.
+                # dump.py represents bytes that are not UTF-8 as surrogates; our JSON replaces them.
                 if mine == "" and value in self.texts:
                     self.reasons["babeltrace2 leaves an empty text as the field's text before it was"] += 1
                 elif mine != value.encode(errors="surrogateescape").decode(errors="replace"):
@@ -133,7 +138,7 @@ class Comparison:
                     for index, (one, other) in enumerate(zip(mine, value)):
                         self.same(one, other, f"{where}[{index}]")
             case float():
-                # 2.0 is a whole number in our JSON.
+                # A float 2.0 is written as the integer 2 in our JSON.
                 if not isinstance(mine, (int, float)) or float(mine) != value:
                     self.differ(mine, value, where)
             case _:
@@ -165,10 +170,10 @@ class Comparison:
         if mine["t_ns"] != theirs["exact_ns"]:
             raise Difference(f"time {mine['t_ns']} instead of {theirs['exact_ns']}")
         common = dict(flat(theirs["common"]))
-        # A context of the event's own that has the name of a common one.
+        # A member of the event's own context that has the same name as one of the common context.
         specific = [(f"event.{name}" if name in common else name, value) for name, value in flat(theirs["specific"])]
         context = list(common.items()) + specific
-        # Behind the context of the event, ours has what else is known of who did it.
+        # After the contexts of the event, our JSON has the members of the subject.
         who = dict(mine["context"][len(context) :])
         if not set(who) <= set(SUBJECT.values()) | {"host"}:
             raise Difference(f"context {mine['context']} instead of {context}")
@@ -187,7 +192,7 @@ class Comparison:
 
 
 def exact(event, clocks):
-    """Nanoseconds from the origin, as the metadata say."""
+    """Nanoseconds since the origin, computed from the metadata."""
     if "clock" not in event:
         return None
     clock = clocks[event["clock"]]
@@ -195,7 +200,7 @@ def exact(event, clocks):
 
 
 def compare(longpole, trace, timeout, accept=None):
-    """Returns a line of text, and whether all is well."""
+    """Returns a line of text, and True if there is no unexplained difference."""
     items, errors, status = ours(longpole, trace)
     mine = [item for item in items if "name" in item]
     lines, fault = theirs(trace, timeout)
@@ -229,7 +234,7 @@ def compare(longpole, trace, timeout, accept=None):
     stream = lambda name: pathlib.PurePath(name or "").name
     pairs = []
     if fault == BACKWARDS:
-        # What it gave is in no order: each of its events must be one of ours.
+        # The events that babeltrace2 returned are unordered. Each must be one of ours.
         places = collections.defaultdict(list)
         for index, event in enumerate(mine):
             places[event["t_ns"], event["name"]].append(index)
@@ -241,7 +246,7 @@ def compare(longpole, trace, timeout, accept=None):
         group = list(group)
         part = list(range(at, min(at + len(group), len(mine))))
         at += len(group)
-        # Events of one time may come in any order of their streams.
+        # Events with equal times may come in any order of their streams.
         if len(group) > 1:
             if [stream(mine[index]["stream"]) for index in part] != [stream(event["stream"]) for event in group]:
                 result.reasons["events of one time come in another order of their streams"] += 1
@@ -292,7 +297,7 @@ def golden(case, folder):
 
 
 def rewritten(trace, folder, timeout):
-    """The trace as babeltrace2 writes it anew; None if it does not come to that."""
+    """Returns the trace as babeltrace2 writes it, or None if babeltrace2 fails."""
     copy = pathlib.Path(folder, str(len(list(pathlib.Path(folder).iterdir()))))
     command = ["babeltrace2", "--output-format=ctf", f"--output={copy}", trace]
     try:
@@ -303,7 +308,9 @@ def rewritten(trace, folder, timeout):
 
 
 def rows(table):
-    """Traces of CTF 1.8 with what is to come of them: True, False, or None where an error comes after events."""
+    """Yields each CTF 1.8 trace with the expected result: True (accept), False (reject), or None if
+    an error follows after some events.
+    """
     for line in table.read_text().splitlines()[1:]:
         trace, version, verdict = line.split("\t")[:3]
         if version == "1.8":

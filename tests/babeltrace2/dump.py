@@ -1,12 +1,14 @@
 #!/usr/bin/python3
-"""What babeltrace2 reads from a trace, one JSON object per line: the clocks, the events with exact values, the losses.
+"""Prints what babeltrace2 reads from a trace, one JSON object per line: clocks, events with exact
+values, losses.
 
     dump.py TRACE
 
-Runs with the Python for which Debian's python3-bt2 is made. A line of an event has `t_ns` and `cycles`, `clock` (index of a line with
-`frequency`, `offset_s` and `offset`), `stream`, `name`, and as lists of pairs `packet`, `common`, `specific` and `fields`. An enumeration is
-{"enum": number, "labels": [...]}, a structure {"struct": pairs}, a variant {"option": one pair}; numbers that JSON has not
-are {"float": text}, and bytes that are no UTF-8 are surrogates.
+Runs with the Python for which Debian's python3-bt2 is made. The line of an event has `t_ns` and
+`cycles`, `clock` (the index of a line with `frequency`, `offset_s` and `offset`), `stream`, `name`,
+and as lists of pairs `packet`, `common`, `specific` and `fields`. An enumeration is {"enum":
+number, "labels": [...]}, a structure {"struct": pairs}, and a variant {"option": one pair}. Numbers
+that JSON cannot represent are {"float": text}, and bytes that are not UTF-8 are surrogates.
 """
 
 import json
@@ -23,7 +25,7 @@ def value(field):
     if isinstance(field, bt2._EnumerationFieldConst):
         try:
             labels = list(field.labels)
-        except AssertionError:  # of the bindings: there is none
+        except AssertionError:  # the bindings assert if no label matches
             labels = []
         return {"enum": int(field), "labels": labels}
     if isinstance(field, bt2._IntegerFieldConst):
@@ -50,7 +52,9 @@ def pairs(structure):
 
 
 def trimmed(folder, copies):
-    """A folder whose metadata begin with their signature: babeltrace2 refuses blank lines before it, which others write."""
+    """Returns a folder whose metadata begins with its signature. Other tracers write blank lines
+    before it, which babeltrace2 refuses; such a trace is copied without them.
+    """
     folder = pathlib.Path(folder).resolve()
     metadata = (folder / "metadata").read_bytes()
     if metadata == metadata.lstrip():
@@ -79,7 +83,7 @@ def main(trace, copies):
     def put(line):
         sys.stdout.write(json.dumps(line) + "\n")
 
-    # Without babeltrace2's own search for traces, which describes them first: on some valid ones that aborts.
+    # babeltrace2's own search for traces queries them first, and aborts on some valid ones.
     folders = sorted(folder for folder, _, files in os.walk(trace) if "metadata" in files)
     source = bt2.ComponentSpec.from_named_plugin_and_component_class
     specs = [source("ctf", "fs", params={"inputs": [trimmed(folder, copies)]}, logging_level=bt2.LoggingLevel.ERROR) for folder in folders]

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Recordings of LTTng-UST made on the spot, each read by `longpole print --json` and by babeltrace2, value by value.
+"""Records with LTTng-UST, and compares `longpole print --json` with babeltrace2 on each recording,
+value by value.
 
     lttng.py --longpole PATH [--only NAME]
 
-Every kind of field and of event header, 1 and 4 threads, buffers that discard and that overwrite, of users and of processes, with
-contexts, rotated, as snapshots. Root or a user whose session daemon does not run yet; no events of the kernel.
+The recordings have every kind of field and of event header, 1 and 4 threads, buffers that discard
+and that overwrite, per user and per process, with contexts, rotated, and as snapshots. Needs root,
+or a user whose session daemon is not running; kernel events are not recorded.
 """
 
 import argparse
@@ -25,7 +27,7 @@ CONTEXTS = ["vpid", "vtid", "procname", "pthread_id", "ip", "vuid", "vgid", "cgr
 
 
 def build(work):
-    """The load, and the classes of events that make a header large."""
+    """Builds the load, with enough event classes for the large event header."""
     events = [f"event_{index}" for index in range(40)]
     event = "LTTNG_UST_TRACEPOINT_EVENT(many, {}, LTTNG_UST_TP_ARGS(uint32_t, a), LTTNG_UST_TP_FIELDS(lttng_ust_field_integer(uint32_t, a, a)))\n"
     (work / "many.h").write_text(
@@ -43,7 +45,7 @@ def build(work):
 
 
 class Session:
-    """A recording: what is told to lttng before the program runs, and the folder that comes of it."""
+    """A recording: the lttng commands before the program runs, and the resulting folder."""
 
     def __init__(self, daemon, work, program, name, snapshot=False):
         self.lttng, self.environment, self.program = daemon.lttng, daemon.environment, program
@@ -155,7 +157,9 @@ def snapshot(make):
 
 
 def wrong_texts(longpole, trace):
-    """The text of round i is empty if i is a multiple of 6, which babeltrace2 cannot tell. Returns where it is otherwise."""
+    """Returns the number of wrong texts. The text of round i is empty if i is a multiple of 6, and
+    only then; babeltrace2 cannot be used to check that.
+    """
     lines = subprocess.run([longpole, "print", "--json", trace], capture_output=True, check=True).stdout.decode().splitlines()
     events = [json.loads(line) for line in lines]
     if any("lost" in event for event in events):
@@ -194,7 +198,8 @@ def main():
             for recording in RECORDINGS:
                 if arguments.only in (None, recording.__name__):
                     folder = recording(lambda name, **options: Session(daemon, work, program, name, **options))
-                    # Each chunk and snapshot, and with several of them their whole.
+                    # Each chunk and each snapshot, and if there are several, also all of them as
+                    # one trace.
                     traces = sorted(metadata.parent for metadata in folder.rglob("metadata"))
                     for trace in traces + ([folder] if len(traces) > 1 else []):
                         text, good = compare(arguments.longpole, str(trace), 120, True)

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Holds `longpole path` against the oracle on random systems, in every nanosecond.
+"""Compares `longpole path` with the oracle on random systems, to the nanosecond.
 
-Each system is asked for its global path, also in windows and threads, and the active path of several machines; and for a global and an active path of a random range. The first system (by seed) whose segments, criticality,
-length, unknown time, slack, contradictions, ignored wake-ups or negative links differ is shrunk, by leaving lines out while the difference stays, and printed with both answers; the exit status is
-then 1. What rests on a reading of README.md is marked: `--edges never` leaves those systems out.
+For each system the program computes the global path (also in windows and with several threads), the
+active paths of several machines, and a global and an active path of a random range. Compared are
+segments, criticality, length, unknown time, slack, contradictions, ignored wake-ups and negative
+links. At the first difference (by seed) the system is reduced by leaving out lines while the
+difference remains, and printed with both answers; the exit status is then 1. Systems whose result
+depends on an interpretation in README.md are marked; `--edges never` leaves them out.
 """
 import argparse
 import itertools
@@ -26,7 +29,9 @@ FIELDS = ("start_ns", "end_ns", "host", "machine", "class", "state")
 
 
 def facts(path, more):
-    """What must be equal: every segment in order, every criticality, and the sums; and `more`."""
+    """Returns the facts that must be equal: every segment in order, every criticality, the sums,
+    and `more`.
+    """
     return {
         "range": [path["start_ns"], path["end_ns"], path["length_ns"]],
         "segments": [[s[key] for key in FIELDS] for s in path["segments"]],
@@ -37,7 +42,7 @@ def facts(path, more):
 
 
 def beside(path, contradictions, ignored):
-    """What stands beside the path."""
+    """Returns the facts that are not part of the path itself."""
     return {
         "slack": sorted([*(row[key] for key in FIELDS[2:]), row["slack_ns"] if row["slack_ns"] is not None else -1] for row in path["criticality"]),
         "contradictions": contradictions,
@@ -68,7 +73,9 @@ def range_options(part):
 
 
 def part_of(lines, begin, end):
-    """What counts of a log in a range (R14): a log of its own, to be asked for its path from `begin` on."""
+    """Returns the part of a log that counts for a range (R14), as a log of its own. Its path is to
+    be computed from `begin` on.
+    """
     within = []
     for line in lines:
         t = json.loads(line).get("t")
@@ -76,7 +83,7 @@ def part_of(lines, begin, end):
             within.append(json.dumps({"t": end, "queue": "time goes on to the range's end"}))
             break
         within.append(line)
-    oracle.Log(within)  # refuses what is no log, before lines are left out
+    oracle.Log(within)  # refuses an invalid log before lines are left out
     return [line for line in within if "end" not in (found := json.loads(line)) or found["t"] >= begin]
 
 
@@ -104,7 +111,9 @@ def machines(lines):
 
 
 def questions(seed, lines, most):
-    """Global, and active for machines whose name says who is meant: the command has no host."""
+    """Yields the global path, and active paths of machines whose name is unique, because the
+    command has no option for the host.
+    """
     names = Counter(name for _, name in machines(lines))
     single = [name for name in names if names[name] == 1]
     yield "global", None
@@ -113,7 +122,9 @@ def questions(seed, lines, most):
 
 
 def ranged(seed, lines):
-    """A global path in a random range, and an active one: from some time on, up to some time, or both; each near a line's time or anywhere."""
+    """Yields a global and an active path in a random range: from a time on, up to a time, or both.
+    Each time is near that of a line or anywhere.
+    """
     rng = random.Random(f"range {seed}")
     times = [t for t in (json.loads(line).get("t") for line in lines) if t is not None]
     names = Counter(name for _, name in machines(lines))
@@ -132,13 +143,15 @@ def ranged(seed, lines):
 
 
 def windows_of(seed):
-    """In windows of so many interactions and so many threads, which must not change anything."""
+    """Options for a random window size (interactions) and number of threads, which must not change
+    the result.
+    """
     rng = random.Random(f"windows {seed}")
     return "--window", str(rng.choice((1, 2, 3, 7, 64))), "--jobs", str(rng.choice((1, 2, 4)))
 
 
 def difference(program, lines, mode, machine, folder, more=(), part=ALL):
-    """What differs first, or None. What the oracle refuses is no system."""
+    """Returns the first fact that differs, or None. A log that the oracle refuses is skipped."""
     want = ask_oracle(lines, mode, machine, part=part)
     if "refused" in want:
         return None
@@ -151,7 +164,7 @@ def difference(program, lines, mode, machine, folder, more=(), part=ALL):
 
 
 def shrink(program, lines, mode, machine, what, folder, more=(), part=ALL):
-    """Leaves lines out, halves first, while the same differs."""
+    """Leaves out lines, halves first, while the same fact differs."""
     size = max(1, len(lines) // 2)
     while True:
         at, smaller = 0, False
@@ -167,7 +180,7 @@ def shrink(program, lines, mode, machine, what, folder, more=(), part=ALL):
 
 
 def check(work):
-    """One system: how many questions agreed, and the first that did not."""
+    """Checks one system. Returns the number of equal answers and the first difference."""
     program, seed, edges, most = work
     lines, features = systems.system(seed, edges)
     asked = 0

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Holds `longpole path` against answers that are known: the cases worked by hand (among them wPerf's Figure 4 and Coz's toy), and the
-graphs of another tool with their bounded (active) and unbounded (global) path, where LONGPOLE_CORPORA has them. Each global one also in windows and threads.
+"""Compares `longpole path` with known answers: the cases worked by hand (among them wPerf's Figure
+4 and Coz's toy program), and graphs of another tool with their bounded (active) and unbounded
+(global) path, if LONGPOLE_CORPORA has them. Each global path is also computed in windows and with
+several threads.
 """
 import argparse
 import json

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The critical path of a machine log, by a plain walk backwards over the whole recorded history.
+"""The critical path of a machine log, computed by a plain backward walk over the whole history.
 
-Written from CONTRACTS section 3 and DESIGN section 8 alone: it is what the streaming pass is held against, so it shares no thought with it.
-`Log` replays the lines and writes down, per machine, its state since when and what ended each of its blocks; `walk` starts at the end and
-follows these notes. Where the contract leaves a choice, README.md lists the reading taken here.
+It was written only from section 3 of CONTRACTS and section 8 of DESIGN. The streaming
+implementation is compared with it, so the two must share no idea. `Log` replays the lines and
+stores for each machine its states with their begin, and the cause that ended each of its blocks;
+`walk` begins at the end and follows these entries. Where the contract leaves a choice, README.md
+contains the interpretation used here.
 """
 import argparse
 import bisect
@@ -17,16 +19,18 @@ ACTIONS = {"get": {"n", "flow", "state"}, "peek": {"n", "flow", "state"}, "put":
 TEXT = {"host", "machine", "class", "state", "blocked", "on", "for", "link", "put", "get", "peek", "reserve", "queue", "order", "unit", "end", "flow"}
 NULLABLE = {"woken_by", "forked_by", "on_top_of"}
 
-# A place in the history: the lineage of `machine` after the lines up to `line`, at time `t`; `name` and `label` are the link's from there.
+# A position in the history: `machine` after the lines up to `line`, at time `t`. `name` and `label`
+# are those of the link that begins there.
 Cause = namedtuple("Cause", "machine line t name label")
-NOWHERE = Cause(None, -1, -1, None, None)  # the cause that nobody knows; a unit without any cause has None
-# What a machine turned to. kind: plain, birth, stop, freed (`cause` ended the block that began at entry `block`), adopt (a context's lineage).
+NOWHERE = Cause(None, -1, -1, None, None)  # an unknown cause; a unit without any cause has None
+# A change of a machine's state. kind: plain, birth, stop, freed (`cause` ended the block that began
+# at entry `block`), adopt (a context takes over the path of `cause`).
 Entry = namedtuple("Entry", "line t state unknown kind cause block")
 Segment = namedtuple("Segment", "start end host machine cls state unknown")
 
 
 class Refused(Exception):
-    """The log is no machine log: the line and the reason."""
+    """The log is no machine log; the text contains the line and the reason."""
 
 
 class Machine:
@@ -40,7 +44,9 @@ class Machine:
 
 
 def take(chunks, n, lifo=False, flow=None, remove=True):
-    """The units that n takes, as [units, origin], and how many were missing. An n of None: what is there."""
+    """Takes n units from the chunks. Returns them as [units, origin], and the number of missing
+    units. With n None, takes all.
+    """
     taken, left = [], n
     for chunk in reversed(chunks) if lifo else chunks:
         units = chunk[0] if left is None else min(left, chunk[0])
@@ -53,7 +59,9 @@ def take(chunks, n, lifo=False, flow=None, remove=True):
 
 
 def latest(taken, missing):
-    """The origin of the last arriving unit. Lines ascend in time, so the latest line is also the greatest time."""
+    """Returns the origin of the unit that arrived last. Lines are sorted by time, so the last line
+    also has the greatest time.
+    """
     origins = [origin for _, origin in taken if origin]
     return NOWHERE if missing or NOWHERE in origins else max(origins, key=lambda origin: origin.line, default=None)
 
@@ -110,7 +118,8 @@ class Log:
         self.demand(order in ("fifo", "lifo") and unit in ("items", "bytes") and type(merge) is bool, "an unknown order, unit or merge")
         self.demand(type(initial) is int and initial >= 0, "`initial` is not an integer of at least 0")
         self.demand(capacity is None or type(capacity) is int and capacity >= max(1, initial), "`capacity` does not hold what is there")
-        # Tokens and space are lists of [units, origin, flow], the oldest first; `owed` is what puts took beyond the capacity.
+        # Tokens and space are lists of [units, origin, flow], the oldest first. `owed` is the
+        # number of units that puts took beyond the capacity.
         self.queues[queue] = SimpleNamespace(order=order, merge=merge, capacity=capacity, owed=0, tokens=[[initial, None, None]],
                                              space=[[(capacity or 0) - initial, None, None]])
 
@@ -156,7 +165,7 @@ class Log:
             m.note(at, t)
 
     def named(self, m, line, key, t, at):
-        """The lineage that `woken_by` or `forked_by` names, on the machine's own host."""
+        """Returns the cause that `woken_by` or `forked_by` names, a machine on the same host."""
         when = min(line.get("at", t), t)
         self.negative_links += line.get("at", t) > t
         other = self.machines.get((m.host, line[key]))
@@ -202,8 +211,10 @@ class Log:
         label = known and (cause.label or ("queued" if cause.machine.host == m.host else "wire"))
         cause = cause._replace(name=name, label=label) if known else cause
         if m.block is not None:
-            m.block, m.settled = None, m.settled or cause is not None or action == "get" and bool(taken)  # R11d: an initial token, too
-            m.note(at, t, *(("freed", cause, m.began) if cause else ()))  # without a cause the block stays, and so does the lineage
+            # R11d: an initial token, too
+            m.block, m.settled = None, m.settled or cause is not None or action == "get" and bool(taken)
+            # without a cause the block remains, and the path stays with this machine
+            m.note(at, t, *(("freed", cause, m.began) if cause else ()))
         elif action == "get" and taken and m.context and not m.given and not m.settled:
             m.settled = True
             if known:
@@ -225,9 +236,14 @@ class Log:
 
 
 def walk(m, line, hi, lo, active=False, nested=True):
-    """The path that ends in m after `line` at `hi`, back to `lo`; the last segment first. Global: every cause is followed for good. Active:
-    a block is replaced by the walk from its cause, clipped to it, and the walk goes on before the block. `own`: on the time of the machine
-    that was asked for, which stays as it is. Without `nested` only its own blocks return."""
+    """Returns the path that ends in m after `line` at `hi`, back to `lo`; the last segment is the
+    first.
+
+    Global: every cause is followed and the walk does not return. Active: a block is replaced by the
+    walk from its cause, limited to the time of the block, and then the walk continues before the
+    block. `own`: the walk is in the time of the requested machine, which remains unchanged. Without
+    `nested` the walk returns only to the requested machine's own blocks.
+    """
     segments, returns, own = [], [], active
 
     def add(start, host, name, cls, state, unknown=False):
@@ -249,7 +265,8 @@ def walk(m, line, hi, lo, active=False, nested=True):
             i -= 1
             continue
         if kind == "freed" and active and (own or nested) or kind == "birth" and own and i:
-            back = i - 1 if kind == "birth" else entry.block  # come back to before the block, or to the life before
+            # return to before the block, or to the previous life
+            back = i - 1 if kind == "birth" else entry.block
             returns.append((m, back - 1, m.entries[back].t, lo, own))
             lo = max(lo, m.entries[back].t)
         if cause is NOWHERE:
@@ -262,7 +279,9 @@ def walk(m, line, hi, lo, active=False, nested=True):
 
 
 def answer(lines, mode="global", machine=None, host="", nested=True, begin=0):
-    """The path of a log (lines of text) as the JSON of CONTRACTS section 2, with what was counted beside it; from `begin` on, which lies before its end."""
+    """Returns the path of a log (lines of text) from `begin` on, as the JSON of CONTRACTS section
+    2, with the other counts. `begin` must be before the end of the path.
+    """
     log = Log(lines)
     key, at = log.end or (log.last, len(log.times) - 1)
     key = key if machine is None and mode == "global" else (host, machine)

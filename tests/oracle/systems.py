@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Random systems as machine logs: what the oracle and the streaming pass are both asked.
+"""Random systems as machine logs, for comparing the oracle with the streaming implementation.
 
-`system(seed)` gives the lines of one log and the set of what occurs in it. A log is valid by this file's own bookkeeping (what each queue
-holds, who waits, who stands on whom), so that a contradiction is in it only where one was wanted. Systems marked "edges" hold lines whose
-meaning rests on a reading of README.md; the others should be beyond dispute.
+`system(seed)` returns the lines of one log and the set of its features. A log is valid according to
+this file's own bookkeeping (what each queue contains, which machines wait, which context runs on
+top of which machine), so it contains contradictions only on purpose. Systems marked "edges" contain
+lines whose meaning depends on an interpretation in README.md; the others should be beyond dispute.
 """
 import argparse
 import json
@@ -44,7 +45,7 @@ class System:
             self.declare("lock:l", capacity=1, initial=1)
         self.calls = rng.random() < 0.4
 
-    # What there is.
+    # Queues, machines and lines.
 
     def make_queue(self, name):
         rng, keys = self.rng, {}
@@ -112,7 +113,7 @@ class System:
     def room(self, q):
         return 10**9 if q.capacity is None else q.capacity - sum(q.held.values()) - q.reserved
 
-    # What may happen. Each returns False where it cannot happen now.
+    # Steps. Each returns False if it is not possible now.
 
     def actors(self, blocked=None):
         return [m for m in self.machines.values() if m.alive and m.above is None and (blocked is None or m.blocked == blocked)]
@@ -149,7 +150,8 @@ class System:
         there = q.held[flow] if flow else sum(q.held.values())
         keys = {"flow": flow} if flow else {}
         if m.context and not self.edges and there:
-            n = 1  # of several tokens at once, which is a context's first rests on a reading
+            # with several tokens at once, the first token of a context depends on an interpretation
+            n = 1
         elif rng.random() < 0.1:
             keys["n"], n = "all", there
         elif there == 0 or self.bad and rng.random() < 0.1:
@@ -168,7 +170,8 @@ class System:
             self.remove(m, q, n, flow)
 
     def remove(self, m, q, n, flow):
-        # Which flows a get without one takes from depends on the order; the bookkeeping asks the definition's queue where it must.
+        # Which flows a get without one takes from depends on the order. This bookkeeping then asks
+        # the oracle's queue.
         if flow:
             q.held[flow] -= n
         elif q.flows:
@@ -218,7 +221,9 @@ class System:
         self.features.add("reserve")
 
     def cause(self, m, key):
-        """`forked_by` or `woken_by`, at a time now or before, by one of the same host."""
+        """Returns `forked_by` or `woken_by`, with another machine on the same host, at a time now
+        or before.
+        """
         rng = self.rng
         others = [o for o in self.machines.values() if o.key[0] == m.key[0] and o.born is not None and (o.alive or rng.random() < 0.3)]
         if m.born is None or rng.random() < 0.8:
@@ -237,7 +242,7 @@ class System:
         elif self.skew and rng.random() < 0.3 and other.lives[-1][1] is None:
             keys["at"] = self.t + rng.randint(1, 5)
             self.features.add("negative link")
-        if not self.edges:  # not when it did not exist
+        if not self.edges:  # not at a time when the other machine did not exist
             at = keys.get("at", self.t)
             stopped = [life for life in other.lives if life[0] <= at][-1][1]
             if stopped is not None and stopped < at:
@@ -260,7 +265,7 @@ class System:
             self.emit(m, state=self.rng.choice(STATES))
 
     def say(self, m):
-        """A line without anything else: a moment to which somebody may come back."""
+        """Emits a line without anything else: a moment to which an `at` may refer later."""
         if m.born is None:
             return False
         self.emit(m)
@@ -423,7 +428,7 @@ class System:
             self.put(m, q, 1)
             m.holds = m.busy = False
 
-    # The whole.
+    # The whole log.
 
     def run(self):
         rng = self.rng
@@ -469,7 +474,9 @@ class System:
             self.features.add("end")
 
     def shift(self):
-        """One host's clock runs ahead; kept where every get still finds its put, for a log is sorted by the time that it states."""
+        """Shifts the clock of one host. The shift is used only if every get still finds its put,
+        because the log is then sorted by the shifted times.
+        """
         host, by = self.rng.choice(self.hosts), self.rng.randint(1, 2 * self.step)
         lines = [dict(line) for line in self.lines]
         for line in lines:
@@ -490,12 +497,14 @@ class System:
 
 
 def system(seed, edges=None):
-    """The lines of a random machine log, and the set of what occurs in it."""
+    """Returns the lines of a random machine log, and the set of its features."""
     return System(seed, edges).run()
 
 
 def count(seeds):
-    """How many of the systems hold what, asserting the shares that a comparison must have to mean something."""
+    """Counts the features of the systems. Asserts the minimum shares without which a comparison
+    would be meaningless.
+    """
     found, sizes = Counter(), []
     for seed in seeds:
         lines, features = system(seed)

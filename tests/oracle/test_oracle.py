@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The oracle against answers worked by hand, against another tool's graphs, and against what must hold of every path."""
+"""Checks the oracle with cases worked by hand, with another tool's graphs, and with properties that
+hold for every path.
+"""
 import json
 import os
 import pathlib
@@ -19,7 +21,7 @@ def rows(path):
 
 
 def machines(lines):
-    """Every (host, machine) of a log, in order of appearance."""
+    """Returns every (host, machine) of a log, in order of appearance."""
     found = {}
     for line in map(json.loads, lines):
         if "machine" in line:
@@ -28,7 +30,7 @@ def machines(lines):
 
 
 def paths(lines, most=3):
-    """The global path and the active paths of a few machines."""
+    """Yields the global path and the active paths of a few machines."""
     yield oracle.answer(lines)
     for host, machine in machines(lines)[:most]:
         yield oracle.answer(lines, "active", machine, host)
@@ -83,10 +85,13 @@ class Refusals(unittest.TestCase):
 
 
 class AnotherToolsGraphs(unittest.TestCase):
-    """Execution graphs of Trace Compass's tests; README.md says how states and links are mapped."""
+    """Execution graphs of Trace Compass's tests. README.md describes the mapping of states and
+    links.
+    """
 
     def log(self, graph):
-        # At equal times: wake-ups see what came before them, so they go last but before the state that follows.
+        # At equal times wake-ups must be behind the lines before them, and before the state that
+        # follows.
         lines = []
         blocked = {(e["worker"], e["to"]): e for e in graph["horizontal"] if e["state"] == "BLOCKED"}
         for edge in graph["horizontal"]:
@@ -106,7 +111,8 @@ class AnotherToolsGraphs(unittest.TestCase):
         own = {(e["worker"], e["state"]) for e in graph["horizontal"]}
         found = []
         for edge in path["horizontal"]:
-            link = (edge["worker"], edge["state"]) not in own  # the block relabelled in place
+            # a block that was relabelled in place
+            link = (edge["worker"], edge["state"]) not in own
             who = ["", "link", "link"] if link else ["", edge["worker"], edge["worker"]]
             found.append([edge["from"], edge["to"], *who, edge["state"]])
         for edge in path["vertical"]:
@@ -153,7 +159,9 @@ class EveryPath(unittest.TestCase):
                         self.assertNotEqual([one[k] for k in ("host", "machine", "state")], [next_one[k] for k in ("host", "machine", "state")])
 
     def test_own_time_of_the_asked_machine_stays_as_it_is(self):
-        """Held against a tally that knows neither causes nor walks: the machine's states outside its blocks, read off the lines."""
+        """Compares with a count that uses neither causes nor walks: the states of the machine
+        outside of its blocks, taken from the lines.
+        """
         for seed in SEEDS:
             lines, features = systems.system(seed, edges=False)
             if features & {"context", "stop"}:
@@ -214,7 +222,7 @@ class EveryPath(unittest.TestCase):
                     self.assertEqual([[7 * a, 7 * b, *rest] for a, b, *rest in rows(one)], rows(other))
 
     def test_later_lines_change_nothing_of_an_end_that_was_reached(self):
-        """The path to an end is the same whether the log goes on or is cut off there: nothing looks ahead."""
+        """The path to an end is the same if the log continues after it or not."""
         for seed in SEEDS[::3]:
             lines, _ = systems.system(seed)
             rng = random.Random(seed)

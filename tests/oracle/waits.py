@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Holds `longpole graph --waits` against the oracle on random systems: what a machine waits for, to the end of each chain, is what its active path says of the time
-in which it is blocked. Compared are the sums over each machine and queue, in every nanosecond; lines that say whose end counts are left out, since waits have no end.
+"""Compares `longpole graph --waits` with the oracle on random systems. The waits of a machine,
+followed to the end of each chain, must equal its active path in the times in which it is blocked.
+Compared are the sums for each machine and queue, to the nanosecond. Lines with `end` are left out,
+since waits have no end.
 """
 import argparse
 import json
@@ -19,7 +21,9 @@ ENDS = ("get", "peek", "put", "reserve", "woken_by", "state", "stop", "pop", "on
 
 
 def blocks(lines, host, machine):
-    """When the machine is blocked, from a block's first line to the machine's next one."""
+    """Returns the times in which the machine is blocked, each from the first line of the block to
+    the machine's next line that ends it.
+    """
     found, since, t = [], None, 0
     for line in map(json.loads, lines):
         t = line.get("t", t)

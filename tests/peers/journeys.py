@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Holds what `packets` says of iperf3's UDP at 200 Mbit/s between two network namespaces against iperf3's own counts: all of it, with a receive
-buffer that is too small, and through a token bucket.
+"""Compares the answer of `packets` with iperf3's own counts, on iperf3's UDP at 200 Mbit/s between
+two network namespaces: without losses, with a receive buffer that is too small, and through a token
+bucket.
 
-Ends with 1 if less than 99 % of the datagrams have a complete journey, less than 99 % of the lost ones the right place, or the report does not
-say so first. Needs root, tracefs, iperf3, ip and tc; says what is missing.
+The exit status is 1 if less than 99 % of the datagrams have a complete packet path, if less than 99
+% of the lost ones have the right place, or if the report does not begin with the losses. Needs
+root, tracefs, iperf3, ip and tc; prints what is missing.
 """
 
 import argparse
@@ -41,7 +43,7 @@ def run(*words):
 
 
 class Net:
-    """Two namespaces with a pair of devices; gone afterwards."""
+    """Two network namespaces with a pair of devices; removed at the end."""
 
     def __enter__(self):
         own = os.getpid()
@@ -55,7 +57,8 @@ class Net:
             for at, (name, device) in enumerate([left, right]):
                 run("ip", "-n", name, "addr", "add", f"10.77.0.{at + 1}/24", "dev", device)
                 run("ip", "-n", name, "link", "set", device, "address", hardware[at], "up")
-                # Nobody must be asked where the other is: a datagram that waits for the answer is sent by the kernel.
+                # With a permanent neighbour entry no address resolution is needed. A datagram that
+                # waited for it would be sent by the kernel and not by its sender.
                 run("ip", "-n", name, "neigh", "replace", f"10.77.0.{2 - at}", "lladdr", hardware[1 - at], "dev", device, "nud", "permanent")
         except BaseException:
             self.__exit__()
@@ -68,7 +71,9 @@ class Net:
 
 
 def measured(folder, net, seconds, client=()):
-    """Records one run. Returns iperf3's own counts, what `packets` says, and the first line of the report."""
+    """Records one run. Returns iperf3's own counts, the answer of `packets`, and the first line of
+    the report.
+    """
     environment = dict(os.environ, LONGPOLE_RUNTIME_DIR=str(folder / "run"), LONGPOLE_ROOT=str(folder / "traces"))
     longpole = TARGET / "longpole"
     server = subprocess.Popen(["ip", "netns", "exec", net.names[1], "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
@@ -119,7 +124,7 @@ def main():
             if place is None:
                 continue
             named = sum(row["datagrams"] for row in answer["losses"] if row["lost"] and row["place"] == place)
-            # iperf3 does not count what is lost behind the last one that came.
+            # iperf3 does not count datagrams that are lost after the last one that arrived.
             verdict(lost > 0 and LEAST * lost <= named <= lost + (1 - LEAST) * sent, f"{named} lost at {place}; iperf3 missed {lost}")
             words = {"socket_buffer": "packets lost: socket buffer full", "qdisc": "packets lost: qdisc"}[place]
             verdict(words in first, f"the report begins: {first}")

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Holds the answers of cpu, sched and syscalls, and who woke whom, against /proc, perf and bpftrace, all of them watching the same load.
+"""Compares the answers of cpu, sched and syscalls, and the wakers of threads, with /proc, perf and
+bpftrace, which all observe the same load.
 
-Every figure is printed with the peer's beside it, every difference with its reason where there is a known one. Ends with 1 if a figure is
-further off than the limit that stands beside it. Needs root, tracefs, bpftrace and perf; says what is missing.
+Every figure is printed with that of the other tool, and every difference with its reason, if one is
+known. The exit status is 1 if a difference exceeds the printed limit. Needs root, tracefs, bpftrace
+and perf; prints what is missing.
 """
 
 import argparse
@@ -25,7 +27,7 @@ REPOSITORY = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "release"
 LOADS = ["pipes", "sleeps", "spins", "datagrams"]
 GROUPS = "sched,irq,softirq,ipi,syscall,fault"
-# What each load waits in, by its own source.
+# The possible reasons of waits for each load, from its source code.
 REASONS = {
     "pipes": {"read: pipe", "sleep: clock_nanosleep"},
     "pipes, its child": {"read: pipe"},
@@ -55,7 +57,9 @@ def verdict(holds, text):
 
 
 class Load:
-    """The programs of tests/programs/load.c and a loop of compilations; blocked and complete after `finish`."""
+    """The programs of tests/programs/load.c and a loop of compilations. After `finish` all threads
+    are blocked and their accounts are complete.
+    """
 
     def __init__(self, folder, seconds):
         program = folder / "load"
@@ -77,7 +81,7 @@ class Load:
         time.sleep(0.3)
 
     def processes(self):
-        """Pid of each process and of those that it started, by name."""
+        """Returns the name for the pid of each process and of its children."""
         found = {}
         for name, child in self.children.items():
             found[child.pid] = name
@@ -119,15 +123,18 @@ def proc_stat():
 
 
 class Watchers:
-    """The recorder beside one peer. Two peers at once would cost each other events: the kernel lets no BPF program interrupt another, and
-    gives perf no event that a BPF program was to see and did not."""
+    """The recorder and one other tool. Two other tools at once would cost each other events: the
+    kernel does not let one BPF program interrupt another, and perf does not get an event that a BPF
+    program should have got and did not.
+    """
 
     def __init__(self, folder, peer):
         self.folder, self.peer = folder, peer
         folder.mkdir()
         self.environment = dict(os.environ, LONGPOLE_RUNTIME_DIR=str(folder / "runtime"), LONGPOLE_ROOT=str(folder / "traces"))
         (folder / "runtime").mkdir(mode=0o700)
-        # Looking at a program's stack can fault, which the kernel traces and does not count.
+        # Without stacks: reading a program's stack can fault, and the kernel traces such faults but
+        # does not count them.
         self.processes = [self.start([TARGET / "longpole", "record", "--kernel", GROUPS, "--stacks", "none"], "record", self.environment)]
         self.until(lambda: any((folder / "traces").glob("*/kernel/raw/cpu*")))
         if peer == "perf":
@@ -138,7 +145,8 @@ class Watchers:
         else:
             settings = dict(os.environ, BPFTRACE_PERF_RB_PAGES="4096", BPFTRACE_MAP_KEYS_MAX="65536")
             self.processes.append(self.start(["bpftrace", "-B", "line", HERE / f"{peer}.bt"], "bpftrace", settings))
-            # It attaches one probe after the other, and only then sees anything.
+            # bpftrace attaches one probe after the other, and gets no event before it has attached
+            # all.
             seen = re.compile(r"^(w |sees)", re.MULTILINE)
             self.until(lambda: seen.search((folder / "bpftrace.log").read_text()))
         time.sleep(0.5)
@@ -172,7 +180,7 @@ class Watchers:
 
 
 class Run:
-    """One load under one peer, over."""
+    """One load with one other tool, from begin to end."""
 
     def __init__(self, folder, peer, seconds):
         print(f"\n== {seconds:g} s beside {peer}")
@@ -217,7 +225,9 @@ def read_bpftrace(text):
             least = int(match[1])
 
     def late(tid):
-        """What the scheduler's clock left out of the thread's account, or put into it (negative)."""
+        """Time that the scheduler's late clock left out of the thread's account, or (negative)
+        added to it.
+        """
         return (sums["late_out"][tid] - sums["outs"][tid] * least) - (sums["late_in"][tid] - sums["ins"][tid] * least)
 
     return Peer(wakes, calls, sums["stolen"], late, sums["outs"], sums["again"])
@@ -231,8 +241,9 @@ def check_accounts(cpu, accounts, stolen, late, outs):
         found = [ours[tid] for tid in threads if tid in ours]
         ran = sum(thread["running_ns"] + thread["kernel"]["interrupted_ns"] for thread in found)
         unknown = sum(thread["kernel"]["unknown_ns"] for thread in found)
-        # The scheduler's clock stands still while the hypervisor has the CPU, and it is not brought up to date at a switch that a wake-up
-        # has just asked for (rq_clock_skip_update): the time since the wake-up goes to the woken thread's account.
+        # The scheduler's clock stops while the hypervisor has the CPU. It is not updated at a
+        # switch that a wake-up has just requested (rq_clock_skip_update): then the time since the
+        # wake-up is added to the woken thread's account.
         switches = sum(outs[tid] for tid in threads)
         taken, skipped = sum(stolen[tid] for tid in threads), sum(late(tid) for tid in threads)
         plain, off = ran - theirs, ran - taken - skipped - theirs
@@ -241,7 +252,8 @@ def check_accounts(cpu, accounts, stolen, late, outs):
             f"{name} ({pid}): ours {ran / 1e6:.3f} ms, theirs {theirs / 1e6:.3f} ms: {plain / 1e6:+.3f} ms = {plain / max(theirs, 1):+.2%}; of this stolen by the host "
             f"{taken / 1e6:+.3f}, by the scheduler's late clock {skipped / 1e6:+.3f}; left {off / 1e6:+.3f} ms = {share:+.2%} (unknown {unknown / 1e6:.3f} ms)"
         )
-        # What the host took at a switch is in the account of one of both threads, whichever ran later.
+        # Time that the hypervisor took at a switch is in the account of one of the two threads,
+        # depending on which of them ran later.
         verdict(abs(off) <= max(0.01 * theirs, 150 * switches) + taken / 3, text)
 
 
@@ -251,7 +263,8 @@ def check_ticks(cpu, before, after):
         ticks = [b - a for a, b in zip(before[part["cpu"]], after[part["cpu"]])]
         total = sum(ticks)
         user, nice, system, idle, iowait, irq, softirq, steal = ticks
-        # A tick that finds an interrupt's handler at work is that of what it interrupted, but for softirqs.
+        # A tick during an interrupt handler counts for the code that was interrupted; only softirqs
+        # have ticks of their own.
         theirs = {"idle": idle + iowait, "busy": user + nice + system + irq + softirq + steal}
         ours = {"idle": part["idle_ns"], "busy": part["thread_ns"] + part["irq_ns"] + part["softirq_ns"]}
         whole = part["idle_ns"] + part["irq_ns"] + part["softirq_ns"] + part["thread_ns"] + part["unknown_ns"]
@@ -275,18 +288,20 @@ WAKING = re.compile(r" pid=(\d+) prio=")
 
 
 class Delays:
-    """Of one thread, by perf's own events."""
+    """Scheduling delays of one thread, computed from perf's events."""
 
     def __init__(self):
         self.state, self.since, self.hasty, self.in_kernel = None, 0, False, False
         self.woken, self.put_off = [], []
-        # Starts of a blocked thread that nobody woke: perf has missed the wake-up.
+        # Number of starts of a blocked thread without a wake-up: perf has missed the wake-up.
         self.missed = 0
-        # After a decision to wake whose place in the queue perf has missed: `perf sched latency` knows these places only.
+        # Delays after a waker's decision whose enqueueing perf has missed. `perf sched latency`
+        # uses only the time of the enqueueing.
         self.unqueued = []
-        # Put off inside the kernel (R+): `perf sched latency` does not know this state.
+        # Delays after a preemption inside the kernel (R+), a state that `perf sched latency` does
+        # not know.
         self.inside = []
-        # From the waker's decision to the place in the queue: the part that `perf sched latency` leaves out.
+        # Times from the waker's decision to the enqueueing, which `perf sched latency` leaves out.
         self.queued = []
         self.in_queue = False
 
@@ -349,7 +364,7 @@ def percentile(values, share):
     return values[min(len(values) - 1, max(0, -(-len(values) * share // 100) - 1))] if values else 0
 
 
-# The last digit of `perf script --ns`, and of the table of `perf sched latency`.
+# Resolution of `perf script --ns`, and of the table of `perf sched latency`.
 SCRIPT_NS, TABLE_NS = 1, 1000
 
 
@@ -358,20 +373,25 @@ HISTOGRAM = 0.01
 
 
 def near(ours, theirs, same, printed=0, share=0.001):
-    """Of one file the same events say both: only the rounding of what perf printed (`printed` ns) lies between, and `share`. Of two recorders, one's probe
-    lies between the other's moment and ours."""
+    """True if two figures agree. If both are from the same file (`same`), only the rounding of
+    perf's output (`printed` ns) and `share` may differ. With two recorders, the cost of one
+    recorder's probe is between the two times.
+    """
     return abs(ours - theirs) <= (max(share * theirs, printed) if same else max(0.05 * theirs, 2000))
 
 
 def check_delays(sched, tids, table, events, untraced=None):
-    """`untraced` switches of the recording that `sched` is of; none: it is of the perf.data itself."""
+    """`untraced` is the number of untraced switches in the recording of `sched`; None if `sched` is
+    about the perf.data itself.
+    """
     same = untraced is None
     print(f"\nsched: delays beside a reckoning from `perf script`, and beside `perf sched latency` (limit: count equal; mean and p99 within {'0.1 %' if same else '5 % or 2 us, unless perf lacks more than 1 of 1,000'})")
     if same:
         print("  all of one perf.data, whatever it lacks")
         untraced = 0
     else:
-        # Who ran unseen was woken or put off once more or less than the switches tell.
+        # A thread that ran untraced was woken or preempted once more or less than the switches
+        # show.
         print(f"  {untraced} switches of the whole machine were not traced; a thread's counts may differ for them by 1 of 1,000")
 
     def alike(mine, other):
@@ -383,7 +403,8 @@ def check_delays(sched, tids, table, events, untraced=None):
         if line is None:
             verdict(not theirs.woken and not theirs.put_off, f"{tid}: never waited, theirs {len(theirs.woken)} + {len(theirs.put_off)}")
             continue
-        # What perf missed is in a recording beside it, and in its own file for nobody.
+        # Wake-ups that perf missed are in the recording made at the same time, but not in
+        # perf.data.
         missed = 0 if same else theirs.missed
         for kind, mine, times, lacking in [("woken", line, theirs.woken, missed), ("put off", line["preempted"], theirs.put_off, 0)]:
             if not times and mine["count"] == 0:
@@ -398,7 +419,7 @@ def check_delays(sched, tids, table, events, untraced=None):
         if tid in table:
             count, mean, _ = table[tid]
             both = line["count"] + line["preempted"]["count"]
-            # It counts a wake-up from the place in the queue on.
+            # `perf sched latency` counts a wake-up from the enqueueing on.
             left_out = theirs.unqueued + theirs.inside
             total = line["total_ns"] + line["preempted"]["total_ns"] - sum(theirs.queued) - sum(left_out)
             counted = both - len(left_out)
@@ -431,7 +452,7 @@ def check_reasons(cpu, accounts, masks):
 
 
 def spread(text):
-    """The CPUs of a list as 0-2,5."""
+    """Returns the CPUs of a list such as 0-2,5."""
     parts = [part.split("-") for part in text.split(",")]
     return [cpu for part in parts for cpu in range(int(part[0]), int(part[-1]) + 1)]
 
@@ -483,13 +504,14 @@ def check_wakers(lines, wakes, begin_ns, end_ns, offset_ns):
         intervals.sort()
 
     def same(tid, begin, end):
-        """The interval of ours that overlaps theirs the most."""
+        """Returns our interval with the largest overlap."""
         at = bisect.bisect_left(ends.get(tid, []), end)
         near_by = ours[tid][max(at - 3, 0) : at + 3]
         best = max(near_by, key=lambda interval: min(interval[0], end) - max(interval[1], begin), default=None)
         return best if best and min(best[0], end) - max(best[1], begin) > 0 else None
 
-    # The system's clocks were read at one moment and may have been slewed since; the intervals themselves say how far they are apart.
+    # The system's clocks were read at one moment and may have been slewed since, so the offset is
+    # corrected with the intervals themselves.
     for _ in range(5):
         found = [(same(tid, begin + offset_ns, end + offset_ns), end) for tid, theirs in wakes.items() for end, begin, *_ in theirs]
         apart = sorted(best[0] - end - offset_ns for best, end in found if best)
@@ -507,7 +529,8 @@ def check_wakers(lines, wakes, begin_ns, end_ns, offset_ns):
                 alike += 1
             else:
                 differences.append((tid, begin, end, f"{kind} {waker}", f"{best[2]} {best[3]} {best[4]}"))
-    # perf_event_open refuses irq_work_exit, so bpftrace takes such an interrupt for the thread below it.
+    # perf_event_open refuses irq_work_exit, so bpftrace attributes such an interrupt to the thread
+    # below it.
     refused = [difference for difference in differences if difference[4].endswith(" irq_work")]
     total = alike + len(differences) - len(refused)
     verdict(total > 0 and alike >= 0.999 * total, f"{alike} of {total} intervals alike, and {len(refused)} that irq_work ended, which bpftrace cannot see")

@@ -1,5 +1,6 @@
 /*
- * Processes that are born, run this program again, write one byte, and end.
+ * Short-lived processes, one after the other. Each runs this program again, writes one byte, and
+ * ends.
  *
  * usage: births COUNT
  */

@@ -1,7 +1,7 @@
 /*
- * System calls between two probes, by several threads that wander over all CPUs.
+ * System calls between two probes, made by one or more threads that move over all CPUs.
  *
- * usage: bracket CALLS [THREADS]   CALLS each
+ * usage: bracket CALLS [THREADS]   CALLS system calls by each thread
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

@@ -1,5 +1,6 @@
 /*
- * Processes and threads that come and go: each is born, numbers a few events from 0, and ends. Their first event must be there.
+ * Short-lived threads and processes. Each numbers a few events from 0 and ends; the test checks
+ * that even its first event was recorded.
  *
  * usage: churn THREADS PROCESSES EVENTS
  */
@@ -23,7 +24,7 @@ static void *emit(void *unused)
 
 int main(int argc, char **argv)
 {
-	if (argc == 3 && argv[1][0] == 'x') { /* the image that a child executes */
+	if (argc == 3 && argv[1][0] == 'x') { /* the program that a child executes */
 		events = strtoull(argv[2], NULL, 10);
 		emit(NULL);
 		return 0;

@@ -1,6 +1,7 @@
 /*
- * Events that carry the time at which they were written, by CLOCK_MONOTONIC_RAW in ns: read before the event is written, so that no event may be
- * earlier than what it carries, nor later than what the next one carries.
+ * Events that carry the reading of CLOCK_MONOTONIC_RAW in ns from just before the event was
+ * written. Therefore no event may have an earlier time than it carries, nor a later time than the
+ * next event carries.
  *
  * usage: clocked        for each line of the input, a number N: N events, then a line of output
  */

@@ -1,14 +1,15 @@
 /*
- * Does what it is told, a line at a time, and answers each with "done" and the number of marks so far:
+ * Executes commands from stdin, one per line, and answers each with "done" and the total number of
+ * marks:
  *
  *     marks N          N marks, each with its number
- *     span US          a span "request" that takes so long
+ *     span US          a span "request" that takes US microseconds
  *     counter VALUE    a counter "level"
- *     full US          waits so long because the queue "line" is full
- *     beats N US       N marks "beat", one in so many microseconds
- *     thread N         N marks of a thread that ends
- *     slowly N         the same, with a pause of 50 us behind every fourth
- *     end              ends the program, as a crash would: without a destructor
+ *     full US          waits for US microseconds because the queue "line" is full
+ *     beats N US       N marks "beat", each followed by a pause of US microseconds
+ *     thread N         N marks in a thread that then ends
+ *     slowly N         the same, with a pause of 50 us after every fourth mark
+ *     end              ends the program like a crash: without destructors
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

@@ -1,6 +1,6 @@
 /*
- * A thread that stands still while it changes the process's table, and others that come to their first probe meanwhile and afterwards: marks
- * "first", "meanwhile" and "afterwards".
+ * A thread that holds the lock of the process's ring table, while another thread reaches its first
+ * probe, and a third one does so afterwards. Their marks are "first", "meanwhile" and "afterwards".
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

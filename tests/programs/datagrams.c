@@ -1,7 +1,12 @@
 /*
- * Numbered datagrams over UDP. `datagrams receive PORT ROOM PAUSE` takes them with a socket buffer of ROOM bytes (0: the system's) and a pause of PAUSE
- * microseconds after each, and says how many there were when none came for 400 ms after SIGUSR1, the word that no more are sent. `datagrams send ADDRESS PORT COUNT SIZE PAUSE` sends them, with a pause after
- * every 16th.
+ * Numbered datagrams over UDP.
+ *
+ * datagrams receive PORT ROOM PAUSE
+ *     Receives with a socket buffer of ROOM bytes (0: the default of the system), and pauses for
+ *     PAUSE microseconds after each datagram. SIGUSR1 means that nothing more is sent; 400 ms after
+ *     the last datagram it then prints their number.
+ * datagrams send ADDRESS PORT COUNT SIZE PAUSE
+ *     Sends COUNT datagrams, and pauses for PAUSE microseconds after every 16th.
  */
 #include <longpole/longpole.h>
 
@@ -34,14 +39,14 @@ static int receive(char **arg)
 	unsigned received = 0, disorder = 0, quiet = 0;
 	uint32_t number, next = 0;
 
-	/* Root may have more than net.core.rmem_max. */
+	/* Root may exceed net.core.rmem_max. */
 	if (room > 0 && setsockopt(socket_fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) != 0)
 		setsockopt(socket_fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
 	setsockopt(socket_fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
 	signal(SIGUSR1, is_over);
 	if (bind(socket_fd, (struct sockaddr *)&at, sizeof at) != 0)
 		return 1;
-	/* Half a minute: nobody will say it. */
+	/* After half a minute without a datagram (75 timeouts of 400 ms) no signal will come any more. */
 	while (quiet < 75) {
 		int was_over = over;
 		ssize_t size;

@@ -1,14 +1,18 @@
 /*
- * A program and the runtime directory. As crates/probe/tests/programs/directory.rs.
+ * Probes and the runtime directory. The arguments are the same as those of
+ * crates/probe/tests/programs/directory.rs.
  *
- *     directory marks N           marks; prints how many were met by a probe that was on
- *     directory forks N quiet     children that end by _exit, without a probe or with one ("probe")
- *     directory later N           a child goes on until N of its marks were on, and prints that; its parent ends at once
- *     directory churn N EVENTS    after a mark that was on, and once stdin has ended: threads one after the other
- *     directory moved N           marks in another directory than the program began in
- *     directory user N            becomes another user, marks; prints as above
- *     directory late N            marks, becomes another user; a thread marks
- *     directory kept N            a mark, becomes another user; N times as many marks as a small ring cannot hold, and a pause
+ *     directory marks N           N marks; prints the number of marks whose probe was enabled
+ *     directory forks N quiet     N children that end by _exit; with "probe" each emits a mark
+ *     directory later N           a child runs until N of its marks were enabled, then prints the
+ *                                 number; its parent ends at once
+ *     directory churn N EVENTS    after the first enabled mark and the end of stdin: N threads one
+ *                                 after the other, with EVENTS marks each
+ *     directory moved N           N marks in another working directory than at the start
+ *     directory user N            becomes another user, then emits marks and prints as above
+ *     directory late N            N marks, becomes another user; then a thread emits N marks
+ *     directory kept N            a mark, becomes another user; then N times 20,000 marks, which a
+ *                                 small ring cannot hold, and a pause of 20 ms
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

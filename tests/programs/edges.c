@@ -1,5 +1,11 @@
-/* Two threads that hand items over by one means of the kernel, named by the argument: "maker" works four times as long for an item as the main thread does with it,
- * so the maker's work is what decides. "fsync", "timerfd" and "ipi" wait for a disk, a timer, and all CPUs; they print for how many ns they did. */
+/*
+ * Two threads that hand items over by one means of the kernel, which is the argument. The thread
+ * "maker" works four times as long for an item as the main thread does, so the maker's work
+ * determines the total time.
+ *
+ * With "fsync", "timerfd" or "ipi" the main thread instead waits for a disk, a timer, or all CPUs,
+ * and the program prints how many ns it waited.
+ */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -47,7 +53,7 @@ static long long now(clockid_t clock)
     return at.tv_sec * 1000000000ll + at.tv_nsec;
 }
 
-/* So much CPU time, however busy the machine is. */
+/* Uses a fixed amount of CPU time, even on a busy host. */
 static void work(unsigned units)
 {
     long long begin = now(CLOCK_THREAD_CPUTIME_ID);
@@ -71,7 +77,7 @@ static void give(void)
     check(write(ends[1], &one, sizeof one) == sizeof one, "write");
 }
 
-/* Waits in io_uring_enter until the read that it submits there is done. */
+/* Waits in io_uring_enter until the read that it submits with the same call is complete. */
 static void read_by_ring(uint64_t *to)
 {
     _Atomic uint32_t *tail = (void *)(queue + params.sq_off.tail);

@@ -1,4 +1,7 @@
-/* Uses every probe once per turn, with each kind of name; compiled as C and as C++, with probes and without. */
+/*
+ * Uses every probe once per turn, with each kind of name. Compiled as C and as C++, with probes
+ * enabled and disabled.
+ */
 #include <longpole/longpole.h>
 
 #if defined(__cplusplus)

@@ -1,8 +1,15 @@
-/* What holds a program back that its own states do not show, named by the argument:
- *  "locked" four threads take one lock in turn and hold it while they work, "unlocked" they work each for itself;
- *  "fresh"  memory is taken, touched and given back for each item, "kept" it is taken once;
- *  "beside" a thread waits behind one of higher priority while another CPU on which it may run is idle, "alone" it may run on that one CPU only. Prints for how
- *           many ms in all CPU 1 was idle meanwhile, and for how many the thread waited by the kernel's own account. */
+/*
+ * Delays that are not visible in a thread's own states. The argument selects one:
+ *
+ * "locked"  four threads take one lock and hold it while they work,
+ * "unlocked" they work independently;
+ * "fresh"   memory is mapped, touched and unmapped for each item,
+ * "kept"    it is mapped once;
+ * "beside"  a thread waits behind one of higher priority, while another CPU on which it may run is
+ *           idle,
+ * "alone"   it may run on that one CPU only. Both print for how many ms CPU 1 was idle in total,
+ *           and for how many ms the thread waited according to the kernel.
+ */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -43,13 +50,16 @@ static long long now(clockid_t clock)
 static void work(long long ns)
 {
     long long begin = now(CLOCK_THREAD_CPUTIME_ID);
-    /* Each look at that clock is a system call. */
+    /* Each read of this clock is a system call, so it is read only now and then. */
     while (now(CLOCK_THREAD_CPUTIME_ID) - begin < ns)
         for (volatile int i = 0; i < 5000; i++)
             ;
 }
 
-/* Asleep in the lock, others take it; a lock that is spun for is none to the kernel. */
+/*
+ * The other threads sleep until the lock is free. A lock that is acquired by spinning would be
+ * invisible to the kernel.
+ */
 static void *locker(void *unused)
 {
     for (int i = 0; i < ITEMS; i++) {
@@ -110,7 +120,7 @@ static void may_run(pid_t tid, int both)
 static pid_t waiter_tid;
 static int gate[2];
 
-/* Woken behind a thread of real time. */
+/* This thread is woken while a real-time thread has its CPU. */
 static void *waiter(void *unused)
 {
     char item;
@@ -162,7 +172,7 @@ static void behind(void)
     for (int i = 0; i < ROUNDS; i++) {
         may_run(waiter_tid, 0);
         check(write(gate[1], means, 1) == 1, "write");
-        /* It stands in this CPU's queue by now. */
+        /* The waiter is now queued on this CPU. */
         if (is("beside"))
             may_run(waiter_tid, 1);
         work(3000000);

@@ -1,5 +1,6 @@
 /*
- * Captures as many frames on each of two interfaces as each line of its input says, and answers each line with one.
+ * For each line of the input, a number N: captures N frames on each of two interfaces, then prints
+ * a line.
  */
 #include <longpole/longpole.h>
 

@@ -1,4 +1,5 @@
-// functions TURNS: calls functions that know nothing of probes; says on stdout how often each was called. Built with -finstrument-functions.
+// functions TURNS: calls functions that contain no probes, and prints how often each was called.
+// Built with -finstrument-functions.
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -17,7 +18,7 @@ struct Till {
 	}
 };
 
-// Leaves by an exception.
+// Leaves by an exception every second time.
 __attribute__((noinline)) static void refuse(int turn)
 {
 	if (turn % 2)

@@ -1,5 +1,6 @@
 /*
- * A thread that probes all the time, interrupted by signals whose handlers probe, too. Events of both kinds are numbered.
+ * A thread that emits events all the time, interrupted by signals whose handlers also emit events.
+ * Both kinds of events are numbered.
  *
  * usage: handlers SIGNALS
  */
@@ -17,7 +18,10 @@ static void handler(int number)
 {
 	(void)number;
 	LONGPOLE_MARK("handler", (uint64_t)delivered);
-	/* Too long for the side area: it is lost where it interrupts a probe, and must be counted. */
+	/*
+	 * This text is too long for the side area. It is lost if the signal interrupted a probe, and must
+	 * then be counted as lost.
+	 */
 	if (delivered % 10 == 0)
 		LONGPOLE_LOG("a text that does not fit into an entry of the side area, however one turns it");
 	delivered = delivered + 1;

@@ -1,5 +1,8 @@
-/* A feeder and a worker with a bounded queue between them; the worker takes three times as long per item. Without an argument it has probes for all of that;
- * with one it hands bytes over by two pipes instead, and nothing of it is a probe. */
+/*
+ * A feeder and a worker with a bounded queue between them. The worker needs three times as long per
+ * item. Without an argument, all of this has probes. With an argument, the two hand bytes over
+ * through two pipes instead, without any probe.
+ */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>
 
@@ -16,7 +19,7 @@ static struct longpole_name queue = LONGPOLE_QUEUE_NAME("parcels", SLOTS, LONGPO
 static unsigned put, taken;
 static int there[2], back[2];
 
-/* So much CPU time, however busy the machine is. */
+/* Uses a fixed amount of CPU time, even on a busy host. */
 static void work(unsigned units)
 {
     struct timespec begin, now;

@@ -1,6 +1,7 @@
 /*
- * Probes in what headers hold: inline functions, templates, lambdas, members. Compiled twice, the second time with SECOND; as a library (LIBRARY) it has nothing
- * else.
+ * Probes in code that headers contain: inline functions, templates, lambdas, members. Compiled
+ * twice for one program, the second time with SECOND defined. With LIBRARY defined it is a library
+ * that contains only these.
  */
 #include <longpole/longpole.h>
 
@@ -34,7 +35,7 @@ struct Member {
 	}
 };
 
-// Evaluated by the compiler for small numbers.
+// The compiler evaluates this for small numbers.
 constexpr int rare(int x)
 {
 	if (x > 5)

@@ -1,4 +1,7 @@
-/* jumps TURNS: functions that are left by a jump, time and again. Built with -finstrument-functions. */
+/*
+ * jumps TURNS: functions that are left by longjmp again and again. Built with
+ * -finstrument-functions.
+ */
 #include <setjmp.h>
 #include <stdlib.h>
 

@@ -1,5 +1,8 @@
-/* A process whose first thread is not its last: `exit`: it ends before another one works; `exec`: another one executes a program that works.
- * Says on stderr what the kernel's account of the worker says: `used TID NS`. */
+/*
+ * A process whose first thread does not end last. With `exit` the first thread ends before another
+ * one works; with `exec` another thread executes a program that works. Prints `used TID NS` on
+ * stderr, the kernel's CPU time of the thread that worked.
+ */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

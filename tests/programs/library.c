@@ -1,4 +1,4 @@
-/* A library with a probe, to be loaded at run time. */
+/* A library with a probe, loaded at run time. */
 #include <longpole/longpole.h>
 
 #if defined(__cplusplus)

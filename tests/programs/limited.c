@@ -1,21 +1,28 @@
-/* Systems with one known bottleneck, named by the argument:
- *  "writes"  a client sends each request in two small writes and waits for the reply: the second one waits for a delayed acknowledgement;
- *  "whole"   the same in one write;
- *  "lock"    four processes sleep while they hold a lock of a file;
- *  "polls"   two processes leave things in shared memory and sleep until they find them;
- *  "window"  a transfer to a socket whose receive buffer has 2 KiB;
- *  "items"   a thread gets one small number after the other through a pipe, and sends each back;
- *  "greets"  a server works for each new connection, and a client makes one for each request;
- *  "stays"   the same on one connection, and the server works for each request;
- *  "inverts" an important thread waits for a mutex of an unimportant one, which a third one keeps
- *            off their CPU (77: it may not);
- *  "inherits" the same with a mutex that passes on priority;
- *  "memory"  two files are read in a control group with less memory than they take;
- *  "link"    a transfer over a network device of its own that carries 100 Mbit in a second;
- *  "chunks"  the same, with as many numbers at a time as a pipe holds, and with more work for each;
- *  "minded"  two threads more than there are CPUs compute, of which one waits until a thread that
- *            sleeps for 3 ms lets another one wait in its place;
- *  "timed"   a client asks a server that sleeps for 3 ms, until its main thread has slept for a second. */
+/*
+ * Systems with one known bottleneck. The argument selects one:
+ *
+ * "writes"   a client sends each request in two small writes and waits for the reply; the second
+ *            write waits for a delayed acknowledgement;
+ * "whole"    the same with one write;
+ * "lock"     four processes sleep while they hold a lock of a file;
+ * "polls"    two processes set flags in shared memory, and sleep until they find them;
+ * "window"   a transfer to a socket whose receive buffer is set to 2 KiB;
+ * "items"    a thread gets one small number after the other through a pipe, and sends each back;
+ * "chunks"   as "items" with 256 numbers at a time, and with more work for each;
+ * "greets"   a server works long for the first message of a connection, and a client makes one
+ *            connection for each request;
+ * "stays"    the same with one connection, and the server works long for each request;
+ * "inverts"  an important thread waits for a mutex whose unimportant holder a third thread keeps
+ *            off their CPU (exit status 77: it is not permitted, or there is one CPU only);
+ * "inherits" the same with a mutex that passes on priority;
+ * "memory"   two files are read in a control group that has less memory than they need;
+ * "link"     a transfer over a network device of its own that carries 100 Mbit/s;
+ * "minded"   two threads more than there are CPUs compute. One of them always waits for a
+ *            semaphore, which another thread posts after a sleep of 3 ms, when it selects the next
+ *            one to wait;
+ * "timed"    a client sends requests to a server that sleeps for 3 ms per request, until the main
+ *            thread has slept for a second.
+ */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -43,7 +50,7 @@ static void check(int ok, const char *what)
     }
 }
 
-/* A socket that listens on the loopback, and another one that is to connect to it. */
+/* Returns a socket that listens on the loopback interface, and stores its address in `at`. */
 static int listener(int room, struct sockaddr_in *at)
 {
     socklen_t length = sizeof *at;
@@ -75,7 +82,7 @@ static void read_all(int from, char *to, size_t length)
     }
 }
 
-/* Answers requests of eight bytes, after a pause. */
+/* Answers requests of eight bytes, each after a pause. */
 static void answer(int listening, useconds_t pause)
 {
     char request[8];
@@ -130,7 +137,7 @@ static void lock(void)
                 flock(of, LOCK_EX);
                 usleep(2000);
                 flock(of, LOCK_UN);
-                /* Locks of files are not fair: one of the others takes it meanwhile. */
+                /* Locks of files are not fair. During this pause another process takes the lock. */
                 usleep(200);
             }
             _exit(0);
@@ -249,7 +256,7 @@ static void link_of_its_own(void)
     wait(NULL);
 }
 
-/* Answers a greeting, and then a request after it, on each connection. */
+/* On each connection, answers a greeting and then the requests after it. */
 static void greet(int listening, unsigned long for_greeting, unsigned long for_request)
 {
     char bytes[8];
@@ -299,7 +306,7 @@ static void set(const char *group, const char *name, long value)
     close(of);
 }
 
-/* A file of so many bytes, without a name. */
+/* Returns an unlinked file of `size` bytes that consists of a hole. */
 static int holes(off_t size)
 {
     char name[] = "/tmp/limited-XXXXXX";
@@ -308,7 +315,10 @@ static int holes(off_t size)
     return of;
 }
 
-/* Looks at each page of one file after each part of the other, so that neither may go. */
+/*
+ * Reads each page of one file after each part of the other, so that the pages of the first file are
+ * always in use.
+ */
 static void memory(void)
 {
     enum { KEPT = 6 << 20, ONCE = 160 << 20, PAGE = 4096 };
@@ -334,7 +344,7 @@ static void memory(void)
 static pthread_mutex_t shared;
 static volatile int is_taken;
 
-/* On the first CPU, with this priority from its begin on. */
+/* Starts a thread on the first CPU that has this priority from its begin. */
 static pthread_t begins(void *(*does)(void *), const char *name, int priority)
 {
     cpu_set_t first;
@@ -419,7 +429,7 @@ static void *computes(void *at)
     return NULL;
 }
 
-/* Lets each of so many threads wait in its turn. */
+/* Makes one thread after the other wait. */
 static void *minds(void *count)
 {
     long threads = (long)count;

@@ -1,10 +1,11 @@
 /*
- * Something to do for the scheduler, for SECONDS. At the end every thread is blocked and stays so until stdin ends: whoever reads its
- * accounts then finds them complete. "done" on stdout says so.
+ * Load for the scheduler, for SECONDS. At the end it prints "done" when every thread is blocked,
+ * and all threads stay blocked until stdin ends. A test that then reads their accounts in /proc
+ * finds them complete.
  *
- * usage: load pipes SECONDS      two processes hand a byte to and fro, in bursts
+ * usage: load pipes SECONDS      two processes pass a byte back and forth, in bursts
  *        load sleeps SECONDS     eight threads sleep up to 3 ms and compute up to 0.5 ms
- *        load spins SECONDS      three threads compute, so that they put each other off
+ *        load spins SECONDS      three threads compute, so that they preempt each other
  *        load datagrams SECONDS  one process sends datagrams over the loopback, another receives them
  */
 #define _GNU_SOURCE
@@ -40,7 +41,7 @@ static void rest(double seconds)
 	nanosleep(&t, NULL);
 }
 
-/* Until nobody holds the other end of stdin any more. */
+/* Waits until no process has the other end of stdin open. */
 static void stay(void)
 {
 	char byte;
@@ -78,7 +79,7 @@ static void pipes(void)
 	check(write(there[1], &byte, 1) != 1, "write");
 }
 
-/* Threads stay as well. */
+/* Barrier for all threads and the main thread. After it the threads stay blocked as well. */
 static pthread_barrier_t all;
 
 static void *sleeps(void *seed)
@@ -138,7 +139,7 @@ static void datagrams(void)
 			check(sendto(sender, data, sizeof(data), 0, (struct sockaddr *)&address, size) < 0, "sendto");
 		rest(1e-3);
 	}
-	/* The child has looked at the clock since. */
+	/* During this time the child reads the clock and ends its loop. */
 	rest(0.2);
 }
 

@@ -1,5 +1,6 @@
 /*
- * Loads a library with probes, calls it, unloads it; the program has a probe of its own. Both use the thread's one ring.
+ * Loads a library with probes, calls it, and unloads it, again and again. The program has a probe
+ * of its own. Both use the one ring of the thread.
  *
  * usage: loader LIBRARY CYCLES
  */

@@ -1,4 +1,4 @@
-/* many_names COUNT: as many names that are made at run time, each used once, with its number. */
+/* many_names COUNT: COUNT names that are made at run time, each used once with its number. */
 #include <longpole/longpole.h>
 
 #include <stdio.h>

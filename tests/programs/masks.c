@@ -1,5 +1,12 @@
-/* A thread that changes where it may run, and says what the kernel then says of it: `masks` sets CPU 0, then all that it had, then 0 again, with a pause
- * after each; `masks COUNT` goes on with that so many times, without a pause. `masks 3 PID` does as `masks`, to another process. */
+/*
+ * A thread that changes the CPUs that it may run on, and prints the mask that the kernel then
+ * returns.
+ *
+ * masks          sets the first CPU, then all that it had, then the first again, with a pause after
+ *                each
+ * masks COUNT    does this COUNT times without a pause
+ * masks 3 PID    as `masks`, for another process
+ */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /*
- * named NAME EVENTS: a thread that is given its name after its first event, and then emits as many more, one every 10 ms.
+ * named NAME EVENTS: a thread that gets its name after its first event. Afterwards it emits EVENTS
+ * more, one every 10 ms.
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

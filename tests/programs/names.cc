@@ -1,12 +1,14 @@
-// Names that are made at run time, as a C++ program has them: strings, temporaries, views without an end, null pointers. Each is
-// named so that the event that it leaves tells whether the whole text was there when it was written.
+// Names that are made at run time, as in a C++ program: strings, temporaries, views without a
+// terminating NUL, null pointers. Each name is such that its event shows whether the whole text
+// existed when the event was written.
 #include <longpole/longpole.h>
 
 #include <string>
 
 static std::string made(const char *what)
 {
-	// Longer than what a string keeps in itself: a dangling one would be found by AddressSanitizer.
+	// This is longer than the internal buffer of a string, so AddressSanitizer would find a dangling
+	// one.
 	return std::string("a name that is made at run time for a ") + what;
 }
 

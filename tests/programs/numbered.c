@@ -1,10 +1,13 @@
 /*
- * Threads that number their events: whatever is missing from a recording must have been counted as lost.
+ * Threads that number their events, so that each number missing in a recording must have been
+ * counted as lost.
  *
- * usage: numbered THREADS EVENTS [PAUSE_US [BATCH [linger]]]   after each BATCH events a thread sleeps for PAUSE_US
+ * usage: numbered THREADS EVENTS [PAUSE_US [BATCH [linger]]]
  *
- * Each thread prints `emitted TID COUNT`, after EVENTS turns or at SIGTERM. A probe that is off evaluates nothing, so COUNT is exactly what
- * met a probe that was on. A child that is killed prints nothing; its ring says what it wrote. With `linger` the threads stay until SIGTERM.
+ * After each BATCH events a thread sleeps for PAUSE_US. After EVENTS turns, or at SIGTERM, it
+ * prints `emitted TID COUNT`. A disabled probe does not evaluate its arguments, so COUNT is exactly
+ * the number of events whose probe was enabled. A killed program prints nothing, but its rings
+ * contain what it wrote. With `linger` the threads wait for SIGTERM before they end.
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

@@ -1,8 +1,8 @@
 /*
- * Objects that come and go.
+ * Objects that are created and deleted.
  *
- *     objects processes       one of the same address in a process and in its child: two lives
- *     objects again COUNT     so many lives at one address, while another object lives all the time
+ *     objects processes       an object at one address in a process and in its child: two lives
+ *     objects again COUNT     COUNT lives at one address, while another object exists all the time
  */
 #include <longpole/longpole.h>
 

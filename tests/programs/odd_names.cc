@@ -1,5 +1,6 @@
 /*
- * Names, labels and texts that nobody expects: each odd text is the label, the thread's name and the name of one probe of every kind.
+ * Unexpected names, labels and texts. Each text is the label, the thread's name, and the name of
+ * one probe of every kind.
  *
  *     odd_names        prints how many events it emitted
  */
@@ -17,7 +18,10 @@ static uint64_t emitted;
 
 static void emit(const std::string &text)
 {
-	/* Made at run time: it travels with each event. A handle is a class of its own; it is not copied, and outlives its use. */
+	/*
+	 * The text of a name that is made at run time is stored with each event. A handle has a class of
+	 * its own; its text is not copied and must exist as long as the handle is used.
+	 */
 	static std::deque<std::string> kept;
 	static std::deque<longpole::Name> names;
 	const std::string_view view = text;

@@ -1,4 +1,7 @@
-/* Values that are no plain numbers and pointers, and an event without a field; compiled as C and as C++, with probes and without. */
+/*
+ * Values that are no plain numbers or pointers, and an event without a field. Compiled as C and as
+ * C++, with probes enabled and disabled.
+ */
 #include <longpole/longpole.h>
 
 struct bits {

@@ -1,6 +1,7 @@
 /*
- * Uses the numbered counters of cycles, and prints for each number `NUMBER SAMPLES MINIMUM MAXIMUM MEAN SIGMA PERCENT COST AROUND` on stdout.
- * With any argument the program's end prints the rest.
+ * Uses the numbered cycle counters. For each number it prints `NUMBER SAMPLES MINIMUM MAXIMUM MEAN
+ * SIGMA PERCENT COST AROUND` on stdout. With any argument it does not reset the counters, so the
+ * end of the program prints the rest.
  */
 #include <longpole/points.h>
 
@@ -39,7 +40,7 @@ int main(int argc, char **argv)
 {
 	(void)argv;
 	for (int i = 0; i < 2000; i++) {
-		/* Around one another, and across. */
+		/* Nested and overlapping measurements. */
 		LONGPOLE_TRACE_POINT_START(0);
 		LONGPOLE_TRACE_POINT_START(1);
 		spin(2000);
@@ -48,13 +49,13 @@ int main(int argc, char **argv)
 		spin(i % 2 ? 1000 : 5000);
 		LONGPOLE_TRACE_POINT_STOP(2);
 		LONGPOLE_TRACE_POINT_STOP(0);
-		/* Only the second of two ways. */
+		/* Number 3 is stopped every fourth time only, and number 4 is never started. */
 		LONGPOLE_TRACE_POINT_START(3);
 		if (i % 4 == 3)
 			LONGPOLE_TRACE_POINT_STOP(3);
 		LONGPOLE_TRACE_POINT_STOP(4);
 	}
-	/* The start before is forgotten. */
+	/* A second start discards the first one, and a second stop is ignored. */
 	LONGPOLE_TRACE_POINT_START(7);
 	spin(1000000);
 	LONGPOLE_TRACE_POINT_START(7);

@@ -1,8 +1,9 @@
 /*
- * Spans of a known time of computing on a CPU that the thread shares with another one that computes all the time, and spans that sleep.
- * Prints for each kind the sums over all spans of the thread's CPU time and of the time that went by, in ns.
+ * Spans that compute for a known CPU time while another thread computes on the same CPU all the
+ * time, and spans that sleep. For each kind it prints the sums over all spans of the thread's CPU
+ * time and of the elapsed time, in ns.
  *
- * usage: preempted COUNT US       so many spans of each kind, of so many microseconds
+ * usage: preempted COUNT US       COUNT spans of each kind, of US microseconds each
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

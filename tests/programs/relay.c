@@ -1,8 +1,10 @@
 /*
- * Threads that are born and end all the time and hand on one numbering: each continues where the one before it ended. So the newest
- * number in any ring says how many events all of them wrote or lost, whoever was killed in between.
+ * Short-lived threads that continue one numbering: each continues where the previous one ended.
+ * Therefore the newest number in any ring shows how many events all of them wrote or lost, even if
+ * the program was killed in between.
  *
- * usage: relay EVENTS [PAUSE_US]   a thread ends after EVENTS numbers, and sleeps for PAUSE_US after each 100
+ * usage: relay EVENTS [PAUSE_US]   a thread ends after EVENTS numbers, and sleeps for PAUSE_US
+ *                                  after each 100
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

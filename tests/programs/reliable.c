@@ -1,22 +1,30 @@
 /*
- * What a program may do to its probes. Each way to come and go is an argument; what met a probe that was on is printed as `NAME COUNT`.
- * As C and as C++.
+ * Difficult situations for probes in a program, one for each first argument. For each name of a
+ * probe it prints `NAME COUNT`, the number of events whose probe was enabled. Compiled as C and as
+ * C++.
  *
- *     signals timer|thread COUNT     10,000 signals a second into a thread that probes all the time, until so many were delivered; handlers probe, too
- *     jumps plain|stack COUNT        handlers that leave by siglongjmp, on the thread's stack or on one of their own
- *     steps COUNT                    the same behind each of the first so many instructions of a probe that begins a sub-buffer
+ *     signals timer|thread COUNT     10,000 signals a second to a thread that always emits events,
+ *                                    until COUNT were delivered; the handlers emit events, too
+ *     jumps plain|stack COUNT        handlers that leave by siglongjmp, on the thread's stack or on
+ *                                    one of their own
+ *     steps COUNT                    the same after each of the first COUNT instructions of a probe
+ *                                    that begins a sub-buffer
  *     forks fork|clone|clone3|files|vfork|shared|exec|spawn COUNT EVENTS
- *                                    children that emit, while another thread does
- *     handler fork|clone COUNT       handlers that fork, also when they interrupted a probe; the child goes on in that probe
+ *                                    children that emit events while another thread does, too
+ *     handler fork|clone COUNT       handlers that fork, even if they interrupted a probe; then the
+ *                                    child continues in that probe
  *     first                          the first probe of the process is in the child of a vfork
  *     ended                          children of vfork that are killed in a probe
- *     threads COUNT AT_ONCE EVENTS   threads that come and go
- *     silent COUNT EVENTS            threads that end without a word, in every way
- *     cancelled COUNT                threads that are cancelled at any instant
- *     destructors COUNT              probes in destructors of thread-local values, also after the ring was given back
- *     library PATH COUNT             a library with probes that comes and goes; a thread that used it goes on
- *     libraries PATH COUNT           a thread with probes in the program and in a library, and handlers in the latter
- *     processes COUNT EVENTS         children that are forked, emit, and end
+ *     threads COUNT AT_ONCE EVENTS   short-lived threads, AT_ONCE at a time
+ *     silent COUNT EVENTS            threads that end in every way, also without their destructors
+ *     cancelled COUNT                threads that are cancelled at any instruction
+ *     destructors COUNT              probes in destructors of thread-specific values, also after
+ *                                    the thread has returned its ring
+ *     library PATH COUNT             a library with probes that is loaded and unloaded, and a
+ *                                    thread that used it and continues
+ *     libraries PATH COUNT           a thread with probes in the program and in a library, and
+ *                                    signal handlers with a probe in the library
+ *     processes COUNT EVENTS         children that are forked, emit events, and end
  */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
@@ -58,7 +66,7 @@ static void say(const char *name, uint64_t count)
 	fflush(stdout);
 }
 
-/* Numbers of one series; which one, and which of its events. */
+/* The value of event `number` of series `series`. */
 static uint64_t nth(uint64_t series, uint64_t number)
 {
 	return series << 32 | number;
@@ -92,7 +100,7 @@ static void handle(int signal, void (*handler)(int), int flags)
 	sigaction(signal, &action, NULL);
 }
 
-/* Ticks for this thread alone. */
+/* Sends SIGUSR1 to this thread periodically. */
 static timer_t ticks(long every_us)
 {
 	timer_t timer;
@@ -117,7 +125,10 @@ static void count_signal(int number)
 {
 	(void)number;
 	LONGPOLE_MARK("handler", delivered);
-	/* Too long for the side area: lost where it interrupts a probe, and counted. */
+	/*
+	 * This text is too long for the side area. It is lost if the signal interrupted a probe, and is
+	 * then counted as lost.
+	 */
 	if (delivered % 100 == 0)
 		LONGPOLE_LOG("a text that does not fit into an entry of the side area, however one turns it");
 	delivered = delivered + 1;
@@ -143,7 +154,10 @@ static int signals(void)
 {
 	const int by_timer = strcmp(words[2], "timer") == 0;
 	const uint64_t wanted = strtoull(words[3], NULL, 10), begin = now_ns();
-	/* Ticks that come while one is pending are one: a busy machine delivers fewer a second. This many times as long as it would take, at most. */
+	/*
+	 * Ticks that come while one is pending are merged, so a busy host delivers fewer per second. The
+	 * limit is 300 times the normal duration.
+	 */
 	const uint64_t patience = 300 * wanted * 100000;
 	pthread_t sender;
 	timer_t timer = 0;
@@ -155,7 +169,10 @@ static int signals(void)
 	else
 		pthread_create(&sender, NULL, send_signals, NULL);
 	while (delivered < wanted && now_ns() - begin < patience) {
-		/* Often enough that some come in a probe, and seldom enough that all can be looked at. */
+		/*
+		 * Events must be so frequent that some signals interrupt a probe, and so rare that the recorder
+		 * can read all of them.
+		 */
 		for (int i = 0; i < 10; i++)
 			LONGPOLE_MARK("main", number++);
 		spin(10000);
@@ -215,11 +232,14 @@ static int jumping(void)
 	handle(SIGUSR1, jump, own ? SA_ONSTACK : 0);
 	const timer_t timer = ticks(100);
 	if (sigsetjmp(place, 1) != 0 && begun != returned) {
-		/* Its probe will not return: whether it left its event nobody knows. */
+		/* The interrupted probe will not return, and it is unknown whether its event was written. */
 		left = left + 1;
 		returned = begun;
 	}
-	/* From several depths: the next probe may stand above or below the one that was left. */
+	/*
+	 * The depth varies, so that the next probe's stack frame is above or below that of the interrupted
+	 * probe.
+	 */
 	while (jumps < wanted)
 		emit_deep((int)(begun % 7));
 	timer_delete(timer);
@@ -229,7 +249,10 @@ static int jumping(void)
 	return 0;
 }
 
-/* Single steps are a flag of the processor; elsewhere than on x86-64 no handler comes. */
+/*
+ * Single steps are a flag of the processor. On other architectures than x86-64 no handler is
+ * called.
+ */
 static void trap(void)
 {
 #if defined(__x86_64__)
@@ -270,7 +293,7 @@ static int stepping(void)
 	static volatile uint64_t turn;
 	handle(SIGTRAP, step, 0);
 	for (turn = 1; turn <= wanted; turn = turn + 1) {
-		/* Up to where a sub-buffer is full, and beyond it. */
+		/* Emits events until the sub-buffer is full, so that the next probe begins a new one. */
 		do {
 			emit_one(0);
 			if (begun % 64 == 0)
@@ -331,7 +354,7 @@ static int run_shared(void *series)
 	return 0;
 }
 
-/* A child that shares our memory while we wait for it: on a stack of its own. */
+/* A child that shares the memory of its parent and has its own stack. The parent waits for it. */
 static pid_t clone_shared(uint64_t series)
 {
 	static char room[65536] __attribute__((aligned(16)));
@@ -360,7 +383,7 @@ static pid_t run_image(uint64_t series, int spawn)
 	child = fork();
 	if (child != 0)
 		return child;
-	/* With a ring that is open. */
+	/* At this point the child has an open ring. */
 	LONGPOLE_MARK("before", series);
 	execv("/proc/self/exe", arguments);
 	_exit(1);
@@ -374,7 +397,10 @@ static int forks(void)
 	pthread_t other;
 	pthread_create(&other, NULL, emit_other, NULL);
 	LONGPOLE_MARK("main", 0);
-	/* A place that is hit for the first time goes a way of its own: the children's must not. */
+	/*
+	 * The first execution of a probe takes a slower path. It must happen in the parent, before the
+	 * children.
+	 */
 	const uint64_t each = events;
 	events = 1;
 	emit_child(count);
@@ -402,7 +428,7 @@ static int forks(void)
 			emit_child(i);
 			_exit(0);
 		}
-		/* Both at once, in what was one ring. */
+		/* Parent and child emit at the same time, into what was one ring before the fork. */
 		for (uint64_t number = 1 + i * 50; number <= (i + 1) * 50; number++)
 			LONGPOLE_MARK("main", number);
 		if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
@@ -430,7 +456,10 @@ static void fork_here(int number)
 	const pid_t child = raw ? raw_clone(SIGCHLD) : fork();
 	if (child == 0) {
 		is_child = 1;
-		/* A raw clone tells nobody: the child must meet a probe before it goes on in the interrupted one. */
+		/*
+		 * After a raw clone no fork handler runs. The child must execute another probe before it
+		 * continues in the interrupted one.
+		 */
 		if (raw)
 			LONGPOLE_MARK("child", nth(forked, 0));
 	} else if (child > 0) {
@@ -468,7 +497,7 @@ static int first_in_child(void)
 {
 	events = 10;
 	waitpid(fork_memory(0), NULL, 0);
-	/* The ring is this thread's, and nobody else gets it. */
+	/* The ring belongs to this thread, and no other thread may get it. */
 	for (int i = 0; i < 20; i++) {
 		pthread_t other;
 		__atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
@@ -486,7 +515,7 @@ __attribute__((noinline)) static void end_in_probe(void)
 {
 	const pid_t child = vfork();
 	if (child == 0) {
-		/* What the child of a vfork leaves that is killed in a probe. */
+		/* This is the state that a vfork child leaves if it is killed in a probe. */
 		longpole_occupy(longpole_thread);
 		kill(getpid(), SIGKILL);
 		_exit(1);
@@ -513,12 +542,12 @@ static void *emit_thread(void *series)
 {
 	for (uint64_t i = 0; i < events; i++)
 		LONGPOLE_MARK("thread", nth((uintptr_t)series, i));
-	/* All have a ring before the first one gives its own back. */
+	/* Each thread has a ring before the first one returns its own. */
 	pthread_barrier_wait(&barrier);
 	return NULL;
 }
 
-/* Of our own: rings are shared memory, of which the recorder knows. */
+/* Anonymous memory only. Rings are shared memory, which the recorder's figures contain. */
 static uint64_t resident_kib(void)
 {
 	char line[256];
@@ -546,7 +575,10 @@ static int threads(void)
 				return 1;
 		for (uint64_t i = 0; i < at_once; i++)
 			pthread_join(all[i], NULL);
-		/* Who found the table taken at first, and was given a ring later, has used a page more of its stack then. */
+		/*
+		 * A thread that found the table locked at first got its ring later, and has used one more page of
+		 * its stack for that.
+		 */
 		if (done < count / 2 && done + at_once >= count / 2)
 			say("resident_half", resident_kib());
 	}
@@ -563,7 +595,10 @@ static void *end_silently(void *series)
 		LONGPOLE_MARK("thread", nth(number, i));
 	if (number % 2 == 0)
 		pthread_exit(NULL);
-	/* Its stack and its place in the C library's list stay: only the kernel knows that it has gone. */
+	/*
+	 * The C library keeps the stack of this thread and its entry in the list of threads, because only
+	 * the kernel knows of its end.
+	 */
 	__atomic_fetch_add(&jumps, 1, __ATOMIC_RELEASE);
 	for (;;)
 		syscall(SYS_exit, 0);
@@ -591,7 +626,10 @@ static int silent(void)
 	pause_us(200000);
 	say("resident_last", resident_kib());
 	say("thread", count * events);
-	/* And the process, with a thread in the midst of it, which waits at the end: a barrier of nobody divides by zero. */
+	/*
+	 * The process also ends while a thread emits events. That thread waits at a barrier at the end;
+	 * the barrier must be initialised, since waiting at one for zero threads divides by zero.
+	 */
 	pthread_barrier_init(&barrier, NULL, 2);
 	pthread_t other;
 	pthread_create(&other, NULL, emit_thread, NULL);
@@ -646,7 +684,7 @@ static void emit_late(void *turns)
 {
 	const uintptr_t left_turns = (uintptr_t)turns;
 	LONGPOLE_MARK("destructor", left_turns);
-	/* The C library calls again who sets its value again, four times in all. */
+	/* The C library calls a destructor again if it set its value again, up to four times in total. */
 	if (left_turns > 1)
 		pthread_setspecific(late[0], (void *)(left_turns - 1));
 }
@@ -662,7 +700,10 @@ static int destructors(void)
 {
 	const uint64_t count = strtoull(words[2], NULL, 10);
 	uint64_t all = 0;
-	/* Its key is younger than that of the probes: it comes after the ring was given back. */
+	/*
+	 * This key is younger than the key of the probes, so this destructor runs after the ring was
+	 * returned.
+	 */
 	pthread_key_create(&late[0], emit_late);
 	for (uint64_t i = 0; i < count; i++) {
 		pthread_t thread;
@@ -681,7 +722,7 @@ static int destructors(void)
 static void (*volatile probe_of_library)(uint64_t number);
 static volatile uint64_t asked, answered;
 
-/* Lives from the first to the last of the libraries, and at the end needs a larger ring. */
+/* This thread uses each of the libraries. Afterwards it needs a larger ring. */
 static void *use_library(void *number)
 {
 	const uint64_t many = *(const uint64_t *)number;
@@ -741,7 +782,7 @@ static void probe_elsewhere(int signal)
 	handled = handled + 1;
 }
 
-/* A thread with probes in two libraries, whose handlers probe in the second one. */
+/* A thread with probes in two libraries. Its signal handlers use a probe in the second one. */
 static int libraries(void)
 {
 	const uint64_t count = strtoull(words[3], NULL, 10);

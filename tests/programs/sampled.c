@@ -1,12 +1,18 @@
-/* Work whose shares are known, for tests of sampled stacks.
+/*
+ * Work with known shares, for tests of sampled stacks.
  *
  * usage: sampled shares | kernel | made | span | helped SECONDS
  *
- * shares: three functions of equal code take turns, 6, 3 and 1 units long; at the end it prints the CPU time that each had.
- * kernel: reads zeroes. made: runs code that it made itself and names it in the list that profilers read.
- * span:   works in a function within a span, and in another one outside.
- * helped: a helper takes three quarters of each item's time and it itself one; another process is busy all the while, and nobody waits for that.
- *         The helper has a CPU of its own: on one CPU it would be preempted by what it wakes, and find its next item when it comes back. */
+ * shares: three functions with equal code run in turn, for 6, 3 and 1 units of work; at the end it
+ *         prints the CPU time of each.
+ * kernel: reads zeros from /dev/zero.
+ * made:   runs code that it generated, and lists it in /tmp/perf-PID.map as profilers expect.
+ * span:   works in a function inside of a span, and in another one outside.
+ * helped: a helper process needs three quarters of the time for each item, and the program itself
+ *         one quarter. Another process computes all the time, and no process waits for it. The
+ *         helper has a CPU of its own: on one CPU it would be preempted by the process that it
+ *         wakes, and then find its next item already there.
+ */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -28,7 +34,10 @@ enum { UNIT = 100000 };
 static volatile uint64_t sink;
 static void *volatile frame;
 
-/* Each with a constant of its own, so that the compiler keeps them apart; and with a frame of its own, so that its caller is found. */
+/*
+ * Each function has a constant of its own, so that the compiler does not merge them, and a stack
+ * frame of its own, so that its caller is found.
+ */
 #define WORK(name, seed) \
 	__attribute__((noinline, noclone)) static void name(uint64_t units) \
 	{ \
@@ -128,7 +137,10 @@ static void span(double seconds)
 	}
 }
 
-/* Keeps this process on the first, second, ... of its CPUs, if it has so many. */
+/*
+ * Restricts this process to the CPU number `which` of those that it may use, if there is such a
+ * CPU.
+ */
 static void keep_on(int which)
 {
 	cpu_set_t allowed, one;

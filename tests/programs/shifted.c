@@ -1,5 +1,6 @@
 /*
- * To be preloaded: CLOCK_REALTIME and CLOCK_MONOTONIC_RAW are shifted by what stands in the file $SHIFTED_CLOCK, two numbers of 8 bytes in ns.
+ * A library to be preloaded. It shifts CLOCK_REALTIME and CLOCK_MONOTONIC_RAW by the two 8-byte
+ * numbers in the file $SHIFTED_CLOCK, in ns.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /*
- * Functions of every length, recorded by longpole/auto.h; says on stdout how often each was called.
+ * Functions of different durations, recorded by longpole/auto.h. Prints how often each was called.
  *
- *     tiny      some instructions, 3,000,000 calls in two threads
- *     grown     tiny for 500,000 calls, then long for 50,000: several microseconds, however fast the machine is
+ *     tiny      a few instructions, 3,000,000 calls in two threads
+ *     grown     short for 500,000 calls, then long for 50,000: several microseconds on any host
  *     long_one  always long, 2,000 calls
- *     left      leaves `jumped`, 100 times, by a jump
+ *     left      leaves `jumped`, 100 times, by a longjmp
  */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /*
- * Passes every kind of probe once, asks for its parent's number, passes them a few thousand times, and asks again: between the two there is
- * no system call.
+ * Executes every kind of probe once and calls getppid, then executes them 5,000 times and calls
+ * getppid again. Between the two calls there must be no other system call.
  */
 #include <longpole/longpole.h>
 

@@ -1,9 +1,9 @@
 /*
- * A storm of kernel events whose amount is known: pairs of threads that hand a byte to and fro
- * through two pipes, and make calls that do not wait before each handover.
+ * A known amount of kernel events. Pairs of threads pass a byte back and forth through two pipes,
+ * and make system calls that do not wait before each handover.
  *
- * storm PAIRS ROUNDS CALLS: each pair does so many rounds, with so many calls of getppid before
- * each handover.
+ * storm PAIRS ROUNDS CALLS: each pair does ROUNDS rounds, with CALLS calls of getppid before each
+ * handover.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /*
- * The table of the process's rings is taken and never given back: a thread that comes then, and one that goes, do not wait for ever.
+ * The lock of the process's ring table is taken and never released. A thread that reaches its first
+ * probe then, and a thread that ends, must not wait forever.
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

@@ -1,8 +1,8 @@
-// A waiter and two cooks, each a process with a title of its own, written over the arguments as
-// daemons do. The waiter gives each cook work in turn, over a pipe, until the time is up.
+// A waiter and two cooks, each a process with its own title, which is written over the arguments as
+// daemons do. The waiter gives the cooks work alternately, through pipes, until the time is over.
 //
 // usage: titled MILLISECONDS [FILE]
-// FILE: the cgroup.procs of the control group into which it moves first
+// FILE: the cgroup.procs of the control group into which the process moves first
 
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -51,7 +51,7 @@ int main(int count, char **arguments) {
             return 1;
         }
     }
-    // The arguments and, behind them, the environment lie in one piece.
+    // The arguments and the environment behind them are contiguous.
     begin = arguments[0];
     end = begin + strlen(begin) + 1;
     for (int at = 1; at < count; at++) {

@@ -1,5 +1,6 @@
 /*
- * Uses what stands beside longpole.h, as C and as C++. With LONGPOLE_DISABLE the arguments say when they are evaluated: the status is how many were.
+ * Uses the headers in the same folder as longpole.h, as C and as C++. The exit status is the number
+ * of evaluated arguments. With LONGPOLE_DISABLE each evaluated argument is also printed.
  */
 #include <longpole/sdt.h>
 

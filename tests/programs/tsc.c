@@ -1,9 +1,10 @@
 /*
- * Uses the self-contained counters of cycles; says on stdout what it did by itself. With LONGPOLE_DISABLE nothing is evaluated.
+ * Uses the self-contained cycle counters. Prints on stdout the number of cycles that the program
+ * itself measured. With LONGPOLE_DISABLE no argument is evaluated.
  *
  *     tsc calls      ten calls of one scope, a line every three
  *     tsc recursion  a recursion of 21,891 calls, a line at its end
- *     tsc threads    four threads, 25,000 calls each; lines when they have ended and at 10,000 of each
+ *     tsc threads    four threads with 25,000 calls each; lines at 10,000 calls and at each end
  *     tsc names      names with a label, and of every length
  *     tsc trace      lines in the recording
  */
@@ -80,7 +81,7 @@ int main(int argc, char **argv)
 			pthread_create(&threads[i], NULL, thread, NULL);
 		for (int i = 0; i < 4; i++)
 			pthread_join(threads[i], NULL);
-		/* What the threads had left was told at their ends. */
+		/* The remaining calls of each thread were reported when it ended. */
 		for (int i = 0; i < 10000; i++)
 			shared();
 	} else if (strcmp(what, "trace") == 0) {

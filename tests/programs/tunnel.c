@@ -1,6 +1,9 @@
-/* Makes a TUN device that nobody reads, and sends datagrams into it: what its ring does not hold is dropped there.
+/*
+ * Opens a TUN device that no process reads, and sends datagrams into it. The device drops what its
+ * ring cannot hold.
  *
- * tunnel DEVICE ADDRESS COUNT */
+ * tunnel DEVICE ADDRESS COUNT
+ */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -22,7 +25,7 @@ int main(int argc, char **argv)
 		perror("/dev/net/tun");
 		return 1;
 	}
-	/* Until the device has noticed that it is held. */
+	/* Waits until the device has noticed that it is open. */
 	usleep(200000);
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9) };

@@ -1,5 +1,5 @@
-// Threads that compute while they hold a lock: all of them the first of two, or half of them each.
-// Prints the address of the first lock.
+// Threads that compute while they hold a lock: either all of them the first of two locks, or half
+// of them each one. Prints the address of the first lock.
 //
 // usage: two_locks one|both MILLISECONDS
 
@@ -28,14 +28,14 @@ static void compute(long long ns) {
 }
 
 static void *work(void *argument) {
-    // Some threads use one lock, some the other.
+    // With `both`, half of the threads use each lock.
     pthread_mutex_t *lock = &locks[(long)argument % used];
     while (now() < until) {
         pthread_mutex_lock(lock);
         compute(300000);
         pthread_mutex_unlock(lock);
         if (used == 1) {
-            // The other one is there, too, and nobody waits for it long.
+            // The second lock is used as well, but threads never wait long for it.
             pthread_mutex_lock(&locks[1]);
             pthread_mutex_unlock(&locks[1]);
         }

@@ -1,4 +1,4 @@
-// Events with fields of every kind, from C++: a line for each on stdout, as `print` shows the fields.
+// Events from C++ with fields of every kind.
 #include <longpole/longpole.h>
 
 #include <array>
@@ -25,9 +25,10 @@ int main()
 	               LONGPOLE_ARRAY(static_cast<const int *>(nullptr), 7));
 	for (const Colour colour : {Colour::red, Colour::green, static_cast<Colour>(7)})
 		LONGPOLE_EVENT("colour", "as", LONGPOLE_ENUM(colour, "red=-1;dark green=5"), "raw", colour, "bad", LONGPOLE_ENUM(colour, "red="));
-	// The array is cut where the event is full, and of the text behind it nothing is left.
+	// The array is cut where the event is full, and nothing remains of the text behind it.
 	LONGPOLE_EVENT("cut", "many", many, "many_length", 3, "text", "behind");
-	// Names of fields that are equal once they are identifiers; numbers that are objects; a text without an end.
+	// Field names that are equal when converted to identifiers; then atomics and constants as
+	// numbers, and a text without a terminating NUL.
 	LONGPOLE_EVENT("twins", "a.b", 1, "a_b", 2, "c_4", 3, "c", 4, "c", 5, "", 6);
 	const std::atomic<int> whole{-3};
 	const std::atomic<double> part{0.5};
@@ -40,7 +41,7 @@ int main()
 	LONGPOLE_EVENT("enumerations", "bytes", raw, "colours", colours);
 	LONGPOLE_COUNTER("held", part);
 	LONGPOLE_MARK("held", whole);
-	// A description that is too long leaves the name.
+	// If the description of the fields is too long, only the name is recorded.
 	const std::string names(900, 'n');
 	const std::string labels = "a=1;" + std::string(200, 'b') + "=2";
 	LONGPOLE_EVENT("too long", (names + "1").c_str(), 1, "colour", LONGPOLE_ENUM(1, labels.c_str()));

@@ -1,4 +1,7 @@
-/* Gives every probe arguments that tell when they are evaluated; built with LONGPOLE_DISABLE, as C and as C++. Prints what was. */
+/*
+ * Passes each probe arguments that print their line when they are evaluated. Built with
+ * LONGPOLE_DISABLE, as C and as C++. The exit status is the number of evaluated arguments.
+ */
 #include <longpole/longpole.h>
 
 #include <stdio.h>

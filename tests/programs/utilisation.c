@@ -1,10 +1,10 @@
 /*
- * Threads that work for different times within a period, and what <longpole/utilisation.h> says of them, beside what the kernel's own
- * clock of each thread says. One line each:
+ * Threads that work for different times during a period: the figures of <longpole/utilisation.h>,
+ * and those of the kernel's own clock of each thread. One line for each thread:
  *
- *     NAME TOLD_NS EXPECTED_NS TOTAL_NS TOTAL_CYCLES IDLE_NS CPUS SCHEDULES
+ *     NAME KNOWN THREAD_NS EXPECTED_NS TOTAL_NS TOTAL_CYCLES IDLE_NS CPUS SCHEDULES
  *
- * and at the end `unknown RESULT` of a thread that is none.
+ * The last line, `nobody`, is for a tid that is no thread of this process.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -54,7 +54,9 @@ static void *run(void *argument)
 	self->used_ns = used() - begin;
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
-	/* After the period: does not count. */
+	/*
+	 * This work is after the period and does not count.
+	 */
 	work(30000000);
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);

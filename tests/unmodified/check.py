@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Records programs that have no probes, each with `longpole record -- CMD` and no option, and holds the recordings against the kernel and babeltrace2.
+"""Records programs without probes, each with `longpole record -- CMD` and no option, and compares
+the recordings with the kernel's counters and babeltrace2.
 
-iperf3 between two network namespaces, nginx under wrk, redis-server under redis-benchmark, a parallel compilation. Of each recording: the groups are
-the default ones; as many events are in the trace as the kernel says that it handed out, and as many lost; babeltrace2 reads it without an error or a
-warning and counts the same. Needs root, tracefs and these programs.
+The programs are iperf3 between two network namespaces, nginx under wrk, redis-server under
+redis-benchmark, and a parallel compilation. For each recording: the event groups are the default
+ones; the trace contains as many events, and as many lost events, as the kernel counted; babeltrace2
+reads it without an error or a warning and counts the same. Needs root, tracefs and these programs.
 """
 
 import argparse
@@ -29,7 +31,9 @@ def run(*words, **options):
 
 @contextlib.contextmanager
 def server(*words, port, folder, within=()):
-    """A program that listens, in its own folder; it and its children end with this block. `within`: the command that runs another where it listens."""
+    """Runs a server in its own folder; it and its children are ended with this block. `within`: a
+    command that runs another one in the place where the server listens.
+    """
     with open(folder / "server.log", "wb") as log:
         process = subprocess.Popen([str(word) for word in (*within, *words)], stdout=log, stderr=log, cwd=folder, start_new_session=True)
     try:
@@ -105,11 +109,12 @@ def check(longpole, command, folder):
     assert told["groups"] == GROUPS, told["groups"]
     info = json.loads(run(longpole, "info", "--json", recording))
     kernel = sum(stream["events"] for stream in info["streams"] if stream["kind"] == "kernel")
-    # The state at the begin, and threads that no switch tells of, are told by events that were in no page.
+    # Events of the initial state, and of threads without any switch, were added by the recorder and
+    # were in no page of the kernel's buffers.
     own = sum(count for name, count in info["names"].items() if name.startswith(("lttng_statedump_", "longpole_")) and not name.startswith("longpole_affinity"))
     events = kernel - own
     lost = sum(stream["lost"] for stream in info["streams"] if stream["kind"] == "kernel")
-    # What the kernel itself counted: nothing of it went through the conversion.
+    # The kernel's own counters, which are independent of the conversion.
     handed_out = sum(cpu["read"] for cpu in told["cpus"])
     missed = sum(cpu[name] for cpu in told["cpus"] for name in ("overrun", "commit_overrun", "dropped", "entries"))
     assert (events, lost) == (handed_out, missed), (events, handed_out, lost, missed)
@@ -121,9 +126,9 @@ def check(longpole, command, folder):
         counted = sum(block.count(b"\n") for block in iter(lambda: reader.stdout.read(1 << 20), b""))
         said = reader.stderr.read().decode()
         assert reader.wait() == 0, said
-        # All of the recording, the stacks too.
+        # The whole recording, including the stacks.
         assert counted == info["events"], (counted, info["events"])
-        # Its one warning is the one about lost events.
+        # The only allowed warning is that about lost events.
         other = [text for text in said.splitlines() if "WARNING" in text and "discarded" not in text]
         assert not other and (lost > 0 or not said.strip()), said
         discarded = sum(int(count) for count in re.findall(r"discarded (\d+) event", said))

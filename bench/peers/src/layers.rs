@@ -1,5 +1,5 @@
-//! What is said by `tracing` and recorded by a layer: ours, or one that writes Chrome's or Perfetto's format. Off: what the subscriber's
-//! level leaves out.
+//! Probes of `tracing`, recorded by a layer: ours, or one that writes Chrome's or Perfetto's
+//! format. In the state "off" the subscriber's level filters them out.
 
 use std::ffi::{c_char, CStr};
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ tables!([row!("event", event, 1, 8, 0), row!("span", span, 2, 16, 0)], [row!("ev
 #[cfg(not(feature = "layer-ours"))]
 tables!([row!("event", event, 1, 128, 0), row!("span", span, 2, 256, 0)], [row!("event", event_off, 0, 1, 0), row!("span", span_off, 0, 1, 0)]);
 
-/// The trace's file in the folder of the run.
+/// Path of the trace file in the folder of the run.
 #[allow(dead_code)]
 fn file(folder: *const c_char, name: &str) -> PathBuf {
-    // SAFETY: the caller gives a string that ends.
+    // SAFETY: the caller passes a NUL-terminated string.
     PathBuf::from(unsafe { CStr::from_ptr(folder) }.to_string_lossy().into_owned()).join(name)
 }
 
@@ -53,7 +53,7 @@ fn install(folder: *const c_char) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Not 0: failed.
+/// Installs the layer. Returns 0, or 1 on failure.
 #[no_mangle]
 pub extern "C" fn bench_begin(folder: *const c_char) -> i32 {
     match install(folder) {
@@ -65,7 +65,7 @@ pub extern "C" fn bench_begin(folder: *const c_char) -> i32 {
     }
 }
 
-/// The trace is complete.
+/// Completes the trace.
 #[no_mangle]
 pub extern "C" fn bench_end() {
     #[cfg(feature = "layer-chrome")]

@@ -1,8 +1,8 @@
-//! Loops for `bench/probes/subject.c`, of probes that are crates. `rust.c` makes their table.
+//! Loops with probes in Rust for `bench/probes/subject.c`. `rust.c` returns their table.
 
 use std::ffi::c_char;
 
-/// As in `subject.h`.
+/// A loop; the layout is that of `struct loop` in `subject.h`.
 #[repr(C)]
 pub struct Loop {
     name: *const c_char,
@@ -12,28 +12,30 @@ pub struct Loop {
     bytes: u32,
 }
 
-// SAFETY: the names are literals.
+// SAFETY: the pointers are those of string literals.
 unsafe impl Sync for Loop {}
 
-/// Loops of a body that the compiler cannot take apart.
+/// Defines loops whose body the compiler cannot optimise across turns.
 macro_rules! loops {
     ($($name:ident($i:ident) $body:block)*) => { $(
         #[inline(never)]
         extern "C" fn $name(turns: u64) {
             for $i in 0..turns {
                 $body
-                // SAFETY: no instruction.
+                // SAFETY: the assembly has no instruction.
                 unsafe { std::arch::asm!("/* {0} */", in(reg) $i, options(nostack, preserves_flags)) };
             }
         }
     )* };
 }
 
-/// `bench_loops` of `rust.c`: the loops that record and, for `off`, those that record nothing.
+/// Defines `bench_loops` of `rust.c`: the loops that record and, for `off`, those that record
+/// nothing.
 macro_rules! tables {
     ([$($on:expr),* $(,)?], [$($off:expr),* $(,)?]) => {
         /// # Safety
-        /// `count` is a place to write to.
+        ///
+        /// `count` points to writable memory.
         #[no_mangle]
         pub unsafe extern "C" fn bench_loops(off: i32, count: *mut u32) -> *const crate::Loop {
             static ON: &[crate::Loop] = &[$($on),*];

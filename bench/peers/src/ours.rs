@@ -4,7 +4,8 @@ use longpole_probe as longpole;
 
 static QUEUE: longpole::Queue = longpole::Queue::new("bench queue", 1024);
 static FRAME: [u8; 64] = [1; 64];
-/// Prints never: the line is not what is measured.
+/// Number of calls after which a line is printed. It is never reached, because printing is not
+/// measured.
 const NEVER: u32 = i32::MAX as u32;
 
 loops! {
@@ -81,7 +82,7 @@ static LOOPS: &[crate::Loop] = &[
     row!("TRACE_POINT pair", points, 0, 4, 0),
 ];
 
-/// Call sites that are hit for the first time, one after the other.
+/// Call sites that are executed for the first time, one after the other.
 macro_rules! sites {
     ($($name:literal)*) => {
         &[$({
@@ -99,7 +100,8 @@ static SITES: &[extern "C" fn(u64)] = sites!(
 );
 
 /// # Safety
-/// `count` is a place to write to.
+///
+/// `count` points to writable memory.
 #[no_mangle]
 pub unsafe extern "C" fn bench_sites(count: *mut u32) -> *const extern "C" fn(u64) {
     // SAFETY: the caller's promise.
@@ -108,7 +110,8 @@ pub unsafe extern "C" fn bench_sites(count: *mut u32) -> *const extern "C" fn(u6
 }
 
 /// # Safety
-/// `count` is a place to write to.
+///
+/// `count` points to writable memory.
 #[no_mangle]
 pub unsafe extern "C" fn bench_loops(_off: i32, count: *mut u32) -> *const crate::Loop {
     // SAFETY: the caller's promise.

@@ -1,28 +1,29 @@
 #!/usr/bin/env python3
-"""The truth suite, wild part: real software with a bottleneck that was put in and can be removed.
+"""The truth suite, wild part: real software with a bottleneck that was added and can be removed.
 
-    bench/truth/wild/run.py [NAME…] [--unseen] [--keep DIR [--again|--gains]] [--json FILE] [--longpole PROGRAM]
+    bench/truth/wild/run.py [NAME…] [--unseen] [--keep DIR [--again|--gains]] [--json FILE]
+                            [--longpole PROGRAM]
 
 Each system (a file in seen/ or unseen/, see system.py) runs three times: with its fault, without
-it, and with it under `longpole record`. What the first sentence of `longpole report` says is held
-against the truth:
+it, and with it under `longpole record`. The first sentence of `longpole report` is compared with
+the truth:
 
     right              it names the component and the mechanism
     vague              it names nothing, or the component without the mechanism
-    wrong              it names something else, and says that it is less certain and why
-    confidently wrong  it names something else without a word of warning
-    failed             the system did not run, or longpole did not end with 0
+    wrong              it names something else, with a caveat
+    confidently wrong  it names something else without a caveat
+    failed             the system did not run, or longpole did not end with status 0
 
-A run beside which something else had a tenth of the CPUs is repeated; `others` is the worst share
-that was left. A control has no bottleneck worth naming: right if nothing is named, or what it declares as
-acceptable. The gain is the rate without the fault by that with it, less 1, unrecorded; the
-prediction is `longpole what-if` of the system's own `change` on the recording. A system that
-`halves` also runs with half its fault, whose gain is what the verdict's own change must predict.
+A run is repeated if other work had a tenth of the CPUs or more meanwhile; `others` is the worst
+remaining share. A control has no relevant bottleneck: it is right if nothing is named, or only
+something that the control declares as acceptable. The gain is the rate without the fault divided by
+that with it, minus 1, both without a recording. The prediction is that of `longpole what-if` for
+the system's own `change` on the recording. A system with `halves` also runs with half of its fault,
+and the measured gain is compared with the prediction for the verdict's own change.
 
 Needs root, tracefs, and the programs of `scripts/setup wild`; a system whose programs are missing
-is skipped. With --keep each recording stays in DIR/NAME, with a line in DIR/index.tsv
-and the measured rates in DIR/gains.json.
-Ends with 1 if a system is not right.
+is skipped. With --keep each recording remains in DIR/NAME, with a line in DIR/index.tsv and the
+measured rates in DIR/gains.json. The exit status is 1 if a system is not right.
 """
 import argparse
 import contextlib
@@ -46,15 +47,16 @@ import system  # noqa: E402
 
 ROOT = HERE.parent.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
-# What may run beside a system, as a share of all CPUs, and how many seconds to wait for less.
+# Permitted CPU share of other work during a run, and the number of seconds to wait until there is
+# less.
 QUIET, PATIENCE = 0.1, 60
 LIMIT = 120
-# A fault that costs less is none.
+# Minimum gain of removing a fault; a smaller one means that the fault has no effect.
 LEAST_GAIN = 0.2
 
 
 def declared(folder):
-    """All systems of a folder, in the order of the files' names."""
+    """Returns all systems of a folder, in the order of the file names."""
     systems = []
     for path in sorted(folder.glob("*.py")):
         spec = importlib.util.spec_from_file_location(f"{folder.name}_{path.stem}", path)
@@ -65,7 +67,7 @@ def declared(folder):
 
 
 def cpu_times():
-    """Of all CPUs since boot, in seconds: all time, and what was not idle."""
+    """Returns the total time of all CPUs since boot in seconds, and the part that was not idle."""
     values = [int(value) / os.sysconf("SC_CLK_TCK") for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return sum(values), sum(values) - values[3] - values[4]
 
@@ -82,7 +84,7 @@ def wait_for_quiet():
 
 @contextlib.contextmanager
 def others(into):
-    """Appends the share of all CPUs that something else had: neither this program nor what it started and ended."""
+    """Appends the CPU share of other work: that of neither this program nor its ended children."""
     def own():
         return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     all_before, busy_before = cpu_times()
@@ -93,7 +95,7 @@ def others(into):
 
 
 def finished(words, **options):
-    """Output of a command; its whole session ends with it."""
+    """Runs a command and returns its output. Its whole session is ended with it."""
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options)
     try:
         out, error = process.communicate(timeout=LIMIT)
@@ -120,7 +122,9 @@ class Trial:
         return self.of.rate(output) if self.of.rate else 1 / seconds
 
     def undisturbed(self, run):
-        """The result of a run beside which little else ran; of the last one if there was none."""
+        """Returns the result of a run without much other work on the host; that of the last run if
+        there was none.
+        """
         for _ in range(max(self.options.tries, 1)):
             if self.options.tries:
                 wait_for_quiet()
@@ -134,7 +138,7 @@ class Trial:
         return result
 
     def plain(self, fault):
-        """The rate, unrecorded."""
+        """Returns the rate without a recording."""
         with self.place(fault) as place:
             command = self.of.load(place)
             begin = time.monotonic()
@@ -142,7 +146,9 @@ class Trial:
             return self.rate(output, time.monotonic() - begin)
 
     def gains(self):
-        """Rates with the fault (before), without it (after) and with half of it, unrecorded, and what both gain."""
+        """Returns the rates with the fault (before), without it (after) and with half of it, all
+        without a recording, and the two gains.
+        """
         rates = {"before": self.undisturbed(lambda: self.plain(1.0))}
         if not self.of.control:
             rates["after"] = self.undisturbed(lambda: self.plain(0.0))
@@ -153,7 +159,7 @@ class Trial:
         return rates | {"disturbed": self.disturbed}
 
     def recorded(self, into):
-        """The rate beside the recorder, whose recording is moved to `into`."""
+        """Returns the rate during a recording, which is moved to `into`."""
         with self.place(1.0) as place:
             if self.of.running:
                 place.seconds += 3
@@ -171,7 +177,7 @@ class Trial:
         return rate
 
     def attached(self, place, command, record):
-        """Output of a load of which a part is recorded."""
+        """Returns the output of a load of which a part is recorded."""
         path = place.folder / "load.out"
         with path.open("w") as out:
             load = subprocess.Popen(command, stdout=out, stderr=out, cwd=place.folder, start_new_session=True)
@@ -205,14 +211,14 @@ class Trial:
 
 
 def judged(longpole, recording, of):
-    """What longpole says of the recording, and how right that is."""
+    """Returns longpole's answers on the recording and their score."""
     begin = time.monotonic()
     text = finished([longpole, "report", recording])
     row = {"report_seconds": time.monotonic() - begin, "report": text}
     told = json.loads(finished([longpole, "report", "--json", recording]))
     verdict = told["verdict"]
     row["line"] = next((line for line in text.splitlines() if line.strip()), "")
-    # Without remedies and caveats, which name what could be as well as what is.
+    # The sentence without remedies and caveats, which also name possible causes.
     row["sentence"] = re.split(r"(?<=[a-z)%]\.) (?=[A-Z])", row["line"])[0]
     row["verdict"] = verdict
     row["score"] = score(row["sentence"], verdict, of)
@@ -225,7 +231,7 @@ def judged(longpole, recording, of):
 
 
 def predictions(longpole, recording, change, prefix):
-    """What-if's answer as part of a row; nothing if there is no change to ask for."""
+    """Returns the answer of what-if as part of a row; empty if there is no change."""
     if not change:
         return {}
     try:
@@ -237,10 +243,12 @@ def predictions(longpole, recording, change, prefix):
 
 
 def scenario(change, told):
-    """The declared change as what-if takes it; None if the verdict has no state that it could change.
+    """Returns the declared change in the syntax of what-if; None if the verdict has no state that
+    can be changed.
 
-    Where the verdict offers that more work is done at once, that is what the removal of the fault does, unless that is that the
-    time of one piece goes (x0)."""
+    If the verdict offers a change to do more work in parallel, that is the effect of removing the
+    fault, unless the fault's removal means that the time of one piece vanishes (x0).
+    """
     if not change or not change.startswith("x"):
         return change
     offered = (told["verdict"].get("gain") or {}).get("change") or ""
@@ -251,7 +259,9 @@ def scenario(change, told):
 
 
 def half_of_state(told):
-    """The change that halves what the verdict names: its own, or of those that were tried the one that brings most."""
+    """Returns the change that halves the verdict's state: the verdict's own change, or of those
+    that were tried the one with the largest gain.
+    """
     offered = (told["verdict"].get("gain") or {}).get("change") or ""
     if offered and not offered.startswith(("concurrency ", "lock ")):
         return offered if offered.endswith(" x0.5") else None
@@ -267,7 +277,7 @@ def score(sentence, verdict, of):
     if of.control:
         good = matches(of.acceptable)
     else:
-        # The clauses behind the first one name others, too: those who wait.
+        # The clauses after the first one also name others, namely the threads that wait.
         good = matches(of.component, sentence.split(";")[0]) and not matches(of.never)
     if good:
         return "right" if of.control or matches(of.mechanism) else "vague"
@@ -275,7 +285,7 @@ def score(sentence, verdict, of):
 
 
 def noted(folder, recording, row):
-    """A line of the index, in place of an older one of the same system."""
+    """Writes a line of the index, which replaces an older one for the same system."""
     index = folder / "index.tsv"
     lines = index.read_text().splitlines() if index.exists() else []
     lines = [line for line in lines if line.split("\t")[0] != row["name"]]
@@ -285,14 +295,16 @@ def noted(folder, recording, row):
 
 
 def keep_gains(folder, name, gains):
-    """The measured rates of a system, in place of older ones."""
+    """Stores the measured rates of a system, replacing older ones."""
     path = folder / "gains.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps(kept | {name: gains}, indent=1) + "\n")
 
 
 def kept_gains(folder, name):
-    """The measured rates of a system; of a recording older than gains.json the gain that the index has."""
+    """Returns the stored rates of a system; for a recording older than gains.json the gain in the
+    index.
+    """
     path, index = folder / "gains.json", folder / "index.tsv"
     kept = json.loads(path.read_text()) if path.exists() else {}
     if name in kept:
@@ -316,7 +328,9 @@ def prediction(row, prefix=""):
 
 
 def held(rows):
-    """How many predictions, of all of the fault or of half of it, have an interval that holds what was measured."""
+    """Returns a sentence with the number of predictions (for the whole fault or half of it) whose
+    interval contains the measured gain.
+    """
     asked, good, refused = 0, 0, 0
     for row in rows:
         for prefix, gain in ("", "gain"), ("half_", "half_gain"):
@@ -348,7 +362,7 @@ COLUMNS = {
 
 
 def table(rows):
-    """One line of figures for each system, below it the truth and the first sentence."""
+    """Prints one line of figures for each system, and below it the truth and the first sentence."""
     cells = [list(COLUMNS), *([show(row) for show in COLUMNS.values()] for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(COLUMNS))]
     for at, line in enumerate(cells):
@@ -366,7 +380,7 @@ SCORES = ["right", "vague", "wrong", "confidently wrong", "failed"]
 
 
 def missing(of):
-    """A program that the system needs and that is not there."""
+    """Returns a program that the system needs and that is not installed."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     return next((name for name in of.needs if shutil.which(name, path=path) is None), None)
 
@@ -428,7 +442,7 @@ def main():
 
 
 def measured(options, scratch, of):
-    """Measures one system for gains.json; false if it did not run."""
+    """Measures one system for gains.json. Returns False if it did not run."""
     try:
         gains = Trial(options, scratch, of).gains()
     except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
@@ -442,7 +456,7 @@ def measured(options, scratch, of):
 
 
 def again(options, of):
-    """The row of a kept recording, with the gain that was measured then."""
+    """Returns the row of a stored recording, with the gain measured at that time."""
     recording = Path(options.keep) / of.name
     if not recording.exists():
         return None

@@ -5,12 +5,14 @@ import signal
 from pathlib import Path
 
 
-# `top` of an nginx that answers after a time, by `echo_sleep SECONDS; echo TEXT;`.
+# `top` for an nginx that answers after a delay, by `echo_sleep SECONDS; echo TEXT;`.
 ECHO = "load_module /usr/lib/nginx/modules/ngx_http_echo_module.so;"
 
 
 def nginx(place, server, http="", workers=1, name="nginx", top=""):
-    """Starts nginx; returns its port. `server` is in the server block, `top` before all blocks."""
+    """Starts nginx; returns its port. `server` is text for the server block, `top` text before all
+    blocks.
+    """
     port, folder = place.port(), place.folder
     paths = " ".join(f"{kind}_temp_path {folder}/{name}-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     place.write(f"{name}.conf", f"""
@@ -24,12 +26,14 @@ http {{ access_log off; {paths} {http}
     return port
 
 
-# Debian's name of it has the version.
+# Debian's name of the program contains the version.
 PHP_FPM = max((path.name for path in Path("/usr/sbin").glob("php-fpm*")), default="php-fpm")
 
 
 def php(place, script, children, workers=1, bound=(), settings=""):
-    """Starts php-fpm, `bound` by another command, behind nginx, whose port it returns."""
+    """Starts php-fpm behind nginx; returns the port of nginx. `bound` are words before the command
+    of php-fpm.
+    """
     port, folder = place.port(), place.folder
     config = place.write("fpm.conf", f"""
 [global]
@@ -49,7 +53,7 @@ pm.max_children = {children}
 
 
 def postgres(place, sql="", **settings):
-    """Starts a fresh cluster that trusts everybody on the loopback, and runs `sql`; returns its port."""
+    """Starts a new cluster that trusts every local connection, and runs `sql`; returns its port."""
     programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
     home, port = place.folder / "cluster", place.port()
     home.mkdir()
@@ -60,16 +64,16 @@ def postgres(place, sql="", **settings):
     place.run(programs / "initdb", "-D", home, "-A", "trust", "-U", "postgres", "--no-sync", "--no-instructions", **as_user)
     settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "autovacuum": "off", "port": port, **settings}
     words = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
-    # SIGINT: end now, also with clients.
+    # SIGINT ends the server at once, even if clients are connected.
     place.start(programs / "postgres", "-D", home, *words, port=port, stop=signal.SIGINT, **as_user)
-    # It listens before it lets anybody in.
+    # The server listens before it accepts connections.
     place.run("sh", "-c", f"for i in $(seq 200); do pg_isready -q {' '.join(at(port))} && exit; sleep 0.05; done; exit 1")
     place.run("psql", *at(port), "-q", "-v", "ON_ERROR_STOP=1", "-c", sql or "select 1")
     return port
 
 
 def at(port):
-    """Where psql and pgbench find it."""
+    """Returns the options with which psql and pgbench connect."""
     return ["-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
 
 
@@ -80,7 +84,9 @@ def redis(place, *options):
 
 
 def mariadb(place, sql="", *options):
-    """Starts a fresh server whose root has no password; runs `sql` in `test`; returns its port."""
+    """Starts a new server whose root user has no password, and runs `sql` in the database `test`;
+    returns its port.
+    """
     home, port, socket = place.folder / "mariadb", place.port(), place.folder / "mariadb.sock"
     place.run("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={home}", "--auth-root-authentication-method=normal", "--skip-name-resolve")
     place.start("mariadbd", "--no-defaults", "--user=root", f"--datadir={home}", f"--socket={socket}", f"--port={port}", "--bind-address=127.0.0.1",
@@ -90,9 +96,10 @@ def mariadb(place, sql="", *options):
 
 
 def private_network(place, *commands):
-    """Namespaces of network and mounts with a loopback of their own, after shell commands in them.
+    """Makes a network and mount namespace with a loopback of its own, after shell commands in it.
 
-    Returns the words before a command that shall run in it. A port in it is not seen from outside.
+    Returns the words before a command that should run in it. A port in it is not reachable from
+    outside.
     """
     ready = place.folder / "network-ready"
     script = " && ".join(["ip link set lo up", *commands, f"touch {ready}", "exec sleep infinity"])

@@ -1,4 +1,4 @@
-"""What a system of the wild suite declares, and the place in which it runs.
+"""The declaration of a system of the wild suite, and the place in which it runs.
 
 A file in seen/ or unseen/ ends with `SYSTEMS = [System(…), …]`. `load` starts the services of the
 system in its `Place` and returns the command whose end ends the run; with `place.fixed` it makes
@@ -19,11 +19,11 @@ from typing import Callable, Optional
 
 # Not the first `python3` of $PATH, which may be a script that starts another one.
 PYTHON = "/usr/bin/python3"
-# Compiled programs, one for each source; a system is started five times.
+# Folder for compiled programs, one for each source, because a system is started five times.
 CACHE = Path(os.environ.get("LONGPOLE_WILD_CACHE", "/var/tmp/longpole-wild"))
 SECONDS = 4
 
-# Mechanisms in words, as several systems need them.
+# Patterns for mechanisms that several systems share.
 SLEEPS = (r"sleep", r"timer", r"until a time")
 LOCKS = (r"\block", r"mutex", r"one (\w+ )?at a time", r"wait for one another")
 COMPUTES = (r"comput", r"\buser\b", r"runs its own code", r"one thread")
@@ -32,21 +32,22 @@ COMPUTES = (r"comput", r"\buser\b", r"runs its own code", r"one thread")
 @dataclass
 class System:
     name: str
-    kind: str  # class of the fault: slow-upstream, row-lock, …; "control" without a fault
+    kind: str  # kind of fault: slow-upstream, row-lock, …; "control" without a fault
     truth: str  # the fault in one sentence
     load: Callable  # Place -> command of the load
     rate: Optional[Callable] = None  # output of the load -> items per second; None: runs per second
     component: tuple = ()  # regular expressions, one of which the first clause must match
-    mechanism: tuple = ()  # likewise, anywhere in the first sentence
-    never: tuple = ()  # regular expressions, none of which it may match
-    acceptable: tuple = ()  # of a control: regular expressions of what may be named all the same
-    # What-if's argument for the fix; "x0.25": a quarter of the verdict's state is left. N sleeps at
-    # once in place of one after the other are the sleep x1/N.
+    mechanism: tuple = ()  # likewise, for the whole first sentence
+    never: tuple = ()  # regular expressions that must not match
+    acceptable: tuple = ()  # for a control: regular expressions of acceptable verdicts
+    # Argument of what-if for the fix; "x0.25" means that a quarter of the verdict's state remains.
+    # N sleeps in parallel instead of one after the other are the sleep x1/N.
     change: Optional[str] = None
-    halves: bool = False  # `load` honours `place.fault`, so that the gain of half the fault is measured, too
+    # True if `load` uses `place.fault`, so that half the fault can be measured
+    halves: bool = False
     running: bool = False  # record --for while the load already runs
     record: tuple = ()  # options of `longpole record`
-    needs: tuple = ()  # programs
+    needs: tuple = ()  # required programs
 
     @property
     def control(self):
@@ -54,10 +55,10 @@ class System:
 
 
 class Place:
-    """Temporary folder and services of one run; all of it is gone after `with`."""
+    """Temporary folder and services of one run; all are removed at the end of `with`."""
 
     def __init__(self, folder, fault=1.0, seconds=SECONDS):
-        """`fault`: how much of the fault there is, from 1 (as declared) to 0 (none)."""
+        """`fault`: the strength of the fault, from 1 (as declared) to 0 (none)."""
         self.folder, self.fault, self.seconds = Path(folder), fault, seconds
         self.stack = contextlib.ExitStack()
 
@@ -67,12 +68,14 @@ class Place:
 
     @property
     def scale(self):
-        """Factor of the fault's time in a system that is fixed by another mode, not by less time."""
+        """Factor for the time of the fault, in a system whose fix is another mode and not less
+        time.
+        """
         return self.fault or 1.0
 
     def __enter__(self):
         self.folder.mkdir(parents=True)
-        # Services that give up root must reach their files.
+        # Services that give up root must be able to read their files.
         self.folder.chmod(0o755)
         return self
 
@@ -99,7 +102,7 @@ class Place:
         return done.stdout
 
     def start(self, *words, port=None, path=None, stop=signal.SIGTERM, **options):
-        """Starts a service, and waits until it listens on `port` or has made the file `path`."""
+        """Starts a service, and waits until it listens on `port` or has created the file `path`."""
         log = self.folder / f"service-{len(list(self.folder.glob('service-*')))}.log"
         options = {"cwd": self.folder, "start_new_session": True, **options}
         with log.open("wb") as out:
@@ -114,7 +117,9 @@ class Place:
         raise RuntimeError(f"{words[0]} does not listen: {log.read_text()[-400:]}")
 
     def built(self, source, suffix, *command):
-        """The program that `command` makes; {source} and {program} stand for the two files."""
+        """Returns the program that `command` builds; {source} and {program} are replaced by the two
+        files.
+        """
         key = hashlib.sha256("\0".join((source, suffix, *command)).encode()).hexdigest()[:16]
         home = CACHE / key
         program = home / "program"
@@ -127,7 +132,7 @@ class Place:
         return program
 
     def named(self, program, name):
-        """A copy under a name of its own, which is what the kernel calls the process."""
+        """Returns a copy with this name, which is then also the kernel's name of the process."""
         path = self.folder / name
         shutil.copy(program, path)
         path.chmod(0o755)
@@ -141,7 +146,7 @@ class Place:
         return self.named(self.built(source, ".go", "go", "build", "-o", "{program}", "{source}"), name)
 
     def java(self, source):
-        """Folder of the classes; the main class is called Main."""
+        """Returns the folder with the classes; the main class is called Main."""
         return self.built(source.replace("public class Main", "class Main"), ".java", "javac", "-d", "{program}", "{source}")
 
 
@@ -152,7 +157,7 @@ def listens(port):
 
 
 def ended(process, stop):
-    """Ends the service and what is left of its process group."""
+    """Ends the service and the rest of its process group."""
     for number, patience in ((stop, 5), (signal.SIGKILL, 5)):
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number) if number != signal.SIGKILL else os.killpg(process.pid, number)
@@ -163,10 +168,11 @@ def ended(process, stop):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-# How rates are read from outputs.
+# Readers of rates in outputs.
 
 def number(pattern):
-    """Reader of the first number (or quotient of two numbers) that the pattern captures."""
+    """Returns a reader for the first number (or quotient of two numbers) that the pattern captures.
+    """
     def read(output):
         found = re.search(pattern, output)
         if not found:

@@ -1,5 +1,5 @@
-//! The verdict on live programs without probes that have one known bottleneck: who is named, how it
-//! limits the system, and what ends the run.
+//! The verdict on live programs without probes that have one known bottleneck: its subject, the
+//! mechanism by which it limits the system, and what ends the run.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -11,18 +11,19 @@ use place::{ok, Place};
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 
-/// What `report` says of the program, recorded with the default groups. None: it cannot be recorded
-/// here.
+/// The report on the program `limited`, recorded with the default event groups; `None` if it cannot
+/// be recorded here.
 fn report(means: &str) -> Option<Value> {
     reports(means, &[&[]]).map(|mut reports| reports.remove(0))
 }
 
-/// Others may take the CPUs meanwhile: then the verdict says so, and it is recorded once more.
+/// Number of attempts. Other programs may take the CPUs meanwhile; then the verdict has a caveat
+/// about bystanders, and the program is recorded again.
 const TRIES: usize = 3;
 
-/// The same of one recording with different options.
+/// The reports on one recording, one for each set of options.
 fn reports(means: &str, options: &[&[&str]]) -> Option<Vec<Value>> {
-    // Each records the whole host: two at once would be in each other's recordings.
+    // Each test records the whole host, so two at a time would be in each other's recordings.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let possible = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
@@ -53,7 +54,7 @@ fn reports(means: &str, options: &[&[&str]]) -> Option<Vec<Value>> {
     None
 }
 
-/// Outcome, subject and mechanism.
+/// Outcome, subject and mechanism of the verdict.
 fn named(report: &Value) -> [&str; 3] {
     let verdict = &report["verdict"];
     [&verdict["outcome"], &verdict["subject"]["name"], &verdict["mechanism"]].map(|value| value.as_str().unwrap_or("none"))
@@ -68,7 +69,7 @@ fn a_request_in_two_writes_waits_for_a_delayed_acknowledgement_and_one_in_one_wr
 }
 
 #[test]
-fn processes_that_sleep_in_a_lock_are_a_convoy() {
+fn processes_that_sleep_for_a_lock_are_reported_as_a_convoy() {
     let Some(lock) = report("lock") else { return };
     assert_eq!(named(&lock), ["bottleneck", "limited", "lock_convoy"], "{}", lock["verdict"]["text"]);
     let convoy = lock["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "convoy").unwrap();
@@ -76,7 +77,7 @@ fn processes_that_sleep_in_a_lock_are_a_convoy() {
 }
 
 #[test]
-fn two_sides_that_sleep_and_look_poll() {
+fn two_sides_that_sleep_and_look_again_are_reported_as_polling() {
     let Some(reports) = reports("polls", &[&[], &["--sensitivity"]]) else { return };
     let [polls, varied] = reports.try_into().unwrap();
     assert_eq!((&polls["sensitivity"], &polls["verdict"]), (&Value::Null, &varied["verdict"]));
@@ -88,18 +89,19 @@ fn two_sides_that_sleep_and_look_poll() {
 }
 
 #[test]
-fn a_small_receive_buffer_is_the_window() {
+fn a_small_receive_buffer_is_reported_as_window_limited() {
     let Some(window) = report("window") else { return };
     assert_eq!(named(&window)[2], "window_limited", "{}", window["verdict"]["text"]);
 }
 
 #[test]
-fn items_that_are_handed_over_one_by_one_are_named_and_those_in_chunks_are_not() {
+fn items_handed_over_one_by_one_are_reported_and_items_in_chunks_are_not() {
     let Some(items) = report("items") else { return };
     assert_eq!(named(&items), ["bottleneck", "limited", "hand_over_per_item"], "{}", items["verdict"]["text"]);
     let because = items["verdict"]["because"].as_array().unwrap();
     let hand_overs = because.iter().find(|because| because["kind"] == "hand_overs").unwrap();
-    // Some hundred at the least: of threads that find the next number at once, none is woken.
+    // At least some hundred. A thread that finds the next number at once is not woken and does not
+    // count.
     assert!(hand_overs["count"].as_u64().unwrap() > 200, "{hand_overs}");
     assert!(hand_overs["work_ns"].as_u64() < hand_overs["cost_ns"].as_u64(), "{hand_overs}");
     let Some(chunks) = report("chunks") else { return };
@@ -107,7 +109,7 @@ fn items_that_are_handed_over_one_by_one_are_named_and_those_in_chunks_are_not()
 }
 
 #[test]
-fn a_connection_for_each_request_is_named_if_its_begin_takes_most_of_the_work() {
+fn a_connection_per_request_is_reported_if_its_begin_takes_most_of_the_work() {
     let Some(greets) = report("greets") else { return };
     assert_eq!(named(&greets), ["bottleneck", "limited", "connection_per_request"], "{}", greets["verdict"]["text"]);
     let because = greets["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "accepts").unwrap();
@@ -117,7 +119,7 @@ fn a_connection_for_each_request_is_named_if_its_begin_takes_most_of_the_work() 
 }
 
 #[test]
-fn a_priority_inversion_is_named_and_a_lock_that_passes_on_priority_has_none() {
+fn a_priority_inversion_is_reported_and_a_lock_with_priority_inheritance_has_none() {
     let may = std::process::Command::new("chrt").args(["-f", "10", "true"]).output();
     if !may.is_ok_and(|output| output.status.success()) {
         println!("skipped: a priority inversion (needs SCHED_FIFO and chrt)");
@@ -132,7 +134,7 @@ fn a_priority_inversion_is_named_and_a_lock_that_passes_on_priority_has_none() {
 }
 
 #[test]
-fn a_program_that_frees_memory_for_what_it_reads_waits_for_memory() {
+fn a_program_that_must_free_memory_before_it_reads_is_reported_as_memory_reclaim() {
     if std::fs::metadata("/sys/fs/cgroup/memory/memory.limit_in_bytes").is_err() {
         println!("skipped: a memory limit (needs a control group of version 1 for memory)");
         return;
@@ -144,7 +146,7 @@ fn a_program_that_frees_memory_for_what_it_reads_waits_for_memory() {
 }
 
 #[test]
-fn a_link_that_is_full_is_named_with_its_rate() {
+fn a_full_link_is_reported_with_its_rate() {
     let tbf = ["-n", "tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "100mbit", "burst", "128k", "limit", "8mb"];
     if !std::process::Command::new("unshare").args(tbf).output().is_ok_and(|output| output.status.success()) {
         println!("skipped: a full link (needs unshare, tc and the queueing discipline tbf)");
@@ -154,7 +156,7 @@ fn a_link_that_is_full_is_named_with_its_rate() {
     assert_eq!(named(&link), ["bottleneck", "limited0", "slow_link"], "{}", link["verdict"]["text"]);
     let because = link["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "link").unwrap();
     assert_eq!(because["discipline"], "tbf", "{because}");
-    // What it carries, headers included, is what was set, however busy the machine is.
+    // The rate includes headers and is the configured one, even on a busy host.
     let rate = because["bits_per_second"].as_f64().unwrap();
     assert!((60e6..120e6).contains(&rate), "{because}");
 }
@@ -167,17 +169,18 @@ fn a_thread_that_sleeps_next_to_full_cpus_is_no_bottleneck() {
 }
 
 #[test]
-fn a_run_that_a_timer_ends_is_judged_by_its_replies() {
+fn a_run_that_a_timer_ends_is_judged_by_its_rate_of_replies() {
     let progress = ["--progress", "name ~ \"syscall_exit_*\" && ret > 0"];
     let Some(reports) = reports("timed", &[&[], &progress]) else { return };
     let [timed, progressed] = reports.try_into().unwrap();
     let verdict = &timed["verdict"];
     assert_eq!(named(&timed)[..2], ["bottleneck", "limited"], "{}", verdict["text"]);
     assert_eq!(timed["run"]["kind"], "fixed_time", "{}", timed["run"]);
-    // Half of the server's sleep nearly doubles the rate of replies; it moves no end.
+    // With half of the server's sleep the rate of replies nearly doubles, while the end stays the
+    // same.
     assert_eq!(verdict["gain"]["of"], "rate", "{}", verdict["gain"]);
     assert!(verdict["gain"]["gain"].as_f64().unwrap() > 0.5, "{}", verdict["gain"]);
-    // Named by the user, any event counts as progress, here that of any program.
+    // With `--progress`, any event of any program can count as progress.
     let run = &progressed["run"];
     assert!(run["progress"].as_str().unwrap().starts_with("name ~ \"syscall_exit_*\" && ret > 0 of "), "{run}");
     assert_eq!(progressed["verdict"]["gain"]["of"], "rate", "{}", progressed["verdict"]["gain"]);

@@ -1,4 +1,5 @@
-//! Machine logs at the limits of what is asked of them: parts of a block, many names, chains of any length.
+//! Machine logs at the limits of the analyses: ranges that begin inside of a block, very many
+//! names, and very long chains.
 
 #[path = "support/schema.rs"]
 mod schema;
@@ -21,7 +22,7 @@ fn ask(log: &Path, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn an_active_path_from_the_midst_of_a_block_without_cause_begins_there() {
+fn an_active_path_that_begins_inside_a_block_without_cause_begins_there() {
     let place = TempDir::new().unwrap();
     let lines = [
         r#"{"t":0,"machine":"A","state":"run"}"#,
@@ -38,8 +39,8 @@ fn an_active_path_from_the_midst_of_a_block_without_cause_begins_there() {
 }
 
 #[test]
-fn each_of_very_many_states_is_named_once_and_not_looked_for_in_all_others() {
-    // A look at each state for each state would be 10^10 comparisons of names.
+fn each_of_very_many_states_is_listed_once_in_less_than_quadratic_time() {
+    // Comparing each state with each other would be 10^10 comparisons of names.
     let (place, count) = (TempDir::new().unwrap(), 100_000u64);
     let mut log: String = (0..count).map(|at| format!("{{\"t\":{},\"machine\":\"A\",\"state\":\"s{at}\"}}\n", 10 * at)).collect();
     log += &format!("{{\"t\":{},\"end\":\"A\"}}\n", 10 * count);
@@ -48,13 +49,13 @@ fn each_of_very_many_states_is_named_once_and_not_looked_for_in_all_others() {
     assert_eq!(path["criticality"].as_array().unwrap().len() as u64, count);
     assert!(path["criticality"].as_array().unwrap().iter().all(|row| row["ns"] == 10 && row["profile_rank"] == 1));
     let graph = ask(&log, &["graph"]);
-    // One node gathers the rare ones.
+    // One node sums up the rare states.
     assert_eq!(graph["rare_nodes"].as_u64().unwrap() + graph["nodes"].as_array().unwrap().len() as u64, count + 1);
     let rows = ask(&log, &["report"])["criticality"].as_array().unwrap().len() as u64;
     assert_eq!(rows, count);
 }
 
-/// Each machine waits from the begin on until the one before wakes it.
+/// A log in which each machine waits from the begin until the previous one wakes it.
 fn chain(count: u64) -> String {
     let mut log = String::from("{\"t\":0,\"machine\":\"m0\",\"state\":\"run\"}\n");
     log.extend((1..count).map(|at| format!("{{\"t\":0,\"machine\":\"m{at}\",\"blocked\":\"w\"}}\n")));
@@ -66,8 +67,8 @@ fn chain(count: u64) -> String {
 }
 
 #[test]
-fn a_chain_of_very_many_machines_is_cut_and_all_of_its_time_accounted_for() {
-    // Followed through 4,096 blocks each, they would be 4 * 10^8 steps.
+fn a_chain_of_very_many_machines_is_cut_and_all_of_its_time_is_accounted_for() {
+    // Following each of them through 4,096 blocks would be 4 * 10^8 steps.
     let (place, count) = (TempDir::new().unwrap(), 100_000);
     let log = written(&place, &chain(count));
     let answer = ask(&log, &["graph", "--waits"]);
@@ -85,7 +86,7 @@ fn a_chain_of_very_many_machines_is_cut_and_all_of_its_time_accounted_for() {
 }
 
 #[test]
-fn a_chain_that_is_followed_to_its_end_is_told_with_all_its_ends_and_report_tells_of_one_that_is_not() {
+fn a_chain_within_the_limit_is_followed_to_its_end_and_report_counts_chains_that_were_cut() {
     let place = TempDir::new().unwrap();
     let short = written(&place, &chain(300));
     let answer = ask(&short, &["graph", "--waits"]);

@@ -1,4 +1,5 @@
-//! Lost events: when they are missing, and what answers say that would rest on them.
+//! Lost events: the time in which events are missing is unknown, and answers that depend on it
+//! contain a warning.
 
 #[path = "support/schema.rs"]
 mod schema;
@@ -24,7 +25,9 @@ fn json(verb: &str, trace: &Path) -> Value {
     answer
 }
 
-/// A thread whose ring is full from time to time. Returns how long that is in all. `older`: the recorder that wrote it ended packets where the next one begins.
+/// Writes a trace of a thread whose ring is full several times. Returns the total time of the gaps
+/// in ns. `older`: the trace is that of an older recorder, which ended packets at the begin of the
+/// next one.
 fn overloaded(directory: &Path, older: bool) -> u64 {
     let mut fake = Fake::new(directory);
     let (begin, end) = (fake.class("span_begin:work", &[]), fake.class("span_end:work", &[]));
@@ -37,7 +40,7 @@ fn overloaded(directory: &Path, older: bool) -> u64 {
             t += 1_000;
             lane.event(t, end, &[]);
         }
-        // The last thing that is known is that it is at work.
+        // The last known event is that the thread begins to work.
         lane.event(t, begin, &[]);
         let gap = 5_000 + 1_000 * turn;
         lane.packet_at(first, if older { t + gap } else { t });
@@ -53,7 +56,7 @@ fn overloaded(directory: &Path, older: bool) -> u64 {
 }
 
 #[test]
-fn what_lies_between_the_last_event_before_a_loss_and_the_first_after_it_is_unknown_to_the_nanosecond() {
+fn the_time_from_the_last_event_before_a_loss_to_the_first_after_it_is_unknown_to_the_nanosecond() {
     for older in [false, true] {
         let directory = TempDir::new().unwrap();
         let gaps = overloaded(directory.path(), older);
@@ -69,7 +72,8 @@ fn what_lies_between_the_last_event_before_a_loss_and_the_first_after_it_is_unkn
     }
 }
 
-/// A source of items and a sink that is slow; a third thread that does not matter loses most of what it says.
+/// A source of items and a sink, of which the source is slow. An unrelated thread loses most of its
+/// events.
 fn context(directory: &Path, lost: u64, ring: u64) {
     let mut fake = Fake::new(directory);
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
@@ -104,7 +108,7 @@ fn context(directory: &Path, lost: u64, ring: u64) {
 }
 
 #[test]
-fn a_bottleneck_and_a_prediction_next_to_many_losses_say_so() {
+fn a_bottleneck_and_a_prediction_mention_many_lost_events() {
     for lost in [0, 10_000] {
         let directory = TempDir::new().unwrap();
         context(directory.path(), lost, 256 << 10);
@@ -121,7 +125,7 @@ fn a_bottleneck_and_a_prediction_next_to_many_losses_say_so() {
 }
 
 #[test]
-fn larger_rings_are_advised_only_where_those_that_lost_were_smaller() {
+fn larger_rings_are_advised_only_if_the_rings_that_lost_events_were_smaller() {
     for (ring, advice) in [(2 << 20, "record again with --buffer 4MiB"), (4 << 20, "rings of 4 MiB were full: record fewer events")] {
         let directory = TempDir::new().unwrap();
         context(directory.path(), 10_000, ring);
@@ -133,13 +137,13 @@ fn larger_rings_are_advised_only_where_those_that_lost_were_smaller() {
 }
 
 #[test]
-fn what_was_open_when_a_loss_began_has_no_running_time_of_it() {
+fn a_span_that_was_open_when_a_loss_began_gets_no_running_time_from_the_loss() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let edges = |fake: &mut Fake, name: &str| ["begin", "end"].map(|edge| fake.class(&format!("span_{edge}:{name}"), &[]));
     let [configure, serve, leave] = ["configure", "serve", "leave"].map(|name| edges(&mut fake, name));
     let mut master = fake.lane("master", "main", 10, 10);
-    // The end of the span is lost, and the thread says nothing more until the very end.
+    // The end of the span is lost, and the thread emits no further event until the very end.
     master.event(0, configure[0], &[]);
     master.event(1_000, configure[0], &[]);
     master.packet();

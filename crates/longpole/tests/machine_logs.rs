@@ -1,4 +1,4 @@
-//! `queues` and `latency` of machine logs whose figures are known by hand.
+//! `queues` and `latency` on machine logs, with figures that were computed by hand.
 
 #[path = "support/schema.rs"]
 mod schema;
@@ -26,7 +26,8 @@ fn json(verb: &str, log: &Path, options: &[&str]) -> Vec<Value> {
     answer.as_array().unwrap().clone()
 }
 
-/// Two tokens into a queue of two, which wait 30 and 40 ns; the producer waits 10 ns for space, the consumer 20 ns for tokens.
+/// A log of a queue with capacity 2. The tokens stay in it for 30, 40, 20 and 0 ns; the producer
+/// waits for space for 10 ns, the consumer for tokens for 20 ns.
 const QUEUE: [&str; 12] = [
     r#"{"queue":"q","capacity":2}"#,
     r#"{"t":0,"machine":"maker","state":"make"}"#,
@@ -43,7 +44,7 @@ const QUEUE: [&str; 12] = [
 ];
 
 #[test]
-fn the_depth_of_a_queue_is_what_was_put_and_not_taken() {
+fn the_depth_of_a_queue_is_the_number_of_tokens_put_and_not_yet_taken() {
     let place = TempDir::new().unwrap();
     let mut lines = QUEUE.to_vec();
     lines.push(r#"{"t":100,"end":"taker"}"#);
@@ -52,19 +53,20 @@ fn the_depth_of_a_queue_is_what_was_put_and_not_taken() {
     let queue = &answer[0];
     assert_eq!((&queue["name"], &queue["capacity"]), (&Value::from("q"), &Value::from(2)));
     assert_eq!((&queue["puts"], &queue["gets"], &queue["put_units"], &queue["get_units"]), (&4.into(), &3.into(), &4.into(), &4.into()));
-    // 0 to 10: one; 10 to 50: two, since the third is put when the first is taken; then none.
+    // The depth is 1 from 0 to 10 ns, then 2 until 50 ns, since the third token is put when the
+    // first is taken, then 0.
     let share = |key: &str| queue[key].as_f64().unwrap();
     assert!((share("full_share") - 0.4).abs() < 1e-9 && (share("empty_share") - 0.5).abs() < 1e-9, "{queue}");
     assert!((queue["depth"]["mean"].as_f64().unwrap() - 0.9).abs() < 1e-9, "{queue}");
     assert_eq!((&queue["wait_full_ns"], &queue["wait_empty_ns"]), (&10.into(), &20.into()));
-    // 30, 40, 20 and 0 ns.
+    // Stays of 30, 40, 20 and 0 ns.
     assert_eq!((&queue["residence_ns"]["count"], &queue["residence_ns"]["total_ns"]), (&4.into(), &90.into()));
     assert_eq!((&queue["batch"]["count"], &queue["batch"]["max"]), (&2.into(), &3.into()));
     assert_eq!(queue["producers"], serde_json::json!(["maker"]));
 }
 
 #[test]
-fn a_part_of_a_log_begins_with_the_depth_that_was_reached() {
+fn a_range_of_a_log_begins_with_the_depth_reached_by_then() {
     let place = TempDir::new().unwrap();
     let log = written(&place, &QUEUE);
     let queue = &json("queues", &log, &["--begin", "30", "--end", "60"])[0];
@@ -76,7 +78,7 @@ fn a_part_of_a_log_begins_with_the_depth_that_was_reached() {
 }
 
 #[test]
-fn a_call_is_split_and_two_under_way_are_told_apart_by_who_serves_them() {
+fn a_call_is_split_into_parts_and_two_open_calls_are_distinguished_by_their_replies() {
     let place = TempDir::new().unwrap();
     let log = written(
         &place,
@@ -99,13 +101,13 @@ fn a_call_is_split_and_two_under_way_are_told_apart_by_who_serves_them() {
         assert_eq!((&call["name"], &call["machine"], &call["peer"]), (&"ask".into(), &caller.into(), &"server".into()));
         assert_eq!([call["total_ns"].as_u64().unwrap(), part("dispatch"), part("service"), part("return")], times);
     }
-    // The queue of calls is told, that of a reply is the call's.
+    // The queue of the calls is listed. The queues of the replies are a part of the calls.
     let queues = json("queues", &log, &[]);
     assert_eq!(queues.iter().map(|queue| queue["name"].as_str().unwrap()).collect::<Vec<_>>(), ["rpc:ask"]);
 }
 
 #[test]
-fn a_stay_in_a_state_lasts_through_its_blocks_and_signals_that_merge_are_one() {
+fn a_span_includes_its_blocks_and_merged_signals_count_as_one() {
     let place = TempDir::new().unwrap();
     let log = written(
         &place,
@@ -136,7 +138,7 @@ fn a_stay_in_a_state_lasts_through_its_blocks_and_signals_that_merge_are_one() {
 }
 
 #[test]
-fn a_machine_log_may_be_a_pipe_and_holds_no_events_to_pair() {
+fn a_machine_log_can_be_a_pipe_and_has_no_events_to_pair() {
     let place = TempDir::new().unwrap();
     let log = written(&place, &QUEUE);
     for verb in ["queues", "latency"] {

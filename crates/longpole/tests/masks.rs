@@ -1,4 +1,5 @@
-//! Where threads may run after it was changed: `longpole cpu` beside what the threads themselves were told.
+//! Changes of the CPUs that a thread may run on: the answer of `longpole cpu`, compared with the
+//! affinity masks that the threads themselves read from the kernel.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -26,7 +27,7 @@ fn possible(test: &str) -> bool {
     possible
 }
 
-/// Instances of a process's recorder.
+/// Tracing instances that the recorder with this pid created.
 fn instances(pid: u32) -> Vec<String> {
     let mut found: Vec<String> =
         std::fs::read_dir(INSTANCES).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -35,7 +36,8 @@ fn instances(pid: u32) -> Vec<String> {
     found
 }
 
-/// Of a mask as the kernel writes it: of as many CPUs as the machine could ever have, the last one first.
+/// CPUs in a mask as the kernel prints it: hexadecimal, for as many CPUs as the host could ever
+/// have, the last one first.
 fn cpus(text: &str) -> Vec<u64> {
     let digits = text.chars().rev().filter(|digit| *digit != ',').map(|digit| digit.to_digit(16).unwrap());
     digits.zip(0..).flat_map(|(digit, at)| (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| 4 * at + bit)).collect()
@@ -50,13 +52,14 @@ fn masks(answer: &Value, tid: u64) -> Vec<Value> {
 }
 
 #[test]
-fn each_change_of_a_mask_is_told_with_the_mask_that_the_kernel_then_had() {
+fn each_change_of_a_mask_is_listed_with_the_mask_that_the_kernel_then_had() {
     if !possible("masks of CPUs at each change") {
         return;
     }
     let place = Place::new();
     let program = place.build("masks", &[]);
-    // A thread that changes its own, and one that another process changes; the system's own text of it as the witness.
+    // One thread changes its own mask, and another process changes that of a second thread.
+    // /proc/PID/status has the expected masks.
     let script = format!(
         "{program}; sleep 20 & P=$!; echo sleeper $P
          taskset -p 1 $P > /dev/null; sleep 0.2; grep Cpus_allowed: /proc/$P/status
@@ -85,7 +88,8 @@ fn each_change_of_a_mask_is_told_with_the_mask_that_the_kernel_then_had() {
     assert_alike(&masks(&answer, other), &seen, &output);
 }
 
-/// What was asked for only after the next change is not known, and where the machine keeps the recorder from a CPU for so long, that may be one of them.
+/// Compares masks. At most one may be unknown: the recorder reads a mask after its change, and if
+/// it gets a CPU only after the next change, the mask in between is unknown.
 fn assert_alike(found: &[Value], said: &[Value], output: &str) {
     let known = found.iter().filter(|mask| !mask.is_null()).count();
     let alike = found.iter().zip(said).all(|(found, said)| found.is_null() || found == said);
@@ -93,13 +97,13 @@ fn assert_alike(found: &[Value], said: &[Value], output: &str) {
 }
 
 #[test]
-fn of_a_mask_that_never_rests_nothing_wrong_is_told() {
+fn no_wrong_mask_is_listed_for_a_thread_whose_mask_changes_without_pause() {
     if !possible("masks that are changed without pause") {
         return;
     }
     let place = Place::new();
     let program = place.build("masks", &[]);
-    // The mask may name CPUs that are not there; a call does not.
+    // A mask may include CPUs that do not exist; the result of a call does not.
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
     let all: Vec<u64> = (0..1024).filter(|cpu| allowed.is_set(*cpu as usize)).collect();
     if all.len() < 2 {
@@ -107,7 +111,7 @@ fn of_a_mask_that_never_rests_nothing_wrong_is_told() {
         return;
     }
     const CHANGES: u64 = 3000;
-    // Several at once: the recorder's thread shall be late.
+    // Several programs run at once, so that the recorder's thread is late.
     let script = "for n in 1 2 3; do $MASKS $CHANGES & done; wait; $MASKS $CHANGES";
     let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
     command.args(KERNEL).args(["--", "sh", "-ec", script]).env("MASKS", program).env("CHANGES", CHANGES.to_string());
@@ -130,14 +134,15 @@ fn of_a_mask_that_never_rests_nothing_wrong_is_told() {
 }
 
 #[test]
-fn a_call_from_another_pid_namespace_is_about_the_thread_that_has_the_number_there() {
+fn a_call_from_another_pid_namespace_refers_to_the_thread_with_that_number_there() {
     if !possible("masks in a pid namespace") || Command::new("unshare").arg("-V").output().is_err() {
         return;
     }
     let place = Place::new();
     let (program, sleeper) = (place.build("masks", &[]), place.path("nsleeper"));
     copy_program("/bin/sleep", &sleeper);
-    // The sleeper is number 2 there, which is a thread of the kernel's outside.
+    // The sleeper has number 2 in the namespace, which is the number of a kernel thread outside of
+    // it.
     let script = "$SLEEPER 60 & echo sleeper $!; $MASKS 3 $!; kill $!";
     let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
     command.args(KERNEL).args(["--", "unshare", "-pf", "--mount-proc", "sh", "-ec", script]).env("MASKS", program).env("SLEEPER", sleeper);
@@ -152,7 +157,7 @@ fn a_call_from_another_pid_namespace_is_about_the_thread_that_has_the_number_the
     let threads = answer["threads"].as_array().unwrap();
     let meant = threads.iter().find(|thread| thread["name"] == "nsleeper").unwrap();
     let found = masks(&answer, meant["tid"].as_u64().unwrap());
-    // Before Linux 6.11 nobody tells whom such a number means.
+    // Before Linux 6.11 no event contains the thread that such a number refers to.
     let known: Vec<(usize, &Value)> = found.iter().enumerate().filter(|(_, mask)| !mask.is_null()).collect();
     assert!(known.iter().all(|(at, mask)| said[*at] == **mask) && (found.is_empty() || known.len() == said.len()), "{found:?} {output}");
     if let Some(outside) = threads.iter().find(|thread| thread["tid"] == number) {
@@ -160,11 +165,11 @@ fn a_call_from_another_pid_namespace_is_about_the_thread_that_has_the_number_the
     }
 }
 
-/// A cpuset for this test's process, removed at the end.
+/// A cpuset for a process of this test; it is removed when dropped.
 struct Cpuset(PathBuf);
 
 impl Cpuset {
-    /// None: no cpusets here, as version 1 of cgroups has them.
+    /// `None` if this host has no cpusets of cgroups version 1.
     fn new(cpu: u64) -> Option<Cpuset> {
         let path = Path::new("/sys/fs/cgroup/cpuset").join(format!("longpole-test-{}", std::process::id()));
         std::fs::create_dir(&path).ok()?;
@@ -185,7 +190,7 @@ impl Drop for Cpuset {
 }
 
 #[test]
-fn a_mask_that_a_cpuset_has_changed_is_not_known_any_more() {
+fn a_mask_that_a_cpuset_changed_becomes_unknown() {
     if !possible("masks that a cpuset changes") {
         return;
     }
@@ -211,7 +216,8 @@ fn a_mask_that_a_cpuset_has_changed_is_not_known_any_more() {
     assert_eq!((&stays["allowed_cpus"], &stays["kernel"]["allowed_why_unknown"]), (&json!(all), &Value::Null));
 }
 
-/// What the kernel counts in an instance: events that it keeps or has handed out, and those that it lost.
+/// Counters of the kernel for an instance: events that are in its buffers or were read from them,
+/// and events that it lost.
 fn counted(instance: &Path) -> (u64, u64) {
     let cpus = std::fs::read_dir(instance.join("per_cpu")).unwrap().map(|cpu| cpu.unwrap().path().join("stats"));
     let text: String = cpus.map(|stats| std::fs::read_to_string(stats).unwrap()).collect();
@@ -223,7 +229,7 @@ fn counted(instance: &Path) -> (u64, u64) {
 }
 
 #[test]
-fn what_a_killed_recorder_left_is_whole_after_the_next_verb_also_where_it_is_copied_to() {
+fn a_killed_recorders_recording_is_completed_by_the_next_verb_and_can_then_be_copied() {
     if !possible("what a killed recorder left") {
         return;
     }
@@ -232,7 +238,8 @@ fn what_a_killed_recorder_left_is_whole_after_the_next_verb_also_where_it_is_cop
     let mut recorder = Running::start(command.args(KERNEL).args(["--for", "60s"]).stdout(Stdio::null()).stderr(Stdio::null()));
     let pid = recorder.id();
     wait_for(|| instances(pid).len() == 2 && place.recordings().len() == 1 && place.newest().join("longpole.json").exists());
-    // More than the kernel keeps for one wake-up of the recorder, so that there are pages on the disk and pages in its buffers.
+    // These are more events than the kernel buffers before it wakes the recorder, so some pages are
+    // on the disk and some still in the kernel's buffers.
     let mut busy = Running::start(Command::new("dd").args(["if=/dev/zero", "of=/dev/null", "bs=1", "count=400000"]).stderr(Stdio::null()));
     busy.wait().unwrap();
     recorder.kill().unwrap();
@@ -240,7 +247,8 @@ fn what_a_killed_recorder_left_is_whole_after_the_next_verb_also_where_it_is_cop
     let left = instances(pid);
     assert_eq!(left.len(), 2);
     let main = Path::new(INSTANCES).join(left.iter().find(|name| !name.starts_with("longpole_masks")).unwrap());
-    // It goes on without its recorder; then it shall hold still to be counted.
+    // The instance continues without its recorder. It is switched off here so that the counters do
+    // not change any more.
     assert!(Command::new("true").status().unwrap().success());
     std::fs::write(main.join("tracing_on"), "0").unwrap();
     let (held, lost) = counted(&main);
@@ -254,11 +262,12 @@ fn what_a_killed_recorder_left_is_whole_after_the_next_verb_also_where_it_is_cop
     let is_own =
         |name: &str| name.starts_with("lttng_statedump_") || (name.starts_with("longpole_") && !name.starts_with("longpole_affinity"));
     let own: u64 = info["names"].as_object().unwrap().keys().filter(|name| is_own(name)).map(|name| count(name)).sum();
-    // What it had taken and not yet written when it was killed is lost, and counted.
+    // Events that the recorder had read but not yet written when it was killed are lost, and
+    // counted.
     assert_eq!((events - own + missing, missing >= lost), (held + lost, true));
     assert!(count("syscall_entry_write") + missing >= 400_000, "{} and {missing} lost", count("syscall_entry_write"));
     assert!(!path.join("kernel/raw").exists());
-    // Elsewhere, without any of this.
+    // A copy, after the recording and the tracing instances are gone.
     let elsewhere = place.path("elsewhere");
     assert!(Command::new("cp").arg("-r").arg(&path).arg(&elsewhere).status().unwrap().success());
     std::fs::remove_dir_all(&path).unwrap();

@@ -1,4 +1,5 @@
-//! The critical path through each means by which the kernel lets one thread wait for another, a device, a timer or a CPU; of live programs whose slow part is known.
+//! The critical path through each means by which the kernel lets one thread wait for another, for a
+//! device, for a timer or for a CPU, on live programs whose slow part is known.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -12,7 +13,8 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Machines have names of programs, and those of one name must not run at once.
+/// Makes the tests run one at a time: machines are named after programs, and two with the same name
+/// would be mixed up.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -26,7 +28,7 @@ fn live(what: &str) -> bool {
     possible
 }
 
-/// What the command printed, and the recording.
+/// The output of the command, and the recording.
 fn recorded(place: &Place, options: &[&str], command: &[&str]) -> (Output, PathBuf) {
     let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
     let output = ok(record.args(["record", "--stacks", "none"]).args(options).arg("--").args(command).output().unwrap());
@@ -41,7 +43,7 @@ fn text<'a>(row: &'a Value, key: &str) -> &'a str {
     row[key].as_str().unwrap()
 }
 
-/// Time on the path, of the rows that the question picks by machine and state.
+/// Time on the path, in ns, of the rows whose machine and state `wanted` accepts.
 fn time(answer: &Value, wanted: impl Fn(&str, &str) -> bool) -> u64 {
     let wanted = |row: &&Value| wanted(text(row, "machine"), text(row, "state"));
     rows(answer).iter().filter(wanted).map(|row| row["ns"].as_u64().unwrap()).sum()
@@ -61,7 +63,7 @@ fn path(place: &Place, trace: &PathBuf) -> Value {
 }
 
 #[test]
-fn the_slower_one_is_found_through_whatever_they_hand_items_over_by() {
+fn the_slower_thread_is_found_for_every_means_of_handing_over_items() {
     let _alone = alone();
     if !live("the path through futexes, epoll, pipes, sockets and io_uring") {
         return;
@@ -71,7 +73,7 @@ fn the_slower_one_is_found_through_whatever_they_hand_items_over_by() {
         let program = place.build("edges", &[]);
         let before = stolen();
         let (output, trace) = recorded(&place, &[], &[&program, means]);
-        // For so long the taker may have stood still, with work for it, while the maker went on.
+        // During stolen time the taker may have had work and not run, while the maker continued.
         let stolen = stolen() - before;
         if !output.stdout.is_empty() {
             println!("skipped: the path through {means} ({})", String::from_utf8_lossy(&output.stdout).trim());
@@ -81,7 +83,8 @@ fn the_slower_one_is_found_through_whatever_they_hand_items_over_by() {
         assert_eq!(answer["end_machine"], "edges", "{means}");
         let maker = time(&answer, |machine, state| machine == "edges/maker" && is_code(state));
         let taker = time(&answer, |machine, state| machine == "edges" && is_code(state));
-        // 100 ms of work in 400 parts, of which the last is the taker's.
+        // The maker works for 100 ms in 400 units. Of the taker's work, only that for the last item
+        // is on the path.
         let has_most = maker + stolen >= 80_000_000 && maker + 5 * stolen > 4 * taker;
         assert!(has_most, "{means}: maker {maker} ns, taker {taker} ns, {stolen} ns stolen: {answer}");
         if means == "tcp" {
@@ -93,13 +96,13 @@ fn the_slower_one_is_found_through_whatever_they_hand_items_over_by() {
 }
 
 #[test]
-fn a_disk_and_a_timer_have_the_time_that_a_program_waited_for_them() {
+fn a_disk_and_a_timer_have_the_time_for_which_a_program_waited_for_them() {
     let _alone = alone();
     if !live("the path through a disk and a timer") {
         return;
     }
     for (means, link) in [("fsync", "disk"), ("timerfd", "timer")] {
-        // On a disk that is one.
+        // The current directory is on a real disk, unlike the test's place.
         let place = Place::new();
         let program = place.build("edges", &[]);
         let file = std::env::current_dir().unwrap().join(format!("edges.{}", std::process::id()));
@@ -112,7 +115,7 @@ fn a_disk_and_a_timer_have_the_time_that_a_program_waited_for_them() {
             println!("skipped: the path through a disk (writing here waits for none)");
             continue;
         }
-        // The rest of the wait is for threads of the kernel and, the busier the machine is, for CPUs.
+        // The rest of the wait is for kernel threads and, especially on a busy host, for CPUs.
         let for_cpus = time(&answer, |_, state| matches!(state, "runnable" | "preempted"));
         assert!(told <= waited + waited / 4 && told > 0 && told + for_cpus >= waited / 3, "{means}: {told} of {waited} ns: {answer}");
         if means == "timerfd" {
@@ -122,7 +125,7 @@ fn a_disk_and_a_timer_have_the_time_that_a_program_waited_for_them() {
 }
 
 #[test]
-fn who_had_the_cpu_while_a_thread_waited_for_it_is_named() {
+fn the_thread_that_had_the_cpu_while_another_waited_for_it_is_listed() {
     let _alone = alone();
     if !live("who had the CPU") {
         return;
@@ -136,7 +139,7 @@ fn who_had_the_cpu_while_a_thread_waited_for_it_is_named() {
     for row in rows(&answer) {
         let waits = text(row, "class") != "link" && matches!(text(row, "state"), "runnable" | "preempted");
         assert!(waits || row["kept_by"].is_null(), "{row}");
-        // The maker and who takes from it have the CPU in turn.
+        // The maker and the taker share the CPU, so only the maker's waits are compared.
         if waits && text(row, "machine") == "edges/maker" {
             let kept = row["kept_by"].as_array().unwrap();
             let ns: u64 = kept.iter().map(|keeper| keeper["ns"].as_u64().unwrap()).sum();
@@ -145,7 +148,8 @@ fn who_had_the_cpu_while_a_thread_waited_for_it_is_named() {
             by_hog += kept.iter().filter(|keeper| keeper["name"] == "sh").map(|keeper| keeper["ns"].as_u64().unwrap()).sum::<u64>();
         }
     }
-    // Others of this machine may have the CPU, too, and most of the time where it is busy.
+    // Other programs on this host may have the CPU too; on a busy host they have it most of the
+    // time.
     assert!(waited > 10_000_000 && by_hog * 10 > waited, "{by_hog} of {waited} ns: {answer}");
     let said = String::from_utf8(ok(place.longpole(&["path"]).arg(&trace).output().unwrap()).stdout).unwrap();
     assert!(
@@ -155,7 +159,7 @@ fn who_had_the_cpu_while_a_thread_waited_for_it_is_named() {
 }
 
 #[test]
-fn an_interrupt_from_one_cpu_to_another_lies_on_top_of_whom_it_interrupts() {
+fn an_interrupt_from_one_cpu_to_another_runs_on_top_of_the_thread_that_it_interrupts() {
     let _alone = alone();
     if !live("interrupts between CPUs") {
         return;
@@ -175,7 +179,7 @@ fn an_interrupt_from_one_cpu_to_another_lies_on_top_of_whom_it_interrupts() {
 }
 
 #[test]
-fn the_kernel_at_work_for_a_thread_is_a_system_call_in_the_graph() {
+fn the_kernels_work_for_a_thread_is_a_system_call_in_the_graph() {
     let _alone = alone();
     if !live("system calls in the graph") {
         return;

@@ -1,4 +1,4 @@
-//! `merge --sync packets`: captures of two hosts whose clocks differ by a known offset and drift.
+//! `merge --sync packets` on captures of two hosts whose clocks differ by a known offset and drift.
 
 #[path = "support/schema.rs"]
 mod schema;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const BEGIN: i64 = 1_700_000_000_000_000_000;
 
-/// A small generator of numbers, so that every run has the same.
+/// A small pseudo-random generator, so that every run has the same numbers.
 struct Random(u64);
 
 impl Random {
@@ -22,7 +22,8 @@ impl Random {
     }
 }
 
-/// An Ethernet frame with a UDP datagram or TCP segment of IPv4; `hops` and the checksums are as the place on its way wants them.
+/// An Ethernet frame with an IPv4 UDP datagram or TCP segment. `hops` and the checksums depend on
+/// the place where the frame is seen.
 fn frame(from: u8, to: u8, id: u16, tcp: bool, hops: u8, checksum: u16) -> Vec<u8> {
     let payload = [b"payload ".as_slice(), &id.to_be_bytes()].concat();
     let header = if tcp { 20 } else { 8 };
@@ -48,7 +49,7 @@ fn frame(from: u8, to: u8, id: u16, tcp: bool, hops: u8, checksum: u16) -> Vec<u
     frame
 }
 
-/// A host with its capture.
+/// A host, its clock and its capture.
 struct Host {
     path: PathBuf,
     number: u8,
@@ -62,7 +63,7 @@ impl Host {
         Host { path: directory.join(format!("host{number}.pcapng")), number, offset_ns, drift, packets: Vec::new() }
     }
 
-    /// What its clock says at a true moment.
+    /// The reading of this host's clock at a true time.
     fn clock(&self, true_ns: i64) -> i64 {
         true_ns - self.offset_ns - ((true_ns - BEGIN) as f64 * self.drift).round() as i64
     }
@@ -83,7 +84,8 @@ impl Host {
     }
 }
 
-/// `count` packets each way over ten seconds; of `lost` in a hundred only the sender knows, and some are seen twice.
+/// Makes `count` packets in each direction over ten seconds. `lost` percent of them are seen by the
+/// sender only, and as many of the others are seen twice.
 fn talk(a: &mut Host, b: &mut Host, count: u64, random: &mut Random, lost: u64, back: bool) {
     for n in 0..count {
         for forward in [true, false] {
@@ -118,7 +120,8 @@ fn synced(hosts: &[&Host]) -> Value {
     answer
 }
 
-/// What was found for a host, corrected to the clock of the first one, is within its error.
+/// Checks that the offset and drift found for a host map its clock to that of the reference host
+/// within the stated error.
 fn assert_within(found: &Value, host: &Host, reference: &Host, most_error: u64) {
     let number = |key: &str| found[key].as_i64().unwrap();
     let (error, drift) = (found["error_ns"].as_u64().unwrap(), found["drift_ppm"].as_f64().unwrap() / 1e6);
@@ -132,7 +135,7 @@ fn assert_within(found: &Value, host: &Host, reference: &Host, most_error: u64) 
 }
 
 #[test]
-fn the_clock_of_another_host_is_found_within_the_error_that_is_told() {
+fn the_clock_of_another_host_is_found_within_the_stated_error() {
     for (directions, lost, offset_ns, drift) in
         [(true, 0, -3_600_000_000_000, 3e-5), (false, 0, 1_234_567, -8e-5), (true, 10, 77, 0.0), (false, 20, 0, 2e-4)]
     {
@@ -150,7 +153,7 @@ fn the_clock_of_another_host_is_found_within_the_error_that_is_told() {
         assert_eq!(found["ambiguous"].as_u64().unwrap() > 0, lost > 0, "{found}");
         assert_eq!(answer["inputs"][0]["reference"], true);
 
-        // What is said as an option does the same for every verb that reads.
+        // The printed option corrects the clock for every verb that reads traces.
         let option = found["option"].as_str().unwrap();
         let printed = Command::new(env!("CARGO_BIN_EXE_longpole"))
             .args(["print", "--json", "--offset", option])
@@ -170,7 +173,7 @@ fn the_clock_of_another_host_is_found_within_the_error_that_is_told() {
 }
 
 #[test]
-fn a_host_that_talks_only_with_another_one_is_corrected_over_that() {
+fn a_host_that_exchanges_packets_only_with_another_one_is_corrected_through_that_one() {
     let directory = TempDir::new().unwrap();
     let mut a = Host::new(directory.path(), 1, 0, 0.0);
     let mut b = Host::new(directory.path(), 2, 5_000_000, 1e-5);
@@ -186,7 +189,7 @@ fn a_host_that_talks_only_with_another_one_is_corrected_over_that() {
 }
 
 #[test]
-fn packets_of_one_direction_give_a_bound_and_no_answer() {
+fn packets_in_one_direction_give_a_bound_and_no_answer() {
     let directory = TempDir::new().unwrap();
     let mut a = Host::new(directory.path(), 1, 0, 0.0);
     let mut b = Host::new(directory.path(), 2, 1_000_000_000, 0.0);
@@ -207,7 +210,7 @@ fn packets_of_one_direction_give_a_bound_and_no_answer() {
 }
 
 #[test]
-fn hosts_that_have_no_packet_in_common_are_not_brought_together() {
+fn hosts_without_a_common_packet_are_not_synchronised() {
     let directory = TempDir::new().unwrap();
     let mut hosts: Vec<Host> = (1..=4).map(|number| Host::new(directory.path(), number, 0, 0.0)).collect();
     let (ab, cd) = hosts.split_at_mut(2);
@@ -221,7 +224,7 @@ fn hosts_that_have_no_packet_in_common_are_not_brought_together() {
 }
 
 #[test]
-fn a_clock_that_was_set_meanwhile_is_said_to_be() {
+fn a_clock_that_was_set_during_the_capture_is_reported() {
     let directory = TempDir::new().unwrap();
     let mut a = Host::new(directory.path(), 1, 0, 0.0);
     let mut b = Host::new(directory.path(), 2, 0, 0.0);

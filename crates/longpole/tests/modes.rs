@@ -1,5 +1,7 @@
-//! What a full ring does: discard, overwrite, block; and snapshots of a recording that goes on. Events tried are events recorded plus events
-//! lost, by the count of babeltrace2, which knows nothing of this recorder.
+//! A full ring in the modes discard, overwrite and block, and snapshots of a running recording.
+//!
+//! In each test the number of events tried equals the number recorded plus the number lost, as
+//! babeltrace2 counts them, which is independent of this recorder.
 
 #[path = "support/commanded.rs"]
 mod commanded;
@@ -11,7 +13,8 @@ use place::{ok, wait_for, Place};
 use serde_json::Value;
 use std::path::Path;
 
-/// Tried is recorded and lost, and what is recorded are the newest ones.
+/// Checks that each tried event is recorded or lost and that the recorded events are the newest
+/// ones. Returns the number of recorded events.
 fn is_the_newest_of(recording: &Path, tried: u64) -> u64 {
     let (recorded, lost) = counted(recording, "mark:numbered");
     assert_eq!(recorded + lost, tried, "{recorded} recorded, {lost} lost");
@@ -22,7 +25,7 @@ fn is_the_newest_of(recording: &Path, tried: u64) -> u64 {
 }
 
 #[test]
-fn a_flight_recorder_keeps_the_newest_events_and_counts_the_others_and_a_snapshot_leaves_it_as_it_is() {
+fn overwriting_keeps_the_newest_events_and_counts_the_others_and_a_snapshot_changes_nothing() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--mode", "overwrite", "--buffer", "64KiB"]);
@@ -36,7 +39,7 @@ fn a_flight_recorder_keeps_the_newest_events_and_counts_the_others_and_a_snapsho
     let kept = is_the_newest_of(&second, many);
     assert!((2500..=4096).contains(&kept), "{kept} events of 16 bytes in three to four parts of 16 KiB");
     assert_eq!(is_the_newest_of(&third, many), kept, "the first took nothing away");
-    // Nothing has reached the disk meanwhile.
+    // Nothing was written to the disk meanwhile.
     let status = ok(place.longpole(&["status", "--json"]).output().unwrap());
     assert_eq!(serde_json::from_slice::<Value>(&status.stdout).unwrap()["recording"]["recorded_bytes"], 0);
     let more = commanded.does("marks 5");
@@ -48,7 +51,8 @@ fn a_flight_recorder_keeps_the_newest_events_and_counts_the_others_and_a_snapsho
         let (recorded, lost) = counted(recording, "mark:numbered");
         assert_eq!((info["events"].as_u64(), info["lost"].as_u64()), (Some(recorded), Some(lost)));
     }
-    // Whoever is to be told of a larger ring learns which was too small.
+    // The description contains the size of the ring that was too small, for the advice to use a
+    // larger one.
     let description: Value = serde_json::from_slice(&std::fs::read(whole.join("longpole.json")).unwrap()).unwrap();
     assert!(description["lanes"].as_array().unwrap().iter().any(|lane| lane["lost_ring_bytes"] == 64 << 10), "{description}");
 }
@@ -64,7 +68,7 @@ fn events_of_threads_and_programs_that_have_ended_are_in_a_snapshot() {
     let tried = commanded.does("thread 3");
     commanded.end();
     let recording = place.newest();
-    // The recorder learns of it soon.
+    // The recorder soon notices that the program has ended.
     wait_for(|| std::fs::read_dir(place.path("runtime")).unwrap().count() == 2);
     assert_eq!(is_the_newest_of(&snapshot(&place, &[]), tried), tried);
     assert_eq!(session.stop(), recording);
@@ -72,7 +76,7 @@ fn events_of_threads_and_programs_that_have_ended_are_in_a_snapshot() {
 }
 
 #[test]
-fn a_snapshot_of_a_recording_that_discards_holds_what_was_recorded_until_then() {
+fn a_snapshot_of_a_discarding_recording_contains_the_events_recorded_until_then() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &[]);
@@ -89,10 +93,10 @@ fn a_snapshot_of_a_recording_that_discards_holds_what_was_recorded_until_then() 
 }
 
 #[test]
-fn a_thread_that_may_block_loses_nothing_as_long_as_the_recorder_takes_what_it_writes() {
+fn a_thread_that_may_block_loses_nothing_while_the_recorder_takes_its_events() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
-    // A small ring, and a recorder that looks often enough only if it hurries.
+    // The ring is small, and the recorder must read it more often than usual.
     let session = Session::start(&place, &["--mode", "block", "--buffer", "32KiB"]);
     let mut commanded = Commanded::start(&place, &program);
     let tried = commanded.does("marks 100000");
@@ -101,7 +105,7 @@ fn a_thread_that_may_block_loses_nothing_as_long_as_the_recorder_takes_what_it_w
 }
 
 #[test]
-fn a_thread_does_not_wait_longer_than_it_may_and_a_recorder_that_stands_still_costs_that_once() {
+fn a_thread_waits_no_longer_than_the_limit_and_only_once_for_a_stopped_recorder() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let config = place.path("block.toml");
@@ -111,7 +115,7 @@ fn a_thread_does_not_wait_longer_than_it_may_and_a_recorder_that_stands_still_co
     commanded.does("marks 1");
     wait_for(|| description(&place.newest())["lanes"].as_array().is_some_and(|lanes| !lanes.is_empty()));
     place::signal(&recorder, "-STOP");
-    // Were it to wait at each event, this would take half an hour.
+    // If the thread waited at each event, this would take 25 minutes.
     let tried = commanded.does("marks 300000");
     let waited = waited(&place);
     place::signal(&recorder, "-CONT");
@@ -124,7 +128,7 @@ fn a_thread_does_not_wait_longer_than_it_may_and_a_recorder_that_stands_still_co
     assert_eq!(recorded + lost, tried);
 }
 
-/// What the rings say of how long their threads have waited for room.
+/// Time in ns for which threads have waited for room, from the counters in their rings.
 fn waited(place: &Place) -> u64 {
     let rings = std::fs::read_dir(place.path("runtime")).unwrap().map(|entry| entry.unwrap().path());
     let rings = rings.filter(|path| path.extension().is_some_and(|extension| extension == "ring"));
@@ -132,7 +136,7 @@ fn waited(place: &Place) -> u64 {
 }
 
 #[test]
-fn a_new_thread_is_looked_at_as_often_as_it_needs_however_calm_it_was_before() {
+fn a_new_thread_is_read_as_often_as_needed_even_after_a_quiet_time() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     std::fs::write(place.path("calm.toml"), "period = \"1s\"\n").unwrap();
@@ -140,7 +144,8 @@ fn a_new_thread_is_looked_at_as_often_as_it_needs_however_calm_it_was_before() {
     let mut commanded = Commanded::start(&place, &program);
     commanded.does("marks 1");
     std::thread::sleep(std::time::Duration::from_millis(1500));
-    // At least for half a second, and its first ring is full in a tenth of one.
+    // The program emits for at least half a second, and its first ring would be full after a tenth
+    // of a second.
     let tried = commanded.does("slowly 32000");
     commanded.end();
     let (recorded, lost) = counted(&session.stop(), "mark:numbered");

@@ -19,20 +19,20 @@ fn live(what: &str) -> bool {
     possible
 }
 
-/// A session that records scheduling, too.
+/// Starts a session that also records scheduling.
 fn start<'a>(place: &'a Place, arguments: &[&str]) -> Session<'a> {
     let mut start = place.command(env!("CARGO_BIN_EXE_longpole"));
     ok(start.args(["start", "--stacks", "none", "--kernel", "sched"]).args(arguments).output().unwrap());
     Session::of(place)
 }
 
-/// Events of the kernel's trace, as babeltrace2 counts them.
+/// Number of events in the kernel's trace, counted by babeltrace2.
 fn kernel_events(recording: &Path) -> u64 {
     let output = ok(Command::new("babeltrace2").arg(recording.join("kernel")).output().unwrap());
     String::from_utf8(output.stdout).unwrap().lines().count() as u64
 }
 
-/// By the recording's own account.
+/// Numbers of events and lost events in the kernel's streams, from `longpole info`.
 fn told(place: &Place, recording: &Path) -> (u64, u64) {
     let info = place.answer("info", recording);
     let streams = info["streams"].as_array().unwrap().iter().filter(|stream| stream["kind"] == "kernel");
@@ -40,7 +40,7 @@ fn told(place: &Place, recording: &Path) -> (u64, u64) {
 }
 
 #[test]
-fn a_flight_recorder_keeps_the_kernels_events_in_the_kernel_until_a_snapshot_takes_them() {
+fn with_overwrite_the_kernels_events_stay_in_the_kernel_until_a_snapshot_takes_them() {
     if !live("a flight recorder of the kernel") {
         return;
     }
@@ -60,11 +60,11 @@ fn a_flight_recorder_keeps_the_kernels_events_in_the_kernel_until_a_snapshot_tak
     for made in [&first, &second] {
         let (events, lost) = told(&place, made);
         assert_eq!((kernel_events(made), lost), (events, 0));
-        // Each beat is a sleep: the thread leaves the CPU.
+        // Each beat is followed by a sleep, for which the thread leaves the CPU.
         assert!(events > 50, "{events}");
         assert!(description(made)["snapshot"]["kernel"]["gap_ns"].as_u64().is_some());
     }
-    // The second begins where the first one ended.
+    // The second snapshot begins where the first one ended.
     let begun = ok(place.longpole(&["print", "--json"]).arg(second.join("kernel")).output().unwrap());
     let line = String::from_utf8(begun.stdout).unwrap();
     let earliest = line
@@ -76,7 +76,8 @@ fn a_flight_recorder_keeps_the_kernels_events_in_the_kernel_until_a_snapshot_tak
     session.stop();
 }
 
-/// No page of it is damaged, no event was lost, and babeltrace2 counts as many as we do.
+/// Checks that no page of the recording is damaged, no event was lost, and babeltrace2 counts the
+/// same number of events.
 fn is_whole(place: &Place, recording: &Path) {
     let (events, lost) = told(place, recording);
     assert_eq!((kernel_events(recording), lost), (events, 0), "{}", recording.display());
@@ -85,7 +86,7 @@ fn is_whole(place: &Place, recording: &Path) {
 }
 
 #[test]
-fn a_snapshot_of_a_flight_recorder_goes_back_beyond_its_chunk() {
+fn a_snapshot_with_overwrite_reaches_back_beyond_the_current_chunk() {
     if !live("a flight recorder of the kernel with a limit") {
         return;
     }
@@ -96,7 +97,7 @@ fn a_snapshot_of_a_flight_recorder_goes_back_beyond_its_chunk() {
     let begun = description(&first)["start_ns"].as_u64().unwrap();
     let mut commanded = Commanded::start(&place, &program);
     commanded.does("beats 150 10000");
-    // What it leaves goes to the disk, so a chunk follows.
+    // The program's last events go to the disk when it ends, so a new chunk begins.
     commanded.end();
     wait_for(|| !first.exists());
     let made = snapshot(&place, &["-o", place.path("elsewhere").to_str().unwrap()]);
@@ -110,7 +111,7 @@ fn a_snapshot_of_a_flight_recorder_goes_back_beyond_its_chunk() {
 }
 
 #[test]
-fn chunks_of_a_recorder_that_was_killed_count_what_is_theirs() {
+fn each_chunk_of_a_killed_recorder_counts_its_own_events() {
     if !live("chunks of a killed recorder") {
         return;
     }
@@ -142,7 +143,8 @@ fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let whole = snapshot(&place, &["-o", place.path("elsewhere").to_str().unwrap()]);
-    // Whoever reads a chunk converts its pages; the others are still there.
+    // Reading a chunk converts its pages, so a snapshot can no longer contain them. The pages of
+    // the other chunks still exist.
     place.answer("info", &place.recordings()[0]);
     let partial = snapshot(&place, &["-o", place.path("elsewhere").to_str().unwrap()]);
     commanded.end();
@@ -159,7 +161,7 @@ fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
 }
 
 #[test]
-fn stacks_of_a_flight_recorder_stay_within_bounds() {
+fn stacks_with_overwrite_stay_within_the_size_limit() {
     if !live("stacks of a flight recorder") || longpole_record::stacks::survey().is_err() {
         return;
     }
@@ -169,7 +171,7 @@ fn stacks_of_a_flight_recorder_stay_within_bounds() {
     let first = path(&ok(session.output().unwrap()));
     let session = Session::of(&place);
     let busy = [(); 2].map(|()| Running::start(place.command("sh").args(["-c", "while :; do :; done"])));
-    // The oldest chunk goes when there is too much.
+    // The oldest chunk is removed when there is too much data.
     wait_for(|| !first.exists());
     let elsewhere = place.path("snapshots");
     std::fs::create_dir(&elsewhere).unwrap();
@@ -184,7 +186,7 @@ fn stacks_of_a_flight_recorder_stay_within_bounds() {
 }
 
 #[test]
-fn a_flight_recorder_with_stacks_has_a_limit_where_nobody_set_one() {
+fn overwrite_with_stacks_has_a_default_size_limit() {
     if longpole_record::stacks::survey().is_err() {
         println!("skipped: the limit of a flight recorder's stacks (needs root, or kernel.perf_event_paranoid=0)");
         return;
@@ -194,7 +196,7 @@ fn a_flight_recorder_with_stacks_has_a_limit_where_nobody_set_one() {
     for stacks in ["99", "none"] {
         let session = Session::start(&place, &["--mode", "overwrite", "--stacks", stacks]);
         limits.push(description(&place.newest())["chunk"]["max_size"].clone());
-        // Nothing was recorded, which is no success.
+        // Nothing was recorded, so stopping the session would fail; it is dropped.
         drop(session);
     }
     assert_eq!(limits, [serde_json::json!(256 << 20), serde_json::Value::Null]);

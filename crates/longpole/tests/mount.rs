@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Whether this machine can mount. Only root can without a helper.
+/// True if this host can mount. Without a helper, only root can.
 fn live() -> bool {
     let root = rustix::process::geteuid().is_root();
     let possible = root && Path::new("/dev/fuse").exists();
@@ -18,7 +18,7 @@ fn live() -> bool {
     possible
 }
 
-/// A mount that is gone when the test is, whatever happens.
+/// A mount that is removed when dropped, even if the test fails.
 struct Mounted {
     folder: PathBuf,
     process: Running,
@@ -56,7 +56,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A text once nothing has been added to it for a second.
+/// A text, read when nothing has been added to it for a second.
 fn settled(mounted: &Mounted, name: &str) -> String {
     let (mut last, mut same) = (String::new(), 0);
     wait_for(|| {
@@ -68,14 +68,14 @@ fn settled(mounted: &Mounted, name: &str) -> String {
     last
 }
 
-/// Two threads that write on and on.
+/// A program with two threads that emit events continuously.
 fn numbered(place: &Place) -> Running {
     let program = place.build("numbered", &[]);
     Running::start(place.command(program).args(["2", "100000000", "2000", "10", "linger"]).stdout(Stdio::null()))
 }
 
 #[test]
-fn whoever_is_enabled_is_recorded_and_whoever_is_not_is_not() {
+fn enabled_subjects_are_recorded_and_others_are_not() {
     if !live() {
         return;
     }
@@ -97,20 +97,20 @@ fn whoever_is_enabled_is_recorded_and_whoever_is_not_is_not() {
     let [first, second] = [0, 1].map(|at| format!("{process}/{}", threads[at]));
     assert_eq!(mounted.read(&format!("{first}/name")), "numbered\n");
     assert!(mounted.read(&format!("{first}/buffer_size")).trim().parse::<u64>().unwrap() >= 32 << 10);
-    // Each line is a thread's own, and the text grows only at its end.
+    // Each line belongs to one thread, and the text grows only at its end.
     let before = mounted.read(&format!("{second}/events"));
     assert!(!before.is_empty() && before.lines().all(|line| line.contains(&format!("numbered({})", threads[1]))), "{before}");
     wait_for(|| mounted.read(&format!("{second}/events")).len() > before.len());
     assert!(mounted.read(&format!("{second}/events")).starts_with(&before));
 
-    // One of the two threads no more; once what it wrote before is shown, nothing of it comes.
+    // One of the two threads is disabled. Once its earlier events are shown, no more follow.
     fs::write(mounted.path(&format!("{first}/enable")), "0").unwrap();
     let last = settled(&mounted, &format!("{first}/events"));
     let of_second = mounted.read(&format!("{second}/events")).len();
     wait_for(|| mounted.read(&format!("{second}/events")).len() > of_second);
     assert_eq!(mounted.read(&format!("{first}/events")), last);
 
-    // A larger ring is there when its thread has gone over to it.
+    // The new size is shown when the thread has changed to the larger ring.
     fs::write(mounted.path(&format!("{process}/buffer_size")), "8MiB").unwrap();
     wait_for(|| mounted.read(&format!("{second}/buffer_size")) == "8388608\n");
 
@@ -120,7 +120,7 @@ fn whoever_is_enabled_is_recorded_and_whoever_is_not_is_not() {
     assert!(fs::OpenOptions::new().write(true).open(mounted.path("numbered/events")).is_err());
     assert!(fs::write(mounted.path("numbered/new"), "").is_err());
 
-    // Who is gone has left a text.
+    // The text of a process remains after its end.
     fs::write(mounted.path("numbered/enable"), "0").unwrap();
     let texts = [&first, &second].map(|thread| settled(&mounted, &format!("{thread}/events")));
     drop((one, other));
@@ -130,7 +130,7 @@ fn whoever_is_enabled_is_recorded_and_whoever_is_not_is_not() {
     signal(&mounted.process, "-TERM");
     assert!(mounted.process.wait().unwrap().success());
     assert!(!fs::read_to_string("/proc/self/mounts").unwrap().contains(mounted.folder.to_str().unwrap()));
-    // The recording holds exactly what was shown.
+    // The recording contains exactly the events that were shown.
     let print = ok(place.longpole(&["print"]).arg(place.newest()).output().unwrap());
     let recorded = String::from_utf8(print.stdout).unwrap().lines().count();
     assert_eq!(texts.iter().map(|text| text.lines().count()).sum::<usize>(), recorded);
@@ -156,14 +156,14 @@ fn a_text_can_be_followed_as_it_grows() {
     );
     wait_for(|| fs::read_to_string(&path).unwrap().lines().count() > 1000);
     fs::write(mounted.path("numbered/enable"), "0").unwrap();
-    // Everything that is there comes, once.
+    // Each event is read once.
     let text = settled(&mounted, "numbered/events");
     wait_for(|| fs::read_to_string(&path).unwrap() == text);
     drop((tail, program));
 }
 
 #[test]
-fn what_a_killed_one_left_mounted_is_taken_away_and_unmounting_ends_it() {
+fn a_mount_left_by_a_killed_process_is_removed_and_unmounting_ends_the_process() {
     if !live() {
         return;
     }
@@ -184,6 +184,6 @@ fn what_a_killed_one_left_mounted_is_taken_away_and_unmounting_ends_it() {
     let mut told = String::new();
     std::io::Read::read_to_string(&mut again.stderr.take().unwrap(), &mut told).unwrap();
     assert!(told.contains("was left mounted by one that was killed") && told.contains("nobody was enabled"), "{told}");
-    // Nothing was recorded but by the one that was killed.
+    // The only recording is that of the killed process.
     assert_eq!(place.recordings().len(), 1);
 }

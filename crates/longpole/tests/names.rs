@@ -1,5 +1,5 @@
-//! How processes and locks are called: titles, control groups, addresses of locks; of live
-//! programs.
+//! Names of processes and locks in recordings of live programs: titles of processes, control
+//! groups, and addresses of locks.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Each of these programs would have the CPUs for itself.
+/// Makes the tests of this file run one at a time, because each program needs the CPUs for itself.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -27,7 +27,8 @@ fn live(what: &str) -> bool {
     possible
 }
 
-/// What the command printed, and the recording. Others may be at work on this host.
+/// The text that the command printed, and the recording. The command has the highest priority,
+/// because other programs may run on this host.
 fn recorded(place: &Place, command: &[&str]) -> (String, PathBuf) {
     let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
     let output = ok(record.args(["record", "--stacks", "none", "--", "nice", "-n", "-20"]).args(command).output().unwrap());
@@ -40,17 +41,17 @@ fn report(place: &Place, trace: &Path) -> Value {
     answer["verdict"].clone()
 }
 
-/// The lines that `print` has of these events.
+/// The lines that `print` has for the events with this name.
 fn printed(place: &Place, trace: &Path, event: &str) -> Vec<String> {
     let text = ok(place.longpole(&["print"]).arg(trace).output().unwrap()).stdout;
     String::from_utf8_lossy(&text).lines().filter(|line| line.contains(event)).map(str::to_owned).collect()
 }
 
-/// A control group of this test; gone with it.
+/// A control group for one test; it is removed when dropped.
 struct Group(PathBuf);
 
 impl Group {
-    /// None: this host has no hierarchy of version 2, or none that can be written.
+    /// `None` if this host has no cgroup hierarchy of version 2, or none that can be written.
     fn new(name: &str) -> Option<Group> {
         let mounts = fs::read_to_string("/proc/mounts").ok()?;
         let is_meant = |line: &&str| line.split(' ').nth(2) == Some("cgroup2");
@@ -66,7 +67,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that has ended may be in it for a moment.
+        // A process that has ended may remain in the group for a moment.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -90,7 +91,7 @@ fn processes_are_known_by_their_titles() {
         assert!(titles.iter().any(|line| line.contains(title)), "{title}: {titles:?}");
     }
     assert!(!titles.iter().any(|line| line.contains("secret")), "{titles:?}");
-    // A title without what varies is a name; no other is.
+    // A title without its varying part is a valid name. A title with it is not.
     for (name, code) in [("shop: cook", 0), ("shop: waiter", 0), ("shop: cook 4711", 2)] {
         let output = place.longpole(&["report", "--process", name]).arg(&trace).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{name}: {}", String::from_utf8_lossy(&output.stderr));
@@ -106,7 +107,7 @@ fn processes_are_known_by_their_titles() {
 }
 
 #[test]
-fn the_unit_of_a_process_is_told_by_its_control_group() {
+fn the_unit_of_a_process_is_derived_from_its_control_group() {
     let _alone = alone();
     if !live("units of processes") {
         return;
@@ -127,12 +128,12 @@ fn the_unit_of_a_process_is_told_by_its_control_group() {
         return;
     }
     assert_eq!((verdict["subject"]["unit"].as_str(), &verdict["subject"]["container"]), (Some(unit.as_str()), &Value::Null));
-    // Nobody else has its name.
+    // The unit is not in the text, because no other process has the same name.
     assert!(!verdict["text"].as_str().unwrap().contains(&unit), "{verdict}");
 }
 
 #[test]
-fn the_lock_for_which_threads_wait_is_known_by_its_address() {
+fn the_lock_that_threads_wait_for_is_identified_by_its_address() {
     let _alone = alone();
     if !live("addresses of locks") {
         return;

@@ -1,5 +1,6 @@
-//! Every trace of other tools in `expected.tsv`, by the command: what is to be accepted comes to its end with its number of events, and
-//! what is to be refused ends with the file, the place and the reason.
+//! Reads every trace of other tools that is listed in `expected.tsv` with the command. A trace that
+//! must be accepted is read to its end and has the listed number of events. A trace that must be
+//! refused fails with an error that contains the file, the position and the reason.
 
 use std::fmt::Write;
 use std::io::Read;
@@ -8,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Rows that do not come out right yet, with the reason. A row that does must leave this list.
+/// Rows that fail at present, with the reason. A row that passes must be removed from this list.
 const OPEN: [(&str, &str); 0] = [];
 
-/// Only against a reader that never ends: a slow machine is no failure.
+/// Time limit for a reader that never ends. It is long because a slow host must not fail the test.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Ran {
@@ -66,7 +67,8 @@ fn checked(trace: &Path, verdict: &str) -> Result<(), String> {
     }
 }
 
-/// The file in the trace, and a place in it: a line and column, a packet and bit, or a byte.
+/// Checks that the error names a file in the trace and a position in it: a line and column, a
+/// packet and bit, or a byte.
 fn refused(trace: &Path, said: &str) -> Result<(), String> {
     let file = said.lines().any(|line| line.contains(&format!("{}/", trace.display())));
     let place = ["metadata:", "bit ", "byte "].iter().any(|place| said.contains(place));
@@ -77,7 +79,7 @@ fn refused(trace: &Path, said: &str) -> Result<(), String> {
 }
 
 #[test]
-fn traces_of_other_tools_are_accepted_and_refused_by_the_command_as_their_table_says() {
+fn traces_of_other_tools_are_accepted_or_refused_as_their_table_requires() {
     let Some(corpora) = std::env::var_os("LONGPOLE_CORPORA").map(PathBuf::from) else {
         eprintln!("not at hand: traces of other tools (LONGPOLE_CORPORA): each row of their table by the command");
         return;

@@ -1,5 +1,5 @@
-//! A system that emits more events than its recorder can store: what is given up is said
-//! everywhere, and the rest is recorded to the end.
+//! A system that emits more events than its recorder can store. The kinds of events that the
+//! recorder gives up are reported in every answer, and the other kinds are recorded to the end.
 
 #[path = "support/place.rs"]
 mod place;
@@ -17,9 +17,9 @@ fn live(what: &str) -> bool {
     possible
 }
 
-/// Stops its recorder while a storm emits more than the buffers hold, until the recorder has given
-/// up so many kinds of events. Then it runs a program under a recorder that has all the time it
-/// needs.
+/// Stops its recorder while a storm emits more events than the buffers hold, and repeats this until
+/// the recorder has given up `$2` kinds of events. Then it runs a program while the recorder has
+/// all the time it needs.
 const SCRIPT: &str = r#"
 given_up() { grep -c '"since_ns"' "$LONGPOLE_ROOT"/*/longpole.json; }
 turns=0
@@ -43,14 +43,14 @@ fn record(place: &Place, options: &[&str], kinds: &str) -> Output {
     command.output().unwrap()
 }
 
-/// The kernel's events as `print --json` tells them.
+/// The kernel's events as `print --json` prints them.
 fn events(place: &Place, recording: &Path) -> Vec<Value> {
     let printed = ok(place.longpole(&["print", "--json"]).arg(recording.join("kernel")).output().unwrap());
     String::from_utf8(printed.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
-fn what_can_not_be_stored_is_given_up_and_told_and_who_runs_is_recorded_to_the_end() {
+fn unstorable_event_kinds_are_given_up_and_reported_while_switches_are_recorded_to_the_end() {
     if !live("a recording under overload") {
         return;
     }
@@ -76,7 +76,7 @@ fn what_can_not_be_stored_is_given_up_and_told_and_who_runs_is_recorded_to_the_e
     let calls = String::from_utf8(ok(place.longpole(&["syscalls"]).arg(&recording).output().unwrap()).stdout).unwrap();
     assert!(calls.contains("page faults (from +") && calls.contains("not recorded by default: epoll_ctl"), "{calls}");
 
-    // The last program begins after all that.
+    // The last program begins after the last kind was given up.
     let events = events(&place, &recording);
     let begins = |event: &&Value| {
         event["name"] == "sched_process_exec" && event["fields"]["filename"].as_str().is_some_and(|name| name.ends_with("/sleep"))
@@ -89,12 +89,12 @@ fn what_can_not_be_stored_is_given_up_and_told_and_who_runs_is_recorded_to_the_e
 }
 
 #[test]
-fn who_wants_all_kinds_gets_losses_of_all_and_no_caveat_of_a_kind() {
+fn with_keep_all_every_kind_loses_events_and_no_kind_is_given_up() {
     if !live("a recording under overload that gives up nothing") {
         return;
     }
     let place = Place::new();
-    // Nothing is given up, so one storm is all.
+    // No kind is given up, so one storm is enough.
     let recorded = ok(record(&place, &["--keep-all"], "0"));
     assert!(!String::from_utf8(recorded.stderr).unwrap().contains("were not recorded"));
     let info = place.answer("info", &place.newest());

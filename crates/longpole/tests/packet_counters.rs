@@ -1,4 +1,4 @@
-//! What `longpole packets` says of the kernel's own counters, beside what /proc says of them.
+//! The kernel's own packet counters in the answer of `longpole packets`, compared with /proc.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -13,20 +13,21 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Datagrams that are sent into the device, and to a port that nobody has.
+/// Number of datagrams that are sent into the device (`SENT`), and to a port without a socket
+/// (`UNWANTED`).
 const SENT: u64 = 200;
 const UNWANTED: u64 = 7;
 
-/// A namespace with a TUN device whose ring holds ten packets; gone when dropped.
+/// A network namespace with a TUN device whose ring holds ten packets; it is removed when dropped.
 struct Net {
     name: String,
     device: String,
-    /// One recording hears all traffic of the machine.
+    /// A lock for the tests that record, because a recording contains all traffic of the host.
     _alone: Option<MutexGuard<'static, ()>>,
 }
 
 impl Net {
-    /// None, and why, where this cannot be tested.
+    /// Returns `None`, and prints the reason, if the test cannot run here.
     fn new(test: &str) -> Option<Net> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         if !status.lines().any(|line| line.starts_with("Uid:\t0\t0\t")) || std::fs::read_dir("/sys/kernel/tracing/instances").is_err() {
@@ -39,7 +40,8 @@ impl Net {
         let alone = Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner));
         let net = Net { name: format!("lpt{number}"), device: format!("t{number}"), _alone: alone };
         let (name, device) = (&*net.name, &*net.device);
-        // IPv6 sends on its own, also between the end of a recording and a look at the counters.
+        // IPv6 sends packets unprompted, also between the end of a recording and the reading of the
+        // counters.
         let quiet = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
         let made = ip(&["netns", "add", name])
             && (ip(&["netns", "exec", name, "sh", "-c", quiet]) || !Path::new("/proc/sys/net/ipv6").exists())
@@ -54,7 +56,7 @@ impl Net {
         Some(net)
     }
 
-    /// A counter of /proc/net/dev, by its place behind the name.
+    /// The counter in column `at` behind the device's name in /proc/net/dev.
     fn dev(&self, at: usize) -> u64 {
         let output = Command::new("ip").args(["netns", "exec", &self.name, "cat", "/proc/net/dev"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -62,7 +64,8 @@ impl Net {
         line.split_whitespace().nth(at).unwrap().parse().unwrap()
     }
 
-    /// A counter of UDP in one of these namespaces, and how many packets its loopback interface sent.
+    /// The number of UDP datagrams to a port without a socket in a namespace, and the number of
+    /// packets that its loopback interface sent.
     fn loopback(name: &str) -> (u64, u64) {
         let output = Command::new("ip").args(["netns", "exec", name, "cat", "/proc/net/snmp", "/proc/net/dev"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -116,9 +119,9 @@ fn counter<'a>(answer: &'a Value, interface: Value, counter: &str) -> &'a Value 
         .unwrap_or_else(|| panic!("no {counter}: {answer:#}"))
 }
 
-/// The kernel gives the new namespace the inode of the dead one.
+/// The kernel may give a new namespace the inode number of a removed one.
 #[test]
-fn a_namespace_is_not_taken_for_a_dead_one_whose_place_it_took() {
+fn a_namespace_is_not_mistaken_for_a_removed_one_with_the_same_inode() {
     let Some(net) = Net::new("namespaces one after the other") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
@@ -146,7 +149,7 @@ fn a_namespace_is_not_taken_for_a_dead_one_whose_place_it_took() {
     assert_eq!(delta(json!("lo"), "tx_packets"), Some(through_lo), "{counters:#}");
     assert!(counters["gone"]["names"].as_array().unwrap().contains(&json!(dead)), "{counters:#}");
 
-    // What was lost in the dead one, events alone tell.
+    // Only events show what was lost in the removed namespace.
     let answer = packets(&place, &place.newest());
     let line = counter(&answer, Value::Null, "NoPorts");
     let number = |key: &str| line[key].as_u64().unwrap();
@@ -159,13 +162,14 @@ fn a_namespace_is_not_taken_for_a_dead_one_whose_place_it_took() {
     assert!(!said.contains("as UDP NoPorts"), "{said}");
 }
 
-/// Packets are lost while the counters are read, too.
+/// Packets are lost also while the counters are being read.
 #[test]
-fn losses_while_the_counters_are_read_are_no_losses_without_an_event() {
+fn losses_while_the_counters_are_read_are_not_reported_as_losses_without_an_event() {
     let Some(net) = Net::new("losses all the time") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
-    // 16 at a time with pauses that are shorter than it takes to read, for some ten seconds if nobody ends it.
+    // The sender sends 16 datagrams at a time, with pauses that are shorter than reading the
+    // counters takes. It would run for about ten seconds if it were not ended.
     let sender = ["netns", "exec", &net.name, &program, "send", "127.0.0.1", "7009", "1600000", "100", "60"];
     let sender = Running::start(Command::new("ip").args(sender).stdout(Stdio::null()));
     let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
@@ -190,7 +194,7 @@ fn losses_while_the_counters_are_read_are_no_losses_without_an_event() {
 }
 
 #[test]
-fn losses_that_the_kernel_counts_are_those_that_events_name_or_said_to_have_none() {
+fn losses_in_the_kernels_counters_match_the_events_or_are_reported_as_without_events() {
     let Some(net) = Net::new("counters of interfaces") else { return };
     let place = Place::new();
 
@@ -203,18 +207,19 @@ fn losses_that_the_kernel_counts_are_those_that_events_name_or_said_to_have_none
     });
     assert_eq!(counter(&answer, json!(net.device), "tx_dropped"), &of_device);
     let no_port = counter(&answer, Value::Null, "NoPorts");
-    // Others send, too; those whose namespace is gone by now are in no counter.
+    // Other programs send datagrams too. Those whose namespace was removed are in no counter.
     let number = |key: &str| no_port[key].as_u64().unwrap();
     assert!(number("delta") >= UNWANTED && number("delta") <= number("named"), "{no_port}");
     let said = text(&place, &recording);
     assert!(said.contains(&format!("{}/{} tx_dropped {dropped}", net.name, net.device)), "{said}");
     let ours = |line: &&str| line.starts_with(&net.name) || line.starts_with("UDP");
     assert!(!said.lines().filter(ours).any(|line| line.contains("than any event tells")), "{said}");
-    // The counters are those of the whole recording, not of a part.
+    // The counters cover the whole recording and are left out for a part of it.
     let part = place.longpole(&["packets", "--json", "--begin", "+0.01s"]).arg(&recording).output().unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&part.stdout).unwrap()["counters"], Value::Null);
 
-    // Nothing says now which packets the kernel frees.
+    // Without the events of group skb, the recording does not contain which packets the kernel
+    // frees.
     let recording = net.record(&place, &["--kernel", "sched,irq,softirq,syscall", "--event", "net:*"]);
     let answer = packets(&place, &recording);
     let again = net.dev(11) - dropped;
@@ -224,7 +229,8 @@ fn losses_that_the_kernel_counts_are_those_that_events_name_or_said_to_have_none
     let told = format!("{}/{} dropped {again} more packets than any event tells (tx_dropped {again}, events 0)", net.name, net.device);
     assert!(said.contains(&told), "{said}");
 
-    // A recording says what it likes; what is not understood is not told, and hinders nothing.
+    // The description of a recording may contain anything. Counters that cannot be parsed are left
+    // out and do no harm.
     let description = recording.join("longpole.json");
     let mut changed: Value = serde_json::from_slice(&std::fs::read(&description).unwrap()).unwrap();
     for counters in [json!(7), json!([]), json!({ "begin_ns": 1, "end_ns": 2, "rows": [{ "delta": -1 }] }), Value::Null] {
@@ -234,9 +240,9 @@ fn losses_that_the_kernel_counts_are_those_that_events_name_or_said_to_have_none
     }
 }
 
-/// A discipline on the loopback interface of a namespace of its own.
+/// A queueing discipline on a device pair, and a full backlog, in a namespace of the test.
 #[test]
-fn what_a_token_bucket_and_a_full_backlog_drop_is_what_the_kernel_counts_of_them() {
+fn drops_of_a_token_bucket_and_of_a_full_backlog_equal_the_kernels_counters() {
     let Some(net) = Net::new("drops of disciplines and backlogs") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
@@ -258,7 +264,8 @@ fn what_a_token_bucket_and_a_full_backlog_drop_is_what_the_kernel_counts_of_them
         println!("skipped: drops of disciplines and backlogs (needs `tc`, tbf, clsact, u32 and mirred)");
         return;
     }
-    // One datagram becomes more than a backlog holds; the many to the other side go into the bucket.
+    // One datagram to the loopback interface becomes more copies than a backlog holds. The many
+    // datagrams to the other device go into the token bucket.
     let script = format!(
         "ip -n $N addr add 10.77.1.1/24 dev bl1; ip -n $N neigh add 10.77.1.2 lladdr 02:00:00:00:00:02 dev bl1
          ip netns exec $N {program} send 10.77.1.2 7009 100 900 0
@@ -280,11 +287,12 @@ fn what_a_token_bucket_and_a_full_backlog_drop_is_what_the_kernel_counts_of_them
         "of": "qdisc", "namespace": net.name, "interface": "bl1", "counter": "drops", "delta": dropped, "named": dropped, "unsure": 0,
     });
     assert_eq!(bucket, &expected);
-    // The backlogs are those of the whole machine.
+    // The backlog counters are those of the whole host.
     let all = answer["counters"]["counters"].as_array().unwrap();
     let backlog = all.iter().find(|line| line["of"] == "backlog").unwrap();
     assert!(backlog["delta"].as_u64().unwrap() <= refused, "{backlog}");
-    // Of the packets that came through, the interface counts those for others in a counter beside it.
+    // `rx_dropped` counts the drops of the backlog. The packets that get through are for another
+    // host, and the interface counts these in another counter.
     for line in [backlog, counter(&answer, json!("bl1"), "rx_dropped")] {
         let number = |key: &str| line[key].as_u64().unwrap();
         assert!(number("delta") > 300, "{line}");
@@ -294,17 +302,18 @@ fn what_a_token_bucket_and_a_full_backlog_drop_is_what_the_kernel_counts_of_them
     assert!(said.contains(&format!("qdisc of {}/bl1 drops {dropped}", net.name)), "{said}");
 }
 
-/// Dropped packets of all CPUs' backlogs.
+/// Packets that the backlogs of all CPUs have dropped.
 fn softnet() -> u64 {
     let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap();
     text.lines().map(|line| u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()).sum()
 }
 
-/// What tc(8) does in a batch: copies each datagram to the loopback interface so often to a device that they do not fit into a CPU's backlog. All copies are made before the
-/// CPU may take one from there.
+/// A batch for tc(8). It copies each datagram to the loopback interface to a device, more often
+/// than a CPU's backlog has room for. All copies are made before the CPU can take one from the
+/// backlog.
 fn many_copies(device: &str) -> String {
     let room: usize = std::fs::read_to_string("/proc/sys/net/core/netdev_max_backlog").unwrap().trim().parse().unwrap();
-    // As many as one filter may have.
+    // The largest number of actions that one filter may have.
     let copy = format!("action mirred egress mirror dev {device}");
     let copies = format!("{}{copy} continue", format!("{copy} pipe ").repeat(30));
     let filter = |n: usize| format!("filter add dev lo egress protocol all pref {n} u32 match u32 0 0 {copies}\n");

@@ -1,4 +1,5 @@
-//! `longpole record --packets`: the frames of a device, against what was sent, what Wireshark reads, and what the kernel traced.
+//! `longpole record --packets`: the captured frames of a device, compared with the sent datagrams,
+//! with Wireshark's output, and with the events that the kernel traced.
 
 #[path = "support/place.rs"]
 mod place;
@@ -27,11 +28,12 @@ fn run(words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Two network namespaces of our own, joined by a pair of devices. Gone with the value.
+/// Two network namespaces of this test, joined by a pair of devices. They are removed when dropped.
 struct Net {
     a: String,
     b: String,
-    /// The kernel's events tell no namespace, so no other test has devices of these names.
+    /// Name of the device in `a`. The kernel's events do not contain the namespace, so each test
+    /// has device names of its own.
     left: String,
     right: String,
 }
@@ -51,7 +53,8 @@ impl Net {
         for (at, (name, device, address, hardware)) in sides.into_iter().enumerate() {
             run(&["ip", "-n", name, "address", "add", &format!("{address}/24"), "dev", device]);
             run(&["ip", "-n", name, "link", "set", device, "address", hardware, "up"]);
-            // What waits until the other side is known has little room, and its answer may be late.
+            // With a permanent neighbour entry no datagram waits for address resolution: the queue
+            // for that is small, and the answer may be late.
             let (_, _, other, hardware) = sides[1 - at];
             run(&["ip", "-n", name, "neigh", "replace", other, "lladdr", hardware, "dev", device, "nud", "permanent"]);
         }
@@ -67,7 +70,8 @@ impl Drop for Net {
     }
 }
 
-/// Sends datagrams that bear their number, from the namespace `a` to a receiver in `b`, and says how many of them came.
+/// Sends numbered datagrams from the namespace `a` to a receiver in `b`, and prints how many
+/// arrived.
 const SENDER: &str = "
 import subprocess, sys
 count, a, b = sys.argv[1:4]
@@ -92,7 +96,8 @@ subprocess.check_call(['ip', 'netns', 'exec', a, sys.executable, '-c', send, cou
 print(receiver.stdout.read().decode().strip())
 ";
 
-/// What Wireshark reads of a capture: interface, direction, length, captured, number of the datagram.
+/// Frames of a capture as Wireshark reads them: interface, direction, length, captured length, and
+/// number of the datagram.
 fn frames(capture: &Path) -> Vec<(String, u32, u64, u64, Option<u64>)> {
     let fields = ["frame.interface_name", "frame.packet_flags_direction", "frame.len", "frame.cap_len", "udp.payload"];
     let mut command = Command::new("tshark");
@@ -149,7 +154,7 @@ fn every_datagram_is_captured_on_both_sides_with_its_direction_and_length() {
         assert_eq!(interface["dropped"], 0, "{told}");
     }
     assert_eq!(told["interface_packets"]["packets"].as_u64().unwrap(), frames.len() as u64);
-    // Both are left out by the one word, also where the configuration names them.
+    // `--packets none` captures nothing, even if the configuration names interfaces.
     let config = place.path("packets.toml");
     std::fs::write(&config, format!("packets = {{ interfaces = [\"{}/{}\"], snaplen = 60 }}\n", net.a, net.left)).unwrap();
     let config = config.to_str().unwrap();
@@ -163,7 +168,7 @@ fn every_datagram_is_captured_on_both_sides_with_its_direction_and_length() {
 }
 
 #[test]
-fn what_the_ring_had_no_room_for_is_counted_and_all_frames_are_accounted_for() {
+fn frames_without_room_in_the_ring_are_counted_and_all_frames_are_accounted_for() {
     if !ready("packets that are dropped", &["ip", "python3"]) {
         return;
     }
@@ -179,7 +184,7 @@ fn what_the_ring_had_no_room_for_is_counted_and_all_frames_are_accounted_for() {
         String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
     };
     let before = sent(&net);
-    // 20,000 frames are more than a mebibyte, whatever is kept of them beside their headers.
+    // 20,000 frames are more than 1 MiB, even if only their headers are stored.
     place::signal(&recorder, "-STOP");
     ok(Command::new("python3").args(["-c", SENDER, "20000", &net.a, &net.b]).output().unwrap());
     place::signal(&recorder, "-CONT");
@@ -195,7 +200,7 @@ fn what_the_ring_had_no_room_for_is_counted_and_all_frames_are_accounted_for() {
     assert!(dropped > 1000, "{told}");
     assert_eq!(told["packets"].as_u64().unwrap() + dropped, received);
     assert_eq!(described(&recording)["loss"]["packets"], dropped);
-    // What the link counts as sent, and the few frames that came the other way.
+    // The direction `out` has the frames that the link counts as sent. The other direction has few.
     let answer = place.answer("packets", &recording);
     let direction = |name: &str| {
         let all = answer["interfaces"][0]["directions"].as_array().unwrap().iter();
@@ -206,7 +211,7 @@ fn what_the_ring_had_no_room_for_is_counted_and_all_frames_are_accounted_for() {
 }
 
 #[test]
-fn a_killed_recorder_leaves_what_it_took_readable_and_a_device_that_vanishes_ends_nothing() {
+fn a_killed_recorder_leaves_a_readable_capture_and_a_vanished_device_does_not_end_a_recording() {
     if !ready("packets after a kill", &["ip", "tshark", "python3"]) {
         return;
     }
@@ -218,7 +223,7 @@ fn a_killed_recorder_leaves_what_it_took_readable_and_a_device_that_vanishes_end
     place::wait_for(|| described(&first)["interface_packets"]["packets"].as_u64().is_some_and(|packets| packets >= 300));
     place::signal(&killed, "-KILL");
     drop(killed);
-    // The next one makes a file of its own.
+    // The next recorder makes a file of its own.
     let recorder = place.recorder(&["--packets", &request]);
     run(&["ip", "-n", &net.a, "link", "del", &net.left]);
     let second = place.newest();
@@ -232,7 +237,7 @@ fn a_killed_recorder_leaves_what_it_took_readable_and_a_device_that_vanishes_end
     frames(&second.join("packets/interfaces.pcapng"));
 }
 
-/// Time and length of a line of `print --json`, if `wanted` says so of its fields.
+/// Times and lengths of the lines of `print --json` that have this name, device and direction.
 fn times(lines: &[Value], name: &str, device: &str, direction: Option<u64>) -> Vec<(i64, u64)> {
     let of = |line: &&Value| {
         let fields = &line["fields"];
@@ -244,7 +249,7 @@ fn times(lines: &[Value], name: &str, device: &str, direction: Option<u64>) -> V
 }
 
 #[test]
-fn a_frame_s_time_lies_between_the_kernel_s_own_events_of_it() {
+fn the_time_of_a_frame_lies_between_the_kernels_events_for_the_same_packet() {
     if !ready("packets beside the kernel's events", &["ip", "python3"]) || !Path::new("/sys/kernel/tracing/instances").exists() {
         return;
     }
@@ -257,7 +262,8 @@ fn a_frame_s_time_lies_between_the_kernel_s_own_events_of_it() {
     assert_eq!(said.trim(), count);
     let output = ok(place.longpole(&["print", "--json"]).arg(&recording).output().unwrap());
     let lines: Vec<Value> = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
-    // One flow through devices without queues: everything keeps the order in which it was sent. Lengths tell which event is whose.
+    // There is one flow through devices without queues, so all events keep the order of sending.
+    // The lengths show which event belongs to which datagram.
     let numbered = |all: Vec<(i64, u64)>, header: u64| -> Vec<i64> {
         let mut next = 0;
         let mut found = Vec::new();
@@ -272,10 +278,10 @@ fn a_frame_s_time_lies_between_the_kernel_s_own_events_of_it() {
     };
     let queued = numbered(times(&lines, "net_dev_queue", &net.left, None), 42);
     let out = numbered(times(&lines, "packet", &net.left, Some(2)), 42);
-    // Its Ethernet header is off by then.
+    // The Ethernet header has been removed at this event.
     let received = numbered(times(&lines, "net_if_receive_skb", &net.right, None), 28);
     let into = numbered(times(&lines, "packet", &net.right, Some(1)), 42);
-    // Reading a pair of clocks takes a moment, too.
+    // Reading a pair of clocks takes a moment, for which the slack has 500 ns.
     let slack = described(&recording)["clock"]["residual_ns"].as_i64().unwrap().abs() + 500;
     for at in 0..COUNT as usize {
         let all = [queued[at], out[at], received[at], into[at]];

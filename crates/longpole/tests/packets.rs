@@ -1,4 +1,5 @@
-//! `longpole packets` of real traffic between two network namespaces, beside the programs' own counts and the kernel's counters.
+//! `longpole packets` on real traffic between two network namespaces, compared with the programs'
+//! own counts and the kernel's counters.
 
 #[path = "support/place.rs"]
 #[allow(dead_code)]
@@ -11,16 +12,18 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Two namespaces with a pair of devices, `left` in one and `right` in the other; gone when dropped.
+/// Two network namespaces with a pair of devices, `left` in one and `right` in the other; they are
+/// removed when dropped.
 struct Net {
     names: [String; 2],
     devices: [String; 2],
-    /// One recording hears all traffic of the machine.
+    /// A lock for the tests of this file, because a recording contains all traffic of the host.
     _alone: std::sync::MutexGuard<'static, ()>,
 }
 
-/// `bound PORT` waits until the program that was started last has the port, however long the machine takes to get there; `over` tells it that no more is sent, and
-/// waits for its end.
+/// Shell functions. `bound PORT` waits until the program that was started last has bound the port;
+/// a slow host may need a while for that. `over` signals that program that nothing more is sent,
+/// and waits for its end.
 const BOUND: &str = "
 bound() {
     n=0
@@ -32,7 +35,7 @@ over() { kill -USR1 $!; wait $!; }
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 impl Net {
-    /// None, and why, where this cannot be tested.
+    /// Returns `None`, and prints the reason, if the test cannot run here.
     fn new(test: &str) -> Option<Net> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         if !status.lines().any(|line| line.starts_with("Uid:\t0\t0\t")) || std::fs::read_dir("/sys/kernel/tracing/instances").is_err() {
@@ -55,7 +58,8 @@ impl Net {
         for (at, (name, device, address, hardware)) in sides.into_iter().enumerate() {
             assert!(ip(&["-n", name, "addr", "add", &format!("{address}/24"), "dev", device]));
             assert!(ip(&["-n", name, "link", "set", device, "address", hardware, "up"]) && ip(&["-n", name, "link", "set", "lo", "up"]));
-            // Nobody must be asked where the other is: a datagram that waits for that answer is sent by the kernel.
+            // With a permanent neighbour entry no address resolution is needed. A datagram that
+            // waited for it would be sent by the kernel and not by its sender.
             let (_, _, other, hardware) = sides[1 - at];
             assert!(ip(&["-n", name, "neigh", "replace", other, "lladdr", hardware, "dev", device, "nud", "permanent"]));
         }
@@ -68,7 +72,7 @@ impl Net {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A counter of /proc/net/snmp.
+    /// A UDP counter of /proc/net/snmp.
     fn udp(&self, side: usize, name: &str) -> u64 {
         let text = self.run(side, &["cat", "/proc/net/snmp"]);
         let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
@@ -77,7 +81,7 @@ impl Net {
         values.split_whitespace().nth(at).unwrap().parse().unwrap()
     }
 
-    /// Records a command that has both namespaces' names as `$L` and `$R`.
+    /// Records a shell script that has the namespaces' names as `$L` and `$R`.
     fn record(&self, place: &Place, script: &str) -> (PathBuf, String) {
         self.record_with(place, &[], script)
     }
@@ -104,7 +108,7 @@ fn ip(words: &[&str]) -> bool {
     Command::new("ip").args(words).output().is_ok_and(|output| output.status.success())
 }
 
-/// The number behind a word that a program said.
+/// The number behind a word in a program's output.
 fn said(text: &str, word: &str) -> u64 {
     let mut words = text.split_whitespace().skip_while(|known| *known != word);
     words.nth(1).unwrap_or_else(|| panic!("no {word} in {text}")).parse().unwrap()
@@ -116,31 +120,31 @@ fn packets(place: &Place, recording: &PathBuf) -> Value {
     answer
 }
 
-/// Of a place.
+/// Packets lost at a place, in the rows that `with` accepts.
 fn lost(answer: &Value, place: &str, with: impl Fn(&Value) -> bool) -> u64 {
     let rows = answer["losses"].as_array().unwrap();
     rows.iter().filter(|row| row["place"] == place && with(row)).map(|row| row["count"].as_u64().unwrap()).sum()
 }
 
-/// What is between the two programs.
+/// The flow between two programs.
 fn flow<'a>(answer: &'a Value, from: u64, to: u64) -> &'a Value {
     let flows = answer["journeys"]["flows"].as_array().unwrap();
     flows.iter().find(|flow| flow["from"]["tid"] == from && flow["to"]["tid"] == to).unwrap_or_else(|| panic!("no flow in {answer:#}"))
 }
 
-/// Dropped packets of all CPUs' backlogs.
+/// Packets that the backlogs of all CPUs have dropped.
 fn softnet() -> u64 {
     let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap();
     text.lines().map(|line| u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()).sum()
 }
 
 #[test]
-fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_their_reader() {
+fn every_datagram_has_a_path_and_those_that_a_full_socket_refused_are_shown_with_their_reader() {
     let Some(net) = Net::new("packets of a socket without room") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
     let backlog = softnet();
-    // The second sender meets no socket.
+    // The second sender sends to a port without a socket.
     let script = format!(
         "ip netns exec $R {program} receive 7000 4096 20 & bound 7000
          ip netns exec $L {program} send 10.76.0.2 7000 6000 600 200
@@ -166,7 +170,7 @@ fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_t
     assert_eq!(lost(&answer, "no_socket", |row| row["protocol"] == "UDP" && here(row)), net.udp(1, "NoPorts"));
     assert_eq!(net.udp(1, "InErrors"), missing);
     assert_eq!(lost(&answer, "backlog", |_| true), backlog);
-    // The answer has the kernel's counters, too, and is one with them.
+    // The answer also contains the kernel's counters, and they agree with the losses.
     let counters = answer["counters"]["counters"].as_array().unwrap();
     let full = counters.iter().find(|line| line["of"] == "udp" && line["counter"] == "RcvbufErrors").unwrap();
     assert_eq!((&full["delta"], &full["named"]), (&missing.into(), &missing.into()));
@@ -175,11 +179,11 @@ fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_t
     assert!(row["symbol"].as_str().unwrap().contains("udp"), "{row}");
     assert_eq!((&row["reason"], &row["sender"]["tid"]), (&"SOCKET_RCVBUFF".into(), &sender.into()));
 
-    // All of them, with every step.
+    // All packet paths of this flow are complete.
     let flow = flow(&answer, sender, reader);
     assert_eq!((&flow["packets"], &flow["complete"]), (&sent.into(), &sent.into()), "{flow:#}");
     assert_eq!((&flow["ends"]["read"], &flow["ends"]["lost"]), (&received.into(), &missing.into()), "{flow:#}");
-    // Others send, too, and some of that leaves the machine.
+    // Other programs send too, and some of their packets leave the host.
     let all = &answer["journeys"];
     let (count, complete) = (all["count"].as_f64().unwrap(), all["complete"].as_f64().unwrap());
     assert!(complete >= sent as f64 && all["complete_share"].as_f64().unwrap() >= complete / count - 1e-6, "{all:#}");
@@ -188,7 +192,7 @@ fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_t
     assert!(count("socket") >= received && count("send") >= sent && count("wire") >= sent, "{legs:#?}");
     assert!(count("wakeup") > 0, "the reader slept at times");
 
-    // The report says so first.
+    // The first line of the report names the losses.
     let report = String::from_utf8(place.longpole(&["report"]).arg(&recording).output().unwrap().stdout).unwrap();
     let first = report.lines().next().unwrap();
     assert!(first.contains("packets lost: socket buffer full (UDP port 7000, datagrams/"), "{report}");
@@ -196,9 +200,10 @@ fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_t
     assert_eq!((&report["findings"][0]["kind"], &report["findings"][0]["count"]), (&"packets_lost".into(), &missing.into()));
 }
 
-/// Its sender goes on, and the recorder has still to read the kernel's counters.
+/// After the command's end its sender continues, while the recorder still reads the kernel's
+/// counters.
 #[test]
-fn what_is_lost_because_the_command_has_ended_is_told_and_is_no_finding() {
+fn losses_after_the_end_of_the_command_are_counted_but_are_no_finding() {
     let Some(net) = Net::new("packets that are lost after the command's end") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
@@ -226,13 +231,13 @@ fn what_is_lost_because_the_command_has_ended_is_told_and_is_no_finding() {
             .collect::<Vec<_>>()
     };
     assert_eq!(findings(&[]), [] as [Value; 0]);
-    // Who asks for all of it gets it.
+    // With an explicit range from the begin of the recording, the losses are a finding.
     assert_eq!(findings(&["--begin", "+0"])[0]["count"], after);
 }
 
-/// Somebody sends all the time, and whoever reads sleeps after each.
+/// The sender never pauses, and the reader sleeps after each datagram.
 #[test]
-fn a_socket_that_refuses_most_of_what_comes_is_the_verdict() {
+fn a_socket_that_refuses_most_of_its_datagrams_is_the_verdict() {
     let Some(net) = Net::new("packets of a socket without room, most of them lost") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
@@ -248,12 +253,12 @@ fn a_socket_that_refuses_most_of_what_comes_is_the_verdict() {
     let machine = verdict["subject"]["name"].as_str().unwrap_or_default();
     assert!(machine.starts_with("socket buffer full (UDP port 7000, datagrams/") && verdict["state"]["kind"] == "lost", "{verdict:#}");
     assert!(verdict["share"].as_f64().unwrap() > 0.25, "{verdict:#}");
-    // The folder that it lies in is asked for the same.
+    // The folder that contains the recording gives the same answer.
     assert_eq!(packets(&place, &recording), packets(&place, &recording.parent().unwrap().to_owned()));
 }
 
 #[test]
-fn datagrams_that_a_token_bucket_drops_are_named_with_the_qdisc_the_device_and_whom_they_were_for() {
+fn datagrams_that_a_token_bucket_drops_are_shown_with_qdisc_device_and_receiver() {
     let Some(net) = Net::new("packets through a token bucket") else { return };
     if Command::new("tc").arg("-V").output().is_err() {
         println!("skipped: packets through a token bucket (needs `tc`)");
@@ -262,7 +267,8 @@ fn datagrams_that_a_token_bucket_drops_are_named_with_the_qdisc_the_device_and_w
     let place = Place::new();
     let program = place.build("datagrams", &[]);
     let left = &net.devices[0];
-    // The filter is there before the recording begins. The socket has room for all, however long its reader waits for a CPU.
+    // The token bucket exists before the recording begins. The socket has room for all datagrams,
+    // even if its reader waits long for a CPU.
     net.run(0, &["tc", "qdisc", "add", "dev", left, "root", "tbf", "rate", "40mbit", "burst", "16kb", "limit", "32kb"]);
     let script = format!(
         "ip netns exec $R {program} receive 7000 16000000 0 & bound 7000
@@ -284,7 +290,7 @@ fn datagrams_that_a_token_bucket_drops_are_named_with_the_qdisc_the_device_and_w
 }
 
 #[test]
-fn one_journey_is_told_step_by_step_with_its_frames_and_probes_and_each_loss_with_its_time() {
+fn a_packet_path_is_shown_step_by_step_with_frames_and_probes_and_each_loss_with_its_time() {
     let Some(net) = Net::new("a single journey") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
@@ -315,13 +321,14 @@ fn one_journey_is_told_step_by_step_with_its_frames_and_probes_and_each_loss_wit
         let times: Vec<i64> = all.iter().map(|step| step["t_ns"].as_i64().unwrap()).collect();
         assert!(times.is_sorted() && journey["begin_ns"].as_i64().unwrap() <= times[0], "{journey:#}");
         assert_eq!((&all[5]["by"], &all[6]["call"]), (&"softirq NET_RX".into(), &"recvfrom".into()));
-        // Its reader was in the span around the receive call, and left it next.
+        // The reader was in the span around the receive call, and the end of that span is its next
+        // event.
         assert_eq!(
             (&journey["probes"]["open"], &journey["probes"]["after"][0]["name"]),
             (&serde_json::json!(["take"]), &"span_end:take".into())
         );
         {
-            // The datagram bears its number behind the headers of link, network and transport.
+            // The number of the datagram follows the headers of link, network and transport.
             let bytes = journey["frames"][0]["bytes"].as_str().unwrap();
             assert_eq!(
                 (&journey["frames"][0]["device"], journey["frames"][0]["length"].as_u64()),
@@ -344,11 +351,11 @@ fn one_journey_is_told_step_by_step_with_its_frames_and_probes_and_each_loss_wit
 }
 
 #[test]
-fn losses_are_those_of_the_socket_that_lay_at_the_address_then() {
+fn losses_belong_to_the_socket_that_had_the_address_at_that_time() {
     let Some(net) = Net::new("sockets one after another") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
-    // On one CPU, the next socket gets the memory of the last one.
+    // On one CPU, the next socket gets the memory of the previous one.
     let mut script = String::new();
     for n in 1..=4 {
         for (port, room, pause, count) in [(7100 + n, 2304, 30_000, 60), (7200 + n, 0, 0, 20)] {
@@ -382,7 +389,7 @@ fn losses_are_those_of_the_socket_that_lay_at_the_address_then() {
 }
 
 #[test]
-fn a_buffer_of_many_datagrams_is_lost_as_so_many() {
+fn a_lost_buffer_of_many_datagrams_counts_as_many_datagrams() {
     let Some(net) = Net::new("large buffers") else { return };
     if !["tc", "python3"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok()) {
         println!("skipped: large buffers (needs `tc` and `python3`)");
@@ -391,7 +398,7 @@ fn a_buffer_of_many_datagrams_is_lost_as_so_many() {
     let place = Place::new();
     let program = place.build("datagrams", &[]);
     net.run(0, &["tc", "qdisc", "add", "dev", &net.devices[0], "root", "tbf", "rate", "40mbit", "burst", "70kb", "limit", "140kb"]);
-    // UDP_SEGMENT: the kernel cuts what is sent at once into datagrams of 1000 bytes.
+    // With UDP_SEGMENT the kernel cuts each send into datagrams of 1000 bytes.
     let send = "import socket,time
 s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.connect((\"10.76.0.2\",7301)); s.setsockopt(17,103,1000)
 for i in range(150): s.send(b\"x\"*20000); time.sleep(0.0002)";
@@ -413,7 +420,7 @@ for i in range(150): s.send(b\"x\"*20000); time.sleep(0.0002)";
         text.starts_with(&format!("LOST: {} buffers, ", missing / 20)) && text.lines().next().unwrap().contains(" datagrams or more"),
         "{text}"
     );
-    // What passed was read datagram by datagram.
+    // The rest was read. The flow counts each buffer as one packet.
     let reader = said(output.lines().find(|line| line.starts_with("received")).unwrap(), "pid");
     let flow = answer["journeys"]["flows"].as_array().unwrap().iter().find(|flow| flow["to"]["tid"] == reader).unwrap();
     let (read, passed) = (flow["ends"]["read"].as_u64().unwrap(), (3000 - missing) / 20);

@@ -33,7 +33,7 @@ fn json(arguments: &[&str], log: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Status and the one line on stderr.
+/// Exit status and the one line on stderr.
 fn refusal(verb: &str, arguments: &[&str], log: &Path) -> (Option<i32>, String) {
     let output = run(verb, arguments, log);
     assert!(output.stdout.is_empty());
@@ -47,7 +47,7 @@ fn drawn(answer: &Value) -> String {
 }
 
 #[test]
-fn the_path_is_told_as_json_that_keeps_to_its_schema() {
+fn the_path_as_json_conforms_to_its_schema() {
     let place = TempDir::new().unwrap();
     let log = log(&place, WAKE);
     let schema = schema::schema("path");
@@ -74,7 +74,7 @@ fn the_table_shows_each_state_and_segments_only_if_asked_for() {
 }
 
 #[test]
-fn a_part_is_taken_on_the_logs_own_clock() {
+fn a_range_is_given_on_the_logs_own_clock() {
     let place = TempDir::new().unwrap();
     let log = log(&place, &format!("{{\"queue\":\"q\"}}\n{WAKE}"));
     assert_eq!(drawn(&json(&["--json", "--begin", "+1ns"], &log)), "1001-1002 B::run, 1002-1006 link::wakeup, 1006-1009 A::run");
@@ -88,7 +88,7 @@ fn a_part_is_taken_on_the_logs_own_clock() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn an_error_in_a_log_is_reported_with_its_line() {
     let place = TempDir::new().unwrap();
     let path = log(&place, &format!("{WAKE}{{\"t\":7,\"machine\":\"A\"}}\n"));
     let (status, said) = refusal("path", &[], &path);
@@ -104,7 +104,7 @@ fn what_is_wrong_is_said_with_its_line() {
 }
 
 #[test]
-fn machines_of_one_name_on_two_hosts_are_told_apart() {
+fn machines_with_one_name_on_two_hosts_are_distinguished() {
     let place = TempDir::new().unwrap();
     let log = log(&place, "{\"t\":0,\"host\":\"h1\",\"machine\":\"A\"}\n{\"t\":2,\"host\":\"h2\",\"machine\":\"A\"}\n{\"t\":5,\"host\":\"h2\",\"end\":\"A\"}\n");
     let (_, said) = refusal("path", &["--machine", "A"], &log);
@@ -114,7 +114,7 @@ fn machines_of_one_name_on_two_hosts_are_told_apart() {
 }
 
 #[test]
-fn verbs_that_read_recordings_and_verbs_that_read_machine_logs_say_what_they_cannot_read() {
+fn verbs_for_recordings_and_verbs_for_machine_logs_refuse_each_others_input() {
     let place = TempDir::new().unwrap();
     let path = log(&place, WAKE);
     for verb in ["sched", "irq", "cpu"] {
@@ -131,7 +131,7 @@ fn verbs_that_read_recordings_and_verbs_that_read_machine_logs_say_what_they_can
 }
 
 #[test]
-fn an_end_of_a_machine_that_is_on_another_host_is_told_with_its_line_and_the_one_that_may_be_meant() {
+fn an_end_of_a_machine_on_another_host_is_reported_with_its_line_and_the_likely_machine() {
     let place = TempDir::new().unwrap();
     let text = "{\"t\":0,\"host\":\"h1\",\"machine\":\"A\"}\n{\"t\":0,\"host\":\"h2\",\"machine\":\"C\"}\n{\"t\":9,\"end\":\"C\"}\n";
     let log = log(&place, text);
@@ -147,7 +147,7 @@ fn an_end_of_a_machine_that_is_on_another_host_is_told_with_its_line_and_the_one
 }
 
 #[test]
-fn what_stands_on_samples_is_not_told_of_a_machine_log() {
+fn options_that_need_samples_are_refused_for_a_machine_log() {
     let place = TempDir::new().unwrap();
     let log = log(&place, WAKE);
     for arguments in [&["--functions"][..], &["--folded"], &["--flame", "/dev/null"]] {
@@ -157,7 +157,7 @@ fn what_stands_on_samples_is_not_told_of_a_machine_log() {
 }
 
 #[test]
-fn a_log_comes_from_a_pipe_as_well() {
+fn a_log_can_be_read_from_a_pipe() {
     use std::io::Write;
     use std::process::Stdio;
     let mut child = Command::new(env!("CARGO_BIN_EXE_longpole"))
@@ -172,12 +172,12 @@ fn a_log_comes_from_a_pipe_as_well() {
 }
 
 #[test]
-fn a_report_of_a_pipe_is_that_of_the_file() {
+fn a_report_of_a_pipe_equals_that_of_the_file() {
     use std::io::Write;
     use std::process::Stdio;
     let place = TempDir::new().unwrap();
     let mut text = String::from("{\"queue\":\"q\",\"capacity\":2}\n{\"t\":0,\"machine\":\"B\",\"blocked\":\"empty\",\"on\":\"q\"}\n");
-    // More than what is passed on at once.
+    // More data than one read of the pipe returns.
     for item in 0..5000 {
         let t = 10 * item;
         text += &format!(
@@ -204,7 +204,7 @@ fn a_report_of_a_pipe_is_that_of_the_file() {
 }
 
 #[test]
-fn a_model_that_is_written_anew_has_the_same_path() {
+fn a_model_that_is_written_again_has_the_same_path() {
     let place = TempDir::new().unwrap();
     let first = log(&place, WAKE);
     let copy = place.path().join("copy.jsonl");
@@ -216,7 +216,7 @@ fn a_model_that_is_written_anew_has_the_same_path() {
 }
 
 #[test]
-fn a_range_that_holds_nothing_is_said_and_an_end_before_it_counts_for_nothing() {
+fn an_empty_range_is_refused_and_an_end_before_the_range_is_ignored() {
     let place = TempDir::new().unwrap();
     let log = log(&place, WAKE);
     for (verb, more) in [("path", &[][..]), ("path", &["--mode", "active", "--machine", "A"]), ("graph", &[]), ("graph", &["--waits"])] {
@@ -230,7 +230,7 @@ fn a_range_that_holds_nothing_is_said_and_an_end_before_it_counts_for_nothing() 
     }
     let (status, said) = refusal("what-if", &["--begin", "+1us"], &log);
     assert_eq!(status, Some(1), "{said}");
-    // The machine goes on after its end, and that is what is asked for.
+    // The machine continues after its end line, and the range selects the time after it.
     let longer =
         format!("{WAKE}{{\"t\":1012,\"machine\":\"A\",\"state\":\"more\"}}\n{{\"t\":1020,\"machine\":\"A\",\"state\":\"last\"}}\n");
     fs::write(&log, longer).unwrap();

@@ -1,5 +1,5 @@
-//! What other tools say of our recordings: babeltrace2 of the events, tshark of the captured packets. The recordings lose events for
-//! sure, since their recorder is stopped for a while.
+//! Our recordings as other tools read them: events by babeltrace2, captured packets by tshark. The
+//! recordings certainly lose events, because their recorder is stopped for a while.
 
 #[path = "support/place.rs"]
 mod place;
@@ -29,7 +29,7 @@ fn copies_made_during_and_after_a_recording_with_losses_have_babeltraces_counts(
     let mut child = place.command(&program).args(["4", "1000000000", "4000", "400"]).stdout(Stdio::null()).spawn().unwrap();
     let recording = place.newest();
     wait_for(|| place.answer("info", &recording)["events"].as_u64() > Some(0));
-    // Each thread fills its ring several times meanwhile.
+    // Each thread fills its ring several times during this pause.
     signal(&recorder, "-STOP");
     sleep(Duration::from_millis(500));
     signal(&recorder, "-CONT");
@@ -56,7 +56,7 @@ fn copies_made_during_and_after_a_recording_with_losses_have_babeltraces_counts(
     assert!(counts[0].0 < counts[1].0 && counts[0].1 <= counts[1].1, "{counts:?}");
 }
 
-/// A frame as tshark shows it.
+/// A frame as tshark prints it.
 #[derive(Debug)]
 struct Frame {
     t_ns: i64,
@@ -91,7 +91,7 @@ fn frames(capture: &Path) -> Option<Vec<Frame>> {
 }
 
 #[test]
-fn every_captured_frame_is_its_packet_event_within_a_microsecond_and_drops_are_the_lost_events() {
+fn captured_frames_match_packet_events_within_a_microsecond_and_drops_match_lost_events() {
     let place = Place::new();
     let program = place.build("frames", &[]);
     let mut recorder = place.recorder(&["--all", "--buffer", "64KiB"]);
@@ -111,7 +111,7 @@ fn every_captured_frame_is_its_packet_event_within_a_microsecond_and_drops_are_t
     signal(&recorder, "-STOP");
     capture(50_000);
     signal(&recorder, "-CONT");
-    // There is room again once what was written meanwhile has been taken.
+    // The ring has room again after the recorder has taken the events written during the pause.
     wait_for(|| place.answer("info", &recording)["events"].as_u64() > Some(200));
     sleep(Duration::from_millis(300));
     capture(100);
@@ -131,7 +131,8 @@ fn every_captured_frame_is_its_packet_event_within_a_microsecond_and_drops_are_t
 
     let mut counted: BTreeMap<(String, &str), u64> = BTreeMap::new();
     let packets = place.answer("packets", &recording)["interfaces"].clone();
-    // Nobody knows of which interface a lost event was: each is counted once.
+    // A lost event does not contain its interface, so each is counted once, for one of the
+    // interfaces.
     let dropped = packets.as_array().unwrap().iter().filter_map(|interface| interface["dropped"].as_u64());
     assert_eq!(dropped.sum::<u64>(), lost, "{packets}");
     for interface in packets.as_array().unwrap() {

@@ -1,4 +1,5 @@
-//! `print` and `check` of traces that other tracers wrote: the form of a line, what is asked for, and what happens at damage.
+//! `print` and `check` on traces that other tracers wrote: the form of a line, the selection of
+//! events and fields, and the reaction to damage.
 
 #[path = "support/plain_ctf.rs"]
 mod plain_ctf;
@@ -19,14 +20,14 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Its answer, which must be a success.
+/// The lines on stdout of a command that must succeed.
 fn lines(arguments: &[&str], trace: &Path) -> Vec<String> {
     let output = longpole(arguments, &[trace]);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     text(&output).lines().map(str::to_owned).collect()
 }
 
-/// Four events of two CPUs, the last one of each a packet of its own.
+/// A trace with four events on two CPUs. The last event of the first CPU has a packet of its own.
 fn trace() -> TempDir {
     let directory = TempDir::new().unwrap();
     let first = vec![
@@ -39,7 +40,7 @@ fn trace() -> TempDir {
 }
 
 #[test]
-fn a_line_is_as_babeltrace2_writes_it() {
+fn a_line_has_the_same_form_as_babeltrace2s() {
     let trace = trace();
     let expected = [
         "[22:13:20.000000100] (+?.?????????) far sched_switch: { cpu_id = 0 }, { vtid = 7, ip = 0xABC }, { prev_comm = \"kworker/0:1\", prev_prio = -5, state = ( \"blocked\" : container = 2 ), at = { x = 3, y = 4 } }",
@@ -55,7 +56,7 @@ fn a_line_is_as_babeltrace2_writes_it() {
     }
 }
 
-/// The times of what is printed, in ns of the second.
+/// Times of the printed events, in ns since 1,700,000,000 s.
 fn shown(arguments: &[&str], trace: &Path) -> Vec<i64> {
     let arguments: Vec<&str> = ["print", "--json"].iter().chain(arguments).copied().collect();
     let times = lines(&arguments, trace).into_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap()["t_ns"].as_i64().unwrap());
@@ -63,7 +64,7 @@ fn shown(arguments: &[&str], trace: &Path) -> Vec<i64> {
 }
 
 #[test]
-fn events_are_chosen_by_name_filter_and_from_the_end() {
+fn events_are_selected_by_name_filter_and_from_the_end() {
     let trace = trace();
     let path = trace.path();
     assert_eq!(shown(&["--names", "net:*"], path), [200, 300]);
@@ -82,7 +83,7 @@ fn events_are_chosen_by_name_filter_and_from_the_end() {
 }
 
 #[test]
-fn a_wrong_filter_is_refused_with_its_place() {
+fn a_wrong_filter_is_refused_with_the_position() {
     let trace = trace();
     let output = longpole(&["print", "--filter", "cpu == ) && x"], &[trace.path()]);
     assert_eq!(output.status.code(), Some(2));
@@ -97,7 +98,7 @@ fn a_wrong_filter_is_refused_with_its_place() {
 }
 
 #[test]
-fn fields_and_contexts_are_chosen_by_name() {
+fn fields_and_contexts_are_selected_by_name() {
     let trace = trace();
     let shown = lines(&["print", "--fields", "at.y,prev_*,context.v*", "--names", "sched*", "--tail", "1"], trace.path());
     assert_eq!(
@@ -111,7 +112,8 @@ fn fields_and_contexts_are_chosen_by_name() {
     assert_eq!((&line["fields"], &line["context"]), (&serde_json::json!({ "len": 60 }), &serde_json::json!({})));
 }
 
-/// Packets of two streams that say something of their events: the one of the stream `named` names a thread, which is who did it.
+/// A trace with two streams whose packet contexts describe their events. In the stream `named` the
+/// packet context contains a thread, which is then the subject of the events.
 fn told_by_packets() -> TempDir {
     let directory = TempDir::new().unwrap();
     let metadata = "/* CTF 1.8 */ typealias integer { size = 8; } := u8; typealias integer { size = 8; base = 16; } := x8;
@@ -131,7 +133,7 @@ fn told_by_packets() -> TempDir {
 }
 
 #[test]
-fn what_a_packet_says_of_its_events_stands_next_to_the_cpu() {
+fn the_packet_context_of_an_event_is_shown_next_to_the_cpu() {
     let trace = told_by_packets();
     let packet = r#"{ cpu_id = 3, at = 0x2A, mode = ( "busy" : container = 1 ), list = { n = 2, each = [ 07 08 ] }, text = "hi" }"#;
     let expected = [
@@ -157,7 +159,8 @@ fn what_a_packet_says_of_its_events_stands_next_to_the_cpu() {
     assert_eq!(chosen(&["--filter", "packet.at > 0x2a"]).len(), 1);
 }
 
-/// The first packet of a stream is damaged behind its first event; another one follows, and another stream.
+/// A trace in which the first packet of a stream is damaged after its first event. Another packet
+/// follows, and another stream.
 fn damaged() -> TempDir {
     let directory = TempDir::new().unwrap();
     let first = vec![
@@ -169,7 +172,7 @@ fn damaged() -> TempDir {
 }
 
 #[test]
-fn print_goes_on_behind_damage_and_strictly_it_stops_there() {
+fn print_continues_after_damage_and_with_strict_it_stops() {
     let trace = damaged();
     let times = |output: &Output| text(output).lines().map(|line| line[16..19].to_owned()).collect::<Vec<_>>();
     let output = longpole(&["print"], &[trace.path()]);
@@ -177,12 +180,13 @@ fn print_goes_on_behind_damage_and_strictly_it_stops_there() {
     let output = longpole(&["print", "--strict"], &[trace.path()]);
     assert_eq!((output.status.code(), times(&output)), (Some(1), vec!["100".to_owned()]));
     let said = String::from_utf8(output.stderr).unwrap();
-    // 36 bytes of header, then an event of 10 + 8 + 7 bytes, and the header of the next one.
+    // The bit is that after 36 bytes of packet header, an event of 10 + 8 + 7 bytes, and the header
+    // of the next event: 568 bits in total.
     assert!(said.contains("one: packet 0 at byte 0, bit 568, event 1: "), "{said}");
 }
 
 #[test]
-fn check_reads_each_stream_up_to_its_first_damage_and_says_where_it_is() {
+fn check_reads_each_stream_up_to_its_first_damage_and_reports_the_position() {
     let trace = damaged();
     let output = longpole(&["check", "--json"], &[trace.path()]);
     assert_eq!(output.status.code(), Some(1));
@@ -197,7 +201,7 @@ fn check_reads_each_stream_up_to_its_first_damage_and_says_where_it_is() {
 }
 
 #[test]
-fn check_wants_all_of_a_foreign_trace() {
+fn check_requires_all_of_a_foreign_trace() {
     let trace = trace();
     assert_eq!(longpole(&["check"], &[trace.path()]).status.code(), Some(0));
     let stream = trace.path().join("two");
@@ -206,13 +210,14 @@ fn check_wants_all_of_a_foreign_trace() {
     let output = longpole(&["check"], &[trace.path()]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(text(&output).contains("two ends inside a packet"), "{}", text(&output));
-    // What is still being written is no reason not to show the rest.
+    // An unfinished packet, which a running tracer may still complete, does not keep the rest from
+    // being shown.
     assert_eq!(longpole(&["print"], &[trace.path()]).status.code(), Some(0));
     assert_eq!(longpole(&["print", "--strict"], &[trace.path()]).status.code(), Some(1));
 }
 
 #[test]
-fn check_draws_what_is_wrong_with_metadata() {
+fn check_shows_the_line_of_an_error_in_metadata() {
     let trace = trace();
     std::fs::write(trace.path().join("metadata"), "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = xx; };\n").unwrap();
     let output = longpole(&["check"], &[trace.path()]);
@@ -239,7 +244,7 @@ fn check_draws_what_is_wrong_with_metadata() {
 }
 
 #[test]
-fn what_is_drawn_of_a_part_that_cannot_be_opened_is_drawn_on_lines_of_its_own() {
+fn the_error_of_an_input_that_cannot_be_opened_is_shown_on_lines_of_its_own() {
     let (parts, whole) = (TempDir::new().unwrap(), trace());
     std::fs::rename(whole.path(), parts.path().join("whole")).unwrap();
     std::fs::create_dir(parts.path().join("odd")).unwrap();
@@ -261,7 +266,7 @@ fn what_is_drawn_of_a_part_that_cannot_be_opened_is_drawn_on_lines_of_its_own() 
 }
 
 #[test]
-fn offsets_bring_several_inputs_onto_one_clock() {
+fn offsets_map_several_inputs_to_one_clock() {
     let (a, b) = (trace(), trace());
     let offset = format!("{}=-250ns", b.path().display());
     let output = longpole(&["print", "--offset", &offset], &[a.path(), b.path()]);
@@ -272,7 +277,7 @@ fn offsets_bring_several_inputs_onto_one_clock() {
     let output =
         longpole(&["print", "--offset", &offset, "--begin", "22:13:20.00000025", "--end", "22:13:20.0000003"], &[a.path(), b.path()]);
     assert_eq!(text(&output).lines().count(), 2);
-    // A part of a trace has its own.
+    // A part of a trace can have an offset of its own.
     let part = a.path().join("two");
     let offset_of_part = format!("{}=1us", part.display());
     assert_eq!(shown(&["--offset", &offset_of_part], a.path()), [100, 200, 500, 1300]);
@@ -282,7 +287,7 @@ fn offsets_bring_several_inputs_onto_one_clock() {
 }
 
 #[test]
-fn info_tells_what_a_foreign_trace_says_of_itself() {
+fn info_shows_the_properties_of_a_foreign_trace() {
     let trace = trace();
     let output = longpole(&["info", "--json"], &[trace.path()]);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -303,7 +308,7 @@ fn info_tells_what_a_foreign_trace_says_of_itself() {
 }
 
 #[test]
-fn values_of_ctf_2_are_shown_with_the_names_that_their_types_give_them_also_in_parts_of_others() {
+fn values_of_ctf_2_have_their_labels_also_inside_of_other_values() {
     let directory = TempDir::new().unwrap();
     let class = |ty: &str, more: &str| format!(r#"{{"type":"{ty}","length":8,"byte-order":"little-endian","alignment":8{more}}}"#);
     let color = class("fixed-length-unsigned-integer", r#","mappings":{"red":[[1,1]],"blue":[[2,3]]}"#);
@@ -344,7 +349,7 @@ fn values_of_ctf_2_are_shown_with_the_names_that_their_types_give_them_also_in_p
 }
 
 #[test]
-fn fields_that_could_have_one_name_stay_apart_and_empty_structures_are_there() {
+fn fields_with_similar_names_stay_distinct_and_empty_structures_are_shown() {
     let directory = TempDir::new().unwrap();
     let shown = |metadata: &str, stream: &[u8], filter: &str| {
         std::fs::write(directory.path().join("metadata"), metadata).unwrap();
@@ -372,7 +377,7 @@ fn fields_that_could_have_one_name_stay_apart_and_empty_structures_are_there() {
 }
 
 #[test]
-fn inputs_with_a_common_clock_are_brought_to_what_the_first_one_says_of_it() {
+fn inputs_with_a_common_clock_use_the_first_inputs_description_of_it() {
     let (a, b) = (trace(), trace());
     let said = |offset: &str, uuid: &str| {
         plain_ctf::METADATA.replace("clock { name = c;", &format!("clock {{ name = c; uuid = \"{uuid}\"; offset = {offset};"))
@@ -384,7 +389,7 @@ fn inputs_with_a_common_clock_are_brought_to_what_the_first_one_says_of_it() {
     let output = longpole(&["print"], &[a.path(), b.path()]);
     assert_eq!(times(&output), [100, 100, 200, 200, 300, 300, 500, 500]);
     assert!(String::from_utf8(output.stderr).unwrap().contains("-50 ns bring its times"));
-    // Who says the offset knows better, and clocks of other names are others.
+    // An explicit offset has priority, and clocks with other UUIDs are different clocks.
     let output = longpole(&["print", "--offset", &format!("{}=+10ns", b.path().display())], &[a.path(), b.path()]);
     assert_eq!(times(&output), [100, 160, 200, 260, 300, 360, 500, 560]);
     std::fs::write(b.path().join("metadata"), said("50", "f9888afb-e5cd-4d55-8592-e050aa5b9614")).unwrap();
@@ -392,7 +397,7 @@ fn inputs_with_a_common_clock_are_brought_to_what_the_first_one_says_of_it() {
 }
 
 #[test]
-fn inputs_that_begin_days_apart_are_told_for_their_clocks_are_hardly_one() {
+fn inputs_that_begin_days_apart_are_reported_because_their_clocks_probably_differ() {
     let (a, b) = (trace(), trace());
     let told = |offset: &str| {
         let offset = format!("{}={offset}", b.path().display());
@@ -405,7 +410,7 @@ fn inputs_that_begin_days_apart_are_told_for_their_clocks_are_hardly_one() {
     assert!(told("-100000s").is_some_and(|line| line.contains("1 day before")));
 }
 
-/// A trace of one class `e`, whose metadata say so much of streams and events.
+/// A trace with one event class `e`; `streams` and `fields` are parts of its metadata.
 fn small(streams: &str, fields: &str, stream: &[u8]) -> TempDir {
     let directory = TempDir::new().unwrap();
     let metadata = format!(
@@ -462,13 +467,13 @@ fn a_value_in_the_ranges_of_several_labels_has_all_of_them() {
 }
 
 #[test]
-fn what_is_written_anew_has_all_labels_too() {
+fn a_converted_trace_has_all_labels_too() {
     let trace = small("", "enum : u8 { A = 0 ... 3, B = 3 ... 5 } v;", &[1, 3, 5, 7]);
     let folder = TempDir::new().unwrap();
     let copy = folder.path().join("copy");
     let log = folder.path().join("log");
     std::fs::write(&log, "{\"t\":5,\"machine\":\"m\"}\n").unwrap();
-    // Beside another format it is not copied but written event by event.
+    // If there is an input in another format, the trace is written event by event and not copied.
     for inputs in [vec![trace.path()], vec![trace.path(), &log]] {
         let to = ["--to", "ctf2", "--output", copy.to_str().unwrap()];
         let verb = if inputs.len() > 1 { "merge" } else { "convert" };
@@ -481,7 +486,7 @@ fn what_is_written_anew_has_all_labels_too() {
 }
 
 #[test]
-fn numbers_that_json_has_not_are_told_as_texts() {
+fn numbers_that_json_cannot_represent_are_shown_as_texts() {
     let float = "floating_point { exp_dig = 8; mant_dig = 24; align = 8; byte_order = le; }";
     let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.5];
     let trace = small("", &format!("{float} f;"), &values.map(f32::to_le_bytes).concat());
@@ -490,7 +495,7 @@ fn numbers_that_json_has_not_are_told_as_texts() {
 }
 
 #[test]
-fn who_it_was_is_told_next_to_a_context_that_does_not_say_it() {
+fn the_subject_is_shown_next_to_a_context_that_does_not_contain_it() {
     let packet =
         "packet.context := struct { u8 content_size; string label; string thread; integer { size = 32; align = 8; } pid; u8 tid; };";
     let bytes = [136, b'p', b'r', 0, b't', 0, 7, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6];
@@ -500,7 +505,8 @@ fn who_it_was_is_told_next_to_a_context_that_does_not_say_it() {
         (event["context"].to_string(), event["packet"].to_string())
     };
     assert_eq!(context("u8 mode;"), (r#"{"label":"pr","mode":1,"pid":7,"thread":"t","tid":9}"#.to_owned(), "null".to_owned()));
-    // Who it was is of the event, and the packet says what it says.
+    // If the event's own context has a member of the subject, the packet's members are shown as the
+    // packet context.
     let of_packet = r#"{"label":"pr","pid":7,"thread":"t","tid":9}"#.to_owned();
     assert_eq!(context("u8 vtid;"), (r#"{"vtid":1}"#.to_owned(), of_packet.clone()));
     assert_eq!(context("u8 vpid; u8 label;"), (r#"{"label":2,"vpid":1}"#.to_owned(), of_packet));

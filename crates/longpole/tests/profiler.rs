@@ -1,4 +1,4 @@
-//! Where a profiler would have pointed: what `report` says of it, from machine logs and from samples of stacks.
+//! The comparison with a profiler in `report`, from machine logs and from sampled stacks.
 
 #[path = "support/place.rs"]
 mod place;
@@ -18,7 +18,9 @@ fn text(place: &Place, arguments: &[&str], trace: &Path) -> String {
     String::from_utf8(ok(place.longpole(arguments).arg(trace).output().unwrap()).stdout).unwrap()
 }
 
-/// Two workers of a class take turns with one of another, each in a state that bears no name of its own, and a third computes beside them.
+/// A log of two workers of one class, a server and a decoy. The first worker and the server take
+/// turns; the second worker and the decoy compute all the time. Each is in a state that has no name
+/// of its own.
 fn log(place: &Place) -> std::path::PathBuf {
     let mut lines = String::new();
     let mut line = |text: String| lines += &format!("{text}\n");
@@ -42,7 +44,7 @@ fn log(place: &Place) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_has_no_name_of_its_own_is_ranked_by_class() {
+fn states_without_a_name_of_their_own_are_ranked_by_class() {
     let place = Place::new();
     let log = log(&place);
     for verb in ["path", "report"] {
@@ -53,7 +55,7 @@ fn what_has_no_name_of_its_own_is_ranked_by_class() {
             let row = rows.iter().find(|row| row["machine"] == machine && row["state"] == "user").unwrap_or_else(|| panic!("{rows:#?}"));
             (row["profile_rank"].as_u64().unwrap(), row["profile_share"].as_f64().unwrap(), row["share"].as_f64().unwrap())
         };
-        // Of running time: both workers 3,000 + 10,000, the decoy 10,000, the server 7,000.
+        // Running times: both workers 3,000 + 10,000 ns, the decoy 10,000 ns, the server 7,000 ns.
         for (machine, rank, profile, path) in [("w1", 1, 13.0 / 30.0, 0.3), ("s", 3, 7.0 / 30.0, 0.7)] {
             let (told, profiled, share) = row(machine);
             let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
@@ -90,7 +92,7 @@ fn predictions_have_one_shape_in_both_verbs() {
 }
 
 #[test]
-fn where_there_are_samples_the_profiler_points_to_functions() {
+fn with_samples_the_profiler_points_to_functions() {
     if longpole_record::stacks::survey().is_err() {
         println!("skipped: functions in the report (needs root, or kernel.perf_event_paranoid=0)");
         return;
@@ -107,12 +109,13 @@ fn where_there_are_samples_the_profiler_points_to_functions() {
     assert_eq!(report["functions"], path["functions"]);
     assert_eq!(report["criticality"], path["criticality"]);
 
-    // What a profiler shows first: most samples of their own, of all processes of a name.
+    // The function with the most samples in itself, over all processes with one name, which is the
+    // first line of a profiler.
     let mut samples: HashMap<(&str, &str, &str), u64> = HashMap::new();
     let cpu = place.answer("cpu", &recording);
     for row in cpu["functions"].as_array().unwrap() {
         let [process, function, module] = ["process", "function", "module"].map(|key| row[key].as_str().unwrap());
-        // A file without symbols is one function.
+        // All code of a file without symbols counts as one function.
         let is_named = !function.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"));
         let of = (process, if is_named { function } else { "(no symbols)" }, module);
         *samples.entry(of).or_default() += row["self_samples"].as_u64().unwrap();
@@ -122,11 +125,12 @@ fn where_there_are_samples_the_profiler_points_to_functions() {
     let text = text(&place, &["report", "--begin", "+0"], &recording);
     let line = format!("A profiler would point to {function} of {process} ({:.1} % of ", 100.0 * share);
     assert!(text.lines().any(|told| told.starts_with(&line)), "{line}\n{text}");
-    // There is nothing to say of probes.
+    // The report has no line about probes, because there are none.
     let foot = text.lines().last().unwrap();
     assert!(foot.contains(" kernel events, ") && foot.contains(", and no probes: longpole cpu, sched"), "{foot}");
     assert!(!text.contains("a probe costs") && !text.contains("no queue probes") && !text.contains("begins and ends"), "{text}");
-    // The helper's user time is that of one function, also where the samples' own interrupt took it off.
+    // The helper's time in the state "user" is that of one function, even if the sampling interrupt
+    // took it off the CPU.
     let rows = report["criticality"].as_array().unwrap();
     let helper = rows.iter().find(|row| row["state"] == "user" && row["function"]["function"] == "work_of_three");
     let helper = helper.unwrap_or_else(|| panic!("{rows:#?}"));
@@ -137,7 +141,8 @@ fn where_there_are_samples_the_profiler_points_to_functions() {
     assert!(text.lines().any(|line| line.contains("::user ") && line.contains(" work_of_three ")), "{text}");
 }
 
-/// A server that polls in a function, and says nothing of that being a wait; it hands what it has to another thread.
+/// A trace of a server that polls in a function, without a probe that marks this as a wait, and
+/// hands its items to another thread.
 fn polling(place: &Place) -> std::path::PathBuf {
     let trace = place.path("polling");
     let mut fake = Fake::new(&trace);
@@ -162,7 +167,7 @@ fn polling(place: &Place) -> std::path::PathBuf {
 }
 
 #[test]
-fn without_switches_and_samples_nothing_is_said_of_running_time() {
+fn without_switches_and_samples_the_report_does_not_mention_running_time() {
     let place = Place::new();
     let trace = polling(&place);
     let report = place.answer("report", &trace);
@@ -183,16 +188,16 @@ fn without_switches_and_samples_nothing_is_said_of_running_time() {
         lines[2].contains("cannot be told: server::poll has most of the time") && lines[2].contains("--kernel sched`, as root"),
         "{said}"
     );
-    // Several recordings say no more than one.
+    // Several recordings contain no more than one.
     let several = String::from_utf8(ok(place.longpole(&["report"]).args([&trace, &trace]).output().unwrap()).stdout).unwrap();
     assert!(!several.contains("profiler rank") && several.contains(", if that is work and no wait"), "{several}");
-    // A machine log says itself what waits.
+    // In a machine log the waits are explicit.
     let log = log(&place);
     assert_eq!(place.answer("report", &log)["inputs"]["tells_running"], true);
 }
 
 #[test]
-fn with_the_kernel_s_switches_it_is_running_time() {
+fn with_the_kernels_switches_the_report_compares_with_running_time() {
     if !fs::exists("/sys/kernel/tracing/instances").unwrap_or(false) {
         println!("skipped: running time by the kernel's switches (needs root and tracefs)");
         return;

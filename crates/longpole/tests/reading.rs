@@ -1,4 +1,4 @@
-//! The verbs that read: what they answer, in which form, and with which exit status.
+//! The verbs that read traces: their answers, the form of the answers, and the exit status.
 
 #[path = "support/program.rs"]
 mod program;
@@ -62,7 +62,7 @@ fn recording(directory: &Path) {
 }
 
 #[test]
-fn the_json_of_each_verb_keeps_to_its_schema() {
+fn the_json_of_each_verb_conforms_to_its_schema() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());
     let mut traces = vec![directory.path().to_owned()];
@@ -80,7 +80,7 @@ fn the_json_of_each_verb_keeps_to_its_schema() {
 }
 
 #[test]
-fn info_counts_what_babeltrace2_counts() {
+fn info_counts_the_same_events_as_babeltrace2() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());
     let info = json("info", &["--json"], directory.path());
@@ -94,7 +94,7 @@ fn info_counts_what_babeltrace2_counts() {
 }
 
 #[test]
-fn more_losses_than_a_number_holds_are_its_most() {
+fn a_sum_of_losses_that_overflows_is_the_largest_number() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let begin = fake.class("span_begin:parse", &[]);
@@ -128,7 +128,7 @@ fn print_shows_events_and_losses_as_lines_in_the_order_of_time() {
          [23:04:05.000000900] (+0.000000000) init -> router:ep(11) event:mixed: { i = -4, f = 0.5, text = \"a \\\"b\\\"\\n\" }\n"
     );
     let part = run("print", &["--begin", "+150ns", "--end", "23:04:05.0000003"], directory.path());
-    // One packet, and the loss that began before the end.
+    // One packet event, and the loss that began before the end.
     assert_eq!(text(&part).lines().count(), 2, "{}", text(&part));
 }
 
@@ -153,7 +153,7 @@ fn print_into_a_pipe_that_is_closed_early_ends_quietly() {
 }
 
 #[test]
-fn an_answer_into_a_pipe_that_is_closed_ends_quietly() {
+fn an_answer_into_a_closed_pipe_ends_quietly() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());
     for verb in ["info", "report", "latency", "queues", "cpu", "packets", "check"] {
@@ -170,7 +170,7 @@ fn an_answer_into_a_pipe_that_is_closed_ends_quietly() {
 }
 
 #[test]
-fn packets_are_counted_from_events_where_there_is_no_capture() {
+fn packets_are_counted_from_events_if_there_is_no_capture() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());
     let answer = json("packets", &["--json"], directory.path());
@@ -204,7 +204,7 @@ fn without_a_trace_the_newest_recording_under_the_root_is_read() {
 
 const READING: [&str; 8] = ["info", "print", "report", "latency", "queues", "cpu", "packets", "check"];
 
-/// What is said of a path that cannot be read, on so many lines at most.
+/// The message for a path that cannot be read, which has at most `lines` lines.
 fn refusal(verb: &str, output: Output, lines: usize) -> String {
     let talk = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{verb}: {talk}");
@@ -214,7 +214,7 @@ fn refusal(verb: &str, output: Output, lines: usize) -> String {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_what_was_tried_and_what_to_do() {
+fn a_path_that_is_no_trace_is_refused_with_the_formats_tried_and_advice() {
     let directory = TempDir::new().unwrap();
     let path = |name: &str| directory.path().join(name);
     fs::create_dir(path("empty")).unwrap();
@@ -231,7 +231,7 @@ fn what_is_no_trace_is_refused_with_what_was_tried_and_what_to_do() {
     ];
     for verb in READING {
         for (name, why, next) in cases {
-            // A line for each format where there is something to look at.
+            // The message has a line for each format if there are files that could be in one.
             let lines = if matches!(name, "text" | "other") { 20 } else { 1 };
             let talk = refusal(verb, run(verb, &[], &path(name)), lines);
             for part in [path(name).to_str().unwrap(), why, next] {
@@ -242,9 +242,9 @@ fn what_is_no_trace_is_refused_with_what_was_tried_and_what_to_do() {
 }
 
 #[test]
-fn what_may_not_be_read_is_refused_in_one_line() {
+fn a_path_without_read_permission_is_refused_in_one_line() {
     let directory = TempDir::new().unwrap();
-    // Others must reach the command, and not what it reads.
+    // The other user must be able to run the command, but not to read the recording.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let command = directory.path().join("longpole");
     copy_program(env!("CARGO_BIN_EXE_longpole"), &command);
@@ -267,7 +267,7 @@ fn what_may_not_be_read_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_damaged_trace_is_shown_as_far_as_it_goes_and_fails() {
+fn a_damaged_trace_is_shown_up_to_the_damage_and_fails() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
     let mark = fake.class("mark:m", &[]);
@@ -310,7 +310,7 @@ fn verbs_without_a_trace_end_quietly_into_a_closed_pipe_and_fail_on_a_full_disk(
 }
 
 #[test]
-fn a_recording_that_is_not_as_its_recorder_left_it_is_damaged() {
+fn a_recording_that_was_changed_after_its_end_is_damaged() {
     let directory = TempDir::new().unwrap();
     let make = |name: &str| {
         let path = directory.path().join(name);
@@ -367,7 +367,7 @@ fn contradicting_arguments_are_wrong_usage() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no command stands behind"));
 }
 
-/// One program, which puts items into a queue, or takes them; recorded by itself.
+/// A recording of one program, which either puts items into a queue or takes them.
 fn side(directory: &Path, label: &str, pid: i32, (op, states, first): (&str, [&str; 2], u64)) {
     let mut fake = Fake::new(directory);
     let classes = states.map(|name| fake.class(name, &[]));
@@ -385,7 +385,7 @@ fn side(directory: &Path, label: &str, pid: i32, (op, states, first): (&str, [&s
 }
 
 #[test]
-fn what_was_recorded_of_one_run_by_several_is_one_trace_of_which_the_path_is_told() {
+fn several_recordings_of_one_run_are_read_as_one_trace() {
     let place = TempDir::new().unwrap();
     let [source, sink, whole] = ["source", "sink", "whole"].map(|name| place.path().join(name));
     side(&source, "source", 10, ("queue_put:q", ["span_begin:make", "span_end:make"], 100));
@@ -412,7 +412,7 @@ fn what_was_recorded_of_one_run_by_several_is_one_trace_of_which_the_path_is_tol
 }
 
 #[test]
-fn a_pipe_that_is_named_like_a_rule_file_is_refused_and_not_waited_for() {
+fn a_pipe_that_is_named_like_a_rule_file_is_refused_without_waiting() {
     let place = TempDir::new().unwrap();
     let pipe = place.path().join("pipe.toml");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

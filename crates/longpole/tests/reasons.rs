@@ -1,4 +1,5 @@
-//! Why `report` names no bottleneck: because nothing stands out of what is known, or because too little is known.
+//! The reason why `report` finds no bottleneck: either no part of the known path clearly leads, or
+//! too little is known.
 
 #[path = "support/schema.rs"]
 mod schema;
@@ -13,7 +14,7 @@ use std::process::Command;
 use support::{Fake, Field, Kind};
 use tempfile::TempDir;
 
-/// The verdict, and the first line for people.
+/// The verdict as JSON, and the first line of the text.
 fn verdict(trace: &Path) -> (Value, String) {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longpole"));
@@ -26,7 +27,8 @@ fn verdict(trace: &Path) -> (Value, String) {
     (report["verdict"].clone(), run(&[]).lines().next().unwrap().to_owned())
 }
 
-/// Two machines take turns of equal length; each `every`th of their items is not in the log.
+/// A log of two machines that take turns of equal length. The put of every `every`th hand-over is
+/// missing in the log.
 fn turns(place: &TempDir, every: u64) -> std::path::PathBuf {
     let mut text =
         String::from("{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"b\",\"blocked\":\"turn\",\"on\":\"to b\"}\n");
@@ -46,7 +48,7 @@ fn turns(place: &TempDir, every: u64) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_path_that_is_known_and_balanced_says_that_nothing_stands_out_and_a_torn_one_that_it_cannot_be_told() {
+fn a_balanced_path_has_no_bottleneck_and_a_path_with_gaps_cannot_be_judged() {
     let place = TempDir::new().unwrap();
     let (known, text) = verdict(&turns(&place, u64::MAX));
     assert_eq!(known["outcome"], "spread", "{known}");
@@ -57,7 +59,8 @@ fn a_path_that_is_known_and_balanced_says_that_nothing_stands_out_and_a_torn_one
     assert!(text.starts_with("No bottleneck can be told: ") && text.contains("; `longpole path` says what contradicts itself"), "{text}");
 }
 
-/// A makes items in 100 ns, B takes them in as long as it says, through a queue of four.
+/// A log of two machines with a queue of capacity 4 between them. `a` makes an item in 100 ns, and
+/// `b` needs `takes(n)` ns for the item `n`.
 fn tandem(place: &TempDir, takes: &dyn Fn(usize) -> u64) -> std::path::PathBuf {
     let mut lines = vec![
         (0, "\"queue\":\"q\",\"capacity\":4".to_owned()),
@@ -90,7 +93,8 @@ fn tandem(place: &TempDir, takes: &dyn Fn(usize) -> u64) -> std::path::PathBuf {
     path
 }
 
-/// A server that needs 900 ns for each item of its client, whose clock is set wrong by `skew`; `more` is said while it thinks.
+/// A log of a server that needs 800 ns for each item of its client. The client's clock is wrong by
+/// `skew` ns. The lines `more` are added while the client thinks.
 fn served(place: &TempDir, skew: u64, more: &[&str]) -> std::path::PathBuf {
     let mut lines = vec![(0, "\"machine\":\"server\",\"blocked\":\"idle\"".to_owned()), (0, "\"machine\":\"client\"".to_owned())];
     for n in 0..300u64 {
@@ -112,20 +116,20 @@ fn served(place: &TempDir, skew: u64, more: &[&str]) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_in_a_trace_cannot_have_been_is_said_with_the_verdict() {
+fn contradictions_in_a_trace_are_reported_with_the_verdict() {
     let place = TempDir::new().unwrap();
     let said = "in the trace: clocks, losses or misplaced probes.";
     let (clean, text) = verdict(&served(&place, 0, &[]));
     assert_eq!((&clean["outcome"], &clean["state"]["name"]), (&"bottleneck".into(), &"parse".into()), "{clean}");
     assert_eq!(clean["doubts"], serde_json::json!({"contradictions": 0, "negative_links": 0, "ignored_wakeups": 0}));
     assert!(!text.contains(said), "{text}");
-    // One get of what nobody has put, and two wake-ups of who does not wait.
+    // A get of a token that was never put, and two wake-ups of a machine that does not wait.
     let odd = ["\"machine\":\"odd\",\"get\":\"nothing\"", "\"machine\":\"client\",\"woken_by\":\"server\""];
     let (odd, text) = verdict(&served(&place, 0, &[odd[0], odd[1], odd[1]]));
     assert_eq!((&odd["outcome"], &odd["state"]["name"]), (&"bottleneck".into(), &"parse".into()), "{odd}");
     assert_eq!(odd["doubts"], serde_json::json!({"contradictions": 1, "negative_links": 0, "ignored_wakeups": 2}));
     assert!(text.ends_with(&format!("; 1 contradiction, 2 wake-ups of what did not wait {said}")), "{text}");
-    // Of what does not fit together nobody can say that nothing in it stands out.
+    // With contradictions, the verdict must not be `spread`.
     let log = turns(&place, u64::MAX);
     let odd = fs::read_to_string(&log).unwrap().replace("{\"t\":3010", "{\"t\":3005,\"machine\":\"odd\",\"get\":\"nothing\"}\n{\"t\":3010");
     fs::write(&log, odd).unwrap();
@@ -133,13 +137,13 @@ fn what_in_a_trace_cannot_have_been_is_said_with_the_verdict() {
     assert!(balanced["unknown_share"].as_f64() < Some(0.05), "{balanced}");
     assert_eq!(balanced["outcome"], "unknown", "{balanced}");
     assert!(text.starts_with("No bottleneck can be told: ") && text.ends_with(said), "{text}");
-    // The client asks later than the server has it.
+    // With this skew the put of the client is later than the get of the server.
     let (skewed, text) = verdict(&served(&place, 60, &[]));
     assert!(skewed["doubts"]["contradictions"].as_u64() > Some(0) && text.ends_with(said), "{text}");
 }
 
 #[test]
-fn one_that_is_hardly_slower_and_not_all_the_time_is_no_bottleneck_and_one_that_is_slower_throughout_is() {
+fn a_machine_must_be_slower_throughout_to_be_the_bottleneck() {
     let place = TempDir::new().unwrap();
     let (turns, text) = verdict(&tandem(&place, &|n| if n < 200 { 90 } else { 120 }));
     assert_eq!(turns["outcome"], "spread", "{turns}");
@@ -148,7 +152,8 @@ fn one_that_is_hardly_slower_and_not_all_the_time_is_no_bottleneck_and_one_that_
     assert_eq!((&slower["subject"]["name"], &slower["state"]["name"]), (&"a".into(), &"work".into()), "{text}");
 }
 
-/// A client that calls a server of five functions, of which the last one takes so long.
+/// A log of a client that calls a server. The server runs five functions, of which the last one
+/// takes `last` ns and each other one 20 ns.
 fn of_five(place: &TempDir, last: u64) -> std::path::PathBuf {
     let (mut text, mut t) = (String::from("{\"t\":0,\"machine\":\"server\",\"blocked\":\"call\"}\n"), 0);
     for _ in 0..400 {
@@ -173,7 +178,7 @@ fn of_five(place: &TempDir, last: u64) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_smaller_share_is_enough_where_the_next_one_is_far_behind() {
+fn a_smaller_share_is_enough_if_the_next_one_is_far_behind() {
     let place = TempDir::new().unwrap();
     let (slow, text) = verdict(&of_five(&place, 30));
     assert_eq!((&slow["subject"]["name"], &slow["state"]["name"]), (&"server".into(), &"f4".into()), "{text}");
@@ -184,7 +189,7 @@ fn a_smaller_share_is_enough_where_the_next_one_is_far_behind() {
     assert_eq!(even["outcome"], "spread", "{text}");
 }
 
-/// A server that waits for its CPU before it begins, and loses it in the middle.
+/// A log of a server that waits for a CPU before it begins, and is preempted in the middle.
 fn without_a_cpu(place: &TempDir) -> std::path::PathBuf {
     let mut text = String::new();
     let mut say = |t: u64, said: &str| text.push_str(&format!("{{\"t\":{t},{said}}}\n"));
@@ -210,14 +215,14 @@ fn without_a_cpu(place: &TempDir) -> std::path::PathBuf {
 }
 
 #[test]
-fn all_waiting_for_a_cpu_is_one() {
+fn all_waits_for_a_cpu_count_together() {
     let place = TempDir::new().unwrap();
     let (_, text) = verdict(&without_a_cpu(&place));
     assert!(text.contains("server has 70.0 % of the critical path, and runnable is the largest part (50.0 %"), "{text}");
     assert!(text.contains("but cpus +1 would bring 0.0 % only"), "{text}");
 }
 
-/// A program that computes, and once waits for a page.
+/// A log of a program that computes, and once waits for a page.
 fn alone(place: &TempDir) -> std::path::PathBuf {
     let of_one = |t: u64, said: &str| format!("{{\"t\":{t},\"machine\":\"one\",{said}}}\n");
     let of_disk = |t: u64, said: &str| format!("{{\"t\":{t},\"machine\":\"softirq BLOCK cpu0\",{said}}}\n");
@@ -238,14 +243,15 @@ fn alone(place: &TempDir) -> std::path::PathBuf {
 }
 
 #[test]
-fn who_computes_by_itself_is_no_bottleneck_because_it_had_to_read_a_page() {
+fn a_program_that_only_computes_is_no_bottleneck_because_of_one_read_page() {
     let place = TempDir::new().unwrap();
     let (alone, text) = verdict(&alone(&place));
     assert_eq!(alone["outcome"], "spread", "{text}");
     assert!(text.contains("no machine waits for another"), "{text}");
 }
 
-/// A loop takes an item at a time from a feeder, until the end; at the first one it makes this call.
+/// A log of a loop that takes one item after the other from a feeder. For the first item it makes
+/// the call `call`.
 fn a_loop(place: &TempDir, call: &str) -> std::path::PathBuf {
     let mut text = String::from(
         "{\"t\":0,\"machine\":\"feeder\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"loop\",\"state\":\"user\"}\n\
@@ -273,7 +279,7 @@ fn a_loop(place: &TempDir, call: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn that_a_timer_may_be_what_ends_the_bottleneck_s_program_stands_in_the_verdict() {
+fn the_verdict_mentions_a_timer_that_may_end_the_bottlenecks_program() {
     let place = TempDir::new().unwrap();
     let (verdict_of, text) = verdict(&a_loop(&place, "read"));
     assert_eq!((&verdict_of["outcome"], &verdict_of["subject"]["name"]), (&"bottleneck".into(), &"loop".into()), "{verdict_of}");
@@ -286,7 +292,8 @@ fn that_a_timer_may_be_what_ends_the_bottleneck_s_program_stands_in_the_verdict(
     }
 }
 
-/// A source hands items to a sink, both work as long; the sink's ring is so small that of `lost` in ten its events are missing.
+/// A trace of a source that hands items to a sink, with equal work for both. The events of the sink
+/// are missing for `lost` of every ten groups of 100 items, as if its ring were too small.
 fn rings(directory: &Path, lost: u64) {
     let mut fake = Fake::new(directory);
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
@@ -320,7 +327,7 @@ fn rings(directory: &Path, lost: u64) {
 }
 
 #[test]
-fn where_rings_lose_much_nothing_is_said_to_be_balanced() {
+fn with_many_lost_events_the_system_is_not_called_balanced() {
     let whole = TempDir::new().unwrap();
     rings(whole.path(), 0);
     let (known, text) = verdict(whole.path());
@@ -333,7 +340,8 @@ fn where_rings_lose_much_nothing_is_said_to_be_balanced() {
     assert!(text.starts_with("No bottleneck can be told: ") && text.contains("record again with --buffer 4MiB"), "{text}");
 }
 
-/// In each round `lead` hands one item each to `long` and `short`, who work side by side, and takes both back.
+/// A log of fork and join. In each round `lead` hands one item to `long` and one to `short`, which
+/// work in parallel, and takes both results.
 fn fork_join(place: &TempDir, lead: u64, long: u64, short: u64) -> std::path::PathBuf {
     let mut log: Vec<(u64, String)> = Vec::new();
     for round in 0..400 {
@@ -357,7 +365,7 @@ fn fork_join(place: &TempDir, lead: u64, long: u64, short: u64) -> std::path::Pa
 }
 
 #[test]
-fn who_has_most_of_the_path_is_no_bottleneck_where_half_of_anothers_work_brings_more() {
+fn the_largest_part_of_the_path_is_no_bottleneck_if_halving_another_part_gains_more() {
     let place = TempDir::new().unwrap();
     let (alone, text) = verdict(&fork_join(&place, 10, 30, 5));
     assert_eq!((&alone["subject"]["name"], &alone["state"]["name"]), (&"long".into(), &"work".into()), "{text}");

@@ -1,4 +1,5 @@
-//! `longpole record` on real programs: every event is recorded once, in order, or counted as lost; whatever comes and goes meanwhile.
+//! `longpole record` on real programs. Each event is recorded once and in order, or counted as
+//! lost, even if threads, processes, libraries and recorders begin and end meanwhile.
 
 #[path = "support/place.rs"]
 mod place;
@@ -16,12 +17,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// `make soak`: the long form.
+/// True for the long form of the tests (`make soak`).
 fn soak() -> bool {
     std::env::var_os("LONGPOLE_SOAK").is_some()
 }
 
-/// Numbers of the events of one name and thread, as runs without gaps, and what was lost on the thread's lane.
+/// The numbers of the events with one name in one thread, summed up.
 #[derive(Debug, Default, Clone, PartialEq)]
 struct Thread {
     recorded: u64,
@@ -29,11 +30,11 @@ struct Thread {
     last: u64,
     /// Numbers that are missing between two recorded ones.
     missing: u64,
-    /// Numbers that did not increase.
+    /// Events whose number is not greater than the one before.
     disorder: u64,
 }
 
-/// Threads by (event name, pid, tid), and the losses of the recording.
+/// Threads by (event name, pid, tid), and the number of lost events in the recording.
 fn numbered(recording: &Path) -> (BTreeMap<(String, i32, i32), Thread>, u64) {
     let mut trace = Trace::open(&[recording], Options::default()).unwrap();
     let mut threads: BTreeMap<(String, i32, i32), Thread> = BTreeMap::new();
@@ -43,7 +44,7 @@ fn numbered(recording: &Path) -> (BTreeMap<(String, i32, i32), Thread>, u64) {
             Item::Event(event) => {
                 let name = &catalogue.classes[event.class.0 as usize].event_name;
                 let subject = &catalogue.subjects[event.subject.0 as usize];
-                // A text has no number of its own; it is counted.
+                // A text event has no number; the texts are counted instead.
                 let number = event.fields[0].as_u64().unwrap_or(texts);
                 texts += u64::from(event.fields[0].as_u64().is_none());
                 let key = (name.strip_prefix("mark:").unwrap_or(name).to_owned(), subject.pid.unwrap(), subject.tid.unwrap());
@@ -65,7 +66,8 @@ fn numbered(recording: &Path) -> (BTreeMap<(String, i32, i32), Thread>, u64) {
     (threads, lost)
 }
 
-/// A ring file as its program left it, read without the recorder's code: events of 16 bytes that end with their number.
+/// A ring file as its program left it. This test reads it without the recorder's code. Each event
+/// is 16 bytes long and ends with its number.
 #[derive(Debug)]
 struct RingFile {
     pid: i32,
@@ -76,7 +78,8 @@ struct RingFile {
     size: u64,
     /// Number of the newest event.
     newest: Option<u64>,
-    /// Lost since that event: a loss closes the sub-buffer, and each sub-buffer tells what was lost when it was begun.
+    /// Events lost after the newest one. A loss closes the sub-buffer, and each sub-buffer contains
+    /// the number of losses at its begin, so that this number is a difference.
     lost_after: u64,
     /// Events and losses that no recorder has taken.
     left: u64,
@@ -87,7 +90,8 @@ fn rings(place: &Place) -> Vec<RingFile> {
     for entry in std::fs::read_dir(place.path("runtime")).unwrap().map(Result::unwrap) {
         let name = entry.file_name().into_string().unwrap();
         let Some(pid) = name.ends_with(".ring").then(|| name.split('-').next().unwrap().parse().unwrap()) else { continue };
-        // A ring that was replaced is removed; one that is being made has no magic number yet.
+        // A ring that was replaced by a larger one is removed; a ring that is being made has no
+        // magic number yet.
         let Ok(bytes) = std::fs::read(entry.path()) else { continue };
         if bytes.len() <= 4096 || bytes[128..136] == [0; 8] {
             continue;
@@ -95,7 +99,7 @@ fn rings(place: &Place) -> Vec<RingFile> {
         let word = |at: u64| u64::from_ne_bytes(bytes[at as usize..at as usize + 8].try_into().unwrap());
         let (head, lost, tail, reported, size, subbuffer) = (word(0), word(32), word(64), word(88), word(144), word(152));
         let place_of = |position: u64| 4096 + position % size;
-        // The head stands behind the newest event, also where that one fills its sub-buffer.
+        // The head is located behind the newest event, even if that event fills its sub-buffer.
         let begin = |position: u64| position - position % subbuffer;
         let current = begin(head.saturating_sub(1));
         let mut left = lost - reported;
@@ -121,14 +125,15 @@ fn rings(place: &Place) -> Vec<RingFile> {
     all
 }
 
-/// Waits until so many threads have written an event.
+/// Waits until at least `threads` threads have written an event.
 fn begun(place: &Place, threads: usize) {
     wait_for(|| {
         rings(place).iter().filter(|ring| ring.head > 0).map(|ring| (ring.pid, ring.tid)).collect::<BTreeSet<_>>().len() >= threads
     });
 }
 
-/// How many events threads wrote or lost whose numbers begin at 0, as the ring with the newest number says.
+/// Events that a thread wrote or lost, or several threads that continue one numbering from 0. The
+/// ring with the newest number determines the result.
 fn counted<'a>(rings: impl Iterator<Item = &'a RingFile>) -> Option<u64> {
     rings.filter_map(|ring| ring.newest.map(|newest| (newest, newest + 1 + ring.lost_after))).max().map(|(_, counted)| counted)
 }
@@ -140,7 +145,7 @@ fn emitted(output: &Output) -> BTreeMap<i32, u64> {
 }
 
 #[test]
-fn what_eight_threads_emit_is_recorded_in_order_or_counted() {
+fn events_of_eight_threads_are_recorded_in_order_or_counted() {
     for buffer in ["64KiB", "4MiB"] {
         let place = Place::new();
         let program = place.build("numbered", &[]);
@@ -158,7 +163,8 @@ fn what_eight_threads_emit_is_recorded_in_order_or_counted() {
     }
 }
 
-/// Kills programs while the recorder stands still; returns what their rings say then, and lets the recorder end.
+/// Stops the recorder, kills the programs, reads their rings, and lets the recorder end. Returns
+/// the rings as they were after the kill.
 fn kill_programs(place: &Place, recorder: &mut Child, children: &mut [Running]) -> Vec<RingFile> {
     signal(recorder, "-STOP");
     let stat = format!("/proc/{}/stat", recorder.id());
@@ -175,9 +181,9 @@ fn kill_programs(place: &Place, recorder: &mut Child, children: &mut [Running]) 
 }
 
 #[test]
-fn a_killed_program_leaves_what_it_wrote() {
+fn a_killed_program_loses_no_event_that_it_wrote() {
     let millis: &[u64] = if soak() { &[5, 30, 60, 100, 150, 220, 280, 500, 700, 1100] } else { &[5, 150] };
-    // Rings that lose, and rings that are replaced meanwhile.
+    // Rings that lose events, and rings that are replaced by larger ones meanwhile.
     for (buffer, millis) in
         [&["--buffer", "64KiB"][..], &[]].into_iter().flat_map(|buffer| millis.iter().map(move |millis| (buffer, *millis)))
     {
@@ -204,13 +210,13 @@ fn a_killed_program_leaves_what_it_wrote() {
 }
 
 #[test]
-fn a_program_killed_among_threads_that_are_being_born_leaves_what_it_wrote() {
+fn a_program_killed_while_threads_begin_and_end_loses_no_event_that_it_wrote() {
     let millis: &[u64] = if soak() { &[3, 10, 20, 40, 80, 120, 170, 240, 300, 500] } else { &[20, 110] };
     for &millis in millis {
         let place = Place::new();
         let program = place.build("relay", &[]);
         let mut recorder = place.recorder(&["--all"]);
-        // Threads of one event, of some, and such that fill their ring.
+        // Threads that emit one event, threads that emit some, and threads that fill their ring.
         let relays = [["1", "0"], ["250", "100"], ["20000", "50"]];
         let mut children = relays.map(|words| Running::start(place.command(&program).args(words)));
         wait_for(|| children.iter().all(|child| rings(&place).iter().any(|ring| ring.pid == child.id() as i32 && ring.head > 0)));
@@ -224,7 +230,7 @@ fn a_program_killed_among_threads_that_are_being_born_leaves_what_it_wrote() {
             let own = || threads.iter().filter(|((_, pid, _), _)| *pid == child.id() as i32).map(|(_, thread)| thread);
             let newest = rings.iter().filter(|ring| ring.pid == child.id() as i32).filter_map(|ring| ring.newest).max();
             assert_eq!(own().map(|thread| thread.last).max(), newest);
-            // A thread takes a ring only where there is room: its first event is never lost.
+            // A thread takes over only a ring that has room, so its first event is never lost.
             let each: u64 = words[0].parse().unwrap();
             assert!(own().all(|thread| thread.disorder == 0 && thread.first % each == 0), "{words:?}");
         }
@@ -232,14 +238,15 @@ fn a_program_killed_among_threads_that_are_being_born_leaves_what_it_wrote() {
 }
 
 #[test]
-fn a_killed_recorder_and_its_successor_together_have_everything() {
+fn a_killed_recorder_and_the_next_one_together_have_all_events() {
     let millis: &[u64] = if soak() { &[1, 15, 30, 50, 70, 100, 120, 150, 180, 280] } else { &[20, 260] };
     for &millis in millis {
         let place = Place::new();
         let program = place.build("numbered", &[]);
         let mut first = place.recorder(&["--all"]);
         let child = Running::start(place.command(&program).args(["4", "200000", "200", "60"]).stdout(Stdio::piped()));
-        // What it does while nobody records is nowhere, unless it was recorded when that began.
+        // Events that are emitted while no recorder runs are in no recording, unless their thread
+        // already had a ring. Therefore the kill waits until all four threads have one.
         begun(&place, 4);
         sleep(Duration::from_millis(millis));
         first.kill().unwrap();
@@ -272,25 +279,27 @@ fn threads_and_processes_are_recorded_from_their_first_event_on() {
     ok(place.longpole(&["record", "--", &program, "100", "40", "50"]).output().unwrap());
     let (threads, lost) = numbered(&place.newest());
     assert_eq!(lost, 0);
-    // A child of fork and the image that it executes are one thread id; each numbers from 0.
+    // A child of fork and the program that it executes have the same thread id; each numbers its
+    // events from 0.
     let recorded: u64 = threads.values().map(|thread| thread.recorded).sum();
     assert_eq!(recorded, 50 * (100 + 40 + 20));
     assert!(threads.values().all(|thread| thread.first == 0 && thread.last == 49 && thread.missing == 0));
 }
 
 #[test]
-fn what_a_program_emits_over_twenty_recordings_is_recorded_or_counted() {
+fn events_during_twenty_recordings_are_recorded_or_counted() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
     let child = Running::start(place.command(&program).args(["2", "1000000000000", "200", "4000"]).stdout(Stdio::piped()));
-    // Both threads go on from here to the end; nobody records yet, so they have no rings.
+    // From here on both threads run to the end. No recorder runs yet, so they have no rings.
     wait_for(|| std::fs::read_dir(format!("/proc/{}/task", child.id())).is_ok_and(|tasks| tasks.count() == 3));
     for cycle in 0..20 {
-        // Half of them with rings that lose in every burst, half with rings that grow.
+        // Half of the recordings use rings that lose events in every burst, the other half rings
+        // that grow.
         let buffer: &[&str] = if cycle < 10 { &["--buffer", "32KiB"] } else { &[] };
         ok(place.longpole(&["record", "--all", "--for", "60ms"]).args(buffer).output().unwrap());
     }
-    // Whoever met a probe that was on has left it; the others meet one that is off.
+    // After this time, each thread that saw its probe enabled has left the probe.
     sleep(Duration::from_millis(100));
     let left: u64 = rings(&place).iter().map(|ring| ring.left).sum();
     signal(&child, "-TERM");
@@ -308,7 +317,8 @@ fn what_a_program_emits_over_twenty_recordings_is_recorded_or_counted() {
         lost += uncounted;
     }
     assert!(lost > 0, "the small rings are too large");
-    // A thread that saw its probe on and was held up until the last recording had ended left its event in the ring.
+    // A thread that saw its probe enabled, and was delayed until the last recording had ended, left
+    // its event in the ring.
     assert_eq!(emitted.values().sum::<u64>(), recorded + lost + left);
 }
 
@@ -316,7 +326,7 @@ fn what_a_program_emits_over_twenty_recordings_is_recorded_or_counted() {
 fn probes_in_signal_handlers_are_recorded_or_counted() {
     let place = Place::new();
     let program = place.build("handlers", &[]);
-    // With small rings, larger ones are taken over in the midst of it.
+    // Small rings are replaced by larger ones while the handlers run.
     for buffer in [&["--buffer", "4MiB"][..], &[]] {
         let output = ok(place.longpole(&["record"]).args(buffer).args(["--", &program, "3000"]).output().unwrap());
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -334,7 +344,7 @@ fn probes_in_signal_handlers_are_recorded_or_counted() {
 }
 
 #[test]
-fn a_library_that_comes_and_goes_shares_the_ring_of_its_thread() {
+fn a_library_that_is_loaded_and_unloaded_shares_the_ring_of_its_thread() {
     let place = Place::new();
     let library = place.build("library", &["-shared", "-fPIC"]);
     let program = place.build("loader", &[]);
@@ -348,7 +358,7 @@ fn a_library_that_comes_and_goes_shares_the_ring_of_its_thread() {
 }
 
 #[test]
-fn copies_made_during_and_after_the_recording_are_read_alike_by_babeltrace2() {
+fn babeltrace2_counts_the_same_in_copies_made_during_and_after_a_recording() {
     let place = Place::new();
     if Command::new("babeltrace2").arg("--version").output().is_err() {
         println!("skipped: comparing counts with babeltrace2 (not installed)");
@@ -423,7 +433,7 @@ fn signals_that_are_sent_to_the_recorder_reach_its_command() {
 }
 
 #[test]
-fn what_is_wrong_in_a_configuration_is_drawn() {
+fn an_error_in_a_configuration_is_shown_with_its_line_and_a_marker() {
     let place = Place::new();
     let config = place.path("bad.toml");
     std::fs::write(&config, "period = \"50ms\"\n[[policy]]\nevents = [\"queue\", \"spam\"]\n").unwrap();
@@ -439,7 +449,7 @@ fn what_is_wrong_in_a_configuration_is_drawn() {
 }
 
 #[test]
-fn a_command_may_have_words_that_are_no_utf_8_and_any_time() {
+fn a_command_may_have_arguments_that_are_not_utf_8_and_any_duration() {
     let place = Place::new();
     let script = r#"[ "$1" = "$(printf '0.1\377')" ] && exit 7"#;
     for verb in [&["record", "--for", "18446744073709551615s"][..], &["util"]] {
@@ -451,7 +461,7 @@ fn a_command_may_have_words_that_are_no_utf_8_and_any_time() {
 }
 
 #[test]
-fn a_recording_that_captured_nothing_says_why_and_fails() {
+fn a_recording_without_an_event_fails_with_the_reason() {
     let place = Place::new();
     let run = place.longpole(&["record", "--for", "100ms"]).output().unwrap();
     assert_eq!(run.status.code(), Some(1));
@@ -459,7 +469,8 @@ fn a_recording_that_captured_nothing_says_why_and_fails() {
     assert!(talk.contains("no process with probes"), "{talk}");
 }
 
-/// Newest packet of each lane: position in the ring, and the lane's losses. Read as docs/formats/user-trace.md says.
+/// Newest packet of each lane, by tid: its position in the ring, and the losses of the lane. The
+/// layout is that of docs/formats/user-trace.md.
 fn newest_packets(recording: &Path) -> BTreeMap<i32, (u64, u64)> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(recording.join("user")).unwrap().map(Result::unwrap) {
@@ -470,7 +481,7 @@ fn newest_packets(recording: &Path) -> BTreeMap<i32, (u64, u64)> {
         let mut at = 0;
         while at < bytes.len() {
             let word = |offset: usize| u64::from_ne_bytes(bytes[at + offset..at + offset + 8].try_into().unwrap());
-            // The empty packet that covers what was reserved stands nowhere.
+            // The empty packet that covers the reserved range has no position.
             if word(80) != u64::MAX {
                 all.insert((word(72) >> 32) as i32, (word(80), word(64)));
             }
@@ -481,10 +492,10 @@ fn newest_packets(recording: &Path) -> BTreeMap<i32, (u64, u64)> {
 }
 
 #[test]
-fn a_session_next_to_the_user_can_be_started_asked_for_and_stopped() {
+fn a_session_can_be_started_listed_and_stopped() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
-    // Threads that lose nothing, and threads that lose.
+    // Threads that lose no event, and threads that lose some.
     for (buffer, events, losing) in [("4MiB", "1000", false), ("64KiB", "100000", true)] {
         ok(place.longpole(&["start", "--buffer", buffer]).output().unwrap());
         let status = ok(place.longpole(&["status", "--json"]).output().unwrap());
@@ -496,7 +507,7 @@ fn a_session_next_to_the_user_can_be_started_asked_for_and_stopped() {
         };
         let threads = |list: &serde_json::Value| list["subjects"][0]["threads"].as_array().cloned().unwrap_or_default();
         let number = |thread: &serde_json::Value, key: &str| thread[key].as_u64().unwrap();
-        // Until both have emitted all, and all was taken.
+        // Waits until both threads have emitted all events and the recorder has taken them.
         wait_for(|| {
             let files = rings(&place);
             let counts: Vec<u64> = files.iter().filter_map(|ring| counted(std::iter::once(ring))).collect();
@@ -521,7 +532,8 @@ fn a_session_next_to_the_user_can_be_started_asked_for_and_stopped() {
                 let tid = thread["tid"].as_i64().unwrap() as i32;
                 let file = files.iter().find(|ring| ring.tid == tid).unwrap();
                 assert_eq!(number(&thread, "buffer"), file.size);
-                // The recording itself says how far it has come in this ring, and what the ring lost.
+                // The recording itself contains the position that it has reached in this ring, and
+                // the losses of the ring.
                 assert_eq!((number(&thread, "recorded"), number(&thread, "lost")), packets[&tid], "{thread}");
                 assert_eq!((number(&thread, "recorded"), number(&thread, "lost")), (file.tail, file.lost));
                 assert_eq!(number(&thread, "pending"), 0);
@@ -534,7 +546,7 @@ fn a_session_next_to_the_user_can_be_started_asked_for_and_stopped() {
         assert_eq!(recorded + lost, emitted.values().sum::<u64>());
         assert_eq!(lost, threads(&stopped).iter().map(|thread| number(thread, "lost")).sum::<u64>());
         assert_eq!(lost > 0, losing, "{lost}");
-        // The list of recordings says the same in bytes.
+        // The list of recordings shows the same numbers, in bytes.
         let list = ok(place.longpole(&["list", "--recordings", "--json"]).output().unwrap());
         let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
         let newest = list["recordings"].as_array().unwrap().last().unwrap();
@@ -563,7 +575,7 @@ fn recording_one_process_ends_with_it() {
 }
 
 #[test]
-fn a_full_disk_costs_events_and_neither_the_recording_nor_the_commands_status() {
+fn a_full_disk_costs_events_but_neither_the_recording_nor_the_status_of_the_command() {
     let place = Place::new();
     let program = place.build("frames", &[]);
     let (small, copy) = (place.path("small"), place.path("copy"));
@@ -591,12 +603,13 @@ fn a_full_disk_costs_events_and_neither_the_recording_nor_the_commands_status() 
     assert!(description["end_ns"].is_u64(), "{description}");
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
     assert!(number(&description["loss"]["packets"]) > 0, "{description}");
-    // Each event was recorded, or counted: in the stream, and in the description.
+    // Each event was recorded or counted, both in the stream and in the description.
     let info = place.answer("info", &recording);
     assert!(number(&info["events"]) > 0);
     assert_eq!(number(&info["events"]) + number(&info["lost"]), 120_000, "{description}");
     assert_eq!(description["loss"]["events"], info["lost"]);
-    // And each packet was captured or dropped, for one of the interfaces. A capture that ended inside a block would be told.
+    // Each packet was captured, or counted as dropped at one of the interfaces. If a capture ended
+    // inside a block, stderr would not be empty.
     let packets = ok(place.longpole(&["packets", "--json"]).arg(&recording).output().unwrap());
     assert_eq!(String::from_utf8_lossy(&packets.stderr), "");
     let packets: serde_json::Value = serde_json::from_slice(&packets.stdout).unwrap();
@@ -608,7 +621,7 @@ fn a_full_disk_costs_events_and_neither_the_recording_nor_the_commands_status() 
 }
 
 #[test]
-fn a_recording_of_packets_alone_that_captured_none_says_so() {
+fn a_recording_of_packets_only_that_captured_none_reports_this() {
     let place = Place::new();
     std::fs::write(place.path("policy.toml"), "[[policy]]\nglob = \"*\"\nbackends = [\"pcapng\"]\n").unwrap();
     let config = place.path("policy.toml");
@@ -626,7 +639,7 @@ fn a_recording_of_packets_alone_that_captured_none_says_so() {
 }
 
 #[test]
-fn a_thread_that_is_named_after_its_first_event_has_its_name() {
+fn a_thread_that_is_named_after_its_first_event_is_shown_with_its_name() {
     let place = Place::new();
     let program = place.build("named", &[]);
     for (name, events) in [("brief", 1u32), ("longer", 40)] {
@@ -637,20 +650,20 @@ fn a_thread_that_is_named_after_its_first_event_has_its_name() {
             let Item::Event(event) = item else { continue };
             *names.entry(catalogue.subjects[event.subject.0 as usize].thread.clone()).or_default() += 1;
         }
-        // The event before it was named is this thread's, too.
+        // The event before the thread was named belongs to the same thread.
         assert_eq!(names, BTreeMap::from([(name.to_owned(), events + 1)]));
     }
 }
 
 #[test]
-fn threads_do_not_wait_for_ever_for_their_process() {
+fn threads_do_not_wait_forever_for_the_table_of_their_process() {
     let place = Place::new();
     let program = place.build("stuck", &[]);
-    // It ends.
+    // The program ends.
     let run = ok(place.longpole(&["record", "--", &program]).output().unwrap());
     let told = String::from_utf8_lossy(&run.stderr);
     assert!(told.contains("1000 events found no ring: other threads of the process kept its table"), "{told}");
-    // Also where the recorder comes late to look at it.
+    // The same holds if the recorder looks at the process only later.
     let mut recorder = place.recorder(&["--all"]);
     signal(&recorder, "-STOP");
     ok(place.command(&program).output().unwrap());

@@ -1,5 +1,10 @@
-//! Probes in a program's ugly situations: each event that was tried is recorded or counted as lost, none is torn, the program runs as it would
-//! without probes, and nothing is written elsewhere. The long forms, with figures: `make soak`; the table of them: docs/internals/reliability.md.
+//! Probes in a program's difficult situations: signals, jumps out of handlers, forks, threads that
+//! are cancelled, libraries that are unloaded.
+//!
+//! Each event that was tried is recorded or counted as lost, and none is torn. The program behaves
+//! as it would without probes, and nothing is written outside of the runtime directory and the
+//! recording. `make soak` runs the long forms and prints figures; docs/internals/reliability.md has a table
+//! of them.
 
 #[path = "support/commanded.rs"]
 mod commanded;
@@ -15,11 +20,11 @@ use std::thread::sleep;
 use std::time::Duration;
 use tried::{left_behind, long_or_short, soak, Held, Tried};
 
-/// Rings that nothing is lost in, so that every event must be there.
+/// Options for rings so large that no event is lost. Every event must then be recorded.
 const ROOM: &[&str] = &["--buffer", "4MiB"];
 
 #[test]
-fn ten_thousand_signals_a_second_into_a_thread_that_probes_cost_no_event() {
+fn ten_thousand_signals_a_second_into_a_thread_with_probes_cost_no_event() {
     let place = Place::new();
     for (language, by, options) in [("c", "timer", ROOM), ("c", "thread", &[]), ("cpp", "thread", ROOM), ("cpp", "timer", &[])] {
         let program = place.build_as(language, "reliable", &[]);
@@ -35,7 +40,7 @@ fn ten_thousand_signals_a_second_into_a_thread_that_probes_cost_no_event() {
 }
 
 #[test]
-fn a_handler_that_leaves_an_interrupted_probe_by_a_jump_costs_that_event_alone() {
+fn a_handler_that_leaves_an_interrupted_probe_by_a_jump_costs_only_that_event() {
     let place = Place::new();
     for (language, stack) in [("c", "plain"), ("cpp", "stack")] {
         let program = place.build_as(language, "reliable", &[]);
@@ -43,18 +48,19 @@ fn a_handler_that_leaves_an_interrupted_probe_by_a_jump_costs_that_event_alone()
         let left = tried.said["left"];
         tried.is_exact(&format!("jumps, {language}, {stack}"), &["main", "handler"], left);
         assert!(left > 10, "{left}: the handlers came too seldom");
-        // What handlers put aside is not lost with the probe.
+        // Events of handlers that were set aside are not lost with the interrupted probe.
         let handlers = tried.held.of("handler").recorded;
         assert!(handlers == tried.said["handler"] || handlers + tried.held.lost >= tried.said["handler"], "{handlers}: {:?}", tried.said);
     }
 }
 
 #[test]
-fn a_probe_that_begins_a_sub_buffer_may_be_left_behind_any_instruction() {
+fn a_probe_that_begins_a_sub_buffer_may_be_left_after_any_instruction() {
     let place = Place::new();
     for language in ["c", "cpp"] {
         let program = place.build_as(language, "reliable", &[]);
-        // A ring of the first size: who goes over to a larger one blocks signals, and a step would end the program.
+        // The ring keeps its first size: a thread that changes to a larger ring blocks signals, and
+        // a single-step trap would then end the program.
         let tried = Tried::record(&place, &["--buffer", "32KiB"], &[&program, "steps", "400"]);
         let left = tried.said["left"];
         tried.is_exact(&format!("steps, {language}"), &["main", "handler"], left);
@@ -72,7 +78,8 @@ fn children_of_every_kind_of_fork_write_into_rings_of_their_own() {
         let names: &[&str] = if way == "exec" { &["main", "other", "child", "before"] } else { &["main", "other", "child"] };
         tried.is_exact(&format!("forks, {way}"), names, 0);
         let pids = |name: &str| tried.held.of(name).threads.keys().map(|thread| thread.0).collect::<std::collections::BTreeSet<_>>();
-        // Who shares the memory of its parent is its parent to us. The parent has emitted one of theirs, too.
+        // A child that shares its parent's memory counts as its parent. The parent has emitted one
+        // event "child" as well.
         let children = if matches!(way, "vfork" | "shared") { 1 } else { 1 + long_or_short(2000, 40).parse::<usize>().unwrap() };
         assert_eq!((pids("main").len(), pids("other").len(), pids("child").len()), (1, 1, children), "{way}");
         let parent = tried.held.of("child").threads.iter().find(|(thread, _)| pids("main").contains(&thread.0)).map(|(_, count)| *count);
@@ -81,7 +88,7 @@ fn children_of_every_kind_of_fork_write_into_rings_of_their_own() {
 }
 
 #[test]
-fn a_handler_that_forks_in_a_probe_leaves_the_parent_s_ring_to_the_parent() {
+fn a_handler_that_forks_in_a_probe_leaves_the_parents_ring_to_the_parent() {
     let place = Place::new();
     let program = place.build("reliable", &[]);
     for way in ["fork", "clone"] {
@@ -90,14 +97,15 @@ fn a_handler_that_forks_in_a_probe_leaves_the_parent_s_ring_to_the_parent() {
         let main = tried.held.of("main");
         let twice = main.recorded - main.threads.values().max().unwrap();
         assert!(twice <= tried.said["child"] / 20, "{main:?}");
-        // Or had it without a ring, if it was made where its parent's had just been looked up.
+        // Such an event may have found no ring, if the child was made just after the lookup of its
+        // parent's ring.
         tried.said.insert("twice".to_owned(), twice + tried.refused);
         tried.is_exact(&format!("fork in a handler, {way}"), &["main", "child", "twice"], 0);
     }
 }
 
 #[test]
-fn what_the_child_of_a_vfork_emits_is_of_the_thread_that_waits_for_it() {
+fn events_of_a_vfork_child_belong_to_the_thread_that_waits_for_it() {
     let place = Place::new();
     let program = place.build("reliable", &[]);
     let tried = Tried::record(&place, ROOM, &[&program, "first"]);
@@ -111,7 +119,7 @@ fn what_the_child_of_a_vfork_emits_is_of_the_thread_that_waits_for_it() {
 }
 
 #[test]
-fn threads_that_come_and_go_share_rings_and_memory_stays_bounded() {
+fn short_lived_threads_share_rings_and_memory_stays_bounded() {
     let place = Place::new();
     let program = place.build_as("cpp", "reliable", &[]);
     for (count, at_once) in if soak() { [(10_000, 40), (10_000, 2000)] } else { [(1000, 40), (600, 200)] } {
@@ -127,7 +135,8 @@ fn threads_that_come_and_go_share_rings_and_memory_stays_bounded() {
         if soak() {
             println!("figures: threads, {at_once} at once: {lanes} lanes; program {half} KiB after half of them, {last} KiB at the end");
         }
-        // A ring that the recorder has not emptied yet is not taken; on a busy machine it comes late.
+        // A thread does not take over a ring that the recorder has not emptied yet, and on a busy
+        // host the recorder comes late.
         assert!(lanes <= 8 * at_once, "{lanes} lanes");
         assert!(last < half + 4096, "{half} KiB, then {last} KiB");
         assert!(
@@ -140,16 +149,17 @@ fn threads_that_come_and_go_share_rings_and_memory_stays_bounded() {
 }
 
 #[test]
-fn threads_that_end_without_a_word_leave_their_events_and_their_rings() {
+fn threads_that_end_in_any_way_leave_their_events_and_their_rings() {
     let place = Place::new();
     let program = place.build("reliable", &[]);
     let tried = Tried::record(&place, &[], &[&program, "silent", &long_or_short(5000, 300), "30"]);
-    // The last one may have emitted something before the process ended.
+    // The last thread may have emitted something before the process ended.
     let more = tried.held.of("thread").recorded.saturating_sub(tried.said["thread"]);
     assert!(more <= 30, "{more}");
     assert_eq!((tried.held.of("thread").recorded - more, tried.held.lost, tried.outside), (tried.said["thread"], 0, 0));
     let lanes = std::fs::read_dir(tried.recording.join("user")).unwrap().count() - 1;
-    // A ring has room for four threads until the recorder has looked at it, and those that nobody gave back are found when there are twice as many.
+    // Until the recorder looks at it, a ring has room for the events of four threads. Rings that
+    // were not returned are found when there are twice as many rings as before.
     let threads = tried.held.of("thread").series.len();
     assert!(lanes < 16 + threads / 2, "{lanes} lanes of {threads} threads");
     if soak() {
@@ -161,7 +171,7 @@ fn threads_that_end_without_a_word_leave_their_events_and_their_rings() {
 }
 
 #[test]
-fn threads_that_are_cancelled_in_a_probe_cost_that_event_alone() {
+fn threads_that_are_cancelled_in_a_probe_cost_only_that_event() {
     let place = Place::new();
     for language in ["c", "cpp"] {
         let program = place.build_as(language, "reliable", &[]);
@@ -171,14 +181,14 @@ fn threads_that_are_cancelled_in_a_probe_cost_that_event_alone() {
 }
 
 #[test]
-fn destructors_that_emit_after_the_ring_was_given_back_are_recorded() {
+fn destructors_that_emit_after_the_ring_was_returned_are_recorded() {
     let place = Place::new();
     let program = place.build("reliable", &[]);
     let tried = Tried::record(&place, &[], &[&program, "destructors", &long_or_short(5000, 300)]);
     let recorded = |name: &str| tried.held.of(name).recorded;
     assert_eq!((recorded("destructor"), recorded("thread"), tried.held.lost), (tried.said["destructor"], tried.said["thread"], 0));
     let lanes = std::fs::read_dir(tried.recording.join("user")).unwrap().count() - 1;
-    // Who gives its ring back for each event takes a part of one each time.
+    // A thread that returns its ring after each event takes a part of a ring each time.
     assert!(
         (lanes as u64) < 16 + (tried.said["destructor"] + tried.said["thread"]) / 3,
         "{lanes} lanes of threads that lived one after the other"
@@ -186,14 +196,14 @@ fn destructors_that_emit_after_the_ring_was_given_back_are_recorded() {
 }
 
 #[test]
-fn a_library_that_comes_and_goes_leaves_its_names_and_its_thread_s_ring() {
+fn a_library_that_is_loaded_and_unloaded_leaves_its_names_and_the_ring_of_its_thread() {
     let place = Place::new();
     for language in ["c", "cpp"] {
         let library = place.build_as("c", "library", &["-shared", "-fPIC"]);
         let program = place.build_as(language, "reliable", &["-ldl"]);
         let tried = Tried::record(&place, &[], &[&program, "library", &library, &long_or_short(2000, 200)]);
         tried.is_exact(&format!("a library, {language}"), &["library", "main", "many", "other"], 0);
-        // A library that has gone does not keep the thread from a larger ring.
+        // A library that was unloaded does not keep the thread from getting a larger ring.
         assert!(tried.said["ring"] > 32768, "{:?}", tried.said);
         let lanes = std::fs::read_dir(tried.recording.join("user")).unwrap().count() - 1;
         assert!(lanes <= 4, "three threads, {lanes} lanes");
@@ -201,7 +211,7 @@ fn a_library_that_comes_and_goes_leaves_its_names_and_its_thread_s_ring() {
 }
 
 #[test]
-fn a_thread_with_probes_in_two_libraries_gets_a_larger_ring_as_any_other() {
+fn a_thread_with_probes_in_two_libraries_gets_a_larger_ring_like_any_other() {
     let place = Place::new();
     for (language, other) in [("c", "cpp"), ("cpp", "c")] {
         let library = place.build_as(other, "library", &["-shared", "-fPIC"]);
@@ -213,7 +223,7 @@ fn a_thread_with_probes_in_two_libraries_gets_a_larger_ring_as_any_other() {
 }
 
 #[test]
-fn processes_that_come_and_go_leave_their_events_and_nothing_else() {
+fn processes_that_begin_and_end_leave_their_events_and_nothing_else() {
     let place = Place::new();
     let program = place.build_as("cpp", "reliable", &[]);
     let count = long_or_short(10_000, 400);
@@ -221,7 +231,7 @@ fn processes_that_come_and_go_leave_their_events_and_nothing_else() {
     tried.is_exact("processes", &["child"], 0);
     assert_eq!((tried.held.lost, tried.held.of("child").threads.len().to_string()), (0, count));
     assert!(tried.files < 1000 && tried.resident_kib < 200_000, "{} files, {} KiB", tried.files, tried.resident_kib);
-    // And a short-lived image each.
+    // The same with an executed program in each process.
     let count = long_or_short(3000, 100);
     let tried = Tried::record(&place, &[], &[&program, "forks", "spawn", &count, "5"]);
     tried.is_exact("processes that are executed", &["main", "other", "child"], 0);
@@ -229,7 +239,7 @@ fn processes_that_come_and_go_leave_their_events_and_nothing_else() {
 }
 
 #[test]
-fn programs_that_come_and_go_give_the_memory_of_their_larger_rings_back() {
+fn programs_that_end_return_the_memory_of_their_larger_rings() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &[]);
@@ -238,7 +248,7 @@ fn programs_that_come_and_go_give_the_memory_of_their_larger_rings_back() {
         let its = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(stem));
         its.filter_map(|entry| Some(entry.metadata().ok()?.len())).max()
     };
-    // Together they have more than a session may have at once.
+    // Together the programs have more memory in rings than one session may have at a time.
     for nth in 0..130 {
         let mut program = Commanded::start(&place, &program);
         let stem = format!("{}-", program.pid());
@@ -255,7 +265,7 @@ fn programs_that_come_and_go_give_the_memory_of_their_larger_rings_back() {
 }
 
 #[test]
-fn a_program_that_stands_still_goes_on_where_it_was_also_in_the_next_recording() {
+fn a_stopped_program_continues_where_it_was_and_also_in_the_next_recording() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
     let child = Running::start(place.command(&program).args(["3", "1000000000000", "100", "50"]).stdout(Stdio::piped()));
@@ -268,7 +278,8 @@ fn a_program_that_stands_still_goes_on_where_it_was_also_in_the_next_recording()
         sleep(Duration::from_millis(60));
         signal(&child, "-STOP");
         sleep(Duration::from_millis(if soak() { 500 } else { 60 }));
-        // Every other one ends while the program stands still, also in the midst of a probe; the next one begins so.
+        // Every other recording ends while the program is stopped, possibly in the middle of a
+        // probe, and the next recording begins in this state.
         if round % 2 == 0 {
             signal(&child, "-CONT");
             sleep(Duration::from_millis(60));
@@ -301,7 +312,8 @@ fn a_program_that_stands_still_goes_on_where_it_was_also_in_the_next_recording()
         );
     }
     assert_eq!((torn, faults), (0, 0));
-    // A probe that was stopped until its recording had ended left its event in the ring: at most one a thread and stop.
+    // A probe that was stopped until its recording had ended left its event in the ring: at most
+    // one event per thread and stop.
     let difference = tried - recorded - lost;
     assert!(difference <= 3 * rounds, "{tried} tried, {recorded} recorded, {lost} lost");
 }

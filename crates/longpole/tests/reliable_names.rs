@@ -1,5 +1,8 @@
-//! Labels, names of threads and of probes that nobody expects: paths, NUL, control characters, what is no UTF-8, ten thousand letters. They are
-//! data: no file is named by them elsewhere, every reader reads the trace, and no answer moves a terminal.
+//! Unexpected labels and names of threads and probes: paths, NUL, control characters, bytes that
+//! are not UTF-8, ten thousand letters.
+//!
+//! Such names are data. No file outside of the recording is created from them, every reader reads
+//! the trace, and no output contains control characters that a terminal would obey.
 
 #[path = "support/place.rs"]
 mod place;
@@ -21,10 +24,10 @@ fn names_below(folder: &Path, all: &mut Vec<String>) {
 }
 
 #[test]
-fn names_that_nobody_expects_are_data_and_lead_nowhere() {
+fn unexpected_names_are_data_and_create_no_file() {
     let place = Place::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/odd_names.cc");
-    // The program's own name is one of them, too.
+    // The program's own name is also unexpected.
     let (own, program) = (place.path("own"), place.path("own").join("-x\n\u{1b}[31m\u{202e}"));
     std::fs::create_dir(&own).unwrap();
     let mut compiler = Command::new("c++");
@@ -36,7 +39,7 @@ fn names_that_nobody_expects_are_data_and_lead_nowhere() {
     let tried: u64 = String::from_utf8(run.stdout).unwrap().trim().parse().unwrap();
     let recording = place.newest();
     let held = Held::read(&recording);
-    // Nothing was written beside the program.
+    // Nothing was written next to the program.
     let context = std::fs::read_dir(&own).unwrap().map(Result::unwrap).filter(|entry| entry.path() != program);
     let outside: u64 = context.map(|entry| entry.metadata().unwrap().len().max(1)).sum();
     let (recorded, lost, torn) = (held.recorded(), held.lost, held.torn());
@@ -54,7 +57,7 @@ fn names_that_nobody_expects_are_data_and_lead_nowhere() {
     };
     assert!(names.iter().all(plain), "{names:?}");
 
-    // Each answer is text of one line each, or JSON.
+    // Each line of output is plain text, or one JSON value.
     for (verb, more) in
         [("info", None), ("print", None), ("queues", None), ("path", None), ("report", None), ("graph", None), ("print", Some("--json"))]
     {

@@ -1,4 +1,5 @@
-//! The same programs with sanitizers, gcc's and clang's, as C and as C++, while they are recorded: no report, and the same figures.
+//! The programs of `reliable.rs`, built with the sanitizers of gcc and clang, as C and as C++, and
+//! recorded. The sanitizers report nothing, and the numbers of events are the same.
 
 #[path = "support/place.rs"]
 mod place;
@@ -9,7 +10,7 @@ use place::Place;
 use std::process::Command;
 use tried::{long_or_short, soak, Tried};
 
-/// A compiler, and a name for what it makes.
+/// Compilers: the name for the program that each makes, and its command.
 const COMPILERS: [(&str, &[&str]); 4] = [
     ("gcc", &["gcc", "-std=gnu11"]),
     ("g++", &["g++", "-std=gnu++17", "-xc++"]),
@@ -17,7 +18,7 @@ const COMPILERS: [(&str, &[&str]); 4] = [
     ("clang++", &["clang++", "-std=gnu++17", "-xc++"]),
 ];
 
-/// Whether a compiler has the library of a sanitizer.
+/// True if a compiler has the library of a sanitizer.
 fn has(place: &Place, compiler: &str, sanitizer: &str) -> bool {
     let (source, program) = (place.path("empty.c"), place.path("empty"));
     std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
@@ -35,13 +36,13 @@ fn run(place: &Place, compiler: &(&str, &[&str]), sanitizer: &str, runs: &[(&[&s
         return;
     }
     let library = place.build("library", &["-shared", "-fPIC"]);
-    // -O1: frames and accesses as they are written.
+    // With -O1, frames and memory accesses remain as they are in the source.
     let options = ["-g", "-O1", "-fno-omit-frame-pointer", sanitizer, "-fno-sanitize-recover=all", "-ldl"];
     let program = place.build_with(words, "reliable", &format!("reliable-{name}"), &options);
     for (arguments, names) in runs {
         let arguments = arguments.iter().map(|word| if *word == "LIBRARY" { library.as_str() } else { *word });
         let command: Vec<&str> = std::iter::once(program.as_str()).chain(arguments).collect();
-        // A report ends the program with a status of its own.
+        // A report of a sanitizer ends the program with a status of its own.
         let tried = Tried::record(place, &["--buffer", "4MiB"], &command);
         let left = tried.said.get("left").copied().unwrap_or(0);
         tried.is_exact(&format!("{name} {sanitizer} {}", command[1..].join(" ")), names, left);
@@ -61,7 +62,8 @@ fn sanitizers_find_nothing_in_a_recorded_program() {
         (&["threads", &threads, "40", "50"], &["thread"]),
         (&["library", "LIBRARY", &cycles], &["library", "main", "many", "other"]),
     ];
-    // It calls handlers where it likes, also in handlers: their numbers would say nothing.
+    // The thread sanitizer calls signal handlers at times of its choice, also inside handlers, so
+    // the numbers of the programs with signals would prove nothing.
     let thread: &[(&[&str], &[&str])] = &[
         (&["threads", &threads, "40", "50"], &["thread"]),
         (&["forks", "fork", &forks, "50"], &["main", "other", "child"]),

@@ -1,5 +1,6 @@
-//! `report` of several recordings, over time, and with what path and waits show; `graph --waits`; rules of the user's for `what-if` and `diff`. All from the
-//! files to the answer.
+//! `report` on several recordings, over time, and with findings about path and waits; `graph
+//! --waits`; a user's own rules for `what-if` and `diff`. Each test goes from the files to the
+//! answer.
 
 #[path = "support/schema.rs"]
 mod schema;
@@ -40,7 +41,8 @@ fn store(place: &TempDir, name: &str, log: &str) -> PathBuf {
     path
 }
 
-/// A server that needs so long for each item of its client, `parse` of it and then `answer`; the client works for 100 ns between two.
+/// A log of a server and its client. For each item of the client the server is in `parse` for
+/// `parse` ns and then in `answer` for `answer` ns; the client works for 100 ns between two items.
 fn serving(items: u64, parse: u64, answer: u64) -> String {
     let mut log =
         String::from("{\"t\":0,\"machine\":\"server\",\"blocked\":\"idle\"}\n{\"t\":0,\"machine\":\"client\",\"state\":\"think\"}\n");
@@ -62,13 +64,14 @@ fn serving(items: u64, parse: u64, answer: u64) -> String {
 }
 
 #[test]
-fn several_recordings_are_one_answer_with_their_spread() {
+fn several_recordings_give_one_answer_with_their_spread() {
     let place = TempDir::new().unwrap();
     let times = [500, 600, 750];
     let logs: Vec<PathBuf> = times.iter().map(|&parse| store(&place, &format!("{parse}.jsonl"), &serving(300, parse, 200))).collect();
     let logs: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     let answer = report(&logs);
-    // By hand: the mean of the shares, and Student's interval of three values (t of 2 is 4.303).
+    // Computed by hand: the mean of the shares, and Student's confidence interval of three values
+    // (t is 4.303 for two degrees of freedom).
     let shares: Vec<f64> = times.iter().map(|&parse| parse as f64 / (300 + parse) as f64).collect();
     let mean = shares.iter().sum::<f64>() / 3.0;
     let half = 4.303 * (shares.iter().map(|share| (share - mean).powi(2)).sum::<f64>() / 2.0 / 3.0).sqrt();
@@ -89,7 +92,7 @@ fn several_recordings_are_one_answer_with_their_spread() {
     near(&verdict["share_high"], mean + half);
     near(&answer["agreement"], 1.0);
     assert!(verdict["text"].as_str().unwrap().contains("in all 3 recordings"), "{verdict}");
-    // What is predicted lies between the recordings' own predictions.
+    // The prediction is the mean of the recordings' own predictions.
     let halved = |answer: &Value| {
         let all = answer["predictions"].as_array().unwrap().iter();
         all.clone().find(|it| it["change"] == "server::parse x0.5").unwrap()["gain"].as_f64().unwrap()
@@ -104,7 +107,7 @@ fn several_recordings_are_one_answer_with_their_spread() {
 }
 
 #[test]
-fn recordings_that_name_different_things_name_nothing_together() {
+fn recordings_with_different_bottlenecks_have_no_common_bottleneck() {
     let place = TempDir::new().unwrap();
     let one = store(&place, "one", &serving(200, 900, 100));
     let other = store(&place, "other", &serving(200, 100, 900));
@@ -114,13 +117,13 @@ fn recordings_that_name_different_things_name_nothing_together() {
     let said = verdict["text"].as_str().unwrap();
     assert!(said.contains("do not agree") && said.contains("server::parse in 1") && said.contains("server::answer in 1"), "{said}");
     assert_eq!(answer["agreement"], 0.5);
-    // Two of three do.
+    // If two of three agree, their bottleneck is named.
     let third = store(&place, "third", &serving(200, 950, 100));
     let answer = report(&[&one, &other, &third]);
     let verdict = &answer["verdict"];
     assert_eq!((verdict["state"]["name"].as_str(), verdict["outcome"].as_str()), (Some("parse"), Some("bottleneck")));
     assert!(verdict["text"].as_str().unwrap().contains("in 2 of 3 recordings"));
-    // One that cannot be read is said by name, and no answer.
+    // An input that cannot be read is named in the error, and there is no answer.
     let nowhere = run(&["report"], &[&one, &place.path().join("nowhere")]);
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("nowhere"));
@@ -129,7 +132,7 @@ fn recordings_that_name_different_things_name_nothing_together() {
 #[test]
 fn the_path_over_time_shows_when_another_state_takes_over() {
     let place = TempDir::new().unwrap();
-    // Forty of sixty windows of the one state, then of the other.
+    // The path is in the first state for forty of sixty windows, then in the second.
     let mut log = String::from("{\"t\":0,\"machine\":\"a\",\"state\":\"first\"}\n{\"t\":0,\"machine\":\"b\",\"blocked\":\"wait\"}\n");
     log += "{\"t\":40000,\"machine\":\"a\",\"put\":\"q\"}\n{\"t\":40000,\"machine\":\"b\",\"get\":\"q\",\"state\":\"second\"}\n{\"t\":60000,\"end\":\"b\"}\n";
     let log = store(&place, "log", &log);
@@ -140,15 +143,16 @@ fn the_path_over_time_shows_when_another_state_takes_over() {
     assert_eq!((path["rows"][0]["state"].as_str(), path["rows"][1]["state"].as_str()), (Some("first"), Some("second")));
     assert_eq!(shares(0), [vec![1.0; 40], vec![0.0; 20]].concat());
     assert_eq!(shares(1), [vec![0.0; 40], vec![1.0; 20]].concat());
-    // Parts of fifteen windows: 46, of which those that begin at 0 to 32 hold more of the first.
-    // Two thirds are not ahead beyond the noise, so it is the path's first that is told of.
+    // A quarter of the path is fifteen windows. It can begin at 46 windows; if it begins at 0 to
+    // 32, it contains more of the first state. Two thirds of the path are not significantly ahead,
+    // so stability is reported for the first state of the path.
     assert_eq!(answer["verdict"]["outcome"], "spread");
     assert!((answer["stability"].as_f64().unwrap() - 33.0 / 46.0).abs() < 1e-9, "{}", answer["stability"]);
     let said = text(&["report"], &[&log]);
     let strip = format!("a::first   {}", "█".repeat(40));
     assert!(said.contains("OVER TIME") && said.contains(&strip), "{said}");
     assert!(said.contains("of all quarters of the path, wherever one begins, a::first has the most in 71.7 %"), "{said}");
-    // Windows of less than a ns show nothing.
+    // Windows shorter than 1 ns are not shown.
     for (text, count) in [
         ("{\"t\":5,\"machine\":\"a\"}\n", "1 interaction\n"),
         ("{\"t\":0,\"machine\":\"a\"}\n{\"t\":59,\"end\":\"a\"}\n", "2 interactions\n"),
@@ -179,12 +183,12 @@ fn finding<'a>(answer: &'a Value, kind: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {kind} in {:?}", kinds(answer)))
 }
 
-/// `workers` that each hold the lock for 80 ns and work for `apart` ns beside it.
+/// A log of `workers` that each hold the lock for 80 ns and then work for `apart` ns without it.
 fn locking(workers: u64, rounds: u64, apart: u64) -> String {
     let mut log = String::from("{\"queue\":\"lock\",\"capacity\":1,\"initial\":1}\n");
     let mut lines: Vec<(u64, String)> = Vec::new();
     let mut free = 0;
-    // Each worker's next wish, served in the order of time.
+    // Each worker's next request, served in the order of time.
     let mut requests: Vec<(u64, u64)> = (0..workers).map(|worker| (worker, worker)).collect();
     for _ in 0..workers * rounds {
         requests.sort_unstable();
@@ -199,7 +203,8 @@ fn locking(workers: u64, rounds: u64, apart: u64) -> String {
         lines.push((free, format!("\"machine\":\"{name}\",\"put\":\"lock\",\"state\":\"outside\"")));
         requests.push((free + apart, worker));
     }
-    // A release stands before the taking of the same moment, as they were made.
+    // The sort is stable: a release comes before an acquisition of the same time, in the order in
+    // which they were made.
     lines.sort_by_key(|line| line.0);
     for (t, line) in &lines {
         writeln!(log, "{{\"t\":{t},{line}}}").unwrap();
@@ -208,7 +213,7 @@ fn locking(workers: u64, rounds: u64, apart: u64) -> String {
 }
 
 #[test]
-fn a_lock_that_all_queue_for_is_found_and_one_that_nobody_waits_for_is_not() {
+fn a_lock_with_many_waiters_is_found_and_a_lock_without_waiters_is_not() {
     let place = TempDir::new().unwrap();
     let crowded = report(&[&store(&place, "crowded", &locking(5, 200, 40))]);
     let convoy = finding(&crowded, "lock_convoy");
@@ -216,7 +221,8 @@ fn a_lock_that_all_queue_for_is_found_and_one_that_nobody_waits_for_is_not() {
     assert!(convoy["share"].as_f64().unwrap() > 0.95, "{convoy}");
     let advice = convoy["advice"].as_str().unwrap();
     assert!(advice.contains("hold it shorter"), "{advice}");
-    // Whoever takes the lock waits for whoever holds it, and so on around: nobody waits for anybody else.
+    // Each worker that takes the lock waits for the worker that holds it. All workers wait for each
+    // other in a circle and for nothing else.
     let mutual_wait = finding(&crowded, "mutual_wait");
     assert_eq!((mutual_wait["count"].as_u64(), mutual_wait["share"].as_f64()), (Some(5), Some(1.0)));
     let lonely = report(&[&store(&place, "lonely", &locking(1, 200, 40))]);
@@ -224,7 +230,7 @@ fn a_lock_that_all_queue_for_is_found_and_one_that_nobody_waits_for_is_not() {
 }
 
 #[test]
-fn what_waits_by_sleeping_or_looking_again_is_found() {
+fn waiting_by_sleeping_or_by_polling_is_found() {
     let place = TempDir::new().unwrap();
     let mut log = String::from("{\"t\":0,\"machine\":\"maker\",\"state\":\"make\"}\n{\"t\":0,\"machine\":\"looker\",\"state\":\"look\"}\n");
     let mut sleeper = String::from("{\"t\":0,\"machine\":\"sleeper\",\"state\":\"work\"}\n");
@@ -241,7 +247,7 @@ fn what_waits_by_sleeping_or_looking_again_is_found() {
     }
     let looking = report(&[&store(&place, "looking", &(log + "{\"t\":200000,\"end\":\"looker\"}\n"))]);
     let polls = finding(&looking, "polls");
-    // Of nine looks per item the first takes it.
+    // Nine times per item the looker polls, and only the first of these polls takes the item.
     assert_eq!((polls["subject"].as_str(), polls["count"].as_u64()), (Some("looker::box"), Some(9 * 200 - 199)));
     let sleeping = report(&[&store(&place, "sleeping", &sleeper)]);
     let sleeps = finding(&sleeping, "sleeps_on_path");
@@ -251,7 +257,7 @@ fn what_waits_by_sleeping_or_looking_again_is_found() {
 }
 
 #[test]
-fn waiting_for_a_cpu_and_for_a_disk_is_found_with_what_helps() {
+fn waiting_for_a_cpu_and_for_a_disk_is_found_with_advice() {
     let place = TempDir::new().unwrap();
     let mut log = String::from("{\"t\":0,\"machine\":\"app\",\"state\":\"user\"}\n{\"t\":0,\"machine\":\"irq\",\"state\":\"run\"}\n");
     for round in 0..100u64 {
@@ -273,7 +279,7 @@ fn waiting_for_a_cpu_and_for_a_disk_is_found_with_what_helps() {
 }
 
 #[test]
-fn the_wait_graph_is_told_as_in_figure_4_of_wperf() {
+fn the_wait_graph_is_that_of_figure_4_of_the_wperf_paper() {
     let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/cases/wperf_three.jsonl");
     let answer = json(&["graph", "--waits"], &[&case]);
     schema::check(&schema::schema("graph-waits"), &answer);
@@ -298,9 +304,9 @@ fn the_wait_graph_is_told_as_in_figure_4_of_wperf() {
     assert_eq!(run(&["graph", "--waits", "--machine", "user"], &[&case]).status.code(), Some(2));
 }
 
-/// A program's span that bears the name of a state that the model gives is another one.
+/// A program's span that has the same name as a state of the model is a different state.
 #[test]
-fn a_span_that_is_called_like_a_state_of_the_model_s_is_a_span() {
+fn a_span_with_the_name_of_a_state_of_the_model_remains_a_span() {
     let place = TempDir::new().unwrap();
     let trace = place.path().join("trace");
     let of_threads = ["run", "user", "kernel", "preempted", "runnable", "asleep", "outside", "interrupted", "UNKNOWN"];
@@ -342,7 +348,7 @@ fn a_span_that_is_called_like_a_state_of_the_model_s_is_a_span() {
         assert_eq!(states.iter().filter(|row| row["state"] == *state && row["ns"] == 7_000).count(), 1, "{state}: {states:#?}");
         assert!(gain(&state).is_some_and(|gain| (0.02..0.03).contains(&gain)), "{state}: {:?}", gain(&state));
     }
-    // What is left is where nothing is open: 300 ns after each but the last one.
+    // The rest of the time no span is open: 300 ns after each span but the last.
     assert_eq!((on_path("run").map(|row| row.0), path["unknown_ns"].as_u64()), (Some(159 * 300), Some(0)), "{path}");
     assert!(gain("run").is_some_and(|gain| (0.15..0.2).contains(&gain)), "{:?}", gain("run"));
     assert!(states.iter().any(|row| row["state"] == "run" && row["ns"] == 159 * 300), "{states:#?}");
@@ -354,7 +360,7 @@ fn a_span_that_is_called_like_a_state_of_the_model_s_is_a_span() {
 }
 
 #[test]
-fn a_user_s_rules_hold_for_what_if_and_diff_too() {
+fn a_users_rules_also_apply_to_what_if_and_diff() {
     let place = TempDir::new().unwrap();
     let trace = place.path().join("trace");
     let mut fake = Fake::new(&trace);

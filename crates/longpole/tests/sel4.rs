@@ -1,5 +1,8 @@
-//! What seL4's kernel logs: every layout that compilers make of it, what the verbs answer from it, and what is no such log.
-//! The logs of `fixtures/sel4` are made by a compiler; the others are put together here, from the same description of the layout.
+//! Logs of seL4's kernel: every layout that compilers make of an entry, the answers of the verbs,
+//! and inputs that are not such a log.
+//!
+//! A compiler made the logs of `fixtures/sel4`. This test makes the others, from the same
+//! description of the layout.
 
 #[path = "support/schema.rs"]
 mod schema;
@@ -29,7 +32,7 @@ fn answer(verb: &str, arguments: &[&str], log: &Path) -> Value {
     answer
 }
 
-/// The events, as `print --json` tells them.
+/// The events as `print --json` prints them.
 fn events(output: &Output) -> Vec<Value> {
     let lines = schema::schema("print");
     let text = String::from_utf8(output.stdout.clone()).unwrap();
@@ -48,7 +51,8 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/fixtures/sel4").join(name)
 }
 
-/// A call of the kernel: its number, the type of the capability, whether it took the fast path, and its label.
+/// A system call: its number, the type of the capability, 1 if it took the fast path, and its
+/// invocation tag.
 fn call(number: u32, cap: u32, fast: u32, tag: u32) -> (u8, [(u32, u32); 4]) {
     (5, [(number, 4), (cap, 5), (fast, 1), (tag, 19)])
 }
@@ -57,7 +61,7 @@ fn irq(number: u32) -> (u8, [(u32, u32); 4]) {
     (0, [(0, 3), (number, 26), (0, 0), (0, 0)])
 }
 
-/// An entry with words of 64 bits, in little-endian memory.
+/// An entry with 64-bit words in little-endian byte order.
 fn entry(start: u64, duration: u32, (path, fields): (u8, [(u32, u32); 4])) -> Vec<u8> {
     let (mut bits, mut at) = (0u32, 0);
     for (value, size) in fields {
@@ -73,7 +77,7 @@ fn point(id: u64, duration: u64) -> Vec<u8> {
     [id.to_le_bytes(), duration.to_le_bytes()].concat()
 }
 
-/// The log in a frame of so many bytes.
+/// A log in a frame of `bytes` bytes, filled up with zeros.
 fn frame(folder: &TempDir, entries: &[Vec<u8>], bytes: usize) -> PathBuf {
     let path = folder.path().join("log");
     let mut log = entries.concat();
@@ -82,7 +86,7 @@ fn frame(folder: &TempDir, entries: &[Vec<u8>], bytes: usize) -> PathBuf {
     path
 }
 
-/// The options of each layout, and the fixture of it.
+/// The options for each layout, and the name of its fixtures.
 const LAYOUTS: [(&str, &[&str]); 7] = [
     ("x86_64", &[]),
     ("aarch64", &["--word-size", "64", "--byte-order", "little"]),
@@ -128,7 +132,7 @@ fn kernel_entries_are_the_same_in_every_layout_that_compilers_make() {
 }
 
 #[test]
-fn tracepoints_are_the_same_in_every_layout_and_come_one_after_the_other() {
+fn tracepoints_are_the_same_in_every_layout_and_follow_each_other() {
     let truth = [(0, 1, 300), (300, 0, 700), (1000, 1, 500), (1500, 65535, 100)];
     for (target, options) in LAYOUTS {
         let events = printed(&[&POINTS, options].concat(), &fixture(&format!("{target}.points")));
@@ -141,7 +145,8 @@ fn tracepoints_are_the_same_in_every_layout_and_come_one_after_the_other() {
     }
 }
 
-/// 1,000 rounds of a call (3 cycles of the fast path, then 7 outside), a receive (20, 50), an interrupt (5, 15).
+/// A log of 1,000 rounds, in cycles: a call (3 on the fast path, then 7 outside of the kernel), a
+/// receive (20, then 50 outside), and an interrupt (5, then 15 outside).
 fn rounds() -> Vec<Vec<u8>> {
     let round = |n: u64| {
         let t = 10_000 + 100 * n;
@@ -151,7 +156,7 @@ fn rounds() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn the_processor_is_in_the_states_that_the_entries_say_and_outside_else() {
+fn the_processor_is_in_the_states_of_the_entries_and_otherwise_outside() {
     let folder = TempDir::new().unwrap();
     let log = frame(&folder, &rounds(), 1 << 20);
     // At 500 MHz a cycle takes 2 ns. The last round ends with its interrupt.
@@ -197,7 +202,7 @@ fn the_processor_is_in_the_states_that_the_entries_say_and_outside_else() {
 }
 
 #[test]
-fn what_a_log_cannot_know_is_said() {
+fn limits_of_a_log_are_reported_once() {
     let folder = TempDir::new().unwrap();
     let log = frame(&folder, &rounds(), 1 << 20);
     for verb in ["report", "path", "model", "latency"] {
@@ -214,7 +219,7 @@ fn what_a_log_cannot_know_is_said() {
 }
 
 #[test]
-fn a_part_of_a_log_is_what_lies_in_it() {
+fn a_range_of_a_log_contains_only_its_events() {
     let folder = TempDir::new().unwrap();
     let log = frame(&folder, &rounds(), 1 << 20);
     let part = [&ENTRIES[..], &["--begin", "15000", "--end", "15099"]].concat();
@@ -238,7 +243,7 @@ fn the_names_of_calls_are_those_of_the_kernels_configuration() {
     assert!(stderr(&run("print", &ENTRIES, &log)).contains("4 system calls have numbers that this kernel does not have"));
 }
 
-/// The oddities of `info` that speak of saturation, and its losses: counted, and not counted.
+/// Diagnostics of `info` about saturation, counted losses, and losses without a count.
 fn saturation(arguments: &[&str], log: &Path) -> (usize, u64, u64) {
     let info = answer("info", arguments, log);
     let odd = info["diagnostics"].as_array().unwrap().iter().filter(|odd| odd.as_str().unwrap().contains("saturated")).count();
@@ -246,9 +251,10 @@ fn saturation(arguments: &[&str], log: &Path) -> (usize, u64, u64) {
 }
 
 #[test]
-fn a_full_buffer_is_said_to_be_saturated_and_one_with_room_is_not() {
+fn a_full_buffer_is_reported_as_saturated_and_one_with_room_is_not() {
     let folder = TempDir::new().unwrap();
-    // 43,690 entries of 24 bytes are what 1 MiB has room for; a frame may be larger than what the kernel uses of it.
+    // A buffer of 1 MiB has room for 43,690 entries of 24 bytes. A frame may be larger than the
+    // part of it that the kernel uses.
     let full: Vec<Vec<u8>> = (0..43_690).map(|n| entry(10 * n + 1, 5, call(1, 2, 1, 0))).collect();
     for bytes in [1 << 20, 2 << 20] {
         let log = frame(&folder, &full, bytes);
@@ -266,18 +272,18 @@ fn a_full_buffer_is_said_to_be_saturated_and_one_with_room_is_not() {
     }
     assert_eq!(saturation(&ENTRIES, &frame(&folder, &full[1..], 1 << 20)), (0, 0, 0));
 
-    // Of tracepoints the kernel counts also those for which there was no room.
+    // The kernel also counts the tracepoint entries for which there was no room.
     let full: Vec<Vec<u8>> = (0..65_536).map(|n| point(n % 4, 5)).collect();
     let log = frame(&folder, &full, 1 << 20);
     assert_eq!(saturation(&POINTS, &log), (1, 0, 1));
     assert_eq!(saturation(&[&POINTS[..], &["--entries", "70000"]].concat(), &log), (1, 70_000 - 65_536, 0));
     assert_eq!(saturation(&POINTS, &frame(&folder, &full[1..], 1 << 20)), (0, 0, 0));
-    // What somebody has cut to its entries is no frame.
+    // A file that was cut to its entries is no whole frame, so it is not saturated.
     assert_eq!(saturation(&POINTS, &frame(&folder, &full[..100], 0)), (0, 0, 0));
 }
 
 #[test]
-fn what_an_earlier_run_left_is_told_apart() {
+fn entries_of_an_earlier_run_are_recognised() {
     let folder = TempDir::new().unwrap();
     let mut entries: Vec<Vec<u8>> = (0..10).map(|n| entry(1000 + 100 * n, 5, call(1, 2, 1, 0))).collect();
     entries.extend((0..5).map(|n| entry(500 + 10 * n, 5, call(1, 2, 1, 0))));
@@ -287,7 +293,7 @@ fn what_an_earlier_run_left_is_told_apart() {
     let said = stderr(&output);
     assert!(said.contains("entry 10, at byte 240: it starts at 500") && said.contains("--entries 10"), "{said}");
     assert_eq!(printed(&[&ENTRIES[..], &["--entries", "10"]].concat(), &log).len(), 10);
-    // And a number that the file does not hold is no smaller one.
+    // A number of entries greater than the file contains is an error and is not reduced.
     let output = run("check", &[&ENTRIES[..], &["--entries", "200"]].concat(), &frame(&folder, &entries[..10], 0));
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -295,7 +301,7 @@ fn what_an_earlier_run_left_is_told_apart() {
 }
 
 #[test]
-fn a_counter_of_32_bits_that_begins_again_goes_on() {
+fn a_counter_of_32_bits_that_wraps_around_continues() {
     let folder = TempDir::new().unwrap();
     let times = [0xffff_ff00u64, 0xffff_fff0, 0x20, 0x90];
     let entries: Vec<Vec<u8>> = times.iter().map(|&t| entry(t, 0x10, call(1, 2, 1, 0))).collect();
@@ -319,7 +325,7 @@ fn entries_of_several_cores_that_overlap_are_cut_and_counted() {
 }
 
 #[test]
-fn what_is_no_log_is_refused_with_its_place() {
+fn a_file_that_is_no_log_is_refused_with_the_position() {
     let folder = TempDir::new().unwrap();
     let refused = |options: &[&str], bytes: &[u8], why: &str| {
         let path = folder.path().join("log");
@@ -335,7 +341,7 @@ fn what_is_no_log_is_refused_with_its_place() {
     refused(&ENTRIES, &entry(1, 1, irq(1))[..20], "entry 0, at byte 0: the file ends within it, at byte 20");
     refused(&ENTRIES, &[0xff; 4096], "entry 0, at byte 0: its bits are none of a kernel entry");
     refused(&POINTS, b"a text is a number of tracepoint", "entry 0, at byte 0: 0x6920747865742061 is no number of a tracepoint");
-    // Logs that are read as what they are not.
+    // Logs that are read with the wrong layout.
     let points: Vec<u8> = (0..9).flat_map(|n| point(n, 1000)).collect();
     refused(&[&POINTS[..], &["--word-size", "32"]].concat(), &points, "every duration is 0; look at --word-size");
     refused(&[&POINTS[..], &["--byte-order", "big"]].concat(), &[point(1, 7), points].concat(), "look at --word-size and --byte-order");
@@ -348,14 +354,15 @@ fn what_is_no_log_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_log_that_is_cut_anywhere_is_told_up_to_there() {
+fn a_log_that_is_cut_anywhere_is_read_up_to_the_cut() {
     let folder = TempDir::new().unwrap();
     let whole: Vec<u8> = rounds()[..9].concat();
     for cut in (25..whole.len()).step_by(7) {
         let path = folder.path().join("log");
         fs::write(&path, &whole[..cut]).unwrap();
         let output = run("print", &[&ENTRIES[..], &["--json"]].concat(), &path);
-        // The last bytes of an entry are unused, so what is left of it may be all zero: then it was never there.
+        // The last bytes of an entry are unused, so the rest of a cut entry may be all zero. Then
+        // it is taken for unused space.
         let shown = events(&output).len();
         assert_eq!(shown, cut / 24, "cut at {cut}");
         let said = stderr(&output);
@@ -367,7 +374,7 @@ fn a_log_that_is_cut_anywhere_is_told_up_to_there() {
 }
 
 #[test]
-fn noise_is_an_error_and_nothing_worse() {
+fn random_bytes_are_an_error_and_never_a_crash() {
     let folder = TempDir::new().unwrap();
     let (mut state, path) = (0x9e37_79b9_7f4a_7c15u64, folder.path().join("log"));
     let mut random = move || {
@@ -396,7 +403,7 @@ fn noise_is_an_error_and_nothing_worse() {
 }
 
 #[test]
-fn other_verbs_and_rules_take_such_logs_too() {
+fn other_verbs_and_rules_accept_such_logs_too() {
     let folder = TempDir::new().unwrap();
     let log = frame(&folder, &rounds(), 1 << 20);
     let text = log.to_str().unwrap();

@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// No divisor of anything that the programs do.
+/// A rate that is no multiple or divisor of the rate of anything in the programs.
 const HZ: &str = "3989";
 const FRAMES: [&str; 2] = ["-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"];
 
@@ -36,24 +36,26 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Records a command. Returns what it printed, and the recording.
+/// Records a command. Returns the output of `record`, and the recording.
 fn record(place: &Place, hz: &str, command: &[&str]) -> (Output, PathBuf) {
     let output = ok(place.longpole(&["record", "--stacks", hz, "--"]).args(command).output().unwrap());
     (output, place.newest())
 }
 
-/// Half of the samples that so many seconds of CPU time have, at the rate that the kernel allowed.
+/// Half the number of samples that `seconds` of CPU time should have, at the rate that the kernel
+/// allowed.
 fn half_of(recording: &Path, seconds: f64) -> f64 {
     let description: Value = serde_json::from_str(&fs::read_to_string(recording.join("longpole.json")).unwrap()).unwrap();
     description["samples"]["hz"].as_f64().unwrap() * seconds / 2.0
 }
 
-/// The last line that the test's program prints is its pid.
+/// The pid of the test's program, which is the last line that it prints.
 fn pid(output: &Output) -> i64 {
     text(&output.stdout).lines().last().unwrap().parse().unwrap()
 }
 
-/// The rows of a process by function: (module, self samples, all samples).
+/// The rows of a process by function: (module, samples in the function itself, samples in it and
+/// its callees).
 fn functions(place: &Place, recording: &Path, pid: i64) -> BTreeMap<String, (String, u64, u64)> {
     let answer = place.answer("cpu", recording);
     schema::check(&schema::schema("cpu"), &answer);
@@ -69,7 +71,7 @@ fn functions(place: &Place, recording: &Path, pid: i64) -> BTreeMap<String, (Str
 
 const WORK: [&str; 3] = ["work_of_six", "work_of_three", "work_of_one"];
 
-/// Shares of the three functions among themselves, and how many samples that were.
+/// Shares of the three functions in their sum, and the number of their samples.
 fn shares_of<'a>(samples: impl Iterator<Item = (&'a str, u64)>) -> ([f64; 3], f64) {
     let counts: HashMap<&str, u64> = samples.collect();
     let of = WORK.map(|name| counts.get(name).copied().unwrap_or(0) as f64);
@@ -77,7 +79,7 @@ fn shares_of<'a>(samples: impl Iterator<Item = (&'a str, u64)>) -> ([f64; 3], f6
     (of.map(|count| count / all.max(1.0)), all)
 }
 
-/// What the program measured itself.
+/// The shares that the program measured itself.
 fn expected(output: &Output) -> [f64; 3] {
     let stdout = text(&output.stdout);
     let used: Vec<f64> = stdout.lines().next().unwrap().split(' ').map(|number| number.parse().unwrap()).collect();
@@ -86,7 +88,7 @@ fn expected(output: &Output) -> [f64; 3] {
 }
 
 #[test]
-fn functions_have_the_shares_that_the_program_measured_and_so_says_perf() {
+fn functions_have_the_shares_that_the_program_measured_and_perf_agrees() {
     if !live("shares of functions") {
         return;
     }
@@ -101,18 +103,18 @@ fn functions_have_the_shares_that_the_program_measured_and_so_says_perf() {
         assert!((shares[at] - expected[at]).abs() < 0.03, "{name}: {shares:?}, measured {expected:?}");
         assert_eq!(found[*name].0, "sampled");
     }
-    // Its callers have all of it.
+    // All samples have their caller `main`.
     let (_, own, all) = &found["main"];
     assert!(*all as f64 > 0.98 * samples && (*own as f64) < 0.02 * samples, "{found:?}");
 
-    // The same stacks, folded: outermost first.
+    // The same stacks in folded form: the outermost frame first.
     let folded = ok(place.longpole(&["cpu", "--folded", "--pid", &pid(&output).to_string()]).arg(&recording).output().unwrap());
     let folded = text(&folded.stdout);
     let mut sums: HashMap<&str, u64> = HashMap::new();
     let mut without_main = 0;
     for line in folded.lines() {
         let (stack, count) = line.rsplit_once(' ').unwrap();
-        // Before it became the program, it was the recorder's child.
+        // Before it executed the program, the process was a child of the recorder.
         assert!(stack.starts_with("sampled;") || stack.starts_with("longpole;"), "{line}");
         let leaf = stack.rsplit(';').next().unwrap();
         *sums.entry(leaf).or_default() += count.parse::<u64>().unwrap();
@@ -120,14 +122,15 @@ fn functions_have_the_shares_that_the_program_measured_and_so_says_perf() {
             without_main += count.parse::<u64>().unwrap();
         }
     }
-    // At a function's first and last instructions its frame does not stand, and the caller's is passed over.
+    // At the first and last instructions of a function its frame is incomplete, and the stack lacks
+    // the caller.
     assert!((without_main as f64) < 0.02 * samples, "{without_main} of {samples}");
     assert_eq!(shares_of(sums.into_iter()).1, samples);
 
     perf(&place, &program, expected);
 }
 
-/// What perf says of a run of its own.
+/// Compares the measured shares with those of perf, in a run of its own.
 fn perf(place: &Place, program: &str, expected: [f64; 3]) {
     let data = place.path("perf.data");
     let run = Command::new("perf")
@@ -160,7 +163,7 @@ fn perf(place: &Place, program: &str, expected: [f64; 3]) {
 }
 
 #[test]
-fn a_stripped_program_is_told_by_module_and_offset() {
+fn functions_of_a_stripped_program_are_shown_as_module_and_offset() {
     if !live("a stripped program") {
         return;
     }
@@ -174,7 +177,7 @@ fn a_stripped_program_is_told_by_module_and_offset() {
 }
 
 #[test]
-fn code_that_a_program_made_has_the_names_of_its_list() {
+fn generated_code_has_the_names_of_the_programs_perf_map() {
     if !live("code made at run time") || !cfg!(target_arch = "x86_64") {
         return;
     }
@@ -190,7 +193,7 @@ fn code_that_a_program_made_has_the_names_of_its_list() {
     assert!((first.1 + second.1) as f64 > half_of(&recording, 0.5) && (share - 0.75).abs() < 0.06, "{found:?}");
     assert!(found["main"].2 > first.1, "{found:?}");
 
-    // A list that somebody else has put there is not believed.
+    // A map that another user has created is ignored.
     if fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) != 0) {
         println!("skipped: a list of another user (needs root)");
         return;
@@ -205,7 +208,7 @@ fn code_that_a_program_made_has_the_names_of_its_list() {
 }
 
 #[test]
-fn the_kernel_s_functions_have_names() {
+fn functions_of_the_kernel_have_names() {
     if !live("the kernel's functions") {
         return;
     }
@@ -223,7 +226,7 @@ fn the_kernel_s_functions_have_names() {
         rows.map(|(_, (_, own, _))| *own).sum::<u64>()
     };
     assert!(own(true) as f64 > half_of(&recording, 0.5) && own(false) * 20 < own(true), "{found:?}");
-    // Whoever traces system calls meanwhile has a part.
+    // Tracing of system calls takes a part of the time, if another program does that meanwhile.
     assert!(found["vfs_read"].2 * 2 > own(true), "{found:?}");
     let folded = ok(place.longpole(&["cpu", "--folded", "--pid", &pid.to_string()]).arg(&recording).output().unwrap());
     assert!(text(&folded.stdout).lines().any(|line| line.contains(";vfs_read_[k];")), "{}", text(&folded.stdout));
@@ -247,7 +250,9 @@ fn samples_in_a_function_lie_between_the_probes_around_it() {
     }
 }
 
-/// Samples within the span's function that are in the span and those that are not; and those of the function outside that are in no span.
+/// Three numbers of samples: those in the span's function while the span is open; those in the
+/// wrong place, which are in the span's function while the span is closed, or in the other function
+/// while it is open; and those in the other function while the span is closed.
 fn bracketed(recording: &Path, pid: i64) -> (u64, u64, u64) {
     let mut trace = Trace::open(&[recording], Options::default()).unwrap();
     let mut stacks = Stacks::open(Some(recording));
@@ -278,13 +283,13 @@ fn bracketed(recording: &Path, pid: i64) -> (u64, u64, u64) {
 }
 
 #[test]
-fn a_killed_recorder_leaves_samples_that_others_read_and_the_next_verb_names() {
+fn a_killed_recorder_leaves_samples_that_babeltrace2_reads_and_the_next_verb_names() {
     if !live("a killed recorder of samples") {
         return;
     }
     let place = Place::new();
     let program = place.build("sampled", &FRAMES);
-    // More samples than a packet of one page holds.
+    // The rate fills more than a packet of one page.
     let mut recorder = place.recorder(&["--stacks", "1999", "--for", "60s"]);
     let busy = Running::start(place.command(&program).args(["shares", "60"]).stdout(Stdio::null()));
     let recording = place.newest();
@@ -310,7 +315,7 @@ fn a_killed_recorder_leaves_samples_that_others_read_and_the_next_verb_names() {
 }
 
 #[test]
-fn programs_that_are_spoilt_meanwhile_keep_their_offsets_and_fail_nothing() {
+fn functions_of_programs_damaged_during_the_recording_are_shown_as_offsets() {
     if !live("spoilt programs") {
         return;
     }
@@ -318,7 +323,8 @@ fn programs_that_are_spoilt_meanwhile_keep_their_offsets_and_fail_nothing() {
     let program = place.build("sampled", &FRAMES);
     let whole = fs::read(&program).unwrap();
     let mut recorder = place.recorder(&["--stacks", "999", "--for", "60s"]);
-    // Cut short, nonsense, nothing, and one that is as it was.
+    // A file cut short, one with only its first 64 bytes, one with a wrong content, an empty file,
+    // and an unchanged one.
     let contents = [&whole[..whole.len() / 3], &whole[..64], b"\x7fELF\x02\x01\x01nonsense".as_slice(), &[], &whole];
     let pids = contents.map(|content| {
         let copy = place.path(&format!("copy of {}", content.len()));
@@ -328,7 +334,7 @@ fn programs_that_are_spoilt_meanwhile_keep_their_offsets_and_fail_nothing() {
         std::io::Write::write_all(&mut file, content).unwrap();
         pid(&output)
     });
-    // Samples of a later time.
+    // A program that is sampled after the others were damaged.
     ok(place.command(&program).args(["shares", "0.1"]).output().unwrap());
     signal(&recorder, "-INT");
     assert!(recorder.wait().unwrap().success());
@@ -341,7 +347,7 @@ fn programs_that_are_spoilt_meanwhile_keep_their_offsets_and_fail_nothing() {
 }
 
 #[test]
-fn a_program_that_was_replaced_afterwards_is_not_believed() {
+fn a_program_that_was_replaced_after_the_recording_gives_no_names() {
     if !live("a replaced program") {
         return;
     }
@@ -357,7 +363,7 @@ fn a_program_that_was_replaced_afterwards_is_not_believed() {
 }
 
 #[test]
-fn a_program_that_was_deleted_is_found_while_it_runs() {
+fn a_deleted_program_gives_its_names_while_it_runs() {
     if !live("a deleted program") || !fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
         println!("skipped: a deleted program (needs root)");
         return;
@@ -372,9 +378,10 @@ fn a_program_that_was_deleted_is_found_while_it_runs() {
     assert!(found.contains_key("work_of_six"), "{found:?}");
 }
 
-/// A pipe that nobody writes to where a reader may look for more, by links in the program's file and beside it.
+/// A link in the program's file, and the file name with " (deleted)", lead to pipes that have no
+/// writer. A reader that opened one would wait forever.
 #[test]
-fn a_program_leads_nobody_into_a_file_that_never_ends() {
+fn a_reader_of_a_program_does_not_follow_links_to_pipes() {
     let has_objcopy = Command::new("objcopy").arg("--version").output().is_ok();
     if !live("links to pipes") || !has_objcopy {
         println!("skipped: links to pipes (needs `objcopy`)");
@@ -399,7 +406,7 @@ fn a_program_leads_nobody_into_a_file_that_never_ends() {
 }
 
 #[test]
-fn a_recording_is_opened_where_its_files_are_not() {
+fn a_recording_can_be_read_where_the_files_of_its_programs_do_not_exist() {
     if !live("a recording on another machine") {
         return;
     }
@@ -412,7 +419,8 @@ fn a_recording_is_opened_where_its_files_are_not() {
     ok(Command::new("cp").arg("-r").arg(&recording).arg(&copy).output().unwrap());
     assert_eq!(functions(&place, &copy, pid(&output)), here);
     assert!(here.contains_key("work_of_six"));
-    // Neither names nor the machine: modules with offsets, and nobody looks at this machine's files.
+    // If the recording has no names and is from another host, functions are shown as module and
+    // offset, and the files of this host are not read.
     fs::remove_file(copy.join("symbols/functions.jsonl")).unwrap();
     let description = fs::read_to_string(copy.join("longpole.json")).unwrap();
     let mut description: Value = serde_json::from_str(&description).unwrap();
@@ -424,7 +432,7 @@ fn a_recording_is_opened_where_its_files_are_not() {
 }
 
 #[test]
-fn samples_are_streams_of_their_own_and_what_was_lost_is_told() {
+fn samples_have_streams_of_their_own_and_their_losses_are_counted() {
     if !live("streams of samples") {
         return;
     }
@@ -445,7 +453,7 @@ fn samples_are_streams_of_their_own_and_what_was_lost_is_told() {
     assert_eq!(description["samples"]["samples"], info["names"]["sample"]);
     assert_eq!(description["samples"]["hz"], 499);
     assert_eq!(description["samples"]["lost"], 0);
-    // Processes that live for a moment have names, where they live long enough for a sample.
+    // Short-lived processes have names if they lived long enough for a sample.
     let names: Vec<String> = place.answer("cpu", &recording)["functions"]
         .as_array()
         .unwrap()
@@ -453,14 +461,14 @@ fn samples_are_streams_of_their_own_and_what_was_lost_is_told() {
         .map(|row| row["process"].as_str().unwrap().to_owned())
         .collect();
     assert!(names.iter().any(|name| name == "sh") || names.iter().any(|name| name == "cat"), "{names:?}");
-    // Other verbs take no notice.
+    // Other verbs ignore the samples.
     let trace = Trace::open(&[&recording], Options::default()).unwrap();
     assert!(trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples));
     assert_eq!(place.answer("latency", &recording).as_array().map(Vec::len), Some(0));
 }
 
 #[test]
-fn a_wrong_rate_is_wrong_usage_and_a_trace_without_samples_says_how_to_get_them() {
+fn a_wrong_rate_is_wrong_usage_and_a_trace_without_samples_explains_how_to_get_them() {
     let place = Place::new();
     for rate in ["0", "-1", "fast", "100001"] {
         let output = place.longpole(&["record", &format!("--stacks={rate}"), "--for", "1ms"]).output().unwrap();
@@ -475,7 +483,7 @@ fn a_wrong_rate_is_wrong_usage_and_a_trace_without_samples_says_how_to_get_them(
 }
 
 #[test]
-fn the_kernel_s_frames_are_known_from_those_of_programs() {
+fn frames_of_the_kernel_are_distinguished_from_those_of_programs() {
     if !live("origins of frames") {
         return;
     }
@@ -493,7 +501,7 @@ fn the_kernel_s_frames_are_known_from_those_of_programs() {
         }
         let frames = stack.frames.to_vec();
         let origins: Vec<Origin> = frames.iter().map(|frame| stacks.frame(*frame).origin).collect();
-        // Innermost first: nothing of the kernel follows what is of the program.
+        // The innermost frame is the first. No frame of the kernel follows one of the program.
         assert!(origins.is_sorted_by_key(|origin| *origin != Origin::Kernel), "{origins:?}");
         mixed += u64::from(origins.first() == Some(&Origin::Kernel) && origins.last() == Some(&Origin::File));
     }
@@ -501,7 +509,7 @@ fn the_kernel_s_frames_are_known_from_those_of_programs() {
 }
 
 #[test]
-fn functions_on_the_critical_path_are_told_next_to_their_rank_in_the_profile() {
+fn functions_on_the_critical_path_are_shown_with_their_rank_in_the_profile() {
     if !live("functions on the critical path") {
         return;
     }
@@ -520,13 +528,14 @@ fn functions_on_the_critical_path_are_told_next_to_their_rank_in_the_profile() {
     let (three, one, six) = (row("work_of_three"), row("work_of_one"), row("work_of_six"));
     let number = |row: &Value, key: &str| row[key].as_f64().unwrap();
     let part = number(three, "share") / (number(three, "share") + number(one, "share"));
-    // On a busy machine the helper may still be at its last item when the next one is ready: then that was not waited for.
+    // On a busy host the helper may still process its last item when the next one is ready. The
+    // critical path then does not contain the wait for this next item.
     assert!((0.7..0.92).contains(&part), "{part} {three} {one}");
     assert!(number(three, "low") < number(three, "share") && number(three, "share") < number(three, "high"), "{three}");
     assert!(number(six, "share") < 0.05 && number(six, "profile_share") > number(one, "profile_share"), "{six} {one}");
     let shown = ok(place.longpole(&["path", "--functions"]).arg(&recording).output().unwrap());
     assert!(text(&shown.stdout).lines().nth(1).is_some_and(|line| line.contains("work_of_three")), "{}", text(&shown.stdout));
-    // On a busy machine it may have had too little of it to be worth a word.
+    // On a busy host the function may have had too small a share to be mentioned.
     let told = number(six, "profile_rank") > 5.0
         || number(six, "profile_share") < 0.05
         || text(&shown.stdout)

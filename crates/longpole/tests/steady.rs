@@ -1,4 +1,5 @@
-//! `longpole record --steady`: what the command has in truth, and what that does to preemption.
+//! `longpole record --steady`: the scheduling parameters that the command really has, and their
+//! effect on preemption.
 
 #[path = "support/place.rs"]
 mod place;
@@ -7,8 +8,9 @@ use place::{ok, Place};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
-/// Prints policy, priority and slice as the kernel tells them, and how often it was preempted in half a second of CPU time beside a busy
-/// loop on the same CPU.
+/// Prints policy, priority and slice as the kernel returns them, and the number of preemptions. The
+/// number is 0 unless the program is asked to use half a second of CPU time while a busy loop runs
+/// on the same CPU.
 const PROGRAM: &str = "
 import ctypes, os, platform, struct, subprocess, sys, time
 call = {'x86_64': 315, 'aarch64': 275}[platform.machine()]
@@ -44,7 +46,7 @@ fn metadata(place: &Place) -> String {
 }
 
 #[test]
-fn the_command_has_what_the_recording_says_that_it_has() {
+fn the_command_has_the_scheduling_parameters_that_the_recording_contains() {
     let place = Place::new();
     let (plain, told, _) = record(&place, &[], "alone");
     assert_eq!((plain[0], &told["steady"]), (0, &Value::Null));
@@ -66,7 +68,7 @@ fn the_command_has_what_the_recording_says_that_it_has() {
 }
 
 #[test]
-fn before_all_others_a_command_is_hardly_preempted() {
+fn a_command_under_sched_fifo_is_hardly_preempted() {
     let place = Place::new();
     let (fifo, told, _) = record(&place, &["--steady=fifo"], "beside");
     if told["steady"]["policy"] != "SCHED_FIFO" {
@@ -74,12 +76,12 @@ fn before_all_others_a_command_is_hardly_preempted() {
         return;
     }
     let (plain, _, _) = record(&place, &[], "beside");
-    // Hundreds against a few.
+    // The plain command is preempted hundreds of times, the other only a few times.
     assert!(plain[3] > 4 * fifo[3].max(5), "{plain:?} {fifo:?}");
 }
 
 #[test]
-fn steadiness_without_a_command_or_of_an_unknown_kind_is_wrong_usage() {
+fn steady_without_a_command_or_of_an_unknown_kind_is_wrong_usage() {
     let place = Place::new();
     for arguments in [["record", "--steady", "--for", "1ms"], ["record", "--steady=quite", "--", "true"]] {
         let output = Command::new(env!("CARGO_BIN_EXE_longpole")).args(arguments).stdin(Stdio::null()).output().unwrap();

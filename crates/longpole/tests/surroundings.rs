@@ -1,4 +1,5 @@
-//! Disks that fail, fill, stand still, or go away under a recording. What programs wrote is recorded or counted, they go on, and it is said.
+//! Disks that fail, fill up, stop answering, or disappear during a recording. Events of the
+//! programs are recorded or counted as lost, the programs continue, and the problem is reported.
 
 #[path = "support/faulty.rs"]
 mod faulty;
@@ -18,19 +19,19 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Threads that write for a while, then wait for SIGTERM.
+/// A program whose threads write for a while and then wait for SIGTERM.
 fn busy(place: &Place, events: &str) -> Running {
     let program = place.build("numbered", &[]);
     Running::start(place.command(program).args(["3", events, "1000", "40", "linger"]).stdout(Stdio::piped()))
 }
 
-/// Ends a program and takes what it says.
+/// Ends a program and adds its own numbers to the figures.
 fn end(program: Running, figures: &mut Figures) {
     signal(&program, "-TERM");
     figures.ended(&program.output());
 }
 
-/// A recorder that writes there; what it says is read when it has ended.
+/// A recorder that writes to `target`. Its messages are read after its end.
 fn recorder(place: &Place, target: &Path, more: &[&str]) -> Running {
     let arguments = [&["--all", "-o", target.to_str().unwrap()], more].concat();
     place.recorder(&arguments)
@@ -48,7 +49,8 @@ fn only(folder: &Path) -> PathBuf {
     all.remove(0)
 }
 
-/// How many numbers the threads of a program have given so far, as their rings count.
+/// Number of events that the threads of a program have emitted until now, from the counters in
+/// their rings.
 fn emitted(place: &Place) -> u64 {
     let rings = fs::read_dir(place.path("runtime"))
         .unwrap()
@@ -65,7 +67,7 @@ fn emitted(place: &Place) -> u64 {
 }
 
 #[test]
-fn a_disk_that_stands_still_costs_events_and_nobodys_time() {
+fn a_disk_that_stops_answering_costs_events_but_no_time_of_the_programs() {
     let place = Place::new();
     let Some(disk) = Faulty::mount(&place.path("backing"), &place.path("disk"), "a disk that stands still") else { return };
     let mut figures = Figures::default();
@@ -74,7 +76,7 @@ fn a_disk_that_stands_still_costs_events_and_nobodys_time() {
     wait_for(|| emitted(&place) > 10_000);
     disk.fault.stall(true);
     wait_for(|| disk.fault.hits() > 0);
-    // Whoever comes now is recorded by nobody at first, and ends before the disk answers.
+    // A program that begins now has no recorder at first, and ends before the disk answers.
     let program = place.build("numbered", &[]);
     let late = Running::start(place.command(&program).args(["2", "300000", "200", "40"]).stdout(Stdio::piped()));
     figures.ended(&late.output());
@@ -93,7 +95,7 @@ fn a_disk_that_stands_still_costs_events_and_nobodys_time() {
 }
 
 #[test]
-fn a_recorder_whose_disk_does_not_answer_ends_when_it_is_told_to_and_the_next_one_goes_on() {
+fn a_recorder_whose_disk_does_not_answer_ends_on_a_signal_and_the_next_one_continues() {
     let place = Place::new();
     let Some(disk) = Faulty::mount(&place.path("backing"), &place.path("disk"), "a disk that does not answer") else { return };
     let mut figures = Figures::default();
@@ -103,7 +105,8 @@ fn a_recorder_whose_disk_does_not_answer_ends_when_it_is_told_to_and_the_next_on
     disk.fault.stall(true);
     wait_for(|| disk.fault.hits() > 0);
     signal(&recorder, "-INT");
-    // It says what it waits for, and ends as soon as the kernel lets it: at the disk's first answer, whatever that is.
+    // The recorder prints what it waits for. It ends as soon as the kernel permits that: at the
+    // first answer of the disk, success or error.
     let mut recorder = recorder;
     let mut lines = BufReader::new(recorder.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("does not answer, and the end was asked for")), "it ended without a word");
@@ -127,7 +130,7 @@ fn said_well(recorder: Running) -> bool {
 }
 
 #[test]
-fn errors_of_the_disk_cost_events_as_long_as_they_last() {
+fn errors_of_the_disk_cost_events_only_while_they_last() {
     for (errno, what) in [(libc::EIO, "Input/output error"), (libc::EROFS, "Read-only file system"), (libc::ENOSPC, "No space left")] {
         let place = Place::new();
         let Some(disk) = Faulty::mount(&place.path("backing"), &place.path("disk"), "a disk that fails") else { return };
@@ -137,7 +140,8 @@ fn errors_of_the_disk_cost_events_as_long_as_they_last() {
         wait_for(|| emitted(&place) > 10_000);
         disk.fault.fail(errno);
         wait_for(|| disk.fault.hits() > 5);
-        // Its sites are new, so that the metadata cannot grow either.
+        // This program's probe sites are new, so the metadata would have to grow, which fails as
+        // well.
         let other = place.build("named", &[]);
         ok(place.command(other).args(["brief", "20"]).output().unwrap());
         sleep(Duration::from_millis(if soak() { 3000 } else { 300 }));
@@ -156,7 +160,7 @@ fn errors_of_the_disk_cost_events_as_long_as_they_last() {
     }
 }
 
-/// Without what is lost of others.
+/// Figures of the program "numbered", without the losses of other programs.
 fn of_numbered(recording: &Path) -> Figures {
     let mut figures = Figures::of(recording);
     let description: serde_json::Value = serde_json::from_slice(&fs::read(recording.join("longpole.json")).unwrap()).unwrap();
@@ -191,19 +195,19 @@ fn a_target_that_cannot_be_written_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_recording_that_is_moved_goes_on_where_it_is_and_writes_nowhere_else() {
+fn a_recording_that_is_moved_continues_in_its_new_place_and_writes_nowhere_else() {
     let place = Place::new();
     let mut figures = Figures::default();
     let recorder = place.recorder(&["--all"]);
     let early = busy(&place, "2000000000");
     wait_for(|| emitted(&place) > 10_000);
     let (before, after, elsewhere) = (place.newest(), place.path("moved"), place.path("elsewhere"));
-    // A folder of the same form, to which a link now leads.
+    // The old path is now a link to a folder with the same subfolders.
     fs::create_dir_all(elsewhere.join("user")).unwrap();
     fs::create_dir_all(elsewhere.join("packets")).unwrap();
     fs::rename(&before, &after).unwrap();
     symlink(&elsewhere, &before).unwrap();
-    // It needs lanes of its own.
+    // This program needs new lanes.
     let program = place.build("numbered", &[]);
     figures.ended(&place.command(&program).args(["4", "5000", "100", "10"]).output().unwrap());
     wait_for(|| {
@@ -225,10 +229,10 @@ fn a_recording_that_is_moved_goes_on_where_it_is_and_writes_nowhere_else() {
 }
 
 #[test]
-fn a_recording_that_is_removed_ends_and_says_so() {
+fn a_recording_that_is_removed_ends_with_a_message() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
-    // The command's status is passed on all the same.
+    // The recorder nevertheless exits with the command's status.
     let script = format!("{program} 2 200000 1000 40; exit 7");
     let recorder = Running::start(place.longpole(&["record", "--", "sh", "-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped()));
     wait_for(|| emitted(&place) > 1000);
@@ -242,10 +246,11 @@ fn a_recording_that_is_removed_ends_and_says_so() {
 }
 
 #[test]
-fn a_small_shared_memory_costs_events_and_faults_nobody() {
+fn a_small_shared_memory_costs_events_but_no_fault() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
-    // Rings of 4 MiB, of which three fit; then a memory that fills up while they are there; then one that is full from the beginning.
+    // Three cases: rings of 4 MiB, of which three fit; a memory that fills up while rings exist; a
+    // memory that is full from the beginning.
     let events = if soak() { "2000000" } else { "100000" };
     let script = format!(
         "mount -t tmpfs -o size=16m tmpfs /dev/shm || exit 99
@@ -276,7 +281,7 @@ fn a_small_shared_memory_costs_events_and_faults_nobody() {
     let check = |recording: &Path, tried: u64, what: &str| {
         let mut figures = Figures::of(recording);
         let description: serde_json::Value = serde_json::from_slice(&fs::read(recording.join("longpole.json")).unwrap()).unwrap();
-        // Events without any ring are in no stream.
+        // Events for which there was no ring are in no stream.
         let refused = description["loss"]["refused"].as_u64().unwrap();
         figures.tried = tried;
         figures.lost += refused;
@@ -287,7 +292,7 @@ fn a_small_shared_memory_costs_events_and_faults_nobody() {
     assert_eq!(told.matches("found no memory for a ring (No space left on device").count(), 1, "{told}");
     check(&recordings[1], tried("filling") + tried("late") + tried("after"), "a memory that fills up and is emptied");
     assert_eq!(tried("after"), 2000);
-    // Nobody could be recorded, and why is said.
+    // No program could be recorded, and the reason is printed.
     let full = told.rsplit("recording: ").next().unwrap_or_default();
     println!("{full}");
     assert_eq!(fs::read_to_string(place.path("status")).unwrap(), "1\n", "{told}");

@@ -1,6 +1,8 @@
-//! Clocks that jump: the system's under a recording, and counters at the end of their 48 bits, after silences longer than these can tell.
+//! Clocks that jump: the system clock during a recording, and counters that pass the end of their
+//! 48 bits, after silences longer than 48 bits can express.
 //!
-//! A library that is preloaded shifts what programs and recorder read of CLOCK_REALTIME and CLOCK_MONOTONIC_RAW; nobody else's clock is touched.
+//! A preloaded library shifts the values of CLOCK_REALTIME and CLOCK_MONOTONIC_RAW that the
+//! programs and the recorder read. The clocks of other processes are unchanged.
 
 #[path = "support/figures.rs"]
 mod figures;
@@ -23,7 +25,7 @@ use std::time::Duration;
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3600 * SECOND;
 
-/// A place in which the clocks are as one likes.
+/// A place with a library that shifts the clocks.
 struct Shifted {
     place: Place,
     library: String,
@@ -52,7 +54,7 @@ impl Shifted {
         command
     }
 
-    /// As [`Place::recorder`], under these clocks.
+    /// Like [`Place::recorder`], with these clocks.
     fn recorder(&self, arguments: &[&str], clock: &str) -> Running {
         let mut command = self.under(self.place.longpole(&["record", "--all"]));
         let child = Running::start(command.args(arguments).env("LONGPOLE_CLOCK", clock).stdout(Stdio::null()).stderr(Stdio::piped()));
@@ -71,7 +73,7 @@ impl Shifted {
     }
 }
 
-/// The program that writes so many events when it is told to.
+/// A program that writes events on request.
 struct Clocked {
     child: Running,
     input: ChildStdin,
@@ -86,7 +88,8 @@ impl Clocked {
         self.count += events;
     }
 
-    /// What became of its events, which carry times that rise, and of itself: it writes when it is told to, and runs until the test ends.
+    /// The figures of the program. Its events carry times, which must increase, and it must still
+    /// run, because it waits for requests until the test ends.
     fn figures(&mut self, shifted: &Shifted, times: &[(i64, i64)]) -> Figures {
         let mut figures = Figures {
             tried: self.count,
@@ -104,7 +107,7 @@ fn description(recording: &Path) -> serde_json::Value {
     serde_json::from_slice(&fs::read(recording.join("longpole.json")).unwrap()).unwrap()
 }
 
-/// Times in Unix ns, and what the events carry. None are lost.
+/// Time of each event in Unix ns, and the time that it carries. No event may be lost.
 fn times(recording: &Path) -> Vec<(i64, i64)> {
     let mut trace = Trace::open(&[recording], Options::default()).unwrap();
     let mut times = Vec::new();
@@ -118,7 +121,7 @@ fn times(recording: &Path) -> Vec<(i64, i64)> {
     times
 }
 
-/// The same, as babeltrace2 reads them: the line's first word is the time in seconds.
+/// The same times as babeltrace2 reads them. The first word of a line is the time in seconds.
 fn their_times(recording: &Path) -> Option<Vec<(i64, i64)>> {
     let Ok(run) = Command::new("babeltrace2").args(["--clock-seconds", "--no-delta"]).arg(recording.join("user")).output() else {
         println!("skipped: times as babeltrace2 reads them (not installed)");
@@ -135,7 +138,8 @@ fn their_times(recording: &Path) -> Option<Vec<(i64, i64)>> {
     Some(text.lines().map(|text| line(text).unwrap_or_else(|| panic!("{text}"))).collect())
 }
 
-/// No event is earlier than what it carries, nor later than what the next one does.
+/// Checks that no event is earlier than the time that it carries, nor later than the time that the
+/// next event carries.
 fn hold(recording: &Path, shifted: &Shifted, program: &mut Clocked, what: &str) {
     let count = program.count;
     let offset = description(recording)["clock"]["offset_ns"].as_i64().unwrap();
@@ -145,7 +149,7 @@ fn hold(recording: &Path, shifted: &Shifted, program: &mut Clocked, what: &str) 
         assert_eq!(times.len() as u64, count, "{reader}: {what}");
         for pair in times.windows(2) {
             let [(t, carried), (_, next)] = [pair[0], pair[1]];
-            // The offset is rounded to a tick.
+            // The offset is rounded to one tick.
             assert!(carried + offset - 1 <= t && t <= next + offset + 1, "{reader}: {what}: {} ns too late", t - offset - carried);
         }
         let last = times[times.len() - 1];
@@ -155,14 +159,14 @@ fn hold(recording: &Path, shifted: &Shifted, program: &mut Clocked, what: &str) 
 }
 
 #[test]
-fn events_have_their_times_after_any_silence_and_when_the_counter_passes_its_48_bits() {
-    // 40 hours; just below, at, and beyond what 48 bits of nanoseconds can tell; months.
+fn events_have_correct_times_after_any_silence_and_when_the_counter_passes_48_bits() {
+    // Silences of 40 hours; just below, at, and just beyond 2^48 ns; and of months.
     let all = [40 * HOUR, (1 << 48) - SECOND, 1 << 48, (1 << 48) + SECOND, 3 << 48, 5000 * HOUR];
-    // A ring that overwrites remembers four sub-buffers, and each long silence begins one.
+    // A ring in mode overwrite contains four sub-buffers, and each long silence begins a new one.
     let (some, few) = if soak() { (&all[..], &all[..2]) } else { (&all[..3], &all[2..3]) };
     for (mode, silences) in [("discard", some), ("overwrite", few), ("overwrite", &all[4..]), ("block", few)] {
         let shifted = Shifted::new();
-        // A counter of nanoseconds that passes 2^48 in a second.
+        // The counter of nanoseconds passes 2^48 after one second.
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: writes into `now`.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &mut now) };
@@ -171,7 +175,7 @@ fn events_have_their_times_after_any_silence_and_when_the_counter_passes_its_48_
         shifted.shift_counter(shift);
         let recorder = shifted.recorder(&["--mode", mode, "--buffer", "64KiB"], "mono_raw");
         let mut program = shifted.clocked();
-        // A row over the end of the 48 bits.
+        // A series of events across the end of the 48 bits.
         loop {
             program.write(20);
             // SAFETY: writes into `now`.
@@ -182,7 +186,8 @@ fn events_have_their_times_after_any_silence_and_when_the_counter_passes_its_48_
             sleep(Duration::from_millis(50));
         }
         for silence in silences {
-            // The recorder has seen what was before, and that time has passed.
+            // Before the shift, the recorder must have seen the earlier events; after it, the
+            // shifted time.
             sleep(Duration::from_millis(250));
             shift += silence;
             shifted.shift_counter(shift);
@@ -208,13 +213,13 @@ fn wait(mut recorder: Running) -> String {
 }
 
 #[test]
-fn the_system_clock_may_be_set_by_hours_and_no_event_moves() {
+fn setting_the_system_clock_by_hours_moves_no_event() {
     let shifted = Shifted::new();
     let recorder = shifted.recorder(&[], "");
     let mut program = shifted.clocked();
     for shift in [0, HOUR, -2 * HOUR, 0, -HOUR] {
         shifted.shift_realtime(shift);
-        // The recorder looks at the clock once a second.
+        // The recorder reads the clock once a second.
         sleep(Duration::from_millis(1100));
         program.write(100);
     }
@@ -225,20 +230,21 @@ fn the_system_clock_may_be_set_by_hours_and_no_event_moves() {
     let number = |value: &serde_json::Value| value.as_i64().unwrap();
     let times = times(&recording);
     assert_eq!(times.len() as u64, program.count);
-    // Both clocks are the machine's: from event to event the same time has passed.
+    // The times of the events and the times that they carry come from clocks of this host, so their
+    // differences from event to event are equal.
     for pair in times.windows(2) {
         assert!((pair[1].0 - pair[0].0 - (pair[1].1 - pair[0].1)).abs() < SECOND, "{pair:?}");
     }
-    // Begin and end are those of the events.
+    // The begin and end in the description enclose the times of the events.
     let (begin, end) = (number(&description["start_ns"]), number(&description["end_ns"]));
     assert!(begin <= times[0].0 && times[times.len() - 1].0 <= end && end - begin < 600 * SECOND, "{begin} {end}");
-    // And it is said how far the clock went.
+    // The description contains how far the clock was shifted.
     assert!((number(&description["clock"]["residual_ns"]).abs() - 2 * HOUR).abs() < 10 * SECOND, "{}", description["clock"]);
     program.figures(&shifted, &times).hold("the system's clock set five times");
 }
 
 #[test]
-fn a_limit_of_age_counts_time_that_passed_and_not_what_the_clock_says() {
+fn a_limit_of_age_counts_elapsed_time_and_ignores_jumps_of_the_clock() {
     let shifted = Shifted::new();
     let recorder = shifted.recorder(&["--max-age", "10min", "--max-size", "32MiB", "--buffer", "4MiB"], "");
     let program = shifted.place.build("numbered", &[]);
@@ -257,7 +263,7 @@ fn a_limit_of_age_counts_time_that_passed_and_not_what_the_clock_says() {
     let mut begin = 0;
     for recording in &recordings {
         figures.add(Figures::of(recording));
-        // Their names are in their order.
+        // The order of the names is the order of the recordings.
         let next = description(recording)["start_ns"].as_i64().unwrap();
         assert!(next >= begin && next - begin < 3600 * SECOND || begin == 0, "{recordings:?}");
         begin = next;

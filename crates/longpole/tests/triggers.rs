@@ -1,4 +1,5 @@
-//! Snapshots that wait for something: they come when it happens, not before, and hold what led to it.
+//! Snapshots with a condition: they are taken when the condition becomes true, not before, and
+//! contain the events that led to it.
 
 #[path = "support/commanded.rs"]
 mod commanded;
@@ -12,14 +13,14 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A snapshot that waits.
+/// A `longpole snapshot` that waits for its condition.
 struct Waiting<'a>(&'a Place, Running);
 
 impl Waiting<'_> {
     fn start<'a>(place: &'a Place, arguments: &[&str]) -> Waiting<'a> {
         let child = Running::start(place.longpole(&["snapshot"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()));
         let waiting = Waiting(place, child);
-        // The recorder has it a moment after it is there.
+        // The recorder reads the request a moment after the file exists.
         wait_for(|| waiting.requests() > 0);
         sleep(Duration::from_millis(50));
         waiting
@@ -40,7 +41,7 @@ impl Waiting<'_> {
 }
 
 #[test]
-fn a_span_that_takes_too_long_freezes_what_led_to_it() {
+fn a_span_that_takes_too_long_triggers_a_snapshot_of_what_led_to_it() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--mode", "overwrite"]);
@@ -61,14 +62,14 @@ fn a_span_that_takes_too_long_freezes_what_led_to_it() {
     assert!(event <= frozen && told["latency_ns"].as_i64().unwrap() <= frozen - event + 1_000_000, "{told}");
     assert_eq!(numbers(&made), (0..before).collect::<Vec<u64>>());
     assert_eq!(counted(&made, "span_begin:request"), (22, 0));
-    // The one that took so long had not ended when that was too long.
+    // The span that took too long was not yet ended at that moment.
     assert_eq!(counted(&made, "span_end:request").0, 21);
     commanded.end();
     session.stop();
 }
 
 #[test]
-fn what_follows_is_in_it_and_what_lies_too_far_back_is_not() {
+fn a_snapshot_contains_the_time_after_its_trigger_and_nothing_too_far_back() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let _session = Session::start(&place, &[]);
@@ -93,7 +94,7 @@ fn what_follows_is_in_it_and_what_lies_too_far_back_is_not() {
 }
 
 #[test]
-fn full_queues_and_rates_and_losses_are_waited_for() {
+fn full_queues_and_rates_can_be_waited_for_and_overwriting_is_no_loss() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let _session = Session::start(&place, &["--mode", "overwrite"]);
@@ -109,17 +110,17 @@ fn full_queues_and_rates_and_losses_are_waited_for() {
     let mut rate = Waiting::start(&place, &["--when", "rate beat < 5"]);
     commanded.does("beats 60 20000");
     assert!(rate.still_waits(), "60 in 1.2 s");
-    // Nothing more comes.
+    // No further event is emitted.
     assert!(description(&rate.made())["snapshot"]["cause"].as_str().unwrap().ends_with("events beat in a second"));
 
-    // A flight recorder overwrites, and loses nothing by that.
+    // A ring in mode overwrite loses no event by overwriting old ones.
     let mut lost = Waiting::start(&place, &["--when", "lost", "--for", "300ms"]);
     commanded.does("marks 100000");
     assert!(!lost.1.wait().unwrap().success());
 }
 
 #[test]
-fn a_loss_is_waited_for_where_the_newest_is_discarded() {
+fn a_loss_can_be_waited_for_if_the_newest_events_are_discarded() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let _session = Session::start(&place, &["--buffer", "32KiB"]);
@@ -133,7 +134,7 @@ fn a_loss_is_waited_for_where_the_newest_is_discarded() {
 }
 
 #[test]
-fn a_snapshot_whose_asker_was_killed_is_not_waited_for() {
+fn a_request_of_a_killed_command_is_dropped() {
     let place = Place::new();
     let _session = Session::start(&place, &["--mode", "overwrite"]);
     let mut killed = Waiting::start(&place, &["--when", "lost"]);
@@ -146,7 +147,7 @@ fn a_snapshot_whose_asker_was_killed_is_not_waited_for() {
 }
 
 #[test]
-fn nothing_is_recorded_and_nothing_to_wait_for_are_said() {
+fn a_snapshot_without_a_recording_and_a_wrong_condition_are_refused() {
     let place = Place::new();
     let nobody = place.longpole(&["snapshot"]).output().unwrap();
     assert!(!nobody.status.success());

@@ -1,4 +1,5 @@
-//! Two recorders at a time: each has its own programs, or the second is told who the first one is.
+//! Two recorders at a time. Either each has its own programs, or the second one is refused and its
+//! message names the first one.
 
 #[path = "support/commanded.rs"]
 mod commanded;
@@ -12,7 +13,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A command of a second user, so to speak: with a runtime directory of its own, and the same root.
+/// Gives a command a second runtime directory and the same root, as if it belonged to a second
+/// user.
 fn second(mut command: Command, place: &Place) -> Command {
     let runtime = place.path("second");
     if !runtime.exists() {
@@ -27,7 +29,7 @@ fn second(mut command: Command, place: &Place) -> Command {
 fn two_recorders_of_disjoint_programs_work_at_the_same_time_and_their_recordings_have_two_names() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
-    // Begun at the same time, as far as that goes.
+    // Both sessions begin as close together as possible.
     let mut starts = [place.longpole(&["start"]), second(place.longpole(&["start"]), &place)];
     let begun: Vec<_> = starts.iter_mut().map(|start| start.stdout(std::process::Stdio::piped()).spawn().unwrap()).collect();
     let paths: Vec<_> = begun.into_iter().map(|child| path(&ok(child.wait_with_output().unwrap()))).collect();
@@ -45,7 +47,7 @@ fn two_recorders_of_disjoint_programs_work_at_the_same_time_and_their_recordings
 }
 
 #[test]
-fn a_second_recorder_of_the_same_programs_is_refused_and_told_who_the_first_one_is() {
+fn a_second_recorder_of_the_same_programs_is_refused_with_the_pid_of_the_first() {
     let place = Place::new();
     let recording = path(&ok(place.longpole(&["start"]).output().unwrap()));
     let status: serde_json::Value = serde_json::from_slice(&ok(place.longpole(&["status", "--json"]).output().unwrap()).stdout).unwrap();
@@ -107,7 +109,7 @@ fn recorders_of_single_processes_share_a_runtime_directory() {
 }
 
 #[test]
-fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_takes_it_up_afterwards() {
+fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_records_it_afterwards() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let (mut one, mut other) = (Commanded::start(&place, &program), Commanded::start(&place, &program));
@@ -117,7 +119,8 @@ fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_takes_it_up_afterw
     let (first, context) = (one.does("marks 500"), other.does("marks 80"));
     assert_eq!(path(&ok(place.longpole(&["stop", "--pid", &pid]).output().unwrap())), of_one);
     assert_eq!(counted(&of_one, "mark:numbered"), (first, 0));
-    // From here on it is recorded by the other one, which says nothing of that but by its order.
+    // From here on the recorder of all records the process. The only sign of that is that the
+    // process is enabled again.
     let enabled = |pid: &str| {
         let list: Value = serde_json::from_slice(&ok(place.longpole(&["list", "--json"]).output().unwrap()).stdout).unwrap();
         list["subjects"].as_array().unwrap().iter().any(|subject| subject["pid"].to_string() == pid && subject["enabled"] == true)
@@ -137,12 +140,13 @@ fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_takes_it_up_afterw
 }
 
 #[test]
-fn a_process_that_the_recorder_of_a_command_leaves_out_can_have_one_of_its_own() {
+fn a_process_that_the_recorder_of_a_command_leaves_out_can_have_its_own_recorder() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let mut outside = Commanded::start(&place, &program);
     let mut commanded = Commanded::of(place.longpole(&["record", "--", &program]).stderr(std::process::Stdio::null()));
-    // One that is told to record while the command's recorder says the same to all newcomers.
+    // A process that gets the order to record from a recorder of its own, while the command's
+    // recorder gives the same order to all new processes.
     let mut newcomer = Commanded::start(&place, &program);
     let inside = commanded.does("marks 30");
     let mut paths = Vec::new();
@@ -163,12 +167,12 @@ fn a_process_that_the_recorder_of_a_command_leaves_out_can_have_one_of_its_own()
     newcomer.end();
 }
 
-/// A recorder of a command, which does what it is told.
+/// A recorder of a command that takes orders on its stdin.
 fn commanded(place: &Place, program: &str) -> Commanded {
     Commanded::of(place.longpole(&["record", "--", program]).stderr(std::process::Stdio::null()))
 }
 
-/// The recording of a recorder.
+/// The recording of the recorder with this pid, from `longpole status`.
 fn of_recorder(place: &Place, pid: &str) -> Value {
     let of = || recordings(place).into_iter().find(|told| told["pid"].to_string() == pid);
     wait_for(|| of().is_some());
@@ -185,7 +189,8 @@ fn two_commands_are_recorded_at_the_same_time_each_by_its_own_recorder() {
     let paths: Vec<_> = commands.iter().map(|command| of_recorder(&place, &command.pid())["path"].as_str().unwrap().to_owned()).collect();
     let told = of_recorder(&place, &commands[2].pid());
     assert_eq!((&told["command"], &told["of_pid"]), (&serde_json::json!([program]), &Value::Null));
-    // The one that was there first ends first; whoever comes then is not recorded, and those that stay are.
+    // The first recorder ends first. A process that begins afterwards is not recorded, and the
+    // processes of the other recorders still are.
     let [one, mut other, mut third] = commands;
     one.end();
     let stranger = Commanded::start(&place, &program);
@@ -201,14 +206,14 @@ fn two_commands_are_recorded_at_the_same_time_each_by_its_own_recorder() {
     assert_eq!(sessions(&place), ["session"]);
 }
 
-/// Files of recorders.
+/// Names of the recorders' session files in the runtime directory.
 fn sessions(place: &Place) -> Vec<String> {
     let names = std::fs::read_dir(place.path("runtime")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("session")).collect()
 }
 
 #[test]
-fn hundreds_of_processes_of_two_commands_are_recorded_by_the_right_one_from_their_first_event_on() {
+fn hundreds_of_processes_of_two_commands_are_recorded_by_the_right_recorder_from_the_start() {
     let place = Place::new();
     let programs = [place.build_as("c", "reliable", &[]), place.build_as("cpp", "reliable", &[])];
     let begun: Vec<_> = programs
@@ -232,7 +237,7 @@ fn hundreds_of_processes_of_two_commands_are_recorded_by_the_right_one_from_thei
 }
 
 #[test]
-fn a_recorder_of_all_leaves_what_a_command_starts_to_that_one_s_recorder_and_takes_up_what_stays() {
+fn a_recorder_of_all_leaves_the_processes_of_a_command_to_that_commands_recorder() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let of_all = path(&ok(place.longpole(&["start"]).output().unwrap()));
@@ -250,7 +255,7 @@ fn a_recorder_of_all_leaves_what_a_command_starts_to_that_one_s_recorder_and_tak
 }
 
 #[test]
-fn a_command_that_records_a_command_leaves_that_to_the_inner_recorder() {
+fn a_recorded_command_that_records_another_leaves_that_to_the_inner_recorder() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
     let longpole = env!("CARGO_BIN_EXE_longpole");
@@ -266,7 +271,7 @@ fn a_command_that_records_a_command_leaves_that_to_the_inner_recorder() {
 }
 
 #[test]
-fn what_a_killed_recorder_of_a_second_command_leaves_is_cleared_away() {
+fn session_files_of_a_killed_recorder_of_a_second_command_are_removed() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let first = commanded(&place, &program);

@@ -1,4 +1,5 @@
-//! Events whose fields the program chooses, and more names than there are class ids: what is recorded is what was said.
+//! Events whose fields the program defines, and more names than there are class ids. The recorded
+//! values are those that the program passed.
 
 #[path = "support/place.rs"]
 mod place;
@@ -30,7 +31,7 @@ fn printed(place: &Place) -> Vec<Value> {
 }
 
 #[test]
-fn bit_fields_functions_and_nothing_are_values_too() {
+fn bit_fields_functions_and_null_pointers_are_valid_values() {
     let place = Place::new();
     for language in ["c", "cpp"] {
         let program = place.build_as(language, "odd_values", &["-pedantic"]);
@@ -94,13 +95,13 @@ fn fields_of_every_kind_are_read_as_they_were_written() {
     assert_eq!((&both["bytes"], &both["colours"]), (&json!("01ff"), &json!([-1, 5])));
     assert_eq!((fields("counter:held"), fields("mark:held")), (vec![json!({"value": 0.5})], vec![json!({"data": u64::MAX - 2})]));
     assert_eq!(fields("event").iter().map(|event| &event["name"]).collect::<Vec<_>>(), [&json!("too long"), &json!("made at run time")]);
-    // That is said, too.
+    // The events without fields are counted.
     assert_eq!(place.answer("info", &place.newest())["without_fields"], 2);
     assert_eq!(fields("event:handle 7").len(), 1);
     babeltrace_agrees(&place, events.len());
 }
 
-/// The other reader understands all of it, and shows the same elements.
+/// Checks that babeltrace2 reads all events and shows the same elements.
 fn babeltrace_agrees(place: &Place, count: usize) {
     let Ok(run) = Command::new("babeltrace2").arg(place.newest().join("user")).output() else {
         println!("skipped: typed events read by babeltrace2 (not installed)");
@@ -117,7 +118,7 @@ fn babeltrace_agrees(place: &Place, count: usize) {
 }
 
 #[test]
-fn names_beyond_the_class_ids_travel_with_their_events() {
+fn names_beyond_the_class_ids_are_stored_with_their_events() {
     let place = Place::new();
     let program = place.build("many_names", &[]);
     let count = 70_000;
@@ -142,7 +143,7 @@ fn names_beyond_the_class_ids_travel_with_their_events() {
 }
 
 #[test]
-fn an_object_lives_in_its_process_and_an_address_has_many_lives() {
+fn an_object_is_identified_by_process_and_address_and_an_address_can_be_reused() {
     let place = Place::new();
     let program = place.build("objects", &[]);
     for (arguments, lives) in [(&["processes"][..], 2), (&["again", "140000"], 140_001)] {
@@ -155,7 +156,7 @@ fn an_object_lives_in_its_process_and_an_address_has_many_lives() {
 }
 
 #[test]
-fn probes_in_headers_are_the_same_in_every_file_whoever_compiled_it() {
+fn probes_in_headers_are_the_same_in_every_file_with_any_compiler() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let include = repository.join("include");
     let source = repository.join("tests/programs/inline.cc");

@@ -1,4 +1,5 @@
-//! Root records the programs of all users, and nobody records another's. In a mount and pid namespace of its own, so that no other recorder is in the way.
+//! Root records the programs of all users, and no other user records foreign programs. The tests
+//! run in a mount and pid namespace of their own, so that no other recorder interferes.
 
 #[path = "support/place.rs"]
 mod place;
@@ -20,7 +21,8 @@ fn live() -> bool {
     possible
 }
 
-/// Runs a script in which `$longpole` and `$numbered` are programs that everybody may run, and `$as N` runs a command as user N.
+/// Runs a shell script. `$longpole` and `$numbered` are programs that every user may run, and `$as
+/// N` runs a command as user N.
 fn alone(place: &Place, script: &str) -> Output {
     let numbered = place.build("numbered", &[]);
     let longpole = place.path("longpole");
@@ -39,7 +41,8 @@ fn alone(place: &Place, script: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Events and lost ones of the newest recording, and what programs say they emitted.
+/// Checks that the events and lost events of the newest recording are as many as the programs
+/// emitted. Returns their number.
 fn assert_exact(place: &Place, said: &str) -> u64 {
     let info = place.answer("info", &place.newest());
     let told = info["events"].as_u64().unwrap() + info["lost"].as_u64().unwrap();
@@ -72,12 +75,13 @@ fn root_records_the_programs_of_all_users() {
 }
 
 #[test]
-fn what_a_command_starts_as_another_user_is_recorded_soon_after_its_first_probe() {
+fn a_process_that_a_command_starts_as_another_user_is_recorded_soon_after_its_first_probe() {
     if !live() {
         return;
     }
     let place = Place::new();
-    // Its directory is not there before; the second time it is, and nobody in it.
+    // The first time the other user's runtime directory does not exist before. The second time it
+    // exists without a process.
     for before in ["true", "$as 4321 $numbered 1 1 > /dev/null"] {
         let script = format!("{before}; record -- setpriv --reuid 4321 --clear-groups $numbered 2 4000 100 1");
         let run = ok(alone(&place, &script));
@@ -87,7 +91,7 @@ fn what_a_command_starts_as_another_user_is_recorded_soon_after_its_first_probe(
 }
 
 #[test]
-fn who_is_recorded_already_is_named_with_who_does() {
+fn programs_that_another_recorder_records_are_reported_with_that_recorder() {
     if !live() {
         return;
     }

@@ -1,4 +1,5 @@
-//! `longpole util`: what it says of a command's threads, against what the command's own clocks say.
+//! `longpole util`: its figures for the threads of a command, compared with the command's own
+//! clocks.
 
 #[path = "support/place.rs"]
 mod place;
@@ -9,8 +10,8 @@ use place::{ok, stolen, Place};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
-/// Two threads that work one after the other, and one process that works and ends in between. Says on stderr what the threads' own clocks
-/// and the kernel's accounts say: `ID NS` of each thread, and of the child.
+/// Two threads that work one after the other, and one process that works and ends in between. On
+/// stderr it prints `used TID NS` for each thread and for the child, from the threads' own clocks.
 const PROGRAM: &str = "
 import os, resource, sys, threading, time
 def work(seconds):
@@ -40,7 +41,7 @@ fn live(what: &str) -> bool {
     possible
 }
 
-/// On all CPUs.
+/// Interrupt and softirq time of all CPUs in ns.
 fn interrupts(answer: &Value) -> u64 {
     let cpus = answer["cpus"].as_array().unwrap();
     cpus.iter().flat_map(|cpu| [cpu["irq_ns"].as_u64(), cpu["softirq_ns"].as_u64()]).flatten().sum()
@@ -65,8 +66,10 @@ fn answer(command: &mut Command, source: &str) {
         let thread = threads.iter().find(|thread| thread["tid"] == tid).unwrap_or_else(|| panic!("{tid}: {answer:#}"));
         let (running, cycles) = (thread["running_ns"].as_u64().unwrap(), thread["cycles"].as_u64());
         expected_sum += used;
-        // The kernel's clock of a thread counts interrupts, too, and where its scheduler's clock is late at a switch, time in which the thread only stood in the queue; looks come
-        // every 10 ms; and a thread does a little after it has told.
+        // The bounds allow for three differences. The kernel's clock of a thread includes
+        // interrupts and, if the scheduler's clock is late at a switch, also time in which the
+        // thread was only queued. Without the kernel's events the threads are read every 10 ms
+        // only. A thread still works a little after it has printed its time.
         let queued = thread["runnable_ns"].as_u64().unwrap_or(0);
         let least = if source == "kernel" {
             (used - used / 100 - 1_000_000).saturating_sub(queued + interrupts)
@@ -93,7 +96,7 @@ fn answer(command: &mut Command, source: &str) {
 }
 
 #[test]
-fn with_the_kernel_s_events_each_thread_has_the_time_that_its_own_clock_shows() {
+fn with_the_kernels_events_each_thread_has_the_time_of_its_own_clock() {
     if !live("utilisation by the kernel's events") {
         return;
     }
@@ -127,7 +130,7 @@ fn a_process_lasts_until_its_last_thread_ends() {
         let words: Vec<u64> = line.split(' ').skip(1).map(|word| word.trim().parse().unwrap()).collect();
         let all = answer["threads"].as_array().unwrap().iter().filter(|thread| thread["tid"] == words[0]);
         let running: u64 = all.map(|thread| thread["running_ns"].as_u64().unwrap()).sum();
-        // What it has of itself holds the interrupts on top of it, too.
+        // The thread's own clock includes the interrupts on top of it.
         let (own, interrupts) = (words[1], interrupts(&answer));
         let expected = own - own * 3 / 100 - interrupts..own + own * 3 / 100 + stolen;
         assert!(expected.contains(&running), "{what}: {running}, {interrupts} of interrupts, {stolen} stolen, {line}");
@@ -135,7 +138,7 @@ fn a_process_lasts_until_its_last_thread_ends() {
 }
 
 #[test]
-fn in_a_pid_namespace_of_its_own_the_threads_are_looked_at_and_the_status_is_the_command_s() {
+fn in_a_pid_namespace_the_threads_are_polled_and_the_status_is_the_commands() {
     if !live("utilisation in a pid namespace") {
         return;
     }
@@ -155,8 +158,9 @@ fn in_a_pid_namespace_of_its_own_the_threads_are_looked_at_and_the_status_is_the
 }
 
 #[test]
-fn without_the_kernel_s_events_the_threads_are_looked_at_while_they_run() {
-    // A place without tracefs: a mount namespace of its own as root, else this user's own.
+fn without_the_kernels_events_the_threads_are_polled_while_they_run() {
+    // Tracefs must be absent. As root the test uses a mount namespace of its own; other users
+    // cannot read tracefs anyway.
     let place = Place::new();
     let without = "umount -l /sys/kernel/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; exec \"$@\"";
     let root = std::fs::read_to_string("/proc/self/status").unwrap_or_default().lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
@@ -169,7 +173,7 @@ fn without_the_kernel_s_events_the_threads_are_looked_at_while_they_run() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_is_told_and_leaves_nothing() {
+fn a_command_that_cannot_be_run_is_reported_and_leaves_nothing() {
     let place = Place::new();
     let output = place.longpole(&["util", "--", "/no/such/command"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));

@@ -1,4 +1,4 @@
-//! The reasons and caveats of verdicts in JSON are those of the schema.
+//! Each reason and each caveat of a verdict conforms to the JSON schema.
 
 #[path = "support/schema.rs"]
 mod schema;
@@ -77,7 +77,7 @@ fn caveats() -> Vec<Caveat> {
 }
 
 #[test]
-fn each_reason_and_each_caveat_is_as_the_schema_says() {
+fn each_reason_and_each_caveat_conforms_to_the_schema() {
     for verb in ["report", "report-runs"] {
         let whole = schema::schema(verb);
         let mut of_verdict = whole["properties"]["verdict"].clone();

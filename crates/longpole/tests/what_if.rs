@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A maker of 10 ns an item and a taker of 30 ns, with one place between them.
+/// A log of a maker that needs 10 ns for an item and a taker that needs 30 ns, with a queue of
+/// capacity 1 between them.
 fn pair(items: u64) -> String {
     let mut log = String::from("{\"queue\":\"q\",\"capacity\":1}\n{\"t\":0,\"machine\":\"maker\",\"state\":\"make\"}\n");
     log += "{\"t\":0,\"machine\":\"taker/1\",\"class\":\"taker\",\"blocked\":\"empty\",\"on\":\"q\"}\n";
@@ -69,7 +70,7 @@ fn each_scenario_is_answered_with_its_gain_and_the_next_bottleneck() {
 }
 
 #[test]
-fn without_a_scenario_fixes_are_proposed_in_their_order() {
+fn without_a_scenario_fixes_are_proposed_in_order() {
     let place = TempDir::new().unwrap();
     let log = log(&place, &pair(100));
     let answer = json(&[], &log);
@@ -82,7 +83,7 @@ fn without_a_scenario_fixes_are_proposed_in_their_order() {
 }
 
 #[test]
-fn a_name_that_does_not_occur_is_told_with_the_nearest() {
+fn an_unknown_name_is_refused_with_the_nearest_known_name() {
     let place = TempDir::new().unwrap();
     let log = log(&place, &pair(5));
     for (change, said) in [
@@ -112,7 +113,7 @@ fn a_machine_that_neither_calls_nor_signals_has_nothing_to_batch() {
 #[test]
 fn hidden_causes_are_refused_with_the_machine_that_waited() {
     let place = TempDir::new().unwrap();
-    // The same, but nobody says what moved from the maker to the taker.
+    // The same log without the puts, so that nothing shows what moved from the maker to the taker.
     let hidden: String =
         pair(50).lines().filter(|line| !line.contains("\"put\"")).map(|line| line.replace("\"get\":\"q\",", "") + "\n").collect();
     let hidden =
@@ -137,7 +138,7 @@ fn hidden_causes_are_refused_with_the_machine_that_waited() {
 }
 
 #[test]
-fn scenarios_are_answered_from_a_pipe_and_proposals_are_not() {
+fn scenarios_and_proposals_are_answered_from_a_pipe() {
     use std::io::Write;
     use std::process::Stdio;
     let run = |arguments: &[&str]| {
@@ -154,14 +155,15 @@ fn scenarios_are_answered_from_a_pipe_and_proposals_are_not() {
     };
     let answer: Value = serde_json::from_slice(&run(&["maker::make x2"]).stdout).unwrap();
     assert_eq!(answer[0]["baseline_ns"], 310);
-    // Also where several rounds find what to try.
+    // Proposals need several rounds over the log, and work from a pipe, too.
     let place = TempDir::new().unwrap();
     let answer: Value = serde_json::from_slice(&run(&[]).stdout).unwrap();
     assert!(answer.as_array().unwrap().iter().any(|row| row["step"] == 1), "{answer}");
     assert_eq!(answer, json(&[], &log(&place, &pair(10))));
 }
 
-/// Systems of all that a machine log can say: the replay of the unchanged log comes to the observed end, whatever is in it.
+/// Random systems with everything that a machine log can contain. The replay of the unchanged log
+/// must reach the observed end.
 #[test]
 fn random_systems_are_replayed_to_their_observed_end() {
     let systems = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/systems.py");

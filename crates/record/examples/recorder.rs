@@ -1,8 +1,10 @@
-//! The smallest recorder: records everything with probes under the directory that is its argument, until it is signalled.
+//! The smallest recorder: records every process with probes into the directory that is its
+//! argument, until it gets a signal.
 //!
 //!     cargo run -p longpole-record --example recorder -- traces [RING SIZE [CONFIGURATION|- [KERNEL GROUPS|- [INTERFACES]]]]
 //!
-//! Prints the recording's path as soon as it runs, and what came of it at the end.
+//! Prints the path of the recording as soon as it runs. At the end it prints the numbers of
+//! recorded and lost events, the reason if nothing was recorded, and the diagnostics.
 
 use longpole_record::kernel::{Group, Request};
 use longpole_record::Options;

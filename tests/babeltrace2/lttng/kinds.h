@@ -1,4 +1,7 @@
-/* Events with every kind of field that LTTng-UST has, and with names that are words of the metadata language. */
+/*
+ * Events with every kind of field of LTTng-UST, and with names that are keywords of the metadata
+ * language.
+ */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER kinds
 #undef LTTNG_UST_TRACEPOINT_INCLUDE

@@ -1,5 +1,6 @@
 /*
- * Events of every kind, by several threads; with more than 31 classes of events a channel has the large event header.
+ * Events of every kind from several threads. A channel with more than 31 event classes uses the
+ * large event header.
  *
  *     load THREADS ROUNDS [MICROSECONDS]
  */

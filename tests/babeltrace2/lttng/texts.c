@@ -1,4 +1,4 @@
-/* Events of LTTng's own providers, apart from where ours are defined. */
+/* Events of LTTng's own providers. They need a source file without our provider's definitions. */
 #include <lttng/tracef.h>
 #include <lttng/tracelog.h>
 

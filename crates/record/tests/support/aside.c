@@ -1,7 +1,8 @@
 /*
- * Is killed in a signal handler that interrupted a probe: what the handler's own probes had to say was put aside, and nobody merges it.
+ * A program that is killed in a signal handler that interrupted a probe. The events of the
+ * handler's own probes were set aside, and no thread merges them any more.
  *
- *     aside BEFORE NESTED     numbered events as those of `numbered`; NESTED of them are put aside
+ *     aside BEFORE NESTED     events like those of `numbered`; NESTED of them are set aside
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>
@@ -24,7 +25,7 @@ int main(int count, char **arguments)
 	if (count < 3)
 		return 2;
 	emit(strtoull(arguments[1], NULL, 10));
-	/* What an interrupted probe looks like to the handler's probes. */
+	/* From here on the thread looks as if a signal handler had interrupted one of its probes. */
 	longpole_thread->busy = (uintptr_t)__builtin_frame_address(0) + 4096;
 	emit(strtoull(arguments[2], NULL, 10));
 	raise(SIGKILL);

@@ -1,7 +1,7 @@
 /*
- * Scribbles into the site table, and writes an event of the class that nobody can understand then, between others.
+ * Overwrites the site table, and writes an event of the class that is invalid then, between others.
  *
- *     malformed BEFORE BEHIND     numbered events as those of `numbered`
+ *     malformed BEFORE BEHIND     numbered events like those of `numbered`
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

@@ -1,11 +1,16 @@
 /*
- * Threads that write numbered events: the data of each is `thread << 40 | number`. A probe that is off evaluates nothing, so the number
- * counts exactly the events that met a probe that was on: each of them is recorded or lost. The turns of each thread stand in a file, and
- * 64 words behind them its numbers, so that both are known even of a killed program: they are raised when the event is complete.
+ * Threads that write numbered events: the data of each event is `thread << 40 | number`. A disabled
+ * probe does not evaluate its arguments, so the number counts exactly the events whose probe was
+ * enabled: each of them is recorded or lost.
+ *
+ * The file PROGRESS contains the turns of each thread, and 64 words behind them the numbers of its
+ * events, so that both are known even for a killed program. They are increased when the event is
+ * complete.
  *
  *     numbered THREADS EVENTS BURST PAUSE_US PROGRESS [WAIT]
  *
- * EVENTS 0: until killed. After each BURST events a thread sleeps for PAUSE_US. WAIT: threads start one after the other.
+ * EVENTS 0: until killed. After each BURST events a thread sleeps for PAUSE_US. With WAIT each
+ * thread starts when the previous one has ended.
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>

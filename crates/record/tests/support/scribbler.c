@@ -1,5 +1,6 @@
 /*
- * Writes events, and random words into its own control file and rings all the while, as a program does whose pointers have gone wild.
+ * Writes events, and at the same time random words into its own control file and rings, like a
+ * program with invalid pointers.
  *
  *     scribbler MILLISECONDS SEED
  */
@@ -39,7 +40,10 @@ static void *emit(void *unused)
 	return unused;
 }
 
-/* Words of a ring that belong to the recorder, and the sub-buffers' heads and events: the thread itself must live. */
+/*
+ * Writes random words into a file. In a ring these are the words that belong to the recorder, and
+ * the headers and events of sub-buffers, but not the words of the thread, which must survive.
+ */
 static void scribble(const char *path, int is_control)
 {
 	struct stat found;
@@ -54,7 +58,7 @@ static void scribble(const char *path, int is_control)
 	for (int i = 0; i < 200; i++) {
 		const uint64_t value = next() % 3 == 0 ? next() : next() % 70000;
 		if (is_control) {
-			/* Orders; what is told of the process. */
+			/* The recorder's orders, and the description of the process. */
 			const uint64_t at = next() % 2 == 0 ? next() % 8 : 12 + next() % 67;
 			words[at] = value;
 		} else if (next() % 2 == 0) {
@@ -91,6 +95,6 @@ int main(int count, char **arguments)
 		usleep(1000);
 	}
 	done = 1;
-	/* What it has done to itself is none of ours. */
+	/* Damage that the program has done to itself is not tested, so no destructor runs. */
 	_exit(0);
 }

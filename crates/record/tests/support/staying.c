@@ -1,5 +1,6 @@
 /*
- * Fills its ring in every burst and cannot open a larger one: it has no descriptors left. Ends when killed.
+ * Fills its ring in every burst and cannot open a larger one, because it has no file descriptors
+ * left. Ends when killed.
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>
@@ -14,7 +15,7 @@ int main(void)
 	for (uint64_t number = 0;;) {
 		for (int i = 0; i < 4000; i++)
 			LONGPOLE_MARK("numbered", number++);
-		/* The first burst has made the ring. */
+		/* The ring was made during the first burst. */
 		setrlimit(RLIMIT_NOFILE, &none);
 		usleep(20000);
 	}
