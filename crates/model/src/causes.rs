@@ -170,6 +170,7 @@ struct Links {
     quota_refill: NameId,
     io_quota: NameId,
     delayed_work: NameId,
+    grace_period: NameId,
     kernel_timer: NameId,
 }
 
@@ -197,6 +198,7 @@ impl Words {
             quota_refill: link(LinkKind::QuotaRefill),
             io_quota: link(LinkKind::IoQuota),
             delayed_work: link(LinkKind::DelayedWork),
+            grace_period: link(LinkKind::GracePeriod),
             kernel_timer: link(LinkKind::KernelTimer),
         };
         let mut reason = |text| names.intern_as(text, NameKind::State(StateKind::Waits));

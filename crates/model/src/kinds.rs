@@ -211,6 +211,8 @@ pub enum LinkKind {
     IoQuota,
     /// Time until delayed work of the kernel is due, for example writeback.
     DelayedWork,
+    /// Time until every CPU has been through the kernel's scheduler (an RCU grace period).
+    GracePeriod,
     /// Time until another timer expires that the kernel set for itself.
     KernelTimer,
     /// Time until an interrupt for which the trace has no event.
@@ -232,7 +234,7 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    pub const ALL: [LinkKind; 23] = [
+    pub const ALL: [LinkKind; 24] = [
         LinkKind::Queued,
         LinkKind::Wire,
         LinkKind::Wakeup,
@@ -247,6 +249,7 @@ impl LinkKind {
         LinkKind::QuotaRefill,
         LinkKind::IoQuota,
         LinkKind::DelayedWork,
+        LinkKind::GracePeriod,
         LinkKind::KernelTimer,
         LinkKind::Interrupt,
         LinkKind::Raise,
@@ -275,6 +278,7 @@ impl LinkKind {
             LinkKind::QuotaRefill => "quota refill",
             LinkKind::IoQuota => "disk quota",
             LinkKind::DelayedWork => "delayed work",
+            LinkKind::GracePeriod => "grace period",
             LinkKind::KernelTimer => "kernel timer",
             LinkKind::Interrupt => "interrupt",
             LinkKind::Raise => "raise",
@@ -287,12 +291,21 @@ impl LinkKind {
         })
     }
 
+    /// Kinds of links whose name may contain the system call in which the thread waits, for example
+    /// `timer epoll_wait`.
+    const IN_CALLS: [LinkKind; 2] = [LinkKind::Timer, LinkKind::GracePeriod];
+
+    /// Returns the system call in the name of a link of this kind.
+    pub fn call_of(self, text: &str) -> Option<&str> {
+        text.strip_prefix(self.text()?)?.strip_prefix(' ')
+    }
+
     /// True if the link lasts until a timer of the kernel expires.
     pub fn is_kernel_timer(self) -> bool {
         match self {
             LinkKind::DelayedAck | LinkKind::Transmission | LinkKind::Retransmission | LinkKind::WindowProbe => true,
             LinkKind::Keepalive | LinkKind::Pacing | LinkKind::RateLimit | LinkKind::QuotaRefill => true,
-            LinkKind::IoQuota | LinkKind::DelayedWork | LinkKind::KernelTimer => true,
+            LinkKind::IoQuota | LinkKind::DelayedWork | LinkKind::GracePeriod | LinkKind::KernelTimer => true,
             LinkKind::Queued | LinkKind::Wire | LinkKind::Wakeup | LinkKind::Timer | LinkKind::Interrupt | LinkKind::Raise => false,
             LinkKind::Workqueue | LinkKind::Disk | LinkKind::Signal | LinkKind::Run | LinkKind::Unknown | LinkKind::Named => false,
         }
@@ -301,8 +314,8 @@ impl LinkKind {
     /// The kind of the link that has this name in a machine log. The name of a thread's own timer
     /// may include the call in which the thread waited: `timer epoll_wait`.
     pub fn of_text(text: &str) -> LinkKind {
-        if text.strip_prefix("timer ").is_some() {
-            return LinkKind::Timer;
+        if let Some(kind) = LinkKind::IN_CALLS.into_iter().find(|kind| kind.call_of(text).is_some()) {
+            return kind;
         }
         LinkKind::ALL.into_iter().find(|kind| kind.text() == Some(text)).unwrap_or(LinkKind::Named)
     }
@@ -324,6 +337,7 @@ impl LinkKind {
             LinkKind::QuotaRefill => "link_quota_refill",
             LinkKind::IoQuota => "link_disk_quota",
             LinkKind::DelayedWork => "link_delayed_work",
+            LinkKind::GracePeriod => "link_grace_period",
             LinkKind::KernelTimer => "link_kernel_timer",
             LinkKind::Interrupt => "link_interrupt",
             LinkKind::Raise => "link_raise",

@@ -109,6 +109,8 @@ pub enum StateKind {
     Sleep,
     /// Waits until one of the kernel's timers expires.
     KernelTimer,
+    /// Waits for a grace period of the kernel (RCU).
+    GracePeriod,
     /// Is held back by a CPU quota.
     Throttled,
     /// Waits for pages.
@@ -231,6 +233,8 @@ pub enum Mechanism {
     Pacing,
     /// The subject waits for another timer of the kernel.
     KernelTimer,
+    /// The subject waits for grace periods of the kernel (RCU).
+    GracePeriod,
     /// Each item waits for the disk once.
     SyncPerItem,
     /// The subject waits for reads from a disk.

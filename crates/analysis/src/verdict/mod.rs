@@ -56,6 +56,7 @@ use caveat::Caveat;
 use data::{Basis, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict};
 use limits::Limits;
 use longpole_model::interaction::Vocabulary;
+use longpole_model::kinds::LinkKind;
 use lost_events::too_many_lost;
 use pairs::Together;
 use parts::{Does, Part, Parts};
@@ -498,6 +499,7 @@ fn state_of(part: &Part) -> StateNamed {
         Does::Declared => StateKind::Declared,
         Does::Runnable => StateKind::Runnable,
         Does::Sleeps => StateKind::Sleep,
+        Does::KernelTimer(LinkKind::GracePeriod) => StateKind::GracePeriod,
         Does::KernelTimer(_) => StateKind::KernelTimer,
         Does::Throttled => StateKind::Throttled,
         Does::Faults => StateKind::Faults,

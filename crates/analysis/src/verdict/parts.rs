@@ -210,7 +210,8 @@ impl Gather<'_> {
                 (Does::Sleeps | Does::Disk, Some(call)) => call.to_owned(),
                 (Does::Disk, None) => "disk".to_owned(),
                 // The link's name may contain the system call in which its thread waited.
-                (Does::Sleeps, None) => state.strip_prefix("timer ").unwrap_or(state).to_owned(),
+                (Does::Sleeps, None) => LinkKind::Timer.call_of(state).unwrap_or(state).to_owned(),
+                (Does::KernelTimer(kind), _) => kind.call_of(state).unwrap_or(state).to_owned(),
                 _ if class == LINK => state.to_owned(),
                 _ => format!("{class} ({state})"),
             };

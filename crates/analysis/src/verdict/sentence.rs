@@ -226,6 +226,7 @@ pub fn does(state: &StateNamed) -> String {
         StateKind::Sleep if matches!(name.as_str(), "asleep" | "timer") => "sleeps until a time that it set itself".to_owned(),
         StateKind::Sleep => format!("waits in {name} until a time that it set itself"),
         StateKind::KernelTimer => format!("waits for a timer of the kernel ({name})"),
+        StateKind::GracePeriod => format!("waits in {name} until every CPU has been through the kernel's scheduler"),
         StateKind::Throttled => "is ready to run and may not: its CPU quota is used up".to_owned(),
         StateKind::Faults => "waits for pages that the kernel brings (page faults)".to_owned(),
         StateKind::Disk if name == "disk" => "waits for the disk".to_owned(),
@@ -491,6 +492,7 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         }
         Mechanism::Pacing => "The kernel paces the sender (SO_MAX_PACING_RATE, fq, BBR)",
         Mechanism::KernelTimer => return None,
+        Mechanism::GracePeriod => "Make the call less often, for more items at once, or use one that does not wait (membarrier has expedited commands)",
         Mechanism::SyncPerItem => "Sync once for several items (group commit) instead of once for each",
         Mechanism::DiskReads => "Read ahead, read in larger pieces, or keep it in memory",
         Mechanism::PageFaults => {

@@ -79,6 +79,7 @@ impl Case<'_> {
             LinkKind::Pacing | LinkKind::RateLimit => (Mechanism::Pacing, Outcome::Paced),
             LinkKind::QuotaRefill => (Mechanism::CpuQuota, Outcome::Paced),
             LinkKind::IoQuota => (Mechanism::DiskQuota, Outcome::Paced),
+            LinkKind::GracePeriod => (Mechanism::GracePeriod, Outcome::Bottleneck),
             _ => (Mechanism::KernelTimer, Outcome::Bottleneck),
         };
         let own: Vec<&Part> = self.parts.parts.iter().filter(|part| part.does == first.does).collect();
@@ -94,7 +95,8 @@ impl Case<'_> {
         }
         verdict.mechanism = Some(mechanism);
         let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
-        verdict.because.push(Because::KernelTimer { timer: first.state.clone(), mean_ns: ns / count.max(1), count, between });
+        let timer = timer.text().unwrap_or(&first.state).to_owned();
+        verdict.because.push(Because::KernelTimer { timer, mean_ns: ns / count.max(1), count, between });
         verdict.role = None;
         Some(verdict)
     }

@@ -17,6 +17,7 @@ use longpole_trace::event::Catalogue;
 /// Softirqs in which timers run, numbered as in the kernel's `enum` of softirqs.
 const TIMER: i64 = 1;
 const HRTIMER: i64 = 8;
+const RCU: i64 = 9;
 
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
@@ -293,6 +294,11 @@ impl Composer {
     /// True for a timer's interrupt, not for a softirq.
     pub(super) fn is_hard_timer(&mut self, id: ContextId) -> bool {
         !self.linux.contexts[id.0 as usize].key.is_softirq() && self.is_timer(id)
+    }
+
+    /// True for the softirq in which the kernel wakes threads that wait for a grace period.
+    pub(super) fn is_rcu(&self, id: ContextId) -> bool {
+        self.linux.contexts[id.0 as usize].key == Key::Softirq(RCU)
     }
 
     /// True if what this context does now was caused by a timer whose setter is unknown.

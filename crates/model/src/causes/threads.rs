@@ -278,6 +278,8 @@ impl Composer {
                 let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
                 Some(Cause { by, at: Some(since), link: Some(self.words.links.interrupt) })
             }
+            Waker::Thread(id) if !self.waits_for_all_cpus(at) && self.waits_for_all_cpus_of_linux(id) => self.grace_period(catalogue, at),
+            Waker::Context { id, .. } if !self.is_of_kernel(at) && self.is_rcu(id) => self.grace_period(catalogue, at),
             Waker::Thread(id) => {
                 // The thread that an untraced interrupt interrupted has nothing to do with this
                 // wake-up.
@@ -337,26 +339,34 @@ impl Composer {
         if self.threads[at as usize].gap {
             return self.unknown("lost");
         }
-        let link = self.link_of_own_timer(at);
+        self.in_call(catalogue, at, LinkKind::Timer, self.words.links.timer)
+    }
+
+    /// The cause of a wake-up by the kernel's RCU: the grace period for which the thread waited. It
+    /// lasts until every CPU has been through the scheduler and is nobody's work. What the RCU
+    /// thread did before this thread asked has nothing to do with this wait.
+    fn grace_period(&mut self, catalogue: &Catalogue, at: u32) -> Option<Cause> {
+        self.in_call(catalogue, at, LinkKind::GracePeriod, self.words.links.grace_period)
+    }
+
+    /// The cause of the end of a wait that the thread itself began. The link is named by its kind
+    /// and the call in which the thread waits, or is `plain` if no call is known.
+    fn in_call(&mut self, catalogue: &Catalogue, at: u32, kind: LinkKind, plain: NameId) -> Option<Cause> {
+        let link = self.link_in_call(at, kind).unwrap_or(plain);
         let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
         Some(Cause { by, at: Some(since), link: Some(link) })
     }
 
-    /// `timer CALL`, with the call in which the thread waits for the time that it set; `timer` if
-    /// none is known.
-    fn link_of_own_timer(&mut self, at: u32) -> NameId {
-        let call = self.threads[at as usize].linux.map(|id| self.linux.why(id));
-        let Some(Why::Call(call, _)) = call else { return self.words.links.timer };
-        let known = self.timers.of_calls.iter().find(|&&(name, _)| name == call);
-        if let Some(&(_, link)) = known {
-            return link;
+    fn link_in_call(&mut self, at: u32, kind: LinkKind) -> Option<NameId> {
+        let Why::Call(call, _) = self.linux.why(self.threads[at as usize].linux?) else { return None };
+        let known = self.timers.of_calls.iter().find(|&&(name, of, _)| (name, of) == (call, kind));
+        if let Some(&(_, _, link)) = known {
+            return Some(link);
         }
-        let link = {
-            let text = format!("timer {}", self.linux.names.text(call));
-            self.system.vocabulary.names.intern_as(&text, NameKind::Link(LinkKind::Timer))
-        };
-        self.timers.of_calls.push((call, link));
-        link
+        let text = format!("{} {}", kind.text()?, self.linux.names.text(call));
+        let link = self.system.vocabulary.names.intern_as(&text, NameKind::Link(kind));
+        self.timers.of_calls.push((call, kind, link));
+        Some(link)
     }
 
     fn call(&self, at: u32) -> Option<&str> {
@@ -370,6 +380,11 @@ impl Composer {
     /// True for a thread that ends the kernel's grace periods (RCU).
     fn waits_for_all_cpus(&self, at: u32) -> bool {
         self.is_of_kernel(at) && self.threads[at as usize].comm.starts_with(b"rcu")
+    }
+
+    fn waits_for_all_cpus_of_linux(&mut self, id: ThreadId) -> bool {
+        let at = self.thread_of_linux(id);
+        self.waits_for_all_cpus(at)
     }
 
     fn is_of_kernel(&self, at: u32) -> bool {

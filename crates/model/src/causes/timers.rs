@@ -10,6 +10,7 @@
 use super::Composer;
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Effect, Interaction, MachineId};
+use crate::kinds::LinkKind;
 use crate::linux::watch::{ContextId, CpuId, TimerKind, Waker};
 use crate::names::NameId;
 use longpole_trace::event::Catalogue;
@@ -25,7 +26,7 @@ pub(super) struct Timers {
     set: IdMap<u64, Set>,
     pub undecided: Option<Undecided>,
     /// Links of threads' own timers, by the call in which they wait.
-    pub of_calls: Vec<(NameId, NameId)>,
+    pub of_calls: Vec<(NameId, LinkKind, NameId)>,
 }
 
 /// The machine that set a timer, and when.
