@@ -117,24 +117,24 @@ pub enum Mode {
 struct From {
     tip: Tip,
     t: u64,
-    host: Maybe,
-    link: Maybe,
+    host: OptionalName,
+    link: OptionalName,
 }
 
 /// An optional name in the size of a name. There are many of them and they are copied often, so
 /// `u32::MAX` is `None` instead of a separate tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Maybe(u32);
+struct OptionalName(u32);
 
-impl Maybe {
+impl OptionalName {
     const NONE: u32 = u32::MAX;
 
-    fn of(name: Option<NameId>) -> Maybe {
-        Maybe(name.map_or(Maybe::NONE, |name| name.0))
+    fn of(name: Option<NameId>) -> OptionalName {
+        OptionalName(name.map_or(OptionalName::NONE, |name| name.0))
     }
 
     fn name(self) -> Option<NameId> {
-        (self.0 != Maybe::NONE).then_some(NameId(self.0))
+        (self.0 != OptionalName::NONE).then_some(NameId(self.0))
     }
 }
 
@@ -535,7 +535,7 @@ impl CriticalPath {
         }
         let kind = match from.link.name() {
             Some(link) => Link::Named(link),
-            None if from.host == Maybe::of(host) => Link::Queued,
+            None if from.host == OptionalName::of(host) => Link::Queued,
             None => Link::Wire,
         };
         let key = self.key(Key::Link { queue: Some(queue), kind });

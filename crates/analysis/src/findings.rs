@@ -225,7 +225,7 @@ impl Finding {
     /// packets are, since everything behind them waits in vain. Exceptions are a small share of
     /// packets that arrive at sockets which were just closed, and losses that are reported to the
     /// sender.
-    pub fn is_foremost(&self) -> bool {
+    pub fn precedes_verdict(&self) -> bool {
         self.of == Scope::Loss && self.is_cause() && self.share >= FOREMOST_SHARE
     }
 

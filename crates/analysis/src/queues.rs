@@ -154,7 +154,7 @@ impl<W: Copy + PartialEq> Counted<W> {
             full_share: capacity.and_then(|capacity| depth.share_from(capacity)),
             empty_share: depth.share_from(1).map(|share| 1.0 - share),
             depth: DepthAnswer::of(&depth),
-            uncertain_share: (seconds > 0.0).then(|| (self.depth.doubt_ns(end_ns) as f64 / 1e9 / seconds).min(1.0)),
+            uncertain_share: (seconds > 0.0).then(|| (self.depth.uncertain_ns(end_ns) as f64 / 1e9 / seconds).min(1.0)),
             batch: BatchAnswer::of(&self.batch),
             residence_ns: self.residence.times(),
             signals_per_item: None,

@@ -380,12 +380,12 @@ impl Report {
             self.verdict = verdict;
         }
         let doubts = Doubts::of(&answer);
-        if doubts.weigh(answer.interactions) {
+        if doubts.are_too_many(answer.interactions) {
             self.verdict = self.verdict.if_known();
         }
         self.verdict = self.verdict.or_lost(self.losses.as_ref()).doubted(Some(doubts));
         self.findings.extend(findings);
-        self.findings.sort_by_key(|finding| (!finding.is_foremost(), !finding.is_cause()));
+        self.findings.sort_by_key(|finding| (!finding.precedes_verdict(), !finding.is_cause()));
         self.run = Some(run);
         self.sensitivity = sensitivity;
         self.participation = Some(participation);

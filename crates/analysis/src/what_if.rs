@@ -64,8 +64,8 @@ pub use grammar::{Change, Scenario, Target, GRAMMAR};
 
 use crate::critical_path::key::{Key, Keys, State};
 use batch::Paid;
-use busy::{Gone, Together, Used};
-use cpus::Left;
+use busy::{ForgottenWork, Together, Used};
+use cpus::LeftCpu;
 use demand::Demand;
 use few::Few;
 use lanes::{Layout, Row, Slots};
@@ -217,12 +217,12 @@ pub struct WhatIf {
     /// Largest number of gets that each line remembers.
     most_in_line: usize,
     /// For each host, the CPUs that were left and are free, with the time at which they were left.
-    cpus: Few<Option<NameId>, Vec<(Left, u64)>>,
+    cpus: Few<Option<NameId>, Vec<(LeftCpu, u64)>>,
     used: Few<Option<NameId>, Used>,
     one_cpus: Few<Option<NameId>, OneCpu>,
     together: Together,
     demand: Demand,
-    gone: HashMap<(Option<NameId>, u32), Gone>,
+    gone: HashMap<(Option<NameId>, u32), ForgottenWork>,
     /// Number of CPU chains up to now.
     chains: u32,
     /// For each host and scenario, the CPUs that the scenario adds: the times at which they become

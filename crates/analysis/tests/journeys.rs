@@ -8,8 +8,8 @@ mod support;
 use linux_support::{text, Kernel, Val, BEGIN_NS};
 use longpole_analysis::network::in_flight::{End, Leg};
 use longpole_analysis::network::packet_loss::{LossLine, Places};
-use longpole_analysis::network::packet_paths::{Journeys, Wanted};
-use longpole_analysis::network::packets::{JourneysAnswer, Packets};
+use longpole_analysis::network::packet_paths::{PacketPaths, Wanted};
+use longpole_analysis::network::packets::{Packets, PacketsAnswer};
 use longpole_model::linux::Linux;
 use longpole_trace::event::Item;
 use proptest::prelude::*;
@@ -111,9 +111,9 @@ impl Net {
         self.0.event(BEGIN_NS + t, 0, "skb_kfree", &fields);
     }
 
-    fn read(&self, wanted: Option<Wanted>) -> (Linux, Journeys) {
+    fn read(&self, wanted: Option<Wanted>) -> (Linux, PacketPaths) {
         let mut linux = Linux::new(i64::MIN, i64::MAX).unwrap();
-        let mut journeys = Journeys::new(wanted);
+        let mut journeys = PacketPaths::new(wanted);
         self.0.replay(|catalogue, item| match item {
             Item::Event(event) => linux.event(catalogue, event, &mut journeys),
             Item::Loss(loss) => linux.loss(catalogue, loss, &mut journeys),
@@ -123,7 +123,7 @@ impl Net {
         (linux, journeys)
     }
 
-    fn answer(&self) -> (JourneysAnswer, Vec<LossLine>, Journeys) {
+    fn answer(&self) -> (PacketsAnswer, Vec<LossLine>, PacketPaths) {
         let (linux, journeys) = self.read(None);
         let symbol = |address: u64| match address {
             77 => Some("enqueue_to_backlog+0x5".to_owned()),
@@ -136,7 +136,7 @@ impl Net {
     }
 }
 
-fn sum(journeys: &Journeys, leg: Leg) -> u64 {
+fn sum(journeys: &PacketPaths, leg: Leg) -> u64 {
     journeys.legs[leg as usize].sum()
 }
 
@@ -307,7 +307,7 @@ fn packets_before_the_requested_begin_and_after_the_end_are_not_counted() {
         net.drop(t + 100, 0x1000, 77, 0, Val::E(2, "NOT_SPECIFIED"));
     }
     let mut linux = Linux::new(i64::MIN, i64::MAX).unwrap();
-    let mut journeys = Journeys::new(None);
+    let mut journeys = PacketPaths::new(None);
     journeys.since_ns = Some(BEGIN_NS + 1500);
     net.0.replay(|catalogue, item| {
         if let Item::Event(event) = item {

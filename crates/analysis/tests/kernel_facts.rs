@@ -12,7 +12,7 @@ use longpole_analysis::findings::kernel_facts::{Contention, KernelFacts, OnPath}
 use longpole_analysis::findings::{Finding, Rules};
 use longpole_analysis::report::Critical;
 use longpole_analysis::wait_graph::Waits;
-use longpole_model::causes::{About, Composer, Seat};
+use longpole_model::causes::{About, Composer, RunsOn};
 use longpole_model::linux::Linux;
 use longpole_trace::event::Item;
 use std::collections::HashMap;
@@ -54,7 +54,7 @@ fn told(kernel: &Kernel, about: About) -> Told {
     facts.after(&linux);
     let answer = critical_path.answer(composer.vocabulary()).unwrap();
     let waits = waits.answer(composer.vocabulary()).unwrap();
-    let mut seats: HashMap<&str, Vec<Seat>> = HashMap::new();
+    let mut seats: HashMap<&str, Vec<RunsOn>> = HashMap::new();
     for &(machine, seat) in composer.seats() {
         seats.entry(composer.vocabulary().machine_name(machine)).or_default().push(seat);
     }

@@ -16,7 +16,7 @@ use crate::bits::{align_up, Window};
 use crate::clock::{extend, low_bits};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::event::{EventRef, Item};
-use crate::exec::{Executor, Mark, Record, Stop, Told, ToldOfPacket};
+use crate::exec::{Executor, Mark, PacketRoleValues, Record, Stop, Told};
 use crate::metadata::{marks, Metadata, StreamPlan};
 use crate::packet::{discarded_events, discarded_packets, Loss, Packet};
 use crate::plan::{Beyond, Block, Field};
@@ -588,7 +588,7 @@ impl<S: Source> StreamDecoder<S> {
         Values { located, fields: block.fields.iter() }
     }
 
-    fn read_header(&mut self, metadata: &Metadata, told: ToldOfPacket) -> Result<(), Box<DecodeError>> {
+    fn read_header(&mut self, metadata: &Metadata, told: PacketRoleValues) -> Result<(), Box<DecodeError>> {
         if let Some(found) = told.magic.filter(|magic| *magic != MAGIC) {
             return Err(self.fail_packet(0, DecodeErrorKind::BadMagic { found }));
         }
@@ -643,7 +643,7 @@ impl<S: Source> StreamDecoder<S> {
         if let Some(total) = of_packet.packet_size.or(of_packet.content_size.map(|bits| bits.saturating_add(7) & !7)) {
             let content = of_packet.content_size.unwrap_or(total);
             if total % 8 != 0 {
-                return Err(self.fail_packet(self.at, DecodeErrorKind::OddPacketSize { bits: total }));
+                return Err(self.fail_packet(self.at, DecodeErrorKind::UnalignedPacketSize { bits: total }));
             }
             if content > total {
                 let kind = DecodeErrorKind::ContentBeyondPacket { content, packet: total };

@@ -206,7 +206,7 @@ pub enum DecodeErrorKind {
     },
     /// The packet does not end at a byte boundary.
     #[error("packet size of {bits} bits is not a multiple of 8")]
-    OddPacketSize {
+    UnalignedPacketSize {
         /// Size of the packet in bits.
         bits: u64,
     },

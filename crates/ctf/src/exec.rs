@@ -124,11 +124,11 @@ pub(crate) struct Told {
     /// Value of the clock after the first field with [`Roles::TIME`].
     pub time: Option<u64>,
     /// Values that only fields of packets have.
-    pub packet: ToldOfPacket,
+    pub packet: PacketRoleValues,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ToldOfPacket {
+pub(crate) struct PacketRoleValues {
     pub magic: Option<u64>,
     pub stream_id: Option<u64>,
     pub stream_instance: Option<u64>,
@@ -167,7 +167,7 @@ impl Told {
     }
 }
 
-impl ToldOfPacket {
+impl PacketRoleValues {
     #[cold]
     fn tell(&mut self, roles: Roles, value: u64, bits: u32) {
         let plain = [

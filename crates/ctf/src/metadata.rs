@@ -11,7 +11,7 @@ use crate::header::{HeaderPlan, QuickHeader};
 use crate::json;
 use crate::plan::{Block, Field, Flattener, NodeMaker};
 use crate::refs::{find, Counters, ScopeRefs, Scopes};
-use crate::sign::Sign;
+use crate::sign::PacketSignature;
 use crate::tsdl;
 use crate::types::*;
 
@@ -47,7 +47,7 @@ pub(crate) struct TracePlan {
     /// Index of the packet header's field that holds the UUID.
     pub uuid: Option<usize>,
     /// The bytes by which the start of a packet is recognized.
-    pub sign: Option<Sign>,
+    pub sign: Option<PacketSignature>,
     /// Plans in the order of [`Schema::streams`].
     pub streams: Vec<Arc<StreamPlan>>,
     pub by_id: HashMap<u64, usize>,
@@ -267,7 +267,7 @@ const MAX_FIELDS: u64 = 1 << 20;
 
 /// Refuses a schema whose types are too large together, because a small text can use one large type
 /// again and again.
-fn bounded_together(schema: &Schema) -> Result<(), SpanError> {
+fn check_total_size(schema: &Schema) -> Result<(), SpanError> {
     let weight = |ty: &Option<Arc<StructType>>| ty.as_ref().map_or(0, |ty| u64::from(Type::Struct(ty.clone()).weight()));
     let mut sum = weight(&schema.trace.packet_header);
     for stream in &schema.streams {
@@ -303,7 +303,7 @@ pub(crate) fn refs(schema: &Schema) -> Result<Refs, SpanError> {
     let mut counters = Counters::default();
     let mut header_refs: HashMap<Scope, ScopeRefs> = HashMap::new();
     let header = schema.trace.packet_header.as_deref();
-    bounded_together(schema)?;
+    check_total_size(schema)?;
     let mut found = Vec::with_capacity(schema.streams.len());
     let mut most_local = 0;
     if let Some(header) = header {
@@ -396,7 +396,7 @@ fn compile(schema: Schema) -> Result<Metadata, SpanError> {
         (Version::V2, _) => false,
         (Version::V1_8, _) => field.name.rsplit('.').next() == Some("uuid"),
     });
-    let sign = Sign::of(&packet_header, uuid.zip(schema.trace.uuid));
+    let sign = PacketSignature::of(&packet_header, uuid.zip(schema.trace.uuid));
     let plan = TracePlan { packet_header, uuid, sign, streams, by_id, slots: slots as usize, marks: marks as usize };
     Ok(Metadata { schema, plan })
 }

@@ -156,13 +156,13 @@ pub struct Field {
     /// Distance from the mark, in bits.
     pub(crate) offset: u64,
     /// The fast path to the value.
-    pub(crate) quick: Quick,
+    pub(crate) quick: FastLoad,
     pub(crate) shape: Shape,
 }
 
 /// The fast path to the value of a field.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Quick {
+pub(crate) struct FastLoad {
     pub load: Load,
     pub kind: QuickKind,
 }
@@ -178,22 +178,22 @@ pub(crate) enum QuickKind {
     No,
 }
 
-impl Quick {
-    fn new(offset: u64, shape: &Shape) -> Quick {
+impl FastLoad {
+    fn new(offset: u64, shape: &Shape) -> FastLoad {
         let leaf = match shape {
             Shape::Array { leaf, stride: 8, text: Encoding::Utf8 | Encoding::Ascii, .. } if leaf.bits == 8 => {
-                return Quick { load: Load::default(), kind: QuickKind::Text };
+                return FastLoad { load: Load::default(), kind: QuickKind::Text };
             }
             Shape::Number(leaf) => Load::new(offset, *leaf).map(|load| (load, *leaf)),
             _ => None,
         };
-        let Some((load, leaf)) = leaf else { return Quick { load: Load::default(), kind: QuickKind::No } };
+        let Some((load, leaf)) = leaf else { return FastLoad { load: Load::default(), kind: QuickKind::No } };
         let kind = match leaf.kind {
             LeafKind::Unsigned | LeafKind::Named | LeafKind::Byte => QuickKind::Unsigned,
             LeafKind::Signed => QuickKind::Signed,
             LeafKind::Float | LeafKind::Bool => QuickKind::No,
         };
-        Quick { load, kind }
+        FastLoad { load, kind }
     }
 }
 
@@ -329,13 +329,13 @@ impl<'r> NodeMaker<'r> {
         match self.version {
             // CTF 2 defines no role for the CPU, so the name `cpu_id` decides in both versions.
             Version::V2 if (self.scope, name) == (Scope::PacketContext, "cpu_id") && !int.signed && int.roles.is_empty() => Roles::CPU,
-            Version::V2 => self.told_here(int.roles),
+            Version::V2 => self.valid_in_scope(int.roles),
             Version::V1_8 => roles_by_name(self.scope, name, int),
         }
     }
 
     /// Drops the roles that have no meaning in this scope.
-    fn told_here(&self, roles: Roles) -> Roles {
+    fn valid_in_scope(&self, roles: Roles) -> Roles {
         const HEADER: Roles = Roles::MAGIC.and(Roles::UUID).and(Roles::STREAM_ID).and(Roles::STREAM_INSTANCE);
         const CONTEXT: Roles = Roles::PACKET_SIZE
             .and(Roles::CONTENT_SIZE)
@@ -388,7 +388,7 @@ impl<'r> NodeMaker<'r> {
             Type::Bool(int) => self.number(int, LeafKind::Bool, Roles::NONE),
             Type::Bits(bits) => self.number(&bits.int, LeafKind::Unsigned, Roles::NONE),
             Type::VarInt(int) => {
-                let roles = if self.version == Version::V2 { self.told_here(int.roles) } else { Roles::NONE };
+                let roles = if self.version == Version::V2 { self.valid_in_scope(int.roles) } else { Roles::NONE };
                 Node::VarInt(VarInt { signed: int.signed, saves: self.saves(), roles })
             }
             Type::Float(float) => {
@@ -547,7 +547,7 @@ impl Flattener {
 
     fn field(&mut self, scope: Scope, name: String, ty: Option<Type>, mark: u32, offset: u64, shape: Shape) {
         if let Some(ty) = ty {
-            let quick = Quick::new(offset, &shape);
+            let quick = FastLoad::new(offset, &shape);
             let roles = Roles::NONE;
             self.block.fields.push(Field { name: Arc::from(name), ty, scope, roles, mark, offset, quick, shape });
         }

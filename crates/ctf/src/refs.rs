@@ -92,7 +92,7 @@ pub(crate) struct Frame<'s> {
 }
 
 /// The position of a reference.
-pub(crate) struct Standpoint<'s, 'p> {
+pub(crate) struct ReferenceSite<'s, 'p> {
     pub scope: Scope,
     /// The scopes that are decoded before this one.
     pub earlier: &'p [(Scope, &'s StructType)],
@@ -258,7 +258,7 @@ impl<'s> Finder<'s, '_> {
 
     fn resolve(&self, path: &FieldPath, fits: impl Fn(&Type) -> bool) -> Result<Option<Vec<Found<'s>>>> {
         let Finder { scope, earlier, frames, place, .. } = self;
-        match (Standpoint { scope: *scope, earlier, frames, place }.resolve(path, fits)) {
+        match (ReferenceSite { scope: *scope, earlier, frames, place }.resolve(path, fits)) {
             Ok(target) => Ok(Some(target.found)),
             Err(_) if self.alone => Ok(None),
             Err(error) => Err(error),
@@ -266,7 +266,7 @@ impl<'s> Finder<'s, '_> {
     }
 }
 
-impl<'s> Standpoint<'s, '_> {
+impl<'s> ReferenceSite<'s, '_> {
     /// The fields to which a path leads, all in one scope; there are several if it leads through a
     /// variant. For relative paths of CTF 1.8 the nearest field for which `fits` returns `true` is
     /// meant or, if there is none, the nearest field at all. So a name in a type that was declared

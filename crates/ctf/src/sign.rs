@@ -10,16 +10,16 @@ pub(crate) const MAGIC: u64 = 0xC1FC_1FC1;
 
 /// Constant bytes at constant places of each packet header.
 #[derive(Debug)]
-pub(crate) struct Sign {
+pub(crate) struct PacketSignature {
     /// Byte offset of each part in the header, and the bytes expected there.
     parts: Vec<(usize, Vec<u8>)>,
     len: usize,
 }
 
-impl Sign {
+impl PacketSignature {
     /// Returns `None` if packets have neither a magic number nor a UUID at a constant place. `uuid`
     /// is the index of the UUID's field and its value.
-    pub(crate) fn of(header: &Block, uuid: Option<(usize, [u8; 16])>) -> Option<Sign> {
+    pub(crate) fn of(header: &Block, uuid: Option<(usize, [u8; 16])>) -> Option<PacketSignature> {
         let Some(Op::Run { mark: first, .. }) = header.ops.first() else { return None };
         let magic = header.ops.iter().find_map(|op| match op {
             Op::Tell { roles, mark, offset, leaf } if roles.has(Roles::MAGIC) && mark == first => Some((byte(*offset)?, magic(leaf)?)),
@@ -31,7 +31,7 @@ impl Sign {
         });
         let parts: Vec<(usize, Vec<u8>)> = magic.into_iter().chain(uuid).collect();
         let len = parts.iter().map(|(at, bytes)| at + bytes.len()).max()?;
-        Some(Sign { parts, len })
+        Some(PacketSignature { parts, len })
     }
 
     /// Size in bytes of the part of a header that must be visible for a comparison.

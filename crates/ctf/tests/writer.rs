@@ -234,7 +234,7 @@ fn a_packet_has_a_size_limit_and_one_without_sizes_must_be_the_last() {
     writer.event(0, 0, &[text("def")]).unwrap();
     writer.end().unwrap();
     assert_eq!(writer.bytes(), b"abc\0def\0");
-    assert_eq!(writer.event(0, 0, &[text("x")]).unwrap_err().kind, WriteErrorKind::UntoldEnd);
+    assert_eq!(writer.event(0, 0, &[text("x")]).unwrap_err().kind, WriteErrorKind::NoPacketSize);
 }
 
 #[test]

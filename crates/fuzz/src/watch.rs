@@ -1,7 +1,7 @@
 //! Watches a worker: an input that ends it, blocks it or takes too much memory is a finding.
 
 use crate::targets::Target;
-use crate::worker::{Desk, Word};
+use crate::worker::{SharedFile, Word};
 use anyhow::Context;
 use std::fs::File;
 use std::io::Read;
@@ -48,7 +48,7 @@ pub fn watch(target: &Target, seed: u64, (time, longest): (Duration, Duration), 
         .spawn()
         .context("cannot start a worker")?;
     let what = until_its_end(&mut worker, &desk, longest)?;
-    let desk = Desk::open(&desk)?;
+    let desk = SharedFile::open(&desk)?;
     let finding = match what {
         None => None,
         Some(what) if desk.word(Word::Runs) == 0 => anyhow::bail!("{}: no input was begun: {what}\n{}", target.name, text(&told)),
@@ -76,7 +76,7 @@ fn until_its_end(worker: &mut Child, desk: &Path, longest: Duration) -> anyhow::
                 _ => Some(format!("it ended with {status}")),
             });
         }
-        let now = Desk::open(desk).map_or(0, |desk| desk.word(Word::Runs));
+        let now = SharedFile::open(desk).map_or(0, |desk| desk.word(Word::Runs));
         let spent = cpu_time(worker.id());
         if now != runs {
             (runs, since, cpu) = (now, Instant::now(), spent);

@@ -33,15 +33,15 @@ const HEAD: usize = 64;
 const MOST_KEPT: usize = 5000;
 
 /// The file that the worker and its parent share.
-pub struct Desk(MmapMut);
+pub struct SharedFile(MmapMut);
 
-impl Desk {
-    pub fn open(path: &Path) -> io::Result<Desk> {
+impl SharedFile {
+    pub fn open(path: &Path) -> io::Result<SharedFile> {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         file.set_len((HEAD + LARGEST) as u64)?;
         // SAFETY: Only the two processes of this program have the file, and neither makes it
         // shorter. What one reads while the other writes is used only after the writer has ended.
-        Ok(Desk(unsafe { MmapMut::map_mut(&file)? }))
+        Ok(SharedFile(unsafe { MmapMut::map_mut(&file)? }))
     }
 
     pub fn word(&self, word: Word) -> u64 {
@@ -81,7 +81,7 @@ fn panics_are_fatal() {
 /// Runs all seeds, and then mutated ones until the time is over.
 pub fn run(target: &Target, seed: u64, time: Duration, desk: &Path) -> anyhow::Result<()> {
     panics_are_fatal();
-    let mut desk = Desk::open(desk)?;
+    let mut desk = SharedFile::open(desk)?;
     let folder = tempfile::tempdir_in(scratch())?;
     let mut kept: Vec<Vec<u8>> = (target.seeds)(folder.path())?;
     for seed in &mut kept {

@@ -6,8 +6,8 @@
 //! counts, and replays the spool with each change that may be worth it.
 
 use crate::following::{self, Follower};
-use crate::input::progress::Progressed;
-use crate::input::subject::Whom;
+use crate::input::progress::ProgressTimes;
+use crate::input::subject::SubjectArgs;
 use crate::interactions::{self, Interactions};
 use crate::render::cpu_holders;
 use crate::spool::{Spool, SpoolWriter};
@@ -17,10 +17,10 @@ use longpole_analysis::critical_path::{self, Answer, CriticalPath, Path};
 use longpole_analysis::findings::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::findings::{Rules, Scope};
 use longpole_analysis::report::Critical;
-use longpole_analysis::scheduling::cpu_holders::Turns;
+use longpole_analysis::scheduling::cpu_holders::OccupancyLog;
 use longpole_analysis::verdict::anchor::{Anchor, Choice, Run, RunOf};
 use longpole_analysis::verdict::data::{Basis, Outcome, Verdict};
-use longpole_analysis::verdict::exchanges::{Conducts, Exchanges};
+use longpole_analysis::verdict::exchanges::{Exchanges, SocketActivities};
 use longpole_analysis::verdict::limits::Limits;
 use longpole_analysis::verdict::lost_events;
 use longpole_analysis::verdict::machine_states::{self, Candidate, Surroundings};
@@ -89,15 +89,15 @@ pub struct Told<'a> {
     pub kernel: Option<(&'a KernelFacts, &'a Linux)>,
     pub exchanges: Exchanges,
     /// The events that the user named as progress.
-    pub progressed: Option<Progressed>,
+    pub progressed: Option<ProgressTimes>,
     /// The CPU holders over time.
-    pub turns: &'a Turns,
+    pub turns: &'a OccupancyLog,
     /// True if the path to the end of the command, or of the range, is requested, whatever ends it:
     /// the user named a range or a machine.
     pub as_asked: bool,
     /// True if the answer must list the constants that the verdict depends on.
     pub vary: bool,
-    pub whom: &'a Whom,
+    pub whom: &'a SubjectArgs,
 }
 
 /// Computes the path, the verdict, and the predictions.
@@ -202,8 +202,8 @@ fn choice<'a>(interactions: &'a Interactions, traffic: &'a Traffic, subjects: &'
 fn anchor(
     interactions: &Interactions,
     choice: &Choice<'_>,
-    progressed: Option<Progressed>,
-    (as_asked, whom): (bool, &Whom),
+    progressed: Option<ProgressTimes>,
+    (as_asked, whom): (bool, &SubjectArgs),
 ) -> anyhow::Result<Option<Anchor>> {
     let anchor = match (progressed, interactions.composer()) {
         (Some(progressed), Some(composer)) => {
@@ -220,7 +220,7 @@ fn anchor(
 }
 
 /// Returns the subjects that a verdict can name.
-fn subjects(interactions: &Interactions, conducts: &Conducts, traffic: &Traffic, limits: &Limits) -> Subjects {
+fn subjects(interactions: &Interactions, conducts: &SocketActivities, traffic: &Traffic, limits: &Limits) -> Subjects {
     let mut threads = threads(interactions);
     subjects::add_titles(&mut threads, &titled(interactions), limits.least_alike);
     subjects::leave_items(&mut threads, traffic, interactions.vocabulary(), limits.considerable);
@@ -276,10 +276,10 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
 /// Spools the interactions up to the end of the path that `report` shows, or up to the replies of
 /// the subject that the user named. Also returns that path by subject, and the stations: places
 /// where work waits for other work.
-pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Spool, Option<Parts>, Stations)> {
+pub fn of(interactions: &mut Interactions, whom: &SubjectArgs) -> anyhow::Result<(Spool, Option<Parts>, Stations)> {
     let limits = Limits::built_in().context("a built-in rule file is wrong")?;
     let (mut keeper, mut traffic, mut exchanges) = (SpoolWriter::default(), Traffic::default(), Exchanges::default());
-    let mut progressed = whom.progress.as_ref().map(Progressed::new);
+    let mut progressed = whom.progress.as_ref().map(ProgressTimes::new);
     let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
         composer.item_with(catalogue, item, &mut exchanges);
         exchanges.after(composer.linux());
@@ -296,7 +296,7 @@ pub fn of(interactions: &mut Interactions, whom: &Whom) -> anyhow::Result<(Spool
     let options = critical_path::Options { segments: true, spill: Some(interactions::SPILL), ..critical_path::Options::default() };
     let mut answer = match anchor(interactions, &choice, progressed, (false, whom))? {
         Some(anchor) => anchored(interactions, &mut kept, &anchor)?,
-        None => interactions.path_again(&kept, options)?,
+        None => interactions.path_from_spool(&kept, options)?,
     };
     let Some(segments) = answer.segments.take() else { return Ok((kept, None, Stations::default())) };
     let parts = Parts::new(&answer, &segments, &mut subjects, limits.considerable);
@@ -336,7 +336,8 @@ fn anchored(interactions: &Interactions, kept: &mut Spool, anchor: &Anchor) -> a
     // No other analysis runs at this time, so a second thread computes the times of the path,
     // window by window.
     let (window, spill) = (Some(interactions::WINDOW), Some(interactions::SPILL));
-    interactions.path_again(kept, critical_path::Options { segments: true, spill, window, jobs: 2, ..critical_path::Options::default() })
+    interactions
+        .path_from_spool(kept, critical_path::Options { segments: true, spill, window, jobs: 2, ..critical_path::Options::default() })
 }
 
 /// Returns the last time at which another machine woke the anchor's thread.
@@ -369,7 +370,7 @@ fn verdict(
     let fix = candidates.first().map(Candidate::fix);
     // Changes of the recorder's own work are not proposed.
     let replay = |options: what_if::Options| -> anyhow::Result<what_if::Answer> {
-        let mut told = interactions.what_if_again(kept, options)?;
+        let mut told = interactions.what_if_from_spool(kept, options)?;
         told.shares.retain(|share| !is_recorder(&share.machine));
         Ok(told)
     };

@@ -42,7 +42,7 @@ pub trait Follower: Send {
 /// Maximum number of blocks in the channel to one thread.
 const UNDER_WAY: usize = 8;
 
-struct Parcel {
+struct SentBlock {
     block: Block,
     /// Begin and end of the requested part, in ns.
     begin: Option<u64>,
@@ -52,10 +52,10 @@ struct Parcel {
 /// Blocks that were sent, in that order. Memory of blocks that all followers are done with is
 /// reused.
 #[derive(Default)]
-struct Sent(VecDeque<Arc<Parcel>>);
+struct Sent(VecDeque<Arc<SentBlock>>);
 
 impl Sent {
-    fn add(&mut self, parcel: Parcel) -> Arc<Parcel> {
+    fn add(&mut self, parcel: SentBlock) -> Arc<SentBlock> {
         let parcel = Arc::new(parcel);
         self.0.push_back(parcel.clone());
         parcel
@@ -92,7 +92,7 @@ pub fn follow_fed<'a, 'b: 'a>(
     thread::scope(|scope| {
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
         for together in followers {
-            let (sender, receiver) = sync_channel::<Arc<Parcel>>(UNDER_WAY);
+            let (sender, receiver) = sync_channel::<Arc<SentBlock>>(UNDER_WAY);
             senders.push(sender);
             threads.push(scope.spawn(move || attend(together, &receiver)));
         }
@@ -110,7 +110,7 @@ pub fn follow_fed<'a, 'b: 'a>(
     })
 }
 
-fn attend(followers: &mut [&mut dyn Follower], parcels: &Receiver<Arc<Parcel>>) {
+fn attend(followers: &mut [&mut dyn Follower], parcels: &Receiver<Arc<SentBlock>>) {
     // Queues are renamed over time, so each follower has a vocabulary as of its own position.
     let mut vocabularies: Vec<Vocabulary> = followers.iter().map(|_| Vocabulary::default()).collect();
     for parcel in parcels {
@@ -126,7 +126,7 @@ fn attend(followers: &mut [&mut dyn Follower], parcels: &Receiver<Arc<Parcel>>) 
     }
 }
 
-fn tell(interactions: &mut Interactions, feed: &mut Feed<'_>, mut send: impl FnMut(Arc<Parcel>)) -> anyhow::Result<()> {
+fn tell(interactions: &mut Interactions, feed: &mut Feed<'_>, mut send: impl FnMut(Arc<SentBlock>)) -> anyhow::Result<()> {
     let (mut told, mut sent) = (Told::default(), Sent::default());
     interactions.note_renames();
     loop {
@@ -134,7 +134,7 @@ fn tell(interactions: &mut Interactions, feed: &mut Feed<'_>, mut send: impl FnM
         let more = interactions.fill(&mut block, feed)?;
         block.close(interactions.vocabulary(), &mut told);
         let until = interactions.until().filter(|_| !more);
-        send(sent.add(Parcel { block, begin: interactions.range().begin, until }));
+        send(sent.add(SentBlock { block, begin: interactions.range().begin, until }));
         if !more {
             return interactions.rest(feed);
         }

@@ -15,7 +15,7 @@ use anyhow::{anyhow, bail, Context};
 use longpole_analysis::critical_path::{self, Answer, CriticalPath, Options, Spill};
 use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_analysis::what_if::{self, WhatIf};
-use longpole_model::causes::{is_named_as_recorder, About, Composer, Seat, Told};
+use longpole_model::causes::{is_named_as_recorder, About, Composer, RunsOn, Told};
 use longpole_model::interaction::ahead::Ahead;
 use longpole_model::interaction::block::Block;
 use longpole_model::interaction::{Effect, Interaction, Vocabulary};
@@ -197,7 +197,7 @@ impl Interactions {
                 Source::Log(reader) => reader.read_line().map_err(|error| anyhow!("{}: {error}", self.shown))?,
                 Source::Trace(composed) => composed.read(feed)?,
             };
-            self.keep_admitted(before)?;
+            self.drop_after_end(before)?;
             let count = self.source.ahead().interactions.len();
             if count > before {
                 block.note_renames(self.source.vocabulary_mut(), before);
@@ -211,7 +211,7 @@ impl Interactions {
 
     /// Removes interactions after `--end` from those read ahead, starting at index `from`.
     #[inline]
-    fn keep_admitted(&mut self, from: usize) -> anyhow::Result<()> {
+    fn drop_after_end(&mut self, from: usize) -> anyhow::Result<()> {
         if self.range.is_some_and(|range| range.end.is_none()) {
             return Ok(());
         }
@@ -255,8 +255,8 @@ impl Interactions {
     }
 
     /// Returns where the machines with each name run. Samples of stacks identify machines by it.
-    pub fn seats(&self) -> HashMap<&str, Vec<Seat>> {
-        let mut seats: HashMap<&str, Vec<Seat>> = HashMap::new();
+    pub fn seats(&self) -> HashMap<&str, Vec<RunsOn>> {
+        let mut seats: HashMap<&str, Vec<RunsOn>> = HashMap::new();
         if let Source::Trace(composed) = &self.source {
             for &(machine, seat) in composed.composer.seats() {
                 seats.entry(composed.composer.vocabulary().machine_name(machine)).or_default().push(seat);
@@ -383,7 +383,7 @@ impl Interactions {
 
     /// Returns the predicted effects of changes, and a spool of the interactions for further
     /// predictions.
-    pub fn what_if_and_keep(&mut self, options: what_if::Options) -> anyhow::Result<(what_if::Answer, Spool)> {
+    pub fn what_if_and_spool(&mut self, options: what_if::Options) -> anyhow::Result<(what_if::Answer, Spool)> {
         let (mut worlds, mut keeper) = (self.worlds(options), SpoolWriter::default());
         following::follow(self, |_, _| {}, &mut [&mut worlds, &mut keeper])?;
         Ok((self.predictions(worlds)?, keeper.kept(self.vocabulary())))
@@ -391,7 +391,7 @@ impl Interactions {
 
     /// Returns the predicted effects of changes, from spooled interactions. Runs in this thread,
     /// because reading the spool is faster than passing interactions to another thread.
-    pub fn what_if_again(&self, kept: &Spool, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
+    pub fn what_if_from_spool(&self, kept: &Spool, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
         let options = what_if::Options { machine: kept.machine().map(str::to_owned).or(options.machine.clone()), ..options };
         let (mut worlds, (begin, end)) = (self.worlds(options), kept.range());
         if let Some(begin) = begin {
@@ -406,7 +406,7 @@ impl Interactions {
     }
 
     /// Returns the critical path of spooled interactions.
-    pub fn path_again(&self, kept: &Spool, options: Options) -> anyhow::Result<Answer> {
+    pub fn path_from_spool(&self, kept: &Spool, options: Options) -> anyhow::Result<Answer> {
         let options = Options { machine: kept.machine().map(str::to_owned), ..options };
         let (mut critical_path, (begin, end)) = (CriticalPath::new(options), kept.range());
         if let Some(begin) = begin {

@@ -114,7 +114,7 @@ fn follow(
         let complete = chain.refresh(last)?;
         let until = if complete { i64::MAX } else { i64::try_from(now.saturating_sub(late).as_nanos()).unwrap_or(i64::MAX) };
         match print(&mut chain, until, &mut printer) {
-            Err(error) if !crate::is_broken_pipe(&error) && chain.has_gone() => {}
+            Err(error) if !crate::is_broken_pipe(&error) && chain.was_removed() => {}
             other => other?,
         }
         printer.flush()?;

@@ -78,7 +78,7 @@ pub fn by_packets(paths: &[PathBuf]) -> anyhow::Result<Vec<Synced>> {
     while synced.iter().any(Option::is_none) {
         let mut best: Option<(u64, usize, usize)> = None;
         for known in 0..hosts.len() {
-            let Some(so_far) = synced[known].as_ref().map(|known| known.error_ns) else { continue };
+            let Some(flush_tail) = synced[known].as_ref().map(|known| known.error_ns) else { continue };
             for other in (0..hosts.len()).filter(|other| synced[*other].is_none()) {
                 let pair = tried.entry((known, other)).or_insert_with(|| match Pair::between(&hosts[known], &hosts[other]) {
                     Ok(pair) => Some(pair),
@@ -87,7 +87,7 @@ pub fn by_packets(paths: &[PathBuf]) -> anyhow::Result<Vec<Synced>> {
                         None
                     }
                 });
-                let error = pair.as_ref().map(|pair| so_far.saturating_add(pair.estimate.error_ns));
+                let error = pair.as_ref().map(|pair| flush_tail.saturating_add(pair.estimate.error_ns));
                 if let Some(error) = error.filter(|error| best.is_none_or(|(least, ..)| *error < least)) {
                     best = Some((error, known, other));
                 }

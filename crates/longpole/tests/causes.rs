@@ -58,7 +58,7 @@ fn is_known(answer: &Value) {
 
 /// Asserts that the machine log of a recording has the same path as the whole recording, both in
 /// Longpole and in the oracle, an independent implementation that walks backwards.
-fn is_the_same_as_a_log(place: &Place, trace: &Path) {
+fn assert_same_path_as_log(place: &Place, trace: &Path) {
     let whole = ok(place.longpole(&["path", "--json", "--begin", "+0"]).arg(trace).output().unwrap());
     let answer: Value = serde_json::from_slice(&whole.stdout).unwrap();
     let log = place.path("log.jsonl");
@@ -93,7 +93,7 @@ fn the_path_is_mostly_in_the_slower_of_two_threads_with_pipes_also_in_a_machine_
     // preempted, so the path shows it as preemption.
     assert!(worker > 2 * feeder && worker < 8 * feeder, "worker {worker} ns, feeder {feeder} ns");
     assert_eq!(answer["contradictions"], 0, "{}", answer["contradiction_list"]);
-    is_the_same_as_a_log(&place, &trace);
+    assert_same_path_as_log(&place, &trace);
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod commanded;
 #[path = "support/place.rs"]
 mod place;
 
-use commanded::{counted, description, numbers, snapshot, Commanded, Session};
+use commanded::{counted, description, numbers, snapshot, CommandedProgram, Session};
 use place::{ok, signal, wait_for, Place, Running};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ fn are_exact(place: &Place, chunks: &[PathBuf], tried: u64) -> (u64, u64) {
 
 /// Asserts the same, and that the numbers of one thread's events increase across the chunks up to
 /// the last one. Returns the number of removed chunks.
-fn are_one_recording(place: &Place, chunks: &[PathBuf], tried: u64) -> u64 {
+fn assert_continuous(place: &Place, chunks: &[PathBuf], tried: u64) -> u64 {
     let (lost, removed) = are_exact(place, chunks, tried);
     let all: Vec<u64> = chunks.iter().flat_map(|chunk| numbers(chunk)).collect();
     assert!(all.is_sorted(), "a chunk has what is another's");
@@ -46,7 +46,7 @@ fn the_oldest_chunk_is_removed_at_the_size_limit_and_its_events_are_counted() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--max-size", "1MiB", "--buffer", "64KiB"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     let mut tried = 0;
     for _ in 0..150 {
         tried = commanded.does("marks 1500");
@@ -56,7 +56,7 @@ fn the_oldest_chunk_is_removed_at_the_size_limit_and_its_events_are_counted() {
     let newest = session.stop();
     let chunks = place.recordings();
     assert_eq!(chunks.last(), Some(&newest));
-    let removed = are_one_recording(&place, &chunks, tried);
+    let removed = assert_continuous(&place, &chunks, tried);
     assert!(removed > 2 && chunks.len() >= 2, "{removed} removed of 3.6 MB, {} left", chunks.len());
     // Only the events are measured; each chunk also has metadata and a description.
     let bytes: u64 = chunks
@@ -92,7 +92,7 @@ fn a_snapshot_contains_events_of_earlier_chunks() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--max-age", "4s", "--max-size", "100MiB"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     let mut tried = 0;
     while place.recordings().len() < 3 {
         tried = commanded.does("marks 10");
@@ -110,7 +110,7 @@ fn a_chunk_beyond_the_age_limit_is_removed() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--max-age", "400ms"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     let mut tried = 0;
     for _ in 0..30 {
         tried = commanded.does("marks 10");
@@ -118,7 +118,7 @@ fn a_chunk_beyond_the_age_limit_is_removed() {
     }
     commanded.end();
     session.stop();
-    assert!(are_one_recording(&place, &place.recordings(), tried) > 2);
+    assert!(assert_continuous(&place, &place.recordings(), tried) > 2);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn chunks_of_a_killed_recorder_are_readable_and_the_next_recorder_takes_the_rema
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let recorder = place.recorder(&["--max-size", "100MiB", "--max-age", "500ms"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     let mut tried = 0;
     while place.recordings().len() < 3 {
         tried = commanded.does("marks 100");
@@ -157,7 +157,7 @@ fn the_log_has_the_events_of_all_chunks() {
     let log = std::fs::File::create(place.path("log")).unwrap();
     let arguments = ["record", "--log", "--max-size", "4MiB", "--buffer", "256KiB"];
     let mut recorder = Running::start(place.longpole(&arguments).stdout(log).stderr(std::process::Stdio::null()));
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     let mut tried = 0;
     for _ in 0..100 {
         tried = commanded.does("marks 1500");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-const EVIL: &str = r"\u001b]0;owned\u0007\u001b[2J\u009b31m";
+const CONTROL_SEQUENCES: &str = r"\u001b]0;owned\u0007\u001b[2J\u009b31m";
 
 /// Writes the machine log of a machine whose name, states and reasons to block contain control
 /// sequences, and whose gets contradict its queue.
@@ -14,14 +14,14 @@ fn log(place: &TempDir, name: &str, work: u64) -> std::path::PathBuf {
     let mut text = String::new();
     let mut t = 0;
     for _ in 0..30 {
-        text += &format!("{{\"t\":{t},\"machine\":\"{EVIL}a\",\"state\":\"{EVIL}b\\n\"}}\n");
+        text += &format!("{{\"t\":{t},\"machine\":\"{CONTROL_SEQUENCES}a\",\"state\":\"{CONTROL_SEQUENCES}b\\n\"}}\n");
         t += work;
         text += &format!(
-            "{{\"t\":{t},\"machine\":\"{EVIL}a\",\"get\":\"{EVIL}c\"}}\n{{\"t\":{t},\"machine\":\"{EVIL}a\",\"state\":\"rest\"}}\n"
+            "{{\"t\":{t},\"machine\":\"{CONTROL_SEQUENCES}a\",\"get\":\"{CONTROL_SEQUENCES}c\"}}\n{{\"t\":{t},\"machine\":\"{CONTROL_SEQUENCES}a\",\"state\":\"rest\"}}\n"
         );
         t += 100;
     }
-    text += &format!("{{\"t\":{t},\"machine\":\"{EVIL}a\",\"blocked\":\"{EVIL}d\"}}\n{{\"t\":{},\"end\":\"{EVIL}a\"}}\n", t + 50);
+    text += &format!("{{\"t\":{t},\"machine\":\"{CONTROL_SEQUENCES}a\",\"blocked\":\"{CONTROL_SEQUENCES}d\"}}\n{{\"t\":{},\"end\":\"{CONTROL_SEQUENCES}a\"}}\n", t + 50);
     let path = place.path().join(name);
     fs::write(&path, text).unwrap();
     path
@@ -37,8 +37,11 @@ fn no_answer_and_no_error_contains_control_characters() {
     let place = TempDir::new().unwrap();
     let (one, other) = (log(&place, "one", 100), log(&place, "other", 300));
     let wrong = place.path().join("wrong");
-    fs::write(&wrong, format!("{{\"t\":0,\"machine\":\"a\"}}\n{{\"t\":0,\"machine\":\"a\",\"blocked\":\"x\",\"for\":\"{EVIL}\"}}\n"))
-        .unwrap();
+    fs::write(
+        &wrong,
+        format!("{{\"t\":0,\"machine\":\"a\"}}\n{{\"t\":0,\"machine\":\"a\",\"blocked\":\"x\",\"for\":\"{CONTROL_SEQUENCES}\"}}\n"),
+    )
+    .unwrap();
     let before: &[&Path] = &[&one];
     for (arguments, logs) in [
         (&["path", "--segments"][..], before),

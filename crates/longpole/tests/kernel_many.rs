@@ -33,7 +33,7 @@ fn count(info: &Value, name: &str) -> u64 {
 
 /// Asserts that the trace contains the events that the kernel reports to have handed out, and lacks
 /// those that the kernel reports as lost. The kernel's counts do not depend on the conversion.
-fn counted_by_the_kernel(path: &std::path::Path, info: &Value) {
+fn assert_kernel_counts(path: &std::path::Path, info: &Value) {
     let told: Value = serde_json::from_slice(&std::fs::read(path.join("longpole.json")).unwrap()).unwrap();
     let told = &told["kernel_events"];
     let of = |name: &str| told["cpus"].as_array().unwrap().iter().map(|cpu| cpu[name].as_u64().unwrap()).sum::<u64>();
@@ -65,7 +65,7 @@ fn ten_thousand_short_lived_processes_are_all_recorded() {
     let path = place.newest();
     let info = place.answer("info", &path);
     assert_eq!(info["lost"], 0, "{info}");
-    counted_by_the_kernel(&path, &info);
+    assert_kernel_counts(&path, &info);
     for name in ["sched_process_fork", "sched_process_exec", "sched_process_exit", "sched_process_free"] {
         // The kernel may free the last processes after the end of the recording.
         let least = if name == "sched_process_free" { PROCESSES * 9 / 10 } else { PROCESSES };
@@ -175,7 +175,7 @@ fn two_gigabytes_are_recorded_converted_and_read_with_512_mib_of_memory() {
         let answer: Value = serde_json::from_reader(reader.stdout.take().unwrap()).unwrap();
         assert!(reader.wait().unwrap().success());
         if verb == "info" {
-            counted_by_the_kernel(&path, &answer);
+            assert_kernel_counts(&path, &answer);
         }
     }
     assert_eq!(memory.killed(), 0, "nothing was killed for want of memory");

@@ -8,7 +8,7 @@ mod commanded;
 #[path = "support/place.rs"]
 mod place;
 
-use commanded::{counted, description, numbers, snapshot, Commanded, Session};
+use commanded::{counted, description, numbers, snapshot, CommandedProgram, Session};
 use place::{ok, wait_for, Place};
 use serde_json::Value;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn overwriting_keeps_the_newest_events_and_counts_the_others_and_a_snapshot_chan
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--mode", "overwrite", "--buffer", "64KiB"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     let few = commanded.does("marks 10");
     let first = snapshot(&place, &[]);
     assert_eq!(is_the_newest_of(&first, few), 10);
@@ -62,7 +62,7 @@ fn events_of_threads_and_programs_that_have_ended_are_in_a_snapshot() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--mode", "overwrite"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("marks 3");
     commanded.does("thread 3");
     let tried = commanded.does("thread 3");
@@ -80,7 +80,7 @@ fn a_snapshot_of_a_discarding_recording_contains_the_events_recorded_until_then(
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &[]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     let tried = commanded.does("marks 1000");
     let made = snapshot(&place, &[]);
     assert_eq!(counted(&made, "mark:numbered"), (tried, 0));
@@ -98,7 +98,7 @@ fn a_thread_that_may_block_loses_nothing_while_the_recorder_takes_its_events() {
     let program = place.build("commanded", &[]);
     // The ring is small, and the recorder must read it more often than usual.
     let session = Session::start(&place, &["--mode", "block", "--buffer", "32KiB"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     let tried = commanded.does("marks 100000");
     commanded.end();
     assert_eq!(is_the_newest_of(&session.stop(), tried), tried);
@@ -111,7 +111,7 @@ fn a_thread_waits_no_longer_than_the_limit_and_only_once_for_a_stopped_recorder(
     let config = place.path("block.toml");
     std::fs::write(&config, "mode = \"block\"\nblock_limit = \"5ms\"\n[[policy]]\nbuffer = \"32KiB\"\n").unwrap();
     let mut recorder = place.recorder(&["-c", config.to_str().unwrap()]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("marks 1");
     wait_for(|| description(&place.newest())["lanes"].as_array().is_some_and(|lanes| !lanes.is_empty()));
     place::signal(&recorder, "-STOP");
@@ -141,7 +141,7 @@ fn a_new_thread_is_read_as_often_as_needed_even_after_a_quiet_time() {
     let program = place.build("commanded", &[]);
     std::fs::write(place.path("calm.toml"), "period = \"1s\"\n").unwrap();
     let session = Session::start(&place, &["--config", place.path("calm.toml").to_str().unwrap()]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("marks 1");
     std::thread::sleep(std::time::Duration::from_millis(1500));
     // The program emits for at least half a second, and its first ring would be full after a tenth

@@ -5,7 +5,7 @@ mod commanded;
 #[path = "support/place.rs"]
 mod place;
 
-use commanded::{description, path, snapshot, Commanded, Session};
+use commanded::{description, path, snapshot, CommandedProgram, Session};
 use place::{ok, signal, wait_for, Place, Running};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -47,7 +47,7 @@ fn with_overwrite_the_kernels_events_stay_in_the_kernel_until_a_snapshot_takes_t
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = start(&place, &["--mode", "overwrite"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("beats 50 1000");
     let running = place.newest();
     let pages: u64 =
@@ -95,7 +95,7 @@ fn a_snapshot_with_overwrite_reaches_back_beyond_the_current_chunk() {
     let session = start(&place, &["--mode", "overwrite", "--max-age", "400ms"]);
     let first = place.newest();
     let begun = description(&first)["start_ns"].as_u64().unwrap();
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("beats 150 10000");
     // The program's last events go to the disk when it ends, so a new chunk begins.
     commanded.end();
@@ -120,7 +120,7 @@ fn each_chunk_of_a_killed_recorder_counts_its_own_events() {
     let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
     record.args(["record", "--stacks", "none", "--kernel", "sched", "--max-age", "4s"]);
     let recorder = Running::start(record.stdout(Stdio::null()).stderr(Stdio::null()));
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("beats 100 1000");
     wait_for(|| place.recordings().get(1).is_some_and(|second| second.join("longpole.json").exists()));
     signal(&recorder, "-KILL");
@@ -137,7 +137,7 @@ fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = start(&place, &["--max-age", "8s"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     while place.recordings().len() < 2 {
         commanded.does("beats 20 1000");
         std::thread::sleep(Duration::from_millis(20));

@@ -8,7 +8,7 @@ mod figures;
 #[path = "support/place.rs"]
 mod place;
 
-use faulty::Faulty;
+use faulty::FaultyMount;
 use figures::{soak, Figures};
 use place::{ok, signal, wait_for, Place, Running};
 use std::fs;
@@ -69,7 +69,7 @@ fn emitted(place: &Place) -> u64 {
 #[test]
 fn a_disk_that_stops_answering_costs_events_but_no_time_of_the_programs() {
     let place = Place::new();
-    let Some(disk) = Faulty::mount(&place.path("backing"), &place.path("disk"), "a disk that stands still") else { return };
+    let Some(disk) = FaultyMount::mount(&place.path("backing"), &place.path("disk"), "a disk that stands still") else { return };
     let mut figures = Figures::default();
     let recorder = recorder(&place, &place.path("disk"), &[]);
     let early = busy(&place, "2000000000");
@@ -89,7 +89,7 @@ fn a_disk_that_stops_answering_costs_events_but_no_time_of_the_programs() {
     let said = said(recorder);
     assert!(said.contains("exit status: 0"), "{said}");
     figures.add(Figures::of(&only(&place.path("disk"))));
-    figures.look_outside(&place, &["backing", "disk", "numbered"]);
+    figures.add_bytes_outside(&place, &["backing", "disk", "numbered"]);
     assert!(figures.lost > 0, "the disk stood still for too short a time");
     figures.hold("a disk that stands still");
 }
@@ -97,7 +97,7 @@ fn a_disk_that_stops_answering_costs_events_but_no_time_of_the_programs() {
 #[test]
 fn a_recorder_whose_disk_does_not_answer_ends_on_a_signal_and_the_next_one_continues() {
     let place = Place::new();
-    let Some(disk) = Faulty::mount(&place.path("backing"), &place.path("disk"), "a disk that does not answer") else { return };
+    let Some(disk) = FaultyMount::mount(&place.path("backing"), &place.path("disk"), "a disk that does not answer") else { return };
     let mut figures = Figures::default();
     let recorder = recorder(&place, &place.path("disk"), &[]);
     let program = busy(&place, "2000000000");
@@ -120,7 +120,7 @@ fn a_recorder_whose_disk_does_not_answer_ends_on_a_signal_and_the_next_one_conti
     assert!(said_well(next));
     figures.add(Figures::of(&only(&place.path("disk"))));
     figures.add(Figures::of(&place.newest()));
-    figures.look_outside(&place, &["backing", "disk", "numbered"]);
+    figures.add_bytes_outside(&place, &["backing", "disk", "numbered"]);
     figures.hold("a recorder whose disk does not answer, and its successor");
 }
 
@@ -133,7 +133,7 @@ fn said_well(recorder: Running) -> bool {
 fn errors_of_the_disk_cost_events_only_while_they_last() {
     for (errno, what) in [(libc::EIO, "Input/output error"), (libc::EROFS, "Read-only file system"), (libc::ENOSPC, "No space left")] {
         let place = Place::new();
-        let Some(disk) = Faulty::mount(&place.path("backing"), &place.path("disk"), "a disk that fails") else { return };
+        let Some(disk) = FaultyMount::mount(&place.path("backing"), &place.path("disk"), "a disk that fails") else { return };
         let mut figures = Figures::default();
         let recorder = recorder(&place, &place.path("disk"), &[]);
         let early = busy(&place, "2000000000");
@@ -154,7 +154,7 @@ fn errors_of_the_disk_cost_events_only_while_they_last() {
         assert!(said.contains("exit status: 0") && said.contains(what), "{said}");
         let recording = only(&place.path("disk"));
         figures.add(of_numbered(&recording));
-        figures.look_outside(&place, &["backing", "disk", "numbered", "named"]);
+        figures.add_bytes_outside(&place, &["backing", "disk", "numbered", "named"]);
         assert!(figures.lost > 0);
         figures.hold(what);
     }
@@ -222,7 +222,7 @@ fn a_recording_that_is_moved_continues_in_its_new_place_and_writes_nowhere_else(
     figures.add(Figures::of(&after));
     let strangers = |folder: &str| fs::read_dir(elsewhere.join(folder)).unwrap().count() as u64;
     figures.outside += strangers("") - 2 + strangers("user") + strangers("packets");
-    figures.look_outside(&place, &["moved", "elsewhere", "numbered"]);
+    figures.add_bytes_outside(&place, &["moved", "elsewhere", "numbered"]);
     let description: serde_json::Value = serde_json::from_slice(&fs::read(after.join("longpole.json")).unwrap()).unwrap();
     assert!(description["end_ns"].is_u64(), "{description}");
     figures.hold("a recording that is moved");
@@ -241,7 +241,7 @@ fn a_recording_that_is_removed_ends_with_a_message() {
     assert!(said.contains("its folder was removed") && said.contains("goes on without being recorded"), "{said}");
     assert!(said.contains("exit status: 7"), "{said}");
     let mut figures = Figures::default();
-    figures.look_outside(&place, &["numbered"]);
+    figures.add_bytes_outside(&place, &["numbered"]);
     assert_eq!((figures.outside, place.recordings().len()), (0, 0));
 }
 

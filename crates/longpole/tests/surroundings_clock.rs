@@ -98,7 +98,7 @@ impl Clocked {
             faults: u64::from(self.child.try_wait().unwrap().is_some()),
             ..Figures::default()
         };
-        figures.look_outside(&shifted.place, &["shifted", "shift", "clocked"]);
+        figures.add_bytes_outside(&shifted.place, &["shifted", "shift", "clocked"]);
         figures
     }
 }

@@ -6,7 +6,7 @@ mod commanded;
 #[path = "support/place.rs"]
 mod place;
 
-use commanded::{counted, description, numbers, path, snapshot, Commanded, Session};
+use commanded::{counted, description, numbers, path, snapshot, CommandedProgram, Session};
 use place::{ok, wait_for, Place, Running};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -45,7 +45,7 @@ fn a_span_that_takes_too_long_triggers_a_snapshot_of_what_led_to_it() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let session = Session::start(&place, &["--mode", "overwrite"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("span 1000");
     let mut waiting = Waiting::start(&place, &["--when", "span request > 100ms"]);
     for _ in 0..20 {
@@ -73,7 +73,7 @@ fn a_snapshot_contains_the_time_after_its_trigger_and_nothing_too_far_back() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let _session = Session::start(&place, &[]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("marks 10");
     sleep(Duration::from_millis(500));
     let waiting = Waiting::start(&place, &["--when", "counter level > 9", "--pre", "200ms", "--post", "300ms"]);
@@ -98,7 +98,7 @@ fn full_queues_and_rates_can_be_waited_for_and_overwriting_is_no_loss() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let _session = Session::start(&place, &["--mode", "overwrite"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("marks 1");
 
     let mut full = Waiting::start(&place, &["--when", "queue line full > 80ms"]);
@@ -124,7 +124,7 @@ fn a_loss_can_be_waited_for_if_the_newest_events_are_discarded() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let _session = Session::start(&place, &["--buffer", "32KiB"]);
-    let mut commanded = Commanded::start(&place, &program);
+    let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("marks 1");
     let lost = Waiting::start(&place, &["--when", "lost"]);
     commanded.does("marks 3000000");

@@ -6,7 +6,7 @@ mod commanded;
 #[path = "support/place.rs"]
 mod place;
 
-use commanded::{counted, description, path, Commanded};
+use commanded::{counted, description, path, CommandedProgram};
 use place::{ok, wait_for, Place};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -34,8 +34,8 @@ fn two_recorders_of_disjoint_programs_work_at_the_same_time_and_their_recordings
     let begun: Vec<_> = starts.iter_mut().map(|start| start.stdout(std::process::Stdio::piped()).spawn().unwrap()).collect();
     let paths: Vec<_> = begun.into_iter().map(|child| path(&ok(child.wait_with_output().unwrap()))).collect();
     assert_ne!(paths[0], paths[1]);
-    let mut one = Commanded::start(&place, &program);
-    let mut other = Commanded::of(&mut second(place.command(&program), &place));
+    let mut one = CommandedProgram::start(&place, &program);
+    let mut other = CommandedProgram::of(&mut second(place.command(&program), &place));
     let tried = [one.does("marks 1000"), other.does("marks 77")];
     one.end();
     other.end();
@@ -78,7 +78,7 @@ fn refused(place: &Place, arguments: &[&str]) -> String {
 fn recorders_of_single_processes_share_a_runtime_directory() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
-    let mut programs = [Commanded::start(&place, &program), Commanded::start(&place, &program)];
+    let mut programs = [CommandedProgram::start(&place, &program), CommandedProgram::start(&place, &program)];
     let mut paths = Vec::new();
     for program in &programs {
         paths.push(path(&ok(place.longpole(&["start", "--pid", &program.pid()]).output().unwrap())));
@@ -112,7 +112,7 @@ fn recorders_of_single_processes_share_a_runtime_directory() {
 fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_records_it_afterwards() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
-    let (mut one, mut other) = (Commanded::start(&place, &program), Commanded::start(&place, &program));
+    let (mut one, mut other) = (CommandedProgram::start(&place, &program), CommandedProgram::start(&place, &program));
     let pid = one.pid();
     let of_one = path(&ok(place.longpole(&["start", "--pid", &pid]).output().unwrap()));
     let of_all = path(&ok(place.longpole(&["start"]).output().unwrap()));
@@ -143,11 +143,11 @@ fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_records_it_afterwa
 fn a_process_that_the_recorder_of_a_command_leaves_out_can_have_its_own_recorder() {
     let place = Place::new();
     let program = place.build("commanded", &[]);
-    let mut outside = Commanded::start(&place, &program);
-    let mut commanded = Commanded::of(place.longpole(&["record", "--", &program]).stderr(std::process::Stdio::null()));
+    let mut outside = CommandedProgram::start(&place, &program);
+    let mut commanded = CommandedProgram::of(place.longpole(&["record", "--", &program]).stderr(std::process::Stdio::null()));
     // A process that gets the order to record from a recorder of its own, while the command's
     // recorder gives the same order to all new processes.
-    let mut newcomer = Commanded::start(&place, &program);
+    let mut newcomer = CommandedProgram::start(&place, &program);
     let inside = commanded.does("marks 30");
     let mut paths = Vec::new();
     for program in [&outside, &newcomer] {
@@ -168,8 +168,8 @@ fn a_process_that_the_recorder_of_a_command_leaves_out_can_have_its_own_recorder
 }
 
 /// A recorder of a command that takes orders on its stdin.
-fn commanded(place: &Place, program: &str) -> Commanded {
-    Commanded::of(place.longpole(&["record", "--", program]).stderr(std::process::Stdio::null()))
+fn commanded(place: &Place, program: &str) -> CommandedProgram {
+    CommandedProgram::of(place.longpole(&["record", "--", program]).stderr(std::process::Stdio::null()))
 }
 
 /// The recording of the recorder with this pid, from `longpole status`.
@@ -193,7 +193,7 @@ fn two_commands_are_recorded_at_the_same_time_each_by_its_own_recorder() {
     // processes of the other recorders still are.
     let [one, mut other, mut third] = commands;
     one.end();
-    let stranger = Commanded::start(&place, &program);
+    let stranger = CommandedProgram::start(&place, &program);
     let tried = [first[0], other.does("marks 40"), third.does("marks 6")];
     stranger.end();
     third.end();
@@ -241,7 +241,7 @@ fn a_recorder_of_all_leaves_the_processes_of_a_command_to_that_commands_recorder
     let place = Place::new();
     let program = place.build("commanded", &[]);
     let of_all = path(&ok(place.longpole(&["start"]).output().unwrap()));
-    let mut context = Commanded::start(&place, &program);
+    let mut context = CommandedProgram::start(&place, &program);
     let mut inside = commanded(&place, &program);
     let (outer, inner) = (context.does("marks 80"), inside.does("marks 500"));
     let of_command = of_recorder(&place, &inside.pid())["path"].as_str().unwrap().to_owned();

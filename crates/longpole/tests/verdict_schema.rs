@@ -6,7 +6,7 @@ mod schema;
 use longpole_analysis::verdict::because::Because;
 use longpole_analysis::verdict::caveat::{Caveat, Doubts};
 use longpole_analysis::verdict::data::{Basis, Named, Outcome, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict};
-use longpole_analysis::verdict::figures::{Agreed, Change, Enough, Found, Measured, StateShare, WaitedFor};
+use longpole_analysis::verdict::figures::{Agreed, Change, Found, Measured, RequiredShare, StateShare, WaitedFor};
 use longpole_analysis::verdict::not_recorded::NotRecorded;
 
 fn reasons() -> Vec<Because> {
@@ -24,11 +24,11 @@ fn reasons() -> Vec<Because> {
         Because::Largest { part: measured(), whole: None },
         Because::Largest { part: measured(), whole: Some(0.7) },
         Because::NothingHappens,
-        Because::WaitNotTold,
-        Because::TransitNotTold,
+        Because::WaitUnknown,
+        Because::TransitUnknown,
         Because::OwnTimer { sets_pace: true, gain: Some(0.1) },
         Because::NotAhead { next: measured() },
-        Because::TooSmall { enough: vec![Enough { share: 0.2, lead: 1.3 }] },
+        Because::TooSmall { enough: vec![RequiredShare { share: 0.2, lead: 1.3 }] },
         Because::NobodyWaits,
         little(Some(rival()), None),
         little(None, Some(Change { change: name(), gain: 0.1 })),
@@ -69,7 +69,7 @@ fn caveats() -> Vec<Caveat> {
         Caveat::LostEvents { count: 1, remedy: name() },
         Caveat::UnknownTime { share: 0.1, contradictory: true },
         Caveat::Contradictions(Doubts { contradictions: 1, negative_links: 2, ignored_wakeups: 3 }),
-        Caveat::RunningNotTold,
+        Caveat::RunningUnknown,
         Caveat::Timer { machine: name(), call: name() },
         Caveat::Bystanders { share: 0.1, example: Named::of_name(SubjectLevel::Thread, "a") },
         Caveat::SwitchedOff { kinds: vec![NotRecorded { what: name(), since_ns: 1 }] },

@@ -75,7 +75,7 @@ pub struct Told {
 
 /// Where a machine runs. Samples of stacks identify machines by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seat {
+pub enum RunsOn {
     /// The thread with this id. Machines with one name are several threads, one after the other.
     Thread(i32),
     /// A context on top of anything that this CPU runs.
@@ -123,7 +123,7 @@ pub struct Composer {
     step: Option<Step>,
     /// True if the interactions of further events are not wanted.
     is_over: bool,
-    seats: Vec<(MachineId, Seat)>,
+    seats: Vec<(MachineId, RunsOn)>,
 }
 
 /// Names of states that this module gives.
@@ -298,7 +298,7 @@ impl Composer {
     }
 
     /// The place of each machine that is a thread or an interrupt.
-    pub fn seats(&self) -> &[(MachineId, Seat)] {
+    pub fn seats(&self) -> &[(MachineId, RunsOn)] {
         &self.seats
     }
 
@@ -377,14 +377,14 @@ impl Composer {
                         self.at(event.t_ns);
                         let said = if self.system.has_own_rules() { self.said(catalogue, event) } else { None };
                         self.linux.event(catalogue, event, &mut (&mut self.heard, watch));
-                        let said = said.and_then(|said| self.is_said(catalogue, event.cpu, said));
+                        let said = said.and_then(|said| self.emit_before(catalogue, event.cpu, said));
                         if let Some(cpu) = event.cpu {
                             self.close_contexts(cpu);
-                            self.heed(catalogue);
+                            self.process_reports(catalogue);
                             self.open_contexts(cpu);
                         }
                         if let Some(said) = said {
-                            self.was_said(catalogue, event, said);
+                            self.emit_after(catalogue, event, said);
                         }
                     }
                     Some(StreamKind::User) => {
@@ -415,7 +415,7 @@ impl Composer {
                 self.linux.loss(catalogue, loss, &mut (&mut self.heard, watch));
                 self.stays_undecided();
                 self.close_all_contexts();
-                self.heed(catalogue);
+                self.process_reports(catalogue);
                 if let Some(actor) = self.system.actor_of_stream(loss.stream) {
                     self.probes_lost(catalogue, actor, loss.begin_ns);
                 }
@@ -441,7 +441,7 @@ impl Composer {
         self.now = t;
     }
 
-    fn heed(&mut self, catalogue: &Catalogue) {
+    fn process_reports(&mut self, catalogue: &Catalogue) {
         if !self.heard.moments.is_empty() {
             let mut moments = std::mem::take(&mut self.heard.moments);
             for moment in moments.drain(..) {

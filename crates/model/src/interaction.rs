@@ -47,92 +47,40 @@ pub enum Effect {
     Now,
     /// Declares a queue whose shape differs from the default (unlimited, first-in first-out and
     /// empty). Comes before the queue's first use.
-    Declare {
-        queue: QueueId,
-        shape: Shape,
-    },
+    Declare { queue: QueueId, shape: Shape },
     /// Puts the machine into this class instead of the class with the machine's own name. Comes
     /// before the machine's first other effect.
-    Class {
-        machine: MachineId,
-        class: NameId,
-    },
+    Class { machine: MachineId, class: NameId },
     /// The machine exists.
-    Here {
-        machine: MachineId,
-    },
+    Here { machine: MachineId },
     /// The machine's path begins with an edge from another machine's path.
-    Fork {
-        machine: MachineId,
-        cause: Cause,
-    },
+    Fork { machine: MachineId, cause: Cause },
     /// The machine is in this state from now on.
-    State {
-        machine: MachineId,
-        state: NameId,
-    },
+    State { machine: MachineId, state: NameId },
     /// The machine waits: `why` is the reason, `on` the queue and `wants` what it waits for there,
     /// if it waits in a queue.
-    Block {
-        machine: MachineId,
-        why: NameId,
-        on: Option<QueueId>,
-        wants: Option<Wants>,
-    },
+    Block { machine: MachineId, why: NameId, on: Option<QueueId>, wants: Option<Wants> },
     /// The machine puts a token of `n` units into the queue. `link` is the kind of time from here
     /// to the get; `None` means the default (through a network between hosts, queued within one).
-    Put {
-        machine: MachineId,
-        queue: QueueId,
-        n: u64,
-        flow: Option<NameId>,
-        link: Option<NameId>,
-    },
+    Put { machine: MachineId, queue: QueueId, n: u64, flow: Option<NameId>, link: Option<NameId> },
     /// The machine takes units from the queue, in the queue's order, or only those of `flow`.
-    Get {
-        machine: MachineId,
-        queue: QueueId,
-        amount: Amount,
-        flow: Option<NameId>,
-    },
+    Get { machine: MachineId, queue: QueueId, amount: Amount, flow: Option<NameId> },
     /// Like `Get`, but takes nothing.
-    Peek {
-        machine: MachineId,
-        queue: QueueId,
-        amount: Amount,
-        flow: Option<NameId>,
-    },
+    Peek { machine: MachineId, queue: QueueId, amount: Amount, flow: Option<NameId> },
     /// Takes space in advance; the machine's next put uses this space first.
-    Reserve {
-        machine: MachineId,
-        queue: QueueId,
-        n: u64,
-    },
+    Reserve { machine: MachineId, queue: QueueId, n: u64 },
     /// The machine is unblocked; `None` means that the cause is unknown.
-    Wake {
-        machine: MachineId,
-        cause: Option<Cause>,
-    },
+    Wake { machine: MachineId, cause: Option<Cause> },
     /// The machine is a context that begins on top of another machine, or on an idle CPU. The outer
     /// `Option` of `cause` is `None` if nothing is said about the cause, the inner one is `None` if
     /// the cause is unknown.
-    Push {
-        machine: MachineId,
-        below: Option<MachineId>,
-        cause: Option<Option<Cause>>,
-    },
+    Push { machine: MachineId, below: Option<MachineId>, cause: Option<Option<Cause>> },
     /// The context ends.
-    Pop {
-        machine: MachineId,
-    },
+    Pop { machine: MachineId },
     /// The machine ends.
-    Stop {
-        machine: MachineId,
-    },
+    Stop { machine: MachineId },
     /// The critical path ends here, at this machine; the last such effect counts.
-    End {
-        machine: MachineId,
-    },
+    End { machine: MachineId },
 }
 
 /// The cause of an effect on another machine; it becomes an edge of the critical path.

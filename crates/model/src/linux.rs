@@ -80,10 +80,10 @@ pub struct Linux {
     begin_ns: Option<i64>,
     /// True if the trace has an event for each thread that runs without a recorded switch; that
     /// event comes before the thread's next event.
-    tells_unseen: bool,
+    has_running_events: bool,
     /// Two flags: the trace has events of interrupts, and of softirqs. They are derived from the
     /// first `classes_known` event classes.
-    tells_contexts: [bool; 2],
+    has_context_events: [bool; 2],
     classes_known: usize,
     /// True if the recorder asked the kernel for masks after they were changed.
     pub asks_masks: bool,
@@ -93,7 +93,7 @@ pub struct Linux {
     /// Threads of other pid namespaces that have set a mask of an unknown thread, with the time of
     /// the call in ns.
     somebodys: IdMap<u32, i64>,
-    ways: numbers::Ways,
+    ways: numbers::NamespaceCalls,
     /// The CPUs that were online when the recording ended.
     online: Option<Cpus>,
     sets_mask: NameId,
@@ -172,7 +172,7 @@ impl Linux {
         let mut names = Names::default();
         let sets_mask = names.intern("sched_setaffinity");
         let set_group = ["setpgid", "setsid"].map(|name| names.intern(name));
-        let ways = numbers::Ways::new(&mut names);
+        let ways = numbers::NamespaceCalls::new(&mut names);
         Linux {
             rules,
             hop_rules,
@@ -194,8 +194,8 @@ impl Linux {
             missing: switched_off::Missing::default(),
             asked: (begin_ns, end_ns),
             begin_ns: None,
-            tells_unseen: false,
-            tells_contexts: [false; 2],
+            has_running_events: false,
+            has_context_events: [false; 2],
             classes_known: 0,
             asks_masks: false,
             setting: Vec::new(),
@@ -317,7 +317,7 @@ impl Linux {
             }
         }
         let place = &mut self.cpus[cpu.0 as usize];
-        if self.tells_unseen && place.base == Base::Idle && !matches!(fact, Fact::Switch { .. } | Fact::Running { .. }) {
+        if self.has_running_events && place.base == Base::Idle && !matches!(fact, Fact::Switch { .. } | Fact::Running { .. }) {
             // The CPU was idle until now, even if a thread waits in its queue.
             place.ready_ns = place.ready_ns.map(|ready| ready.max(t_ns));
         }
@@ -355,12 +355,12 @@ impl Linux {
     fn apply<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, fact: Fact<'_>, watch: &mut W) {
         match fact {
             Fact::Switch { tid, name, state, to, to_name, priority, to_priority } => {
-                self.leads_now(cpu, tid, t_ns, watch);
+                self.take_leader_id(cpu, tid, t_ns, watch);
                 let from = (tid != 0).then(|| self.thread(tid, name, false));
                 self.has_priority(from, priority);
                 self.leave(cpu, t_ns, from, state, watch);
                 if let (Some(thread), 0) = (from, to) {
-                    self.left_to_nobody(thread, watch);
+                    self.report_throttled(thread, watch);
                 }
                 let to = (to != 0).then(|| self.thread(to, to_name, true));
                 self.has_priority(to, to_priority);
@@ -395,7 +395,7 @@ impl Linux {
                 if let Some(old) = self.thread_ids.remove(&tid) {
                     // The end of the former thread with this id was not seen.
                     self.close(old, t_ns, watch);
-                    watch.moment(Moment::Left { thread: old, state: ThreadState::Dead });
+                    watch.moment(Moment::LeftCpu { thread: old, state: ThreadState::Dead });
                     let old = &mut self.threads[old.0 as usize];
                     (old.state, old.died_ns) = (ThreadState::Dead, old.died_ns.or(Some(t_ns)));
                 }
@@ -420,7 +420,7 @@ impl Linux {
             }
             Fact::Exec { tid, before, file } => {
                 if let Some((tid, before)) = tid.zip(before).filter(|(tid, before)| tid != before) {
-                    self.takes_number(before, tid, t_ns, watch);
+                    self.take_id(before, tid, t_ns, watch);
                 }
                 if let Some(tid) = tid {
                     self.runs(cpu, t_ns, tid, watch);
@@ -448,7 +448,7 @@ impl Linux {
             }
             Fact::Signal { tid, signal } => self.signalled(cpu, t_ns, tid, signal),
             Fact::Running { tid } => {
-                self.leads_now(cpu, tid, t_ns, watch);
+                self.take_leader_id(cpu, tid, t_ns, watch);
                 if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
                     self.unseen_switches += u64::from(self.covers(t_ns));
                     self.displace(cpu, t_ns, watch);
@@ -648,8 +648,8 @@ impl Linux {
 
     /// The event group that is missing for a complete record of interrupts and softirqs; `None` if
     /// the record is complete.
-    pub fn untold_contexts(&self) -> Option<&'static str> {
-        match self.tells_contexts {
+    pub fn missing_context_group(&self) -> Option<&'static str> {
+        match self.has_context_events {
             [true, true] => None,
             [false, _] => Some("irq"),
             [true, false] => Some("softirq"),
@@ -659,8 +659,8 @@ impl Linux {
     /// The same group, if its absence leaves open which machine does what this thread seems to do.
     /// That is so if the thread is in no system call: then an interrupt on top of it is the one
     /// that acts.
-    pub fn untold_context(&self, id: ThreadId) -> Option<&'static str> {
-        self.untold_contexts().filter(|_| self.calls_nothing(id))
+    pub fn missing_context_group_for(&self, id: ThreadId) -> Option<&'static str> {
+        self.missing_context_group().filter(|_| self.calls_nothing(id))
     }
 
     /// Reports all open intervals. Must be called once, after the last event.
@@ -668,7 +668,7 @@ impl Linux {
         let Some((_, end)) = self.range() else { return };
         if !self.somebodys.is_empty() {
             self.somebodys.clear();
-            self.doubt_elsewhere();
+            self.forget_foreign_masks();
         }
         for cpu in 0..self.cpus.len() {
             self.settle(CpuId(cpu as u32), end, watch);
@@ -699,9 +699,9 @@ impl Linux {
         let class = catalogue.classes.get(at).unwrap_or(&unknown);
         let stream = catalogue.streams.get(event.stream.0 as usize);
         let foreign = stream.is_none_or(|stream| stream.kind != StreamKind::Kernel);
-        self.tells_unseen |= self.rules.tells_unseen(catalogue);
+        self.has_running_events |= self.rules.has_running_events(catalogue);
         let more = catalogue.classes.get(self.classes_known..).unwrap_or_default();
-        for (told, also) in self.tells_contexts.iter_mut().zip(self.rules.tells_contexts(more)) {
+        for (told, also) in self.has_context_events.iter_mut().zip(self.rules.has_context_events(more)) {
             *told |= also;
         }
         self.classes_known = catalogue.classes.len();

@@ -21,108 +21,51 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
     /// A machine that the program declares enters a state.
-    State {
-        machine: NameId,
-        state: NameId,
-    },
+    State { machine: NameId, state: NameId },
     /// A span begins.
-    Begin {
-        name: NameId,
-    },
+    Begin { name: NameId },
     /// A span ends.
-    End {
-        name: NameId,
-    },
+    End { name: NameId },
     /// A mark; says nothing about the actor's state.
-    Mark {
-        name: NameId,
-        object: u64,
-        kind: MarkKind,
-    },
+    Mark { name: NameId, object: u64, kind: MarkKind },
     /// A new value of a counter.
-    Counter {
-        name: NameId,
-        value: f64,
-    },
+    Counter { name: NameId, value: f64 },
     /// The actor calls a server and waits for the reply. `id` identifies the call in its other
     /// events; without it, a dispatch takes the oldest call of this name that no server has taken.
-    Call {
-        name: NameId,
-        id: Option<u64>,
-    },
+    Call { name: NameId, id: Option<u64> },
     /// The call has returned to the actor.
-    Returned {
-        name: NameId,
-        id: Option<u64>,
-    },
+    Returned { name: NameId, id: Option<u64> },
     /// The actor, a server, begins to serve a call.
-    Dispatch {
-        name: NameId,
-        id: Option<u64>,
-    },
+    Dispatch { name: NameId, id: Option<u64> },
     /// The actor, a server, replies to a call.
-    Reply {
-        name: NameId,
-        id: Option<u64>,
-    },
+    Reply { name: NameId, id: Option<u64> },
     /// The actor sends a signal `count` times.
-    Submit {
-        context: NameId,
-        count: u64,
-    },
+    Submit { context: NameId, count: u64 },
     /// The actor receives a signal, into which `count` submits were merged.
-    Receive {
-        context: NameId,
-        count: u64,
-    },
+    Receive { context: NameId, count: u64 },
     /// The actor waits for a signal.
     Wait,
     /// The actor puts units into a queue.
-    Put {
-        queue: QueueId,
-        count: u64,
-    },
+    Put { queue: QueueId, count: u64 },
     /// The actor takes units from a queue.
-    Get {
-        queue: QueueId,
-        count: u64,
-    },
+    Get { queue: QueueId, count: u64 },
     /// The actor looks at units in a queue and leaves them there.
-    Peek {
-        queue: QueueId,
-        count: u64,
-    },
+    Peek { queue: QueueId, count: u64 },
     /// The actor takes space in a queue for a later put.
-    Reserve {
-        queue: QueueId,
-        count: u64,
-    },
+    Reserve { queue: QueueId, count: u64 },
     /// The actor waits because the queue is empty.
-    WaitEmpty {
-        queue: QueueId,
-    },
+    WaitEmpty { queue: QueueId },
     /// The actor waits because the queue is full.
-    WaitFull {
-        queue: QueueId,
-    },
+    WaitFull { queue: QueueId },
     /// The actor has found `count` units in the queue. Used only to check the recorded puts and
     /// gets.
-    Size {
-        queue: QueueId,
-        count: u64,
-    },
+    Size { queue: QueueId, count: u64 },
     /// An id by which the program marks events that belong together.
-    Flow {
-        id: u64,
-    },
+    Flow { id: u64 },
     /// The actor waits for the reason in `why` until it does something else or is woken.
-    Block {
-        why: NameId,
-    },
+    Block { why: NameId },
     /// Ends the block of another actor.
-    Wake {
-        actor: ActorId,
-    },
+    Wake { actor: ActorId },
     /// An event that says nothing about the state of its actor.
     Other,
 }

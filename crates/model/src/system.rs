@@ -175,7 +175,7 @@ impl System {
         let unknown = Class::default();
         let class = catalogue.classes.get(at).unwrap_or(&unknown);
         let mut plan = Plan::compile(&self.rules, class, &mut self.vocabulary.names);
-        for (rule, why) in std::mem::take(&mut plan.spoken_of) {
+        for (rule, why) in std::mem::take(&mut plan.unmatched_rules) {
             if why > self.never[rule] {
                 self.never[rule] = why;
             }

@@ -185,14 +185,14 @@ const ANY_USER: u32 = u32::MAX;
 /// Returns `true` if the current process is not the one that connected: it is the child of a fork,
 /// or it changed its user id before it had a ring, so that it can no longer access the directory of
 /// the first user.
-fn is_another(process: &Process) -> bool {
+fn is_new_process(process: &Process) -> bool {
     let user = library().user.load(Relaxed);
     !process.is_alive() || (user != ANY_USER && page().rings.load(Relaxed) == 0 && user != system::geteuid() as u32)
 }
 
 /// The process's table. If the process is a new one, it connects first.
 pub fn own_process() -> Option<&'static Process> {
-    if library().process().is_some_and(is_another) {
+    if library().process().is_some_and(is_new_process) {
         begin_anew();
     }
     library().process()
@@ -209,7 +209,7 @@ fn begin_anew() {
         turn += 1;
         system::sleep_ns(50_000);
     }
-    if library.process().is_some_and(is_another) {
+    if library.process().is_some_and(is_new_process) {
         disconnect();
         library.process.store(connect(), Relaxed);
     }

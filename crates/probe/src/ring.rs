@@ -301,7 +301,7 @@ const SIGNAL_FRAME: usize = if cfg!(target_arch = "x86_64") { 1024 } else { 4096
 /// cases the new probe, whose stack pointer is `here`, is not deeper on the stack than the old one.
 /// On an alternate signal stack stack pointers cannot be compared, so the result is `false`.
 #[cold]
-fn was_left(ring: Ring, here: usize) -> bool {
+fn was_abandoned(ring: Ring, here: usize) -> bool {
     let taken = ring.busy.load(Relaxed) as usize;
     let shallow = here.saturating_add(SIGNAL_FRAME) > taken;
     if !shallow && usize::from(ring.nested.load(Relaxed)) < SIDE_ENTRIES {
@@ -328,12 +328,12 @@ fn take() -> Taken {
         let own = Some(current()).filter(|ring| ring.is_open());
         let Some(ring) = own.or_else(attach) else { return Taken::None };
         if ring.busy.load(Relaxed) != 0 {
-            if !was_left(ring, here) {
+            if !was_abandoned(ring, here) {
                 return Taken::Nested(ring);
             }
             // The event of the abandoned probe was either completed or never visible. The events
             // that handlers left in the side area are moved into the ring.
-            ring.left_aside();
+            ring.mark_moved_side_entries();
             give_back(ring);
             continue;
         }

@@ -138,7 +138,7 @@ impl Ring {
     /// Handles the side area after a probe was abandoned. The probe may already have moved some
     /// entries into the ring; since it moves them in the order of their times, these are not later
     /// than the newest event. Marks those entries as moved, and returns the number of the others.
-    pub fn left_aside(self) -> u64 {
+    pub fn mark_moved_side_entries(self) -> u64 {
         const ID: u64 = 0xffff;
         let last = self.last.load(Relaxed);
         let mut others = 0;
@@ -329,7 +329,7 @@ impl Entry {
     fn give_back(&self) {
         // The thread may have ended in a probe, or in a handler that interrupted one. The entries
         // that this probe would have moved are lost.
-        self.ring().lost.fetch_add(self.ring().left_aside(), Release);
+        self.ring().lost.fetch_add(self.ring().mark_moved_side_entries(), Release);
         self.ring().nested.store(0, Relaxed);
         self.ring().busy.store(0, Relaxed);
         self.ring().seal();

@@ -46,7 +46,7 @@ pub use survey::{survey, Survey, Trouble};
 pub(crate) use dump::symbols as save_symbols;
 pub(crate) use dump::write as dump_state;
 pub(crate) use names::write as write_names;
-pub use pause::Frozen;
+pub use pause::Pause;
 pub(crate) use plan::Plan;
 pub(crate) use source::Source;
 

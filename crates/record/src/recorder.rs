@@ -15,8 +15,8 @@ mod sources;
 
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
 use crate::control::mailbox::Mailbox;
-use crate::control::policy::{Config, Manner, Mode, DEFAULT_SNAPLEN};
-use crate::control::recovery::Predecessor;
+use crate::control::policy::{Config, FullRingAction, Mode, DEFAULT_SNAPLEN};
+use crate::control::recovery::KilledRecording;
 use crate::control::selection::{Part, Selection};
 use crate::control::steady::{Granted, Steady};
 use crate::control::stop::Stop;
@@ -39,7 +39,7 @@ use crate::runtime_dir::session::Order;
 use crate::runtime_dir::watch::RuntimeWatch;
 use crate::runtime_dir::Runtime;
 use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
-pub(crate) use home::Home;
+pub(crate) use home::RecordingFolder;
 use longpole_abi::kind::ALL_CATEGORIES;
 use longpole_abi::RING_MINIMUM;
 use rustix::event::epoll;
@@ -171,7 +171,7 @@ pub(crate) const TOKEN_PROCESS: u64 = 3;
 /// Epoll token: a request arrived or was withdrawn.
 pub(crate) const TOKEN_REQUEST: u64 = 4;
 /// Epoll token: something changed in the runtime directories of other users.
-pub(crate) const TOKEN_NEIGHBOURS: u64 = 5;
+pub(crate) const TOKEN_OTHER_DIRECTORIES: u64 = 5;
 
 /// A process with probes, and its rings.
 #[derive(Debug)]
@@ -183,10 +183,10 @@ pub(crate) struct Subject {
     /// This recorder holds the lock of the process. `sources` is empty otherwise.
     pub claimed: bool,
     /// A diagnostic has reported that another recorder holds the process.
-    pub told_taken: bool,
+    pub reported_as_held: bool,
     /// Time of the next attempt to claim the process. Set if another recorder's command started the
     /// process and that recorder is running.
-    pub anothers_until: Option<Instant>,
+    pub next_claim_attempt: Option<Instant>,
     /// Number of turns without an event from the process, although it is claimed; counted only
     /// while it has nothing to record.
     pub silent_turns: u32,
@@ -205,7 +205,7 @@ pub(crate) struct Subject {
 #[derive(Debug)]
 pub struct Recorder {
     /// The runtime directory that is being handled: the recorder's own, except during
-    /// [`Recorder::in_each_place`].
+    /// [`Recorder::in_each_directory`].
     pub(crate) place: Place,
     /// Runtime directories of other users and mount namespaces.
     pub(crate) others: Vec<Place>,
@@ -223,7 +223,7 @@ pub struct Recorder {
     /// Path of the recording's folder, for messages and other processes.
     pub(crate) path: PathBuf,
     /// Descriptor of the recording's folder.
-    pub(crate) home: Home,
+    pub(crate) home: RecordingFolder,
     pub(crate) uuid: Uuid,
     pub(crate) clock: Clock,
     /// Number of the recording: the microseconds since 1970 at its start.
@@ -238,7 +238,7 @@ pub struct Recorder {
     /// Output streams of the command whose lines are recorded.
     pub(crate) outputs: Vec<Output>,
     /// Recording of a killed recorder that is being recovered; only during the start.
-    pub(crate) predecessor: Option<Predecessor>,
+    pub(crate) predecessor: Option<KilledRecording>,
     pub(crate) reserve: Reserve,
     pub(crate) epoll: OwnedFd,
     /// The runtime directories must be listed in the next turn.
@@ -271,7 +271,7 @@ pub struct Recorder {
     pub(crate) scratch: Vec<u8>,
     kernel: Option<kernel::Source>,
     /// The kernel's entry in `longpole.json`, once it is final.
-    kernel_told: Option<serde_json::Value>,
+    kernel_entry: Option<serde_json::Value>,
     /// Reason why the kernel's events are missing or incomplete.
     kernel_trouble: Option<String>,
     stacks: Option<Stacks>,
@@ -360,10 +360,10 @@ impl Recorder {
         }
         let place = Place::new(runtime, held, 0, None, &epoll);
         let root = options.root.clone().or_else(|| config.root.clone()).unwrap_or_else(recording::root);
-        let predecessor = unfinished.as_ref().and_then(Predecessor::open);
+        let predecessor = unfinished.as_ref().and_then(KilledRecording::open);
         let tidied = kernel::reap::all();
         let path = recording::create(&root, start)?;
-        let home = Home::open(&path)?;
+        let home = RecordingFolder::open(&path)?;
         // The preparation overlaps the time that the calibration of the clock needs anyway.
         let prepared = plan.map(|plan| without_kernel(kernel::Source::prepare(plan, &path), &mut kernel_trouble)).transpose();
         let kernel = match prepared {
@@ -436,7 +436,7 @@ impl Recorder {
             last_birth: now,
             scratch: Vec::new(),
             kernel,
-            kernel_told: None,
+            kernel_entry: None,
             kernel_trouble,
             stacks: None,
             stacks_told: None,
@@ -477,7 +477,7 @@ impl Recorder {
         // The watch reports processes that appear from now on; the search finds those that exist
         // already.
         recorder.neighbours = RuntimeWatch::new(&recorder.epoll);
-        recorder.search_elsewhere(true)?;
+        recorder.search_other_directories(true)?;
         recorder.turn()?;
         if let Some(predecessor) = recorder.predecessor.take() {
             predecessor.close();
@@ -560,7 +560,7 @@ impl Recorder {
     /// Order for a process that the recorder has not seen yet: the union of all policies.
     pub(crate) fn default_order(&self) -> Order {
         let all = self.config.policy.iter().map(|policy| self.config.manner(Some(policy)));
-        let manner = self.manner(all.reduce(Manner::common).unwrap_or_else(|| self.config.manner(None)));
+        let manner = self.manner(all.reduce(FullRingAction::common).unwrap_or_else(|| self.config.manner(None)));
         let mut order = Order {
             mask: 0,
             mode: manner.mode.number(),
@@ -605,14 +605,14 @@ impl Recorder {
     pub fn turn(&mut self) -> Result<Duration, Error> {
         self.reload();
         self.choose_again();
-        self.look_at_neighbours();
+        self.search_if_reported();
         let (changed, deaths) = (std::mem::take(&mut self.directory_changed), std::mem::take(&mut self.deaths));
         let mut pressure: f64 = 0.0;
-        self.in_each_place(|recorder| {
+        self.in_each_directory(|recorder| {
             if changed || std::mem::take(&mut recorder.place.missed) {
                 recorder.scan()?;
             } else {
-                recorder.take_up_heard();
+                recorder.take_up_reported();
             }
             if deaths {
                 recorder.mark_dead();
@@ -633,7 +633,7 @@ impl Recorder {
         let now = Instant::now();
         if now - self.last_second >= SECOND {
             self.last_second = now;
-            self.stay_at_home()?;
+            self.follow_moved_folder()?;
             self.each_second();
         }
         let since = now - self.last_turn;
@@ -651,12 +651,12 @@ impl Recorder {
     }
 
     /// Searches the runtime directories of other users after a process appeared in one of them.
-    fn look_at_neighbours(&mut self) {
+    fn search_if_reported(&mut self) {
         let began = Instant::now();
         if !self.neighbours.as_mut().is_some_and(|neighbours| neighbours.asks(began)) {
             return;
         }
-        if let Err(error) = self.search_elsewhere(false) {
+        if let Err(error) = self.search_other_directories(false) {
             self.diagnostic(error.to_string());
         }
         self.directory_changed = true;
@@ -704,7 +704,7 @@ impl Recorder {
                     self.place.hear();
                     self.others.iter_mut().for_each(Place::hear);
                 }
-                TOKEN_NEIGHBOURS => {
+                TOKEN_OTHER_DIRECTORIES => {
                     if let Some(neighbours) = &mut self.neighbours {
                         let taken =
                             [&self.place].into_iter().chain(&self.others).map(|place| place.runtime.path().to_owned()).collect::<Vec<_>>();
@@ -727,7 +727,7 @@ impl Recorder {
         self.deaths = true;
         self.forget_the_dead();
         self.sample_clock();
-        if let Err(error) = self.search_elsewhere(false) {
+        if let Err(error) = self.search_other_directories(false) {
             self.diagnostic(error.to_string());
         }
         if let Err(error) = self.describe(None) {
@@ -753,7 +753,7 @@ impl Recorder {
         match Config::read(path) {
             Ok(config) => {
                 self.config = config;
-                let _ = self.in_each_place(|recorder| {
+                let _ = self.in_each_directory(|recorder| {
                     recorder.place.held.order(&recorder.default_order());
                     recorder.decide_again();
                     Ok::<(), Error>(())
@@ -771,7 +771,7 @@ impl Recorder {
     fn choose_again(&mut self) {
         let Some(version) = self.options.selection.as_ref().map(Selection::version) else { return };
         if std::mem::replace(&mut self.chosen, version) != version {
-            let _ = self.in_each_place(|recorder| {
+            let _ = self.in_each_directory(|recorder| {
                 recorder.decide_again();
                 Ok::<(), Error>(())
             });

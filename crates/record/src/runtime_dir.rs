@@ -69,17 +69,10 @@ pub(crate) fn user_of(path: &Path) -> Option<u32> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Control file of a process.
-    Control {
-        stem: String,
-        pid: i32,
-    },
+    Control { stem: String, pid: i32 },
     /// `own`: made by a thread of the process. Otherwise a recorder made it to replace a smaller
     /// ring.
-    Ring {
-        stem: String,
-        number: u32,
-        own: bool,
-    },
+    Ring { stem: String, number: u32, own: bool },
     /// File that a process was making when it died.
     Temporary,
     /// File with a name that does not belong to the layout.
@@ -201,7 +194,7 @@ impl Runtime {
     }
 
     /// Names and owners of the session files.
-    pub fn sessions(&self) -> io::Result<Vec<(String, session::Whose)>> {
+    pub fn sessions(&self) -> io::Result<Vec<(String, session::Responsibility)>> {
         let mut all = Vec::new();
         for entry in Dir::read_from(&self.directory)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
@@ -277,7 +270,7 @@ impl Runtime {
 
     /// Runs `work` while no process can start. Returns `None` without running it if the lock is not
     /// available within about a second.
-    pub fn without_births<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+    pub fn with_no_process_starting<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         for attempt in 0..200 {
             if attempt > 0 {
                 std::thread::sleep(std::time::Duration::from_millis(5));

@@ -17,8 +17,8 @@ use crate::control::policy::Backend;
 use crate::control::recovery::packet_ring;
 use crate::error::Error;
 use crate::output::recording::{self, component};
-use crate::output::stream::{AppendError, Body, Lane, Stamp};
-use crate::recorder::{Home, Recorder, Subject};
+use crate::output::stream::{AppendError, Body, HeaderValues, Lane};
+use crate::recorder::{Recorder, RecordingFolder, Subject};
 use crate::ring::{Chunk, Fault, Look};
 use crate::runtime_dir::process::{Process, Source, Verdict};
 use serde_json::{json, Value};
@@ -58,11 +58,11 @@ impl Recorder {
     /// and time taken.
     pub(crate) fn snapshot(&mut self, request: &Request, cause: Option<Cause>) -> Result<Value, Error> {
         let begun = Instant::now();
-        let kernel = self.freeze_kernel();
+        let kernel = self.pause_kernel();
         let (frozen, frozen_ns) = (self.clock.now(), self.now_ns());
         // Events in rings that do not overwrite are all written to the recording's own files.
         let mut looks = HashMap::new();
-        self.in_each_place(|recorder| {
+        self.in_each_directory(|recorder| {
             recorder.visit();
             recorder.take_now();
             let stream = recorder.place.stream;
@@ -95,10 +95,10 @@ impl Recorder {
         let metadata = path.join("user/metadata");
         std::fs::copy(self.home.path().join("user/metadata"), &metadata).map_err(Error::io("write", metadata))?;
         // Captured packets in overwriting rings are in no file yet.
-        let home = Home::open(&path)?;
+        let home = RecordingFolder::open(&path)?;
         let own =
             (std::mem::replace(&mut self.path, path.clone()), std::mem::replace(&mut self.home, home), std::mem::take(&mut self.captures));
-        let copied = self.in_each_place(|recorder| {
+        let copied = self.in_each_directory(|recorder| {
             let of_place = looks.remove(&recorder.place.stream).unwrap_or_default();
             recorder.copy_histories(&mut snapshot, &of_place)
         });
@@ -111,7 +111,7 @@ impl Recorder {
         copied?;
         let took = begun.elapsed();
         let kernel = kernel.map(|kernel| self.thaw_kernel(kernel, &path, &mut snapshot.notes));
-        let told = self.tell_of(&snapshot, request, cause, (frozen_ns, took), kernel);
+        let told = self.snapshot_description(&snapshot, request, cause, (frozen_ns, took), kernel);
         recording::describe(&path, &told).map_err(Error::io("write", path.join("longpole.json")))?;
         Ok(json!({ "path": path, "session": self.path, "took_ns": took.as_nanos() as u64 }))
     }
@@ -217,7 +217,7 @@ impl Recorder {
                 tail = chunk.from - chunk.from % ring.subbuffer() + ring.subbuffer();
                 continue;
             };
-            let stamp = Stamp {
+            let stamp = HeaderValues {
                 begin: chunk.begin,
                 end,
                 // The count comes from the program, which may have written anything.
@@ -231,12 +231,12 @@ impl Recorder {
             let writing = match &mut lane {
                 Some(lane) => lane,
                 None => {
-                    let first = Stamp { begin: snapshot.begin.min(chunk.begin), discarded: 0, position: 0, ..stamp.clone() };
+                    let first = HeaderValues { begin: snapshot.begin.min(chunk.begin), discarded: 0, position: 0, ..stamp.clone() };
                     let made = Lane::create(&user, &name, (number, self.place.stream), self.uuid, &process.label, &first);
                     lane.insert(made.map_err(Error::io("make", &file))?)
                 }
             };
-            let write = |writing: &mut Lane, stamp: Stamp, body: Option<Body<'_>>| {
+            let write = |writing: &mut Lane, stamp: HeaderValues, body: Option<Body<'_>>| {
                 writing.reserve(body.as_ref().map_or(0, |body| body.length)).map_err(AppendError::Io)?;
                 writing.append(stamp, body).map(|_| ())
             };
@@ -244,7 +244,7 @@ impl Recorder {
             if stamp.discarded > writing.discarded && writing.recorded == 0 {
                 // All overwritten events are older than the first remaining event, so the events
                 // after it are complete.
-                written = write(writing, Stamp { end: stamp.begin, position: 0, ..stamp.clone() }, None);
+                written = write(writing, HeaderValues { end: stamp.begin, position: 0, ..stamp.clone() }, None);
             }
             let body = Body { length, ..ring.body(&chunk) };
             match written.and_then(|()| write(writing, stamp.clone(), Some(body))) {
@@ -264,8 +264,12 @@ impl Recorder {
         let rest = look.events.saturating_sub(events).saturating_add(look.lost.saturating_sub(reported));
         let Some(mut lane) = lane else { return Ok(()) };
         if rest > 0 {
-            let last =
-                lane.last.clone().map(|last| Stamp { begin: lane.end, end: lane.end, discarded: discarded.saturating_add(rest), ..last });
+            let last = lane.last.clone().map(|last| HeaderValues {
+                begin: lane.end,
+                end: lane.end,
+                discarded: discarded.saturating_add(rest),
+                ..last
+            });
             if let Some(stamp) = last {
                 lane.reserve(0).map_err(Error::io("write", &file))?;
                 let _ = lane.append(stamp, None);
@@ -321,7 +325,7 @@ impl Recorder {
 
     /// Contents of the snapshot's `longpole.json`: those of the recording, and the entry
     /// `snapshot`.
-    fn tell_of(
+    fn snapshot_description(
         &self,
         snapshot: &Snapshot,
         request: &Request,

@@ -20,7 +20,7 @@ use crate::cpus;
 use crate::kernel::Trouble;
 use crate::output::metadata::Uuid;
 use crate::output::recording;
-use metadata::{COMM, EXIT, FORK, MAPPING, OF_BEGIN, OF_CPU, PROCESS, SAMPLE};
+use metadata::{COMM, CPU_STREAM, EXIT, FORK, MAPPING, OF_BEGIN, PROCESS, SAMPLE};
 use parse::{parse, Record, What};
 use perf::Ring;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
@@ -216,7 +216,7 @@ impl Stacks {
         let begin = stream("begin", OF_BEGIN, 0)?;
         let mut lanes = Vec::new();
         for (cpu, ring) in self.rings.drain(..) {
-            lanes.push(Lane { stream: stream(&format!("cpu{cpu}"), OF_CPU, cpu)?, ring, lost: 0, held_back: None });
+            lanes.push(Lane { stream: stream(&format!("cpu{cpu}"), CPU_STREAM, cpu)?, ring, lost: 0, throttled_since: None });
         }
         // The metadata is complete before it is visible.
         let (hidden, seen) = (folder.join(".metadata"), folder.join("metadata"));
@@ -300,7 +300,7 @@ struct Lane {
     lost: u64,
     /// Time since which the kernel takes no samples because they took too much time. `None` while
     /// it takes them.
-    held_back: Option<u64>,
+    throttled_since: Option<u64>,
 }
 
 /// State of the thread that moves the samples.
@@ -353,7 +353,7 @@ impl Mover {
     }
 
     fn drain(&mut self, lane: &mut Lane, pair: (u64, u64), last: bool) {
-        let Lane { stream, ring, lost, held_back } = lane;
+        let Lane { stream, ring, lost, throttled_since } = lane;
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut result = Ok(());
         ring.drain(&mut scratch, |bytes| {
@@ -368,11 +368,11 @@ impl Mover {
                     stream.loss(time, count)
                 }
                 What::Throttled(true) => {
-                    held_back.get_or_insert(record.time);
+                    throttled_since.get_or_insert(record.time);
                     Ok(())
                 }
                 What::Throttled(false) => {
-                    let missed = self.missed(held_back.take(), record.time);
+                    let missed = self.missed(throttled_since.take(), record.time);
                     stream.loss(time, missed)
                 }
                 _ => self.record(stream, time, &record),
@@ -387,7 +387,7 @@ impl Mover {
             let rest = ring.lost().map_or(0, |all| all.saturating_sub(*lost));
             result = result.and(stream.loss(pair.0, rest));
             // The event was still throttled at the end, so the pause is counted until now.
-            let missed = self.missed(held_back.take(), pair.1);
+            let missed = self.missed(throttled_since.take(), pair.1);
             result = result.and(stream.loss(pair.0, missed));
         }
         result = result.and(if last { stream.finish() } else { stream.flush() });

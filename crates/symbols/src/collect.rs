@@ -1,7 +1,7 @@
 //! Collects the places of a recording's samples in one pass over `samples/`.
 
 use crate::spaces::{ModuleId, Place, Spaces};
-use crate::stacks::looked_up;
+use crate::stacks::lookup_addresses;
 use longpole_trace::Error;
 use longpole_trace::Item;
 use longpole_trace::Options;
@@ -42,7 +42,7 @@ pub fn collect(recording: &Path) -> Result<Places, Error> {
         let pid = sample.pid;
         found.end_ns = sample.t_ns;
         addresses.clear();
-        addresses.extend(looked_up(sample.user));
+        addresses.extend(lookup_addresses(sample.user));
         for &address in &addresses {
             found.take(pid, address);
         }

@@ -97,7 +97,7 @@ pub fn complete(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Complete
     let begun = write(&mut first, &Line { version: Some(VERSION), ..Line::default() }).and_then(|()| (&file).write_all(&first));
     let told = begun.and_then(|()| look_up(&places, &file, stopped)).map_err(CompleteError::io("write", &hidden))?;
     done.diagnostics.extend(told);
-    let end = Line { looked_up: Some(places.count as u64), left_out: Some(places.left_out), ..Line::default() };
+    let end = Line { lookup_addresses: Some(places.count as u64), left_out: Some(places.left_out), ..Line::default() };
     // The sandbox may have been killed in the middle of a line.
     let mut last = b"\n".to_vec();
     write(&mut last, &end).and_then(|()| (&file).write_all(&last)).map_err(CompleteError::io("write", &hidden))?;

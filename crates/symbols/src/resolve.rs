@@ -25,7 +25,7 @@ const LINKS: [&[u8]; 3] = [b"debuglink", b"debugaltlink", b"debug_sup"];
 /// Files to which the module refers for debug information are not opened, because the module's
 /// author chooses their names. For such a module only its symbols are used.
 pub fn functions(file: &File, offsets: &[u64], goes_on: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
-    look_up(file, leads_nowhere(file).unwrap_or(false), offsets, goes_on, found)
+    look_up(file, has_no_links(file).unwrap_or(false), offsets, goes_on, found)
 }
 
 /// Like [`functions`], but uses only symbols. Debug information omits the namespace of functions
@@ -60,7 +60,7 @@ fn look_up(
 
 /// Returns true if none of the file's sections refers to another file, or `None` if this cannot be
 /// determined. All names of sections are in one section.
-fn leads_nowhere(file: &File) -> Option<bool> {
+fn has_no_links(file: &File) -> Option<bool> {
     let mut header = [0; 64];
     file.read_exact_at(&mut header, 0).ok()?;
     let wide = |bytes: &[u8], at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));

@@ -84,9 +84,9 @@ impl Stacks {
         let (t_ns, pid, tid, cpu) = (sample.t_ns, sample.pid, sample.tid, sample.cpu);
         let mut places = std::mem::take(&mut self.addresses);
         places.clear();
-        places.extend(looked_up(sample.kernel).map(Place::Kernel));
+        places.extend(lookup_addresses(sample.kernel).map(Place::Kernel));
         let user = places.len();
-        places.extend(looked_up(sample.user).map(Place::Unknown));
+        places.extend(lookup_addresses(sample.user).map(Place::Unknown));
         for place in &mut places[user..] {
             if let Place::Unknown(address) = *place {
                 *place = self.spaces.place(pid, address);
@@ -182,6 +182,6 @@ fn unknown() -> Frame {
 /// Returns the addresses to look up. All except the innermost are return addresses. A return
 /// address may be the first byte of the next function, so one byte is subtracted to get into the
 /// call.
-pub(crate) fn looked_up(chain: &[u64]) -> impl Iterator<Item = u64> + '_ {
+pub(crate) fn lookup_addresses(chain: &[u64]) -> impl Iterator<Item = u64> + '_ {
     chain.iter().enumerate().map(|(at, &address)| address.wrapping_sub(u64::from(at > 0)))
 }

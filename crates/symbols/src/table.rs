@@ -77,7 +77,7 @@ pub struct Line {
     /// Number of places that were looked up, and number of addresses beyond the limit; in the last
     /// line only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub looked_up: Option<u64>,
+    pub lookup_addresses: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<u64>,
 }

@@ -94,7 +94,7 @@ pub struct Catalogue {
 
 impl Catalogue {
     #[cold]
-    pub(crate) fn comes_to(&mut self, loss: Loss) {
+    pub(crate) fn loss_reached(&mut self, loss: Loss) {
         match self.losses_ahead.iter_mut().find(|known| known.stream == loss.stream) {
             Some(known) => *known = loss,
             None => self.losses_ahead.push(loss),

@@ -264,7 +264,7 @@ impl Slot {
             shared.broken |= self.source.is_broken();
         }
         if let Some(loss) = shared.loss_ahead.take() {
-            shared.catalogue.comes_to(self.shift.loss(loss));
+            shared.catalogue.loss_reached(self.shift.loss(loss));
         }
         match self.shift.is_none() {
             true => advanced,
@@ -611,7 +611,7 @@ impl Trace {
             }
             let Some(key) = next else {
                 if is_first {
-                    self.tell_nothing();
+                    self.explain_empty();
                 }
                 return Ok(self.finish());
             };
@@ -637,7 +637,7 @@ impl Trace {
     /// Records why the trace yielded no item. If a stream is damaged, the damage is the reason, and
     /// diagnostics report it.
     #[cold]
-    fn tell_nothing(&mut self) {
+    fn explain_empty(&mut self) {
         let why = NoEvent::why(self.slots.len(), self.start_ns, (self.begin_ns, self.end_ns));
         self.no_event = why.filter(|_| !self.is_damaged());
     }

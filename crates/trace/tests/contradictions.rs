@@ -75,8 +75,12 @@ fn read(trace: &Path, damage: Damage) -> (Vec<i64>, Vec<Diagnostic>, bool) {
             times.push(event.t_ns);
         }
     }
-    let odd =
-        trace.diagnostics().iter().filter(|odd| !matches!(odd, Diagnostic::Sorted { .. } | Diagnostic::Late { .. })).cloned().collect();
+    let odd = trace
+        .diagnostics()
+        .iter()
+        .filter(|odd| !matches!(odd, Diagnostic::Sorted { .. } | Diagnostic::DeferredField { .. }))
+        .cloned()
+        .collect();
     (times, odd, trace.is_damaged_strictly())
 }
 

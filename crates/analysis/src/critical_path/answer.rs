@@ -228,7 +228,7 @@ impl CriticalPath {
 
     fn kind(&self, vocabulary: &Vocabulary, key: &Key) -> SegmentKind {
         let context = match *key {
-            Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.was_context),
+            Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.has_been_context),
             Key::Link { .. } => false,
         };
         key.kind(vocabulary, context)

@@ -31,7 +31,7 @@ pub struct Life {
     pub above: u32,
     pub context: Option<Context>,
     /// The machine has been a context at least once.
-    pub was_context: bool,
+    pub has_been_context: bool,
     /// Number of times that the machine has stopped.
     pub lives: u32,
     /// End of the time that is already charged, in ns; and the key for the time after it.
@@ -72,7 +72,7 @@ impl Default for Life {
             block: None,
             above: 0,
             context: None,
-            was_context: false,
+            has_been_context: false,
             lives: 0,
             since: 0,
             key: 0,

@@ -9,7 +9,7 @@
 
 use crate::critical_path::{Kind, Path, Row, Stretch};
 use crate::scheduling::stacks::{interval, FunctionShare};
-use longpole_model::causes::Seat;
+use longpole_model::causes::RunsOn;
 use longpole_model::kinds::{SegmentKind, StateKind};
 use longpole_symbols::{Frame, FrameId, Stack, Stacks};
 use serde::Serialize;
@@ -24,19 +24,19 @@ pub struct OnPath<'a> {
     /// Number of the last stretch in which the machine on the path ran without being interrupted.
     own: Option<u32>,
     /// Seats for each number of stretches; empty if no sample could be taken of that stretch.
-    seats: Vec<&'a [Seat]>,
+    seats: Vec<&'a [RunsOn]>,
     /// Time on the path in which samples can be taken, in ns.
     pub running_ns: u64,
 }
 
 impl<'a> OnPath<'a> {
     /// `seats` maps the names of machines to their threads and CPUs.
-    pub fn new(path: &'a Path, seats: &'a HashMap<&str, Vec<Seat>>) -> OnPath<'a> {
+    pub fn new(path: &'a Path, seats: &'a HashMap<&str, Vec<RunsOn>>) -> OnPath<'a> {
         let known = |of: u32| match path.kind(of) {
             Kind::Running | Kind::SystemCall | Kind::Interrupt => seats.get(path.machine(of)).map_or(&[][..], Vec::as_slice),
             _ => &[],
         };
-        let seats: Vec<&[Seat]> = (0..path.kinds() as u32).map(known).collect();
+        let seats: Vec<&[RunsOn]> = (0..path.kinds() as u32).map(known).collect();
         let running_ns = seats.iter().zip(path.times()).filter(|(seats, _)| !seats.is_empty()).map(|(_, ns)| ns).sum();
         let stretches: Box<dyn Iterator<Item = Stretch>> = Box::new(path.stretches());
         let mut on_path = OnPath { at: None, stretches, path, own: None, seats, running_ns };
@@ -62,9 +62,9 @@ impl<'a> OnPath<'a> {
             self.advance();
         }
         let stretch = self.at.as_ref().filter(|stretch| stretch.start <= t)?;
-        let is_here = |seat: &Seat| match *seat {
-            Seat::Thread(thread) => thread == tid,
-            Seat::Cpu(number) => Some(number) == cpu,
+        let is_here = |seat: &RunsOn| match *seat {
+            RunsOn::Thread(thread) => thread == tid,
+            RunsOn::Cpu(number) => Some(number) == cpu,
         };
         let of = stretch.of;
         let own = self.own.filter(|&own| self.is_interrupted(of) && self.path.machine(own) == self.path.machine(of));

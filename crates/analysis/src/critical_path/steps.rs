@@ -7,7 +7,7 @@
 
 use super::key::State;
 use super::life::{Block, Context, Tip};
-use super::{segments, CriticalPath, EndMark, From, Maybe, Total};
+use super::{segments, CriticalPath, EndMark, From, OptionalName, Total};
 use crate::stats::nearest::ends_nowhere;
 use longpole_model::interaction::{Cause, Effect, MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::LinkKind;
@@ -123,7 +123,7 @@ impl CriticalPath {
         self.jump(machine, tip);
         let life = self.life(machine);
         (life.exists, life.block, life.state, life.context) = (true, None, State::Run, context);
-        life.was_context |= context.is_some();
+        life.has_been_context |= context.is_some();
         self.look(machine);
         if let (Some(active), Some(segments)) = (&mut self.active, &self.segments) {
             active.explained(machine, |since| segments.back(tip.segment, since).into_iter().rev());
@@ -183,7 +183,7 @@ impl CriticalPath {
     fn wake(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) {
         if let Some(block) = self.life(machine).block {
             if let Some(at) = cause.and_then(|cause| self.is_loss(vocabulary, machine, cause)) {
-                self.unsay(machine, at, block.start);
+                self.uncount_loss(machine, at, block.start);
             }
             let cause = match cause.map(|cause| self.caused(cause).ok_or(cause)) {
                 Some(Ok(tip)) => Origin::From(tip),
@@ -216,7 +216,7 @@ impl CriticalPath {
     /// Takes back time that was counted over all machines before a loss was known. A loss is
     /// reported only when it is over; until then its time was charged to the last state that was
     /// seen, which may have ended long before.
-    fn unsay(&mut self, machine: MachineId, from: u64, to: u64) {
+    fn uncount_loss(&mut self, machine: MachineId, from: u64, to: u64) {
         let begin = self.begin.unwrap_or(0);
         let life = self.life(machine);
         let from = from.max(life.unsaid).max(begin);
@@ -336,7 +336,7 @@ impl CriticalPath {
     fn origin(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> Option<From> {
         let tip = self.life(machine).tip?;
         let tip = self.share(tip);
-        Some(From { tip, t: self.now, host: Maybe::of(vocabulary.host_id(machine)), link: Maybe::of(link) })
+        Some(From { tip, t: self.now, host: OptionalName::of(vocabulary.host_id(machine)), link: OptionalName::of(link) })
     }
 
     /// Uses what was found in a queue: it ends a block, or counts as slack, or gives a context its

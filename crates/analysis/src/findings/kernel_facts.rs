@@ -15,7 +15,7 @@ use crate::findings::{Evidence, Facts, Scope};
 use away::Away;
 use futexes::Futexes;
 use idle::Idle;
-use longpole_model::causes::Seat;
+use longpole_model::causes::RunsOn;
 use longpole_model::hash::IdMap;
 use longpole_model::linux::watch::{Base, Call, CpuId, Mode, Moment, Occupant, Start, ThreadId, Wait, Watch};
 use longpole_model::linux::Linux;
@@ -188,7 +188,7 @@ pub(crate) struct PathShares {
 
 impl OnPath {
     /// Computes the shares. `seats` are those of the machines by name.
-    pub fn new(path: &Path, (start, length): (u64, u64), seats: &HashMap<&str, Vec<Seat>>) -> OnPath {
+    pub fn new(path: &Path, (start, length): (u64, u64), seats: &HashMap<&str, Vec<RunsOn>>) -> OnPath {
         let mut out = OnPath { start_ns: start as i64, end_ns: start.saturating_add(length) as i64, ..OnPath::default() };
         let mut of_threads: HashMap<(i32, &str), u64> = HashMap::new();
         for (of, &ns) in (0..).zip(path.times()).filter(|&(of, &ns)| ns > 0 && path.kind(of) != Kind::Link) {
@@ -202,7 +202,7 @@ impl OnPath {
                 _ => {}
             }
             for seat in seats.get(path.machine(of)).into_iter().flatten() {
-                if let Seat::Thread(tid) = seat {
+                if let RunsOn::Thread(tid) = seat {
                     *of_threads.entry((*tid, class)).or_default() += ns;
                 }
             }

@@ -108,13 +108,13 @@ impl LatenciesOfMachines {
             Effect::Peek { machine, .. } | Effect::Reserve { machine, .. } => self.goes_on(machine, Mode::Runs),
             Effect::Push { machine, below, .. } => {
                 self.machine(machine).below = below;
-                self.lies_on(below, 1);
+                self.count_above(below, 1);
             }
             Effect::Pop { machine } | Effect::Stop { machine } => {
                 self.leaves(machine);
                 let below = self.machine(machine).below;
                 *self.machine(machine) = Machine::default();
-                self.lies_on(below, -1);
+                self.count_above(below, -1);
             }
             Effect::Now
             | Effect::Declare { .. }
@@ -161,7 +161,7 @@ impl LatenciesOfMachines {
         }
     }
 
-    fn lies_on(&mut self, below: Option<MachineId>, by: i32) {
+    fn count_above(&mut self, below: Option<MachineId>, by: i32) {
         if let Some(below) = below {
             self.charge(below);
             let it = self.machine(below);

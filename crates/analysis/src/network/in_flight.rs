@@ -82,7 +82,7 @@ pub enum End {
     /// Dropped.
     Lost,
     /// Sent by a device after which no event follows.
-    Left,
+    LeftCpu,
     /// Split into segments, each with a packet path of its own.
     Split,
     /// Delivered to the protocols but to no socket: acknowledgements, ARP, ICMP, fragments.
@@ -94,14 +94,14 @@ pub enum End {
 }
 
 impl End {
-    pub const ALL: [End; 8] = [End::Read, End::Stream, End::Lost, End::Left, End::Split, End::Kernel, End::Waiting, End::Unknown];
+    pub const ALL: [End; 8] = [End::Read, End::Stream, End::Lost, End::LeftCpu, End::Split, End::Kernel, End::Waiting, End::Unknown];
 
     pub fn text(self) -> &'static str {
         match self {
             End::Read => "read by a receive call",
             End::Stream => "delivered to a stream's socket",
             End::Lost => "lost or thrown away",
-            End::Left => "left by a device",
+            End::LeftCpu => "left by a device",
             End::Split => "cut into segments",
             End::Kernel => "taken by the kernel itself",
             End::Waiting => "still under way at the end",
@@ -111,7 +111,7 @@ impl End {
 
     /// Returns whether the end is fully known.
     pub fn is_known(self) -> bool {
-        matches!(self, End::Read | End::Stream | End::Lost | End::Left | End::Split)
+        matches!(self, End::Read | End::Stream | End::Lost | End::LeftCpu | End::Split)
     }
 }
 
@@ -155,7 +155,7 @@ pub struct Seen {
 
 /// A packet in flight.
 #[derive(Clone, Debug)]
-pub struct Flight {
+pub struct PacketInFlight {
     /// Id that distinguishes a packet from the next one in the same buffer.
     pub id: u64,
     /// Number among the packets that began in the range, from 1.
@@ -174,13 +174,13 @@ pub struct Flight {
     pub steps: Vec<Seen>,
 }
 
-impl Flight {
+impl PacketInFlight {
     /// Adds a step, if this packet's steps are wanted.
     pub fn see(&mut self, wanted: Wanted, hop: &Hop<'_>, what: &'static str) {
         if self.number.is_none_or(|number| wanted != Wanted::Number(number) && wanted != Wanted::Slowest) || self.steps.len() >= 256 {
             return;
         }
-        let Flight { device, length, socket, .. } = *self;
+        let PacketInFlight { device, length, socket, .. } = *self;
         let Hop { t_ns, cpu, by, call, .. } = *hop;
         self.steps.push(Seen { t_ns, cpu, by, call, what, device, length: Some(length), socket });
     }
@@ -188,7 +188,7 @@ impl Flight {
 
 /// A packet path, reported in full.
 #[derive(Clone, Debug)]
-pub struct Journey {
+pub struct PacketPath {
     pub number: u64,
     pub begin_ns: i64,
     pub end_ns: i64,

@@ -12,7 +12,7 @@
 
 mod sockets;
 
-use crate::network::in_flight::{End, Flight, Journey, Leg, Origin, Stage, Wakeup};
+use crate::network::in_flight::{End, Leg, Origin, PacketInFlight, PacketPath, Stage, Wakeup};
 use crate::network::packet_loss::{Loss, LossKind, Losses, Segments};
 use crate::stats::samples::Samples;
 use longpole_model::hash::IdMap;
@@ -82,8 +82,8 @@ struct ThreadState {
 
 /// Follows all packets during the pass.
 #[derive(Debug, Default)]
-pub struct Journeys {
-    flights: IdMap<u64, Flight>,
+pub struct PacketPaths {
+    flights: IdMap<u64, PacketInFlight>,
     /// Addresses and ids of packets, the oldest first.
     order: VecDeque<(u64, u64)>,
     next_id: u64,
@@ -95,7 +95,7 @@ pub struct Journeys {
     kept: IdMap<u64, (u32, u64)>,
     /// Packets, by id, that the kernel split for their socket, and whose buffer now holds another
     /// packet.
-    cut: IdMap<u64, Flight>,
+    cut: IdMap<u64, PacketInFlight>,
     /// Sockets at the start of the recording: protocol, port, process.
     pub dumped: Vec<(i64, u16, i32)>,
     cpus: Vec<CpuState>,
@@ -114,7 +114,7 @@ pub struct Journeys {
     pub since_ns: Option<i64>,
     /// True when packets are no longer counted, because the requested command has ended.
     pub over: bool,
-    pub told: Option<Journey>,
+    pub told: Option<PacketPath>,
     pub legs: [Samples; Leg::ALL.len()],
     pub flows: BTreeMap<FlowKey, Flow>,
     /// Flows beyond the limit.
@@ -148,9 +148,9 @@ fn intern(all: &mut Vec<String>, text: &str) -> Option<u32> {
     at.map(|at| at as u32)
 }
 
-impl Journeys {
-    pub fn new(wanted: Option<Wanted>) -> Journeys {
-        Journeys { wanted, ..Journeys::default() }
+impl PacketPaths {
+    pub fn new(wanted: Option<Wanted>) -> PacketPaths {
+        PacketPaths { wanted, ..PacketPaths::default() }
     }
 
     fn device(&mut self, name: &[u8]) -> Option<u32> {
@@ -181,7 +181,7 @@ impl Journeys {
             Origin::Kernel | Origin::Outside | Origin::Unknown => hop.t_ns,
         };
         let gap = origin == Origin::Unknown;
-        let flight = Flight {
+        let flight = PacketInFlight {
             id,
             number,
             begin_ns,
@@ -317,7 +317,7 @@ impl Journeys {
         if goes_on && self.flights.contains_key(&packet) {
             self.see(hop, packet, "forwarded");
         } else {
-            let origin = Journeys::origin(hop);
+            let origin = PacketPaths::origin(hop);
             self.begin(hop, packet, origin, length, Stage::Queued);
             if let Origin::Call { begin_ns, .. } = origin {
                 self.leg(Leg::Send, begin_ns, hop.t_ns, hop.covered);
@@ -365,7 +365,7 @@ impl Journeys {
 
     fn arrive(&mut self, hop: &Hop<'_>, packet: u64, length: Option<u32>, device: &[u8]) {
         let device = self.device(device);
-        let fits = |flight: &Flight| {
+        let fits = |flight: &PacketInFlight| {
             matches!(flight.stage, Stage::Transmitting | Stage::Sent) && length.is_none_or(|length| length <= flight.length)
         };
         if self.flights.get(&packet).is_none_or(|flight| !fits(flight)) {
@@ -396,7 +396,7 @@ impl Journeys {
         if let Some((before, _)) = before.filter(|(before, _)| *before != packet) {
             self.not_delivered(before);
         }
-        let fits = |flight: &Flight| match flight.stage {
+        let fits = |flight: &PacketInFlight| match flight.stage {
             Stage::Transmitting | Stage::Sent | Stage::Arrived => length <= flight.length || flight.length == 0,
             Stage::Received => again,
             Stage::Queued | Stage::Ready => false,
@@ -425,7 +425,7 @@ impl Journeys {
         }
     }
 
-    fn remove_if(&mut self, packet: u64, id: u64) -> Option<Flight> {
+    fn remove_if(&mut self, packet: u64, id: u64) -> Option<PacketInFlight> {
         if let Some(cut) = self.cut.remove(&id) {
             return Some(cut);
         }
@@ -435,7 +435,7 @@ impl Journeys {
 
     /// Returns the number of segments. A buffer that is not split yet counts as many segments as
     /// other buffers of its sender with that size.
-    fn segments_of(&self, flight: &Flight) -> Segments {
+    fn segments_of(&self, flight: &PacketInFlight) -> Segments {
         let (payload, size) = (flight.length.saturating_sub(HEADERS), self.cuts.get(&flight.origin.thread()).copied().unwrap_or(0));
         if flight.stage == Stage::Queued && flight.segments == 1 && size > 0 && payload > size {
             return Segments { count: payload.div_ceil(size), estimated: true };
@@ -488,11 +488,11 @@ impl Journeys {
     }
 
     /// Ends the path of a packet for which no event shows the end.
-    fn vanished(&mut self, flight: Flight) {
+    fn vanished(&mut self, flight: PacketInFlight) {
         let loops = flight.device.is_some_and(|device| self.loops.get(device as usize).copied().unwrap_or(false));
         let end = match flight.stage {
             Stage::Queued if flight.segments == 0 => End::Split,
-            Stage::Sent | Stage::Transmitting if !loops => End::Left,
+            Stage::Sent | Stage::Transmitting if !loops => End::LeftCpu,
             Stage::Received => End::Kernel,
             Stage::Queued | Stage::Transmitting | Stage::Sent | Stage::Arrived | Stage::Ready => End::Unknown,
         };
@@ -500,7 +500,7 @@ impl Journeys {
         self.finish_flight(flight, end, t_ns, (None, None));
     }
 
-    fn finish_flight(&mut self, flight: Flight, end: End, t_ns: i64, (reader, wakeup): (Option<ThreadId>, Option<Wakeup>)) {
+    fn finish_flight(&mut self, flight: PacketInFlight, end: End, t_ns: i64, (reader, wakeup): (Option<ThreadId>, Option<Wakeup>)) {
         let Some(number) = flight.number else { return };
         let complete = !flight.gap && end.is_known();
         self.ends[end as usize] += 1;
@@ -527,15 +527,15 @@ impl Journeys {
             }
         };
         if wanted {
-            let Flight { begin_ns, origin, length, steps, .. } = flight;
-            self.told = Some(Journey { number, begin_ns, end_ns: t_ns, origin, end, complete, length, reader, wakeup, steps });
+            let PacketInFlight { begin_ns, origin, length, steps, .. } = flight;
+            self.told = Some(PacketPath { number, begin_ns, end_ns: t_ns, origin, end, complete, length, reader, wakeup, steps });
         }
     }
 
     /// Ends all paths. Must be called once, after the last event.
     pub fn finish(&mut self) {
         let cut = std::mem::take(&mut self.cut).into_values();
-        let flights: Vec<Flight> = std::mem::take(&mut self.flights).into_values().chain(cut).collect();
+        let flights: Vec<PacketInFlight> = std::mem::take(&mut self.flights).into_values().chain(cut).collect();
         for flight in flights {
             let waits = match flight.stage {
                 Stage::Queued => flight.segments > 0,
@@ -566,7 +566,7 @@ impl Journeys {
     }
 }
 
-impl Watch for Journeys {
+impl Watch for PacketPaths {
     fn moment(&mut self, moment: Moment) {
         if let Moment::SwitchedOff { packets: true, .. } = moment {
             // For packets the trace ends here.

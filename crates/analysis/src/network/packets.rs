@@ -1,8 +1,8 @@
 //! The answer of `packets` from kernel events: losses, packet paths, and one packet path in full.
 
-use crate::network::in_flight::{End, Journey, Leg, Origin};
+use crate::network::in_flight::{End, Leg, Origin, PacketPath};
 use crate::network::packet_loss::{Device, LossLine, Names, Person, Places, Socket};
-use crate::network::packet_paths::{Flow, FlowKey, Journeys};
+use crate::network::packet_paths::{Flow, FlowKey, PacketPaths};
 use crate::stages::consumer::Probes;
 use crate::stats::histogram::Times;
 use longpole_model::linux::watch::{ThreadId, Waker};
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 /// Sums over all packet paths.
 #[derive(Debug, Serialize)]
-pub struct JourneysAnswer {
+pub struct PacketsAnswer {
     /// Number of packets whose first step is in the range.
     pub count: u64,
     /// Number of packets for which each step from the origin to the end is known.
@@ -54,7 +54,7 @@ impl Ends {
             read: of(End::Read),
             stream: of(End::Stream),
             lost: of(End::Lost),
-            left: of(End::Left),
+            left: of(End::LeftCpu),
             split: of(End::Split),
             kernel: of(End::Kernel),
             waiting: of(End::Waiting),
@@ -90,7 +90,7 @@ pub struct FlowLine {
 
 /// One packet path in full.
 #[derive(Debug, Serialize)]
-pub struct JourneyLine {
+pub struct PacketPathLine {
     pub number: u64,
     pub begin_ns: i64,
     pub end_ns: i64,
@@ -163,13 +163,13 @@ pub struct SingleLine {
 
 /// The data in which names are looked up.
 pub struct Packets<'a> {
-    pub journeys: &'a Journeys,
+    pub journeys: &'a PacketPaths,
     pub linux: &'a Linux,
     pub symbol: &'a dyn Fn(u64) -> Option<String>,
 }
 
 impl Packets<'_> {
-    pub fn journeys(&self) -> JourneysAnswer {
+    pub fn journeys(&self) -> PacketsAnswer {
         let journeys = self.journeys;
         let ends = Ends::new(&journeys.ends);
         let of = journeys.count.saturating_sub(ends.kernel + ends.waiting);
@@ -179,7 +179,7 @@ impl Packets<'_> {
         if others.ends.iter().any(|count| *count > 0) {
             flows.push(self.flow(&FlowKey { sender: None, socket: None, device: None }, others));
         }
-        JourneysAnswer {
+        PacketsAnswer {
             count: journeys.count,
             complete: journeys.complete,
             complete_share: (of > 0).then(|| journeys.complete as f64 / of as f64),
@@ -225,7 +225,7 @@ impl Packets<'_> {
         })
     }
 
-    pub fn journey(&self, journey: &Journey) -> JourneyLine {
+    pub fn journey(&self, journey: &PacketPath) -> PacketPathLine {
         let call = |call: NameId| self.linux.names.text(call).to_owned();
         let send_call = match journey.origin {
             Origin::Call { call: name, .. } => Some(call(name)),
@@ -245,7 +245,7 @@ impl Packets<'_> {
                 socket.port.map_or_else(|| protocol.to_owned(), |port| format!("{protocol} port {port}"))
             }),
         });
-        JourneyLine {
+        PacketPathLine {
             number: journey.number,
             begin_ns: journey.begin_ns,
             end_ns: journey.end_ns,
@@ -366,7 +366,7 @@ const WRONG_SIDE_NS: u64 = 100_000;
 /// Difference in distance below which frames cannot be distinguished.
 const LIKE_NS: u64 = 3_000;
 
-impl JourneyLine {
+impl PacketPathLine {
     /// Returns the time in which its frames can have been captured.
     pub fn span(&self) -> Option<(i64, i64)> {
         let (first, last) = (self.steps.first()?, self.steps.last()?);

@@ -35,7 +35,7 @@ pub(crate) struct Depth {
     /// Start of the current uncertain time; and end of the uncertain time that has been counted.
     doubt_since_ns: Option<i64>,
     doubted_until_ns: Option<i64>,
-    doubt_ns: u64,
+    uncertain_ns: u64,
 }
 
 impl Depth {
@@ -108,14 +108,14 @@ impl Depth {
     }
 
     /// Returns the time until `end_ns` whose depth is an estimate, in ns.
-    pub fn doubt_ns(&self, end_ns: i64) -> u64 {
-        self.doubt_ns + self.doubt_since_ns.map_or(0, |doubt| since(doubt, end_ns))
+    pub fn uncertain_ns(&self, end_ns: i64) -> u64 {
+        self.uncertain_ns + self.doubt_since_ns.map_or(0, |doubt| since(doubt, end_ns))
     }
 
     fn know(&mut self, offset: i64, t_ns: i64) {
         self.offset = Some(offset);
         if let Some(doubt) = self.doubt_since_ns.take() {
-            self.doubt_ns += since(doubt, t_ns);
+            self.uncertain_ns += since(doubt, t_ns);
             self.doubted_until_ns = Some(t_ns);
         }
     }
@@ -249,15 +249,15 @@ mod tests {
         depth.forget(1_000, 2_000, capacity);
         depth.change(500, 2_500, capacity);
         depth.change(-10, 2_600, capacity);
-        assert_eq!(depth.doubt_ns(2_600), 1_600);
+        assert_eq!(depth.uncertain_ns(2_600), 1_600);
         depth.anchor(490, 3_000, capacity);
         let found = depth.finish(4_000, capacity);
         assert_eq!((found.max(), found.min()), (Some(1000), Some(0)));
-        assert_eq!(depth.doubt_ns(4_000), 2_000);
+        assert_eq!(depth.uncertain_ns(4_000), 2_000);
         // The time is not counted twice if a second user has lost events as well.
         depth.forget(2_500, 3_500, capacity);
         depth.anchor(490, 3_600, capacity);
-        assert_eq!(depth.doubt_ns(4_000), 2_600);
+        assert_eq!(depth.uncertain_ns(4_000), 2_600);
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
         depth.change(1, 30, Some(8));
         let found = depth.finish(40, Some(8));
         assert_eq!((found.max(), found.min()), (Some(3), Some(0)));
-        assert_eq!(depth.doubt_ns(40), 40);
+        assert_eq!(depth.uncertain_ns(40), 40);
     }
 
     #[test]

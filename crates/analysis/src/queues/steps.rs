@@ -200,7 +200,7 @@ impl Queues {
 
     /// Returns the time in ns that the queue's last producer left to others: from its last step at
     /// `t_ns` to the last get, plus the time for the remaining tokens at the pace until then.
-    pub fn worked_off_after(&self, queue: QueueId, producer: ActorId, t_ns: i64) -> u64 {
+    pub fn backlog_ns(&self, queue: QueueId, producer: ActorId, t_ns: i64) -> u64 {
         let Some(state) = self.queues.get(queue.0 as usize).filter(|state| state.last_producer == Some(producer)) else { return 0 };
         // A queue that was found empty has been worked off.
         if let Some(emptied_ns) = state.emptied_ns {
@@ -210,7 +210,7 @@ impl Queues {
         // A depth reported by a probe is preferred to the counts, since not every get may have a
         // probe. After a loss the remaining number is unknown.
         let told = state.counted.depth.now().map(|left| left.min(state.counted.put_units));
-        let left = if state.counted.depth.doubt_ns(last) == 0 {
+        let left = if state.counted.depth.uncertain_ns(last) == 0 {
             told.unwrap_or(state.counted.put_units.saturating_sub(state.counted.get_units))
         } else {
             0

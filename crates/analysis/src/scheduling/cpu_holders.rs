@@ -7,11 +7,11 @@
 
 mod turns;
 
-pub use turns::Turns;
+pub use turns::OccupancyLog;
 
 use crate::critical_path::{Answer, Kind, Path, Row};
 use crate::scheduling::occupancy::{Occupancy, Spool};
-use longpole_model::causes::Seat;
+use longpole_model::causes::RunsOn;
 use longpole_model::hash::IdMap;
 use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
 use longpole_model::linux::Linux;
@@ -44,9 +44,9 @@ pub fn matter(answer: &Answer) -> bool {
 
 impl CpuHolders {
     /// Collects the pieces of a path. `seats` are those of the machines by name.
-    pub fn new(path: &Path, seats: &HashMap<&str, Vec<Seat>>) -> CpuHolders {
+    pub fn new(path: &Path, seats: &HashMap<&str, Vec<RunsOn>>) -> CpuHolders {
         let mut cpu_holders = CpuHolders::default();
-        let tid = |seat: &Seat| if let Seat::Thread(tid) = seat { Some(*tid) } else { None };
+        let tid = |seat: &RunsOn| if let RunsOn::Thread(tid) = seat { Some(*tid) } else { None };
         let known: Vec<bool> = (0..path.kinds() as u32)
             .map(|of| {
                 let seats = seats.get(path.machine(of)).filter(|_| path.kind(of) == Kind::Runnable);

@@ -7,7 +7,7 @@ use crate::scheduling::blocked::{Blocked, Blocks};
 use crate::scheduling::probed::{CpuTime, Instances};
 use crate::stats::samples::Samples;
 use longpole_model::linux::watch::{
-    Allowing, Base, ContextId, CpuId, Mode, Occupant, Reason, Start, ThreadId, ThreadState, Untold, Wake, Waker, Watch, Why,
+    Base, ContextId, CpuId, MaskChange, Mode, Occupant, Reason, Start, ThreadId, ThreadState, UnknownReason, Wake, Waker, Watch, Why,
 };
 use longpole_model::linux::{Linux, Thread};
 use serde::Serialize;
@@ -65,13 +65,13 @@ impl ThreadParts {
 
 impl ThreadParts {
     fn changes(&self, thread: &Thread, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<AllowedChange> {
-        let why = |change: &Allowing| match (&change.cpus, change.why) {
+        let why = |change: &MaskChange| match (&change.cpus, change.why) {
             (Some(_), _) => None,
             (None, Some(why)) if linux.asks_masks => Some(reason(why)),
             (None, None) if linux.asks_masks => Some("the trace holds no answer of the thread"),
             (None, _) => Some("the trace does not tell"),
         };
-        let told = |(change, used): (&Allowing, &BTreeSet<CpuId>)| AllowedChange {
+        let told = |(change, used): (&MaskChange, &BTreeSet<CpuId>)| AllowedChange {
             t_ns: change.t_ns,
             allowed_cpus: change.cpus.as_ref().map(|cpus| cpus.to_vec()),
             why_unknown: why(change),
@@ -135,14 +135,14 @@ pub struct WakerLine {
 }
 
 /// Returns a reason as text for people.
-fn reason(why: Untold) -> &'static str {
+fn reason(why: UnknownReason) -> &'static str {
     match why {
-        Untold::Gone => "the thread was gone before it could be asked",
-        Untold::Again => "it was changed again before the trace holds an answer of the thread",
-        Untold::Changing => "it was being changed again when the thread was asked",
-        Untold::Damaged => "the answer of the thread is damaged",
-        Untold::AtEnd => "at the end of the recording it was another, and no call told of that: a cpuset, or a CPU that went",
-        Untold::ForeignRuntime => "in another pid namespace a thread's mask was changed later, and nothing tells which thread's",
+        UnknownReason::ForgottenWork => "the thread was gone before it could be asked",
+        UnknownReason::Again => "it was changed again before the trace holds an answer of the thread",
+        UnknownReason::Changing => "it was being changed again when the thread was asked",
+        UnknownReason::Damaged => "the answer of the thread is damaged",
+        UnknownReason::AtEnd => "at the end of the recording it was another, and no call told of that: a cpuset, or a CPU that went",
+        UnknownReason::ForeignRuntime => "in another pid namespace a thread's mask was changed later, and nothing tells which thread's",
     }
 }
 

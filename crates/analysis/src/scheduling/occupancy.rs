@@ -32,7 +32,7 @@ pub(crate) struct Occupancy {
 
 /// An occupant, or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Keeping {
+enum Holder {
     By(Occupant),
     /// Time before the first remembered stay.
     Forgotten,
@@ -41,7 +41,7 @@ enum Keeping {
 /// Occupants that kept threads from a CPU, each with its time in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spool {
-    by: IdMap<Keeping, u64>,
+    by: IdMap<Holder, u64>,
     others_ns: u64,
 }
 
@@ -94,18 +94,18 @@ impl Occupancy {
         let mut add = |by: Occupant, from: i64, to: i64| {
             let ns = to.min(end_ns).saturating_sub(from.max(begin_ns)).max(0) as u64;
             left = left.saturating_sub(ns);
-            kept.add(Keeping::By(by), ns);
+            kept.add(Holder::By(by), ns);
         };
         add(wait.now, wait.now_since_ns, wait.end_ns);
         for stay in self.of(wait.cpu).iter().rev().take_while(|stay| stay.end_ns > begin_ns) {
             add(stay.by, stay.begin_ns, stay.end_ns);
         }
-        kept.add(Keeping::Forgotten, left);
+        kept.add(Holder::Forgotten, left);
     }
 }
 
 impl Spool {
-    fn add(&mut self, keeping: Keeping, ns: u64) {
+    fn add(&mut self, keeping: Holder, ns: u64) {
         if ns == 0 {
         } else if self.by.len() < MOST_CPU_HOLDERS || self.by.contains_key(&keeping) {
             *self.by.entry(keeping).or_default() += ns;
@@ -117,7 +117,7 @@ impl Spool {
     /// Fills the sum up to `ns` with unknown occupants.
     pub fn whole(mut self, ns: u64) -> Spool {
         let known = self.by.values().sum::<u64>() + self.others_ns;
-        self.add(Keeping::Forgotten, ns.saturating_sub(known));
+        self.add(Holder::Forgotten, ns.saturating_sub(known));
         self
     }
 
@@ -130,16 +130,16 @@ impl Spool {
             .iter()
             .map(|(keeping, &ns)| {
                 let (kind, name, tid) = match keeping {
-                    Keeping::By(Occupant::Thread(id)) => {
+                    Holder::By(Occupant::Thread(id)) => {
                         let thread = &linux.threads[id.0 as usize];
                         ("thread", thread.name(), Some(thread.tid))
                     }
-                    Keeping::By(Occupant::Context(id)) => {
+                    Holder::By(Occupant::Context(id)) => {
                         let context = &linux.contexts[id.0 as usize];
                         (if context.key.is_softirq() { "softirq" } else { "irq" }, context.name.clone(), None)
                     }
-                    Keeping::By(Occupant::Idle) => ("idle", "idle".to_owned(), None),
-                    Keeping::By(Occupant::Unclaimed | Occupant::Lost) | Keeping::Forgotten => ("unknown", "unknown".to_owned(), None),
+                    Holder::By(Occupant::Idle) => ("idle", "idle".to_owned(), None),
+                    Holder::By(Occupant::Unclaimed | Occupant::Lost) | Holder::Forgotten => ("unknown", "unknown".to_owned(), None),
                 };
                 SpoolWriter { kind, name, tid, ns, share: share(ns) }
             })

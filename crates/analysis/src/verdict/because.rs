@@ -2,7 +2,7 @@
 //! sentence.
 
 use super::data::{Locks, Named, RunnerUp, StateNamed};
-use super::figures::{Agreed, Change, Enough, Found, Measured, StateShare, WaitedFor};
+use super::figures::{Agreed, Change, Found, Measured, RequiredShare, StateShare, WaitedFor};
 use serde::Serialize;
 
 /// One reason for the outcome of a verdict, with its figures.
@@ -12,153 +12,78 @@ pub enum Because {
     /// The state with the largest share of the path, which does not lead by enough. `whole` is the
     /// share of all states of its subject, if the subject has several states that together have
     /// most of the path.
-    Largest {
-        part: Measured,
-        whole: Option<f64>,
-    },
+    Largest { part: Measured, whole: Option<f64> },
     /// The path has no state at all.
     NothingHappens,
     /// The subject waits for something for which the trace has no event.
-    WaitNotTold,
+    WaitUnknown,
     /// Items in transit wait for a machine for which the trace has no event.
-    TransitNotTold,
+    TransitUnknown,
     /// The subject sleeps until a time that it set itself. `sets_pace` is true if no machine waits
     /// for the subject; `gain` is then the predicted gain if the sleep took half its time.
-    OwnTimer {
-        sets_pace: bool,
-        gain: Option<f64>,
-    },
+    OwnTimer { sets_pace: bool, gain: Option<f64> },
     /// The next state is not behind the first one by more than the statistical error.
-    NotAhead {
-        next: Measured,
-    },
+    NotAhead { next: Measured },
     /// The share reaches none of the thresholds in `enough`.
-    TooSmall {
-        enough: Vec<Enough>,
-    },
+    TooSmall { enough: Vec<RequiredShare> },
     /// No other machine waits for the subject.
     NobodyWaits,
     /// Halving the state's time would bring little: either another state is nearly as slow
     /// (`rival`), or another change brings more (`other`).
-    LittleGain {
-        change: String,
-        gain: f64,
-        rival: Option<RunnerUp>,
-        other: Option<Change>,
-    },
+    LittleGain { change: String, gain: f64, rival: Option<RunnerUp>, other: Option<Change> },
     /// A CPU is idle while the subject waits for one, for this share of the path.
-    CpuIdle {
-        share: f64,
-    },
+    CpuIdle { share: f64 },
     /// The trace has no probes.
     NoProbes,
     /// No two threads with queue probes pass items to each other.
     NoStages,
     /// Share of their time for which stages wait for each other.
-    LittleWaiting {
-        share: f64,
-    },
+    LittleWaiting { share: f64 },
     /// No stage causes most of the waiting. `most` is the stage that causes the largest part.
-    NoSingleCause {
-        most: Named,
-        share: f64,
-    },
+    NoSingleCause { most: Named, share: f64 },
     /// The stage for which others wait most works for only this share of its time.
-    LittleWork {
-        stage: Named,
-        share: f64,
-    },
+    LittleWork { stage: Named, share: f64 },
     /// For this share of the stage's time, its state is unknown.
-    LittleKnown {
-        stage: Named,
-        share: f64,
-    },
+    LittleKnown { stage: Named, share: f64 },
     /// This stage is the slowest, although none of its states leads.
-    SlowestStage {
-        stage: Named,
-    },
+    SlowestStage { stage: Named },
     /// No work of the stage is visible.
     NoWork,
     /// This share of the stage's work is spread over very many names.
-    ManyNames {
-        share: f64,
-    },
+    ManyNames { share: f64 },
     /// This share of the stage's work lies outside of the states that its probes name.
-    WorkNotNamed {
-        share: f64,
-    },
+    WorkNotNamed { share: f64 },
     /// No state of the stage leads. With `is_ahead` false, the first state is not ahead of the next
     /// one by more than the statistical error; with `is_ahead` true, it is ahead, but not by enough
     /// to dominate.
-    NoStateLeads {
-        first: StateShare,
-        next: Option<StateShare>,
-        is_ahead: bool,
-    },
+    NoStateLeads { first: StateShare, next: Option<StateShare>, is_ahead: bool },
     /// The stage waits most for a call that is neither made once per item nor slow by itself.
-    FewCalls {
-        call: String,
-    },
+    FewCalls { call: String },
     /// The state is that of a callee: the caller, and the name of the call.
-    CalledBy {
-        caller: Named,
-        call: String,
-    },
+    CalledBy { caller: Named, call: String },
     /// A finding about the stage that is the cause.
     Finding(Found),
     /// A finding about one thread for which no other waits.
     ByItself(Found),
     /// Share of the probes themselves in the stage's time, which is left out of the other shares.
     /// Null in JSON if it was not measured.
-    ProbeCost {
-        share: Option<f64>,
-    },
+    ProbeCost { share: Option<f64> },
     /// This number of threads do the same work; the shares are those of the busiest one.
-    SameThreads {
-        count: u64,
-    },
+    SameThreads { count: u64 },
     /// A stage next to this one waits for this share of its time.
-    Waits {
-        waiter: Named,
-        share: f64,
-        waits_for: WaitedFor,
-        queue: String,
-    },
+    Waits { waiter: Named, share: f64, waits_for: WaitedFor, queue: String },
     /// Packets are lost at one place. `share` is their share of all packets.
-    LostPackets {
-        count: u64,
-        share: f64,
-        remedy: String,
-    },
+    LostPackets { count: u64, share: f64, remedy: String },
     /// Several recordings were judged, each by itself.
-    Recordings {
-        count: u64,
-        agreeing: u64,
-    },
+    Recordings { count: u64, agreeing: u64 },
     /// No more than half of the recordings name the same bottleneck.
-    Disagreement {
-        verdicts: Vec<Agreed>,
-    },
+    Disagreement { verdicts: Vec<Agreed> },
     /// Another process starts these processes again and again.
-    Processes {
-        by: Named,
-        count: u64,
-        mean_ns: u64,
-    },
+    Processes { by: Named, count: u64, mean_ns: u64 },
     /// The thread's affinity mask allows only some of the CPUs, while CPUs are idle.
-    Affinity {
-        allowed: u64,
-        cpus: u64,
-        idle: f64,
-    },
+    Affinity { allowed: u64, cpus: u64, idle: f64 },
     /// The subject waits until a time that it set itself.
-    Sleeps {
-        call: String,
-        mean_ns: u64,
-        count: u64,
-        waited_for_by: Option<Named>,
-        outstanding: Option<f64>,
-    },
+    Sleeps { call: String, mean_ns: u64, count: u64, waited_for_by: Option<Named>, outstanding: Option<f64> },
     /// Waits for timers that are left out of the shares, because other machines work meanwhile or
     /// the CPUs are full. `gain` is the predicted gain if the largest of these sleeps took half its
     /// time, at most what the CPUs allow.
@@ -179,12 +104,7 @@ pub enum Because {
         locks: Option<Locks>,
     },
     /// More requests are open than are processed at a time.
-    Serialised {
-        at: Named,
-        open: f64,
-        at_a_time: f64,
-        callee: Option<Named>,
-    },
+    Serialised { at: Named, open: f64, at_a_time: f64, callee: Option<Named> },
     /// Changes that bring little each, and much together.
     OnlyTogether {
         changes: Vec<String>,
@@ -194,18 +114,9 @@ pub enum Because {
         gain: f64,
     },
     /// Several sides sleep and poll.
-    Polls {
-        sides: Vec<Named>,
-        mean_ns: u64,
-        count: u64,
-    },
+    Polls { sides: Vec<Named>, mean_ns: u64, count: u64 },
     /// Requests, or attempts to connect, that no peer answered before a timeout.
-    Unanswered {
-        requests: u64,
-        connects: u64,
-        mean_ns: u64,
-        count: u64,
-    },
+    Unanswered { requests: u64, connects: u64, mean_ns: u64, count: u64 },
     /// In a part of the run, processes run one after another while CPUs are idle.
     SerialStep {
         step: Named,
@@ -215,51 +126,20 @@ pub enum Because {
         most: Option<RunnerUp>,
     },
     /// A connection whose receiver has a small window.
-    Window {
-        port: u16,
-        peer: u16,
-        bytes: u64,
-        count: u64,
-        filled: f64,
-    },
+    Window { port: u16, peer: u16, bytes: u64, count: u64, filled: f64 },
     /// Requests made one after the other. `per_request` is their number for each request that the
     /// asking process itself answers.
-    RoundTrips {
-        asker: Option<Named>,
-        count: u64,
-        mean_ns: u64,
-        callee: Option<Named>,
-        per_request: Option<f64>,
-    },
+    RoundTrips { asker: Option<Named>, count: u64, mean_ns: u64, callee: Option<Named>, per_request: Option<f64> },
     /// Waits for one of the kernel's timers, and the subjects between which they occur.
-    KernelTimer {
-        timer: String,
-        mean_ns: u64,
-        count: u64,
-        between: Vec<Named>,
-    },
+    KernelTimer { timer: String, mean_ns: u64, count: u64, between: Vec<Named> },
     /// Waits for a disk in this system call.
-    Disk {
-        call: String,
-        mean_ns: u64,
-        count: u64,
-    },
+    Disk { call: String, mean_ns: u64, count: u64 },
     /// The subject's time on the path, divided by states.
-    Divided {
-        parts: Vec<(StateNamed, f64)>,
-    },
+    Divided { parts: Vec<(StateNamed, f64)> },
     /// The subject works on one CPU while others are idle, although it has this number of threads.
-    Alone {
-        threads: u64,
-        cpus: u64,
-        idle: f64,
-    },
+    Alone { threads: u64, cpus: u64, idle: f64 },
     /// The subjects that occupied the CPUs.
-    CpuUsers {
-        waits: Named,
-        users: Vec<(Named, f64)>,
-        idle: f64,
-    },
+    CpuUsers { waits: Named, users: Vec<(Named, f64)>, idle: f64 },
     /// More threads of the subject run or are ready to run than there are CPUs.
     MoreThreads {
         /// Mean number of threads that run or are ready.
@@ -267,10 +147,7 @@ pub enum Because {
         cpus: u64,
     },
     /// Page faults, with their share of the path.
-    Faults {
-        count: u64,
-        share: f64,
-    },
+    Faults { count: u64, share: f64 },
     /// A lock that threads pass from one to the next.
     Lock {
         count: u64,
@@ -296,13 +173,7 @@ pub enum Because {
     },
     /// Threads or processes that wake each other for each item: the time of their own work per
     /// hand-over (`work_ns`), and the cost in wake-ups and context switches (`cost_ns`).
-    HandOvers {
-        sides: Vec<Named>,
-        count: u64,
-        per_second: f64,
-        work_ns: u64,
-        cost_ns: u64,
-    },
+    HandOvers { sides: Vec<Named>, count: u64, per_second: f64, work_ns: u64, cost_ns: u64 },
     /// Packets wait in the queue of a network device for this share of the time (`busy`).
     Link {
         device: String,
@@ -315,32 +186,13 @@ pub enum Because {
     },
     /// A server accepts connections throughout the run, and spends the share `first` of its time on
     /// the first exchange of each connection (a handshake).
-    Accepts {
-        connections: u64,
-        per_second: f64,
-        exchanges: f64,
-        first: f64,
-        cpu_ns: u64,
-        by: Option<Named>,
-    },
+    Accepts { connections: u64, per_second: f64, exchanges: f64, first: f64, cpu_ns: u64, by: Option<Named> },
     /// A thread waits for a less important one, which does not run because a third thread has its
     /// CPU. The third thread is also less important than the first.
-    Inversion {
-        waiter: Named,
-        holder: Named,
-        instead: Named,
-        count: u64,
-        mean_ns: u64,
-    },
+    Inversion { waiter: Named, holder: Named, instead: Named, count: u64, mean_ns: u64 },
     /// A thread frees memory itself because none is free: `count` times, for the share `share` of
     /// the path.
-    Reclaims {
-        count: u64,
-        mean_ns: u64,
-        share: f64,
-    },
+    Reclaims { count: u64, mean_ns: u64, share: f64 },
     /// The candidates with the largest shares, none of which leads.
-    First {
-        parts: Vec<RunnerUp>,
-    },
+    First { parts: Vec<RunnerUp> },
 }

@@ -18,28 +18,17 @@ pub enum Caveat {
     },
     /// A share of the path is unknown. `contradictory` is true if events on the path contradict
     /// each other.
-    UnknownTime {
-        share: f64,
-        contradictory: bool,
-    },
+    UnknownTime { share: f64, contradictory: bool },
     /// Events contradict each other.
     Contradictions(Doubts),
     /// No event shows when threads run, so the state may be work or a wait.
-    RunningNotTold,
+    RunningUnknown,
     /// A thread has set a timer whose signal may be what ends the run.
-    Timer {
-        machine: String,
-        call: String,
-    },
+    Timer { machine: String, call: String },
     /// Programs unrelated to the path use the CPUs. `example` is one of them.
-    Bystanders {
-        share: f64,
-        example: Named,
-    },
+    Bystanders { share: f64, example: Named },
     /// More events arrived than could be stored, and the recorder switched off some kinds.
-    SwitchedOff {
-        kinds: Vec<NotRecorded>,
-    },
+    SwitchedOff { kinds: Vec<NotRecorded> },
 }
 
 impl Caveat {
@@ -48,7 +37,7 @@ impl Caveat {
             Caveat::LostEvents { .. } => "lost_events",
             Caveat::UnknownTime { .. } => "unknown_time",
             Caveat::Contradictions(_) => "contradictions",
-            Caveat::RunningNotTold => "running_not_told",
+            Caveat::RunningUnknown => "running_not_told",
             Caveat::Timer { .. } => "timer",
             Caveat::Bystanders { .. } => "bystanders",
             Caveat::SwitchedOff { .. } => "switched_off",
@@ -99,7 +88,7 @@ impl Doubts {
 
     /// Returns whether the contradictions are so numerous that the absence of a bottleneck cannot
     /// be stated.
-    pub fn weigh(&self, interactions: u64) -> bool {
+    pub fn are_too_many(&self, interactions: u64) -> bool {
         (self.contradictions + self.negative_links) as f64 > MOST_CONTRADICTORY * interactions as f64
     }
 

@@ -165,7 +165,7 @@ impl Accepted {
 
 /// The activity of a process on its sockets.
 #[derive(Clone, Debug, Default)]
-pub struct Conduct {
+pub struct SocketActivity {
     /// Times from request to reply, where the process is the client.
     pub asked: Gaps,
     /// Times from request to reply, where the process is the server.
@@ -186,7 +186,7 @@ pub struct Exchanges {
     heard: Vec<Call>,
     acts: Vec<Option<Act>>,
     open: HashMap<(i32, i64), Connection>,
-    conducts: HashMap<i32, Conduct>,
+    conducts: HashMap<i32, SocketActivity>,
     /// Ports on which a process listens, with the number of times that each was seen.
     ports: HashMap<i32, BTreeMap<u16, u64>>,
     /// Local ports of the TCP connections that a process had when the recording began.
@@ -411,13 +411,13 @@ impl Exchanges {
     }
 
     /// Returns the activity of each process by its id, with the port on which it receives requests.
-    pub fn finish(mut self) -> Conducts {
+    pub fn finish(mut self) -> SocketActivities {
         let mut open: Vec<_> = self.open.keys().copied().collect();
         open.sort_unstable();
         open.into_iter().for_each(|of| self.ends(of));
         let port = |ports: BTreeMap<u16, u64>| ports.into_iter().max_by_key(|&(port, count)| (count, std::cmp::Reverse(port)));
         let ports = self.ports.into_iter().filter_map(|(process, ports)| Some((process, port(ports)?.0))).collect();
-        Conducts {
+        SocketActivities {
             processes: self.conducts,
             ports,
             windows: self.windows,
@@ -429,7 +429,7 @@ impl Exchanges {
     }
 }
 
-fn add(conduct: &mut Conduct, connection: &Connection) {
+fn add(conduct: &mut SocketActivity, connection: &Connection) {
     let Connection { role, from_send, from_receive, since, .. } = connection;
     conduct.unconnected += u64::from(connection.is_connecting);
     let is_waiting = matches!(since, Some((Last::Sent, _))) && from_send.count == 0 && from_receive.count == 0;
@@ -457,8 +457,8 @@ fn add(conduct: &mut Conduct, connection: &Connection) {
 
 /// The exchanges of all processes.
 #[derive(Debug, Default)]
-pub struct Conducts {
-    processes: HashMap<i32, Conduct>,
+pub struct SocketActivities {
+    processes: HashMap<i32, SocketActivity>,
     ports: HashMap<i32, u16>,
     windows: HashMap<(u16, u16), Window>,
     /// Link for which packets waited for the longest time.
@@ -471,7 +471,7 @@ pub struct Conducts {
     pub reclaims: HashMap<i32, Reclaims>,
 }
 
-impl Conducts {
+impl SocketActivities {
     /// Returns the connection whose sender most often had the receiver's small window filled, by
     /// the ports of sender and receiver.
     pub fn narrowest(&self) -> Option<((u16, u16), Window)> {
@@ -480,7 +480,7 @@ impl Conducts {
     }
 
     /// Returns the activity of a process.
-    pub fn of(&self, process: i32) -> Option<&Conduct> {
+    pub fn of(&self, process: i32) -> Option<&SocketActivity> {
         self.processes.get(&process)
     }
 
@@ -495,8 +495,8 @@ impl Conducts {
     }
 
     /// Returns the sum over several processes.
-    pub fn together(&self, processes: impl IntoIterator<Item = i32>) -> Conduct {
-        let mut out = Conduct::default();
+    pub fn together(&self, processes: impl IntoIterator<Item = i32>) -> SocketActivity {
+        let mut out = SocketActivity::default();
         for conduct in processes.into_iter().filter_map(|process| self.of(process)) {
             out.asked.add(&conduct.asked);
             out.served.add(&conduct.served);

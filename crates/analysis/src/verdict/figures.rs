@@ -25,7 +25,7 @@ pub struct Measured {
 
 /// A share that would be enough, and the factor by which it must then exceed the next share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Enough {
+pub struct RequiredShare {
     pub share: f64,
     pub lead: f64,
 }

@@ -12,7 +12,7 @@
 use super::because::Because;
 use super::caveat::Caveat;
 use super::data::{self, Basis, Named, Outcome, RunnerUp, StateNamed, SubjectLevel, Verdict};
-use super::figures::{Change, Enough, Measured};
+use super::figures::{Change, Measured, RequiredShare};
 use super::lost_events::too_many_lost;
 use crate::critical_path::path_windows::Cut;
 use crate::critical_path::{Answer, Call, Kind, Numbered, Path, Row};
@@ -344,7 +344,7 @@ pub fn judge(
     let timer = timer(answer, &first.class);
     let timer = timer.map(|(machine, call)| Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() });
     let is_open = first.kind == Kind::Running && !context.tells_running;
-    let caveats = is_torn.then(lost_events).into_iter().chain(timer).chain(is_open.then_some(Caveat::RunningNotTold));
+    let caveats = is_torn.then(lost_events).into_iter().chain(timer).chain(is_open.then_some(Caveat::RunningUnknown));
     let idle = context.mostly_idle(first).then(|| Because::CpuIdle { share: context.idle(first) });
     Verdict {
         outcome: Outcome::Bottleneck,
@@ -388,10 +388,10 @@ fn why_not(
     thresholds: &PathThresholds,
 ) -> Option<Because> {
     if matches!(first.kind, Kind::Unknown | Kind::Blocked) || first.segment == SegmentKind::Link(LinkKind::Unknown) {
-        return Some(Because::WaitNotTold);
+        return Some(Because::WaitUnknown);
     }
     if !first.is_call && matches!(first.segment, SegmentKind::Link(LinkKind::Queued | LinkKind::Wakeup)) {
-        return Some(Because::TransitNotTold);
+        return Some(Because::TransitUnknown);
     }
     if matches!(first.segment, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer)) {
         return Some(Because::OwnTimer { sets_pace: false, gain: None });
@@ -408,7 +408,7 @@ fn why_not(
         return Some(Because::NotAhead { next: second.measured() });
     }
     if !thresholds.stands_out.iter().any(|needed| beyond >= needed.share && beyond >= needed.lead * next) {
-        let enough = thresholds.stands_out.iter().map(|needed| Enough { share: needed.share, lead: needed.lead });
+        let enough = thresholds.stands_out.iter().map(|needed| RequiredShare { share: needed.share, lead: needed.lead });
         return Some(Because::TooSmall { enough: enough.collect() });
     }
     // A machine that waits for a CPU waits for the machines that occupy the CPUs.

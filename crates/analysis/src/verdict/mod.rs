@@ -47,7 +47,7 @@ use crate::critical_path::samples::CriticalFunction;
 use crate::critical_path::Answer;
 use crate::findings::kernel_facts::Contention;
 use crate::findings::{Evidence, Finding};
-use crate::verdict::exchanges::Conducts;
+use crate::verdict::exchanges::SocketActivities;
 use crate::verdict::not_recorded::NotRecorded;
 use crate::what_if::{Prediction, Scenario};
 use anchor::Anchor;
@@ -89,7 +89,7 @@ pub struct Case<'a> {
     pub anchor: Option<&'a Anchor>,
     /// Number of wake-ups of each subject by each other one ([`between`]).
     pub between: &'a HashMap<(SubjectId, SubjectId), u64>,
-    pub conducts: &'a Conducts,
+    pub conducts: &'a SocketActivities,
     /// Locks for which threads wait, as far as kernel events show them.
     pub contention: &'a [Contention],
     pub cpus: Cpus,

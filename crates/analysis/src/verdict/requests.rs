@@ -6,7 +6,7 @@ use super::data::{Mechanism, Outcome, Verdict};
 use super::parts::Does;
 use super::subjects::SubjectId;
 use super::Case;
-use crate::verdict::exchanges::Conduct;
+use crate::verdict::exchanges::SocketActivity;
 
 impl Case<'_> {
     /// Returns a reason if the client of this subject sends many requests, one after the other, and
@@ -15,7 +15,7 @@ impl Case<'_> {
         let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
         let askers = self.between.iter().filter(|((_, to), _)| *to == subject);
         let asker = askers.max_by_key(|&((from, _), &count)| (count, std::cmp::Reverse(*from))).map(|((from, _), _)| *from)?;
-        let Conduct { asked, served, .. } = &self.subjects.get(asker).conduct;
+        let SocketActivity { asked, served, .. } = &self.subjects.get(asker).conduct;
         let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable;
         let waits = asked.total_ns as f64 >= self.limits.most * length;
         if asker == subject || asked.count < self.limits.many_replies || !one_at_a_time || !waits {
@@ -136,7 +136,7 @@ impl Case<'_> {
         let mut callers: Vec<SubjectId> = self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from).collect();
         callers.sort_unstable();
         for at in callers {
-            let Conduct { served, asked, .. } = &self.subjects.get(at).conduct;
+            let SocketActivity { served, asked, .. } = &self.subjects.get(at).conduct;
             let (open, calls) = (self.open(at), asked.count >= self.limits.least_replies);
             let is_limit = open - asked.open() >= self.limits.waiters && asked.open() <= self.limits.most * open;
             if calls && served.count >= self.limits.least_replies && 2 * asked.count >= served.count && is_limit {

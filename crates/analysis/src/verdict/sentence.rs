@@ -40,7 +40,7 @@ enum Place {
 }
 
 fn place(verdict: &Verdict, caveat: &Caveat) -> Place {
-    let of_path = matches!(caveat, Caveat::LostEvents { .. } | Caveat::UnknownTime { .. } | Caveat::RunningNotTold | Caveat::Timer { .. });
+    let of_path = matches!(caveat, Caveat::LostEvents { .. } | Caveat::UnknownTime { .. } | Caveat::RunningUnknown | Caveat::Timer { .. });
     match caveat {
         Caveat::Contradictions(_) => Place::End,
         _ if verdict.mechanism == Some(Mechanism::PacketLoss) => Place::Last,
@@ -89,7 +89,7 @@ pub fn caveat(of: &Caveat) -> String {
         Caveat::LostEvents { count, .. } => format!("{} events are lost", number(*count)),
         Caveat::UnknownTime { share, .. } => format!("{} of the path is unknown", percent(*share)),
         Caveat::Contradictions(doubts) => contradictions(doubts),
-        Caveat::RunningNotTold => "whether it runs or waits there the trace does not tell".to_owned(),
+        Caveat::RunningUnknown => "whether it runs or waits there the trace does not tell".to_owned(),
         Caveat::Timer { machine, call } => {
             format!("{machine} has set a timer ({call}): if that is what ends it, no change makes it shorter")
         }
@@ -107,7 +107,7 @@ pub fn remedy_of(caveat: &Caveat) -> Option<String> {
         Caveat::LostEvents { remedy, .. } => remedy,
         Caveat::UnknownTime { contradictory: true, .. } => "`longpole path` says what contradicts itself",
         Caveat::UnknownTime { contradictory: false, .. } => "`longpole path` lists the events that would tell it",
-        Caveat::RunningNotTold => "`longpole record --kernel sched`, as root, does",
+        Caveat::RunningUnknown => "`longpole record --kernel sched`, as root, does",
         Caveat::Bystanders { .. } => "record again on a quiet host",
         Caveat::SwitchedOff { .. } => "record less with `--kernel`, or to a faster disk",
         Caveat::Contradictions(_) | Caveat::Timer { .. } => return None,
@@ -447,8 +447,8 @@ pub(super) fn clause(because: &Because) -> String {
         }
         Because::Largest { .. }
         | Because::NothingHappens
-        | Because::WaitNotTold
-        | Because::TransitNotTold
+        | Because::WaitUnknown
+        | Because::TransitUnknown
         | Because::OwnTimer { .. }
         | Because::NotAhead { .. }
         | Because::TooSmall { .. }

@@ -124,7 +124,7 @@ impl Judge<'_> {
         let pools = Pools::find(&vocabulary.actors, self.stages, &work);
         let mut names = self.session.scene(vocabulary).names();
         for (&leader, members) in &pools.members {
-            blame.unite(leader, members);
+            blame.merge_members(leader, members);
             let tid = vocabulary.actors.all()[leader].tid.map(|tid| format!(".{tid}")).unwrap_or_default();
             let name = names[leader].strip_suffix(&tid).unwrap_or(&names[leader]).to_owned();
             members.iter().for_each(|&member| names[member].clone_from(&name));

@@ -13,7 +13,7 @@
 use super::places::Place;
 use super::titles::{self, Titled};
 use super::traffic::Traffic;
-use crate::verdict::exchanges::{Conduct, Conducts};
+use crate::verdict::exchanges::{SocketActivities, SocketActivity};
 use crate::what_if::Scenario;
 use longpole_model::interaction::Vocabulary;
 use longpole_model::names::NameId;
@@ -90,7 +90,7 @@ pub struct Subject {
     pub role: Role,
     pub is_recorder: bool,
     pub is_of_command: bool,
-    pub conduct: Conduct,
+    pub conduct: SocketActivity,
     /// Name in what-if scenarios: the program, or the only thread of a stage.
     scaled: String,
 }
@@ -122,7 +122,7 @@ pub struct Subjects {
 impl Subjects {
     /// Builds the subjects. `threads` are the threads by the names of their machines, `stages` the
     /// processes that do other work than the others of their program.
-    pub fn new(threads: HashMap<String, Thread>, conducts: &Conducts, stages: &HashMap<i32, Stage>) -> Subjects {
+    pub fn new(threads: HashMap<String, Thread>, conducts: &SocketActivities, stages: &HashMap<i32, Stage>) -> Subjects {
         let mut out = Subjects::default();
         let mut machines: Vec<&String> = threads.keys().collect();
         machines.sort_unstable();
@@ -159,7 +159,7 @@ impl Subjects {
                     role,
                     is_recorder: thread.is_recorder,
                     is_of_command: thread.is_of_command,
-                    conduct: Conduct::default(),
+                    conduct: SocketActivity::default(),
                     scaled: if stage.is_some() || thread.title.is_some() { machine.clone() } else { thread.program.clone() },
                 });
                 SubjectId(out.list.len() as u32 - 1)
@@ -220,7 +220,7 @@ impl Subjects {
                     role: Role::None,
                     is_recorder: false,
                     is_of_command: false,
-                    conduct: Conduct::default(),
+                    conduct: SocketActivity::default(),
                     scaled: class.to_owned(),
                 });
                 SubjectId(self.list.len() as u32 - 1)
@@ -328,7 +328,7 @@ pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: 
     of.iter().filter(|((program, _), stage)| differs(program, *stage)).map(|&((_, process), stage)| (process, stage)).collect()
 }
 
-fn role(conduct: Option<&Conduct>) -> Role {
+fn role(conduct: Option<&SocketActivity>) -> Role {
     match conduct {
         Some(conduct) if conduct.served.count > 0 => Role::Server,
         Some(conduct) if conduct.asked.count > 0 => Role::Client,
@@ -359,7 +359,7 @@ mod tests {
     }
 
     fn subjects(threads: Vec<(String, Thread)>) -> Vec<(Option<String>, Vec<i32>, bool)> {
-        let subjects = Subjects::new(threads.into_iter().collect(), &Conducts::default(), &HashMap::new());
+        let subjects = Subjects::new(threads.into_iter().collect(), &SocketActivities::default(), &HashMap::new());
         subjects.iter().map(|(_, subject)| (subject.title.clone(), subject.processes.clone(), subject.needs_place)).collect()
     }
 

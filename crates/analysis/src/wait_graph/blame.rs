@@ -154,7 +154,7 @@ impl Blame {
 
 impl Blame {
     /// Makes one machine represent several: their values become its own.
-    pub(crate) fn unite(&mut self, leader: usize, members: &[usize]) {
+    pub(crate) fn merge_members(&mut self, leader: usize, members: &[usize]) {
         let total: u64 = members.iter().map(|&at| self.total_ns[at]).sum();
         let mean = |of: &[f64]| members.iter().map(|&at| of[at] * self.total_ns[at] as f64).sum::<f64>() / total.max(1) as f64;
         let (busy, waits) = (mean(&self.busy), mean(&self.waits));
@@ -171,7 +171,7 @@ impl Blame {
 fn left_behind(vocabulary: &Vocabulary, activity: &Activity, queues: &Queues, stage: &Stage, machine: ActorId) -> Option<(QueueId, u64)> {
     let (_, last_ns) = activity.lifetime(machine)?;
     let unlimited = stage.outputs.iter().map(|output| output.queue).filter(|queue| vocabulary.shape(*queue).capacity.is_none());
-    unlimited.map(|queue| (queue, queues.worked_off_after(queue, machine, last_ns))).filter(|&(_, ns)| ns > 0).max_by_key(|&(_, ns)| ns)
+    unlimited.map(|queue| (queue, queues.backlog_ns(queue, machine, last_ns))).filter(|&(_, ns)| ns > 0).max_by_key(|&(_, ns)| ns)
 }
 
 /// Returns true for a thread that tokens pass through.

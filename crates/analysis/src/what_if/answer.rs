@@ -331,7 +331,7 @@ impl WhatIf {
     fn segment_kind(&self, vocabulary: &Vocabulary, key: u32) -> SegmentKind {
         let known = self.keys.iter().nth(key as usize).map(|key| {
             let is_context = match *key {
-                Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.was_context),
+                Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.has_been_context),
                 Key::Link { .. } => false,
             };
             key.kind(vocabulary, is_context)
@@ -373,7 +373,7 @@ impl WhatIf {
     }
 
     /// Notes a contradiction if the machine whose end counts has done nothing.
-    pub(super) fn doubt_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+    pub(super) fn check_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let seen = |id: &MachineId| self.lives.get(id.0 as usize).is_some_and(|life| life.seen);
         let doubted = self.options.machine.is_none() && !seen(&machine);
         self.no_end = doubted.then(|| ends_nowhere(vocabulary, machine, seen));

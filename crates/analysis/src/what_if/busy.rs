@@ -67,7 +67,7 @@ impl Used {
 /// Machines that have stopped and are forgotten: their work on CPUs, and the time at which the last
 /// of it was done.
 #[derive(Debug)]
-pub struct Gone {
+pub struct ForgottenWork {
     pub(super) worked: Box<[f64]>,
     until: Box<[f64]>,
 }
@@ -122,7 +122,7 @@ impl WhatIf {
     /// Connects two machines, since one waits for the other. A thread of the kernel that works for
     /// any machine connects none.
     pub(super) fn have_to_do(&mut self, machine: MachineId, by: MachineId) {
-        if !self.life(machine).serves_anyone && !self.life(by).serves_anyone {
+        if !self.life(machine).is_shared_worker && !self.life(by).is_shared_worker {
             self.together.join(machine, by);
         }
     }
@@ -134,7 +134,7 @@ impl WhatIf {
         if replay.worked.is_empty() || replay.records {
             return;
         }
-        let none = || Gone { worked: vec![0.0; lanes].into(), until: vec![0.0; lanes].into() };
+        let none = || ForgottenWork { worked: vec![0.0; lanes].into(), until: vec![0.0; lanes].into() };
         let gone = self.gone.entry((vocabulary.host_id(machine), root)).or_insert_with(none);
         super::lanes::add_all(&mut gone.worked, &replay.worked);
         super::lanes::later(&mut gone.until, &replay.v, 0.0);

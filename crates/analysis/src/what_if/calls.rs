@@ -82,14 +82,14 @@ impl WhatIf {
         let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
         let kind = self.kind(queue);
         let life = self.life(machine);
-        let is_told = life.block.is_none();
+        let is_way_reported = life.block.is_none();
         match (kind, paid) {
             (Kind::Replies, _) => {
                 let Some(paid) = life.calling.take() else { return false };
                 self.less(machine, Mark::Called, paid);
-                return is_told;
+                return is_way_reported;
             }
-            (Kind::Signals, Some(paid)) if is_told && paid.by == machine && life.calling.is_none() => {
+            (Kind::Signals, Some(paid)) if is_way_reported && paid.by == machine && life.calling.is_none() => {
                 if let Some(caller) = &mut life.caller {
                     caller.signals_itself(queue);
                 }
@@ -97,7 +97,7 @@ impl WhatIf {
                     self.less(machine, Mark::Signalled, round.paid);
                 }
             }
-            (Kind::Calls | Kind::Signals, Some(paid)) if is_told && life.calling.is_none() => {
+            (Kind::Calls | Kind::Signals, Some(paid)) if is_way_reported && life.calling.is_none() => {
                 let run = if kind == Kind::Calls { Run::Serves(paid) } else { Run::Served(paid) };
                 match std::mem::replace(&mut life.run, run) {
                     Run::Unknown => life.run = Run::Unknown,

@@ -16,7 +16,7 @@ const MOST_CPUS: usize = 1024;
 /// A CPU that a machine has left: slots with the times of that machine then, and when it had got
 /// the CPU.
 #[derive(Clone, Copy, Debug)]
-pub struct Left {
+pub struct LeftCpu {
     pub slot: u32,
     pub came: u32,
     /// Slot with the time that the machine worked there.
@@ -54,7 +54,7 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    fn of(off: Left, slots: &'a Slots, most: &'a [f64]) -> Turn<'a> {
+    fn of(off: LeftCpu, slots: &'a Slots, most: &'a [f64]) -> Turn<'a> {
         Turn { stay: slots.lanes(off.stay), most }
     }
 
@@ -135,7 +135,7 @@ impl WhatIf {
         let (now, host) = (self.now, vocabulary.host_id(machine));
         let (chain, by_recorder) = (self.life(machine).chain, self.life(machine).records);
         let [slot, came, stay, busy] = std::array::from_fn(|_| self.slots.make());
-        let left = Left { slot, came, stay, busy, chain, why, by: machine, by_recorder, to_recorder: false };
+        let left = LeftCpu { slot, came, stay, busy, chain, why, by: machine, by_recorder, to_recorder: false };
         self.op(machine, What::LeaveCpu { left });
         if why != Leaving::Done {
             [slot, came, stay, busy].into_iter().for_each(|slot| self.slots.hold(slot));
@@ -149,7 +149,7 @@ impl WhatIf {
         }
     }
 
-    pub(super) fn forget_cpu(&mut self, left: Left) {
+    pub(super) fn forget_cpu(&mut self, left: LeftCpu) {
         [left.slot, left.came, left.stay, left.busy].into_iter().for_each(|slot| self.slots.release(slot));
     }
 
@@ -158,7 +158,7 @@ impl WhatIf {
         &mut self,
         machine: MachineId,
         t: u64,
-        (left, off): (Option<Left>, Option<Left>),
+        (left, off): (Option<LeftCpu>, Option<LeftCpu>),
         (ns, key): (f64, u32),
         host: Option<NameId>,
     ) {
@@ -173,7 +173,7 @@ impl WhatIf {
         let sleeps = std::mem::take(&mut replay.sleeps);
         let more_cpus = if replay.records { &[][..] } else { self.scale.more_cpus() };
         let turn = off.filter(|off| off.why == Leaving::Taken).map(|off| Turn::of(off, &self.slots, &self.most));
-        let Some(Left { slot, came, busy: busy_slot, chain, why, by_recorder, .. }) = left else {
+        let Some(LeftCpu { slot, came, busy: busy_slot, chain, why, by_recorder, .. }) = left else {
             self.scratch.copy_from_slice(&replay.v);
             one_cpu.is_had(machine, &self.scale, layout, &self.scratch, None, &mut replay.v);
             replay.takes_cpu(None);

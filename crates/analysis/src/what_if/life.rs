@@ -1,7 +1,7 @@
 //! One machine: its state in the trace, and its times in all worlds.
 
 use super::batch::{Caller, Paid, Round};
-use super::cpus::Left;
+use super::cpus::LeftCpu;
 use super::recorder::Under;
 use super::served::{Server, Takes};
 use super::what::{Op, Passed};
@@ -31,7 +31,7 @@ pub struct Life {
     /// The machine is known to have a CPU.
     pub on_cpu: bool,
     /// The CPU that the machine was put off although it could have continued.
-    pub off: Option<Left>,
+    pub off: Option<LeftCpu>,
     /// Chain number of the CPU that it has, or had last.
     pub chain: u32,
     /// Number of contexts on top of it.
@@ -40,7 +40,7 @@ pub struct Life {
     pub disturbed: bool,
     pub context: Option<Context>,
     /// The machine has been a context at least once.
-    pub was_context: bool,
+    pub has_been_context: bool,
     /// Key of its own time; and the time in the trace up to which its operations reach.
     pub key: u32,
     pub since: u64,
@@ -67,7 +67,7 @@ pub struct Life {
     pub passed: Option<Passed>,
     /// The machine is a thread of the kernel that works for others, one item after the other and
     /// each for itself.
-    pub serves_anyone: bool,
+    pub is_shared_worker: bool,
     pub takes: Takes,
     /// Number of times that the machine has stopped.
     pub stops: u32,
@@ -182,7 +182,7 @@ impl Life {
             above: 0,
             disturbed: false,
             context: None,
-            was_context: false,
+            has_been_context: false,
             key: 0,
             since: 0,
             caller: None,
@@ -195,7 +195,7 @@ impl Life {
             run: Run::Unknown,
             alone: false,
             passed: None,
-            serves_anyone: false,
+            is_shared_worker: false,
             takes: Takes::default(),
             stops: 0,
             is_forgotten: false,

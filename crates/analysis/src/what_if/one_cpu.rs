@@ -4,7 +4,7 @@
 //! With several CPUs, or with preemption, the kernel chooses which thread has a CPU and for how
 //! long; that choice stays as observed.
 
-use super::cpus::{Leaving, Left};
+use super::cpus::{Leaving, LeftCpu};
 use super::lanes::{Layout, KEPT};
 use super::line::{Clients, Line, Waits, MOST};
 use super::scale::Scale;
@@ -54,7 +54,7 @@ impl OneCpu {
 impl WhatIf {
     /// The machine leaves the CPU at `scratch`, which becomes the time at which the CPU is free for
     /// the next thread in the order of the trace.
-    pub(super) fn leaves_one_cpu(&mut self, machine: MachineId, left: Left) {
+    pub(super) fn leaves_one_cpu(&mut self, machine: MachineId, left: LeftCpu) {
         let replay = &mut self.lives[machine.0 as usize].replay;
         let Some(one) = replay.has_one_of.take().and_then(|host| self.one_cpus.get_mut(host)) else { return };
         if one.by.take_if(|by| *by == machine).is_none() {

@@ -12,11 +12,11 @@ use super::{EndMark, WhatIf};
 use longpole_model::interaction::{MachineId, QueueId};
 
 /// The arrival time, in every world, of something that delays no receiver.
-pub(super) const LONG_AGO: f64 = -1e18;
+pub(super) const NEVER_DELAYS: f64 = -1e18;
 
-/// Returns true for [`LONG_AGO`], also after some delays were added.
+/// Returns true for [`NEVER_DELAYS`], also after some delays were added.
 pub(super) fn is_long_ago(v: f64) -> bool {
-    v < 0.5 * LONG_AGO
+    v < 0.5 * NEVER_DELAYS
 }
 
 /// Largest number of waiting operations, over all machines.
@@ -207,7 +207,7 @@ impl WhatIf {
                         }
                         node = self.trail.own(self.slots.node(slot), key, ns);
                     }
-                    None => self.scratch[KEPT..].fill(LONG_AGO),
+                    None => self.scratch[KEPT..].fill(NEVER_DELAYS),
                 }
                 woken = self.slots.fill(slot, &self.scratch, node);
                 return woken;

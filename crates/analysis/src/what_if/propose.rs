@@ -76,9 +76,9 @@ impl Order {
             .enumerate()
             .filter_map(|(at, it)| Some((at, it, gained(it)?)))
             .max_by(|a, b| a.2.total_cmp(&b.2).then(b.0.cmp(&a.0)));
-        let so_far = self.steps.last().and_then(gained).unwrap_or(0.0);
+        let flush_tail = self.steps.last().and_then(gained).unwrap_or(0.0);
         match best {
-            Some((at, prediction, gain)) if (1.0 + gain) / (1.0 + so_far) >= 1.0 + LEAST_GAIN && at < self.candidates.len() => {
+            Some((at, prediction, gain)) if (1.0 + gain) / (1.0 + flush_tail) >= 1.0 + LEAST_GAIN && at < self.candidates.len() => {
                 let fix = self.candidates.remove(at);
                 self.done = Some(self.done.take().map_or_else(|| fix.clone(), |done| done.with(&fix)));
                 self.steps.push(prediction.clone());

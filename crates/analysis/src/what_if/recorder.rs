@@ -6,9 +6,9 @@
 //! that the recorder leaves is handed on as the recorder got it: the machine before still has it as
 //! long as it had it, so that machines that share a CPU exclude each other as before.
 
-use super::cpus::Left;
+use super::cpus::LeftCpu;
 use super::lanes::OBSERVED;
-use super::ops::LONG_AGO;
+use super::ops::NEVER_DELAYS;
 use super::what::What;
 use super::{trail, WhatIf};
 use longpole_model::interaction::{MachineId, Vocabulary};
@@ -54,19 +54,19 @@ impl WhatIf {
     /// Removes the effect of what the recorder just did from the worlds without recording.
     pub(super) fn leave_out(&mut self, machine: MachineId) {
         let replay = &mut self.lives[machine.0 as usize].replay;
-        self.layout.unrecorded().for_each(|lane| replay.v[lane] = LONG_AGO);
+        self.layout.unrecorded().for_each(|lane| replay.v[lane] = NEVER_DELAYS);
     }
 
     /// Notes that the recorder takes this CPU: the machine that was put off it would have
     /// continued.
-    pub(super) fn gives_way(&mut self, left: Left) {
+    pub(super) fn gives_way(&mut self, left: LeftCpu) {
         if let Some(off) = self.life(left.by).off.as_mut().filter(|off| off.slot == left.slot) {
             off.to_recorder = true;
         }
     }
 
     /// Notes that the recorder has got a CPU.
-    pub(super) fn takes_over(&mut self, machine: MachineId, left: Option<Left>) {
+    pub(super) fn takes_over(&mut self, machine: MachineId, left: Option<LeftCpu>) {
         let under = left.map(|left| {
             let lanes = |slot: u32| self.slots.lanes(slot).into();
             Box::new(Under { left: lanes(left.slot), came: lanes(left.came), busy: lanes(left.busy), node: self.slots.node(left.slot) })
@@ -76,7 +76,7 @@ impl WhatIf {
 
     /// Leaves the CPU: fills the slots with when the machine had got it, how long it worked there,
     /// and how long the CPU has been in use. Returns the machines that may continue.
-    pub(super) fn leaves_cpu(&mut self, machine: MachineId, t: u64, left: Left) -> Vec<u32> {
+    pub(super) fn leaves_cpu(&mut self, machine: MachineId, t: u64, left: LeftCpu) -> Vec<u32> {
         let unrecorded = self.layout.unrecorded();
         let replay = &mut self.lives[machine.0 as usize].replay;
         let under = replay.under.take();
@@ -89,7 +89,7 @@ impl WhatIf {
         let is_left_out = replay.records;
         if is_left_out {
             for lane in unrecorded {
-                self.scratch[lane] = under.as_ref().map_or(LONG_AGO, |under| under.came[lane]);
+                self.scratch[lane] = under.as_ref().map_or(NEVER_DELAYS, |under| under.came[lane]);
                 replay.busy[lane] = under.as_ref().map_or(0.0, |under| under.busy[lane]);
             }
         }

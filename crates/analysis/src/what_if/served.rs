@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 
 /// Largest part of the time until the end that may depend on an order: what one machine waits less,
 /// another one waits more.
-const MOST_HANGS: f64 = 0.125;
+const MOST_ORDER_DEPENDENT: f64 = 0.125;
 
 /// Behaviour of a machine with what it takes, as seen in the trace.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,7 +120,7 @@ impl Known {
 
 impl WhatIf {
     /// Returns how much of each scenario's end depends on the order of service among the machines
-    /// that are connected with it, at most [`MOST_HANGS`] of the end.
+    /// that are connected with it, at most [`MOST_ORDER_DEPENDENT`] of the end.
     pub(super) fn hangs(&mut self, end: &EndMark) -> Vec<f64> {
         let root = self.together.find(end.machine.0);
         let mut hangs = vec![0.0; self.layout.scenarios];
@@ -142,7 +142,7 @@ impl WhatIf {
             .for_each(|lock| add(&lock.lines, Some(&lock.at_once)));
         self.one_cpus.iter().for_each(|(_, one)| add(&one.lines, None));
         for (scenario, hangs) in hangs.iter_mut().enumerate() {
-            *hangs = hangs.min(MOST_HANGS * end.v[self.layout.of(scenario)[0]]);
+            *hangs = hangs.min(MOST_ORDER_DEPENDENT * end.v[self.layout.of(scenario)[0]]);
         }
         hangs
     }
@@ -209,7 +209,7 @@ impl WhatIf {
         // The machine's puts before its first get are not for any item.
         takes.puts = takes.shared.then_some(put);
         takes.shared |= is_shared || takes.at_once;
-        if (is_shared || takes.at_once) && !takes.joins && life.context.is_none() && !life.serves_anyone {
+        if (is_shared || takes.at_once) && !takes.joins && life.context.is_none() && !life.is_shared_worker {
             self.life(machine).takes.works = self.life(machine).takes.at_once;
             self.op(machine, What::Serves { slot: from.slot, by: from.by, waits, put: room.map(|_| (queue, number - 1)) });
         }

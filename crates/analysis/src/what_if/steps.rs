@@ -183,7 +183,7 @@ impl WhatIf {
     fn begin_life(&mut self, vocabulary: &Vocabulary, machine: MachineId, context: Option<Context>) {
         let life = self.life(machine);
         (life.exists, life.block, life.ready, life.state, life.context) = (true, None, None, State::Run, context);
-        life.was_context |= context.is_some();
+        life.has_been_context |= context.is_some();
         self.look(vocabulary, machine);
         let class = self.life(machine).class;
         let words = Key::State { machine, class, state: State::Run }.words(vocabulary);
@@ -224,7 +224,7 @@ impl WhatIf {
     fn anew(&mut self, machine: MachineId, by: MachineId) {
         let alone = self.set_alone(machine, by == machine);
         let life = self.life(machine);
-        if alone || life.context.is_some() || life.serves_anyone {
+        if alone || life.context.is_some() || life.is_shared_worker {
             self.op(machine, What::Anew);
         }
     }
@@ -246,7 +246,7 @@ impl WhatIf {
         let kind = vocabulary.names.state_kind(name);
         let (preempted, asleep) = (kind == StateKind::Preempted, kind == StateKind::Asleep);
         if kind == StateKind::Kernel && vocabulary.is_of_kernel(machine) {
-            self.life(machine).serves_anyone = true;
+            self.life(machine).is_shared_worker = true;
         }
         let state = if preempted { State::Runnable } else { State::of(vocabulary, name) };
         let block = self.life(machine).block.take();
@@ -284,7 +284,7 @@ impl WhatIf {
         let slot = self.slots.make();
         let life = self.life(machine);
         // A thread of the kernel that acts at times of its own does not delay the receiver.
-        let what = match life.alone && life.serves_anyone {
+        let what = match life.alone && life.is_shared_worker {
             true => What::Leave { slot, passed: life.passed },
             false => What::Publish { slot, at: self.now },
         };
@@ -488,7 +488,7 @@ impl WhatIf {
             self.op(machine, What::Ahead { slot: from.slot, ns, key });
         }
         let life = self.life(machine);
-        if looked == Looked::Took && life.alone && life.serves_anyone {
+        if looked == Looked::Took && life.alone && life.is_shared_worker {
             let before = life.passed.replace(Passed { slot: from.slot, ns, key });
             self.slots.hold(from.slot);
             if let Some(before) = before {
@@ -667,7 +667,7 @@ impl WhatIf {
     }
 
     pub(super) fn mark_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
-        self.doubt_end(vocabulary, machine);
+        self.check_end(vocabulary, machine);
         let machine = match self.options.machine {
             Some(_) => self.asked,
             None => Some(machine),

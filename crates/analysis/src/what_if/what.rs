@@ -1,7 +1,7 @@
 //! Operations of machines in a replay, and what each of them needs before it can run.
 
 use super::batch::Paid;
-use super::cpus::Left;
+use super::cpus::LeftCpu;
 use super::life::Mark;
 use super::line::Waits;
 use longpole_model::interaction::{MachineId, QueueId};
@@ -77,8 +77,8 @@ pub enum What {
     /// The machine gets a CPU: the one that was left as `left`, or one that was not in use. `off`
     /// is the CPU that it was put off before.
     Start {
-        left: Option<Left>,
-        off: Option<Left>,
+        left: Option<LeftCpu>,
+        off: Option<LeftCpu>,
         ns: f64,
         key: u32,
         host: Option<NameId>,
@@ -114,7 +114,7 @@ pub enum What {
     },
     /// The machine leaves its CPU.
     LeaveCpu {
-        left: Left,
+        left: LeftCpu,
     },
     /// The machine is the recorder from here on, or no longer is.
     Records(bool),

@@ -50,7 +50,7 @@ impl<S: Source> StreamDecoder<S> {
     /// returns the step at the end of the packet.
     fn fill<G: Gather>(&mut self, stream: &Arc<StreamPlan>, events: &mut G) -> Result<Option<Step>, Box<DecodeError>> {
         loop {
-            self.glance_at_many(stream, events);
+            self.locate_fixed_events(stream, events);
             if self.at >= self.packet.content_bits || events.is_full() {
                 events.take(window(&self.source, self.packet.offset).bytes);
                 return Ok(None);
@@ -80,7 +80,7 @@ impl<S: Source> StreamDecoder<S> {
     /// Repeats [`glance`](Self::glance) until it fails. The events are located, but their fields
     /// are not read.
     #[inline(never)]
-    fn glance_at_many<G: Gather>(&mut self, stream: &StreamPlan, events: &mut G) {
+    fn locate_fixed_events<G: Gather>(&mut self, stream: &StreamPlan, events: &mut G) {
         let Some(header) = &stream.quick_header else { return };
         let window = window(&self.source, self.packet.offset);
         let (mut at, mut clock) = (self.at, self.clock);

@@ -131,13 +131,13 @@ pub enum WriteErrorKind {
     },
     /// The header's fields cannot hold the id of the event class.
     #[error("the event's header cannot tell its id {id}")]
-    UntoldId {
+    IdTooLarge {
         /// The id.
         id: u64,
     },
     /// The header's fields cannot hold the time.
     #[error("the fields for times cannot tell {cycles} after {last}")]
-    UntoldTime {
+    TimeTooLarge {
         /// Time of the event before, in cycles.
         last: u64,
         /// Time of the event, in cycles.
@@ -168,7 +168,7 @@ pub enum WriteErrorKind {
     },
     /// No field holds the packet's size, and something follows the packet.
     #[error("no field tells where this packet ends, and something comes after it")]
-    UntoldEnd,
+    NoPacketSize,
     /// Another field depends on a field whose value is known only at the end of the packet.
     #[error("this tells something of the packet's end, and something else depends on it")]
     LateValue,

@@ -27,7 +27,7 @@ const WIDEST: usize = 10;
 /// A number whose value is known only when the packet ends. Its place is reserved and filled in
 /// then.
 #[derive(Debug)]
-pub(super) struct Late {
+pub(super) struct DeferredField {
     pub at: u64,
     /// `None` for a variable-length integer.
     pub leaf: Option<Leaf>,
@@ -66,13 +66,13 @@ pub(super) struct Header {
     pub attempt: usize,
     /// `true` if there are other ways to write it.
     pub more: bool,
-    pub told_id: Option<u64>,
+    pub reported_id: Option<u64>,
     /// Value of the clock after the header.
     pub told_time: Option<u64>,
 }
 
 /// Source of the numbers that the caller does not supply.
-pub(super) enum Auto<'w> {
+pub(super) enum FilledIn<'w> {
     Nothing,
     Packet(Told<'w>),
     Header(Header, &'w Layout),
@@ -136,11 +136,11 @@ pub(super) struct Put<'w> {
     pub at: u64,
     pub last: ByteOrder,
     pub slots: &'w mut [u64],
-    pub late: &'w mut Vec<Late>,
+    pub late: &'w mut Vec<DeferredField>,
     /// Maximum size of the packet, in bits.
     pub limit: u64,
     pub clock: u64,
-    pub auto: Auto<'w>,
+    pub auto: FilledIn<'w>,
 }
 
 impl Put<'_> {
@@ -312,8 +312,8 @@ impl Put<'_> {
             return Ok(());
         }
         let known = match (&self.auto, roles.is_empty()) {
-            (Auto::Nothing, _) => None,
-            (Auto::Packet(_), true) => None,
+            (FilledIn::Nothing, _) => None,
+            (FilledIn::Packet(_), true) => None,
             _ => self.known(u32::from(leaf.bits), leaf.kind == LeafKind::Signed, saves, roles)?,
         };
         let raw = match (known, datum) {
@@ -343,8 +343,8 @@ impl Put<'_> {
     fn known(&mut self, bits: u32, signed: bool, saves: &[u32], roles: Roles) -> Result<Option<u64>> {
         let most = low_bits(bits) >> u32::from(signed);
         match &mut self.auto {
-            Auto::Nothing => Ok(None),
-            Auto::Packet(told) => Ok(match roles {
+            FilledIn::Nothing => Ok(None),
+            FilledIn::Packet(told) => Ok(match roles {
                 roles if roles.has(Roles::MAGIC) => Some(MAGIC),
                 roles if roles.has(Roles::STREAM_ID) => {
                     if told.stream > most {
@@ -361,7 +361,7 @@ impl Put<'_> {
                 roles if roles.has(Roles::END_TIME) => Some(told.packet.end.unwrap_or(told.begin)),
                 roles => (!roles.within(LATE).is_empty()).then_some(0),
             }),
-            Auto::Header(header, layout) => {
+            FilledIn::Header(header, layout) => {
                 let choices = saves.iter().find_map(|slot| layout.tags.get(slot));
                 if let Some(choices) = choices {
                     // The id itself is tried first, then each option.
@@ -371,13 +371,13 @@ impl Put<'_> {
                     let least = if signed { -i128::from(most) - 1 } else { 0 };
                     return match choices.get(chosen) {
                         _ if by_id && header.id <= most => Ok(Some(header.id)),
-                        _ if by_id => Err(WriteErrorKind::UntoldId { id: header.id }.into()),
+                        _ if by_id => Err(WriteErrorKind::IdTooLarge { id: header.id }.into()),
                         Some((low, high)) if *high >= least => Ok(Some((*low).max(least) as u64)),
                         _ => Ok(None),
                     };
                 }
                 match roles {
-                    roles if roles.has(Roles::EVENT_ID) && header.id > most => Err(WriteErrorKind::UntoldId { id: header.id }.into()),
+                    roles if roles.has(Roles::EVENT_ID) && header.id > most => Err(WriteErrorKind::IdTooLarge { id: header.id }.into()),
                     roles if roles.has(Roles::EVENT_ID) => Ok(Some(header.id)),
                     roles if roles.has(Roles::TIME) => Ok(Some(header.cycles)),
                     _ => Ok(None),
@@ -389,8 +389,8 @@ impl Put<'_> {
     /// Records the value that a reader will decode from a field with a role.
     fn tell(&mut self, roles: Roles, value: u64, bits: u32, at: u64, leaf: Option<Leaf>, saves: &[u32]) {
         match &mut self.auto {
-            Auto::Nothing => {}
-            Auto::Packet(told) => {
+            FilledIn::Nothing => {}
+            FilledIn::Packet(told) => {
                 if roles.has(Roles::TIME) {
                     let (first, clock) = told.times.unwrap_or((self.clock, self.clock));
                     let clock = extend(clock, value, low_bits(bits));
@@ -399,12 +399,12 @@ impl Put<'_> {
                 let roles = roles.within(LATE);
                 if !roles.is_empty() {
                     let saved = (!saves.is_empty()).then_some(value);
-                    self.late.push(Late { at, leaf, roles, saved });
+                    self.late.push(DeferredField { at, leaf, roles, saved });
                 }
             }
-            Auto::Header(header, _) => {
+            FilledIn::Header(header, _) => {
                 if roles.has(Roles::EVENT_ID) {
-                    header.told_id = Some(value);
+                    header.reported_id = Some(value);
                 }
                 if roles.has(Roles::TIME) {
                     let clock = header.told_time.unwrap_or(self.clock);
@@ -417,7 +417,7 @@ impl Put<'_> {
     fn var_int(&mut self, signed: bool, saves: &[u32], roles: Roles, datum: Option<Datum<'_>>) -> Result<()> {
         let at = self.aligned(8, WIDEST as u64 * 8)?;
         let known = match self.auto {
-            Auto::Nothing => None,
+            FilledIn::Nothing => None,
             _ => self.known(64, signed, saves, roles)?,
         };
         let value = match (known, datum) {
@@ -441,7 +441,7 @@ impl Put<'_> {
                 break;
             }
         }
-        let late = matches!(self.auto, Auto::Packet(_)) && !roles.within(LATE).is_empty();
+        let late = matches!(self.auto, FilledIn::Packet(_)) && !roles.within(LATE).is_empty();
         let short = roles.has(Roles::TIME) && extend(self.clock, value, low_bits(7 * len as u32)) != value;
         if late || short {
             (bytes, len) = (padded(value), WIDEST);

@@ -34,7 +34,7 @@ use super::tsdl::identifier;
 use crate::bounds::bounded;
 use crate::error::{Span, SpanError};
 use crate::plan::roles_by_name;
-use crate::refs::{Frame, Standpoint, ELEMENT};
+use crate::refs::{Frame, ReferenceSite, ELEMENT};
 use crate::types::*;
 use crate::Clock;
 use crate::Origin;
@@ -375,7 +375,7 @@ impl<'s> Lowerer<'s, '_> {
 
     /// The path by which CTF 1.8 finds the same field, or `None` if no path does.
     fn path(&self, path: &FieldPath) -> Option<FieldPath> {
-        let standpoint = Standpoint { scope: self.scope, earlier: self.earlier, frames: &self.frames, place: &self.place };
+        let standpoint = ReferenceSite { scope: self.scope, earlier: self.earlier, frames: &self.frames, place: &self.place };
         let target = standpoint.resolve(path, |_| true).ok()?;
         let [(scope, place, _)] = target.found.as_slice() else { return None };
         let Some(index) = target.frame else {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::datum::Datum;
 use super::error::{WriteError, WriteErrorKind};
-use super::fields::{padded, Auto, Header, InOrder, Late, Named, Put, Result, Told};
+use super::fields::{padded, DeferredField, FilledIn, Header, InOrder, Named, Put, Result, Told};
 use super::put::Buffer;
 use super::shape::{EventLayout, Layout, Shape, StreamLayout};
 use crate::bits::align_up;
@@ -46,7 +46,7 @@ pub struct StreamWriter {
     /// `true` if a packet without a recorded size was closed: no packet can follow it.
     endless: bool,
     slots: Vec<u64>,
-    late: Vec<Late>,
+    late: Vec<DeferredField>,
 }
 
 /// Position at which an event begins, with the byte that contains it, so that the event can be
@@ -120,7 +120,7 @@ impl StreamWriter {
             self.end()?;
         }
         if self.endless {
-            return Err(WriteErrorKind::UntoldEnd.into());
+            return Err(WriteErrorKind::NoPacketSize.into());
         }
         let layout = self.layout.clone();
         let Some(stream) = layout.streams.get(self.stream) else {
@@ -149,19 +149,19 @@ impl StreamWriter {
             times: None,
         };
         let clock = self.clock;
-        let mut put = self.put(clock, Auto::Packet(told));
+        let mut put = self.put(clock, FilledIn::Packet(told));
         let uuid = layout.uuid.as_ref().zip(schema.trace.uuid.as_ref());
         put.flat(&layout.packet_header, &mut Named { fields: &[], uuid, path: String::new() })?;
         put.flat(context, &mut Named { fields: &packet.context, uuid: None, path: String::new() })?;
         let (at, last) = (put.at, put.last);
         let times = match put.auto {
-            Auto::Packet(told) => told.times,
+            FilledIn::Packet(told) => told.times,
             _ => None,
         };
         (self.at, self.last) = (at, last);
         if let Some((first, last)) = times {
             if first != begin {
-                return Err(WriteErrorKind::UntoldTime { last: clock, cycles: begin }.into());
+                return Err(WriteErrorKind::TimeTooLarge { last: clock, cycles: begin }.into());
             }
             self.clock = last;
         }
@@ -266,25 +266,25 @@ impl StreamWriter {
         let Some(shape) = &stream.event_header else {
             return match only {
                 true => Ok(false),
-                false => Err(WriteErrorKind::UntoldId { id }.into()),
+                false => Err(WriteErrorKind::IdTooLarge { id }.into()),
             };
         };
         let (before, clock) = (self.place(), self.clock);
         let mut untold: Option<Box<WriteError>> = None;
         for attempt in 0..MAX_ATTEMPTS {
-            let header = Header { id, cycles, attempt, more: false, told_id: None, told_time: None };
-            let mut put = self.put(clock, Auto::Header(header, layout));
+            let header = Header { id, cycles, attempt, more: false, reported_id: None, told_time: None };
+            let mut put = self.put(clock, FilledIn::Header(header, layout));
             let result = put.walk(shape, None);
             let (at, last_order) = (put.at, put.last);
-            let Auto::Header(header, _) = put.auto else { break };
-            let wrong = match (result, header.told_id, header.told_time) {
+            let FilledIn::Header(header, _) = put.auto else { break };
+            let wrong = match (result, header.reported_id, header.told_time) {
                 (Err(e), ..) => e,
                 (Ok(()), told, _) if told.is_some_and(|told| told != id) || told.is_none() && !only => {
-                    WriteErrorKind::UntoldId { id }.into()
+                    WriteErrorKind::IdTooLarge { id }.into()
                 }
-                (Ok(()), _, Some(told)) if told != cycles => WriteErrorKind::UntoldTime { last: clock, cycles }.into(),
+                (Ok(()), _, Some(told)) if told != cycles => WriteErrorKind::TimeTooLarge { last: clock, cycles }.into(),
                 // Another way to write the header may contain the time.
-                (Ok(()), _, None) if clock != cycles && header.more => WriteErrorKind::UntoldTime { last: clock, cycles }.into(),
+                (Ok(()), _, None) if clock != cycles && header.more => WriteErrorKind::TimeTooLarge { last: clock, cycles }.into(),
                 (Ok(()), _, time) => {
                     (self.at, self.last) = (at, last_order);
                     return Ok(time.is_some());
@@ -301,7 +301,7 @@ impl StreamWriter {
                 break;
             }
         }
-        Err(untold.unwrap_or_else(|| WriteErrorKind::UntoldId { id }.into()))
+        Err(untold.unwrap_or_else(|| WriteErrorKind::IdTooLarge { id }.into()))
     }
 
     fn body<'v, V: Into<Datum<'v>>>(
@@ -311,7 +311,7 @@ impl StreamWriter {
         values: &mut dyn Iterator<Item = V>,
     ) -> Result<()> {
         let clock = self.clock;
-        let mut put = self.put(clock, Auto::Nothing);
+        let mut put = self.put(clock, FilledIn::Nothing);
         if let Some(shape) = &stream.event_context {
             put.flat(shape, &mut InOrder(values))?;
         }
@@ -341,7 +341,7 @@ impl StreamWriter {
         let (content, total) = (self.at, align_up(self.at, 8));
         let untold = !told.has(Roles::CONTENT_SIZE) && content != total && !aligned;
         let end = self.packet.end.or(self.last_time).unwrap_or(self.clock);
-        let mut wrong = untold.then_some(WriteErrorKind::UntoldEnd);
+        let mut wrong = untold.then_some(WriteErrorKind::NoPacketSize);
         for late in std::mem::take(&mut self.late) {
             let value = match late.roles {
                 roles if roles.has(Roles::PACKET_SIZE) => total,
@@ -357,7 +357,7 @@ impl StreamWriter {
             }
             let begin = self.packet.begin.unwrap_or(self.clock);
             if late.roles.has(Roles::END_TIME) && extend(begin, low, low_bits(bits)) != value {
-                wrong = Some(WriteErrorKind::UntoldTime { last: begin, cycles: value });
+                wrong = Some(WriteErrorKind::TimeTooLarge { last: begin, cycles: value });
             }
             if late.saved.is_some_and(|saved| saved != low) {
                 wrong = Some(WriteErrorKind::LateValue);
@@ -376,7 +376,7 @@ impl StreamWriter {
         Ok(())
     }
 
-    fn put<'w>(&'w mut self, clock: u64, auto: Auto<'w>) -> Put<'w> {
+    fn put<'w>(&'w mut self, clock: u64, auto: FilledIn<'w>) -> Put<'w> {
         Put {
             buffer: &mut self.buffer,
             at: self.at,
@@ -391,5 +391,5 @@ impl StreamWriter {
 }
 
 fn is_time(error: &WriteError) -> bool {
-    matches!(error.kind, WriteErrorKind::UntoldTime { .. })
+    matches!(error.kind, WriteErrorKind::TimeTooLarge { .. })
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::error::{MetadataError, SpanError};
 use crate::metadata::stream_clock;
 use crate::plan::roles_by_name;
-use crate::refs::{by_labels, Choice, Frame, Standpoint, ELEMENT};
+use crate::refs::{by_labels, Choice, Frame, ReferenceSite, ELEMENT};
 use crate::types::*;
 use crate::Clock;
 
@@ -199,8 +199,8 @@ impl<'s> Raiser<'s, '_> {
         Ok(Type::Variant(Arc::new(VariantType::new(tag, options).by_ranges(ranges))))
     }
 
-    fn standpoint(&self) -> Standpoint<'s, '_> {
-        Standpoint { scope: self.scope, earlier: self.earlier, frames: &self.frames, place: &self.place }
+    fn standpoint(&self) -> ReferenceSite<'s, '_> {
+        ReferenceSite { scope: self.scope, earlier: self.earlier, frames: &self.frames, place: &self.place }
     }
 
     /// The exact location of the field to which a path leads.

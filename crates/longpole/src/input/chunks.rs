@@ -42,7 +42,7 @@ impl Chain {
             false => self.follower.refresh(),
         };
         match looked {
-            Err(_) if self.has_gone() => Ok(true),
+            Err(_) if self.was_removed() => Ok(true),
             other => other.map(|()| complete),
         }
     }
@@ -60,7 +60,7 @@ impl Chain {
             self.missed += u64::from(!self.recording.exists());
             self.recording = next;
             match Follower::open(&self.recording) {
-                Err(_) if self.has_gone() => {}
+                Err(_) if self.was_removed() => {}
                 opened => {
                     self.follower = opened?;
                     return Ok(true);
@@ -75,7 +75,7 @@ impl Chain {
     }
 
     /// Returns true if the current chunk was removed and later ones exist.
-    pub fn has_gone(&mut self) -> bool {
+    pub fn was_removed(&mut self) -> bool {
         self.hear();
         !self.next.is_empty() && !self.recording.exists()
     }

@@ -3,7 +3,7 @@
 
 use crate::render::table::plain;
 use anyhow::bail;
-use longpole_record::runtime_dir::session::{self, Running, Whose};
+use longpole_record::runtime_dir::session::{self, Responsibility, Running};
 use longpole_record::Runtime;
 use serde_json::Value;
 
@@ -40,10 +40,10 @@ pub fn again(running: &Running, runtime: &Runtime) -> anyhow::Result<Option<Runn
 /// Returns what is being recorded, in words.
 pub fn of(running: &Running) -> String {
     match (running.whose, command(running)) {
-        (Whose::Process(pid), _) => format!("process {pid}"),
+        (Responsibility::Process(pid), _) => format!("process {pid}"),
         (_, Some(command)) => format!("the command {command}"),
-        (Whose::Command(_), None) => "a command".to_owned(),
-        (Whose::All, None) => "all programs that it is to record".to_owned(),
+        (Responsibility::Command(_), None) => "a command".to_owned(),
+        (Responsibility::All, None) => "all programs that it is to record".to_owned(),
     }
 }
 

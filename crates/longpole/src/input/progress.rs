@@ -58,16 +58,16 @@ impl Times {
 }
 
 /// The progress events of a trace, by thread.
-pub struct Progressed {
+pub struct ProgressTimes {
     text: String,
     sieve: Sieve,
     by_thread: HashMap<i32, Times>,
 }
 
-impl Progressed {
-    pub fn new(progress: &Progress) -> Progressed {
+impl ProgressTimes {
+    pub fn new(progress: &Progress) -> ProgressTimes {
         let sieve = Sieve::new(progress.filter.clone(), progress.names.clone());
-        Progressed { text: progress.text.clone(), sieve, by_thread: HashMap::new() }
+        ProgressTimes { text: progress.text.clone(), sieve, by_thread: HashMap::new() }
     }
 
     /// Processes the next item of the trace. The composer must have processed it before.

@@ -5,7 +5,7 @@ use crate::input::progress::Progress;
 use crate::WrongUsage;
 use anyhow::bail;
 use longpole_analysis::stats::nearest::nearest;
-use longpole_analysis::verdict::exchanges::Conducts;
+use longpole_analysis::verdict::exchanges::SocketActivities;
 use longpole_analysis::verdict::subjects::{Subjects, Thread};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 const SUGGESTED: usize = 3;
 
 #[derive(clap::Args, Clone, Debug, Default)]
-pub struct Whom {
+pub struct SubjectArgs {
     /// Path to the replies that this process receives: its name, title or id
     #[arg(long, value_name = "NAME|PID")]
     pub process: Option<String>,
@@ -33,7 +33,7 @@ pub struct Whom {
     pub progress: Option<Progress>,
 }
 
-impl Whom {
+impl SubjectArgs {
     pub fn is_given(&self) -> bool {
         self.process.is_some() || self.thread.is_some() || self.port.is_some() || self.progress.is_some()
     }
@@ -43,7 +43,7 @@ impl Whom {
     pub fn machines(
         &self,
         subjects: &Subjects,
-        conducts: &Conducts,
+        conducts: &SocketActivities,
         vocabulary: &Vocabulary,
     ) -> anyhow::Result<Option<HashSet<MachineId>>> {
         if !self.is_given() || self.progress.is_some() {

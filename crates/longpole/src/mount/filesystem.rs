@@ -18,7 +18,7 @@ const KEPT: Duration = Duration::ZERO;
 /// by starting and ending.
 const NOT_MADE_HERE: Errno = Errno::EPERM;
 
-pub struct Folders {
+pub struct FuseServer {
     tree: Arc<Mutex<Tree>>,
     nodes: Mutex<Nodes>,
     mounted: SystemTime,
@@ -47,11 +47,11 @@ impl Nodes {
     }
 }
 
-impl Folders {
-    pub fn new(tree: Arc<Mutex<Tree>>) -> Folders {
+impl FuseServer {
+    pub fn new(tree: Arc<Mutex<Tree>>) -> FuseServer {
         let mut nodes = Nodes { numbers: HashMap::new(), all: Vec::new() };
         nodes.number(&Node::Root);
-        Folders { tree, nodes: Mutex::new(nodes), mounted: SystemTime::now() }
+        FuseServer { tree, nodes: Mutex::new(nodes), mounted: SystemTime::now() }
     }
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
@@ -104,7 +104,7 @@ impl Folders {
     }
 }
 
-impl Filesystem for Folders {
+impl Filesystem for FuseServer {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = || {
             let parent = self.nodes().node(parent)?;

@@ -56,7 +56,7 @@ fn follow((recording, chunks): (PathBuf, Receiver<PathBuf>), period: Duration, t
         let mut more = true;
         while more && !end.load(Ordering::Relaxed) {
             more = match add(&mut chain, until, tree, &mut printer, &mut streams) {
-                Err(_) if chain.has_gone() => false,
+                Err(_) if chain.was_removed() => false,
                 other => other?,
             };
         }

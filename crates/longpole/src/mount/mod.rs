@@ -1,7 +1,7 @@
 //! Subjects as directories: what `longpole mount` shows, and what writing to its files does.
 //!
 //! - [`Tree`] has the directories and files and their contents.
-//! - [`Folders`] serves the tree to the kernel through FUSE.
+//! - [`FuseServer`] serves the tree to the kernel through FUSE.
 //! - [`Following`] reads the recording and adds its events to the tree.
 
 mod filesystem;
@@ -9,6 +9,6 @@ mod follow;
 mod text;
 mod tree;
 
-pub use filesystem::Folders;
+pub use filesystem::FuseServer;
 pub use follow::Following;
 pub use tree::Tree;

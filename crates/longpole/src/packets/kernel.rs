@@ -3,7 +3,7 @@
 use crate::input::Input;
 use crate::passes::kernel::{self, Reading};
 use longpole_analysis::network::counters::Counted;
-use longpole_analysis::network::packet_paths::{Journeys, Wanted};
+use longpole_analysis::network::packet_paths::{PacketPaths, Wanted};
 use longpole_analysis::network::packets::Packets;
 use longpole_trace::recording_at;
 use longpole_trace::Catalogue;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 pub struct Kernel {
     pub reading: Reading,
-    pub journeys: Journeys,
+    pub journeys: PacketPaths,
     /// Packet counters of the kernel; `None` if the recording has none.
     pub counted: Option<Counted>,
     symbols: Kallsyms,
@@ -28,7 +28,7 @@ impl Kernel {
         wanted: Option<Wanted>,
         other: impl FnMut(&Catalogue, &Item<'_>),
     ) -> anyhow::Result<Kernel> {
-        let mut journeys = Journeys::new(wanted);
+        let mut journeys = PacketPaths::new(wanted);
         // Counters cover the whole recording, so they cannot be compared with a part of it.
         let counted = if input.begin.is_none() && input.end.is_none() { counted(paths) } else { None };
         journeys.losses.watch = counted.as_ref().map(Counted::watch);
@@ -37,7 +37,7 @@ impl Kernel {
     }
 
     /// Makes the answer's source after the trace's last item.
-    pub fn of(reading: Reading, mut journeys: Journeys, paths: &[PathBuf]) -> Kernel {
+    pub fn of(reading: Reading, mut journeys: PacketPaths, paths: &[PathBuf]) -> Kernel {
         journeys.finish();
         let locations = journeys.losses.locations();
         let symbols = kernel::symbols(paths, &locations.into_iter().collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 use crate::render::table::{duration, number, percent, plain, utc, Table};
 use longpole_analysis::network::counters::{CounterLine, CountersAnswer, Listed};
 use longpole_analysis::network::packet_loss::{LossLine, Person};
-use longpole_analysis::network::packets::{FlowLine, JourneyLine, JourneysAnswer, SingleLine};
+use longpole_analysis::network::packets::{FlowLine, PacketPathLine, PacketsAnswer, SingleLine};
 use std::io::{self, Write};
 
 /// Maximum number of flows that are shown.
@@ -173,7 +173,7 @@ pub fn each_loss(out: &mut impl Write, lines: impl Iterator<Item = SingleLine>, 
     Ok(())
 }
 
-pub fn journeys(out: &mut impl Write, answer: &JourneysAnswer) -> io::Result<()> {
+pub fn journeys(out: &mut impl Write, answer: &PacketsAnswer) -> io::Result<()> {
     let share = answer
         .complete_share
         .map_or_else(|| "none of which an end is to be seen".to_owned(), |share| format!("{} complete", percent(share)));
@@ -255,7 +255,7 @@ fn time(ns: i64) -> String {
     utc(ns).get(11..26).unwrap_or_default().to_owned()
 }
 
-pub fn journey(out: &mut impl Write, journey: &JourneyLine) -> io::Result<()> {
+pub fn journey(out: &mut impl Write, journey: &PacketPathLine) -> io::Result<()> {
     let ns = journey.end_ns.saturating_sub(journey.begin_ns).max(0) as u64;
     let complete = if journey.complete { "complete" } else { "not complete" };
     writeln!(out, "JOURNEY {}: {} bytes, {}, {complete}", number(journey.number), number(journey.length.into()), duration(ns))?;

@@ -5,15 +5,15 @@ use crate::interactions::{self, Interactions};
 use crate::render::table::{percent, plain};
 use anyhow::Context;
 use longpole_analysis::critical_path::{Answer, Path as Segments, Row};
-use longpole_analysis::scheduling::cpu_holders::{self, CpuHolders, Turns};
+use longpole_analysis::scheduling::cpu_holders::{self, CpuHolders, OccupancyLog};
 
 /// Returns the recorder of CPU occupancy, which must receive the trace while it is read.
-pub fn turns() -> Turns {
-    Turns::new(interactions::SPILL)
+pub fn turns() -> OccupancyLog {
+    OccupancyLog::new(interactions::SPILL)
 }
 
 /// Returns the holders; `None` if waits for a CPU do not matter on this path.
-fn find(interactions: &Interactions, turns: &Turns, answer: &Answer, segments: &Segments) -> anyhow::Result<Option<CpuHolders>> {
+fn find(interactions: &Interactions, turns: &OccupancyLog, answer: &Answer, segments: &Segments) -> anyhow::Result<Option<CpuHolders>> {
     let Some(composer) = interactions.composer().filter(|_| cpu_holders::matter(answer)) else { return Ok(None) };
     let mut found = CpuHolders::new(segments, &interactions.seats());
     turns.tell(composer.linux(), &mut found).context("who had the CPUs cannot be read again")?;
@@ -22,7 +22,7 @@ fn find(interactions: &Interactions, turns: &Turns, answer: &Answer, segments: &
 
 /// Adds the holders to the rows of the answer. Rows for which the trace does not show them stay
 /// without.
-pub fn tell(interactions: &Interactions, turns: &Turns, answer: &mut Answer) -> anyhow::Result<()> {
+pub fn tell(interactions: &Interactions, turns: &OccupancyLog, answer: &mut Answer) -> anyhow::Result<()> {
     let Some(segments) = answer.segments.take() else { return Ok(()) };
     let found = find(interactions, turns, answer, &segments);
     if let (Ok(Some(found)), Some(composer)) = (&found, interactions.composer()) {

@@ -69,14 +69,14 @@ struct Class {
     fields: Members,
     context: Members,
     packet: Members,
-    says: Says,
+    says: ContextScope,
     /// Properties of the subject that the class's own contexts state.
     told: Vec<Who>,
 }
 
 /// The part of the subject that the contexts of a class state.
 #[derive(Clone, Copy)]
-enum Says {
+enum ContextScope {
     Nothing,
     Threads,
     Programs,
@@ -199,9 +199,9 @@ impl<W: Write> Printer<W> {
                 context: members(&class.context, &class.context_bases, |name| shown("context", name)),
                 packet: members(&class.packet, &class.packet_bases, |name| shown("packet", name)),
                 says: match (has(&["procname"]), has(&["tid", "vtid", "pid", "vpid"])) {
-                    (true, _) => Says::Programs,
-                    (false, true) => Says::Threads,
-                    (false, false) => Says::Nothing,
+                    (true, _) => ContextScope::Programs,
+                    (false, true) => ContextScope::Threads,
+                    (false, false) => ContextScope::Nothing,
                 },
                 told: class.context.iter().filter_map(|name| Who::of_context(name)).collect(),
             });
@@ -214,10 +214,10 @@ impl<W: Write> Printer<W> {
         let Printer { line, streams, subjects, classes, .. } = self;
         let (class, subject) = (&classes[event.class.0 as usize], &subjects[event.subject.0 as usize]);
         let who = match class.says {
-            Says::Nothing if subject.whole.is_empty() => &streams[event.stream.0 as usize].who,
-            Says::Nothing => &subject.whole,
-            Says::Threads => &subject.common,
-            Says::Programs => &subject.host,
+            ContextScope::Nothing if subject.whole.is_empty() => &streams[event.stream.0 as usize].who,
+            ContextScope::Nothing => &subject.whole,
+            ContextScope::Threads => &subject.common,
+            ContextScope::Programs => &subject.host,
         };
         who.put(line);
         class.head.put(line);

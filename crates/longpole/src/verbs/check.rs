@@ -11,7 +11,7 @@ use crate::say;
 use longpole_record::counter_is_a_clock;
 use longpole_record::kernel;
 use longpole_record::root;
-use longpole_record::runtime_dir::session::{Running, Whose};
+use longpole_record::runtime_dir::session::{Responsibility, Running};
 use longpole_record::runtime_dir::subjects;
 use longpole_record::Runtime;
 use rustix::fs::{access, statvfs, Access};
@@ -274,9 +274,11 @@ fn recorder() -> Finding {
             let told = |running: &Running| {
                 let (pid, path) = (running.pid, running.path.display());
                 match running.whose {
-                    Whose::Process(of) => format!("process {pid} is recording process {of} to {path}; a second one of that is refused"),
-                    Whose::Command(_) => format!("process {pid} is recording {} to {path}", in_progress::of(running)),
-                    Whose::All => {
+                    Responsibility::Process(of) => {
+                        format!("process {pid} is recording process {of} to {path}; a second one of that is refused")
+                    }
+                    Responsibility::Command(_) => format!("process {pid} is recording {} to {path}", in_progress::of(running)),
+                    Responsibility::All => {
                         format!("process {pid} is recording to {path}; a second one is refused, but for one of a process or a command")
                     }
                 }

@@ -2,7 +2,7 @@
 //! recorded and contain the events.
 
 use super::record;
-use crate::mount::{Folders, Following, Tree};
+use crate::mount::{Following, FuseServer, Tree};
 use anyhow::{bail, Context};
 use fuser::{Config, MountOption, Session};
 use longpole_record::control::selection::Selection;
@@ -76,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         MountOption::NoDev,
         MountOption::NoExec,
     ];
-    let mounted = Session::new(Folders::new(tree.clone()), &directory, &config).and_then(Session::spawn);
+    let mounted = Session::new(FuseServer::new(tree.clone()), &directory, &config).and_then(Session::spawn);
     let session = match mounted {
         Ok(session) => session,
         Err(error) => {

@@ -2,7 +2,7 @@
 //! have hidden.
 
 use crate::critical;
-use crate::input::subject::Whom;
+use crate::input::subject::SubjectArgs;
 use crate::input::Input;
 use crate::interactions::{self, Interactions};
 use crate::passes::samples::{self, Sampled};
@@ -47,7 +47,7 @@ pub struct Args {
     input: Input,
 
     #[command(flatten)]
-    whom: Whom,
+    whom: SubjectArgs,
 
     /// Path from the end (global), or one machine's own time with its blocks explained (active)
     #[arg(long, value_name = "MODE", default_value = "global")]
@@ -124,7 +124,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         true => {
             let (kept, ..) = critical::of(&mut interactions, &args.whom)?;
-            interactions.path_again(&kept, options)?
+            interactions.path_from_spool(&kept, options)?
         }
     };
     if !sampled {

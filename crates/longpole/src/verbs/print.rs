@@ -120,7 +120,7 @@ impl<W: Write> Lines<W> {
     }
 
     /// Writes the lines that are due now; later items follow. The first call ends `--tail`.
-    fn so_far(&mut self) -> io::Result<()> {
+    fn flush_tail(&mut self) -> io::Result<()> {
         match self.tail.take() {
             Some(tail) => self.printer.put_back(tail),
             None => self.printer.flush(),
@@ -128,7 +128,7 @@ impl<W: Write> Lines<W> {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        self.so_far()?;
+        self.flush_tail()?;
         self.sieve.notes().iter().for_each(|note| eprintln!("longpole: note: {note}"));
         Ok(())
     }

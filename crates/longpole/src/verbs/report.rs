@@ -5,8 +5,8 @@
 //! each other.
 
 use crate::critical::{self, Passed, Told};
-use crate::input::progress::Progressed;
-use crate::input::subject::Whom;
+use crate::input::progress::ProgressTimes;
+use crate::input::subject::SubjectArgs;
 use crate::input::Input;
 use crate::interactions;
 use crate::packets::kernel::Kernel;
@@ -27,7 +27,7 @@ use anyhow::{bail, Context};
 use longpole_analysis::compare::repeated::{Repeated, Run};
 use longpole_analysis::findings::kernel_facts::KernelFacts;
 use longpole_analysis::network::packet_loss::Places;
-use longpole_analysis::network::packet_paths::Journeys;
+use longpole_analysis::network::packet_paths::PacketPaths;
 use longpole_analysis::report::{Pass, Report};
 use longpole_analysis::stats::text::place;
 use longpole_analysis::verdict::exchanges::Exchanges;
@@ -59,7 +59,7 @@ pub struct Args {
     input: Input,
 
     #[command(flatten)]
-    whom: Whom,
+    whom: SubjectArgs,
 
     /// Also list the constants that would change the verdict if a fifth smaller or larger
     #[arg(long)]
@@ -89,7 +89,7 @@ fn show(input: &Input, Whole { report, from }: Whole) -> anyhow::Result<ExitCode
 }
 
 /// Reports on several recordings of one system.
-fn runs(input: &Input, paths: &[PathBuf], whom: &Whom) -> anyhow::Result<ExitCode> {
+fn runs(input: &Input, paths: &[PathBuf], whom: &SubjectArgs) -> anyhow::Result<ExitCode> {
     let (mut told, mut damaged) = (Vec::new(), false);
     for path in paths {
         let shown = path.display().to_string();
@@ -110,7 +110,7 @@ fn tells_running(pass: &Pass, trace: Option<&Trace>, linux: Option<&Linux>) -> b
 }
 
 /// Reports on one trace, which is read once.
-fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Result<Whole> {
+fn of_one(input: &Input, path: &Path, (whom, vary): (&SubjectArgs, bool)) -> anyhow::Result<Whole> {
     let paths = [path.to_owned()];
     let ranged = input.begin.is_some() || input.end.is_some();
     let input = &input.of(path).of_command()?;
@@ -125,7 +125,7 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Re
                 tells_running: true,
                 kernel: None,
                 exchanges: Exchanges::default(),
-                progressed: whom.progress.as_ref().map(Progressed::new),
+                progressed: whom.progress.as_ref().map(ProgressTimes::new),
                 turns: &cpu_holders::turns(),
                 as_asked: true,
                 vary,
@@ -142,9 +142,9 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&Whom, bool)) -> anyhow::Re
     // The composer's own model of the kernel has no range. A second model is used if the user named
     // one, but not to leave out the recorder's start, which is too short to matter.
     let mut model = (has_kernel && ranged).then(|| Model::of(input, trace)).transpose()?;
-    let (mut journeys, mut facts, mut turns) = (Journeys::new(None), KernelFacts::default(), cpu_holders::turns());
+    let (mut journeys, mut facts, mut turns) = (PacketPaths::new(None), KernelFacts::default(), cpu_holders::turns());
     let mut exchanges = Exchanges::default();
-    let mut progressed = whom.progress.as_ref().map(Progressed::new);
+    let mut progressed = whom.progress.as_ref().map(ProgressTimes::new);
     journeys.since_ns = of_command.then_some(begin_ns);
     let (passed, mut pass) = probes::context(|probes| {
         let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
@@ -370,7 +370,7 @@ fn findings(out: &mut impl Write, report: &Report) -> io::Result<()> {
 }
 
 pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    for finding in report.findings.iter().filter(|finding| finding.is_foremost()) {
+    for finding in report.findings.iter().filter(|finding| finding.precedes_verdict()) {
         writeln!(out, "{}.", plain(finding.what.clone()))?;
     }
     head(out, report)?;

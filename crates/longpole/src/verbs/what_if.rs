@@ -3,7 +3,7 @@
 use crate::critical;
 use crate::input::memory_dump::Raw;
 use crate::input::offset::Offset;
-use crate::input::subject::Whom;
+use crate::input::subject::SubjectArgs;
 use crate::input::Input;
 use crate::interactions::{self, Interactions};
 use crate::render::answer;
@@ -43,7 +43,7 @@ pub struct Args {
     words: Vec<String>,
 
     #[command(flatten)]
-    whom: Whom,
+    whom: SubjectArgs,
 
     /// The machine whose last interaction ends the replay; MACHINE, or HOST/MACHINE
     #[arg(long, value_name = "MACHINE", conflicts_with_all = ["process", "thread", "port"])]
@@ -93,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 false => {
                     let has_more_places = |scenario: &Scenario| scenario.changes.iter().any(|change| change.at_once().is_some());
                     let unchanged = match scenarios.iter().any(has_more_places) {
-                        true => Some(interactions.what_if_again(&kept, options(Vec::new()))?),
+                        true => Some(interactions.what_if_from_spool(&kept, options(Vec::new()))?),
                         false => None,
                     };
                     let mut replayed = Vec::new();
@@ -105,12 +105,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                     }
                     let answer = match unchanged.filter(|_| replayed.is_empty()) {
                         Some(unchanged) => unchanged,
-                        None => interactions.what_if_again(&kept, options(replayed))?,
+                        None => interactions.what_if_from_spool(&kept, options(replayed))?,
                     };
                     (answer, Vec::new())
                 }
                 true => {
-                    let plain = interactions.what_if_again(&kept, options(Vec::new()))?;
+                    let plain = interactions.what_if_from_spool(&kept, options(Vec::new()))?;
                     proposed(&interactions, plain, &kept, options)?
                 }
             };
@@ -167,7 +167,7 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
 /// Proposes changes if the user named none. The trace is read once; its spooled interactions are
 /// read once per round.
 fn propose(interactions: &mut Interactions, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow::Result<(Answer, Vec<Prediction>)> {
-    let (plain, kept) = interactions.what_if_and_keep(options(Vec::new()))?;
+    let (plain, kept) = interactions.what_if_and_spool(options(Vec::new()))?;
     proposed(interactions, plain, &kept, options)
 }
 
@@ -180,7 +180,7 @@ fn proposed(
 ) -> anyhow::Result<(Answer, Vec<Prediction>)> {
     let is_recorder = interactions.knows_recorder();
     plain.shares.retain(|share| !is_recorder(&share.machine));
-    let pass = |scenarios| interactions.what_if_again(kept, options(scenarios));
+    let pass = |scenarios| interactions.what_if_from_spool(kept, options(scenarios));
     let candidates = propose::first(&plain);
     if candidates.is_empty() {
         return Ok((plain, Vec::new()));

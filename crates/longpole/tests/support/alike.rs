@@ -98,7 +98,7 @@ fn printed(trace: &Path) -> Option<Counts> {
 }
 
 /// Checks all recordings in a folder.
-pub fn hold_all(longpole: &Path, recordings: &Path) {
+pub fn check_all_with_babeltrace2(longpole: &Path, recordings: &Path) {
     for entry in std::fs::read_dir(recordings).into_iter().flatten().flatten() {
         if entry.path().join("longpole.json").is_file() && hold(longpole, &entry.path()).is_none() {
             println!("skipped: comparing recordings with babeltrace2 (it is not installed)");

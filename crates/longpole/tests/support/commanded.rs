@@ -12,20 +12,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A running `tests/programs/commanded.c`.
-pub struct Commanded {
+pub struct CommandedProgram {
     child: Running,
     out: BufReader<std::process::ChildStdout>,
 }
 
-impl Commanded {
-    pub fn start(place: &Place, program: &str) -> Commanded {
-        Commanded::of(&mut place.command(program))
+impl CommandedProgram {
+    pub fn start(place: &Place, program: &str) -> CommandedProgram {
+        CommandedProgram::of(&mut place.command(program))
     }
 
-    pub fn of(command: &mut Command) -> Commanded {
+    pub fn of(command: &mut Command) -> CommandedProgram {
         let mut child = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let out = BufReader::new(child.stdout.take().unwrap());
-        Commanded { child, out }
+        CommandedProgram { child, out }
     }
 
     pub fn pid(&self) -> String {
@@ -45,7 +45,7 @@ impl Commanded {
         line.trim().strip_prefix("done ").unwrap_or_else(|| panic!("{line:?}")).parse().unwrap()
     }
 
-    /// Sends a command and waits for the answer, like [`Commanded::done`].
+    /// Sends a command and waits for the answer, like [`CommandedProgram::done`].
     pub fn does(&mut self, line: &str) -> u64 {
         self.tell(line);
         self.done()

@@ -69,16 +69,16 @@ impl Fault {
 }
 
 /// A mounted file system; unmounted when the value is dropped.
-pub struct Faulty {
+pub struct FaultyMount {
     pub fault: Arc<Fault>,
     session: Option<BackgroundSession>,
     path: PathBuf,
 }
 
-impl Faulty {
+impl FaultyMount {
     /// Shows the folder `backing` at `path`. Returns `None` and prints a note if this process
     /// cannot mount; `what` is the name of the test in that note.
-    pub fn mount(backing: &Path, path: &Path, what: &str) -> Option<Faulty> {
+    pub fn mount(backing: &Path, path: &Path, what: &str) -> Option<FaultyMount> {
         let root = rustix::process::geteuid().is_root();
         if !root || !Path::new("/dev/fuse").exists() {
             println!("skipped: {what} (needs root and /dev/fuse)");
@@ -91,11 +91,11 @@ impl Faulty {
         config.mount_options = vec![MountOption::FSName("faulty".to_owned())];
         let nodes = Mutex::new(HashMap::from([(1, PathBuf::new())]));
         let session = fuser::spawn_mount(Shown { backing: backing.to_owned(), nodes, fault: fault.clone() }, path, &config).unwrap();
-        Some(Faulty { fault, session: Some(session), path: path.to_owned() })
+        Some(FaultyMount { fault, session: Some(session), path: path.to_owned() })
     }
 }
 
-impl Drop for Faulty {
+impl Drop for FaultyMount {
     fn drop(&mut self) {
         self.fault.stall(false);
         self.fault.fail(0);

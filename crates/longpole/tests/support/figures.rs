@@ -75,7 +75,7 @@ impl Figures {
 
     /// Adds the bytes of all files in the test's folder that are neither recordings nor in the
     /// runtime directory, and whose names are not `known`.
-    pub fn look_outside(&mut self, place: &Place, known: &[&str]) {
+    pub fn add_bytes_outside(&mut self, place: &Place, known: &[&str]) {
         for entry in std::fs::read_dir(place.path("")).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
             if !["runtime", "traces"].contains(&name.as_str()) && !known.contains(&name.as_str()) {

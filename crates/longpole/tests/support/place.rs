@@ -29,7 +29,7 @@ impl Drop for Place {
             println!("kept: {}", self.folder.path().display());
         }
         if !std::thread::panicking() && !self.damage.get() {
-            alike::hold_all(Path::new(env!("CARGO_BIN_EXE_longpole")), &self.path("traces"));
+            alike::check_all_with_babeltrace2(Path::new(env!("CARGO_BIN_EXE_longpole")), &self.path("traces"));
         }
     }
 }

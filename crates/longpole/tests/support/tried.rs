@@ -190,7 +190,7 @@ impl Tried {
     /// Asserts that each event was recorded or counted as lost, none twice, and that no files are
     /// left behind. `left` is the number of probes that never returned; each of them may have left
     /// out its event.
-    pub fn is_exact(&self, what: &str, names: &[&str], left: u64) {
+    pub fn assert_all_counted(&self, what: &str, names: &[&str], left: u64) {
         let (tried, recorded, lost) = (self.tried(names), self.held.recorded(), self.held.lost);
         let torn = self.held.torn();
         if soak() {

@@ -6,7 +6,7 @@
 //! system.
 
 use super::timers::Due;
-use super::{Composer, Seat};
+use super::{Composer, RunsOn};
 use crate::interaction::{Cause, Effect, MachineId};
 use crate::kinds::{NameKind, StateKind};
 use crate::linux::kernel_rules::Key;
@@ -191,7 +191,7 @@ impl Composer {
             open.of = Some(of);
         }
         if again {
-            self.lives_anew(cpu, place);
+            self.begin_new_path(cpu, place);
         }
     }
 
@@ -202,7 +202,7 @@ impl Composer {
         let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id && open.timer) else { return };
         open.set = set;
         if open.caused {
-            self.lives_anew(cpu, place);
+            self.begin_new_path(cpu, place);
         }
         if set.is_some() {
             self.context_that_acts(cpu, id);
@@ -220,7 +220,7 @@ impl Composer {
 
     /// Begins a new path for the context at this place: what it has done is no cause of what it
     /// does now.
-    fn lives_anew(&mut self, cpu: CpuId, place: usize) {
+    fn begin_new_path(&mut self, cpu: CpuId, place: usize) {
         let now = self.now;
         let open = &mut self.contexts.cpu(cpu).open[place];
         (open.caused, open.raise, open.since) = (false, None, now);
@@ -257,7 +257,7 @@ impl Composer {
         let known = Known { machine, state };
         self.contexts.machines[id.0 as usize][cpu.0 as usize] = Some(known);
         self.class(machine, &name);
-        self.seats.push((machine, Seat::Cpu(number)));
+        self.seats.push((machine, RunsOn::Cpu(number)));
         known
     }
 
@@ -397,7 +397,7 @@ impl Composer {
     /// The machine that does something now, if the cause of that is known.
     pub(super) fn actor(&mut self, catalogue: &Catalogue, cpu: CpuId, by: Waker) -> Option<MachineId> {
         match by {
-            Waker::Thread(id) if self.linux.calls_nothing(id) || self.linux.untold_context(id).is_some() => None,
+            Waker::Thread(id) if self.linux.calls_nothing(id) || self.linux.missing_context_group_for(id).is_some() => None,
             Waker::Thread(id) => {
                 let at = self.thread_of_linux(id);
                 Some(self.machine(catalogue, at))
@@ -415,7 +415,7 @@ impl Composer {
     /// The machine that did something now, if it is known.
     pub(super) fn who(&mut self, catalogue: &Catalogue, cpu: Option<CpuId>, by: Waker) -> Option<MachineId> {
         match by {
-            Waker::Thread(thread) if self.linux.untold_context(thread).is_some() => None,
+            Waker::Thread(thread) if self.linux.missing_context_group_for(thread).is_some() => None,
             Waker::Thread(thread) => {
                 let at = self.thread_of_linux(thread);
                 Some(self.machine(catalogue, at))

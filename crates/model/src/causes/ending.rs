@@ -16,7 +16,7 @@ use longpole_trace::event::Catalogue;
 
 /// Relation of a thread to the recorded command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kin {
+pub(super) enum Relation {
     #[default]
     Stranger,
     /// Started by the command, or by a process that the command started.
@@ -82,9 +82,9 @@ impl Composer {
         }
     }
 
-    pub(super) fn kin(&self, at: u32) -> Kin {
+    pub(super) fn kin(&self, at: u32) -> Relation {
         match self.is_own(at) {
-            true => Kin::Own,
+            true => Relation::Own,
             false => self.threads[at as usize].kin,
         }
     }
@@ -97,9 +97,9 @@ impl Composer {
         }
         self.ending.anybody.probed = Some(at);
         match self.kin(at) {
-            Kin::Own => self.ending.own.probed = Some(at),
-            Kin::Started => self.ending.started.probed = Some(at),
-            Kin::Stranger => {}
+            Relation::Own => self.ending.own.probed = Some(at),
+            Relation::Started => self.ending.started.probed = Some(at),
+            Relation::Stranger => {}
         }
     }
 
@@ -116,9 +116,9 @@ impl Composer {
             return;
         }
         match self.kin(at) {
-            Kin::Own => self.ending.own.ran = Some(at),
-            Kin::Started => self.ending.started.ran = Some(at),
-            Kin::Stranger => {}
+            Relation::Own => self.ending.own.ran = Some(at),
+            Relation::Started => self.ending.started.ran = Some(at),
+            Relation::Stranger => {}
         }
         if self.is_main(at) {
             self.ending.main = Some(at);

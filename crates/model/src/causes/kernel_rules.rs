@@ -50,7 +50,7 @@ impl Composer {
 
     /// Emits the meaning before the change that the event itself makes. Returns the meaning if it
     /// must be emitted after that change instead.
-    pub(super) fn is_said(&mut self, catalogue: &Catalogue, cpu: Option<u32>, said: Said) -> Option<Said> {
+    pub(super) fn emit_before(&mut self, catalogue: &Catalogue, cpu: Option<u32>, said: Said) -> Option<Said> {
         let Some(cpu) = cpu.and_then(|number| self.linux.cpu_of_number(number)) else { return Some(said) };
         let began = self.linux.cpus[cpu.0 as usize].open.len() > said.deep;
         match said.by {
@@ -62,9 +62,9 @@ impl Composer {
         None
     }
 
-    /// Emits a meaning that [`Composer::is_said`] has returned, after the change that the event
+    /// Emits a meaning that [`Composer::emit_before`] has returned, after the change that the event
     /// itself made.
-    pub(super) fn was_said(&mut self, catalogue: &Catalogue, event: &Event<'_>, said: Said) {
+    pub(super) fn emit_after(&mut self, catalogue: &Catalogue, event: &Event<'_>, said: Said) {
         let cpu = event.cpu.and_then(|number| self.linux.cpu_of_number(number)).filter(|_| said.whom.is_none());
         // After a switch it is unknown which thread has left, and the next one is not the one that
         // acted.

@@ -1,8 +1,8 @@
 //! Names of machines: a thread is named after its component or program and its own name, a context
 //! after what it handles and its CPU.
 
-use super::ending::Kin;
-use super::{Composer, Machines, Seat};
+use super::ending::Relation;
+use super::{Composer, Machines, RunsOn};
 use crate::interaction::{Effect, MachineId};
 use crate::kinds::machine_label;
 use crate::linux::Linux;
@@ -159,7 +159,7 @@ impl Composer {
             }
         }
         self.naming.taken.insert(machine, at);
-        self.seats.extend(tid.map(|tid| (machine, Seat::Thread(tid))));
+        self.seats.extend(tid.map(|tid| (machine, RunsOn::Thread(tid))));
         self.learn_behind(machine, at);
         self.class(machine, &class_name);
         let id = self.threads[at as usize].linux;
@@ -181,7 +181,7 @@ impl Composer {
         let (tid, process) = (of_kernel.tid, of_kernel.process.unwrap_or(of_kernel.tid));
         let name = of_kernel.name();
         let program = name_of(&self.linux, process).unwrap_or_else(|| name.clone());
-        let is_of_command = self.kin(at) != Kin::Stranger;
+        let is_of_command = self.kin(at) != Relation::Stranger;
         let is_kernel = of_kernel.kernel;
         self.naming.behind.push(Behind { machine, process, tid, program, name, is_kernel, is_of_command });
     }

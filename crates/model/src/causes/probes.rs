@@ -83,7 +83,7 @@ impl Composer {
                     self.takes(at);
                 } else if let Some(super::waits::Wait { what: For::Reply(_), .. }) = self.threads[at as usize].wait {
                     // The answering thread has no probes.
-                    self.wakes_anyhow(catalogue, at, "probes");
+                    self.end_wait_by_last_wakeup(catalogue, at, "probes");
                 }
             }
             Op::Dispatch { name, id } => {
@@ -331,7 +331,7 @@ impl Composer {
             }
             // The span in which the thread was at the begin of the loss may have ended at any time
             // since.
-            Kernel::Runs if !told && !self.threads[at as usize].blocked => self.astray(catalogue, at, begin_ns),
+            Kernel::Runs if !told && !self.threads[at as usize].blocked => self.emit_unknown(catalogue, at, begin_ns),
             _ => {}
         }
         self.look(catalogue, at);

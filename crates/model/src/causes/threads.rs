@@ -1,6 +1,6 @@
 //! Threads as machines: the interactions that follow from the kernel's events about threads.
 
-use super::ending::Kin;
+use super::ending::Relation;
 use super::waits::Wait;
 use super::Composer;
 use crate::interaction::{Cause, Effect, MachineId};
@@ -42,7 +42,7 @@ pub(super) struct Thread {
     pub recorder: bool,
     pub forked_by_recorder: bool,
     /// Relation to the recorded command, known from its birth.
-    pub kin: Kin,
+    pub kin: Relation,
     pub kernel: Kernel,
     /// True if the thread is blocked according to the emitted interactions.
     pub blocked: bool,
@@ -118,7 +118,7 @@ impl Composer {
                 self.runs(catalogue, at, wake);
                 self.goes_on(catalogue, at);
             }
-            Moment::Left { thread, state } => {
+            Moment::LeftCpu { thread, state } => {
                 let at = self.thread_of_linux(thread);
                 self.goes_on(catalogue, at);
                 self.left(catalogue, at, thread, state);
@@ -272,7 +272,7 @@ impl Composer {
             // program. (For example, the report of a CPU that it has no RCU references, to a thread
             // that waits for such reports of all CPUs.) What is waited for is time.
             Waker::Thread(id) if self.is_of_kernel(at) && self.linux.runs_a_program(id) => {
-                if let Some(group) = self.linux.untold_contexts() {
+                if let Some(group) = self.linux.missing_context_group() {
                     return self.untold(at, group);
                 }
                 let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
@@ -283,7 +283,7 @@ impl Composer {
             Waker::Thread(id) => {
                 // The thread that an untraced interrupt interrupted has nothing to do with this
                 // wake-up.
-                if let Some(group) = self.linux.untold_context(id) {
+                if let Some(group) = self.linux.missing_context_group_for(id) {
                     return self.untold(at, group);
                 }
                 let other = self.thread_of_linux(id);
@@ -311,7 +311,7 @@ impl Composer {
                 let by = self.context_that_acts(wake.cpu, id);
                 Some(Cause { by, at: when, link: None })
             }
-            Waker::Idle => match self.linux.untold_contexts() {
+            Waker::Idle => match self.linux.missing_context_group() {
                 None if self.can_time_out(at) => self.timer(catalogue, at),
                 None => self.unknown("irq"),
                 Some(group) => self.untold(at, group),
@@ -438,8 +438,8 @@ impl Composer {
         if self.threads[at as usize].machine.is_some() {
             return;
         }
-        if parent.is_some_and(|parent| self.kin(parent) != Kin::Stranger) {
-            self.threads[at as usize].kin = Kin::Started;
+        if parent.is_some_and(|parent| self.kin(parent) != Relation::Stranger) {
+            self.threads[at as usize].kin = Relation::Started;
         }
         let by = parent.map(|parent| self.machine(catalogue, parent));
         self.threads[at as usize].forked_by_recorder =
@@ -489,13 +489,13 @@ impl Composer {
             thread.gap = true;
             return;
         }
-        self.astray(catalogue, at, begin_ns);
+        self.emit_unknown(catalogue, at, begin_ns);
         self.look(catalogue, at);
     }
 
     /// What the thread did since `begin_ns` is unknown, except that it was not blocked after it was
     /// last woken.
-    pub(super) fn astray(&mut self, catalogue: &Catalogue, at: u32, begin_ns: i64) {
+    pub(super) fn emit_unknown(&mut self, catalogue: &Catalogue, at: u32, begin_ns: i64) {
         let thread = &self.threads[at as usize];
         let begin = u64::try_from(begin_ns).unwrap_or(0).max(thread.since).max(thread.resumed);
         let machine = self.machine(catalogue, at);

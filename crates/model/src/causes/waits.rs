@@ -242,7 +242,7 @@ impl Composer {
             self.told.from_before += n - units;
         }
         if units == 0 {
-            return self.wakes_anyhow(catalogue, at, "before");
+            return self.end_wait_by_last_wakeup(catalogue, at, "before");
         }
         let amount = Amount::Units(units);
         self.emit(match looks {
@@ -370,13 +370,13 @@ impl Composer {
             self.look(catalogue, at);
         } else if let Some(wait) = &mut self.threads[at as usize].wait {
             wait.woken = Some(wake);
-            self.remembers(catalogue, wake);
+            self.keep_moment(catalogue, wake);
         }
     }
 
     /// Emits an effect of the waker at this moment. The waker may turn out to be the cause only
     /// after it has done much else; the extra effect keeps the moment from being forgotten.
-    fn remembers(&mut self, catalogue: &Catalogue, wake: Wake) {
+    fn keep_moment(&mut self, catalogue: &Catalogue, wake: Wake) {
         if let Waker::Thread(id) = wake.waker {
             let by = self.thread_of_linux(id);
             let machine = self.machine(catalogue, by);
@@ -386,7 +386,7 @@ impl Composer {
 
     /// Ends the block of a wait if what was waited for does not show the cause; the last wake-up by
     /// the kernel may be it.
-    pub(super) fn wakes_anyhow(&mut self, catalogue: &Catalogue, at: u32, group: &'static str) {
+    pub(super) fn end_wait_by_last_wakeup(&mut self, catalogue: &Catalogue, at: u32, group: &'static str) {
         let woken = self.threads[at as usize].wait.take().and_then(|wait| wait.woken);
         if !self.threads[at as usize].blocked {
             return;
@@ -439,7 +439,7 @@ impl Composer {
             For::Tokens(_) | For::Space(_) | For::Signal | For::Event(_) => None,
         };
         if cause.is_none() {
-            return self.wakes_anyhow(catalogue, at, "probes");
+            return self.end_wait_by_last_wakeup(catalogue, at, "probes");
         }
         self.takes(at);
         self.unblock(catalogue, at, cause);

@@ -404,7 +404,7 @@ impl LinuxRules {
 
     /// True if the trace has an event class for threads that run without a recorded switch. Then,
     /// where there is no such event, every switch was recorded.
-    pub(crate) fn tells_unseen(&self, catalogue: &Catalogue) -> bool {
+    pub(crate) fn has_running_events(&self, catalogue: &Catalogue) -> bool {
         let running = |class: &Class| {
             self.rules.iter().any(|rule| rule.action == Action::Running && rule.pattern.captures(&class.event_name).is_some())
         };
@@ -413,7 +413,7 @@ impl LinuxRules {
 
     /// Two flags: the classes include one that begins contexts of the group `irq`, and one that
     /// begins contexts of the group `softirq`.
-    pub(crate) fn tells_contexts(&self, classes: &[Class]) -> [bool; 2] {
+    pub(crate) fn has_context_events(&self, classes: &[Class]) -> [bool; 2] {
         [Action::IrqEnter, Action::SoftirqEnter].map(|wanted| {
             let begins =
                 |class: &Class| self.rules.iter().any(|rule| rule.action == wanted && rule.pattern.captures(&class.event_name).is_some());

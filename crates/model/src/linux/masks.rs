@@ -7,7 +7,7 @@
 //! the same thread.
 
 use super::{Linux, Thread};
-use crate::linux::watch::{Allowing, ThreadId, ThreadState, Untold, Watch};
+use crate::linux::watch::{MaskChange, ThreadId, ThreadState, UnknownReason, Watch};
 use std::sync::Arc;
 
 /// Maximum number of recorded changes of one thread's mask within the requested range.
@@ -26,9 +26,9 @@ pub type Cpus = Arc<[u32]>;
 pub struct Mask {
     begin: Option<Cpus>,
     /// Why the mask at the begin is unknown, if the trace says why.
-    why: Option<Untold>,
+    why: Option<UnknownReason>,
     now: Option<Cpus>,
-    changes: Vec<Allowing>,
+    changes: Vec<MaskChange>,
     count: u64,
     last: Option<Last>,
 }
@@ -63,7 +63,7 @@ impl Mask {
     }
 
     /// Why [`Mask::at_begin`] is unknown, if the trace says why.
-    pub fn why(&self) -> Option<Untold> {
+    pub fn why(&self) -> Option<UnknownReason> {
         self.why
     }
 
@@ -73,7 +73,7 @@ impl Mask {
     }
 
     /// The first changes in the range; [`Mask::count`] is the number of all of them.
-    pub fn changes(&self) -> &[Allowing] {
+    pub fn changes(&self) -> &[MaskChange] {
         &self.changes
     }
 
@@ -89,8 +89,8 @@ impl Mask {
     }
 
     fn change(&mut self, t_ns: i64, by: Option<ThreadId>, (begin_ns, end_ns): (i64, i64)) -> Place {
-        let again = Untold::Again;
-        if let Some(Allowing { cpus: None, why, .. }) = self.unanswered() {
+        let again = UnknownReason::Again;
+        if let Some(MaskChange { cpus: None, why, .. }) = self.unanswered() {
             why.get_or_insert(again);
         }
         let place = if t_ns < begin_ns {
@@ -102,7 +102,7 @@ impl Mask {
             self.count += 1;
             match self.changes.len() {
                 kept if kept < MOST_CHANGES => {
-                    self.changes.push(Allowing { t_ns, cpus: None, why: None, by });
+                    self.changes.push(MaskChange { t_ns, cpus: None, why: None, by });
                     Place::Spool(kept)
                 }
                 _ => Place::Nowhere,
@@ -113,7 +113,7 @@ impl Mask {
     }
 
     /// The last change, if it is recorded and has no answer yet.
-    fn unanswered(&mut self) -> Option<&mut Allowing> {
+    fn unanswered(&mut self) -> Option<&mut MaskChange> {
         match self.last {
             Some(Last { place: Place::Spool(at), answered: false, .. }) => self.changes.get_mut(at),
             _ => None,
@@ -139,7 +139,7 @@ impl Mask {
     }
 
     /// Notes that the mask may differ from the last known one.
-    fn doubt(&mut self, why: Untold) {
+    fn doubt(&mut self, why: UnknownReason) {
         self.now = None;
         match &mut self.last {
             None => (self.begin, self.why) = (None, self.begin.take().map(|_| why)),
@@ -157,7 +157,7 @@ impl Mask {
     /// kernel was asked.
     fn refuse(&mut self) {
         if let Some(change) = self.unanswered() {
-            change.why = Some(Untold::Changing);
+            change.why = Some(UnknownReason::Changing);
         }
     }
 
@@ -180,8 +180,8 @@ impl Mask {
             Place::Spool(at) => {
                 let why = match (&told, list) {
                     (Some(_), _) => None,
-                    (None, []) => Some(Untold::Gone),
-                    (None, _) => Some(Untold::Damaged),
+                    (None, []) => Some(UnknownReason::ForgottenWork),
+                    (None, _) => Some(UnknownReason::Damaged),
                 };
                 if let Some(change) = self.changes.get_mut(at) {
                     (change.cpus, change.why) = (told, why);
@@ -230,7 +230,7 @@ impl Linux {
         match target {
             _ if told => {}
             Some(target) => self.changed_mask(target, Some(who), t_ns, watch),
-            None => self.changed_somebodys(who, t_ns),
+            None => self.changed_unknown_mask(who, t_ns),
         }
     }
 
@@ -247,24 +247,24 @@ impl Linux {
     pub(super) fn allowed<W: Watch + ?Sized>(&mut self, who: Option<ThreadId>, tid: Option<i64>, t_ns: i64, watch: &mut W) {
         match (self.target(who, tid), who) {
             (Some(target), _) => self.changed_mask(target, who, t_ns, watch),
-            (None, Some(who)) => self.changed_somebodys(who, t_ns),
+            (None, Some(who)) => self.changed_unknown_mask(who, t_ns),
             (None, None) => {}
         }
     }
 
     /// Notes that `who` has changed the mask of a thread that only the answer can name, because
     /// `who` uses the numbers of another pid namespace.
-    fn changed_somebodys(&mut self, who: ThreadId, t_ns: i64) {
+    fn changed_unknown_mask(&mut self, who: ThreadId, t_ns: i64) {
         if self.somebodys.insert(who.0, t_ns).is_some() || self.somebodys.len() > MOST_CALLERS {
             // The previous change had no answer.
-            self.doubt_elsewhere();
+            self.forget_foreign_masks();
         }
     }
 
     /// Marks the masks of all threads of other pid namespaces as unknown.
-    pub(super) fn doubt_elsewhere(&mut self) {
+    pub(super) fn forget_foreign_masks(&mut self) {
         let alive = |thread: &&mut Thread| thread.numbers.elsewhere && thread.state != ThreadState::Dead;
-        self.threads.iter_mut().filter(alive).for_each(|thread| thread.mask.doubt(Untold::ForeignRuntime));
+        self.threads.iter_mut().filter(alive).for_each(|thread| thread.mask.doubt(UnknownReason::ForeignRuntime));
     }
 
     /// Processes the masks at the end of the recording. Cpusets change masks, and so does the
@@ -283,7 +283,7 @@ impl Linux {
         let there = |cpus: &Cpus| cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect::<Vec<u32>>();
         let differs = mask.now.as_ref().is_some_and(|now| there(now) != there(&told));
         if differs && !changed_since && !self.is_being_set(thread) {
-            self.threads[thread.0 as usize].mask.doubt(Untold::AtEnd);
+            self.threads[thread.0 as usize].mask.doubt(UnknownReason::AtEnd);
         }
     }
 
@@ -302,12 +302,12 @@ impl Linux {
                     }
                 }
                 if answer.tid == 0 {
-                    self.doubt_elsewhere();
+                    self.forget_foreign_masks();
                     return false;
                 }
             }
             Some(-1) if since.is_some() => {
-                self.doubt_elsewhere();
+                self.forget_foreign_masks();
                 return false;
             }
             _ => {}

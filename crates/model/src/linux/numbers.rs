@@ -18,20 +18,20 @@ pub struct Numbers {
     /// True if the numbers are not known to be those of the initial namespace.
     pub elsewhere: bool,
     /// The same for its future children.
-    pub of_children: bool,
+    pub children_foreign: bool,
 }
 
 /// Calls after which children use other numbers.
 #[derive(Debug)]
-pub(super) struct Ways {
+pub(super) struct NamespaceCalls {
     clone: NameId,
     unshare: NameId,
     setns: NameId,
 }
 
-impl Ways {
-    pub fn new(names: &mut Names) -> Ways {
-        Ways { clone: names.intern("clone"), unshare: names.intern("unshare"), setns: names.intern("setns") }
+impl NamespaceCalls {
+    pub fn new(names: &mut Names) -> NamespaceCalls {
+        NamespaceCalls { clone: names.intern("clone"), unshare: names.intern("unshare"), setns: names.intern("setns") }
     }
 }
 
@@ -40,7 +40,7 @@ impl Linux {
     pub(super) fn numbers_of_child(&self, maker: ThreadId) -> Numbers {
         let maker = &self.threads[maker.0 as usize];
         let into_new = |call: Entered| call.name == self.ways.clone && call.arguments.third.is_some_and(|flags| flags & CLONE_NEWPID != 0);
-        let elsewhere = maker.numbers.elsewhere || maker.numbers.of_children || maker.call.is_some_and(into_new);
+        let elsewhere = maker.numbers.elsewhere || maker.numbers.children_foreign || maker.call.is_some_and(into_new);
         Numbers { elsewhere, ..maker.numbers }
     }
 
@@ -53,6 +53,6 @@ impl Linux {
             name if name == self.ways.setns => flags.is_none_or(|kind| kind == 0 || kind & CLONE_NEWPID != 0),
             _ => false,
         };
-        self.threads[thread.0 as usize].numbers.of_children |= leads_elsewhere;
+        self.threads[thread.0 as usize].numbers.children_foreign |= leads_elsewhere;
     }
 }

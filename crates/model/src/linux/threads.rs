@@ -42,7 +42,7 @@ impl Linux {
             self.threads[id.0 as usize].cause = self.cause(id, state);
         }
         self.threads[id.0 as usize].asked_disk = false;
-        watch.moment(Moment::Left { thread: id, state: self.threads[id.0 as usize].state });
+        watch.moment(Moment::LeftCpu { thread: id, state: self.threads[id.0 as usize].state });
         if let Some(begin_ns) = begin.filter(|_| self.covers(t_ns)) {
             watch.stopped(id, cpu, begin_ns, t_ns, own_ns);
         }
@@ -50,7 +50,7 @@ impl Linux {
 
     /// Reports a thread as throttled if it has left its CPU idle although it was ready: it was not
     /// allowed to run because the CPU quota of its control group is used up.
-    pub(super) fn left_to_nobody<W: Watch + ?Sized>(&mut self, id: ThreadId, watch: &mut W) {
+    pub(super) fn report_throttled<W: Watch + ?Sized>(&mut self, id: ThreadId, watch: &mut W) {
         let thread = &self.threads[id.0 as usize];
         if thread.state == ThreadState::Preempted && !thread.kernel {
             watch.moment(Moment::Throttled { thread: id });
@@ -180,7 +180,7 @@ impl Linux {
 
     /// Processes an event on this CPU that only the thread `tid` can have caused.
     pub(super) fn runs<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, tid: i32, watch: &mut W) {
-        self.leads_now(cpu, tid, t_ns, watch);
+        self.take_leader_id(cpu, tid, t_ns, watch);
         let truth = if tid == 0 { Base::Idle } else { Base::Thread(self.thread(tid, &[], false)) };
         match self.cpus[cpu.0 as usize].base {
             known if known == truth => {}
@@ -206,11 +206,11 @@ impl Linux {
 
     /// Gives the thread `before` the id `tid` of the leader of its process. The kernel does that
     /// when a thread executes another program.
-    pub(super) fn takes_number<W: Watch + ?Sized>(&mut self, before: i32, tid: i32, t_ns: i64, watch: &mut W) {
+    pub(super) fn take_id<W: Watch + ?Sized>(&mut self, before: i32, tid: i32, t_ns: i64, watch: &mut W) {
         let Some(id) = self.thread_ids.remove(&before) else { return };
         if let Some(leader) = self.thread_ids.insert(tid, id) {
             self.close(leader, t_ns, watch);
-            watch.moment(Moment::Left { thread: leader, state: ThreadState::Dead });
+            watch.moment(Moment::LeftCpu { thread: leader, state: ThreadState::Dead });
             let leader = &mut self.threads[leader.0 as usize];
             (leader.state, leader.died_ns) = (ThreadState::Dead, leader.died_ns.or(Some(t_ns)));
         }
@@ -219,7 +219,7 @@ impl Linux {
 
     /// If an event names the ended leader of a process while another thread of this process has the
     /// CPU, that thread has taken the leader's id.
-    pub(super) fn leads_now<W: Watch + ?Sized>(&mut self, cpu: CpuId, tid: i32, t_ns: i64, watch: &mut W) {
+    pub(super) fn take_leader_id<W: Watch + ?Sized>(&mut self, cpu: CpuId, tid: i32, t_ns: i64, watch: &mut W) {
         let Base::Thread(id) = self.cpus[cpu.0 as usize].base else { return };
         let thread = &self.threads[id.0 as usize];
         if thread.tid == tid || thread.process != Some(tid) {
@@ -228,7 +228,7 @@ impl Linux {
         let ended = |leader: ThreadId| self.threads[leader.0 as usize].state == ThreadState::Dead;
         if self.thread_of(tid).is_some_and(ended) {
             let before = thread.tid;
-            self.takes_number(before, tid, t_ns, watch);
+            self.take_id(before, tid, t_ns, watch);
         }
     }
 

@@ -106,26 +106,26 @@ pub enum Cause {
 
 /// A change of the set of CPUs on which a thread may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allowing {
+pub struct MaskChange {
     pub t_ns: i64,
     /// The allowed CPUs, ascending; `None` if only the address of the mask is known, from the call,
     /// and the kernel was not asked.
     pub cpus: Option<Arc<[u32]>>,
     /// Why the mask is unknown, if the trace says why.
-    pub why: Option<Untold>,
+    pub why: Option<UnknownReason>,
     /// The thread that set the mask.
     pub by: Option<ThreadId>,
 }
 
 /// Why a mask is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Untold {
+pub enum UnknownReason {
     /// The mask changed again before the kernel answered.
     Again,
     /// The mask changed while the kernel was asked.
     Changing,
     /// The thread had ended when the kernel was asked.
-    Gone,
+    ForgottenWork,
     /// The answer is not a valid list of CPUs.
     Damaged,
     /// At the end the mask was a different one, and no call in the trace changed it.
@@ -279,7 +279,7 @@ pub enum Moment {
         wake: Option<Wake>,
     },
     /// The thread has left its CPU, or is known to have left it before the trace began.
-    Left {
+    LeftCpu {
         thread: ThreadId,
         state: ThreadState,
     },

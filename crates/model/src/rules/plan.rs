@@ -13,7 +13,7 @@ use longpole_trace::event::{Class, Value};
 pub(crate) struct Plan {
     pub alternatives: Vec<Alternative>,
     /// Rules whose pattern matches the class, each with what keeps it from matching the events.
-    pub spoken_of: Vec<(usize, Never)>,
+    pub unmatched_rules: Vec<(usize, Never)>,
 }
 
 /// Why a rule matches no event of a trace. Later variants are nearer to a match.
@@ -69,18 +69,18 @@ pub(crate) enum KindSource {
 
 impl Plan {
     pub(crate) fn compile(rules: &Rules, class: &Class, names: &mut Names) -> Plan {
-        let (mut alternatives, mut spoken_of, mut last) = (Vec::new(), Vec::new(), false);
+        let (mut alternatives, mut unmatched_rules, mut last) = (Vec::new(), Vec::new(), false);
         for (at, rule) in rules.rules.iter().enumerate() {
             let Some(captures) = rule.pattern.captures(&class.event_name) else { continue };
             let lacks = |field: &&str| field_of(class, field).is_none();
             if let Some(field) = rule.needed_fields().find(lacks) {
                 // A rule that needs a field which this class lacks is meant for another class with
                 // the same name.
-                spoken_of.push((at, Never::Lacks(field.to_owned())));
+                unmatched_rules.push((at, Never::Lacks(field.to_owned())));
                 continue;
             }
             if last {
-                spoken_of.push((at, Never::Covered));
+                unmatched_rules.push((at, Never::Covered));
                 continue;
             }
             let mut name_source = |template: &Option<Template>| match template {
@@ -110,7 +110,7 @@ impl Plan {
             let when = rule.when.as_ref().map(|when| (when.clone(), when.names().iter().map(|name| field_of(class, name)).collect()));
             last = when.is_none();
             let unmet = rule.when.iter().flat_map(|when| when.names()).find(|name| field_of(class, name).is_none());
-            spoken_of.push((at, unmet.map_or(Never::NotHeld, |name| Never::Lacks(name.to_owned()))));
+            unmatched_rules.push((at, unmet.map_or(Never::NotHeld, |name| Never::Lacks(name.to_owned()))));
             alternatives.push(Alternative {
                 rule: at,
                 whom,
@@ -125,7 +125,7 @@ impl Plan {
                 kind: kind_source(&rule.kind, class),
             });
         }
-        Plan { alternatives, spoken_of }
+        Plan { alternatives, unmatched_rules }
     }
 
     /// The first alternative whose condition holds for these fields.

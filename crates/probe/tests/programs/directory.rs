@@ -32,7 +32,7 @@ fn threads(number: u64, count: u64) {
     }
 }
 
-fn become_another() {
+fn become_another_user() {
     // SAFETY: the calls have no preconditions.
     unsafe { assert!(setgroups(0, std::ptr::null()) == 0 && setgid(4321) == 0 && setuid(4321) == 0) };
 }
@@ -81,17 +81,17 @@ fn main() {
             marks(number(1), 0);
         }
         "user" => {
-            become_another();
+            become_another_user();
             marks(number(1), 500);
         }
         "late" => {
             marks(number(1), 0);
-            become_another();
+            become_another_user();
             threads(1, number(1));
         }
         "kept" => {
             marks(1, 0);
-            become_another();
+            become_another_user();
             for _ in 0..number(1) {
                 marks(20_000, 0);
                 std::thread::sleep(Duration::from_millis(20));

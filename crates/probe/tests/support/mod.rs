@@ -36,7 +36,7 @@ impl Drop for Place {
     /// Checks that babeltrace2 reads the recordings like this crate; see [`alike`].
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            alike::hold_all(&built().join("longpole"), &self.path("traces"));
+            alike::check_all_with_babeltrace2(&built().join("longpole"), &self.path("traces"));
         }
     }
 }

@@ -269,8 +269,8 @@ impl Config {
     }
 
     /// Action of a full ring of a thread with this policy.
-    pub fn manner(&self, policy: Option<&Policy>) -> Manner {
-        Manner {
+    pub fn manner(&self, policy: Option<&Policy>) -> FullRingAction {
+        FullRingAction {
             mode: policy.and_then(|policy| policy.mode).or(self.mode).unwrap_or_default(),
             block_limit: policy.and_then(|policy| policy.block_limit).or(self.block_limit).unwrap_or(DEFAULT_BLOCK_LIMIT),
         }
@@ -316,23 +316,23 @@ pub struct Choice {
     pub buffer: Option<u64>,
     /// Bytes recorded of each captured packet.
     pub snaplen: u32,
-    pub manner: Manner,
+    pub manner: FullRingAction,
 }
 
 /// Action of a full ring, with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
+pub struct FullRingAction {
     pub mode: Mode,
     /// Longest wait for room, in mode [`Mode::Block`].
     pub block_limit: Duration,
 }
 
-impl Manner {
+impl FullRingAction {
     /// The action for new rings of a process whose policies differ: the harmless one, until the
     /// thread's policy is known.
-    pub fn common(self, other: Manner) -> Manner {
+    pub fn common(self, other: FullRingAction) -> FullRingAction {
         let mode = if self.mode == other.mode { self.mode } else { Mode::Discard };
-        Manner { mode, block_limit: self.block_limit.min(other.block_limit) }
+        FullRingAction { mode, block_limit: self.block_limit.min(other.block_limit) }
     }
 
     /// Limit in microseconds, as stored in shared memory.

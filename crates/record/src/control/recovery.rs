@@ -23,7 +23,7 @@ const MOST_PACKETS: u64 = 1 << 40;
 
 /// Recording of a recorder that was killed.
 #[derive(Debug)]
-pub struct Predecessor {
+pub struct KilledRecording {
     pub session: u64,
     pub path: PathBuf,
     uuid: Uuid,
@@ -39,9 +39,9 @@ struct Walked {
     recorded: u64,
 }
 
-impl Predecessor {
+impl KilledRecording {
     /// `None` if the directory is gone or was not made by a recorder.
-    pub fn open(unfinished: &Unfinished) -> Option<Predecessor> {
+    pub fn open(unfinished: &Unfinished) -> Option<KilledRecording> {
         let path = unfinished.path.clone();
         let description: Value = serde_json::from_slice(&read(&path.join("longpole.json"))?).ok()?;
         if description.get("session")?.as_u64()? != unfinished.session {
@@ -61,7 +61,7 @@ impl Predecessor {
                 _ => {}
             }
         }
-        Some(Predecessor { session: unfinished.session, path, uuid, lanes })
+        Some(KilledRecording { session: unfinished.session, path, uuid, lanes })
     }
 
     /// Sets a ring's `tail` to the position where the previous recording ends.
@@ -235,7 +235,7 @@ mod tests {
         layout.pending_offset.store(PAGE as u64, Ordering::Relaxed);
         layout.pending_tail.store(told.0, Ordering::Relaxed);
         layout.spare_reader[1].store(told.1, Ordering::Relaxed);
-        Predecessor { session: 1, path, uuid, lanes: HashMap::from([(0, ("p-0".to_owned(), file))]) }.settle(&mut ring);
+        KilledRecording { session: 1, path, uuid, lanes: HashMap::from([(0, ("p-0".to_owned(), file))]) }.settle(&mut ring);
         ring.tail
     }
 

@@ -81,7 +81,7 @@ impl Recorder {
     fn arm(&mut self, name: String, request: Request, condition: Condition) {
         if self.watches.is_empty() {
             // Earlier events do not count.
-            let _ = self.in_each_place(|recorder| {
+            let _ = self.in_each_directory(|recorder| {
                 for source in recorder.place.subjects.values_mut().flat_map(|subject| &mut subject.sources) {
                     let look = source.ring.look().ok();
                     source.watched = look.map(|look| look.head);

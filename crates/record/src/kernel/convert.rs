@@ -45,7 +45,7 @@ const BUILDING: &str = ".converting";
 /// Largest number of diagnostics that a conversion returns.
 const MOST_MESSAGES: usize = 20;
 /// Bytes of pages after which `progress` is called again.
-const TELL: u64 = 4 << 20;
+const PROGRESS_STEP: u64 = 4 << 20;
 /// Limit for text files, larger than any that a recorder writes.
 const MOST_BYTES: u64 = 16 << 20;
 
@@ -401,7 +401,7 @@ fn pages_to_ctf(
             heap.push(Reverse((time, index)));
         }
         read += lane.read - before;
-        if read >= told + TELL {
+        if read >= told + PROGRESS_STEP {
             told = read;
             if !progress(read, total) {
                 return Err(ConvertError::Ended);

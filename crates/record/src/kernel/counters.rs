@@ -130,7 +130,7 @@ impl Counters {
     fn base(&self, cookie: u64, of: &Of, counter: &'static str, moved: Option<Moved<'_>>) -> Base {
         let space = self.spaces.get(&cookie);
         let known = |space: &Space, of: &Of| space.values.get(&(of.clone(), counter)).copied();
-        if let Some(value) = space.and_then(|space| known(space, of).or_else(|| of_discipline(space, of))) {
+        if let Some(value) = space.and_then(|space| known(space, of).or_else(|| value_of_same_discipline(space, of))) {
             return Base::Was(value);
         }
         match (space, moved) {
@@ -141,7 +141,7 @@ impl Counters {
             _ if matches!(of, Of::Qdisc { .. }) => Base::New,
             (_, Some(Moved::No)) | (None, None) => Base::New,
             (_, Some(Moved::From(space, of))) => known(space, of).map_or(Base::Unknown, Base::Was),
-            (_, Some(Moved::Maybe)) | (Some(_), None) => Base::Unknown,
+            (_, Some(Moved::OptionalName)) | (Some(_), None) => Base::Unknown,
         }
     }
 
@@ -165,14 +165,14 @@ impl Counters {
         let mut same = gone.iter().filter(|was| was.address.is_some() && (was.of.index(), was.address) == (of.index(), now.address));
         match (same.next(), same.next()) {
             (Some(was), None) => return Moved::From(was.space, was.of),
-            (Some(_), Some(_)) => return Moved::Maybe,
+            (Some(_), Some(_)) => return Moved::OptionalName,
             (None, _) => {}
         }
         // A moved interface keeps its counters, so a gone interface with a larger value is not this
         // one.
         let may = |was: &Known<'_>| was.values.iter().zip(&now.values).all(|(was, now)| was <= now);
         if gone.iter().any(may) || !self.whole() {
-            return Moved::Maybe;
+            return Moved::OptionalName;
         }
         Moved::No
     }
@@ -195,7 +195,7 @@ impl<'a> Known<'a> {
 }
 
 /// Returns the value of the same discipline under an earlier name of its interface.
-fn of_discipline(space: &Space, of: &Of) -> Option<u64> {
+fn value_of_same_discipline(space: &Space, of: &Of) -> Option<u64> {
     fn identity(of: &Of) -> Option<(u32, &str, u32)> {
         if let Of::Qdisc { index, kind, handle, .. } = of {
             Some((*index, kind, *handle))
@@ -213,7 +213,7 @@ enum Moved<'a> {
     /// The interface is new.
     No,
     From(&'a Space, &'a Of),
-    Maybe,
+    OptionalName,
 }
 
 impl Of {

@@ -19,12 +19,12 @@ pub const CALLS: [&str; 2] = ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"]
 pub const CALLS_OF_TRACER: &[&str] = &CALLS;
 
 thread_local! {
-    static HERE: RefCell<Option<Quiet>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<SelfExclusion>> = const { RefCell::new(None) };
 }
 
-/// The exclusion of the recorder's threads. Until [`Quiet::end`], further threads may join.
+/// The exclusion of the recorder's threads. Until [`SelfExclusion::end`], further threads may join.
 #[derive(Clone, Debug)]
-pub struct Quiet(Arc<Mutex<State>>);
+pub struct SelfExclusion(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -36,20 +36,20 @@ struct State {
     over: bool,
 }
 
-impl Quiet {
+impl SelfExclusion {
     /// Begins the exclusion with this thread. `events` are those of [`CALLS`] that are recorded,
     /// each with the user's filter.
-    pub fn begin(instance: &Instance, events: Vec<(&str, Option<String>)>) -> Quiet {
+    pub fn begin(instance: &Instance, events: Vec<(&str, Option<String>)>) -> SelfExclusion {
         let file = |event: &str| instance.path().join(format!("events/{}/filter", event.replace(':', "/")));
         let filters = events.into_iter().map(|(event, asked)| (file(event), asked)).collect();
-        let quiet = Quiet(Arc::new(Mutex::new(State { filters, tids: Vec::new(), over: false })));
+        let quiet = SelfExclusion(Arc::new(Mutex::new(State { filters, tids: Vec::new(), over: false })));
         quiet.join();
         HERE.set(Some(quiet.clone()));
         quiet
     }
 
     /// Returns the exclusion that this thread began, to be handed to the threads that it starts.
-    pub fn here() -> Option<Quiet> {
+    pub fn here() -> Option<SelfExclusion> {
         HERE.with_borrow(Clone::clone)
     }
 

@@ -40,7 +40,7 @@ const RECLAIM: &[&str] = &[
 /// System calls that neither wait nor change what is known of threads, files and sockets. The list
 /// is short on purpose: the kernel compares each call with each entry, and ten entries cost a
 /// server as much time as they saved.
-const SWIFT_CALLS: [(&str, i64); 2] = [("epoll_ctl", libc::SYS_epoll_ctl), ("clock_gettime", libc::SYS_clock_gettime)];
+const UNRECORDED_CALLS: [(&str, i64); 2] = [("epoll_ctl", libc::SYS_epoll_ctl), ("clock_gettime", libc::SYS_clock_gettime)];
 
 /// Returns the parts of a group that are recorded by default.
 pub fn parts(group: Group) -> Vec<Part> {
@@ -51,7 +51,7 @@ pub fn parts(group: Group) -> Vec<Part> {
             parts
         }
         Group::Syscall => {
-            let filter = SWIFT_CALLS.map(|(_, number)| format!("id != {number}")).join(" && ");
+            let filter = UNRECORDED_CALLS.map(|(_, number)| format!("id != {number}")).join(" && ");
             vec![Part::some(super::exclude_self::CALLS_OF_TRACER, filter)]
         }
         // Page faults in kernel mode are not recorded: they count as time of the system call in
@@ -72,7 +72,7 @@ pub fn left_out(groups: &[Group]) -> Value {
         let full = group.parts();
         let dropped = full.iter().flat_map(|part| part.patterns.iter().copied()).filter(|pattern| !kept.contains(pattern));
         let (dropped, swift): (Vec<&str>, Vec<&str>) = match group {
-            Group::Syscall => (dropped.collect(), SWIFT_CALLS.map(|(name, _)| name).to_vec()),
+            Group::Syscall => (dropped.collect(), UNRECORDED_CALLS.map(|(name, _)| name).to_vec()),
             _ => (dropped.collect(), Vec::new()),
         };
         if !dropped.is_empty() || !swift.is_empty() {

@@ -12,7 +12,7 @@
 //! possibility from both times. A thread that has ended by then has no mask.
 
 use super::dump;
-use super::exclude_self::Quiet;
+use super::exclude_self::SelfExclusion;
 use super::plan::KernelError;
 use crate::clock::Source as ClockSource;
 use longpole_ftrace::{EventName, Instance, TraceFs};
@@ -152,7 +152,7 @@ impl Masks {
             eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| KernelError::io("make", "eventfd")(error.into()))?;
         let (wake, stop) = (Arc::new(wake), Arc::new(AtomicBool::new(false)));
         let (waking, stopping) = (Arc::clone(&wake), Arc::clone(&stop));
-        let (missed, quiet) = (Arc::<Missed>::default(), Quiet::here());
+        let (missed, quiet) = (Arc::<Missed>::default(), SelfExclusion::here());
         let missing = Arc::clone(&missed);
         let work = move || {
             if let Some(quiet) = quiet {

@@ -7,7 +7,7 @@
 //! should be gone.
 
 use super::dump::{names, numbers};
-use super::exclude_self::Quiet;
+use super::exclude_self::SelfExclusion;
 use super::netlink;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -76,7 +76,7 @@ pub fn in_each(work: &mut (dyn FnMut(&Namespace<'_>) + Send)) -> Missed {
     // A thread that has entered a namespace may not be able to return, so a new thread does the
     // work.
     let done = std::thread::scope(|scope| {
-        let quiet = Quiet::here();
+        let quiet = SelfExclusion::here();
         let inside = move || {
             if let Some(quiet) = quiet {
                 quiet.join();

@@ -67,16 +67,16 @@ pub(super) fn empty(reader: &mut RawReader, file: &File) -> io::Result<usize> {
 
 /// A pause of the tracer. [`Source::thaw`] ends it.
 #[derive(Debug)]
-pub struct Frozen {
+pub struct Pause {
     since: Instant,
 }
 
 impl Source {
     /// Pauses the tracer. `None` if there is no tracer or it cannot be paused.
-    pub fn freeze(&mut self) -> Option<Frozen> {
+    pub fn freeze(&mut self) -> Option<Pause> {
         let since = Instant::now();
         self.instance.as_ref()?.stop().ok()?;
-        Some(Frozen { since })
+        Some(Pause { since })
     }
 
     /// Number of events that were lost until now. `None` for a flight recorder, which overwrites on
@@ -90,14 +90,14 @@ impl Source {
     /// `snapshot` if this is a flight recorder. Returns what the description of a snapshot needs:
     /// the length of the pause, the end of the recorded time, and the counters and pages of each
     /// CPU.
-    pub fn thaw(&mut self, frozen: Frozen, snapshot: &Path) -> Result<Value, String> {
+    pub fn thaw(&mut self, frozen: Pause, snapshot: &Path) -> Result<Value, String> {
         let end = self.clock.map(|clock| clock.now());
         let moved = self.emptied(snapshot);
         let mut cpus = Vec::new();
         if let Some(instance) = &self.instance {
             for &cpu in &self.cpus {
                 let Ok(stats) = instance.stats(cpu) else { continue };
-                let told = self.told_cpus.entry(cpu).or_default();
+                let told = self.reported_cpus.entry(cpu).or_default();
                 // A snapshot reports only its own losses; the earlier ones belong to the snapshots
                 // before.
                 let before = if self.overwrites { std::mem::replace(told, stats) } else { *told };
@@ -142,7 +142,7 @@ impl Source {
     /// Kernel counters that are reported elsewhere: by earlier chunks, or, for a flight recorder,
     /// the events that a snapshot took.
     pub(super) fn before(&self, cpu: u32) -> CpuStats {
-        let told = self.told_cpus.get(&cpu).copied().unwrap_or_default();
+        let told = self.reported_cpus.get(&cpu).copied().unwrap_or_default();
         match self.overwrites {
             true => CpuStats { read: told.read, ..CpuStats::default() },
             false => told,

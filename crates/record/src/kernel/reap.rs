@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// Folder with a file per instance, which contains the path of the instance's recording. There is
 /// one tracer for the whole host, so there is one such folder.
-const PLACE: &str = "/run/longpole";
+const INSTANCE_FILES: &str = "/run/longpole";
 const LONGEST_PATH: u64 = 4096;
 const LARGEST_DESCRIPTION: u64 = 4 << 20;
 
@@ -87,7 +87,7 @@ pub(super) fn forget(instance: &str) {
 
 /// Returns the folder of the instances' files, if only this user can write to it.
 fn place() -> Option<PathBuf> {
-    let place = PathBuf::from(PLACE);
+    let place = PathBuf::from(INSTANCE_FILES);
     let _ = fs::DirBuilder::new().mode(0o700).create(&place);
     let found = fs::symlink_metadata(&place).ok()?;
     let own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;

@@ -46,7 +46,7 @@ impl Source {
                 // Nothing was read yet: all pages are still in the kernel.
                 true => CpuStats::default(),
                 false => {
-                    let told = self.told_cpus.insert(cpu, stats).unwrap_or_default();
+                    let told = self.reported_cpus.insert(cpu, stats).unwrap_or_default();
                     CpuStats { entries: 0, bytes: 0, ..since(stats, told) }
                 }
             };

@@ -8,7 +8,7 @@
 
 use super::counters::{Counters, Grown};
 use super::dump;
-use super::exclude_self::{Quiet, CALLS};
+use super::exclude_self::{SelfExclusion, CALLS};
 use super::faults;
 use super::groups::EventRequest;
 use super::importance::{self, Step};
@@ -54,7 +54,7 @@ const CHUNK: usize = 1 << 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Free bytes on the disk from which the kernel's symbols (some 5 MiB) are saved at the start.
-const AMPLE: u64 = 128 << 20;
+const SYMBOLS_FIRST_ROOM: u64 = 128 << 20;
 /// Free bytes on the disk from which the symbols are saved at the end. Less free space is left for
 /// the conversion of the pages.
 const ENOUGH: u64 = 16 << 20;
@@ -164,7 +164,7 @@ pub struct Source {
     pub(super) overwrites: bool,
     /// The kernel's counters at the begin of this chunk. For a flight recorder, at the newest
     /// snapshot.
-    pub(super) told_cpus: BTreeMap<u32, CpuStats>,
+    pub(super) reported_cpus: BTreeMap<u32, CpuStats>,
     /// Readers and page files of the CPUs. Empty after the begin, because the thread owns them
     /// then.
     lanes: Vec<Lane>,
@@ -316,7 +316,7 @@ impl Source {
             raw,
             cpus,
             overwrites: request.overwrite,
-            told_cpus: BTreeMap::new(),
+            reported_cpus: BTreeMap::new(),
             lanes,
             thread: None,
             wake: Arc::new(wake),
@@ -336,7 +336,7 @@ impl Source {
         source.describe()?;
         // The symbols come last on a disk that is nearly full, if at all: otherwise they would take
         // the space of the events.
-        if room(source.raw.path()).is_none_or(|room| room >= AMPLE) {
+        if room(source.raw.path()).is_none_or(|room| room >= SYMBOLS_FIRST_ROOM) {
             source.symbols(recording);
         }
         Ok(source)
@@ -387,7 +387,7 @@ impl Source {
         };
         let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(work);
         self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
-        if self.hears(CALLS[1]) && !super::has_foreign_pids() {
+        if self.records_event(CALLS[1]) && !super::has_foreign_pids() {
             let begun = TraceFs::find().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance, clock));
             match begun {
                 Ok(masks) => self.masks = Some(masks),
@@ -412,7 +412,7 @@ impl Source {
         // The relief thread changes filters itself, so it begins only when the user's filters are
         // restored.
         if !self.steps.is_empty() {
-            match self.relieve(instance, clock) {
+            match self.start_relief(instance, clock) {
                 Ok(relief) => self.relief = Some(relief),
                 Err(error) => self.diagnostics.push(format!("nobody watches whether the kernel's events can be stored: {error}")),
             }
@@ -420,7 +420,7 @@ impl Source {
         self.describe()
     }
 
-    fn relieve(&self, instance: &Instance, clock: ClockSource) -> io::Result<Relief> {
+    fn start_relief(&self, instance: &Instance, clock: ClockSource) -> io::Result<Relief> {
         let buffer = |(cpu, (size, taken)): (&u32, &(u64, Arc<AtomicU64>))| {
             let stats = File::open(instance.path().join(format!("per_cpu/cpu{cpu}/stats")))?;
             Ok(Buffer { stats, size: *size, taken: Arc::clone(taken) })
@@ -462,19 +462,19 @@ impl Source {
     }
 
     /// True if this event is recorded.
-    fn hears(&self, event: &str) -> bool {
+    fn records_event(&self, event: &str) -> bool {
         self.description["events"].as_array().is_some_and(|names| names.iter().any(|known| known == event))
     }
 
     /// Excludes this thread's system calls, and those of the threads that join, from the trace.
-    fn quiet(&self, instance: &Instance) -> Quiet {
+    fn quiet(&self, instance: &Instance) -> SelfExclusion {
         let off = self.switched_off();
         let asked = |name: &'static str| {
             let asked = self.description["filters"][name].as_str();
             let since = off.iter().filter(|off| off.step.events.iter().any(|event| event == name)).find_map(|off| off.step.filter.as_ref());
             (name, since.map(|filter| narrowed(asked, filter)).or_else(|| asked.map(str::to_owned)))
         };
-        Quiet::begin(instance, CALLS.into_iter().filter(|name| self.hears(name)).map(asked).collect())
+        SelfExclusion::begin(instance, CALLS.into_iter().filter(|name| self.records_event(name)).map(asked).collect())
     }
 
     /// Bytes of pages that were moved until now.
@@ -883,7 +883,7 @@ mod tests {
         let tid = rustix::thread::gettid().as_raw_nonzero();
         assert_eq!(filter(&source, "sys_exit"), format!("(id != 9999) && common_pid != {tid}"));
         assert_eq!(filter(&source, "sys_enter"), format!("common_pid != {tid}"));
-        let helper = Quiet::here().unwrap();
+        let helper = SelfExclusion::here().unwrap();
         let other = std::thread::spawn(move || {
             helper.join();
             rustix::thread::gettid().as_raw_nonzero()

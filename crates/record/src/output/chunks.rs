@@ -11,7 +11,7 @@ mod count;
 use crate::error::Error;
 use crate::output::metadata::Uuid;
 use crate::output::recording::{self, Reserve};
-use crate::recorder::{Home, Recorder, Totals};
+use crate::recorder::{Recorder, RecordingFolder, Totals};
 use crate::ring::class::Classes;
 use crate::ring::sites::Sites;
 use serde_json::{json, Value};
@@ -216,7 +216,7 @@ impl Recorder {
             }
             let Some(oldest) = self.chunks.done.pop_front() else { break };
             let mut classes = HashMap::new();
-            let _ = self.in_each_place(|recorder| {
+            let _ = self.in_each_directory(|recorder| {
                 classes.insert(recorder.place.stream, recorder.place.classes.clone());
                 Ok::<(), ()>(())
             });
@@ -238,7 +238,7 @@ impl Recorder {
         let now = self.now_ns();
         let root = self.path.parent().map_or_else(recording::root, Path::to_owned);
         let path = recording::create(&root, now)?;
-        let home = Home::open(&path)?;
+        let home = RecordingFolder::open(&path)?;
         let uuid = Uuid::random().map_err(Error::io("read", "/dev/urandom"))?;
         let metadata = match self.new_metadata(&path, &uuid) {
             Ok(metadata) => metadata,
@@ -247,7 +247,7 @@ impl Recorder {
                 return Err(error);
             }
         };
-        let _ = self.in_each_place(|recorder| {
+        let _ = self.in_each_directory(|recorder| {
             recorder.visit();
             recorder.take_now();
             recorder.leave_lanes();
@@ -274,7 +274,7 @@ impl Recorder {
         self.move_mailbox(&old);
         self.lanes.clear();
         self.closed.clear();
-        let _ = self.in_each_place(|recorder| {
+        let _ = self.in_each_directory(|recorder| {
             if recorder.place.sites.as_ref().is_some_and(|sites| sites.is_second) {
                 // The classes of the replaced table are in no file any more.
                 recorder.place.classes = Classes::new();
@@ -298,7 +298,7 @@ impl Recorder {
         self.chunks.kernel_before = self.kernel_bytes();
         self.begins(now);
         let path = self.path.clone();
-        let _ = self.in_each_place(|recorder| {
+        let _ = self.in_each_directory(|recorder| {
             recorder.place.held.moves(&path);
             Ok::<(), ()>(())
         });

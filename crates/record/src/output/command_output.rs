@@ -10,7 +10,7 @@
 use crate::clock::Clock;
 use crate::output::packet::padded;
 use crate::output::recording::component;
-use crate::output::stream::{self, AppendError, Body, Lane, Stamp};
+use crate::output::stream::{self, AppendError, Body, HeaderValues, Lane};
 use crate::recorder::Recorder;
 use crate::runtime_dir::mapping::{Access, Mapping};
 use longpole_abi::Kind;
@@ -187,7 +187,7 @@ impl Recorder {
         let (begin, end) = if gathered.events.is_empty() { (lane.end, lane.end) } else { (gathered.begin, gathered.end) };
         let position = output.position + gathered.events.len() as u64;
         let discarded = output.discarded + gathered.lost;
-        let stamp = Stamp { begin, end, discarded, position, ..stamp(output.name, self.ancestor) };
+        let stamp = HeaderValues { begin, end, discarded, position, ..stamp(output.name, self.ancestor) };
         let body =
             memory.as_ref().map(|mapping| Body { mapping, offset: 0, length: gathered.events.len(), aligned: false, identity: None });
         lane.reserve(gathered.events.len())?;
@@ -209,7 +209,7 @@ impl Recorder {
         let index = self.lanes.len();
         let name = format!("{}-{}-{index}", component(&label), output.name);
         let begin = if gathered.events.is_empty() { self.clock.now() } else { gathered.begin };
-        let first = Stamp { begin, end: begin, ..stamp(output.name, self.ancestor) };
+        let first = HeaderValues { begin, end: begin, ..stamp(output.name, self.ancestor) };
         let lane = Lane::create(&self.home.path().join("user"), &name, (index as u32, 0), self.uuid, &label, &first)?;
         self.total.written += stream::BARE;
         self.lanes.push(Some(lane));
@@ -220,9 +220,9 @@ impl Recorder {
 
 /// Header values without times. The tid belongs to no thread, because the thread that printed a
 /// line is unknown.
-fn stamp(name: &'static str, pid: Option<i32>) -> Stamp {
+fn stamp(name: &'static str, pid: Option<i32>) -> HeaderValues {
     let tid = if name == "stdout" { -1 } else { -2 };
-    Stamp { begin: 0, end: 0, discarded: 0, pid: pid.unwrap_or(-1), tid, position: 0, ring: NO_RING, thread: padded(name) }
+    HeaderValues { begin: 0, end: 0, discarded: 0, pid: pid.unwrap_or(-1), tid, position: 0, ring: NO_RING, thread: padded(name) }
 }
 
 /// Events in a mapping, as lanes need them.

@@ -47,7 +47,7 @@ pub const BARE: u64 = 2 * PAGE as u64;
 
 /// Header values of a packet.
 #[derive(Clone, Debug)]
-pub struct Stamp {
+pub struct HeaderValues {
     /// Time of the packet's begin, in clock ticks.
     pub begin: u64,
     /// Time of the packet's end, in clock ticks.
@@ -125,7 +125,7 @@ pub struct Lane {
     /// Bytes of events.
     pub recorded: u64,
     /// Header values of the newest packet.
-    pub last: Option<Stamp>,
+    pub last: Option<HeaderValues>,
     /// Offset of the first packet of the current thread.
     of_thread: u64,
     /// Some packets of the current thread hold another thread name than the newest.
@@ -135,7 +135,14 @@ pub struct Lane {
 impl Lane {
     /// Makes `directory/name`. The file gets this name once it is readable, with one empty packet
     /// without losses.
-    pub fn create(directory: &Path, name: &str, (number, stream): (u32, u32), uuid: Uuid, label: &str, first: &Stamp) -> io::Result<Lane> {
+    pub fn create(
+        directory: &Path,
+        name: &str,
+        (number, stream): (u32, u32),
+        uuid: Uuid,
+        label: &str,
+        first: &HeaderValues,
+    ) -> io::Result<Lane> {
         let hidden = directory.join(format!(".{name}"));
         let path = directory.join(name);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
@@ -161,7 +168,7 @@ impl Lane {
             renamed: false,
         };
         lane.file.set_len(lane.size)?;
-        let start = Stamp { end: first.begin, discarded: 0, position: first.position, ..first.clone() };
+        let start = HeaderValues { end: first.begin, discarded: 0, position: first.position, ..first.clone() };
         lane.file.write_all_at(&lane.header(&start, 0, 0), 0)?;
         lane.sequence = 1;
         lane.last = Some(start);
@@ -211,7 +218,7 @@ impl Lane {
 
     /// Appends a packet at the offset that [`Lane::reserve`] returned. Returns its bytes on the
     /// disk.
-    pub fn append(&mut self, stamp: Stamp, body: Option<Body<'_>>) -> Result<u64, AppendError> {
+    pub fn append(&mut self, stamp: HeaderValues, body: Option<Body<'_>>) -> Result<u64, AppendError> {
         let length = body.map_or(0, |body| body.length);
         let size = packet_size(length);
         debug_assert!(self.at + size + PAGE as u64 <= self.size);
@@ -231,7 +238,7 @@ impl Lane {
     /// Appends two packets at the offset that [`Lane::reserve_both`] returned, with one write that
     /// bypasses the page cache. Returns their bytes on the disk; `None` if the file system refused,
     /// so that they must be appended one by one.
-    pub fn append_both(&mut self, packets: [(Stamp, Body<'_>); TOGETHER]) -> Result<Option<u64>, AppendError> {
+    pub fn append_both(&mut self, packets: [(HeaderValues, Body<'_>); TOGETHER]) -> Result<Option<u64>, AppendError> {
         let [(first, one), (second, two)] = packets;
         let size = packet_size(one.length) + packet_size(two.length);
         debug_assert!(self.at + size + PAGE as u64 <= self.size);
@@ -246,7 +253,7 @@ impl Lane {
     }
 
     /// Updates the state after a packet has been written.
-    fn advance(&mut self, stamp: Stamp, length: usize) {
+    fn advance(&mut self, stamp: HeaderValues, length: usize) {
         if let Some(last) = &self.last {
             if (last.pid, last.tid) != (stamp.pid, stamp.tid) {
                 // If this fails, the thread has two names in the trace.
@@ -361,7 +368,7 @@ impl Lane {
     /// may already have read everything before it.
     pub fn settle_losses(&mut self) -> io::Result<()> {
         let Some(last) = self.last.clone().filter(|_| self.owed > 0) else { return Ok(()) };
-        let stamp = Stamp { begin: self.end, end: self.end, discarded: self.discarded.saturating_add(self.owed), ..last };
+        let stamp = HeaderValues { begin: self.end, end: self.end, discarded: self.discarded.saturating_add(self.owed), ..last };
         self.reserve(0)?;
         match self.append(stamp, None) {
             Err(AppendError::Io(error)) => return Err(error),
@@ -393,7 +400,7 @@ impl Lane {
     }
 
     /// Header of a packet with `length` bytes of events.
-    fn header(&self, stamp: &Stamp, sequence: u64, length: usize) -> [u8; HEADER] {
+    fn header(&self, stamp: &HeaderValues, sequence: u64, length: usize) -> [u8; HEADER] {
         let header = Header {
             begin: stamp.begin,
             end: stamp.end,
@@ -414,7 +421,7 @@ impl Lane {
     }
 
     /// Header of the empty packet after `before`.
-    fn empty(&self, before: &Stamp, sequence: u64, size: u64) -> [u8; HEADER] {
+    fn empty(&self, before: &HeaderValues, sequence: u64, size: u64) -> [u8; HEADER] {
         let header = Header {
             begin: before.end,
             end: before.end,

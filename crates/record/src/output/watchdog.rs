@@ -41,7 +41,7 @@ fn look(tid: i32, recording: &PathBuf) {
     loop {
         std::thread::sleep(PAUSE);
         let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).unwrap_or_default();
-        let now = Standing::of(&text);
+        let now = UninterruptibleWait::of(&text);
         times = if now.is_some() && now == before { times + 1 } else { 0 };
         before = now;
         if times >= PATIENCE {
@@ -58,19 +58,19 @@ fn look(tid: i32, recording: &PathBuf) {
 
 /// State of a thread that waits uninterruptibly although its end was requested.
 #[derive(Debug, PartialEq, Eq)]
-struct Standing {
+struct UninterruptibleWait {
     switches: u64,
 }
 
-impl Standing {
+impl UninterruptibleWait {
     /// `None` if the thread does not wait, or if no end was requested.
-    fn of(status: &str) -> Option<Standing> {
+    fn of(status: &str) -> Option<UninterruptibleWait> {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let pending = u64::from_str_radix(field("ShdPnd:")?, 16).ok()?;
         let told = asked() || ENDING.iter().any(|signal| pending >> (signal - 1) & 1 != 0);
         let waits = field("State:")?.starts_with('D');
         let switches = field("voluntary_ctxt_switches:")?.parse().ok()?;
-        (told && waits).then_some(Standing { switches })
+        (told && waits).then_some(UninterruptibleWait { switches })
     }
 }
 
@@ -83,10 +83,10 @@ mod tests {
         let status = |state, pending| {
             format!("Name:\tx\nState:\t{state}\nShdPnd:\t{pending}\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t3\n")
         };
-        assert_eq!(Standing::of(&status("D (disk sleep)", "0000000000000002")), Some(Standing { switches: 17 }));
-        assert_eq!(Standing::of(&status("D (disk sleep)", "0000000000004000")), Some(Standing { switches: 17 }));
-        assert_eq!(Standing::of(&status("D (disk sleep)", "0000000000000000")), None);
-        assert_eq!(Standing::of(&status("S (sleeping)", "0000000000000002")), None);
-        assert_eq!(Standing::of(""), None);
+        assert_eq!(UninterruptibleWait::of(&status("D (disk sleep)", "0000000000000002")), Some(UninterruptibleWait { switches: 17 }));
+        assert_eq!(UninterruptibleWait::of(&status("D (disk sleep)", "0000000000004000")), Some(UninterruptibleWait { switches: 17 }));
+        assert_eq!(UninterruptibleWait::of(&status("D (disk sleep)", "0000000000000000")), None);
+        assert_eq!(UninterruptibleWait::of(&status("S (sleeping)", "0000000000000002")), None);
+        assert_eq!(UninterruptibleWait::of(""), None);
     }
 }

@@ -19,10 +19,10 @@ impl Recorder {
     /// `complete` may add files to the recording before it is marked as done; it returns
     /// diagnostics.
     pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64) -> bool, complete: &mut dyn FnMut(&Path) -> Vec<String>) -> Outcome {
-        if let Err(error) = self.stay_at_home() {
+        if let Err(error) = self.follow_moved_folder() {
             self.diagnostic(error.to_string());
         }
-        let _ = self.in_each_place(|recorder| {
+        let _ = self.in_each_directory(|recorder| {
             recorder.quiet();
             recorder.drain(true);
             Ok::<(), Error>(())
@@ -33,7 +33,7 @@ impl Recorder {
         let interfaces = self.end_interfaces();
         let mut kernel = self.end_kernel();
         let samples = self.end_stacks();
-        let _ = self.in_each_place(|recorder| {
+        let _ = self.in_each_directory(|recorder| {
             recorder.reap();
             recorder.last_losses();
             let stems: Vec<String> = recorder.place.subjects.keys().cloned().collect();
@@ -71,7 +71,7 @@ impl Recorder {
                     // The kernel counts the events that it handed out, including those that did not
                     // reach the disk.
                     (outcome.events, outcome.lost) = (done.events, done.lost);
-                    if let Some(told) = &mut self.kernel_told {
+                    if let Some(told) = &mut self.kernel_entry {
                         (told["events"], told["lost"]) = (done.events.into(), done.lost.into());
                         told["damaged_pages"] = done.damaged_pages.into();
                     }
@@ -105,7 +105,7 @@ impl Recorder {
 
     /// Ends the recording before anything was recorded, and removes it.
     pub fn abandon(mut self) {
-        let _ = self.in_each_place(|recorder| {
+        let _ = self.in_each_directory(|recorder| {
             recorder.quiet();
             Ok::<(), Error>(())
         });
@@ -186,7 +186,7 @@ impl Recorder {
         for lane in self.lanes.iter().flatten() {
             lanes.insert(lane.number, lane.describe());
         }
-        let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(|kernel| kernel.told(&self.clock)));
+        let kernel = self.kernel_entry.clone().or_else(|| self.kernel.as_ref().map(|kernel| kernel.told(&self.clock)));
         let kernel = kernel.map(|mut kernel| {
             if let Some(bytes) = kernel["recorded_bytes"].as_u64() {
                 kernel["recorded_bytes"] = self.chunks.own_kernel(bytes).into();

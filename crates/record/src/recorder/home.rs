@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 
 /// Descriptor of the recording's folder.
 #[derive(Debug)]
-pub(crate) struct Home(OwnedFd);
+pub(crate) struct RecordingFolder(OwnedFd);
 
-impl Home {
-    pub fn open(path: &Path) -> Result<Home, Error> {
+impl RecordingFolder {
+    pub fn open(path: &Path) -> Result<RecordingFolder, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty());
-        opened.map(Home).map_err(|error| Error::io("open", path)(error.into()))
+        opened.map(RecordingFolder).map_err(|error| Error::io("open", path)(error.into()))
     }
 
     /// Path through the descriptor, valid as long as this value lives.
@@ -48,11 +48,11 @@ impl Home {
 
 impl Recorder {
     /// Updates the recording's path if its folder was moved.
-    pub(crate) fn stay_at_home(&mut self) -> Result<(), Error> {
+    pub(crate) fn follow_moved_folder(&mut self) -> Result<(), Error> {
         let Some(path) = self.home.moved(&self.path).map_err(Error::io("write", &self.path))? else { return Ok(()) };
         self.diagnostic(format!("the recording's folder {} is {} now", self.path.display(), path.display()));
         self.path = path.clone();
-        self.in_each_place(|recorder| {
+        self.in_each_directory(|recorder| {
             recorder.place.held.moves(&path);
             Ok(())
         })
@@ -68,7 +68,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (first, second) = (folder.path().join("first"), folder.path().join("second"));
         std::fs::create_dir(&first).unwrap();
-        let home = Home::open(&first).unwrap();
+        let home = RecordingFolder::open(&first).unwrap();
         assert_eq!(home.moved(&first).unwrap(), None);
         std::fs::rename(&first, &second).unwrap();
         std::os::unix::fs::symlink("/tmp", &first).unwrap();

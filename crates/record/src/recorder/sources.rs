@@ -31,14 +31,14 @@ impl Recorder {
     }
 
     /// Pauses the kernel's tracer until [`Recorder::thaw_kernel`].
-    pub(crate) fn freeze_kernel(&mut self) -> Option<kernel::Frozen> {
+    pub(crate) fn pause_kernel(&mut self) -> Option<kernel::Pause> {
         self.kernel.as_mut()?.freeze()
     }
 
     /// Empties the kernel's buffers into the recording or, if they overwrite, into the snapshot,
     /// and lets the tracer continue. Returns the kernel's entry for the snapshot; null after an
     /// error.
-    pub(crate) fn thaw_kernel(&mut self, frozen: kernel::Frozen, snapshot: &Path, notes: &mut Vec<String>) -> serde_json::Value {
+    pub(crate) fn thaw_kernel(&mut self, frozen: kernel::Pause, snapshot: &Path, notes: &mut Vec<String>) -> serde_json::Value {
         let Some(kernel) = &mut self.kernel else { return serde_json::Value::Null };
         kernel.thaw(frozen, snapshot).unwrap_or_else(|error| {
             notes.push(error.clone());
@@ -71,7 +71,7 @@ impl Recorder {
     /// must be started again there.
     pub(crate) fn rotate_sources(&mut self, path: &Path, uuid: &Uuid) -> Context {
         if let Some(kernel) = &mut self.kernel {
-            self.kernel_told = Some(kernel.told(&self.clock));
+            self.kernel_entry = Some(kernel.told(&self.clock));
             if let Err(error) = kernel.rotate(path) {
                 self.diagnostic(format!("the kernel's events stay in the chunk before: {error}"));
             }
@@ -84,7 +84,7 @@ impl Recorder {
 
     /// Starts the sources of `context` in the new recording.
     pub(crate) fn begin_with(&mut self, context: Context) {
-        (self.kernel_told, self.stacks_told, self.interfaces_told) = (None, None, None);
+        (self.kernel_entry, self.stacks_told, self.interfaces_told) = (None, None, None);
         if context.stacks {
             let uuid = std::mem::replace(&mut self.uuid, context.uuid);
             self.begin_stacks();
@@ -174,7 +174,7 @@ impl Recorder {
         told["lost"] = outcome.lost.into();
         told["cpus"] = drained.cpus_json();
         told["counters"] = drained.grown.map_or(serde_json::Value::Null, |grown| grown.to_json(&self.clock));
-        self.kernel_told = Some(told);
+        self.kernel_entry = Some(told);
         Some(outcome)
     }
 

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::output::disk::NEARLY;
 use crate::output::pcap::{captured, Capture};
 use crate::output::recording::component;
-use crate::output::stream::{self, AppendError, Body, Lane, Stamp};
+use crate::output::stream::{self, AppendError, Body, HeaderValues, Lane};
 use crate::recorder::{Recorder, Subject};
 use crate::ring::resize;
 use crate::ring::sites::Sites;
@@ -188,7 +188,7 @@ impl Recorder {
             if look.state != RING_ENDED || source.broken || source.ring.tail != look.head {
                 break;
             }
-            self.go_over(&subject.process, source, &look);
+            self.switch_ring(&subject.process, source, &look);
             if source.over {
                 break;
             }
@@ -249,12 +249,12 @@ impl Recorder {
                     return;
                 }
             };
-            self.belongs(process, source, &chunk);
+            self.update_writer(process, source, &chunk);
             if source.verdict == Verdict::Unwanted {
                 self.drop_chunk(source, &chunk);
                 continue;
             }
-            if self.companion(source, look, &chunk).is_some_and(|second| self.both(process, source, [&chunk, &second])) {
+            if self.second_of_pair(source, look, &chunk).is_some_and(|second| self.both(process, source, [&chunk, &second])) {
                 continue;
             }
             source.content += chunk.to - chunk.from;
@@ -266,7 +266,7 @@ impl Recorder {
     }
 
     /// Updates the source if another thread has taken over the ring.
-    pub(crate) fn belongs(&self, process: &Process, source: &mut Source, chunk: &Chunk) {
+    pub(crate) fn update_writer(&self, process: &Process, source: &mut Source, chunk: &Chunk) {
         if chunk.tid != source.tid {
             source.taken(chunk.tid, chunk.thread);
             process.forget_thread(chunk.tid);
@@ -463,7 +463,7 @@ impl Recorder {
         let index = self.lanes.len();
         let number = index as u32;
         let name = format!("{}-{number}", component(&process.label));
-        let first = Stamp {
+        let first = HeaderValues {
             begin,
             end: begin,
             discarded: 0,
@@ -487,7 +487,7 @@ impl Recorder {
 
     /// Switches to the larger ring after the thread did so and the old ring is empty. Without a
     /// larger ring, the source is over.
-    fn go_over(&mut self, process: &Process, source: &mut Source, look: &Look) {
+    fn switch_ring(&mut self, process: &Process, source: &mut Source, look: &Look) {
         // The losses of the old ring are written before the ring is removed, so that they survive
         // if this recorder is killed now. They are written right after the old ring's last event,
         // because the new ring already holds younger events.
@@ -563,7 +563,7 @@ impl Recorder {
         // the loss.
         let next = source.successor.as_ref().filter(|_| more).and_then(Ring::first_time);
         let begin = if more { lane.end } else { now.max(lane.end) };
-        let stamp = Stamp {
+        let stamp = HeaderValues {
             begin,
             end: next.map_or(begin, |next| next.min(now).max(begin)),
             discarded: lane.discarded.saturating_add(delta),
@@ -687,8 +687,8 @@ impl Recorder {
 }
 
 /// Header values of a chunk's packet.
-pub(crate) fn stamp(process: &Process, source: &Source, chunk: &Chunk, discarded: u64) -> Stamp {
-    Stamp {
+pub(crate) fn stamp(process: &Process, source: &Source, chunk: &Chunk, discarded: u64) -> HeaderValues {
+    HeaderValues {
         begin: chunk.begin,
         end: chunk.end,
         discarded,
@@ -714,7 +714,7 @@ pub(crate) fn announce(lane: &mut Lane, ring: &Ring, (offset, tail): (u64, u64),
 }
 
 /// Writes a packet.
-fn commit(lane: &mut Lane, ring: &Ring, stamp: Stamp, tail: u64, reported: u64, body: Option<Body<'_>>) -> Result<u64, AppendError> {
+fn commit(lane: &mut Lane, ring: &Ring, stamp: HeaderValues, tail: u64, reported: u64, body: Option<Body<'_>>) -> Result<u64, AppendError> {
     let offset = lane.reserve(body.as_ref().map_or(0, |body| body.length)).map_err(AppendError::Io)?;
     announce(lane, ring, (offset, tail), (reported, stamp.discarded));
     lane.append(stamp, body)

@@ -7,7 +7,7 @@
 //! out. The ring counts its events, and each sub-buffer stores the count at its begin, so the
 //! number of missing events is exact.
 
-use crate::control::policy::{Manner, Mode, Policy};
+use crate::control::policy::{FullRingAction, Mode, Policy};
 use crate::output::stream::Body;
 use crate::recorder::{Recorder, Subject};
 use crate::ring::resize;
@@ -78,13 +78,13 @@ impl Recorder {
     }
 
     /// Action of a full ring, by policy and options.
-    pub(crate) fn manner_of(&self, verdict: Verdict) -> Manner {
+    pub(crate) fn manner_of(&self, verdict: Verdict) -> FullRingAction {
         self.manner(self.config.manner(self.policy_of(verdict)))
     }
 
     /// The same action with the mode that the options demand.
-    pub(crate) fn manner(&self, manner: Manner) -> Manner {
-        Manner { mode: self.options.mode.unwrap_or(manner.mode), ..manner }
+    pub(crate) fn manner(&self, manner: FullRingAction) -> FullRingAction {
+        FullRingAction { mode: self.options.mode.unwrap_or(manner.mode), ..manner }
     }
 
     /// Handles a ring of which nothing is taken: offers a larger one if it is too small for a
@@ -124,7 +124,7 @@ impl Recorder {
                 }
                 Err(fault) => return self.give_up(source, &fault.to_string()),
             };
-            self.belongs(process, source, &chunk);
+            self.update_writer(process, source, &chunk);
             let (taken, extra) = (source.ring.taken, source.extra_lost);
             if chunk.whole {
                 source.extra_lost = extra.saturating_add(chunk.events.saturating_sub(taken));
@@ -152,7 +152,7 @@ impl Recorder {
 
     /// Applies the policy to a ring as far as that is possible while it is written. Returns true if
     /// the policy needs another ring.
-    pub(crate) fn adjust(&self, source: &Source, manner: Manner) -> bool {
+    pub(crate) fn adjust(&self, source: &Source, manner: FullRingAction) -> bool {
         let overwrites = manner.mode == Mode::Overwrite;
         if overwrites != source.ring.overwrites {
             return true;

@@ -18,7 +18,7 @@ impl Recorder {
     /// The sub-buffer after `first`, if one write may take both. Both must be complete and of the
     /// same thread, no part of the recorder may need to decode them, and the thread must have
     /// enough room to wait for the release of the first.
-    pub(crate) fn companion(&self, source: &Source, look: &Look, first: &Chunk) -> Option<Chunk> {
+    pub(crate) fn second_of_pair(&self, source: &Source, look: &Look, first: &Chunk) -> Option<Chunk> {
         let ring = &source.ring;
         let complete = |chunk: &Chunk| chunk.whole && chunk.tail % ring.subbuffer() == 0;
         if source.hurried || !source.has_room || ring.overwrites || !complete(first) {

@@ -5,7 +5,7 @@
 //! old ring as ended. Until then nothing is taken from the new ring, because the remaining events
 //! of the old one come first.
 
-use crate::control::policy::Manner;
+use crate::control::policy::FullRingAction;
 use crate::recorder::{Recorder, Subject};
 use crate::ring::Ring;
 use crate::runtime_dir::mapping::Access;
@@ -148,7 +148,7 @@ impl Recorder {
 }
 
 /// Makes a ring of `size` bytes to replace `ring`, and stores its number in `ring`.
-fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, manner): (u64, Manner)) -> io::Result<Ring> {
+fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, manner): (u64, FullRingAction)) -> io::Result<Ring> {
     // Enough memory must remain for the rings that threads make for themselves.
     if runtime.free_memory() / 4 < size {
         return Err(io::ErrorKind::StorageFull.into());

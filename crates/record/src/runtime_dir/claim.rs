@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::recorder::{Recorder, Scope, Subject};
 use crate::runtime_dir::mapping::Access;
 use crate::runtime_dir::process::Process;
-use crate::runtime_dir::session::{self, Held, Running, Unfinished, Whose};
+use crate::runtime_dir::session::{self, Held, Responsibility, Running, Unfinished};
 use crate::runtime_dir::{Entry, Runtime};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -33,30 +33,30 @@ impl Recorder {
     /// Returns whether this recorder gives orders only to a single process or to the processes of
     /// its command.
     pub(crate) fn is_alone(&self) -> bool {
-        self.place.held.whose() != Whose::All
+        self.place.held.whose() != Responsibility::All
     }
 
     /// Returns whether another recorder's command started the process and that recorder is running.
     pub(crate) fn is_of_another_command(&self, process: &Process) -> bool {
         let number = process.scope();
-        number != 0 && number != self.session && session::is_held(&self.place.runtime, Whose::Command(number))
+        number != 0 && number != self.session && session::is_held(&self.place.runtime, Responsibility::Command(number))
     }
 
     /// Claims a process if it must be claimed and no other recorder holds it. Returns whether this
     /// recorder holds it.
     pub(crate) fn claim(&mut self, subject: &mut Subject) -> bool {
         let now = Instant::now();
-        if subject.anothers_until.is_some_and(|until| now < until) {
+        if subject.next_claim_attempt.is_some_and(|until| now < until) {
             return false;
         }
-        subject.anothers_until = self.is_of_another_command(&subject.process).then(|| now + ANOTHERS);
-        if subject.anothers_until.is_some() {
-            self.tell_of_another_command(subject);
+        subject.next_claim_attempt = self.is_of_another_command(&subject.process).then(|| now + ANOTHERS);
+        if subject.next_claim_attempt.is_some() {
+            self.report_other_command(subject);
             return false;
         }
         subject.claimed = (subject.order.mask != 0 || !self.is_alone()) && subject.process.claim();
-        if !subject.claimed && subject.order.mask != 0 && !subject.told_taken {
-            subject.told_taken = true;
+        if !subject.claimed && subject.order.mask != 0 && !subject.reported_as_held {
+            subject.reported_as_held = true;
             self.total.taken += 1;
             let holder = match holder(&self.place.runtime, subject.process.session()) {
                 Some(running) => format!("process {} to {}", running.pid, running.path.display()),
@@ -67,7 +67,7 @@ impl Recorder {
         }
         if subject.claimed
             && subject.order.mask != 0
-            && matches!(self.place.held.whose(), Whose::Command(_))
+            && matches!(self.place.held.whose(), Responsibility::Command(_))
             && subject.process.scope() != self.session
         {
             let told = "programs of the command without its LONGPOLE_SESSION in their environment are recorded from when they were found, since another \
@@ -79,8 +79,8 @@ impl Recorder {
 
     /// Reports once that another recorder records the command's processes; there may be thousands
     /// of them.
-    fn tell_of_another_command(&mut self, subject: &mut Subject) {
-        if subject.order.mask == 0 || std::mem::replace(&mut subject.told_taken, true) {
+    fn report_other_command(&mut self, subject: &mut Subject) {
+        if subject.order.mask == 0 || std::mem::replace(&mut subject.reported_as_held, true) {
             return;
         }
         self.total.taken += 1;
@@ -150,12 +150,12 @@ fn holder(runtime: &Runtime, number: u64) -> Option<Running> {
 /// Takes the session file for a scope. `number`: the number of the recording.
 pub(crate) fn hold(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
     match scope {
-        Scope::Everything => Held::take(runtime, Whose::All),
-        Scope::Process(pid) => Held::take(runtime, Whose::Process(pid)),
+        Scope::Everything => Held::take(runtime, Responsibility::All),
+        Scope::Process(pid) => Held::take(runtime, Responsibility::Process(pid)),
         // With `session`, the recorder also finds programs of the command that do not store its
         // number. With `session-c<number>`, it finds those only through their parents.
-        Scope::Descendants => match Held::take(runtime, Whose::All) {
-            Err(Error::Busy { .. }) => Held::take(runtime, Whose::Command(number)),
+        Scope::Descendants => match Held::take(runtime, Responsibility::All) {
+            Err(Error::Busy { .. }) => Held::take(runtime, Responsibility::Command(number)),
             other => other,
         },
     }

@@ -8,7 +8,7 @@ use crate::runtime_dir::foreign::outer_pid;
 use crate::runtime_dir::mapping::Access;
 use crate::runtime_dir::proc_status;
 use crate::runtime_dir::process::{Process, Source, Verdict};
-use crate::runtime_dir::session::{self, Whose};
+use crate::runtime_dir::session::{self, Responsibility};
 use crate::runtime_dir::{classify, ring_name, Entry};
 use rustix::event::epoll;
 use std::collections::HashMap;
@@ -48,7 +48,7 @@ impl Recorder {
         // A recorder of a single process does not know whether another recorder uses the remaining
         // files.
         let own = self.place.elsewhere.is_none() && !self.is_alone();
-        let quiet = if own { self.place.runtime.without_births(|| self.place.runtime.entries()) } else { None };
+        let quiet = if own { self.place.runtime.with_no_process_starting(|| self.place.runtime.entries()) } else { None };
         let done = quiet.is_some();
         if !done && own {
             self.diagnostic("the runtime directory was locked all the time; stale files were not removed".to_owned());
@@ -84,10 +84,10 @@ impl Recorder {
         if living == 0 && done && self.place.subjects.is_empty() {
             // No process has the site table open, so the ids can start again. Otherwise the
             // programs that are built during a day would use up all ids.
-            self.place.runtime.without_births(|| {
+            self.place.runtime.with_no_process_starting(|| {
                 let runtime = &self.place.runtime;
                 let nobody = runtime.entries().is_ok_and(|all| !all.iter().any(|(_, entry)| matches!(entry, Entry::Control { .. })))
-                    && session::running(runtime).is_ok_and(|all| all.iter().all(|running| running.whose == Whose::All));
+                    && session::running(runtime).is_ok_and(|all| all.iter().all(|running| running.whose == Responsibility::All));
                 if nobody {
                     self.place.runtime.remove("sites");
                 }
@@ -141,7 +141,7 @@ impl Recorder {
     /// Takes up the processes whose control files the watch has reported. Listing the whole
     /// directory for each new process would take longer and longer, and would wait for the
     /// directory's lock, which starting processes hold while they wait for a CPU.
-    pub(crate) fn take_up_heard(&mut self) {
+    pub(crate) fn take_up_reported(&mut self) {
         if self.place.heard.is_empty() {
             return;
         }
@@ -162,10 +162,10 @@ impl Recorder {
     /// Returns whether a file with two names may soon have only one; the file is then looked at
     /// again.
     fn is_being_named(&mut self, name: &str, stem: &str) -> bool {
-        if self.place.being_named.len() >= MOST_RINGS {
+        if self.place.awaiting_final_name.len() >= MOST_RINGS {
             return false;
         }
-        let looks = self.place.being_named.entry(stem.to_owned()).or_insert(0);
+        let looks = self.place.awaiting_final_name.entry(stem.to_owned()).or_insert(0);
         *looks += 1;
         if *looks >= PATIENCE {
             return false;
@@ -255,8 +255,8 @@ impl Recorder {
             sources: Vec::new(),
             wanted: false,
             claimed: false,
-            told_taken: false,
-            anothers_until: None,
+            reported_as_held: false,
+            next_claim_attempt: None,
             silent_turns: 0,
             order: Default::default(),
             buffer: None,
@@ -464,7 +464,7 @@ impl Recorder {
         self.place.held.quiet();
         // A process that is starting has read the old orders, but then its control file exists
         // before this lock is granted.
-        let settled = self.place.runtime.without_births(|| ()).is_some();
+        let settled = self.place.runtime.with_no_process_starting(|| ()).is_some();
         if !settled || self.scan_for(usize::MAX).is_err() {
             self.diagnostic("a process may have been born too late to be told that the recording ended".to_owned());
         }

@@ -174,7 +174,7 @@ struct Found {
 impl Recorder {
     /// Takes up the runtime directories of other users and mount namespaces, and leaves those whose
     /// processes are gone. `start`: nothing has been recorded yet.
-    pub(crate) fn search_elsewhere(&mut self, start: bool) -> Result<(), Error> {
+    pub(crate) fn search_other_directories(&mut self, start: bool) -> Result<(), Error> {
         if !rustix::process::geteuid().is_root() {
             return Ok(());
         }

@@ -39,7 +39,7 @@ pub(crate) struct Place {
     /// are left alone.
     pub unknown: HashSet<String>,
     /// Number of looks at each control file that had two names, by stem.
-    pub being_named: HashMap<String, u32>,
+    pub awaiting_final_name: HashMap<String, u32>,
     /// Names of control files that the watch has reported and that have not been looked at.
     pub heard: Vec<String>,
     /// Reports were lost or too many, so the whole directory must be listed.
@@ -66,7 +66,7 @@ impl Place {
             watch,
             elsewhere,
             unknown: HashSet::new(),
-            being_named: HashMap::new(),
+            awaiting_final_name: HashMap::new(),
             heard: Vec::new(),
             missed: false,
         }
@@ -98,7 +98,7 @@ fn watch(runtime: &Runtime) -> Option<OwnedFd> {
 
 impl Recorder {
     /// Runs `work` once for each directory, with `self.place` set to that directory.
-    pub(crate) fn in_each_place<E>(&mut self, mut work: impl FnMut(&mut Recorder) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn in_each_directory<E>(&mut self, mut work: impl FnMut(&mut Recorder) -> Result<(), E>) -> Result<(), E> {
         let mut result = work(self);
         for at in 0..self.others.len() {
             self.exchange(at);

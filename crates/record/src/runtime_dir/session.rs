@@ -31,7 +31,7 @@ const TRIES: u32 = 100;
 
 /// The processes for which a recorder is responsible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whose {
+pub enum Responsibility {
     /// All programs; the recorder may leave some out.
     All,
     /// A single process, by its pid.
@@ -41,23 +41,23 @@ pub enum Whose {
     Command(u64),
 }
 
-impl Whose {
+impl Responsibility {
     fn name(self) -> String {
         match self {
-            Whose::All => NAME.to_owned(),
-            Whose::Process(pid) => format!("{NAME}-{pid}"),
-            Whose::Command(number) => format!("{NAME}-c{number}"),
+            Responsibility::All => NAME.to_owned(),
+            Responsibility::Process(pid) => format!("{NAME}-{pid}"),
+            Responsibility::Command(number) => format!("{NAME}-c{number}"),
         }
     }
 }
 
 /// The responsibility that a session file's name states; `None` for other files.
-pub(crate) fn parse_name(name: &str) -> Option<Whose> {
+pub(crate) fn parse_name(name: &str) -> Option<Responsibility> {
     let rest = name.strip_prefix(NAME)?;
     let whose = match (rest, rest.strip_prefix("-c"), rest.strip_prefix('-')) {
-        ("", ..) => Whose::All,
-        (_, Some(number), _) => Whose::Command(number.parse().ok().filter(|number| *number > 0)?),
-        (_, _, Some(pid)) => Whose::Process(pid.parse().ok().filter(|pid| *pid > 0)?),
+        ("", ..) => Responsibility::All,
+        (_, Some(number), _) => Responsibility::Command(number.parse().ok().filter(|number| *number > 0)?),
+        (_, _, Some(pid)) => Responsibility::Process(pid.parse().ok().filter(|pid| *pid > 0)?),
         _ => return None,
     };
     (whose.name() == name).then_some(whose)
@@ -120,7 +120,7 @@ pub struct Unfinished {
 /// The session file, with its lock held.
 #[derive(Debug)]
 pub struct Held {
-    whose: Whose,
+    whose: Responsibility,
     _file: OwnedFd,
     mapping: Mapping,
 }
@@ -128,7 +128,7 @@ pub struct Held {
 impl Held {
     /// Takes the lock. If another recorder holds it, the error names that recorder. Returns also
     /// the recording that the previous holder of the lock did not end.
-    pub fn take(runtime: &Runtime, whose: Whose) -> Result<(Held, Option<Unfinished>), Error> {
+    pub fn take(runtime: &Runtime, whose: Responsibility) -> Result<(Held, Option<Unfinished>), Error> {
         let name = whose.name();
         let path = runtime.path().join(&name);
         let mut tries = 0;
@@ -175,7 +175,7 @@ impl Held {
         Ok((held, unfinished))
     }
 
-    pub fn whose(&self) -> Whose {
+    pub fn whose(&self) -> Responsibility {
         self.whose
     }
 
@@ -219,7 +219,7 @@ impl Held {
             layout.orders.mask.store(0, Ordering::SeqCst);
             layout.orders.session.store(0, Ordering::SeqCst);
         }
-        if self.whose != Whose::All {
+        if self.whose != Responsibility::All {
             runtime.remove(&self.whose.name());
         }
     }
@@ -232,14 +232,14 @@ pub struct Running {
     pub pid: i32,
     pub path: PathBuf,
     pub session: u64,
-    pub whose: Whose,
+    pub whose: Responsibility,
 }
 
 impl Running {
     /// The recorded process, if the recorder records a single one.
     pub fn of(&self) -> Option<i32> {
         match self.whose {
-            Whose::Process(pid) => Some(pid),
+            Responsibility::Process(pid) => Some(pid),
             _ => None,
         }
     }
@@ -258,11 +258,11 @@ pub fn running(runtime: &Runtime) -> Result<Vec<Running>, Error> {
 }
 
 /// Returns whether a recorder with this responsibility is running.
-pub(crate) fn is_held(runtime: &Runtime, whose: Whose) -> bool {
+pub(crate) fn is_held(runtime: &Runtime, whose: Responsibility) -> bool {
     runtime.open_readable(&whose.name()).is_ok_and(|file| lock::is_taken(&file.file))
 }
 
-fn of_file(runtime: &Runtime, name: &str, whose: Whose) -> Result<Option<Running>, Error> {
+fn of_file(runtime: &Runtime, name: &str, whose: Responsibility) -> Result<Option<Running>, Error> {
     let path = runtime.path().join(name);
     let file = match runtime.open_readable(name) {
         Ok(file) if file.size >= SIZE => file,
@@ -284,9 +284,9 @@ fn of_file(runtime: &Runtime, name: &str, whose: Whose) -> Result<Option<Running
 pub(crate) fn tidy(runtime: &Runtime) {
     for (name, whose) in runtime.sessions().unwrap_or_default() {
         let over = match whose {
-            Whose::All => false,
-            Whose::Process(pid) => !proc_status::alive(pid),
-            Whose::Command(_) => true,
+            Responsibility::All => false,
+            Responsibility::Process(pid) => !proc_status::alive(pid),
+            Responsibility::Command(_) => true,
         };
         if over && runtime.open_readable(&name).is_ok_and(|file| !lock::is_taken(&file.file)) {
             runtime.remove(&name);
@@ -298,7 +298,7 @@ fn layout(mapping: &Mapping) -> Option<&Layout> {
     mapping.get::<Layout>(0)
 }
 
-fn read(layout: &Layout, whose: Whose) -> Running {
+fn read(layout: &Layout, whose: Responsibility) -> Running {
     use std::os::unix::ffi::OsStringExt;
     let mut path: Vec<u8> = layout.path.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
     path.truncate(path.iter().position(|byte| *byte == 0).unwrap_or(path.len()));
@@ -327,22 +327,22 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime_dir::private(directory.path());
         assert_eq!(running(&runtime).unwrap(), []);
-        let (held, unfinished) = Held::take(&runtime, Whose::All).unwrap();
+        let (held, unfinished) = Held::take(&runtime, Responsibility::All).unwrap();
         assert!(unfinished.is_none());
         held.publish(std::path::Path::new("/some/where"), &Order { mask: 1, session: 7, ..Order::default() });
-        let expected = Running { pid: std::process::id() as i32, path: "/some/where".into(), session: 7, whose: Whose::All };
+        let expected = Running { pid: std::process::id() as i32, path: "/some/where".into(), session: 7, whose: Responsibility::All };
         assert_eq!(running(&runtime).unwrap(), [expected]);
-        match Held::take(&runtime, Whose::All) {
+        match Held::take(&runtime, Responsibility::All) {
             Err(Error::Busy { pid, path }) => assert_eq!((pid, path.as_str()), (std::process::id() as i32, "/some/where")),
             other => panic!("{other:?}"),
         }
         drop(held);
         assert_eq!(running(&runtime).unwrap(), []);
-        let (held, unfinished) = Held::take(&runtime, Whose::All).unwrap();
+        let (held, unfinished) = Held::take(&runtime, Responsibility::All).unwrap();
         assert_eq!(unfinished.map(|unfinished| unfinished.session), Some(7));
         held.finished(&runtime);
         drop(held);
-        assert!(Held::take(&runtime, Whose::All).unwrap().1.is_none());
+        assert!(Held::take(&runtime, Responsibility::All).unwrap().1.is_none());
     }
     #[test]
     fn recorders_of_processes_and_commands_run_next_to_one_of_all_programs_and_leave_no_file() {
@@ -354,10 +354,18 @@ mod tests {
             held.publish(std::path::Path::new("/some/where"), &order(session));
             held
         };
-        let held = [begin(Whose::Process(30), 1), begin(Whose::Command(9), 4), begin(Whose::All, 2), begin(Whose::Process(4), 3)];
+        let held = [
+            begin(Responsibility::Process(30), 1),
+            begin(Responsibility::Command(9), 4),
+            begin(Responsibility::All, 2),
+            begin(Responsibility::Process(4), 3),
+        ];
         let all: Vec<_> = running(&runtime).unwrap().into_iter().map(|running| (running.whose, running.session)).collect();
-        assert_eq!(all, [(Whose::All, 2), (Whose::Process(4), 3), (Whose::Process(30), 1), (Whose::Command(9), 4)]);
-        assert!(matches!(Held::take(&runtime, Whose::Process(4)), Err(Error::Busy { .. })));
+        assert_eq!(
+            all,
+            [(Responsibility::All, 2), (Responsibility::Process(4), 3), (Responsibility::Process(30), 1), (Responsibility::Command(9), 4)]
+        );
+        assert!(matches!(Held::take(&runtime, Responsibility::Process(4)), Err(Error::Busy { .. })));
         assert_eq!(runtime.entries().unwrap(), [], "none of their files is a program's, or foreign");
         held.iter().for_each(|held| held.finished(&runtime));
         drop(held);
@@ -370,19 +378,23 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime_dir::private(directory.path());
         let own = std::process::id() as i32;
-        for whose in [Whose::Process(own), Whose::Process(i32::MAX), Whose::Command(7)] {
+        for whose in [Responsibility::Process(own), Responsibility::Process(i32::MAX), Responsibility::Command(7)] {
             let (held, _) = Held::take(&runtime, whose).unwrap();
             held.publish(std::path::Path::new("/some/where"), &Order { session: 1, ..Order::default() });
         }
         tidy(&runtime);
-        assert_eq!(runtime.sessions().unwrap(), [(format!("{NAME}-{own}"), Whose::Process(own))]);
-        assert_eq!(Held::take(&runtime, Whose::Process(own)).unwrap().1.map(|unfinished| unfinished.session), Some(1), "one can go on");
+        assert_eq!(runtime.sessions().unwrap(), [(format!("{NAME}-{own}"), Responsibility::Process(own))]);
+        assert_eq!(
+            Held::take(&runtime, Responsibility::Process(own)).unwrap().1.map(|unfinished| unfinished.session),
+            Some(1),
+            "one can go on"
+        );
     }
 
     #[test]
     fn only_names_of_the_layout_are_session_files() {
-        assert_eq!((parse_name("session"), parse_name("session-7")), (Some(Whose::All), Some(Whose::Process(7))));
-        assert_eq!(parse_name("session-c7"), Some(Whose::Command(7)));
+        assert_eq!((parse_name("session"), parse_name("session-7")), (Some(Responsibility::All), Some(Responsibility::Process(7))));
+        assert_eq!(parse_name("session-c7"), Some(Responsibility::Command(7)));
         for name in [
             "sessions",
             "session-",

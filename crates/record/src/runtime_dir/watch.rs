@@ -2,7 +2,7 @@
 //! if such a directory is made, or if a process appears in one that it has not taken up, instead of
 //! waiting for its next search.
 
-use crate::recorder::TOKEN_NEIGHBOURS;
+use crate::recorder::TOKEN_OTHER_DIRECTORIES;
 use crate::runtime_dir::{user_of, USERS};
 use rustix::event::epoll;
 use rustix::fs::inotify;
@@ -38,7 +38,7 @@ impl RuntimeWatch {
         let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok()?;
         let flags = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::ONLYDIR;
         inotify::add_watch(&watch, USERS, flags).ok()?;
-        epoll::add(epoll, &watch, epoll::EventData::new_u64(TOKEN_NEIGHBOURS), epoll::EventFlags::IN).ok()?;
+        epoll::add(epoll, &watch, epoll::EventData::new_u64(TOKEN_OTHER_DIRECTORIES), epoll::EventFlags::IN).ok()?;
         let mut neighbours = RuntimeWatch { watch, directories: HashMap::new(), due: false, next: Instant::now() };
         neighbours.list();
         Some(neighbours)

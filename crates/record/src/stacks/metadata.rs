@@ -13,7 +13,7 @@ pub const EXIT: u16 = 4;
 pub const PROCESS: u16 = 5;
 
 /// Classes of streams: one stream per CPU, and one for the state at the begin.
-pub const OF_CPU: u32 = 0;
+pub const CPU_STREAM: u32 = 0;
 pub const OF_BEGIN: u32 = 1;
 
 /// Id, name and fields of each event.
@@ -66,7 +66,7 @@ env {{
         source = clock.source.name(),
         clock = clock_block(clock_uuid, clock),
     );
-    for (class, last) in [(OF_CPU, "cpu_id"), (OF_BEGIN, "reserved")] {
+    for (class, last) in [(CPU_STREAM, "cpu_id"), (OF_BEGIN, "reserved")] {
         text.push_str(&format!(
             r#"stream {{
 	id = {class};

@@ -34,9 +34,21 @@ pub struct Record<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What<'a> {
     Sample(Chain<'a>),
-    Mapping { start: u64, length: u64, offset: u64, inode: u64, path: &'a [u8] },
-    Comm { exec: bool, comm: &'a [u8] },
-    Fork { parent_pid: i32, parent_tid: i32 },
+    Mapping {
+        start: u64,
+        length: u64,
+        offset: u64,
+        inode: u64,
+        path: &'a [u8],
+    },
+    Comm {
+        exec: bool,
+        comm: &'a [u8],
+    },
+    Fork {
+        parent_pid: i32,
+        parent_tid: i32,
+    },
     Exit,
     /// Number of records that were lost.
     Lost(u64),

@@ -241,7 +241,7 @@ mod tests {
         let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &uuid, &clock, "h", 99)).unwrap());
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("cpu0");
-        let mut stream = Stream::create(&path, uuid, metadata::OF_CPU, 0, 1000).unwrap();
+        let mut stream = Stream::create(&path, uuid, metadata::CPU_STREAM, 0, 1000).unwrap();
         let mut written = 0i32;
         for round in [1, 3, 100, 2000, 1, 4000, 20_000] {
             for _ in 0..round {
@@ -275,7 +275,7 @@ mod tests {
         let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &uuid, &clock, "h", 99)).unwrap());
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("cpu0");
-        let mut stream = Stream::create(&path, uuid, metadata::OF_CPU, 0, 1000).unwrap();
+        let mut stream = Stream::create(&path, uuid, metadata::CPU_STREAM, 0, 1000).unwrap();
         let good = std::mem::replace(&mut stream.file, File::open("/dev/null").unwrap());
         let payload = [0; 16];
         for time in 0..10_000 {

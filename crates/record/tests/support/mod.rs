@@ -38,7 +38,7 @@ impl Drop for Place {
         let longpole = built().join("longpole");
         match longpole.exists() {
             _ if std::thread::panicking() || self.damage.load(Ordering::Relaxed) => {}
-            true => alike::hold_all(&longpole, &self.root()),
+            true => alike::check_all_with_babeltrace2(&longpole, &self.root()),
             false => println!("skipped: comparing recordings with babeltrace2 (cargo build --release -p longpole)"),
         }
     }

@@ -46,7 +46,7 @@ pub struct Class {
 
 /// State of a class of the trace.
 #[derive(Clone, Copy, Default)]
-struct Recent {
+struct ClassState {
     /// The exported class of the last event.
     class: Option<u32>,
     /// Number of exported classes.
@@ -56,7 +56,7 @@ struct Recent {
 pub struct Classes {
     pub all: Vec<Class>,
     known: HashMap<Rc<Signature>, u32>,
-    recent: Vec<Recent>,
+    recent: Vec<ClassState>,
     /// Number of exported classes, by name.
     names: HashMap<String, u32>,
     /// Classes whose events are one text, by name, form, and whether there is a context.
@@ -84,7 +84,7 @@ impl Classes {
     pub fn of(&mut self, form: Form, event: &Event<'_>, catalogue: &Catalogue, layout: &Layout) -> Option<usize> {
         let at = event.class.0 as usize;
         if self.recent.len() <= at {
-            self.recent.resize(at + 1, Recent::default());
+            self.recent.resize(at + 1, ClassState::default());
         }
         let recent = self.recent[at];
         let last = recent.class.and_then(|class| self.all.get(class as usize)).map(|class| class.signature.clone());

@@ -16,7 +16,7 @@ use crate::index::{self, FileIndex, LEAST_FILE};
 use crate::merge::lookahead::Lookahead;
 use crate::merge::out_of_range::{is_saturated, Beyond};
 use crate::merge::packet_chains::{Chains, Listed, Share, Way};
-use crate::merge::packet_claims::Claims;
+use crate::merge::packet_claims::PacketChecks;
 use crate::merge::sort_window::Window;
 use crate::open::file::{FileWindow, StreamFile};
 use crate::open::part::Part;
@@ -315,7 +315,7 @@ pub(crate) struct CtfSource {
     unknown: bool,
     packets_lost: u64,
     packets: u64,
-    claims: Claims,
+    claims: PacketChecks,
     beyond: Beyond,
 }
 
@@ -349,7 +349,7 @@ impl CtfSource {
             unknown: false,
             packets_lost: 0,
             packets: 0,
-            claims: Claims::default(),
+            claims: PacketChecks::default(),
             beyond: Beyond::default(),
         }
     }
@@ -575,7 +575,7 @@ impl CtfSource {
     pub fn tell(&self, shared: &mut Shared) {
         if self.trusted && self.backwards > 0 {
             let stream = shared.stream_name(self.stream);
-            shared.diagnostics.push(Diagnostic::Late { stream, events: self.backwards });
+            shared.diagnostics.push(Diagnostic::DeferredField { stream, events: self.backwards });
         }
         self.claims.tell(&self.path, shared);
         let packets = shared.packets(self.stream);

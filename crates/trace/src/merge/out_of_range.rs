@@ -46,7 +46,7 @@ impl Beyond {
     }
 
     /// Returns true if a time out of range was reported.
-    pub fn is_told(&self) -> bool {
+    pub fn is_way_reported(&self) -> bool {
         self.told
     }
 }

@@ -18,7 +18,7 @@ const MOST_STREAMS: usize = 64;
 const EARLIEST: i64 = i64::MIN + 1;
 const LATEST: i64 = i64::MAX - 1;
 
-pub(crate) struct Claims {
+pub(crate) struct PacketChecks {
     /// Range of the current packet, in which its events must lie. It is unlimited if the packet
     /// does not state one.
     begin_ns: i64,
@@ -39,15 +39,15 @@ struct End {
     end_ns: i64,
 }
 
-impl Default for Claims {
-    fn default() -> Claims {
-        let mut claims = Claims { begin_ns: 0, length_ns: 0, ends: Vec::new(), sequences: Vec::new(), found: Vec::new() };
+impl Default for PacketChecks {
+    fn default() -> PacketChecks {
+        let mut claims = PacketChecks { begin_ns: 0, length_ns: 0, ends: Vec::new(), sequences: Vec::new(), found: Vec::new() };
         claims.between(EARLIEST, LATEST);
         claims
     }
 }
 
-impl Claims {
+impl PacketChecks {
     /// Enters a packet whose events follow.
     pub fn enter(&mut self, packet: &Packet) {
         let (begin_ns, end_ns) = (packet.begin_ns.unwrap_or(i64::MIN).max(EARLIEST), packet.end_ns.unwrap_or(i64::MAX).min(LATEST));

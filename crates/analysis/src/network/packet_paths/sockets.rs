@@ -5,8 +5,8 @@
 //! as another socket if its port or protocol differs, if its content is purged because it was
 //! closed, or if the thread that read from it has ended.
 
-use super::{place, FlowKey, Journeys, MOST_SOCKETS};
-use crate::network::in_flight::{End, Flight, Leg, Origin, Stage, Wakeup};
+use super::{place, FlowKey, PacketPaths, MOST_SOCKETS};
+use crate::network::in_flight::{End, Leg, Origin, PacketInFlight, Stage, Wakeup};
 use longpole_model::linux::net::Hop;
 use longpole_model::linux::watch::{ThreadId, Waker};
 use std::collections::VecDeque;
@@ -70,7 +70,7 @@ impl Token {
     }
 }
 
-impl Journeys {
+impl PacketPaths {
     pub(super) fn socket(&mut self, address: u64) -> Option<u32> {
         if let Some(&id) = self.socket_ids.get(&address) {
             return Some(id);
@@ -150,14 +150,14 @@ impl Journeys {
 
     /// Gives up a packet that waits in a socket. Its place is kept, so that the packets after it
     /// are not mistaken for it.
-    pub(super) fn keep_place(&mut self, packet: u64, flight: &Flight) {
+    pub(super) fn keep_place(&mut self, packet: u64, flight: &PacketInFlight) {
         if let Some(id) = flight.socket.filter(|_| self.kept.len() < MOST_PLACES) {
             self.kept.insert(packet, (id, flight.id));
         }
     }
 
     /// Returns the number of its datagrams that were not taken.
-    pub(super) fn left(&self, flight: &Flight) -> u32 {
+    pub(super) fn left(&self, flight: &PacketInFlight) -> u32 {
         let queue = flight.socket.and_then(|id| self.sockets.get(id as usize)).map(|socket| &socket.queue);
         let token = queue.and_then(|queue| queue.iter().find(|token| token.id == flight.id));
         token.map_or(1, |token| token.left)
@@ -191,12 +191,12 @@ impl Journeys {
     pub(super) fn ready(&mut self, hop: &Hop<'_>, socket: u64, protocol: Option<i64>) {
         let receiving = place(&mut self.cpus, hop.cpu.0).receiving.filter(|(_, by)| *by == hop.by).map(|(packet, _)| packet);
         let Some(receiving) = receiving else { return };
-        let received = |flight: Option<&Flight>| flight.is_some_and(|flight| flight.stage == Stage::Received);
+        let received = |flight: Option<&PacketInFlight>| flight.is_some_and(|flight| flight.stage == Stage::Received);
         let packet = if received(self.flights.get(&receiving)) {
             receiving
         } else {
             // One CPU may queue into a socket the packets that several CPUs have received.
-            let near = |flight: &Flight| flight.stage == Stage::Received && hop.t_ns.saturating_sub(flight.t_ns) < 1_000_000;
+            let near = |flight: &PacketInFlight| flight.stage == Stage::Received && hop.t_ns.saturating_sub(flight.t_ns) < 1_000_000;
             let mut others = self.cpus.iter().filter_map(|cpu| cpu.receiving.map(|(packet, _)| packet));
             let other = others.find(|packet| *packet != receiving && self.flights.get(packet).is_some_and(near));
             let late = self.undelivered.iter().position(|(packet, id)| self.flights.get(packet).is_some_and(|f| f.id == *id && near(f)));

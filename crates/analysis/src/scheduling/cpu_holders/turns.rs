@@ -25,7 +25,7 @@ const KINDS: u8 = 2;
 
 /// Writes the events that it observes to the log.
 #[derive(Debug)]
-pub struct Turns {
+pub struct OccupancyLog {
     /// Creates the file. `None` if there is no room for a file: the log then stays in memory.
     make: Option<fn() -> io::Result<File>>,
     file: Option<File>,
@@ -35,9 +35,9 @@ pub struct Turns {
     last_ns: i64,
 }
 
-impl Turns {
-    pub fn new(spill: Spill) -> Turns {
-        Turns { make: Some(spill.make), file: None, ends: Vec::new(), held: Vec::new(), last_ns: 0 }
+impl OccupancyLog {
+    pub fn new(spill: Spill) -> OccupancyLog {
+        OccupancyLog { make: Some(spill.make), file: None, ends: Vec::new(), held: Vec::new(), last_ns: 0 }
     }
 
     fn entry(&mut self, kind: u8, cpu: CpuId, by: Occupant) {
@@ -105,7 +105,7 @@ impl Turns {
     }
 }
 
-impl Watch for Turns {
+impl Watch for OccupancyLog {
     fn occupied(&mut self, cpu: CpuId, by: Occupant, _base: Base, _mode: Mode, begin_ns: i64, end_ns: i64) {
         self.entry(OCCUPIED, cpu, by);
         self.time(begin_ns);
@@ -199,7 +199,7 @@ mod tests {
     /// Returns the holders after `count` turns of two threads on one CPU, each of which waits while
     /// the other one has it.
     fn kept_by(count: i64, spill: Spill) -> Vec<(u32, u64)> {
-        let (mut turns, mut linux) = (Turns::new(spill), Linux::new(i64::MIN, i64::MAX).unwrap());
+        let (mut turns, mut linux) = (OccupancyLog::new(spill), Linux::new(i64::MIN, i64::MAX).unwrap());
         linux.threads.resize_with(2, Default::default);
         (1..).zip(&mut linux.threads).for_each(|(tid, thread)| thread.tid = tid);
         let thread = |turn: i64| ThreadId((turn % 2) as u32);

@@ -7,7 +7,7 @@
 use super::super::because::Because;
 use super::super::caveat::Caveat;
 use super::super::data::{Basis, Named, Outcome, StateKind, Verdict};
-use super::super::figures::{Agreed, Enough, Found, Measured, StateShare, WaitedFor};
+use super::super::figures::{Agreed, Found, Measured, RequiredShare, StateShare, WaitedFor};
 use super::{caveat, name, of_outcome, remedy_of};
 use crate::stats::text::{number, percent};
 
@@ -165,8 +165,8 @@ pub(super) fn clause(because: &Because) -> String {
             }
         }
         Because::NothingHappens => "nothing happens".to_owned(),
-        Because::WaitNotTold => "what it waits for is not in the trace".to_owned(),
-        Because::TransitNotTold => "what is on its way for so long waits for somebody whom the trace does not tell".to_owned(),
+        Because::WaitUnknown => "what it waits for is not in the trace".to_owned(),
+        Because::TransitUnknown => "what is on its way for so long waits for somebody whom the trace does not tell".to_owned(),
         Because::OwnTimer { sets_pace, gain } => {
             let pace = if *sets_pace { ", as one does that makes the pace" } else { "" };
             let gain =
@@ -177,7 +177,7 @@ pub(super) fn clause(because: &Because) -> String {
             format!("{} is not behind it beyond the noise ({})", state_of(next), measured(next.share, next.error))
         }
         Because::TooSmall { enough } => {
-            let one = |of: &Enough| match of.lead > 1.0 {
+            let one = |of: &RequiredShare| match of.lead > 1.0 {
                 true => format!("{} times the next above {}", of.lead, percent(of.share)),
                 false => percent(of.share),
             };
@@ -275,7 +275,7 @@ mod tests {
             gains: vec![0.01, -0.02],
             gain: 0.5,
         };
-        let caveats = vec![Caveat::RunningNotTold];
+        let caveats = vec![Caveat::RunningUnknown];
         assert_eq!(
             Verdict { caveats, ..bottleneck(Basis::States, vec![together]) }.text(),
             "server is the bottleneck: parse takes 60.0 % ± 2.0 % of the critical path, 1.0 % of the path unknown, 5 events lost; \

@@ -54,7 +54,7 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
                 break;
             }
         }
-        lines.so_far()?;
+        lines.flush_tail()?;
         let odd = growing.diagnostics();
         odd[told.min(odd.len())..].iter().for_each(say);
         told = odd.len();

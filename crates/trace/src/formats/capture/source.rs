@@ -182,7 +182,7 @@ impl CaptureSource {
                 }
             }
         }
-        if shared.strict && self.beyond.is_told() {
+        if shared.strict && self.beyond.is_way_reported() {
             self.broken = true;
             return Ok(None);
         }
