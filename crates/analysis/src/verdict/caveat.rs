@@ -37,7 +37,7 @@ impl Caveat {
             Caveat::LostEvents { .. } => "lost_events",
             Caveat::UnknownTime { .. } => "unknown_time",
             Caveat::Contradictions(_) => "contradictions",
-            Caveat::RunningUnknown => "running_not_told",
+            Caveat::RunningUnknown => "running_unknown",
             Caveat::Timer { .. } => "timer",
             Caveat::Bystanders { .. } => "bystanders",
             Caveat::SwitchedOff { .. } => "switched_off",
