@@ -395,7 +395,7 @@ impl Linux {
                 if let Some(old) = self.thread_ids.remove(&tid) {
                     // The end of the former thread with this id was not seen.
                     self.close(old, t_ns, watch);
-                    watch.moment(Moment::LeftCpu { thread: old, state: ThreadState::Dead });
+                    watch.moment(Moment::Left { thread: old, state: ThreadState::Dead });
                     let old = &mut self.threads[old.0 as usize];
                     (old.state, old.died_ns) = (ThreadState::Dead, old.died_ns.or(Some(t_ns)));
                 }

@@ -101,7 +101,7 @@ pub struct Chunk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("its file was cut off")]
-    ForgottenWork,
+    Gone,
     #[error("its head is not where it can be")]
     Head,
     #[error("a sub-buffer has an impossible length")]
@@ -201,7 +201,7 @@ impl Ring {
         }
         let lost = layout.lost.load(Ordering::Acquire);
         if self.mapping().poisoned() {
-            return Err(Fault::ForgottenWork);
+            return Err(Fault::Gone);
         }
         let ahead = head.checked_sub(self.tail).ok_or(Fault::Head)?;
         if (ahead > self.size && !self.overwrites) || head > FARTHEST || head % 8 != 0 {
@@ -287,7 +287,7 @@ impl Ring {
                 false => look.events,
             };
             if self.mapping().poisoned() {
-                return Err(Fault::ForgottenWork);
+                return Err(Fault::Gone);
             }
             // A ring that a correct program writes needs none of these corrections.
             let begin = started.clamp(previous, first.max(previous));

@@ -44,7 +44,7 @@ pub enum Diagnostic {
     /// Events that preceded an earlier event in the file and were sorted.
     Sorted { stream: String, events: u64 },
     /// Events that came too late to be sorted and are yielded out of order.
-    DeferredField { stream: String, events: u64 },
+    Late { stream: String, events: u64 },
     /// Missing packets whose events nothing counted.
     PacketsLost { stream: String, packets: u64 },
     /// A CTF trace whose packets count neither events nor packets, so that losses cannot be
@@ -250,7 +250,7 @@ impl Diagnostic {
             | Diagnostic::Context { path, .. }
             | Diagnostic::Empty { path, .. }
             | Diagnostic::NotUnpacked { path, .. } => (path, None),
-            Diagnostic::Sorted { .. } | Diagnostic::DeferredField { .. } | Diagnostic::PacketsLost { .. } => return None,
+            Diagnostic::Sorted { .. } | Diagnostic::Late { .. } | Diagnostic::PacketsLost { .. } => return None,
         })
     }
 }
@@ -320,7 +320,7 @@ impl fmt::Display for Diagnostic {
                 let were = if *events == 1 { "was" } else { "were" };
                 write!(f, "{stream}: {} {were} not in the order of time; sorted", some(*events, "event", "events"))
             }
-            Diagnostic::DeferredField { stream, events } => {
+            Diagnostic::Late { stream, events } => {
                 write!(f, "{stream}: {} came too late to be put into the order of time", some(*events, "event", "events"))
             }
             Diagnostic::PacketsLost { stream, packets } => {

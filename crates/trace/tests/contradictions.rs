@@ -75,12 +75,8 @@ fn read(trace: &Path, damage: Damage) -> (Vec<i64>, Vec<Diagnostic>, bool) {
             times.push(event.t_ns);
         }
     }
-    let odd = trace
-        .diagnostics()
-        .iter()
-        .filter(|odd| !matches!(odd, Diagnostic::Sorted { .. } | Diagnostic::DeferredField { .. }))
-        .cloned()
-        .collect();
+    let odd =
+        trace.diagnostics().iter().filter(|odd| !matches!(odd, Diagnostic::Sorted { .. } | Diagnostic::Late { .. })).cloned().collect();
     (times, odd, trace.is_damaged_strictly())
 }
 

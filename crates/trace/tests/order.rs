@@ -103,7 +103,7 @@ fn read(bytes: &[u8], timed: bool, begin: Option<i64>) -> Read {
     for diagnostic in trace.diagnostics() {
         match diagnostic {
             Diagnostic::Sorted { events, .. } => read.sorted = *events,
-            Diagnostic::DeferredField { events, .. } => read.late = *events,
+            Diagnostic::Late { events, .. } => read.late = *events,
             other => panic!("{other}"),
         }
     }

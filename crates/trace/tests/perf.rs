@@ -22,7 +22,7 @@ fn counts(path: &Path) -> Result<(BTreeMap<String, u64>, u64), String> {
             Item::Loss(loss) => lost += loss.events.unwrap_or(0),
         }
     }
-    assert!(is_ordered || trace.diagnostics().iter().any(|diagnostic| matches!(diagnostic, Diagnostic::DeferredField { .. })));
+    assert!(is_ordered || trace.diagnostics().iter().any(|diagnostic| matches!(diagnostic, Diagnostic::Late { .. })));
     Ok((counts, lost))
 }
 

@@ -82,7 +82,7 @@ pub enum End {
     /// Dropped.
     Lost,
     /// Sent by a device after which no event follows.
-    LeftCpu,
+    Left,
     /// Split into segments, each with a packet path of its own.
     Split,
     /// Delivered to the protocols but to no socket: acknowledgements, ARP, ICMP, fragments.
@@ -94,14 +94,14 @@ pub enum End {
 }
 
 impl End {
-    pub const ALL: [End; 8] = [End::Read, End::Stream, End::Lost, End::LeftCpu, End::Split, End::Kernel, End::Waiting, End::Unknown];
+    pub const ALL: [End; 8] = [End::Read, End::Stream, End::Lost, End::Left, End::Split, End::Kernel, End::Waiting, End::Unknown];
 
     pub fn text(self) -> &'static str {
         match self {
             End::Read => "read by a receive call",
             End::Stream => "delivered to a stream's socket",
             End::Lost => "lost or thrown away",
-            End::LeftCpu => "left by a device",
+            End::Left => "left by a device",
             End::Split => "cut into segments",
             End::Kernel => "taken by the kernel itself",
             End::Waiting => "still under way at the end",
@@ -111,7 +111,7 @@ impl End {
 
     /// Returns whether the end is fully known.
     pub fn is_known(self) -> bool {
-        matches!(self, End::Read | End::Stream | End::Lost | End::LeftCpu | End::Split)
+        matches!(self, End::Read | End::Stream | End::Lost | End::Left | End::Split)
     }
 }
 

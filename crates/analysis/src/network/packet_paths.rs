@@ -492,7 +492,7 @@ impl PacketPaths {
         let loops = flight.device.is_some_and(|device| self.loops.get(device as usize).copied().unwrap_or(false));
         let end = match flight.stage {
             Stage::Queued if flight.segments == 0 => End::Split,
-            Stage::Sent | Stage::Transmitting if !loops => End::LeftCpu,
+            Stage::Sent | Stage::Transmitting if !loops => End::Left,
             Stage::Received => End::Kernel,
             Stage::Queued | Stage::Transmitting | Stage::Sent | Stage::Arrived | Stage::Ready => End::Unknown,
         };

@@ -54,7 +54,7 @@ impl Ends {
             read: of(End::Read),
             stream: of(End::Stream),
             lost: of(End::Lost),
-            left: of(End::LeftCpu),
+            left: of(End::Left),
             split: of(End::Split),
             kernel: of(End::Kernel),
             waiting: of(End::Waiting),

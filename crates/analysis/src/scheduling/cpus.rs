@@ -137,7 +137,7 @@ pub struct WakerLine {
 /// Returns a reason as text for people.
 fn reason(why: UnknownReason) -> &'static str {
     match why {
-        UnknownReason::ForgottenWork => "the thread was gone before it could be asked",
+        UnknownReason::Gone => "the thread was gone before it could be asked",
         UnknownReason::Again => "it was changed again before the trace holds an answer of the thread",
         UnknownReason::Changing => "it was being changed again when the thread was asked",
         UnknownReason::Damaged => "the answer of the thread is damaged",

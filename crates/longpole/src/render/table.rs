@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Align {
-    LeftCpu,
+    Left,
     Right,
 }
 
@@ -30,7 +30,7 @@ impl Table {
         for column in columns {
             let (align, name) = match column.strip_prefix('>') {
                 Some(name) => (Align::Right, name),
-                None => (Align::LeftCpu, *column),
+                None => (Align::Left, *column),
             };
             table.header.push(name.to_owned());
             table.align.push(align);
@@ -75,7 +75,7 @@ impl Table {
             let padding = " ".repeat(widest - width(cell));
             line.push_str("  ");
             match align {
-                Align::LeftCpu => line.extend([cell.as_str(), &padding]),
+                Align::Left => line.extend([cell.as_str(), &padding]),
                 Align::Right => line.extend([padding.as_str(), cell]),
             }
         }

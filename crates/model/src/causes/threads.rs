@@ -118,7 +118,7 @@ impl Composer {
                 self.runs(catalogue, at, wake);
                 self.goes_on(catalogue, at);
             }
-            Moment::LeftCpu { thread, state } => {
+            Moment::Left { thread, state } => {
                 let at = self.thread_of_linux(thread);
                 self.goes_on(catalogue, at);
                 self.left(catalogue, at, thread, state);

@@ -49,7 +49,7 @@ impl Linux {
             self.threads[id.0 as usize].cause = self.cause(id, state);
         }
         if let (ThreadState::Blocked(_), Some(5)) = (state, status) {
-            watch.moment(Moment::LeftCpu { thread: id, state });
+            watch.moment(Moment::Left { thread: id, state });
         }
     }
 

@@ -180,7 +180,7 @@ impl Mask {
             Place::Spool(at) => {
                 let why = match (&told, list) {
                     (Some(_), _) => None,
-                    (None, []) => Some(UnknownReason::ForgottenWork),
+                    (None, []) => Some(UnknownReason::Gone),
                     (None, _) => Some(UnknownReason::Damaged),
                 };
                 if let Some(change) = self.changes.get_mut(at) {

@@ -42,7 +42,7 @@ impl Linux {
             self.threads[id.0 as usize].cause = self.cause(id, state);
         }
         self.threads[id.0 as usize].asked_disk = false;
-        watch.moment(Moment::LeftCpu { thread: id, state: self.threads[id.0 as usize].state });
+        watch.moment(Moment::Left { thread: id, state: self.threads[id.0 as usize].state });
         if let Some(begin_ns) = begin.filter(|_| self.covers(t_ns)) {
             watch.stopped(id, cpu, begin_ns, t_ns, own_ns);
         }
@@ -210,7 +210,7 @@ impl Linux {
         let Some(id) = self.thread_ids.remove(&before) else { return };
         if let Some(leader) = self.thread_ids.insert(tid, id) {
             self.close(leader, t_ns, watch);
-            watch.moment(Moment::LeftCpu { thread: leader, state: ThreadState::Dead });
+            watch.moment(Moment::Left { thread: leader, state: ThreadState::Dead });
             let leader = &mut self.threads[leader.0 as usize];
             (leader.state, leader.died_ns) = (ThreadState::Dead, leader.died_ns.or(Some(t_ns)));
         }

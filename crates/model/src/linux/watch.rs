@@ -125,7 +125,7 @@ pub enum UnknownReason {
     /// The mask changed while the kernel was asked.
     Changing,
     /// The thread had ended when the kernel was asked.
-    ForgottenWork,
+    Gone,
     /// The answer is not a valid list of CPUs.
     Damaged,
     /// At the end the mask was a different one, and no call in the trace changed it.
@@ -279,7 +279,7 @@ pub enum Moment {
         wake: Option<Wake>,
     },
     /// The thread has left its CPU, or is known to have left it before the trace began.
-    LeftCpu {
+    Left {
         thread: ThreadId,
         state: ThreadState,
     },

@@ -141,7 +141,7 @@ impl Counters {
             _ if matches!(of, Of::Qdisc { .. }) => Base::New,
             (_, Some(Moved::No)) | (None, None) => Base::New,
             (_, Some(Moved::From(space, of))) => known(space, of).map_or(Base::Unknown, Base::Was),
-            (_, Some(Moved::OptionalName)) | (Some(_), None) => Base::Unknown,
+            (_, Some(Moved::Maybe)) | (Some(_), None) => Base::Unknown,
         }
     }
 
@@ -165,14 +165,14 @@ impl Counters {
         let mut same = gone.iter().filter(|was| was.address.is_some() && (was.of.index(), was.address) == (of.index(), now.address));
         match (same.next(), same.next()) {
             (Some(was), None) => return Moved::From(was.space, was.of),
-            (Some(_), Some(_)) => return Moved::OptionalName,
+            (Some(_), Some(_)) => return Moved::Maybe,
             (None, _) => {}
         }
         // A moved interface keeps its counters, so a gone interface with a larger value is not this
         // one.
         let may = |was: &Known<'_>| was.values.iter().zip(&now.values).all(|(was, now)| was <= now);
         if gone.iter().any(may) || !self.whole() {
-            return Moved::OptionalName;
+            return Moved::Maybe;
         }
         Moved::No
     }
@@ -213,7 +213,7 @@ enum Moved<'a> {
     /// The interface is new.
     No,
     From(&'a Space, &'a Of),
-    OptionalName,
+    Maybe,
 }
 
 impl Of {

@@ -575,7 +575,7 @@ impl CtfSource {
     pub fn tell(&self, shared: &mut Shared) {
         if self.trusted && self.backwards > 0 {
             let stream = shared.stream_name(self.stream);
-            shared.diagnostics.push(Diagnostic::DeferredField { stream, events: self.backwards });
+            shared.diagnostics.push(Diagnostic::Late { stream, events: self.backwards });
         }
         self.claims.tell(&self.path, shared);
         let packets = shared.packets(self.stream);

@@ -358,7 +358,7 @@ impl PageSource {
     pub fn tell(&self, shared: &mut Shared) {
         if self.late > 0 {
             let stream = shared.stream_name(self.stream);
-            shared.diagnostics.push(Diagnostic::DeferredField { stream, events: self.late });
+            shared.diagnostics.push(Diagnostic::Late { stream, events: self.late });
         }
     }
 }

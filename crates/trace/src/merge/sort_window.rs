@@ -212,7 +212,7 @@ impl Window {
             shared.diagnostics.push(Diagnostic::Sorted { stream: stream.clone(), events: self.sorted });
         }
         if self.late > 0 {
-            shared.diagnostics.push(Diagnostic::DeferredField { stream, events: self.late });
+            shared.diagnostics.push(Diagnostic::Late { stream, events: self.late });
         }
     }
 }

@@ -19,7 +19,7 @@ pub enum Follow {
         pid: Field,
         flags: Field,
     },
-    ForgottenWork {
+    Gone {
         pid: Field,
     },
     /// Names and priorities of threads, as (tid, name, priority).
@@ -34,7 +34,7 @@ pub fn follow(format: &EventFormat, all: bool) -> Follow {
             (Some(pid), Some(flags)) => Follow::Made { pid, flags },
             _ => Follow::Nothing,
         },
-        ("sched", "sched_process_free") => field("pid").map_or(Follow::Nothing, |pid| Follow::ForgottenWork { pid }),
+        ("sched", "sched_process_free") => field("pid").map_or(Follow::Nothing, |pid| Follow::Gone { pid }),
         ("sched", "sched_switch") if all => {
             let side = |side: &str| {
                 let part = |name: &str| field(&format!("{side}_{name}"));
@@ -55,7 +55,7 @@ impl Follow {
         match self {
             Follow::Nothing => {}
             Follow::Made { pid, flags } => people.made(int(pid) as i32, int(flags) as u64),
-            Follow::ForgottenWork { pid } => people.gone(int(pid) as i32),
+            Follow::Gone { pid } => people.gone(int(pid) as i32),
             Follow::Told(told) => {
                 for (tid, comm, prio) in told {
                     let person = people.of(int(tid) as i32);
