@@ -66,9 +66,9 @@ impl Columns {
 
     pub fn heads(&self) -> &'static [&'static str] {
         match (self.has_functions, self.tells_running) {
-            (true, _) => &["function (sampled)", ">profiler rank", ">profile"],
-            (false, true) => &[">profiler rank", ">profile"],
-            (false, false) => &[">rank by time", ">of all time"],
+            (true, _) => &["function (sampled)", ">CPU-sample rank", ">share"],
+            (false, true) => &[">thread-time rank", ">share"],
+            (false, false) => &[">rank by time", ">share"],
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) mod graph_svg;
 pub(crate) mod light;
 pub(crate) mod path_graph;
 pub(crate) mod repeated;
+pub(crate) mod screen;
 pub(crate) mod stacks;
 pub(crate) mod strip;
 pub(crate) mod table;

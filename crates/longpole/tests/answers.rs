@@ -163,3 +163,26 @@ fn the_time_of_a_thread_is_the_sum_of_its_states() {
         assert_eq!(thread["total_ns"], sum);
     }
 }
+
+#[test]
+fn the_first_screen_of_the_report_fits_a_terminal_of_80_by_24_and_full_prints_the_rest() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let shown = |columns: &str, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longpole"));
+        let output = command.arg("report").args(arguments).arg(directory.path()).env("COLUMNS", columns).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let first = shown("80", &[]);
+    assert!(first.lines().count() <= 24, "{first}");
+    for columns in [80, 200] {
+        for arguments in [&[][..], &["--full"]] {
+            let text = shown(&columns.to_string(), arguments);
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+        }
+    }
+    assert!(!first.contains("FINDINGS") && first.contains("longpole report --full"), "{first}");
+    let full = shown("80", &["--full"]);
+    assert!(full.contains("FINDINGS") && full.contains("QUEUES"), "{full}");
+}

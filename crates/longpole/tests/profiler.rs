@@ -62,7 +62,7 @@ fn states_without_a_name_of_their_own_are_ranked_by_class() {
             assert!(told == rank && near(profiled, profile) && near(share, path), "{verb} {machine}: {told} {profiled} {share}");
         }
     }
-    let text = text(&place, &["report"], &log);
+    let text = text(&place, &["report", "--full"], &log);
     assert!(
         text.contains("A profiler would point to worker::user (43.3 % of the running time), which has 30.0 % of the critical path.\n"),
         "{text}"
@@ -178,19 +178,19 @@ fn without_switches_and_samples_the_report_does_not_mention_running_time() {
     let verdict = &report["verdict"];
     assert_eq!((&verdict["subject"]["name"], &verdict["state"]["name"]), (&"server".into(), &"poll".into()), "{verdict}");
     assert!(verdict["text"].as_str().unwrap().contains("; whether it runs or waits there the trace does not tell"), "{verdict}");
-    let said = text(&place, &["report"], &trace);
-    for wrong in ["running time", "A profiler would", "profiler rank", "busy, but"] {
+    let said = text(&place, &["report", "--full"], &trace);
+    for wrong in ["running time", "A profiler would", "thread-time rank", "busy, but"] {
         assert!(!said.contains(wrong), "{wrong}: {said}");
     }
     let lines: Vec<&str> = said.lines().collect();
-    assert!(lines[1].contains("server::poll x0.5 would bring +") && lines[1].contains(", if that is work and no wait"), "{said}");
+    assert!(lines[1].contains("Predicted gain of server::poll x0.5: +") && lines[1].contains(", if that is work and no wait"), "{said}");
     assert!(
         lines[2].contains("cannot be told: server::poll has most of the time") && lines[2].contains("--kernel sched`, as root"),
         "{said}"
     );
     // Several recordings contain no more than one.
     let several = String::from_utf8(ok(place.longpole(&["report"]).args([&trace, &trace]).output().unwrap()).stdout).unwrap();
-    assert!(!several.contains("profiler rank") && several.contains(", if that is work and no wait"), "{several}");
+    assert!(!several.contains("thread-time rank") && several.contains(", if that is work and no wait"), "{several}");
     // In a machine log the waits are explicit.
     let log = log(&place);
     assert_eq!(place.answer("report", &log)["inputs"]["tells_running"], true);

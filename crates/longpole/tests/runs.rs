@@ -148,7 +148,7 @@ fn the_path_over_time_shows_when_another_state_takes_over() {
     // so stability is reported for the first state of the path.
     assert_eq!(answer["verdict"]["outcome"], "spread");
     assert!((answer["stability"].as_f64().unwrap() - 33.0 / 46.0).abs() < 1e-9, "{}", answer["stability"]);
-    let said = text(&["report"], &[&log]);
+    let said = text(&["report", "--full"], &[&log]);
     let strip = format!("a::first   {}", "█".repeat(40));
     assert!(said.contains("OVER TIME") && said.contains(&strip), "{said}");
     assert!(said.contains("of all quarters of the path, wherever one begins, a::first has the most in 71.7 %"), "{said}");
@@ -157,7 +157,7 @@ fn the_path_over_time_shows_when_another_state_takes_over() {
         ("{\"t\":5,\"machine\":\"a\"}\n", "1 interaction\n"),
         ("{\"t\":0,\"machine\":\"a\"}\n{\"t\":59,\"end\":\"a\"}\n", "2 interactions\n"),
     ] {
-        let said = self::text(&["report"], &[&store(&place, "short", text)]);
+        let said = self::text(&["report", "--full"], &[&store(&place, "short", text)]);
         assert!(!said.contains("OVER TIME") && said.ends_with(&format!("\n{count}")), "{said}");
     }
 }

@@ -8,7 +8,7 @@ use longpole_analysis::machine_log::{is_machine_log, Reader};
 use longpole_model::interaction::{Effect, Interaction, Vocabulary};
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, StdoutLock, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -68,7 +68,7 @@ pub fn write<T: Serialize>(
     input: &Input,
     interactions: u64,
     answer: &T,
-    print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+    print: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     answer::tell(input.json, answer, |out| {
         print(out)?;

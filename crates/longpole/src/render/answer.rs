@@ -1,9 +1,10 @@
 //! Writes a verb's answer, as text for people or as JSON for programs.
 
 use crate::input::Input;
+use crate::render::screen::{self, Wrap};
 use longpole_trace::Trace;
 use serde::Serialize;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 /// The source of an answer.
@@ -25,7 +26,7 @@ pub fn write<T: Serialize>(
     input: &Input,
     from: impl Told,
     answer: &T,
-    print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>, &T) -> io::Result<()>,
+    print: impl FnOnce(&mut Box<dyn Write>, &T) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     tell(input.json, answer, |out| {
         print(out, answer)?;
@@ -38,12 +39,12 @@ pub fn write<T: Serialize>(
 }
 
 /// Writes JSON, or what `print` prints.
-pub fn tell<T: Serialize>(
-    json: bool,
-    answer: &T,
-    print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
-) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+pub fn tell<T: Serialize>(json: bool, answer: &T, print: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>) -> anyhow::Result<()> {
+    let stdout = BufWriter::new(io::stdout().lock());
+    let mut out: Box<dyn Write> = match screen::columns().filter(|_| !json) {
+        Some(columns) => Box::new(Wrap::new(stdout, columns)),
+        None => Box::new(stdout),
+    };
     if json {
         serde_json::to_writer_pretty(&mut out, answer)?;
         writeln!(out)?;

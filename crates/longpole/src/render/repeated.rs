@@ -24,8 +24,8 @@ pub fn print(out: &mut impl Write, all: &Repeated) -> io::Result<()> {
     }
     if !rows.is_empty() {
         writeln!(out, "\nCRITICAL PATH (mean share, and the interval of the mean in 95 of 100 cases)")?;
-        let rank = if tells_running { ">profiler rank" } else { ">rank by time" };
-        let mut table = Table::new(&["state", ">criticality", ">±", ">least", ">most", ">recordings", rank, ">half of it gains"]);
+        let rank = if tells_running { ">thread-time rank" } else { ">rank by time" };
+        let mut table = Table::new(&["state", ">share of path", ">±", ">least", ">most", ">recordings", rank, ">gain if halved"]);
         let gain = |row: &Row| {
             let text = scaled(row);
             predictions.iter().find(|it| it.change == text).and_then(|it| it.gain)

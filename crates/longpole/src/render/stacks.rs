@@ -198,7 +198,7 @@ pub fn print(out: &mut impl Write, functions: &[FunctionShare], counts: Counts, 
 
 /// Prints shares of a critical path, next to those of a profile.
 pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most: usize) -> io::Result<()> {
-    let mut table = Table::new(&["function (sampled)", "module", "process", ">criticality", ">95 %", ">profiler rank", ">profile"]);
+    let mut table = Table::new(&["function (sampled)", "module", "process", ">share of path", ">95 %", ">CPU-sample rank", ">share"]);
     for row in functions.iter().filter(|row| row.path_samples > 0).take(most) {
         table.row([
             shortened(&row.function),

@@ -5,6 +5,7 @@
 //! the trace.
 
 use crate::input::unpacked;
+use crate::render::screen;
 pub use longpole_analysis::stats::text::{counted, number, percent};
 use std::io::{self, Write};
 
@@ -53,13 +54,20 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Prints the table. On a screen that is too narrow for it, the widest columns of text are
+    /// shortened.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        self.print_within(out, screen::columns().unwrap_or(usize::MAX))
+    }
+
+    fn print_within(&self, out: &mut impl Write, columns: usize) -> io::Result<()> {
         let mut widths: Vec<usize> = self.header.iter().map(|cell| width(cell)).collect();
         for row in &self.rows {
             for (widest, cell) in widths.iter_mut().zip(row) {
                 *widest = (*widest).max(width(cell));
             }
         }
+        self.shrink(&mut widths, columns);
         if self.header.iter().any(|cell| !cell.is_empty()) {
             self.line(out, &self.header, &widths)?;
         }
@@ -69,18 +77,49 @@ impl Table {
         Ok(())
     }
 
+    /// Takes from the widest column of text what does not fit, one character after the other.
+    fn shrink(&self, widths: &mut [usize], columns: usize) {
+        let mut total: usize = widths.iter().map(|width| width + GAP).sum();
+        while total > columns {
+            let texts = widths.iter_mut().zip(&self.align).filter(|(_, align)| **align == Align::Left);
+            let Some((widest, _)) = texts.max_by_key(|(width, _)| **width).filter(|(width, _)| **width > LEAST_WIDTH) else { return };
+            *widest -= 1;
+            total -= 1;
+        }
+    }
+
     fn line(&self, out: &mut impl Write, cells: &[String], widths: &[usize]) -> io::Result<()> {
         let mut line = String::new();
         for ((cell, align), &widest) in cells.iter().zip(&self.align).zip(widths) {
-            let padding = " ".repeat(widest - width(cell));
+            let cell = shortened(cell, widest);
+            let padding = " ".repeat(widest.saturating_sub(width(&cell)));
             line.push_str("  ");
             match align {
                 Align::Left => line.extend([cell.as_str(), &padding]),
-                Align::Right => line.extend([padding.as_str(), cell]),
+                Align::Right => line.extend([padding.as_str(), &cell]),
             }
         }
         writeln!(out, "{}", line.trim_end())
     }
+}
+
+/// Spaces before each column.
+const GAP: usize = 2;
+/// Columns are not made narrower than this.
+const LEAST_WIDTH: usize = 12;
+
+/// Returns the text with its middle replaced by `…` if it is wider than `room`. Names often differ
+/// at their ends.
+fn shortened(text: &str, room: usize) -> String {
+    let length = width(text);
+    if length <= room {
+        return text.to_owned();
+    }
+    let kept = room.saturating_sub(1);
+    let (front, back) = (kept - kept / 2, kept / 2);
+    let front: String = text.chars().take(front).collect();
+    let back: String = text.chars().skip(length - back).collect();
+    format!("{front}…{back}")
 }
 
 /// Returns the text with control characters escaped, so that a name cannot control the terminal or
@@ -187,6 +226,15 @@ mod tests {
         let mut out = Vec::new();
         table.print(&mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "  name    count\n  a       1,000\n  längst      7\n");
+    }
+
+    #[test]
+    fn a_table_is_no_wider_than_the_screen_if_its_texts_can_be_shortened() {
+        let mut table = Table::new(&["name", ">count"]);
+        table.row(["a name that is longer than the screen", "1,000"]);
+        let mut out = Vec::new();
+        table.print_within(&mut out, 30).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "  name                   count\n  a name tha…he screen   1,000\n");
     }
 
     #[test]

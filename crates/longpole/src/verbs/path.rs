@@ -238,7 +238,7 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
     };
     let which = if answer.mode == "active" { "active path of" } else { "path to the end of" };
     writeln!(out, "{which} {}: {}\n", plain(end), duration(answer.length_ns))?;
-    let mut table = Table::new(&["state", ">criticality", ">time", ">profiler rank", ">profile", ">slack"]);
+    let mut table = Table::new(&["state", ">share of path", ">time", ">thread-time rank", ">share", ">slack"]);
     for row in answer.criticality.iter().take(MOST_ROWS) {
         table.row([
             state(row),

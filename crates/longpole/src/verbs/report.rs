@@ -18,6 +18,7 @@ use crate::profiler;
 use crate::render::answer;
 use crate::render::cpu_holders;
 use crate::render::repeated;
+use crate::render::screen;
 use crate::render::stacks;
 use crate::render::strip;
 use crate::render::table::{counted, duration, number, percent, plain, Table};
@@ -25,6 +26,7 @@ use crate::verbs::{latency, queues};
 use crate::WrongUsage;
 use anyhow::{bail, Context};
 use longpole_analysis::compare::repeated::{Repeated, Run};
+use longpole_analysis::critical_path::Row;
 use longpole_analysis::findings::kernel_facts::KernelFacts;
 use longpole_analysis::network::packet_loss::Places;
 use longpole_analysis::network::packet_paths::PacketPaths;
@@ -51,6 +53,7 @@ behind a full and before an empty queue. Otherwise it says that the system is pa
 
 Examples:
   longpole report                            of the newest recording
+  longpole report --full                     with findings, queues, latencies and the path over time
   longpole report --begin +2s                without the first two seconds
   longpole report run1 run2 run3             of several recordings of one system: what they agree on, and how far they scatter
   longpole report --json | jq .verdict")]
@@ -61,6 +64,10 @@ pub struct Args {
     #[command(flatten)]
     whom: SubjectArgs,
 
+    /// Print all: more states, who had the CPUs, the path over time, findings, queues, latencies
+    #[arg(long)]
+    full: bool,
+
     /// Also list the constants that would change the verdict if a fifth smaller or larger
     #[arg(long)]
     sensitivity: bool,
@@ -69,7 +76,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     match paths.as_slice() {
-        [path] => show(&args.input, of_one(&args.input, path, (&args.whom, args.sensitivity))?),
+        [path] => show(&args.input, args.full, of_one(&args.input, path, (&args.whom, args.sensitivity))?),
         _ if args.sensitivity => Err(WrongUsage("--sensitivity is told of one recording".to_owned()).into()),
         _ => runs(&args.input, &paths, &args.whom),
     }
@@ -81,10 +88,10 @@ struct Whole {
     from: Option<(Pass, Trace)>,
 }
 
-fn show(input: &Input, Whole { report, from }: Whole) -> anyhow::Result<ExitCode> {
+fn show(input: &Input, full: bool, Whole { report, from }: Whole) -> anyhow::Result<ExitCode> {
     match from {
-        Some((pass, trace)) => all::write(input, (&pass, &trace), &report, print),
-        None => of_machines(input.json, &report),
+        Some((pass, trace)) => all::write(input, (&pass, &trace), &report, |out, report| print(out, report, full)),
+        None => of_machines((input.json, full), &report),
     }
 }
 
@@ -244,56 +251,88 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&SubjectArgs, bool)) -> any
     Ok(Whole { report, from: Some((pass, trace)) })
 }
 
-fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {
+fn of_machines((json, full): (bool, bool), report: &Report) -> anyhow::Result<ExitCode> {
     answer::tell(json, report, |out| {
-        head(out, report)?;
-        findings(out, report)?;
+        head(out, report, full)?;
+        if full {
+            findings(out, report)?;
+        }
         writeln!(out, "\n{}", counted(report.inputs.events, "interaction"))
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Maximum number of lines for people; the JSON answer contains all.
+/// Maximum number of states for people; the JSON answer contains all.
 const MOST_ROWS: usize = 15;
+/// The same of the first screen.
+const FIRST_ROWS: usize = 10;
+/// Number of states that the first screen has in any case.
+const LEAST_ROWS: usize = 3;
 
-/// Prints three lines about what decides, followed by the path.
-fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    writeln!(out, "{}", plain(report.verdict.text()))?;
-    let Some(path) = &report.path else { return Ok(()) };
+/// Returns the gain with its sign.
+fn signed(gain: f64) -> String {
+    format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain))
+}
+
+/// Returns what the change of the verdict, or else the best one, would bring.
+fn predicted(report: &Report, refused: Option<&String>) -> String {
     let predictions = report.predictions.as_deref().unwrap_or_default();
-    let signed = |gain: f64| format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain));
     let named = report.verdict.gain.as_ref().and_then(|gain| predictions.iter().find(|it| it.change == gain.change));
-    match (named.or_else(|| predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0))), &path.refused) {
-        (Some(best), _) => {
-            let range =
-                best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
-            let next = best.next.as_ref().map_or_else(String::new, |next| format!("; then {}::{} decides", next.machine, next.state));
-            let torn = too_many_lost(report.verdict.lost, report.inputs.events).then_some("; what is lost is not in it");
-            let open = profiler::is_open(report, best).then_some(", if that is work and no wait");
-            let (open, torn) = (open.unwrap_or_default(), torn.unwrap_or_default());
-            let of = report.verdict.gain.as_ref().filter(|gain| gain.change == best.change).and_then(|gain| gain.progress.as_ref());
-            let of = of.map_or_else(String::new, |progress| format!(" {progress}"));
-            let line = format!("{} would bring {}{range}{of}{open}{next}{torn}.", best.change, signed(best.gain.unwrap_or(0.0)));
-            writeln!(out, "{}", plain(line))?;
-        }
-        (None, Some(refused)) => writeln!(out, "What a change would bring cannot be told: {}.", plain(refused.clone()))?,
-        (None, None) => writeln!(out, "No single change that was tried would make it faster.")?,
-    }
-    writeln!(out, "{}", plain(profiler::first(report)))?;
-    let rows = report.criticality.as_deref().unwrap_or_default();
-    writeln!(
-        out,
-        "\nCRITICAL PATH to the end of {}: {}, {} unknown",
-        plain(path.end_machine.clone()),
-        duration(path.length_ns),
-        percent(path.unknown_share)
-    )?;
+    let best = named.or_else(|| predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0)));
+    let Some(best) = best else {
+        return match refused {
+            Some(refused) => format!("The gain of a change cannot be predicted: {refused}."),
+            None => "No single change that was tried has a predicted gain.".to_owned(),
+        };
+    };
+    let range = best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
+    let next = best.next.as_ref().map_or_else(String::new, |next| format!("; next bottleneck: {}::{}", next.machine, next.state));
+    let torn = too_many_lost(report.verdict.lost, report.inputs.events).then_some("; what is lost is not in it").unwrap_or_default();
+    let open = profiler::is_open(report, best).then_some(", if that is work and no wait").unwrap_or_default();
+    let of = report.verdict.gain.as_ref().filter(|gain| gain.change == best.change).and_then(|gain| gain.progress.as_ref());
+    let of = of.map_or_else(String::new, |progress| format!(" {progress}"));
+    let gain = signed(best.gain.unwrap_or(0.0));
+    format!("Predicted gain of {}: {gain}{range}{of}{open}{next}{torn}.", best.change)
+}
+
+/// Prints what decides, what a change would bring, and the states with most of the path. Without
+/// `full`, all of it fits on a screen of [`screen::LINES`] lines.
+fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
+    let mut lines = vec![plain(report.verdict.text())];
+    let Some(path) = &report.path else { return writeln!(out, "{}", lines[0]) };
+    lines.push(plain(predicted(report, path.refused.as_ref())));
+    lines.push(plain(profiler::first(report)));
+    lines.push(String::new());
+    let (end, length, unknown) = (plain(path.end_machine.clone()), duration(path.length_ns), percent(path.unknown_share));
+    lines.push(format!("CRITICAL PATH to the end of {end}: {length}, {unknown} unknown"));
     if let Some(why) = report.run.as_ref().and_then(|run| why_steady(run.kind)) {
-        writeln!(out, "{why}: the path is that of the steady part, to its last reply; start-up and wind-down are left out")?;
+        lines.push(format!("{why}: the path is that of the steady part, to its last reply; start-up and wind-down are left out"));
     }
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    // Below the rows: how many more there are, an empty line, and up to two lines of the footer.
+    let columns = screen::columns().unwrap_or(screen::COLUMNS);
+    let above: usize = lines.iter().map(|line| screen::wrapped(line, columns).len()).sum();
+    let rows = report.criticality.as_deref().unwrap_or_default();
+    let most = if full { MOST_ROWS } else { screen::LINES.saturating_sub(above + 6).clamp(LEAST_ROWS, FIRST_ROWS) };
+    states(out, report, &rows[..rows.len().min(most)])?;
+    if let Some(more) = rows.len().checked_sub(most).filter(|&more| more > 0) {
+        let whence = if full { "longpole path has them" } else { "longpole report --full: those, findings, and more" };
+        writeln!(out, "  … and {} more ({whence})", number(more as u64))?;
+    } else if !full {
+        writeln!(out, "  (longpole report --full: findings, and more)")?;
+    }
+    if full {
+        details(out, report, rows)?;
+    }
+    sensitivity(out, report)
+}
+
+/// Prints a table of states with their share of the path and the gain of halving each.
+fn states(out: &mut impl Write, report: &Report, rows: &[Row]) -> io::Result<()> {
+    let predictions = report.predictions.as_deref().unwrap_or_default();
     let columns = profiler::Columns::of(report);
-    let mut table = Table::new(&[&["state", ">criticality"], columns.heads(), &[">half of it gains"]].concat());
-    for row in rows.iter().take(MOST_ROWS) {
+    let mut table = Table::new(&[&["state", ">share of path"], columns.heads(), &[">gain if halved"]].concat());
+    for row in rows {
         let owner = if row.kind.is_link() { &row.machine } else { &row.class };
         let gain = |owner: &str| {
             let text = Scenario::scale(owner, &row.state, 0.5).text;
@@ -303,15 +342,17 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         let state = [format!("{}::{}", place(&row.host, &row.machine), row.state), percent(row.share)];
         table.row(state.into_iter().chain(columns.cells(row)).chain([gain]));
     }
-    table.print(out)?;
-    if let Some(more) = rows.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
-        writeln!(out, "  … and {} more (longpole path has them)", number(more as u64))?;
-    }
+    table.print(out)
+}
+
+/// Prints what explains the path further: CPU holders, contradictions, the profile, and the path
+/// over time.
+fn details(out: &mut impl Write, report: &Report, rows: &[Row]) -> io::Result<()> {
     cpu_holders::lines(rows).try_for_each(|line| writeln!(out, "{line}"))?;
     let inputs = &report.inputs;
     if inputs.contradictions > 0 {
         let count = counted(inputs.contradictions, "contradiction");
-        writeln!(out, "{count} on the way: what comes of that is unknown (longpole path tells more)")?;
+        writeln!(out, "{count} on the way: their effects are unknown (longpole path lists them)")?;
     }
     for (count, what) in [
         (inputs.negative_links, "links end before they begin: clocks differ, and the verdict may be wrong"),
@@ -326,10 +367,10 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         }
     }
     profiler::discordant(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    if let Some(participation) = &report.participation {
-        strip::print(out, participation, report)?;
+    match &report.participation {
+        Some(participation) => strip::print(out, participation, report),
+        None => Ok(()),
     }
-    sensitivity(out, report)
 }
 
 fn sensitivity(out: &mut impl Write, report: &Report) -> io::Result<()> {
@@ -369,11 +410,14 @@ fn findings(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
+fn print(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     for finding in report.findings.iter().filter(|finding| finding.precedes_verdict()) {
         writeln!(out, "{}.", plain(finding.what.clone()))?;
     }
-    head(out, report)?;
+    head(out, report, full)?;
+    if !full {
+        return Ok(());
+    }
     findings(out, report)?;
     if report.inputs.events == 0 && report.inputs.kernel_events > 0 {
         // Queues and latencies both come from probes, and there are no probe events.

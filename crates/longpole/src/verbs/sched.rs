@@ -49,7 +49,7 @@ fn print(out: &mut impl Write, answer: &[SchedLine]) -> io::Result<()> {
         ">total",
         ">put off",
         ">for",
-        "kept by",
+        "CPU used by",
         "blocked in",
     ]);
     for line in answer.iter().take(MOST_LINES) {

@@ -204,7 +204,7 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring:
     };
     let error = 100.0 * answer.baseline_error;
     let baseline = duration(answer.baseline_ns);
-    writeln!(out, "to the last deed of {}: {baseline}; the unchanged replay differs by {error:+.1} %\n", plain(end))?;
+    writeln!(out, "to the end of {}: {baseline}; the unchanged replay differs by {error:+.1} %\n", plain(end))?;
     // If all predictions were refused for the same reason, it is printed once.
     let refused = answer.predictions.first().and_then(|it| it.refused.as_ref());
     let refused = refused.filter(|_| answer.predictions.iter().all(|it| it.refused.as_ref() == refused));
@@ -213,13 +213,13 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring:
     } else if let Some(refused) = refused {
         writeln!(out, "cannot be predicted: {}", plain(refused.clone()))?;
     } else {
-        let mut table = Table::new(&["change", ">gain", ">from", ">to", ">then", "next"]);
+        let mut table = Table::new(&["change", ">gain", ">from", ">to", ">share then", "next bottleneck"]);
         answer.predictions.iter().for_each(|it| table.row(row(it)));
         table.print(out)?;
     }
     if !order.is_empty() {
         writeln!(out, "\nFIX THESE IN THIS ORDER")?;
-        let mut table = Table::new(&[">", "change", ">gain so far", ">from", ">to", ">then", "next"]);
+        let mut table = Table::new(&[">", "change", ">gain so far", ">from", ">to", ">share then", "next bottleneck"]);
         let mut before = "";
         for (at, step) in order.iter().enumerate() {
             let [_, cells @ ..] = row(step);
