@@ -213,13 +213,13 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring:
     } else if let Some(refused) = refused {
         writeln!(out, "cannot be predicted: {}", plain(refused.clone()))?;
     } else {
-        let mut table = Table::new(&["change", ">gain", ">from", ">to", ">share then", "next bottleneck"]);
+        let mut table = Table::new(&["change", ">gain", ">from", ">to", ">then", "next bottleneck"]);
         answer.predictions.iter().for_each(|it| table.row(row(it)));
         table.print(out)?;
     }
     if !order.is_empty() {
         writeln!(out, "\nFIX THESE IN THIS ORDER")?;
-        let mut table = Table::new(&[">", "change", ">gain so far", ">from", ">to", ">share then", "next bottleneck"]);
+        let mut table = Table::new(&[">", "change", ">gain so far", ">from", ">to", ">then", "next bottleneck"]);
         let mut before = "";
         for (at, step) in order.iter().enumerate() {
             let [_, cells @ ..] = row(step);
