@@ -238,6 +238,13 @@ pub enum TraceFsError {
     /// tracefs is not mounted.
     #[error("tracefs is not mounted; as root: mount -t tracefs nodev /sys/kernel/tracing")]
     NotMounted,
+    /// tracefs is not mounted, and the kernel refused to mount it for this process.
+    #[error("tracefs is not mounted, and the kernel refuses to mount it for this process ({error}); as root: mount -t tracefs nodev /sys/kernel/tracing")]
+    MountRefused {
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
     /// The user has no permission to access a file.
     #[error("{path} may not be used by this user; run as root, or let root give it to this user: mount -o remount,uid=USER,mode=700 /sys/kernel/tracing")]
     NoPermission {

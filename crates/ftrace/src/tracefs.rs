@@ -7,7 +7,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::mount::{fsconfig_create, fsmount, fsopen, FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use crate::error::TraceFsError;
 use crate::format::{EventFormat, HeaderEvent};
@@ -39,6 +43,8 @@ impl fmt::Display for EventName {
 #[derive(Clone, Debug)]
 pub struct TraceFs {
     root: PathBuf,
+    /// The mount of [`TraceFs::mount`], which ends with the last clone of this value.
+    mount: Option<Arc<OwnedFd>>,
 }
 
 impl TraceFs {
@@ -62,9 +68,33 @@ impl TraceFs {
         Err(refused.map_or(TraceFsError::NotMounted, |path| TraceFsError::NoPermission { path }))
     }
 
+    /// Mounts tracefs for this process alone (Linux 5.2 or newer). No path of the host leads to this
+    /// mount. It ends with the last clone of the returned value, at the latest with the process.
+    ///
+    /// [`TraceFs::path`] is then valid in this process and its forks only, while a clone exists.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses the mount: it has no tracefs, or this user lacks CAP_SYS_ADMIN.
+    pub fn mount() -> Result<TraceFs, TraceFsError> {
+        let mount = || {
+            let filesystem = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            fsconfig_create(&filesystem)?;
+            fsmount(&filesystem, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+        };
+        let mount = mount().map_err(|error| TraceFsError::MountRefused { error: error.into() })?;
+        let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+        Ok(TraceFs { root, mount: Some(Arc::new(mount)) })
+    }
+
     /// A directory that is known to be a tracefs, or that has the same structure.
     pub fn at(root: impl Into<PathBuf>) -> TraceFs {
-        TraceFs { root: root.into() }
+        TraceFs { root: root.into(), mount: None }
+    }
+
+    /// True if [`TraceFs::mount`] mounted it, so that other processes cannot use its path.
+    pub fn is_private(&self) -> bool {
+        self.mount.is_some()
     }
 
     /// Directory where tracefs is mounted.

@@ -159,14 +159,14 @@ fn in_a_pid_namespace_the_threads_are_polled_and_the_status_is_the_commands() {
 
 #[test]
 fn without_the_kernels_events_the_threads_are_polled_while_they_run() {
-    // Tracefs must be absent. As root the test uses a mount namespace of its own; other users
-    // cannot read tracefs anyway.
+    // Tracefs must be absent. As root the test uses a mount namespace of its own, and gives up the
+    // right to mount tracefs there; other users cannot read tracefs anyway.
     let place = Place::new();
-    let without = "umount -l /sys/kernel/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; exec \"$@\"";
+    let without = "umount -l /sys/kernel/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; exec $LIMITED \"$@\"";
     let root = std::fs::read_to_string("/proc/self/status").unwrap_or_default().lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
     let mut command = if root { place.command("unshare") } else { place.command("sh") };
     if root {
-        command.args(["-m", "sh"]);
+        command.env("LIMITED", "setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin").args(["-m", "sh"]);
     }
     command.args(["-c", without, "sh", env!("CARGO_BIN_EXE_longpole"), "util", "--json", "--", &python(), "-c", PROGRAM]);
     answer(&mut command, "schedstat");

@@ -30,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         buffer,
         mode: None,
         max_size: None,
+        default_max_size: None,
         max_age: None,
         command: Vec::new(),
         probe_cost_ns: None,

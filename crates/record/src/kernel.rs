@@ -35,6 +35,9 @@ mod rotate;
 mod source;
 mod survey;
 
+use longpole_ftrace::{TraceFs, TraceFsError};
+use std::sync::{Mutex, PoisonError};
+
 pub use convert::{convert, convert_while, is_pending, ConvertError, Converted};
 pub use groups::{Context, EventRequest, Group, RequestError};
 pub use importance::{steps, Step};
@@ -59,14 +62,33 @@ pub const RAW: &str = "kernel/raw";
 /// Name of the file in [`RAW`] that describes the pages. [`Source`](source::Source) writes it.
 pub const DESCRIPTION: &str = "source.json";
 
+/// The mount of tracefs that this process made for itself. The process keeps it to its end, because
+/// paths of instances lead through it.
+static OWN_MOUNT: Mutex<Option<TraceFs>> = Mutex::new(None);
+
+/// Finds tracefs; root mounts it for this process alone if it is not mounted. The host's mounts stay
+/// unchanged, and the kernel removes the mount when the process ends, also if it is killed.
+fn find() -> Result<TraceFs, TraceFsError> {
+    match TraceFs::find() {
+        Err(TraceFsError::NotMounted) if rustix::process::geteuid().is_root() => {
+            let mut own = OWN_MOUNT.lock().unwrap_or_else(PoisonError::into_inner);
+            if own.is_none() {
+                *own = Some(TraceFs::mount()?);
+            }
+            own.clone().ok_or(TraceFsError::NotMounted)
+        }
+        found => found,
+    }
+}
+
 /// Returns the kernel's tracer if this process may use it. The error says what to do otherwise.
-pub fn available() -> Result<longpole_ftrace::TraceFs, longpole_ftrace::TraceFsError> {
-    let tracefs = longpole_ftrace::TraceFs::find()?;
+pub fn available() -> Result<TraceFs, TraceFsError> {
+    let tracefs = find()?;
     // A user who may read tracefs is not necessarily allowed to make an instance.
     let folder = tracefs.path().join("instances");
     match rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
         Ok(()) => Ok(tracefs),
-        Err(_) => Err(longpole_ftrace::TraceFsError::NoPermission { path: folder }),
+        Err(_) => Err(TraceFsError::NoPermission { path: folder }),
     }
 }
 

@@ -91,6 +91,10 @@ pub struct Options {
     pub mode: Option<Mode>,
     /// Limit of the recording's bytes on the disk; beyond it the oldest chunk is deleted.
     pub max_size: Option<u64>,
+    /// Limit of the recording's bytes on the disk if neither the options nor the configuration set a
+    /// limit of size or age. It is not used in overwrite mode, in which the kernel's buffers cannot
+    /// be divided into chunks.
+    pub default_max_size: Option<u64>,
     /// Limit of the age of the oldest event; beyond it the oldest chunk is deleted.
     pub max_age: Option<Duration>,
     /// Command line of the recorded command, for `longpole.json`.
@@ -391,8 +395,11 @@ impl Recorder {
         // they would fill the disk of a recorder that runs for days, so a limit of size is implied.
         // Pages of the kernel's overwriting buffers are not divided into chunks yet.
         let context = (options.stacks.is_some() || interfaces.is_some()) && kernel.is_none();
-        let flight = options.mode.or(config.mode) == Some(Mode::Overwrite) && context;
-        let implied = (flight && max_size.is_none() && max_age.is_none()).then_some(chunks::FLIGHT);
+        let implied = match options.mode.or(config.mode) == Some(Mode::Overwrite) {
+            true => context.then_some(chunks::FLIGHT),
+            false => options.default_max_size,
+        };
+        let implied = implied.filter(|_| max_size.is_none() && max_age.is_none());
         let chunks = Chunks::new(max_size.or(implied), max_age);
         let mut recorder = Recorder {
             place,
@@ -524,6 +531,26 @@ impl Recorder {
     /// Longest time between two looks at a ring.
     pub fn period(&self) -> Duration {
         self.config.period
+    }
+
+    /// Limit of the recording's bytes on the disk.
+    pub fn max_size(&self) -> Option<u64> {
+        self.chunks.max_size()
+    }
+
+    /// True if the kernel's events are recorded.
+    pub fn records_kernel(&self) -> bool {
+        self.kernel.is_some()
+    }
+
+    /// True if stacks are sampled.
+    pub fn records_stacks(&self) -> bool {
+        self.stacks.is_some()
+    }
+
+    /// True if packets of network devices are captured.
+    pub fn records_interfaces(&self) -> bool {
+        self.interfaces.is_some()
     }
 
     /// Reasons why something that was asked for is missing: kernel events, stacks, packets of

@@ -181,7 +181,8 @@ fn kernel_events() -> Finding {
         Err(trouble) => return finding(WHAT, State::Limited, trouble.what, Some(trouble.remedy)),
     };
     let names = |groups: &[kernel::Group]| groups.iter().map(|group| group.name()).collect::<Vec<_>>().join(" ");
-    let mut detail = format!("{}, clock {}, groups {}", found.path.display(), found.clock, names(&found.groups));
+    let path = found.path.map_or_else(|| "tracefs mounted for the recorder alone".to_owned(), |path| path.display().to_string());
+    let mut detail = format!("{path}, clock {}, groups {}", found.clock, names(&found.groups));
     if !found.absent.is_empty() {
         detail.push_str(&format!("; this kernel has nothing of {}", names(&found.absent)));
     }

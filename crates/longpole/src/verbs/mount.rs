@@ -63,6 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         steady: None,
         mode: None,
         max_size: None,
+        default_max_size: None,
         max_age: None,
     };
     let mut recorder = Recorder::start(options, Some(&stop))?;

@@ -9,7 +9,7 @@ use crate::output_tee::Prepared;
 use anyhow::{bail, Context};
 use longpole_record::control::steady::Steady;
 use longpole_record::interfaces::Pattern;
-use longpole_record::kernel::{Context as EventContext, EventRequest, Group, Request, RequestError};
+use longpole_record::kernel::{Context as EventContext, EventRequest, Group, KernelError, Request, RequestError};
 use longpole_record::parse_duration;
 use longpole_record::parse_size;
 use longpole_record::InterfacesOutcome;
@@ -21,7 +21,7 @@ use longpole_record::Runtime;
 use longpole_record::Scope;
 use longpole_record::Stop;
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -47,11 +47,15 @@ const EXAMPLES: &str = "Examples:
   longpole record --steady=fifo -- ./my-system   the command before all others, so that nobody takes its CPU away
 
 Groups of kernel events: sched irq softirq ipi timer net skb block syscall futex lock fault workqueue io_uring signal power.
-The kernel's events are those of the whole machine, whatever is recorded of programs. They need root and tracefs; without, the rest
-is recorded, and `longpole check` says what to do.
+The kernel's events are those of the whole host, whatever is recorded of programs. They need root; root mounts
+tracefs for the recorder alone if it is not mounted. Without them the rest is recorded, and `longpole check` says what to do.
 
-The path of the recording goes to stderr. With a command, the exit status is the command's (128 + the signal that ended it);
-125 if the recording could not begin. A recording that captured nothing says why and exits with 1.";
+What is recorded, where to, and how it ends is printed to stderr before the command starts, the path of the recording again at
+the end. A recording without a command, --pid, --for, --max-size and --max-age has a limit of 10 GiB; beyond it the oldest part
+is removed. Ctrl-C and kill -INT end every recording.
+
+With a command, the exit status is the command's (128 + the signal that ended it); 2 for wrong usage, 125 if the recording
+could not begin. A recording that captured nothing says why and exits with 1.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -97,8 +101,8 @@ pub struct Args {
     /// Protect the command from preemption: longest time slice, or SCHED_FIFO (needs root)
     #[arg(long, value_name = "slice|fifo", num_args = 0..=1, require_equals = true, default_missing_value = "slice", value_parser = steady)]
     pub steady: Option<Steady>,
-    /// The command to run
-    #[arg(last = true, value_name = "CMD")]
+    /// The command to run, after the options of longpole; `--` in front of it is optional
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
@@ -259,6 +263,9 @@ fn steady(text: &str) -> Result<Steady, String> {
     }
 }
 
+/// Limit of a recording that has neither a command nor an end nor a limit. As root the kernel alone
+/// can emit some 10 MB a second, which fills a disk while nobody looks.
+const DEFAULT_MAX_SIZE: u64 = 10 << 30;
 /// Time that a command has to end after a signal; then the recording ends without it.
 const GRACE: Duration = Duration::from_secs(3);
 /// Time between two checks of output that the command still prints.
@@ -271,7 +278,7 @@ pub const OWN_FAILURE: u8 = 125;
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let with_command = !args.command.is_empty();
     if !with_command && std::env::args_os().next_back().is_some_and(|last| last == "--") {
-        return Err(crate::WrongUsage("no command stands behind `--`; without it, everything with probes is recorded".to_owned()).into());
+        return Err(crate::WrongUsage("no command follows `--`; without it, everything with probes is recorded".to_owned()).into());
     }
     if !with_command && args.steady.is_some() {
         return Err(crate::WrongUsage("--steady is for a command that is started here: longpole record --steady -- CMD".to_owned()).into());
@@ -281,14 +288,62 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(crate::WrongUsage(what.to_owned()).into());
     }
     args.kernel.check()?;
-    match record(args, |_| {}) {
+    let announcement = Announcement::of(&args);
+    match record(args, |recorder| announcement.print(recorder)) {
         Ok(code) => Ok(code),
-        Err(error) if with_command => {
+        Err(error) if with_command && !error.is::<crate::WrongUsage>() => {
             eprintln!("longpole: {}", crate::told(&error));
             Ok(ExitCode::from(OWN_FAILURE))
         }
         Err(error) => Err(error),
     }
+}
+
+/// What the user learns at the begin of a recording: what is recorded, where to, and how it ends.
+struct Announcement {
+    /// The programs whose probes are recorded.
+    programs: String,
+    /// The event that ends the recording.
+    end: String,
+}
+
+impl Announcement {
+    fn of(args: &Args) -> Announcement {
+        let command = args.command.first().map(|program| program.to_string_lossy().into_owned());
+        let programs = match (args.pid, &command) {
+            (Some(pid), _) => format!("process {pid} if it has probes"),
+            (None, Some(command)) if !args.all => format!("the programs with probes that {command} starts"),
+            (None, _) => "all programs with probes".to_owned(),
+        };
+        let mut ends: Vec<String> = Vec::new();
+        ends.extend(command.map(|command| format!("{command} ends")));
+        ends.extend(args.pid.map(|pid| format!("process {pid} ends")));
+        ends.extend(args.time.map(|time| format!("{time:?} have passed")));
+        ends.push(format!("Ctrl-C (kill -INT {})", std::process::id()));
+        Announcement { programs, end: ends.join(", or ") }
+    }
+
+    /// Prints to stderr what the recorder could begin, which may be less than what was requested.
+    fn print(&self, recorder: &Recorder) {
+        let of_host = [
+            (recorder.records_kernel(), "the kernel's events"),
+            (recorder.records_stacks(), "stacks"),
+            (recorder.records_interfaces(), "packets"),
+        ];
+        let of_host: Vec<&str> = of_host.into_iter().filter(|(is_recorded, _)| *is_recorded).map(|(_, what)| what).collect();
+        let of_host = if of_host.is_empty() { String::new() } else { format!("; of the whole host: {}", of_host.join(", ")) };
+        let limit = recorder.max_size().map_or_else(String::new, |size| format!("; {}", limit(size)));
+        let plain = crate::render::table::plain;
+        // A closed stderr must not end the recording, so errors are ignored.
+        let mut out = std::io::stderr().lock();
+        let _ = writeln!(out, "longpole: recording {}", plain(format!("{}{of_host}", self.programs)));
+        let _ = writeln!(out, "longpole: writing to {} until {}{limit}", recorder.path().display(), plain(self.end.clone()));
+    }
+}
+
+/// Returns the text about a limit of the recording's bytes.
+pub fn limit(size: u64) -> String {
+    format!("limit {}, beyond it the oldest part is removed (--max-size sets another limit)", crate::render::table::bytes(size))
 }
 
 /// Returns the command as a description stores it; bytes that are not UTF-8 are replaced.
@@ -310,8 +365,12 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         None if args.command.is_empty() || args.all => Scope::Everything,
         None => Scope::Descendants,
     };
-    if let Some(pid) = args.pid.filter(|&pid| !lives(pid)) {
-        bail!("there is no process {pid}; `longpole list` shows those with probes");
+    if let Some(pid) = args.pid {
+        match (lives(pid), process_of_thread(pid)) {
+            (true, Some(process)) if process != pid => bail!("{pid} is a thread of process {process}; write --pid {process}"),
+            (true, _) => {}
+            (false, _) => bail!("there is no process {pid}; `longpole list` shows those with probes"),
+        }
     }
     let note = args.kernel.note();
     let options = Options {
@@ -322,6 +381,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         buffer: args.buffer,
         mode: args.mode,
         max_size: args.max_size,
+        default_max_size: (scope == Scope::Everything && args.command.is_empty() && args.time.is_none()).then_some(DEFAULT_MAX_SIZE),
         max_age: args.max_age,
         command: words(&args.command),
         probe_cost_ns: crate::overhead::probe_cost(),
@@ -337,7 +397,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
     if let Some(steady) = args.steady {
         steady.stay_ahead();
     }
-    let mut recorder = Recorder::start(options, Some(&stop))?;
+    let mut recorder = Recorder::start(options, Some(&stop)).map_err(wrong_request)?;
     note.iter().for_each(|note| recorder.note(note));
     let troubles: Vec<String> = recorder.troubles().map(str::to_owned).chain(note).collect();
     for trouble in &troubles {
@@ -367,6 +427,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
             unsafe {
                 command.pre_exec(move || {
                     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
+                    Stop::restore_inherited();
                     let _ = rustix::process::setpriority_process(None, nice);
                     if let Some(steady) = steady {
                         // The result was already reported by `Recorder::troubles`.
@@ -504,6 +565,21 @@ fn lives(pid: i32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
+/// Returns the process to which a thread belongs.
+fn process_of_thread(tid: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// Turns the request for an event that this kernel does not have into wrong usage, as a wrong group
+/// of events is.
+fn wrong_request(error: longpole_record::Error) -> anyhow::Error {
+    match error {
+        longpole_record::Error::Kernel(error @ KernelError::NoEvent { .. }) => crate::WrongUsage(error.to_string()).into(),
+        error => error.into(),
+    }
+}
+
 /// Returns a callback that shows the progress of the conversion of kernel events if stderr is a
 /// terminal, and that stops the conversion at the next signal.
 pub fn progress(stop: Option<Stop>) -> impl FnMut(u64, u64) -> bool {
@@ -579,11 +655,25 @@ pub fn code_of(status: ExitStatus) -> u8 {
     }
 }
 
+/// Returns true if the text is a number without a unit. An option with such a value is refused,
+/// because a guessed unit ends a recording too early, or removes most of it.
+fn lacks_unit(text: &str) -> bool {
+    let text = text.trim();
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
 pub fn duration(text: &str) -> Result<Duration, String> {
+    if lacks_unit(text) {
+        return Err(format!("{text:?} has no unit; write ns, us, ms, s, min, h or d after the number, for example 10s or 500ms"));
+    }
     parse_duration(text).ok_or_else(|| format!("{text:?} is no time; write, for example, 10s or 500ms"))
 }
 
 pub fn bytes(text: &str) -> Result<u64, String> {
+    if lacks_unit(text) {
+        let units = "B, KiB, MiB, GiB, TiB, kB, MB, GB or TB";
+        return Err(format!("{text:?} has no unit; write {units} after the number, for example 500MiB or 10GiB"));
+    }
     parse_size(text).ok_or_else(|| format!("{text:?} is no size; write, for example, 500MiB or 10GiB"))
 }
 

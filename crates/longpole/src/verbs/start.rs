@@ -57,7 +57,8 @@ pub struct Args {
     recorder: bool,
 }
 
-/// Prefix of the line with the path, so that no other output of the recorder is mistaken for it.
+/// Prefix of the line with the recording's limit in bytes (0: none) and its path, so that no other
+/// output of the recorder is mistaken for it.
 const READY: &str = "ready ";
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -89,7 +90,7 @@ fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
     record::record(args, |recorder| {
         // The process that started the recorder reads this line. If it has ended, the recording
         // continues anyway.
-        let _ = crate::say(format_args!("{READY}{}", recorder.path().display()));
+        let _ = crate::say(format_args!("{READY}{} {}", recorder.max_size().unwrap_or(0), recorder.path().display()));
         // That process ends after reading the line, and its streams must not be kept open.
         longpole_record::leave_streams();
     })
@@ -121,7 +122,7 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
         command.arg("--mode").arg(mode.name());
     }
     if let Some(size) = args.max_size {
-        command.arg("--max-size").arg(size.to_string());
+        command.arg("--max-size").arg(format!("{size}B"));
     }
     if let Some(age) = args.max_age {
         command.arg("--max-age").arg(format!("{}ns", age.as_nanos()));
@@ -141,9 +142,12 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = child.stdout.take() {
         BufReader::new(out).read_line(&mut first)?;
     }
-    match first.strip_prefix(READY) {
-        Some(path) => {
+    match first.strip_prefix(READY).and_then(|rest| rest.split_once(' ')) {
+        Some((size, path)) => {
             crate::say(path.trim_end())?;
+            if let Some(size) = size.parse().ok().filter(|&size| size > 0) {
+                eprintln!("longpole: {}", record::limit(size));
+            }
             Ok(ExitCode::SUCCESS)
         }
         None => {
@@ -151,8 +155,12 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
             if let Some(mut err) = child.stderr.take() {
                 std::io::Read::read_to_string(&mut err, &mut why)?;
             }
-            let _ = child.wait();
-            bail!("{}", why.trim().trim_start_matches("longpole: "))
+            let status = child.wait();
+            let why = why.trim().trim_start_matches("longpole: ").to_owned();
+            match status.is_ok_and(|status| status.code() == Some(2)) {
+                true => Err(crate::WrongUsage(why).into()),
+                false => bail!("{why}"),
+            }
         }
     }
 }

@@ -163,6 +163,7 @@ fn start(args: &Args, root: PathBuf) -> Result<Recorder, Error> {
         buffer: None,
         mode: None,
         max_size: None,
+        default_max_size: None,
         max_age: None,
         command: record::words(&args.command),
         probe_cost_ns: None,
@@ -179,9 +180,14 @@ fn spawn(args: &Args, limit: Rlimit) -> anyhow::Result<Child> {
     let Some((program, rest)) = args.command.split_first() else { bail!("there is no command") };
     let mut command = Command::new(program);
     command.args(rest);
-    // SAFETY: between fork and exec one system call is made, on copied values. The recorder raises
-    // this limit for itself only.
-    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, limit)?)) };
+    // SAFETY: between fork and exec only system calls are made, on copied values. The recorder
+    // raises this limit and handles SIGINT for itself only.
+    unsafe {
+        command.pre_exec(move || {
+            Stop::restore_inherited();
+            Ok(setrlimit(Resource::Nofile, limit)?)
+        })
+    };
     if args.json {
         // Stdout contains nothing but the answer, so the command's output goes to stderr.
         command.stdout(Stdio::from(rustix::io::dup(io::stderr()).context("cannot pass stderr on")?));

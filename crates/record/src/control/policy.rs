@@ -528,7 +528,7 @@ fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 
 /// Number of letters to insert, remove, replace, or exchange with their neighbour (optimal string
 /// alignment distance).
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     // A longer word is not a mistyped category.
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];

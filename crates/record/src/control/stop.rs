@@ -13,6 +13,9 @@ static COUNT: AtomicI32 = AtomicI32::new(0);
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 static OPEN: OnceLock<OwnedFd> = OnceLock::new();
 
+/// SIGINT was ignored when this process started.
+static INTERRUPT_IGNORED: AtomicBool = AtomicBool::new(false);
+
 /// Bit mask of the signals for the command that arrived since the last call of [`Stop::passed`].
 static PASSED: AtomicI32 = AtomicI32::new(0);
 
@@ -31,8 +34,11 @@ pub(crate) fn asked() -> bool {
 pub struct Stop;
 
 impl Stop {
-    /// Handles SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD of this process. A signal that was
-    /// ignored at the start (for example by `nohup`) stays ignored.
+    /// Handles SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD of this process. SIGHUP, SIGQUIT or
+    /// SIGTERM that was ignored at the start (for example by `nohup`) stays ignored.
+    ///
+    /// SIGINT is always handled: a shell script ignores it in each program that it starts with `&`,
+    /// and a recording without a command would then have no documented end.
     pub fn install() -> io::Result<Stop> {
         if OPEN.get().is_none() {
             let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
@@ -64,8 +70,12 @@ impl Stop {
                 libc::sigemptyset(&mut action.sa_mask);
                 let mut before: libc::sigaction = std::mem::zeroed();
                 let known = libc::sigaction(signal, std::ptr::null(), &mut before) == 0;
-                if known && before.sa_sigaction == libc::SIG_IGN && signal != libc::SIGCHLD {
-                    continue;
+                if known && before.sa_sigaction == libc::SIG_IGN {
+                    match signal {
+                        libc::SIGINT => INTERRUPT_IGNORED.store(true, Ordering::Release),
+                        libc::SIGCHLD => {}
+                        _ => continue,
+                    }
                 }
                 libc::sigaction(signal, &action, std::ptr::null_mut())
             };
@@ -74,6 +84,15 @@ impl Stop {
             }
         }
         Ok(())
+    }
+
+    /// Ignores SIGINT again if this process inherited that. A child calls it between fork and exec,
+    /// so that a command finds its signals as they would be without the recorder.
+    pub fn restore_inherited() {
+        if INTERRUPT_IGNORED.load(Ordering::Acquire) {
+            // SAFETY: changes the action of one signal, which is async-signal-safe.
+            unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+        }
     }
 
     /// The signals for the command that arrived since the last call.

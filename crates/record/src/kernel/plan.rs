@@ -5,6 +5,7 @@ use super::groups::{Context, EventRequest, Group, ALWAYS};
 use super::light;
 use crate::clock::Source as ClockSource;
 use crate::control::glob;
+use crate::control::policy::distance;
 use longpole_ftrace::{EventName, TraceFs, TraceFsError};
 use std::collections::BTreeMap;
 use std::io;
@@ -39,6 +40,25 @@ pub enum KernelError {
     /// The user requested this event by name, so the user must correct the request.
     #[error("--event {request}: {source}")]
     Event { request: String, source: TraceFsError },
+    /// The user requested an event that this kernel does not have.
+    #[error("--event {pattern}: this kernel has no such event; {}", remedy(near))]
+    NoEvent { pattern: String, near: Option<EventName> },
+}
+
+fn remedy(near: &Option<EventName>) -> String {
+    match near {
+        Some(near) => format!("did you mean {near}?"),
+        None => "the file available_events of tracefs lists those that it has".to_owned(),
+    }
+}
+
+/// Largest number of mistyped letters for which an event is suggested.
+const MISTYPED: usize = 3;
+
+/// The event whose name is nearest to a mistyped one.
+fn nearest(pattern: &str, events: &[EventName]) -> Option<EventName> {
+    let distances = events.iter().map(|event| (distance(pattern, &event.to_string()), event));
+    distances.min().filter(|(letters, _)| *letters <= MISTYPED).map(|(_, event)| event.clone())
 }
 
 impl KernelError {
@@ -50,7 +70,7 @@ impl KernelError {
     /// True if the user must change the request. Otherwise all other sources can be recorded
     /// without the kernel.
     pub(crate) fn is_wrong_request(&self) -> bool {
-        matches!(self, KernelError::Event { .. })
+        matches!(self, KernelError::Event { .. } | KernelError::NoEvent { .. })
     }
 }
 
@@ -91,6 +111,11 @@ impl Plan {
         let clock = clock(&tracefs.read("trace_clock")?, preferred)?;
         let events = tracefs.events()?;
         let (wanted, missing) = choose(request, &events);
+        // A recording without an event that the user named would be useless to the user, so it
+        // does not begin. Groups contain events that only some kernels have.
+        if let Some(EventRequest { pattern, .. }) = request.events.iter().find(|event| missing.contains(&event.pattern)) {
+            return Err(KernelError::NoEvent { pattern: pattern.clone(), near: nearest(pattern, &events) });
+        }
         Ok(Plan { tracefs, request: request.clone(), wanted, missing, clock })
     }
 }

@@ -21,7 +21,7 @@ use super::reap;
 use crate::clock::{Clock, Source as ClockSource};
 use crate::output::folder::Folder;
 use crate::output::recording::Reserve;
-use longpole_ftrace::{CpuStats, EventName, Instance, RawReader, TraceFs};
+use longpole_ftrace::{CpuStats, EventName, Instance, RawReader};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -388,7 +388,7 @@ impl Source {
         let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(work);
         self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
         if self.records_event(CALLS[1]) && !super::has_foreign_pids() {
-            let begun = TraceFs::find().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance, clock));
+            let begun = super::available().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance, clock));
             match begun {
                 Ok(masks) => self.masks = Some(masks),
                 Err(error) => self.diagnostics.push(format!("where threads may run is not known after it is changed: {error}")),

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 /// What can be recorded on this host.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Path of the tracer's folder.
-    pub path: PathBuf,
+    /// Path of the tracer's folder; `None` if tracefs is not mounted, so that each recorder mounts it
+    /// for itself.
+    pub path: Option<PathBuf>,
     pub clock: &'static str,
     /// Groups of which this kernel has at least one event.
     pub groups: Vec<Group>,
@@ -37,12 +38,17 @@ pub fn survey() -> Result<Survey, Trouble> {
         choose(&request, &events).0.len() > without
     };
     let (groups, absent) = Group::ALL.into_iter().partition(has);
-    Ok(Survey { path: tracefs.path().to_owned(), clock: clock.0, groups, absent })
+    let path = if tracefs.is_private() { None } else { Some(tracefs.path().to_owned()) };
+    Ok(Survey { path, clock: clock.0, groups, absent })
 }
 
 fn trouble(error: TraceFsError) -> Trouble {
     let (what, remedy) = match &error {
         TraceFsError::NotMounted => ("tracefs is not mounted".to_owned(), "as root: mount -t tracefs nodev /sys/kernel/tracing".to_owned()),
+        TraceFsError::MountRefused { error } => (
+            format!("tracefs is not mounted, and the kernel refuses to mount it for this process ({error})"),
+            "as root: mount -t tracefs nodev /sys/kernel/tracing".to_owned(),
+        ),
         TraceFsError::NoPermission { path } => (
             format!("{} may not be used by this user", path.display()),
             "run as root, or as root: mount -o remount,uid=USER,mode=700 /sys/kernel/tracing (the number of one user, who then sees the whole machine)".to_owned(),

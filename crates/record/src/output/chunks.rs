@@ -118,6 +118,10 @@ impl Chunks {
         }
     }
 
+    pub fn max_size(&self) -> Option<u64> {
+        self.max_size
+    }
+
     /// Sums of this chunk alone.
     pub fn own(&self, total: &Totals) -> Totals {
         Totals {
