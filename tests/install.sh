@@ -18,7 +18,7 @@ fail() {
 }
 
 # Every verb in --help has a page, and there are no other pages.
-verbs=$("$longpole" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
+verbs=$("$longpole" --help | sed -n '/^Options:/q; s/^  \([a-z-]*\)  .*/\1/p')
 [ "$(wc -w <<<"$verbs")" -gt 20 ] || fail "--help names no verbs"
 for verb in "" $verbs; do
 	page=$usr/share/man/man1/longpole${verb:+-$verb}.1

@@ -313,7 +313,7 @@ fn a_requested_machine_that_does_not_occur_is_an_error() {
     while let Some(interaction) = reader.next_interaction().unwrap() {
         critical_path.interaction(reader.vocabulary(), &interaction);
     }
-    assert_eq!(critical_path.answer(reader.vocabulary()).unwrap_err().to_string(), "there is no machine \"Z\" in it");
+    assert_eq!(critical_path.answer(reader.vocabulary()).unwrap_err().to_string(), "there is no machine \"Z\" in it; the nearest: A");
 }
 
 /// The tree only grows with the number of machines and of items in flight, not with the length of

@@ -7,6 +7,7 @@
 
 pub(crate) mod chunks;
 pub(crate) mod command;
+pub(crate) mod empty_range;
 pub(crate) mod filter;
 pub(crate) mod in_progress;
 pub(crate) mod machine_log;

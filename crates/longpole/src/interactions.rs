@@ -5,6 +5,7 @@
 //! both cases they are read one by one, or block by block, in the order of time.
 
 use crate::following::{self, Follower};
+use crate::input::empty_range;
 use crate::input::machine_log;
 use crate::input::{self, Input};
 use crate::passes::kernel;
@@ -41,6 +42,7 @@ pub const WINDOW: usize = 1 << 16;
 pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 16 };
 
 pub struct Interactions {
+    paths: Vec<PathBuf>,
     shown: String,
     source: Source,
     part: Part,
@@ -61,6 +63,12 @@ enum Source {
 struct Composed {
     trace: Trace,
     composer: Composer,
+    /// Begin of the requested part, and the time of the last item that was read.
+    begin_ns: i64,
+    last_ns: Option<i64>,
+    /// The error for a part without events is made from these.
+    paths: Vec<PathBuf>,
+    part: Part,
     finished: bool,
 }
 
@@ -137,13 +145,14 @@ impl Interactions {
         let about = about(&trace);
         let composer = Composer::with_rules(rules, about).context("a built-in rule file is wrong")?;
         let probe_ns = trace.probe_cost_ns().unwrap_or(0.0);
-        let composed = Composed { trace, composer, finished: false };
+        let begin_ns = kernel::begin_of(part.begin, &trace);
+        let composed = Composed { trace, composer, begin_ns, last_ns: None, paths: paths.to_vec(), part: part.clone(), finished: false };
         Ok(Interactions { probe_ns, ..Interactions::new(paths, Source::Trace(Box::new(composed)), part) })
     }
 
     fn new(paths: &[PathBuf], source: Source, part: Part) -> Interactions {
         let shown = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
-        Interactions { shown, source, part, range: None, over: false, cut: false, probe_ns: 0.0 }
+        Interactions { paths: paths.to_vec(), shown, source, part, range: None, over: false, cut: false, probe_ns: 0.0 }
     }
 
     /// Returns the next interaction up to `--end`. Interactions before `--begin` are returned, too:
@@ -362,7 +371,8 @@ impl Interactions {
     /// Returns the critical path from an analysis that has seen all interactions.
     pub fn path(&self, critical_path: CriticalPath) -> anyhow::Result<Answer> {
         let mut answer = critical_path.answer(self.vocabulary()).map_err(|error| match error {
-            critical_path::NoAnswer::Empty if self.misses() => self.refused(critical_path::NoAnswer::NothingInRange),
+            critical_path::NoAnswer::Empty if self.misses() => self.empty(),
+            critical_path::NoAnswer::NothingInRange => self.empty(),
             error => self.refused(error),
         })?;
         answer.lost = self.told().map_or(0, |told| told.lost);
@@ -423,7 +433,8 @@ impl Interactions {
     /// Returns the predicted effects of changes, from an analysis that has seen all interactions.
     pub fn predictions(&self, worlds: WhatIf) -> anyhow::Result<what_if::Answer> {
         let mut answer = worlds.answer(self.vocabulary()).map_err(|error| match error {
-            what_if::NoAnswer::Empty if self.misses() => self.refused(what_if::NoAnswer::NothingInRange),
+            what_if::NoAnswer::Empty if self.misses() => self.empty(),
+            what_if::NoAnswer::NothingInRange => self.empty(),
             error => self.refused(error),
         })?;
         answer.lost = self.told().map_or(0, |told| told.lost);
@@ -437,7 +448,7 @@ impl Interactions {
     /// Returns the error for a trace, or a part of one, without interactions.
     pub fn empty(&self) -> anyhow::Error {
         match self.misses() {
-            true => self.refused(critical_path::NoAnswer::NothingInRange),
+            true => empty_range::refused(&self.paths, &self.part),
             false => self.refused(critical_path::NoAnswer::Empty),
         }
     }
@@ -490,8 +501,13 @@ impl Composed {
             return Ok(false);
         }
         let composer = &mut self.composer;
-        if self.trace.see_next(|item, catalogue| feed(composer, catalogue, item))?.is_none() {
-            self.finish();
+        let read = self.trace.see_next(|item, catalogue| {
+            feed(composer, catalogue, item);
+            item.t_ns()
+        })?;
+        match read {
+            Some(t_ns) => self.last_ns = Some(t_ns),
+            None => self.finish()?,
         }
         Ok(true)
     }
@@ -500,19 +516,27 @@ impl Composed {
         self.composer.end_here();
         while !self.finished {
             match self.trace.next_with_catalogue()? {
-                Some((item, catalogue)) => feed(&mut self.composer, catalogue, &item),
-                None => self.finish(),
+                Some((item, catalogue)) => {
+                    feed(&mut self.composer, catalogue, &item);
+                    self.last_ns = Some(item.t_ns());
+                }
+                None => self.finish()?,
             }
         }
         Ok(())
     }
 
-    fn finish(&mut self) {
+    /// Ends the reading. An error if the trace has events, but none in the requested part.
+    fn finish(&mut self) -> anyhow::Result<()> {
         self.finished = true;
         self.composer.finish(self.trace.catalogue());
         crate::verbs::convert::tell_no_event(&self.trace);
         for diagnostic in self.trace.diagnostics() {
             eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
+        }
+        match self.last_ns {
+            Some(last_ns) if last_ns < self.begin_ns => Err(empty_range::refused(&self.paths, &self.part)),
+            _ => empty_range::check(&self.trace, &self.paths, &self.part),
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod critical;
 mod following;
+mod help;
 mod input;
 mod interactions;
 mod log;
@@ -23,7 +24,7 @@ mod spool;
 mod sync;
 mod verbs;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io;
 use std::process::ExitCode;
 
@@ -110,7 +111,9 @@ fn main() -> ExitCode {
         input::unpacked::remove_afterwards();
         return ExitCode::SUCCESS;
     }
-    let outcome = match Command::parse().verb {
+    let matches = help::grouped(Command::command()).get_matches();
+    let verb = Command::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).verb;
+    let outcome = match verb {
         Verb::Record(args) => verbs::record::run(*args),
         Verb::Start(args) => verbs::start::run(args),
         Verb::Stop(args) => verbs::stop::run(args),

@@ -68,6 +68,112 @@ fn the_json_of_each_verb_matches_its_schema() {
 }
 
 #[test]
+fn an_answer_that_is_an_object_begins_with_its_schema_version() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    for verb in ["report", "cpu", "info", "check", "path", "graph", "packets"] {
+        let said = String::from_utf8(run(verb, &["--json"], directory.path()).stdout).unwrap();
+        let first: String = said.chars().filter(|letter| !letter.is_whitespace()).take(18).collect();
+        assert_eq!(first, "{\"schema_version\":", "{verb}: {said}");
+        let answer: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(answer["schema_version"], 1, "{verb}");
+        assert_eq!(said.matches("schema_version").count(), 1, "{verb}: only the whole answer has it");
+    }
+    for verb in ["latency", "queues"] {
+        let said = String::from_utf8(run(verb, &["--json"], directory.path()).stdout).unwrap();
+        assert!(said.starts_with("[") && !said.contains("schema_version"), "{verb}: {said}");
+    }
+    for verb in ["list", "status"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_longpole")).args([verb, "--json"]).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.starts_with("{\"schema_version\":1,") && said.ends_with("}\n"), "{verb}: {said}");
+    }
+}
+
+#[test]
+fn each_schema_of_an_object_requires_the_version() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json");
+    let mut objects = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let schema: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        if schema["type"] == "object" {
+            let required = schema["required"].as_array().unwrap();
+            assert!(required.contains(&"schema_version".into()), "{}", path.display());
+            assert_eq!(schema["properties"]["schema_version"]["enum"], serde_json::json!([1]), "{}", path.display());
+            objects += 1;
+        }
+    }
+    assert!(objects > 10);
+}
+
+#[test]
+fn an_empty_range_is_refused_with_the_traces_own_begin_end_and_length() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let own = json("info", &["--json"], directory.path());
+    let own = |key: &str| own[key].as_i64().unwrap();
+    let elsewhere = TempDir::new().unwrap();
+    let output = elsewhere.path().join("written");
+    let into = ["--to", "json", "-o", output.to_str().unwrap()];
+    for (verb, more) in [
+        ("report", &[][..]),
+        ("path", &[]),
+        ("what-if", &[]),
+        ("graph", &[]),
+        ("graph", &["--waits"]),
+        ("cpu", &[]),
+        ("irq", &[]),
+        ("sched", &[]),
+        ("syscalls", &[]),
+        ("latency", &[]),
+        ("queues", &[]),
+        ("packets", &[]),
+        ("info", &[]),
+        ("print", &[]),
+        ("convert", &into),
+    ] {
+        for range in [&["--begin", "+1h"][..], &["--end", "1"], &["--begin", "+1h", "--end", "+2h"]] {
+            let output = run(verb, &[more, range].concat(), directory.path());
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{verb} {range:?}: {said}");
+            assert!(output.stdout.is_empty(), "{verb} {range:?}");
+            assert!(said.contains(": nothing lies in this range; the trace begins at "), "{verb} {range:?}: {said}");
+            for time in ["start_ns", "end_ns"] {
+                assert!(said.contains(&format!(" ({} ns)", own(time))), "{verb} {range:?}: {said}");
+            }
+            assert!(said.contains(" and is 4.00 ms long; name a part of that with --begin and --end"), "{verb} {range:?}: {said}");
+            assert_eq!(said.matches("nothing lies in this range").count(), 1, "{verb} {range:?}: {said}");
+        }
+    }
+    assert!(!output.exists(), "no empty file is written");
+}
+
+#[test]
+fn help_lists_the_verbs_in_groups_and_begins_with_those_to_start_with() {
+    let help = |argument: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_longpole")).arg(argument).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = help("--help");
+    assert_eq!(text, help("-h"));
+    let places = ["\nstart here\n", "\nmeasure\n", "\nread and convert traces\n", "\nset up, and control recordings in the background\n"];
+    let found: Vec<usize> = places.iter().map(|heading| text.find(heading).unwrap_or_else(|| panic!("{heading}: {text}"))).collect();
+    assert!(found.is_sorted(), "{text}");
+    let verbs = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("  ")).map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(verbs(&text[found[0]..found[1]]), ["record", "report", "path", "what-if", "diff"]);
+    assert!(text.contains("\nUsage: longpole") && text.contains("--version"), "{text}");
+    // Each verb of the manual is in a group.
+    let all = verbs(text.split("\nOptions:").next().unwrap());
+    let manual = Command::new(env!("CARGO_BIN_EXE_longpole")).arg("man").output().unwrap().stdout;
+    let manual = String::from_utf8(manual).unwrap();
+    assert_eq!(manual.matches(".TP\nlongpole\\-").count(), all.len(), "{manual}");
+}
+
+#[test]
 fn the_report_begins_with_its_verdict() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());
@@ -116,7 +222,7 @@ fn an_unknown_name_is_refused_with_the_nearest_known_names() {
     let talk = refused(&["--from", "rpc_call:ask", "--to", "rpc_returned:ask", "--by", "key"]);
     assert!(talk.contains("no field `key`; it has: `id`"), "{talk}");
     let talk = refused(&["--from", "rpc_call:ask", "--to", "rpc_returned:ask", "--begin", "+1h"]);
-    assert!(talk.contains("there is no event at all"), "{talk}");
+    assert!(talk.contains("nothing lies in this range; the trace begins at "), "{talk}");
 }
 
 #[test]

@@ -176,3 +176,26 @@ fn the_text_shows_nodes_edges_and_loops_and_can_be_written_to_a_file() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/graph.txt cannot be written"));
 }
+
+#[test]
+fn the_suffix_of_the_output_gives_its_format_and_an_unknown_one_is_refused() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, &ping_pong(50, 1));
+    let written = |name: &str, more: &[&str]| {
+        let file = place.path().join(name);
+        let output = run("graph", &[&["-o", file.to_str().unwrap()], more].concat(), &log);
+        assert!(output.status.success() && output.stdout.is_empty(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        fs::read_to_string(&file).unwrap()
+    };
+    for (name, format) in [("g.svg", "svg"), ("g.SVG", "svg"), ("g.dot", "dot"), ("g.gv", "dot"), ("g.json", "json"), ("g", "text")] {
+        assert_eq!(written(name, &[]), text(&["--format", format], &log), "{name}");
+    }
+    assert!(written("waits.svg", &["--waits"]).starts_with("<svg"));
+    assert_eq!(written("g.out", &["--format", "dot"]), text(&["--format", "dot"], &log), "--format decides if it is given");
+    let file = place.path().join("g.png");
+    let output = run("graph", &["-o", file.to_str().unwrap()], &log);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("no format has the suffix .png; the known ones are .txt, .json, .dot, .gv and .svg"), "{said}");
+    assert!(!file.exists());
+}

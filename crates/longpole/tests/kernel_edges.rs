@@ -50,11 +50,32 @@ fn check_reports_gaps_with_an_unknown_number_of_lost_events() {
 }
 
 #[test]
+fn the_nearest_names_are_suggested_for_a_process_thread_or_machine_that_does_not_occur() {
+    let place = Place::new();
+    let trace = fixture(&place, false);
+    for (options, code, what) in [
+        (&["--process", "treu"][..], 2, "the trace has no thread of --process treu; the nearest: true"),
+        (&["--thread", "kthread"], 2, "the trace has no thread of --thread kthread; the nearest: kthreadd"),
+        (&["--process", "true", "--thread", "kthreadd"], 2, "--process true --thread kthreadd; the nearest: true\n"),
+        (&["--machine", "treu"], 1, "there is no machine \"treu\" in it; the nearest: true"),
+    ] {
+        for verb in ["path", "what-if"] {
+            let output = place.longpole(&[verb]).args(options).arg(&trace).output().unwrap();
+            assert!(output.status.code() == Some(code) && said(&output).contains(what), "{verb} {options:?}: {}", said(&output));
+        }
+    }
+}
+
+#[test]
 fn cpu_refuses_a_range_without_switches_and_options_that_need_samples() {
     let place = Place::new();
     let trace = fixture(&place, false);
     let output = place.longpole(&["cpu", "--begin", "+1000s"]).arg(&trace).output().unwrap();
-    assert!(output.status.code() == Some(1) && said(&output).contains("no switches between threads in the part"), "{}", said(&output));
+    assert!(
+        output.status.code() == Some(1) && said(&output).contains("nothing lies in this range; the trace begins at "),
+        "{}",
+        said(&output)
+    );
     for options in [["--pid", "1"], ["-n", "3"]] {
         let output = place.longpole(&["cpu"]).args(options).arg(&trace).output().unwrap();
         assert!(output.status.code() == Some(2) && said(&output).contains("--functions"), "{}", said(&output));

@@ -98,7 +98,9 @@ fn an_unknown_name_is_refused_with_the_nearest_known_name() {
     let (status, error) = refusal(&["maker::make 0.5"], &log);
     assert!(status == Some(2) && error.contains("\"0.5\" is no factor, such as x0.5"), "{error}");
     let (status, error) = refusal(&["--machine", "Z", "maker::make x0.5"], &log);
-    assert!(status == Some(1) && error.ends_with("there is no machine \"Z\" in it"), "{error}");
+    assert!(status == Some(1) && error.contains("there is no machine \"Z\" in it; the nearest: "), "{error}");
+    let (status, error) = refusal(&["--machine", "maker/2", "maker::make x0.5"], &log);
+    assert!(status == Some(1) && error.contains("there is no machine \"maker/2\" in it; the nearest: maker"), "{error}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::words::{Dictionary, Name};
 use super::{CriticalPath, Mode, Slack};
 use crate::critical_path::samples::Top;
 use crate::scheduling::occupancy::SpoolWriter;
+use crate::stats::nearest::no_such_machine;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, QueueKind, SegmentKind, StateKind};
 use serde::Serialize;
@@ -134,7 +135,8 @@ pub enum NoAnswer {
     Empty,
     #[error("nothing lies in this range")]
     NothingInRange,
-    #[error("there is no machine \"{0}\" in it")]
+    /// The whole message, with the nearest names.
+    #[error("{0}")]
     NoSuchMachine(String),
     #[error("\"{0}\" is both {1} and {2}; name it as HOST/MACHINE")]
     Namesakes(String, String, String),
@@ -157,7 +159,9 @@ impl CriticalPath {
         }
         self.finish();
         let (Some(end), Some(begin)) = (self.end.clone(), self.begin) else { return Err(NoAnswer::Empty) };
-        let Some(machine) = end.machine.or(self.subject) else { return Err(NoAnswer::NoSuchMachine(asked.unwrap_or_default())) };
+        let Some(machine) = end.machine.or(self.subject) else {
+            return Err(NoAnswer::NoSuchMachine(no_such_machine(vocabulary, &asked.unwrap_or_default())));
+        };
         let tip = match end.tip {
             Some(tip) => tip,
             // The machine appeared only after the end.

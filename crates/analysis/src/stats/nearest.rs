@@ -35,6 +35,29 @@ pub(crate) fn ends_nowhere(vocabulary: &Vocabulary, machine: MachineId, is_there
     format!("\"{}\", whose end it is to be, has done nothing before it{near}", full(machine))
 }
 
+/// Number of names that are suggested if the given one does not occur.
+const SUGGESTED: usize = 3;
+
+/// Returns the end of a message about a name that does not occur: the nearest names that do, or an
+/// empty text if there is none.
+pub fn suggestion<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    let near = nearest(name, candidates, SUGGESTED);
+    if near.is_empty() {
+        String::new()
+    } else {
+        format!("; the nearest: {}", near.join(", "))
+    }
+}
+
+/// Returns the message for a machine that the user named and that does not occur. The suggested
+/// names have the form of the given one: with their hosts if it has one.
+pub(crate) fn no_such_machine(vocabulary: &Vocabulary, asked: &str) -> String {
+    let has_host = asked.contains('/') && vocabulary.machines().any(|machine| !vocabulary.host(machine).is_empty());
+    let host = |machine| if has_host { vocabulary.host(machine) } else { "" };
+    let names: Vec<String> = vocabulary.machines().map(|machine| place(host(machine), vocabulary.machine_name(machine))).collect();
+    format!("there is no machine \"{asked}\" in it{}", suggestion(asked, names.iter().map(String::as_str)))
+}
+
 fn letters(name: &str) -> Vec<char> {
     name.chars().take(COMPARED).flat_map(char::to_lowercase).collect()
 }

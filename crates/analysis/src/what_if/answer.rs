@@ -9,7 +9,7 @@ use super::lanes::{Layout, GATE, KEPT, OBSERVED, WHOLE};
 use super::{Change, EndMark, WhatIf};
 use crate::critical_path::key::{Key, Link, State};
 use crate::critical_path::Kind;
-use crate::stats::nearest::ends_nowhere;
+use crate::stats::nearest::{ends_nowhere, no_such_machine};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::kinds::{SegmentKind, StateKind, CPUS};
 use longpole_model::names::NameId;
@@ -204,7 +204,8 @@ pub enum NoAnswer {
     Empty,
     #[error("nothing lies in this range")]
     NothingInRange,
-    #[error("there is no machine \"{0}\" in it")]
+    /// The whole message, with the nearest names.
+    #[error("{0}")]
     NoSuchMachine(String),
     #[error("\"{0}\" is the name of machines on several hosts; name it as HOST/MACHINE")]
     Namesakes(String),
@@ -234,7 +235,10 @@ impl WhatIf {
             }
         }
         let Some(end) = self.end.take() else {
-            return Err(if self.options.machine.is_some() { NoAnswer::NoSuchMachine(asked) } else { NoAnswer::Empty });
+            return Err(match self.options.machine {
+                Some(_) => NoAnswer::NoSuchMachine(no_such_machine(vocabulary, &asked)),
+                None => NoAnswer::Empty,
+            });
         };
         let observed = end.v[OBSERVED];
         if self.asked_begin > 0 && observed <= 0.0 {

@@ -3,7 +3,7 @@
 use super::grammar::{Change, Scenario, Target};
 use super::lanes::{Layout, Row, KEPT};
 use crate::critical_path::key::{Key, Link, State, Words};
-use crate::stats::nearest::nearest;
+use crate::stats::nearest::{nearest, suggestion};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, BLOCKED};
 use std::collections::BTreeSet;
 
@@ -187,7 +187,10 @@ impl Scale {
                 Change::Concurrency { of, .. } | Change::Split { lock: of } if self.machines.contains(of) || self.queues.contains(of) => {
                     return Some(format!("{of} is neither a lock nor a server that takes one request after the other"));
                 }
-                Change::Concurrency { of, .. } => ("machine or lock", of, &self.machines),
+                Change::Concurrency { of, .. } => {
+                    let names = self.machines.iter().chain(&self.queues).map(String::as_str);
+                    return Some(format!("no machine or lock \"{of}\" occurs{}", suggestion(of, names)));
+                }
                 Change::Split { lock } => ("lock", lock, &self.queues),
             };
             let near = nearest(name, names.iter().map(String::as_str), 3);

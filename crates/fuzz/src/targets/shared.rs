@@ -212,6 +212,7 @@ fn run(input: &[u8], folder: &Path, in_sites: bool) {
         buffer: None,
         mode: None,
         max_size: None,
+        default_max_size: None,
         max_age: None,
         command: Vec::new(),
         probe_cost_ns: None,

@@ -4,14 +4,11 @@
 use crate::input::progress::Progress;
 use crate::WrongUsage;
 use anyhow::bail;
-use longpole_analysis::stats::nearest::nearest;
+use longpole_analysis::stats::nearest::suggestion;
 use longpole_analysis::verdict::exchanges::SocketActivities;
 use longpole_analysis::verdict::subjects::{Subjects, Thread};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use std::collections::HashSet;
-
-/// Number of names that are suggested if the given one does not occur.
-const SUGGESTED: usize = 3;
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct SubjectArgs {
@@ -50,27 +47,36 @@ impl SubjectArgs {
             return Ok(None);
         }
         let is_meant = |thread: &Thread| {
-            let title = thread.title.as_ref();
-            let names = |asked: &String| *asked == thread.program || Some(asked) == title || *asked == thread.pid.to_string();
-            let process = self.process.as_ref().is_none_or(names);
             let name = self.thread.as_ref().is_none_or(|asked| *asked == thread.name || *asked == thread.tid.to_string());
             let port = self.port.is_none_or(|port| conducts.port(thread.pid) == Some(port));
-            process && name && port && !thread.is_recorder
+            self.is_of_process(thread) && name && port && !thread.is_recorder
         };
         let meant: HashSet<&str> = subjects.threads().filter(|(_, thread)| is_meant(thread)).map(|(name, _)| name).collect();
         if meant.is_empty() {
-            let mut names: Vec<&str> = match &self.thread {
-                Some(_) => subjects.threads().map(|(_, thread)| thread.name.as_str()).collect(),
-                None => subjects.threads().map(|(_, thread)| thread.program.as_str()).collect(),
-            };
-            names.sort_unstable();
-            names.dedup();
-            let asked = self.thread.as_ref().or(self.process.as_ref());
-            let near = asked.map(|asked| nearest(asked, names.iter().copied(), SUGGESTED)).unwrap_or_default();
-            let near = if near.is_empty() { String::new() } else { format!("; the nearest: {}", near.join(", ")) };
-            bail!(WrongUsage(format!("the trace has no thread of {}{near}", self.said())));
+            bail!(WrongUsage(format!("the trace has no thread of {}{}", self.said(), self.nearest(subjects))));
         }
         Ok(Some(vocabulary.machines().filter(|&machine| meant.contains(vocabulary.machine_name(machine))).collect()))
+    }
+
+    /// Returns true if the thread is of the selected process, or if none is selected.
+    fn is_of_process(&self, thread: &Thread) -> bool {
+        let title = thread.title.as_ref();
+        let names = |asked: &String| *asked == thread.program || Some(asked) == title || *asked == thread.pid.to_string();
+        self.process.as_ref().is_none_or(names)
+    }
+
+    /// Returns the nearest names: of processes if the process does not occur, else of its threads.
+    fn nearest(&self, subjects: &Subjects) -> String {
+        let threads = || subjects.threads().map(|(_, thread)| thread).filter(|thread| !thread.is_recorder);
+        let of_process = || threads().filter(|thread| self.is_of_process(thread));
+        match (&self.process, &self.thread) {
+            (Some(process), _) if of_process().next().is_none() => {
+                let names = threads().flat_map(|thread| [Some(&thread.program), thread.title.as_ref()]).flatten();
+                suggestion(process, names.map(String::as_str))
+            }
+            (_, Some(thread)) => suggestion(thread, of_process().map(|thread| thread.name.as_str())),
+            _ => String::new(),
+        }
     }
 
     /// Returns the options as the user gave them.

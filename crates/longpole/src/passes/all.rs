@@ -2,6 +2,7 @@
 
 pub use crate::render::answer::write;
 
+use crate::input::empty_range;
 use crate::input::Input;
 use crate::passes::kernel;
 use crate::render::answer::Told;
@@ -22,6 +23,7 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
     let mut pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
     let mut trace = input.open()?;
     feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
+    empty_range::check(&trace, &input.paths()?, &input.options())?;
     crate::verbs::convert::tell_no_event(&trace);
     for diagnostic in trace.diagnostics() {
         eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));

@@ -5,6 +5,7 @@
 
 pub use crate::render::answer::write;
 
+use crate::input::empty_range;
 use crate::input::{self, Input};
 use crate::render::answer::Told;
 use crate::render::table::{number, plain, plain_lines};
@@ -53,14 +54,21 @@ pub fn read_with<W: Watch>(
         bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
     }
     let mut model = Model::of(input, &trace)?;
+    let (mut has_item, mut has_item_in_part) = (false, false);
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         let in_part = model.item(catalogue, &item, watch);
+        has_item = true;
+        has_item_in_part |= in_part;
         other(&mut model.linux, watch, catalogue, &item, in_part);
     }
     model.linux.finish(watch);
     crate::verbs::convert::tell_no_event(&trace);
     for diagnostic in trace.diagnostics() {
         eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
+    }
+    empty_range::check(&trace, &paths, &input.options())?;
+    if has_item && !has_item_in_part {
+        return Err(empty_range::refused(&paths, &input.options()));
     }
     Ok(Reading { linux: model.linux, trace })
 }

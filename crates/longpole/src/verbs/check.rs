@@ -6,6 +6,7 @@ mod validate;
 use crate::input::in_progress;
 use crate::input::memory_dump::Raw;
 use crate::input::offset::Offset;
+use crate::render::answer;
 use crate::render::table::bytes;
 use crate::say;
 use longpole_record::counter_is_a_clock;
@@ -17,6 +18,7 @@ use longpole_record::Runtime;
 use rustix::fs::{access, statvfs, Access};
 use rustix::process::{getrlimit, Resource};
 use serde_json::json;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -77,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 |finding| json!({ "what": finding.what, "state": word(finding.state), "detail": finding.detail, "remedy": finding.remedy }),
             )
             .collect();
-        say(json!({ "can_record": !bad, "findings": all }))?;
+        answer::write_json_line(&mut io::stdout().lock(), &json!({ "can_record": !bad, "findings": all }))?;
     } else {
         for finding in &findings {
             say(format_args!("{:<8} {:<18} {}", word(finding.state), finding.what, finding.detail))?;

@@ -4,6 +4,7 @@
 //! rewritten to the same relative paths. Otherwise all events are read as one sorted trace and
 //! written again.
 
+use crate::input::empty_range;
 use crate::input::filter::{Filter, Patterns, Sieve};
 use crate::input::unpacked::{self, renamed};
 use crate::input::{self, Input};
@@ -108,6 +109,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Rewritten::Other => {}
         }
     }
+    empty_range::check_before(&paths, &options)?;
     let mut trace = input::open_whole(&paths, options)?;
     match (args.to, output) {
         (Form::Json, Some(output)) => {
@@ -192,9 +194,11 @@ pub fn told(output: &Path, written: &Written) -> String {
     told
 }
 
-/// Prints a note if the trace has no event.
+/// Prints a note if the trace has no event. Nothing is printed if only the requested part has none:
+/// that is an error (`input::empty_range`).
 pub fn tell_no_event(trace: &Trace) {
-    trace.no_event().iter().for_each(|why| eprintln!("longpole: note: {why}"));
+    let why = trace.no_event().filter(|why| !matches!(why, NoEvent::InPart { .. }));
+    why.iter().for_each(|why| eprintln!("longpole: note: {why}"));
 }
 
 pub fn tell_diagnostics(trace: &Trace) {

@@ -3,6 +3,7 @@
 
 use crate::input::Input;
 use crate::interactions;
+use crate::render::answer;
 use crate::render::path_graph;
 use crate::render::table::{duration, number, percent, plain, Table};
 use crate::render::wait_graph;
@@ -27,11 +28,11 @@ Rare ones are gathered: nodes in one other node, edges as a count, until --most 
 
 Examples:
   longpole graph                                              nodes, edges and loops of the newest recording's path
-  longpole graph --format svg -o path.svg simulation.jsonl    as a picture
+  longpole graph -o path.svg simulation.jsonl                 as a picture; the suffix gives the format
   longpole graph --format dot simulation.jsonl | dot -Tpdf -o path.pdf
   longpole graph --json simulation.jsonl | jq '.nodes[0]'
   longpole graph --waits                                      who waits for whom, and who holds back a system without an end
-  longpole graph --waits --format svg -o waits.svg            the same as a picture")]
+  longpole graph --waits -o waits.svg                         the same as a picture")]
 pub struct Args {
     #[command(flatten)]
     input: Input,
@@ -40,11 +41,11 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["mode", "machine", "top", "most"])]
     waits: bool,
 
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Output format [default: that of the suffix of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
 
-    /// Write the output to FILE
+    /// Write the output to FILE; its suffix gives the format: .txt, .json, .dot, .gv, .svg
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -73,6 +74,25 @@ enum Format {
     Json,
     Dot,
     Svg,
+}
+
+impl Format {
+    /// Returns the format that the file's suffix names. `None` for a name without a suffix, such as
+    /// `/dev/stdout`.
+    fn of_suffix(file: &Path) -> anyhow::Result<Option<Format>> {
+        let Some(suffix) = file.extension().map(|suffix| suffix.to_string_lossy().to_ascii_lowercase()) else { return Ok(None) };
+        match suffix.as_str() {
+            "txt" => Ok(Some(Format::Text)),
+            "json" => Ok(Some(Format::Json)),
+            "dot" | "gv" => Ok(Some(Format::Dot)),
+            "svg" => Ok(Some(Format::Svg)),
+            _ => Err(WrongUsage(format!(
+                "{}: no format has the suffix .{suffix}; the known ones are .txt, .json, .dot, .gv and .svg, or name one with --format",
+                file.display()
+            ))
+            .into()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -105,9 +125,13 @@ struct Told<'a> {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let format = match (args.input.json, args.format) {
-        (true, Format::Text | Format::Json) => Format::Json,
-        (true, _) => return Err(WrongUsage("--json is a format of its own; name one of both".to_owned()).into()),
-        (false, format) => format,
+        (true, None | Some(Format::Text | Format::Json)) => Format::Json,
+        (true, Some(_)) => return Err(WrongUsage("--json is a format of its own; name one of both".to_owned()).into()),
+        (false, Some(format)) => format,
+        (false, None) => match &args.output {
+            Some(file) => Format::of_suffix(file)?.unwrap_or(Format::Text),
+            None => Format::Text,
+        },
     };
     if args.waits {
         return of_waits(&args, format);
@@ -132,8 +156,7 @@ fn of_waits(args: &Args, format: Format) -> anyhow::Result<ExitCode> {
     to(args.output.as_deref(), |mut out| {
         match format {
             Format::Json => {
-                serde_json::to_writer_pretty(&mut out, &answer)?;
-                writeln!(out)?;
+                answer::write_json(&mut out, &answer)?;
             }
             Format::Dot => wait_graph::dot(&mut out, &answer)?,
             Format::Svg => wait_graph_svg::svg(&mut out, &answer)?,
@@ -171,8 +194,7 @@ fn write(format: Format, answer: &Answer, graph: &Graph, mut out: &mut dyn Write
                 lost: answer.lost,
                 graph,
             };
-            serde_json::to_writer_pretty(&mut out, &told)?;
-            writeln!(out)?;
+            answer::write_json(&mut out, &told)?;
         }
         Format::Dot => dot(&mut out, &title(answer, graph), graph)?,
         Format::Svg => path_graph::svg(&mut out, &title(answer, graph), graph)?,

@@ -1,8 +1,10 @@
 //! `longpole info`: shows what a trace contains. Reads everything once and stores only counts.
 
+use crate::input::empty_range;
 use crate::input::unpacked;
 use crate::input::{self, Input};
 use crate::packets::described;
+use crate::render::answer;
 use crate::render::table::{bytes, duration, number, percent, plain, plain_lines, rate, utc, Table};
 use longpole_trace::Description;
 use longpole_trace::EnvValue;
@@ -39,11 +41,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     let mut trace = input::open_stored(&paths, args.input.options())?;
     let mut counts = Counts::read(&mut trace)?;
+    empty_range::check(&trace, &paths, &args.input.options())?;
     counts.captures(&trace)?;
     let path = unpacked::renamed(paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" "));
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.input.json {
-        writeln!(out, "{:#}", counts.json(&trace, &path, args.histogram))?;
+        answer::write_json(&mut out, &counts.json(&trace, &path, args.histogram))?;
     } else {
         counts.text(&trace, &path, args.histogram, &mut out)?;
     }

@@ -1,11 +1,12 @@
 //! `longpole list`: lists the subjects that can be recorded, or the recordings.
 
+use crate::render::answer;
 use crate::render::table::{bytes, duration, number, Table};
 use longpole_record::root;
 use longpole_record::runtime_dir::subjects;
 use longpole_record::Runtime;
 use serde_json::{json, Value};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -47,7 +48,7 @@ fn list_subjects(json: bool) -> anyhow::Result<()> {
     }
     let mut out = io::stdout().lock();
     if json {
-        writeln!(out, "{}", json!({ "subjects": subjects, "ignored": ignored }))?;
+        answer::write_json_line(&mut out, &json!({ "subjects": subjects, "ignored": ignored }))?;
         return Ok(());
     }
     for name in &ignored {
@@ -124,7 +125,7 @@ fn recordings(root: &Path, json: bool) -> anyhow::Result<()> {
                 })
             })
             .collect();
-        writeln!(out, "{}", json!({ "recordings": all }))?;
+        answer::write_json_line(&mut out, &json!({ "recordings": all }))?;
         return Ok(());
     }
     if found.is_empty() {

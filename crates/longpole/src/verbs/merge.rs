@@ -4,6 +4,7 @@ use super::convert::{self, Form};
 use crate::input;
 use crate::input::filter::Sieve;
 use crate::input::offset::{self, Offset};
+use crate::render::answer;
 use crate::render::table::{duration, number, plain};
 use crate::say;
 use crate::sync::{self, Synced};
@@ -11,6 +12,7 @@ use crate::WrongUsage;
 use longpole_trace::Options;
 use longpole_trace::Shifts;
 use serde_json::{json, Value};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -91,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let output = merged.map(
                 |(output, written, _)| json!({ "path": output.display().to_string(), "events": written.events, "lost": written.lost }),
             );
-            say(json!({ "inputs": inputs, "output": output }))?;
+            answer::write_json_line(&mut io::stdout().lock(), &json!({ "inputs": inputs, "output": output }))?;
         }
         false => {
             as_text(&synced)?;

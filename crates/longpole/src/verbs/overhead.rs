@@ -2,6 +2,7 @@
 //! checks the budgets.
 
 use crate::overhead::{self, Estimate, Key, Measurement, Threads};
+use crate::render::answer;
 use crate::render::table::Table;
 use serde_json::{json, Value};
 use std::io::{self, Write};
@@ -41,7 +42,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let budgets = budgets(&measurement);
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
-        writeln!(out, "{:#}", json_of(&measurement, &budgets))?;
+        answer::write_json(&mut out, &json_of(&measurement, &budgets))?;
     } else {
         text(&measurement, &budgets, &mut out)?;
     }

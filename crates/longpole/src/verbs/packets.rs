@@ -1,10 +1,12 @@
 //! `longpole packets`: shows what was lost and where, the paths of packets through the kernel, and
 //! captured traffic per interface.
 
+use crate::input::empty_range;
 use crate::input::{self, Input};
 use crate::packets::kernel::Kernel;
 use crate::packets::{packet_tables, traffic};
 use crate::passes::kernel;
+use crate::render::answer;
 use crate::render::light;
 use crate::render::table::plain;
 use anyhow::{bail, Context};
@@ -80,6 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => (Vec::new(), false),
         false => traffic::count(&mut trace)?,
     };
+    empty_range::check(&trace, &paths, &args.input.options())?;
     damaged |= kernel.as_ref().is_some_and(|kernel| kernel.reading.trace.is_damaged());
     let answers = kernel.as_ref().map(|kernel| {
         kernel.packets(|packets| {
@@ -92,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let interfaces: Vec<_> = groups.iter().flat_map(traffic::Group::json).collect();
         let (losses, journeys, counters) =
             answers.map_or((None, None, None), |(losses, journeys, counters)| (Some(losses), Some(journeys), counters));
-        writeln!(out, "{:#}", json!({ "losses": losses, "counters": counters, "journeys": journeys, "interfaces": interfaces }))?;
+        answer::write_json(&mut out, &json!({ "losses": losses, "counters": counters, "journeys": journeys, "interfaces": interfaces }))?;
     } else {
         let captured = groups.iter().any(|group| !group.is_empty());
         if answers.is_none() && !captured {
@@ -162,7 +165,7 @@ fn each_loss(args: &Args, kernel: Option<&Kernel>, places: &Places) -> anyhow::R
     kernel.packets(|packets| {
         if args.input.json {
             let lines: Vec<_> = packets.single_losses(places).collect();
-            writeln!(out, "{:#}", json!({ "lost_packets": lines, "not_listed": not_kept }))
+            answer::write_json(&mut out, &json!({ "lost_packets": lines, "not_listed": not_kept }))
         } else {
             packet_tables::each_loss(&mut out, packets.single_losses(places), not_kept)
         }

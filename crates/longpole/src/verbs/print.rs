@@ -3,6 +3,7 @@
 mod follow;
 
 use super::convert;
+use crate::input::empty_range;
 use crate::input::filter::{Filter, Patterns, Sieve};
 use crate::input::{self, Input};
 use crate::render::events::{Printer, Tail};
@@ -65,7 +66,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.follow {
         return follow::run(&args.input.paths_as_they_are()?, options, args.strict, lines);
     }
-    let mut trace = input::open_stored(&args.input.paths()?, options)?;
+    let paths = args.input.paths()?;
+    let mut trace = input::open_stored(&paths, options)?;
     lines.printer.name_hosts(trace.catalogue());
     lines.sieve.begins_at(trace.start_ns().unwrap_or(0));
     let told = lines.all(&mut trace);
@@ -75,6 +77,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for diagnostic in trace.diagnostics() {
         eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
     }
+    empty_range::check(&trace, &paths, &args.input.options())?;
     let damaged = if args.strict { trace.is_damaged_strictly() } else { trace.is_damaged() };
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -1,10 +1,12 @@
 //! `longpole status`: shows what is being recorded now.
 
 use crate::input::in_progress;
+use crate::render::answer;
 use crate::render::table::{bytes, duration, number};
 use crate::say;
 use longpole_record::runtime_dir::session::Running;
 use serde_json::{json, Value};
+use std::io;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,7 +28,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (all, _) = in_progress::all()?;
     if args.json {
         let all: Vec<Value> = all.iter().map(told).collect();
-        say(json!({ "recording": all.first(), "recordings": all }))?;
+        answer::write_json_line(&mut io::stdout().lock(), &json!({ "recording": all.first(), "recordings": all }))?;
         return Ok(ExitCode::SUCCESS);
     }
     if all.is_empty() {

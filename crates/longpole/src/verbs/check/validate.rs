@@ -7,6 +7,7 @@ use super::Args;
 use crate::input::machine_log;
 use crate::input::offset;
 use crate::input::unpacked::renamed;
+use crate::render::answer;
 use crate::render::table::{number, plain, plain_lines};
 use crate::say;
 use longpole_trace::Damage;
@@ -16,6 +17,7 @@ use longpole_trace::Item;
 use longpole_trace::Options;
 use longpole_trace::Trace;
 use serde_json::{json, Value};
+use std::io;
 use std::process::ExitCode;
 
 #[derive(Default)]
@@ -76,7 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     damaged |= failure.is_some();
     match args.json {
-        true => say(as_json(&counts, &odd, failure.as_ref(), damaged))?,
+        true => answer::write_json_line(&mut io::stdout().lock(), &as_json(&counts, &odd, failure.as_ref(), damaged))?,
         false => as_text(&counts, &odd, failure.as_ref(), damaged)?,
     }
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
