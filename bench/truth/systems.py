@@ -306,7 +306,9 @@ def rps_pinning(place):
 def fsync(place):
     channels = place.fifo("q"), place.fifo("r")
     path = place.folder / "store"
-    place.names.update(disk=disk_of(place.folder), journal="jbd2")
+    disk = disk_of(place.folder)
+    device = os.path.basename(os.path.realpath(f"/sys/dev/block/{disk}"))
+    place.names.update(disk=disk, device=device, journal="jbd2")
     place.decoy()
     item = [["take:q", "do:-:50", f"{how}:{path}", "give:r"] for how in ("store", "append" if place.fixed else "store")]
     place.start(*place.part("server", *channels, "loop", *item[0], *item[1]))

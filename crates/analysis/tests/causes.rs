@@ -93,6 +93,25 @@ fn a_select_without_files_is_a_sleep_and_one_with_files_is_a_wait() {
 }
 
 #[test]
+fn a_block_device_has_the_name_that_the_dump_of_the_systems_state_gives_it() {
+    let mut kernel = two_cpus();
+    for (dev, name) in [(8 << 20, "sda"), (254 << 20, "vda")] {
+        kernel.event(110, 1, "lttng_statedump_block_device", &[("dev", Val::I(dev)), ("diskname", Val::S(name.to_owned()))]);
+    }
+    let request = [("dev", Val::I(254 << 20)), ("sector", Val::I(77))];
+    kernel.syscall(120, 0, "fsync", None);
+    kernel.event(130, 0, "block_rq_issue", &request);
+    kernel.switch(140, 0, 11, 2, 0);
+    kernel.irq(500, 1, 36, true);
+    kernel.event(510, 1, "block_rq_complete", &request);
+    kernel.waking(520, 1, 11, 0);
+    kernel.irq(530, 1, 36, false);
+    kernel.switch(540, 0, 0, 0, 11);
+    let path = path(&kernel);
+    assert!(path.contains("130-510 vda::disk"), "{path}");
+}
+
+#[test]
 fn an_interrupt_continues_the_critical_path_of_the_request_that_it_completes() {
     let mut kernel = two_cpus();
     let request = [("dev", Val::I(8 << 20)), ("sector", Val::I(77))];

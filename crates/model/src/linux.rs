@@ -17,6 +17,7 @@
 //!   thread that waited in the idle CPU's queue, that thread has run since it entered the queue.
 //! - A thread that is ready may not have a CPU: ready is not running.
 
+mod block_devices;
 mod cpus;
 mod files;
 pub mod kernel_rules;
@@ -34,6 +35,7 @@ mod threads;
 pub(crate) mod timers;
 pub mod watch;
 
+pub use block_devices::BlockDevices;
 pub use files::{Arguments, FileKind};
 pub use masks::{Answer, Cpus, Mask};
 pub use processes::{Process, Processes};
@@ -62,6 +64,7 @@ pub struct Linux {
     pub names: Names,
     pub cpus: Vec<Cpu>,
     pub processes: Processes,
+    pub block_devices: BlockDevices,
     cpu_ids: Vec<Option<CpuId>>,
     pub(crate) cpu_of_stream: Vec<Option<CpuId>>,
     /// Losses on streams whose CPU is not known yet.
@@ -180,6 +183,7 @@ impl Linux {
             names,
             cpus: Vec::new(),
             processes: Processes::default(),
+            block_devices: BlockDevices::default(),
             cpu_ids: Vec::new(),
             cpu_of_stream: Vec::new(),
             early_losses: IdMap::default(),
@@ -461,6 +465,7 @@ impl Linux {
             Fact::SwitchedOff { .. } => {}
             Fact::Process { .. } => self.dumped(fact, watch),
             Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
+            Fact::BlockDevice { device, name } => self.block_devices.dumped(device, name),
             Fact::Script { process, name } => self.processes.runs_script(process, name),
             Fact::Title { process, name } => self.processes.is_titled(process, name),
             Fact::Cgroup { process, path } => self.processes.is_in_cgroup(process, path),

@@ -26,8 +26,6 @@ const HEADERS: u32 = 66;
 /// segments.
 const LONGEST: u32 = 1600;
 const PIECES: u64 = 64;
-/// Number of the minor bits in the `dev_t` of the kernel's events.
-const MINOR_BITS: u32 = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Devices {
@@ -143,7 +141,7 @@ impl Composer {
         let queue = match self.devices.disks.get(&device) {
             Some(queue) => *queue,
             None => {
-                let queue = self.system.vocabulary.queue(&format!("disk {}:{}", device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1)));
+                let queue = self.system.vocabulary.queue(&self.linux.block_devices.name(device));
                 self.devices.disks.insert(device, queue);
                 queue
             }

@@ -103,6 +103,11 @@ pub enum Fact<'a> {
         path: &'a [u8],
         flags: Option<i64>,
     },
+    /// The name of a block device, in the dump.
+    BlockDevice {
+        device: i64,
+        name: &'a [u8],
+    },
     /// The script that this process's interpreter runs.
     Script {
         process: i32,
@@ -218,6 +223,7 @@ enum Action {
     AllowedAtEnd,
     SwitchedOff,
     Process,
+    BlockDevice,
     Script,
     Title,
     Cgroup,
@@ -251,7 +257,7 @@ enum Action {
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 43] = [
+    const ALL: [(&'static str, Action); 44] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -265,6 +271,7 @@ impl Action {
         ("allowed_end", Action::AllowedAtEnd),
         ("switched_off", Action::SwitchedOff),
         ("process", Action::Process),
+        ("block_device", Action::BlockDevice),
         ("script", Action::Script),
         ("title", Action::Title),
         ("cgroup", Action::Cgroup),
@@ -600,6 +607,7 @@ impl KernelPlan {
                 path: roles.name.bytes(fields),
                 flags: roles.second.number(fields),
             },
+            Action::BlockDevice => Fact::BlockDevice { device: number()?, name: roles.name.bytes(fields) },
             Action::Script => Fact::Script { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
             Action::Title => Fact::Title { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
             Action::Cgroup => Fact::Cgroup { process: roles.process.id(fields)?, path: roles.name.bytes(fields) },
