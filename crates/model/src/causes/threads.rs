@@ -278,7 +278,7 @@ impl Composer {
                 let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
                 Some(Cause { by, at: Some(since), link: Some(self.words.links.interrupt) })
             }
-            Waker::Thread(id) if !self.waits_for_all_cpus(at) && self.waits_for_all_cpus_of_linux(id) => self.grace_period(catalogue, at),
+            Waker::Thread(id) if !self.waits_for_all_cpus(at) && self.lets_grace_periods_pass(id) => self.grace_period(catalogue, at),
             Waker::Context { id, .. } if !self.is_of_kernel(at) && self.is_rcu(id) => self.grace_period(catalogue, at),
             Waker::Thread(id) => {
                 // The thread that an untraced interrupt interrupted has nothing to do with this
@@ -382,9 +382,11 @@ impl Composer {
         self.is_of_kernel(at) && self.threads[at as usize].comm.starts_with(b"rcu")
     }
 
-    fn waits_for_all_cpus_of_linux(&mut self, id: ThreadId) -> bool {
+    /// True for a thread of the kernel that lets grace periods pass. The threads for expedited ones
+    /// work for the thread that asked, so the path goes through them.
+    fn lets_grace_periods_pass(&mut self, id: ThreadId) -> bool {
         let at = self.thread_of_linux(id);
-        self.waits_for_all_cpus(at)
+        self.waits_for_all_cpus(at) && !self.threads[at as usize].comm.starts_with(b"rcu_exp")
     }
 
     fn is_of_kernel(&self, at: u32) -> bool {
