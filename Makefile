@@ -1,11 +1,13 @@
 # A new user needs only `make demo` and `make test`. Everything is built once, into target/release.
 
-.PHONY: all demo test bench soak fuzz truth truth-sim truth-real truth-robust truth-cost truth-kernel truth-wild pipeline-table pipeline-scrambled affinity install install-headers clean
+.PHONY: all demo test bench soak fuzz truth truth-sim truth-real truth-robust truth-cost truth-kernel truth-wild pipeline-table pipeline-scrambled affinity mutants prebuilt install install-headers uninstall clean
 
 prefix ?= /usr/local
+CARGO ?= cargo
+STRIP ?= strip
 
 all:
-	cargo build --release
+	$(CARGO) build --release
 
 demo:
 	scripts/setup demo
@@ -106,8 +108,23 @@ fuzz:
 		CARGO_PROFILE_RELEASE_DEBUG=line-tables-only cargo build --release -p longpole-fuzz --target $(FUZZ_TARGET) --target-dir target/fuzz
 	target/fuzz/$(FUZZ_TARGET)/release/longpole-fuzz fuzz --seconds $(SECONDS) --seed $(SEED) $(TARGETS)
 
-install: all install-headers
+# Changes the code at random places and runs the tests, which should fail. MUTANTS is the number of
+# changes, PACKAGES the crates to change; SEED repeats a sample. Example:
+# make mutants MUTANTS=20 PACKAGES="longpole-ctf" SEED=7
+MUTANTS ?= 50
+PACKAGES ?= longpole-model longpole-analysis
+mutants:
+	scripts/mutants $(MUTANTS) $(if $(filter file,$(origin SEED)),random,$(SEED)) $(PACKAGES)
+
+# For a user without cargo: `make`, and then `sudo make install`.
+prebuilt:
+	@[ -x target/release/longpole ] || { echo "install: there is no $(CARGO), and target/release/longpole was not built before; run make as a user who has cargo, then make install" >&2; exit 1; }
+
+# The installed program has no debug information and no symbols, which are five sixths of its size.
+install: $(if $(shell command -v $(CARGO)),all,prebuilt) install-headers
 	install -D -m 755 target/release/longpole $(DESTDIR)$(prefix)/bin/longpole
+	@if command -v $(STRIP) >/dev/null; then $(STRIP) $(DESTDIR)$(prefix)/bin/longpole; \
+		else echo "install: there is no $(STRIP), so $(DESTDIR)$(prefix)/bin/longpole keeps its debug information; install binutils and repeat to make it smaller" >&2; fi
 	install -d $(addprefix $(DESTDIR)$(prefix)/share/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	target/release/longpole man --into $(DESTDIR)$(prefix)/share/man/man1
 	target/release/longpole completions bash > $(DESTDIR)$(prefix)/share/bash-completion/completions/longpole
@@ -122,6 +139,16 @@ install-headers:
 	install -m 644 include/longpole/*.h $(DESTDIR)$(prefix)/include/longpole
 	install -m 644 share/pkgconfig/longpole.pc $(DESTDIR)$(prefix)/share/pkgconfig
 	install -m 644 share/cmake/longpole/* $(DESTDIR)$(prefix)/share/cmake/longpole
+
+# Removes what install and install-headers have installed, and nothing else.
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(prefix)/,bin/longpole share/man/man1/longpole.1 share/man/man1/longpole-*.1 \
+		share/bash-completion/completions/longpole share/zsh/site-functions/_longpole \
+		share/fish/vendor_completions.d/longpole.fish lib/systemd/system/longpole.service \
+		share/pkgconfig/longpole.pc $(wildcard include/longpole/*.h) $(wildcard share/cmake/longpole/*))
+	for folder in include/longpole share/cmake/longpole; do \
+		[ ! -d $(DESTDIR)$(prefix)/$$folder ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(prefix)/$$folder; \
+	done
 
 clean:
 	cargo clean

@@ -20,5 +20,5 @@ fi
 if command -v lttng-sessiond >/dev/null && pkg-config --exists lttng-ust; then
 	tests/babeltrace2/lttng.py --longpole "$target/longpole"
 else
-	echo "skipped: recordings of LTTng-UST beside babeltrace2 (lttng-tools and liblttng-ust-dev are not installed)"
+	echo "skipped: recordings of LTTng-UST next to babeltrace2 (lttng-tools and liblttng-ust-dev are not installed)"
 fi

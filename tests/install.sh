@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs `make install` into a temporary folder, and checks that shells, man and systemd can read the
-# installed files.
+# Runs `make install` into a temporary folder, and checks that it needs no cargo, that the program is
+# small, that shells, man and systemd can read the installed files, and that `make uninstall` removes
+# them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-# `-o all`: the program is built already, and cargo would build it again with the features of the
-# default members only.
-make -s -o all install DESTDIR="$place" prefix=/usr >/dev/null
+# A host without cargo: the program that was built before is installed.
+make -s install CARGO=/nonexistent/cargo DESTDIR="$place" prefix=/usr >/dev/null
 usr=$place/usr
 longpole=$usr/bin/longpole
 
@@ -16,6 +16,20 @@ fail() {
 	echo "$*" >&2
 	exit 1
 }
+
+size=$(stat -c %s "$longpole")
+[ "$size" -le 20000000 ] || fail "$longpole has $size bytes, more than 20 MB"
+if command -v readelf >/dev/null; then
+	! readelf --sections --wide "$longpole" | grep -qE ' \.(debug_(info|line)|symtab) ' || fail "$longpole has debug information or symbols"
+else
+	echo "skipped: sections of the installed program (readelf is not installed)"
+fi
+
+# Without cargo and without a program that was built before, the message says what to do.
+mkdir "$place/empty"
+cp -r Makefile share include "$place/empty"
+! said=$(make -s -C "$place/empty" install CARGO=/nonexistent/cargo DESTDIR="$place/none" 2>&1) || fail "make install succeeded without a program"
+grep -qF 'run make as a user who has cargo' <<<"$said" || fail "make install does not say what to do: $said"
 
 # Every verb in --help has a page, and there are no other pages.
 verbs=$("$longpole" --help | sed -n '/^Options:/q; s/^  \([a-z-]*\)  .*/\1/p')
@@ -73,3 +87,10 @@ if command -v systemd-analyze >/dev/null; then
 else
 	echo "skipped: the unit as systemd reads it: there is no systemd-analyze"
 fi
+
+# Uninstalling removes every installed file and leaves the files of others.
+touch "$usr/include/longpole/mine.h" "$usr/share/man/man1/other.1"
+make -s uninstall DESTDIR="$place" prefix=/usr
+left=$(cd "$usr" && find . -type f | sort | tr '\n' ' ')
+[ "$left" = "./include/longpole/mine.h ./share/man/man1/other.1 " ] || fail "after make uninstall there is: $left"
+[ ! -d "$usr/share/cmake/longpole" ] || fail "make uninstall leaves an empty folder share/cmake/longpole"

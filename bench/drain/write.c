@@ -1,12 +1,13 @@
 /*
- * The cheapest that draining could be: the same bytes from the same kind of mapping to a file, by write, sendfile and O_DIRECT, in steps of
- * one sub-buffer of a 4 MiB ring. Prints per way the CPU ns of a byte that the draining thread took, user and system together; the ways
- * take turns.
+ * The cheapest that draining could be: the same bytes from the same kind of mapping to a file, by
+ * write, sendfile and O_DIRECT, in steps of one sub-buffer of a 4 MiB ring. Prints per way the CPU
+ * ns of a byte that the draining thread took, user and system together; the ways take turns.
  *
  *     write FILE MEGABYTES ROUNDS MEGABYTES_PER_SECOND
  *
- * With a rate of 0 the ring's bytes are there at once, and are written out again and again: nothing sleeps, and the caches stay warm. With
- * a rate another thread fills the ring meanwhile, as a traced thread does, and the draining thread sleeps until a step is complete.
+ * With a rate of 0 the ring's bytes are there at once, and are written out again and again: nothing
+ * sleeps, and the caches stay warm. With a rate another thread fills the ring meanwhile, as a
+ * traced thread does, and the draining thread sleeps until a step is complete.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

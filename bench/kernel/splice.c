@@ -1,8 +1,10 @@
 /*
- * The least that a recorder of kernel events can do: a private instance of the tracer, whose pages go to files by splice, ten times
- * a second. No state of the machine, no formats, no check of anything.
+ * The least that a recorder of kernel events can do: a private instance of the tracer, whose pages
+ * go to files by splice, ten times a second. No state of the machine, no formats, no check of
+ * anything.
  *
- * usage: splice FOLDER BUFFER_KB SYSTEM/EVENT…   until SIGINT; prints "ready", and at the end its CPU time, bytes, events, lost events
+ * usage: splice FOLDER BUFFER_KB SYSTEM/EVENT…   until SIGINT; prints "ready", and at the end its
+ * CPU time, bytes, events, lost events
  */
 #define _GNU_SOURCE
 #include <dirent.h>

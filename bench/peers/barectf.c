@@ -1,7 +1,8 @@
 /*
- * A tracer that barectf made (barectf.yaml), with a platform of four packets of 256 KiB per thread, the oldest of which is overwritten, and
- * the time-stamp counter as its clock: what our ring is, without files. (Its own example platform writes each packet by fwrite and reads
- * CLOCK_REALTIME; both cost more.) Such a tracer serves one thread, so each thread has one.
+ * A tracer that barectf made (barectf.yaml), with a platform of four packets of 256 KiB per thread,
+ * the oldest of which is overwritten, and the time-stamp counter as its clock: what our ring is,
+ * without files. (Its own example platform writes each packet by fwrite and reads CLOCK_REALTIME;
+ * both cost more.) Such a tracer serves one thread, so each thread has one.
  */
 #include "barectf.h"
 #include "subject.h"

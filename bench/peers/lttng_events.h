@@ -1,4 +1,5 @@
-/* LTTng's events: two words as our mark with data and object, the edges of a span, and one that nobody enables. */
+/* LTTng's events: two words as our mark with data and object, the edges of a span, and one that
+ * nobody enables. */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER longpole_bench
 #undef LTTNG_UST_TRACEPOINT_INCLUDE

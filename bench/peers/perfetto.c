@@ -1,6 +1,7 @@
 /*
- * Perfetto's C SDK with the in-process service. All that is recorded stays in one buffer until the end, so that every event can be counted;
- * "off" is a category that the session leaves out. The configuration is a serialized TraceConfig.
+ * Perfetto's C SDK with the in-process service. All that is recorded stays in one buffer until the
+ * end, so that every event can be counted; "off" is a category that the session leaves out. The
+ * configuration is a serialized TraceConfig.
  */
 #include <perfetto_c.h>
 

@@ -1,6 +1,7 @@
 /*
- * The tables of loops in Rust (src/). With RUST_SELF the subject records itself: the control page and the thread's pointer are the very
- * symbols of our headers. With RUST_OUT its probes are nothing.
+ * The tables of loops in Rust (src/). With RUST_SELF the subject records itself: the control page
+ * and the thread's pointer are the very symbols of our headers. With RUST_OUT its probes are
+ * nothing.
  */
 #include "subject.h"
 

@@ -1,4 +1,5 @@
-/* ftrace's trace_marker: a write to a file of the kernel. The folder of the run has `marker` and `tracing_on`, links into an instance of our own. */
+/* ftrace's trace_marker: a write to a file of the kernel. The folder of the run has `marker` and
+ * `tracing_on`, links into an instance of our own. */
 #include "subject.h"
 
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 /*
- * Tracy's client, with nobody connected. What it records goes to a queue in memory without bound. Between two batches everything is taken
- * out of it, and counted, as its own thread does for a server; with BENCH_GROWS only at the end, so that batches pay for new memory. What
- * that thread costs for packing and sending is not in these figures. There is no "off" but to compile it out.
+ * Tracy's client, with nobody connected. What it records goes to a queue in memory without bound.
+ * Between two batches everything is taken out of it, and counted, as its own thread does for a
+ * server; with BENCH_GROWS only at the end, so that batches pay for new memory. What that thread
+ * costs for packing and sending is not in these figures. There is no "off" but to compile it out.
  */
 #include <tracy/Tracy.hpp>
 

@@ -1,7 +1,8 @@
 /*
- * Every probe of ours in a loop of its own: in C and, the same file, in C++; with LONGPOLE_DISABLE the loops without them. The subject
- * records itself: it writes its own orders into the control page, and between two batches takes everything out of its rings by moving the
- * tail. So no batch meets a full ring, nobody else is at work, and what is timed is the probe alone.
+ * Every probe of ours in a loop of its own: in C and, the same file, in C++; with LONGPOLE_DISABLE
+ * the loops without them. The subject records itself: it writes its own orders into the control
+ * page, and between two batches takes everything out of its rings by moving the tail. So no batch
+ * meets a full ring, nobody else is at work, and what is timed is the probe alone.
  */
 #include "subject.h"
 

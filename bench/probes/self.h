@@ -1,4 +1,5 @@
-/* A subject that records itself; needs the layout of our shared memory alone, so that it serves subjects of every language. */
+/* A subject that records itself; needs the layout of our shared memory alone, so that it serves
+ * subjects of every language. */
 #ifndef SELF_H
 #define SELF_H
 

@@ -1,19 +1,23 @@
 /*
- * The program that every subject of the bench is: it holds loops (subject.h) and runs batches of them when it is asked to. Whoever asks
- * (bench/probes.py) lets the batches of all subjects take turns, so that what disturbs a round disturbs all of them.
+ * The program that every subject of the bench is: it holds loops (subject.h) and runs batches of
+ * them when it is asked to. Whoever asks (bench/probes.py) lets the batches of all subjects take
+ * turns, so that what disturbs a round disturbs all of them.
  *
  *     subject FOLDER [LIBRARY…]
  *
  * It reads lines and answers each with lines, of which the last is "." or "! REASON":
  *
  *     loops                       STATE LOOP EVENTS TURNS-DIVISOR: all that it can run
- *     run STATE LOOP THREADS TURNS   ns of a turn for each thread, CPU time; bytes and events of the first one, where they are known at once
- *     thread LOOP stay|leave      ns of the first and of the second turn of a new thread, and the page faults of both
+ *     run STATE LOOP THREADS TURNS   ns of a turn for each thread, CPU time; bytes and events of
+ *                                 the first one, where they are known at once
+ *     thread LOOP stay|leave      ns of the first and of the second turn of a new thread, and the
+ *                                 page faults of both
  *     site N                      the same for the Nth call site
  *     clock                       ns of reading the clock of the two above
  *     end                         what the subject says of its trace: lines "NAME VALUE"
  *
- * The loops `empty`, `counter` and `limit…` are here, and so in every subject: what surrounds a probe is measured where the probe is.
+ * The loops `empty`, `counter` and `limit…` are here, and so in every subject: what surrounds a
+ * probe is measured where the probe is.
  */
 #define _GNU_SOURCE
 #include "subject.h"
@@ -66,13 +70,15 @@ static inline uint64_t counter_now(void)
 LOOP(empty, )
 LOOP(counter, uint64_t now = COUNTER(); KEEP(now))
 
-/* Memory for the stores of the limit, as large as a ring of ours, and shared and there as that is. */
+/* Memory for the stores of the limit, as large as a ring of ours, and shared and there as that
+ * is. */
 static __thread uint64_t *store;
 static __thread uint64_t store_position;
 
 /*
- * The limit: the least that a tracer with a clock of its own does for an event of three words. Where a loop of so few instructions happens
- * to lie makes a difference of a cycle, so it stands at four places; the best of them is the limit.
+ * The limit: the least that a tracer with a clock of its own does for an event of three words.
+ * Where a loop of so few instructions happens to lie makes a difference of a cycle, so it stands at
+ * four places; the best of them is the limit.
  */
 #define LIMIT(name, bytes)                                                                                               \
 	__attribute__((noinline, aligned(64), optimize("align-loops=1"))) static void name(uint64_t turns)                   \
@@ -149,7 +155,8 @@ struct taken {
 	uint64_t bytes, events;
 };
 
-/* The second thread does what the first one asks for, at the same time. It sleeps meanwhile, so that "alone" is alone. */
+/* The second thread does what the first one asks for, at the same time. It sleeps meanwhile, so
+ * that "alone" is alone. */
 static struct {
 	pthread_t thread;
 	pthread_barrier_t asked, done;
@@ -176,8 +183,8 @@ static void make_room(const struct table *table)
 }
 
 /*
- * Another subject had this CPU: what it left in the caches and predictors is not what is measured. So first once around the buffer,
- * whose size all have in common; then some more turns.
+ * Another subject had this CPU: what it left in the caches and predictors is not what is measured.
+ * So first once around the buffer, whose size all have in common; then some more turns.
  */
 static void warm(const struct table *table, const struct loop *loop, uint64_t turns)
 {
@@ -261,7 +268,8 @@ static void run(const char *state, const char *name, uint32_t threads, uint64_t 
 	printf("\n.\n");
 }
 
-/* Threads that meet their first probe. They stay until they are told to leave, so that each makes its own buffers. */
+/* Threads that meet their first probe. They stay until they are told to leave, so that each makes
+ * its own buffers. */
 static struct newcomer {
 	pthread_t thread;
 	pthread_barrier_t probed, leave;

@@ -1,6 +1,7 @@
 /*
- * What is measured: loops that differ in one thing, the probe in their body. A table of loops is compiled into an executable with subject.c,
- * or into a shared library that subject.c loads. Ours and those of every peer are of the same shape, so that all are timed by the same code.
+ * What is measured: loops that differ in one thing, the probe in their body. A table of loops is
+ * compiled into an executable with subject.c, or into a shared library that subject.c loads. Ours
+ * and those of every peer are of the same shape, so that all are timed by the same code.
  */
 #ifndef SUBJECT_H
 #define SUBJECT_H
@@ -12,7 +13,8 @@
 extern "C" {
 #endif
 
-/* What a thread's ring has, ours and barectf's, and what the limit stores to: it stays in the second-level cache. */
+/* What a thread's ring has, ours and barectf's, and what the limit stores to: it stays in the
+ * second-level cache. */
 #define SUBJECT_BUFFER (1u << 20)
 
 struct loop {
@@ -37,12 +39,14 @@ struct table {
 	uint64_t (*events)(void);
 	/* Events that were lost so far, in all threads. */
 	uint64_t (*lost)(void);
-	/* New threads from here on begin with the smallest buffer (1), or with one in which nothing is lost (0). */
+	/* New threads from here on begin with the smallest buffer (1), or with one in which nothing is
+	 * lost (0). */
 	void (*first)(int first);
 	/* Call sites that are hit for the first time, one after the other. */
 	void (*const *site)(uint64_t);
 	uint32_t sites;
-	/* At the beginning and at the end; in the folder of the run. Not 0: it failed, and said why on stderr. `end` prints lines "NAME VALUE". */
+	/* At the beginning and at the end; in the folder of the run. Not 0: it failed, and said why on
+	 * stderr. `end` prints lines "NAME VALUE". */
 	int (*begin)(const char *folder);
 	int (*end)(const char *folder);
 };

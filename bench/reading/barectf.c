@@ -1,6 +1,6 @@
 /*
- * Events of a tracer that barectf made (peers/barectf.yaml) in a file, for readers: packets of 256 KiB, a counter of 1 GHz that goes on by 100
- * with each event.
+ * Events of a tracer that barectf made (peers/barectf.yaml) in a file, for readers: packets of 256
+ * KiB, a counter of 1 GHz that goes on by 100 with each event.
  *
  *     barectf FILE EVENTS
  */

@@ -1,12 +1,14 @@
 /*
- * Threads that emit events of one u64 at a rate, for a recorder to take: our own marks of 16 bytes or, built with -DLTTNG, a tracepoint of
- * LTTng-UST with the same payload. They begin together, once they are recorded.
+ * Threads that emit events of one u64 at a rate, for a recorder to take: our own marks of 16 bytes
+ * or, built with -DLTTNG, a tracepoint of LTTng-UST with the same payload. They begin together,
+ * once they are recorded.
  *
  *     load THREADS EVENTS RATE [stay|now|now-stay]
  *
- * EVENTS and RATE (events a second, 0: as fast as they can) are those of a thread. Prints the events tried, the seconds that they took, and the
- * CPU ns of an event, the pauses between events included. `stay`: the threads stay when they are done, until the standard input ends. `now`:
- * they do not wait for a recorder.
+ * EVENTS and RATE (events a second, 0: as fast as they can) are those of a thread. Prints the
+ * events tried, the seconds that they took, and the CPU ns of an event, the pauses between events
+ * included. `stay`: the threads stay when they are done, until the standard input ends. `now`: they
+ * do not wait for a recorder.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -64,7 +66,8 @@ static void *emit(void *argument)
 			double late;
 			while ((late = seconds(CLOCK_MONOTONIC) - before - (double)i / rate) < 0)
 				wait_ms();
-			/* What it missed while it had no CPU it does not catch up in a burst: that would be another rate. */
+			/* What it missed while it had no CPU it does not catch up in a burst: that would be
+			 * another rate. */
 			if (late > MOST_LATE)
 				before += late;
 		}

@@ -1,5 +1,6 @@
-//! Builds the small C programs of `longpole overhead`, which the command carries inside itself. They are programs of their own because
-//! whatever links the probes becomes a subject of recordings, and the recorder must not be one.
+//! Builds the small C programs of `longpole overhead`, which the command carries inside itself.
+//! They are programs of their own because whatever links the probes becomes a subject of
+//! recordings, and the recorder must not be one.
 
 use std::env;
 use std::error::Error;
@@ -51,8 +52,9 @@ impl Compiler {
     fn new(include: PathBuf, out: &Path) -> Compiler {
         let program = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let mut compiler = Compiler { program, include, flags: Vec::new() };
-        // On some x86 processors a branch that touches a boundary of 32 bytes costs about half a nanosecond. Where that falls is
-        // luck, and would decide whether "off" costs 0.0 or 0.6 ns; so nobody has such branches here, the empty loop included.
+        // On some x86 processors a branch that touches a boundary of 32 bytes costs about half a
+        // nanosecond. Where that falls is luck, and would decide whether "off" costs 0.0 or 0.6 ns;
+        // so nobody has such branches here, the empty loop included.
         let aligned = "-Wa,-mbranches-within-32B-boundaries";
         let probe = out.join("probe.c");
         let accepted = fs::write(&probe, "int main(void) { return 0; }\n").is_ok()

@@ -127,7 +127,8 @@ struct longpole_session {
 
 /* The first bytes of a control file. */
 struct longpole_control {
-	/* written by the recorder (at the start of the process by the process itself, from `session`) */
+	/* written by the recorder (at the start of the process by the process itself, from
+	 * `session`) */
 	struct longpole_orders orders;
 
 	/* Written by the process. */
@@ -158,8 +159,8 @@ struct longpole_ring {
 	uint64_t mask;  /* size - 1 */
 	uint64_t last;  /* header of the newest event */
 	uint64_t lost;  /* events discarded since the ring was made */
-	/* stack pointer of the probe that is writing; 0: none. A probe in a signal handler that finds it
-	 * set uses the side area */
+	/* stack pointer of the probe that is writing; 0: none. A probe in a signal handler that finds
+	 * it set uses the side area */
 	uint64_t busy;
 	uint8_t spare_byte;
 	uint8_t nested; /* number of events in the side area */
@@ -196,8 +197,8 @@ struct longpole_ring {
 	/* enum longpole_mode; the recorder may switch between discarding and blocking */
 	uint32_t mode;
 	uint32_t block_limit;     /* as in the orders */
-	/* by the thread: value of `tail` plus one for which a wait failed; it waits again when `tail` has
-	 * changed */
+	/* by the thread: value of `tail` plus one for which a wait failed; it waits again when `tail`
+	 * has changed */
 	uint64_t gave_up;
 	uint64_t waited;          /* by the thread: time that it waited for room, in nanoseconds */
 	uint64_t taken;           /* by the recorder, in overwrite mode: `events` at `tail` */

@@ -12,8 +12,8 @@ LONGPOLE_INLINE struct longpole_ref longpole_ref_of_text(const void *text, size_
 
 LONGPOLE_INLINE struct longpole_ref longpole_ref_of_name(const void *name, size_t size, int literal)
 {
-	/* The class ids of the handle are written, so it is not constant, whatever the type of the pointer
-	 * says. */
+	/* The class ids of the handle are written, so it is not constant, whatever the type of the
+	 * pointer says. */
 	const struct longpole_ref ref = {NULL, size, (struct longpole_name *)(uintptr_t)name, literal & 0};
 	return ref;
 }

@@ -51,7 +51,8 @@ struct longpole_auto_slot {
 	uint32_t cycles;
 	uint16_t calls;    /* number of calls in this window */
 	uint8_t windows;   /* number of windows that were long */
-	/* the recording in which it was announced that the function is left out, see longpole_auto_sign */
+	/* the recording in which it was announced that the function is left out, see
+	 * longpole_auto_sign */
 	uint8_t announced;
 	uint32_t since;    /* counter at the start of the window, in units of 1024 */
 };
@@ -109,7 +110,7 @@ LONGPOLE_SLOW void longpole_auto_now(uint64_t *ns, uint64_t *counter)
 	}
 }
 
-LONGPOLE_SLOW void longpole_auto_read_wishes(void)
+LONGPOLE_SLOW void longpole_auto_read_requests(void)
 {
 	const char *include = longpole_libc_getenv("LONGPOLE_AUTO_INCLUDE");
 	const char *exclude = longpole_libc_getenv("LONGPOLE_AUTO_EXCLUDE");
@@ -186,7 +187,7 @@ LONGPOLE_SLOW void longpole_auto_look_up(struct longpole_auto_slot *slot)
 {
 	const struct longpole_module *module = &longpole_auto.module;
 	if (!longpole_auto.ready)
-		longpole_auto_read_wishes();
+		longpole_auto_read_requests();
 	const int found = longpole_auto_module(slot->address);
 	const uint64_t offset = slot->address - module->begin + module->offset;
 	if (!found || longpole_auto_is_left_out(module, offset)) {
@@ -234,12 +235,12 @@ LONGPOLE_SLOW struct longpole_auto_slot *longpole_auto_find(uint64_t address, ui
 	}
 	if (slot == NULL || __atomic_load_n(&slot->known, __ATOMIC_ACQUIRE) != 0)
 		return slot;
-	/* Signals are blocked, because a handler would wait forever for a lock that the interrupted thread
-	 * holds. Other threads wait for a bounded time. */
+	/* Signals are blocked, because a handler would wait forever for a lock that the interrupted
+	 * thread holds. Other threads wait for a bounded time. */
 	const uint64_t signals = longpole_block_signals();
 	const int locked = longpole_auto_lock(__atomic_load_n(&longpole_auto.stuck, __ATOMIC_RELAXED) ? 0 : LONGPOLE_LOCK_TURNS);
-	/* The holder may not exist (this may be a child that was forked meanwhile), so no thread waits a
-	 * second time. */
+	/* The holder may not exist (this may be a child that was forked meanwhile), so no thread waits
+	 * a second time. */
 	__atomic_store_n(&longpole_auto.stuck, !locked, __ATOMIC_RELAXED);
 	if (locked) {
 		if (slot->known == 0)

@@ -1,6 +1,6 @@
 /*
- * Longpole's probes for C11 and C++17. docs/guides/probes.md lists all probes; docs/formats/user-trace.md
- * describes the event that each one records.
+ * Longpole's probes for C11 and C++17. docs/guides/probes.md lists all probes;
+ * docs/formats/user-trace.md describes the event that each one records.
  *
  * There is nothing to link, no thread, no socket and no daemon. While nothing is recorded, a probe
  * costs one load and one branch; while its events are recorded, a read of the time-stamp counter

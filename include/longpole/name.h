@@ -211,7 +211,8 @@ LONGPOLE_INLINE void longpole_probe(struct longpole_where where, struct longpole
 	if (LONGPOLE_LIKELY(id >= LONGPOLE_FIRST_SITE_ID)) {
 		longpole_emit(id, words, count);
 	} else {
-		/* Works on copies, so that the compiler can keep the arguments in registers on the fast path. */
+		/* Works on copies, so that the compiler can keep the arguments in registers on the fast
+		 * path. */
 		const struct longpole_where here = where;
 		const struct longpole_ref name = ref;
 		uint64_t copy[3] = {0, 0, 0};
@@ -449,8 +450,8 @@ LONGPOLE_SLOW void longpole_event_slow(const struct longpole_where *where, const
 				if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (digit && at != begin)))
 					text[at] = '_';
 			}
-			/* Two fields of one name could not be distinguished, and the name with its number may be the
-			 * name of another field. */
+			/* Two fields of one name could not be distinguished, and the name with its number may
+			 * be the name of another field. */
 			for (uint32_t turn = 0; turn <= i && (length == begin || longpole_is_twin(text, begin, length)); turn++)
 				length = longpole_append_number(text, sizeof text, longpole_append(text, sizeof text, length, "_"), i, 10, 0);
 		}

@@ -32,8 +32,8 @@ struct longpole_point_result {
 	double mean, sigma;
 	double sigma_percent; /* standard deviation in percent of the mean */
 	double cost;          /* cost of an empty pair, which was subtracted */
-	/* additional cost of a pair outside of the interval that it measures: if a pair encloses a pair of
-	 * another number, subtract both */
+	/* additional cost of a pair outside of the interval that it measures: if a pair encloses a pair
+	 * of another number, subtract both */
 	double cost_around;
 };
 
@@ -212,7 +212,8 @@ LONGPOLE_SLOW void longpole_point_measure(struct longpole_points_all *all)
 		longpole_point_start(LONGPOLE_POINT_INNER_);
 		longpole_point_stop(LONGPOLE_POINT_INNER_);
 		longpole_point_stop(LONGPOLE_POINT_OUTER_);
-		/* The first half of the rounds warms up the caches; the second half overwrites its values. */
+		/* The first half of the rounds warms up the caches; the second half overwrites its
+		 * values. */
 		inner[round % LONGPOLE_POINT_ROUNDS_] = point[LONGPOLE_POINT_INNER_].first;
 		outer[round % LONGPOLE_POINT_ROUNDS_] = point[LONGPOLE_POINT_OUTER_].first;
 	}

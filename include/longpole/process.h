@@ -425,8 +425,8 @@ LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *con
 	control->process = (uint64_t)(uintptr_t)process;
 	longpole_call(SYS_readlinkat, LONGPOLE_AT_FDCWD, (uintptr_t)"/proc/self/exe", (uintptr_t)control->executable,
 	              sizeof control->executable - 1, 0, 0);
-	/* A short-lived process must state itself to which recording it belongs, because it may end before
-	 * the recorder can find out. */
+	/* A short-lived process must state itself to which recording it belongs, because it may end
+	 * before the recorder can find out. */
 	const char *scope = longpole_libc_getenv("LONGPOLE_SESSION");
 	for (uint64_t number = 0; scope != NULL && *scope >= '0' && *scope <= '9'; scope++)
 		control->scope = number = number * 10 + (uint64_t)(*scope - '0');
@@ -518,8 +518,8 @@ LONGPOLE_SLOW uint64_t longpole_hash_bytes(uint64_t hash, const uint8_t *bytes, 
 LONGPOLE_SLOW void longpole_own_stem(char *stem, size_t capacity)
 {
 	uint8_t space[32];
-	/* The kernel gives every execution 16 random bytes. Their hash distinguishes executions and does
-	 * not reveal the bytes. */
+	/* The kernel gives every execution 16 random bytes. Their hash distinguishes executions and
+	 * does not reveal the bytes. */
 	uint64_t hash = longpole_hash_bytes(0xcbf29ce484222325u, (const uint8_t *)longpole_libc_getauxval(25 /* AT_RANDOM */), 16);
 	/* Processes in different pid namespaces may have the same number. */
 	const long size = longpole_call(SYS_readlinkat, LONGPOLE_AT_FDCWD, (uintptr_t)"/proc/self/ns/pid", (uintptr_t)space, sizeof space, 0, 0);
@@ -580,7 +580,8 @@ LONGPOLE_SLOW struct longpole_process *longpole_connect(void)
 		longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
 		if (!known)
 			break;
-		/* The file was left by an earlier process with the same number that ended without removing it. */
+		/* The file was left by an earlier process with the same number that ended without removing
+		 * it. */
 		longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)name, 0, 0, 0, 0);
 	}
 	longpole_call(SYS_flock, (uintptr_t)directory, 8 /* LOCK_UN */, 0, 0, 0, 0);

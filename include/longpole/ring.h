@@ -79,8 +79,8 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 	if (ring->head != 0) {
 		struct longpole_subbuffer *complete = longpole_subbuffer_at(ring, next - ring->subbuffer);
 		complete->content = ring->head - (next - ring->subbuffer);
-		/* The next sub-buffer may begin much later. Events that are lost in between are later than this
-		 * one. */
+		/* The next sub-buffer may begin much later. Events that are lost in between are later than
+		 * this one. */
 		complete->last = ring->last;
 	}
 	for (;;) {
@@ -95,8 +95,8 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 		if (fits && ring->mode == LONGPOLE_MODE_BLOCK && longpole_wait_for_room(ring))
 			continue;
 		__atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELEASE);
-		/* Seal the sub-buffer, so that later smaller events do not fit into its rest: the loss must be
-		 * counted before any later event. */
+		/* Seal the sub-buffer, so that later smaller events do not fit into its rest: the loss must
+		 * be counted before any later event. */
 		if (fits)
 			longpole_seal(ring);
 		return LONGPOLE_LOST;
@@ -115,8 +115,8 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 	begun->events = ring->events;
 	__atomic_store_n(&begun->position, next, __ATOMIC_RELEASE);
 	ring->end = next + ring->subbuffer;
-	/* If the clock is not the counter, a limit of 0 makes every event take the slow path, so the fast
-	 * path does not have to check the clock. */
+	/* If the clock is not the counter, a limit of 0 makes every event take the slow path, so the
+	 * fast path does not have to check the clock. */
 	ring->limit = ring->clock == LONGPOLE_CLOCK_MONO_RAW ? 0 : ring->end;
 	return next + LONGPOLE_SUBBUFFER_HEADER;
 }
@@ -261,8 +261,8 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 				ring->events++;
 				__atomic_store_n(&ring->head, position + size, __ATOMIC_RELEASE);
 			}
-			/* Handlers may have added more entries meanwhile; then the compare-and-exchange fails and those
-			 * are moved, too. */
+			/* Handlers may have added more entries meanwhile; then the compare-and-exchange fails
+			 * and those are moved, too. */
 		} while (!__atomic_compare_exchange_n(&ring->nested, &count, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
 		LONGPOLE_COMPILER_BARRIER();
 		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELEASE);
@@ -326,9 +326,9 @@ LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 			return NULL;
 		if (__atomic_load_n(&ring->busy, __ATOMIC_RELAXED) != 0) {
 			if (longpole_was_left(ring, here)) {
-				/* The event of the abandoned probe was either completed or never visible. The events that
-				 * handlers left in the side area are moved into the ring. A sub-buffer without any event is
-				 * begun again. */
+				/* The event of the abandoned probe was either completed or never visible. The
+				 * events that handlers left in the side area are moved into the ring. A sub-buffer
+				 * without any event is begun again. */
 				longpole_left_aside(ring);
 				if (ring->end - ring->head > ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER)
 					longpole_seal(ring);
@@ -343,7 +343,8 @@ LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 		if (LONGPOLE_LIKELY(__atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !ended))
 			return ring;
 		/*
-		 * A handler replaced the ring by a larger one in the meantime, or another library did so before.
+		 * A handler replaced the ring by a larger one in the meantime, or another library did so
+		 * before.
 		 */
 		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELAXED);
 		if (ended && __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !longpole_follow(ring))
@@ -422,8 +423,8 @@ LONGPOLE_INLINE void longpole_emit(uint32_t id, const uint64_t *words, uint32_t 
 			longpole_commit(ring, place, header, position, size);
 			return;
 		}
-		/* The slow path takes the ring again. It also moves events that handlers left in the side area
-		 * since the ring was taken. */
+		/* The slow path takes the ring again. It also moves events that handlers left in the side
+		 * area since the ring was taken. */
 		LONGPOLE_COMPILER_BARRIER();
 		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELEASE);
 		LONGPOLE_COMPILER_BARRIER();

@@ -67,8 +67,8 @@ LONGPOLE_SLOW uint64_t longpole_arena_take(struct longpole_process *process, uin
 		longpole_restore_signals(signals);
 		if (result < 0)
 			return 0;
-		/* A thread that loses this race has extended the file as well, so the file is at least as large
-		 * as the winner states. */
+		/* A thread that loses this race has extended the file as well, so the file is at least as
+		 * large as the winner states. */
 		if (__atomic_compare_exchange_n(&sites->arena_size, &backed, backed + LONGPOLE_SITE_ARENA_STEP, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			backed += LONGPOLE_SITE_ARENA_STEP;
 	}

@@ -46,8 +46,8 @@ LONGPOLE_SLOW int longpole_lock_within(struct longpole_process *process, int64_t
 		seen = now;
 		if (left <= 0 || all <= 0)
 			return 0;
-		/* Sleeps instead of yielding, because the holder may have a lower priority. The pause grows,
-		 * because hundreds of polling threads would keep the holder from the CPUs. */
+		/* Sleeps instead of yielding, because the holder may have a lower priority. The pause
+		 * grows, because hundreds of polling threads would keep the holder from the CPUs. */
 		longpole_call(SYS_nanosleep, (uintptr_t)pause, 0, 0, 0, 0, 0);
 		left -= pause[1];
 		all -= pause[1];
@@ -196,7 +196,7 @@ LONGPOLE_SLOW uint32_t longpole_left_aside(struct longpole_ring *ring)
 }
 
 /* Makes the ring available to other threads after its thread has ended. */
-LONGPOLE_SLOW void longpole_give_back(struct longpole_entry *entry)
+LONGPOLE_SLOW void longpole_return_ring(struct longpole_entry *entry)
 {
 	/* The thread may have ended in a probe, or in a handler that interrupted one. The entries that
 	 * this probe would have moved are lost. */
@@ -217,7 +217,7 @@ LONGPOLE_SLOW void longpole_reclaim(struct longpole_process *process)
 		struct longpole_entry *entry = &process->entry[i];
 		/* A task that shares our memory is not necessarily a thread of our process. */
 		if (entry->tid != 0 && longpole_call(SYS_tkill, (uintptr_t)entry->tid, 0, 0, 0, 0, 0) == -3 /* ESRCH */) {
-			longpole_give_back(entry);
+			longpole_return_ring(entry);
 		}
 	}
 }
@@ -292,14 +292,15 @@ LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process
 		idle = longpole_idle_entry(process);
 	}
 	if (idle == NULL) {
-		/* EAGAIN means that a thread gave up waiting for the table, which is unrelated to memory. */
+		/* EAGAIN means that a thread gave up waiting for the table, which is unrelated to
+		 * memory. */
 		if (process->entries == LONGPOLE_ENTRIES ||
 		    (process->retry != 0 && longpole_page.refused_errno != 11 /* EAGAIN */ && longpole_counter() < process->retry))
 			return NULL;
 		struct longpole_ring *ring = longpole_make_ring(process);
 		if (ring == NULL) {
-			/* Not every event should pay for a failed attempt; the next one is made after about 0.1 s (at
-			 * 2.5 GHz). */
+			/* Not every event should pay for a failed attempt; the next one is made after about 0.1
+			 * s (at 2.5 GHz). */
 			process->retry = longpole_counter() + (1u << 28);
 			return NULL;
 		}
@@ -396,13 +397,13 @@ LONGPOLE_SLOW void longpole_thread_exit(void *unused)
 		return;
 	const uint64_t signals = longpole_block_signals();
 	const int tid = longpole_gettid();
-	/* If the lock cannot be had, the ring goes to the pool when another thread finds that this thread
-	 * has ended. */
+	/* If the lock cannot be had, the ring goes to the pool when another thread finds that this
+	 * thread has ended. */
 	if (longpole_lock(process)) {
 		for (uint32_t i = 0; i < process->entries; i++) {
 			struct longpole_entry *entry = &process->entry[i];
 			if (entry->tid == tid && (entry->users &= ~longpole_own_slot()) == 0)
-				longpole_give_back(entry);
+				longpole_return_ring(entry);
 		}
 		longpole_unlock(process);
 	}
@@ -479,9 +480,9 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 		return ring;
 	}
 	/*
-	 * The old header stays mapped and sealed: this may be a handler that interrupted a probe between
-	 * reading the pointer and taking the ring, and other libraries of the thread still have the old
-	 * address. A probe that comes there finds no room, and that the ring has ended.
+	 * The old header stays mapped and sealed: this may be a handler that interrupted a probe
+	 * between reading the pointer and taking the ring, and other libraries of the thread still have
+	 * the old address. A probe that comes there finds no room, and that the ring has ended.
 	 */
 	longpole_unmap((char *)ring + LONGPOLE_RING_DATA, ring->size);
 	return next;

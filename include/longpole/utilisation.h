@@ -20,8 +20,8 @@
 #include "types.h"
 
 struct longpole_utilisation {
-	/* Time that the thread ran, and time that it was ready while another thread ran, in ns. The latter
-	 * is all ones if the kernel does not count it. */
+	/* Time that the thread ran, and time that it was ready while another thread ran, in ns. The
+	 * latter is all ones if the kernel does not count it. */
 	uint64_t thread_ns;
 	uint64_t waiting_ns;
 	/* Number of times that the thread got a CPU; all ones if the kernel does not count it. */
@@ -205,7 +205,8 @@ LONGPOLE_SLOW void longpole_utilisation_finalize(void)
 		struct longpole_utilisation_sample *sample = &period->end.threads[at];
 		for (uint32_t before = 0; before < period->begin.count; before++) {
 			const struct longpole_utilisation_sample *begin = &period->begin.threads[before];
-			/* A thread that has run for less time than at the start is another one with the same id. */
+			/* A thread that has run for less time than at the start is another one with the same
+			 * id. */
 			if (begin->tid == sample->tid && begin->ran <= sample->ran)
 				sample->seen = (int32_t)before;
 		}

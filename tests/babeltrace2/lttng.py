@@ -193,7 +193,7 @@ def main():
             try:
                 stack.enter_context(daemon)
             except Open as error:
-                print(f"skipped: recordings of LTTng-UST beside babeltrace2 ({error})")
+                print(f"skipped: recordings of LTTng-UST next to babeltrace2 ({error})")
                 return 0
             for recording in RECORDINGS:
                 if arguments.only in (None, recording.__name__):

@@ -41,7 +41,7 @@ def facts(path, more):
     }
 
 
-def beside(path, contradictions, ignored):
+def other_facts(path, contradictions, ignored):
     """Returns the facts that are not part of the path itself."""
     return {
         "slack": sorted([*(row[key] for key in FIELDS[2:]), row["slack_ns"] if row["slack_ns"] is not None else -1] for row in path["criticality"]),
@@ -63,7 +63,7 @@ def ask_longpole(program, lines, mode, machine, folder, more=(), part=ALL):
         return {"failed": run.stderr.strip().replace(str(log), "LOG") or f"exit status {run.returncode}"}
     try:
         path = json.loads(run.stdout)
-        return facts(path, beside(path, path["contradictions"], path["ignored_wakeups"]))
+        return facts(path, other_facts(path, path["contradictions"], path["ignored_wakeups"]))
     except (ValueError, KeyError, TypeError) as error:
         return {"failed": f"its JSON is not that of the contract: {error!r}"}
 
@@ -80,7 +80,7 @@ def part_of(lines, begin, end):
     for line in lines:
         t = json.loads(line).get("t")
         if t is not None and end is not None and t > end:
-            within.append(json.dumps({"t": end, "queue": "time goes on to the range's end"}))
+            within.append(json.dumps({"t": end, "queue": "time continues to the end of the range"}))
             break
         within.append(line)
     oracle.Log(within)  # refuses an invalid log before lines are left out
@@ -97,7 +97,7 @@ def ask_oracle(lines, mode, machine, nested=True, part=ALL):
             if begin and max(begin, whole["start_ns"]) >= whole["end_ns"]:
                 return {"failed": NOTHING}
         path = oracle.answer(lines, mode, machine, host, nested, begin)
-        return facts(path, beside(path, len(path["contradictions"]), path["ignored_wakes"]))
+        return facts(path, other_facts(path, len(path["contradictions"]), path["ignored_wakes"]))
     except oracle.Refused as error:
         return {"refused": str(error)}
 

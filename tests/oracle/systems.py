@@ -518,7 +518,7 @@ def count(seeds):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="a random system as a machine log, or what occurs in many of them")
     parser.add_argument("seed", type=int)
-    parser.add_argument("--count", type=int, help="so many systems from this seed on: what occurs in how many")
+    parser.add_argument("--count", type=int, help="number of systems from this seed on: what occurs in how many")
     args = parser.parse_args()
     if args.count:
         features, lengths = count(range(args.seed, args.seed + args.count))

@@ -99,7 +99,7 @@ def main():
     options = arguments.parse_args()
     lacks = missing()
     if lacks:
-        print(f"skipped: journeys and losses beside iperf3 (needs {lacks})")
+        print(f"skipped: journeys and losses next to iperf3 (needs {lacks})")
         return 0
     with tempfile.TemporaryDirectory() as temporary, Net() as net:
         folder = Path(temporary)

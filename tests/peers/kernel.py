@@ -183,7 +183,7 @@ class Run:
     """One load with one other tool, from begin to end."""
 
     def __init__(self, folder, peer, seconds):
-        print(f"\n== {seconds:g} s beside {peer}")
+        print(f"\n== {seconds:g} s next to {peer}")
         watchers = self.watchers = Watchers(folder / peer, peer)
         try:
             self.begin_ns, self.ticks_before = time.time_ns(), proc_stat()
@@ -234,7 +234,7 @@ def read_bpftrace(text):
 
 
 def check_accounts(cpu, accounts, stolen, late, outs):
-    print("\ncpu: running time and the interrupts on top of it, beside /proc/PID/task/*/schedstat (limit 1 %, or 0.15 us a switch, and a third of what was stolen)")
+    print("\ncpu: running time and the interrupts on top of it, next to /proc/PID/task/*/schedstat (limit 1 %, or 0.15 us a switch, and a third of what was stolen)")
     ours = {thread["tid"]: thread for thread in cpu["threads"] if thread["kernel"]}
     for (pid, name), threads in accounts.items():
         theirs = sum(running for running, _ in threads.values())
@@ -258,7 +258,7 @@ def check_accounts(cpu, accounts, stolen, late, outs):
 
 
 def check_ticks(cpu, before, after):
-    print("\ncpu: the parts of each CPU, beside the ticks of /proc/stat (limit 3 points of 100)")
+    print("\ncpu: the parts of each CPU, next to the ticks of /proc/stat (limit 3 points of 100)")
     for part in cpu["cpus"]:
         ticks = [b - a for a, b in zip(before[part["cpu"]], after[part["cpu"]])]
         total = sum(ticks)
@@ -385,7 +385,7 @@ def check_delays(sched, tids, table, events, untraced=None):
     about the perf.data itself.
     """
     same = untraced is None
-    print(f"\nsched: delays beside a reckoning from `perf script`, and beside `perf sched latency` (limit: count equal; mean and p99 within {'0.1 %' if same else '5 % or 2 us, unless perf lacks more than 1 of 1,000'})")
+    print(f"\nsched: delays next to a reckoning from `perf script`, and next to `perf sched latency` (limit: count equal; mean and p99 within {'0.1 %' if same else '5 % or 2 us, unless perf lacks more than 1 of 1,000'})")
     if same:
         print("  all of one perf.data, whatever it lacks")
         untraced = 0
@@ -458,7 +458,7 @@ def spread(text):
 
 
 def check_faults(syscalls, faults, again):
-    print("\nsyscalls: page faults per process, beside minflt + majflt of /proc/PID/stat and bpftrace's count of those that the kernel meets with faults disabled (limit: 2 % or 5)")
+    print("\nsyscalls: page faults per process, next to minflt + majflt of /proc/PID/stat and bpftrace's count of those that the kernel meets with faults disabled (limit: 2 % or 5)")
     ours = Counter()
     for line in syscalls:
         if line["kind"] == "fault":
@@ -477,7 +477,7 @@ def call_numbers():
 
 
 def check_calls(syscalls, calls, pids):
-    print("\nsyscalls: entries per process and call, beside a map of bpftrace on raw_syscalls (limit: equal)")
+    print("\nsyscalls: entries per process and call, next to a map of bpftrace on raw_syscalls (limit: equal)")
     names = call_numbers()
     mine = Counter()
     for line in syscalls:
@@ -494,7 +494,7 @@ def check_calls(syscalls, calls, pids):
 
 
 def check_wakers(lines, wakes, begin_ns, end_ns, offset_ns):
-    print(f"\nwakers of blocked intervals of {LEAST_NS // 1000} us and more, beside bpftrace's (limit: 99.9 % alike)")
+    print(f"\nwakers of blocked intervals of {LEAST_NS // 1000} us and more, next to bpftrace's (limit: 99.9 % alike)")
     ours = defaultdict(list)
     for line in lines:
         tid, begin, end, kind, waker, name = line.split("\t")
@@ -545,7 +545,7 @@ def main():
     options = arguments.parse_args()
     lacks = missing()
     if lacks:
-        print(f"skipped: the kernel's answers beside /proc, perf and bpftrace (needs {lacks})")
+        print(f"skipped: the kernel's answers next to /proc, perf and bpftrace (needs {lacks})")
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)

@@ -46,7 +46,8 @@ static int receive(char **arg)
 	signal(SIGUSR1, is_over);
 	if (bind(socket_fd, (struct sockaddr *)&at, sizeof at) != 0)
 		return 1;
-	/* After half a minute without a datagram (75 timeouts of 400 ms) no signal will come any more. */
+	/* After half a minute without a datagram (75 timeouts of 400 ms) no signal will come any
+	 * more. */
 	while (quiet < 75) {
 		int was_over = over;
 		ssize_t size;

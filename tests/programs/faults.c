@@ -5,7 +5,7 @@
  * "unlocked" they work independently;
  * "fresh"   memory is mapped, touched and unmapped for each item,
  * "kept"    it is mapped once;
- * "beside"  a thread waits behind one of higher priority, while another CPU on which it may run is
+ * "behind"  a thread waits behind one of higher priority, while another CPU on which it may run is
  *           idle,
  * "alone"   it may run on that one CPU only. Both print for how many ms CPU 1 was idle in total,
  *           and for how many ms the thread waited according to the kernel.
@@ -173,7 +173,7 @@ static void behind(void)
         may_run(waiter_tid, 0);
         check(write(gate[1], means, 1) == 1, "write");
         /* The waiter is now queued on this CPU. */
-        if (is("beside"))
+        if (is("behind"))
             may_run(waiter_tid, 1);
         work(3000000);
         nanosleep(&pause, 0);

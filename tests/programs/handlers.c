@@ -19,8 +19,8 @@ static void handler(int number)
 	(void)number;
 	LONGPOLE_MARK("handler", (uint64_t)delivered);
 	/*
-	 * This text is too long for the side area. It is lost if the signal interrupted a probe, and must
-	 * then be counted as lost.
+	 * This text is too long for the side area. It is lost if the signal interrupted a probe, and
+	 * must then be counted as lost.
 	 */
 	if (delivered % 10 == 0)
 		LONGPOLE_LOG("a text that does not fit into an entry of the side area, however one turns it");

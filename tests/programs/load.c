@@ -6,7 +6,7 @@
  * usage: load pipes SECONDS      two processes pass a byte back and forth, in bursts
  *        load sleeps SECONDS     eight threads sleep up to 3 ms and compute up to 0.5 ms
  *        load spins SECONDS      three threads compute, so that they preempt each other
- *        load datagrams SECONDS  one process sends datagrams over the loopback, another receives them
+ *        load datagrams SECONDS  one process sends datagrams over the loopback to another one
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

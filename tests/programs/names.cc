@@ -7,8 +7,8 @@
 
 static std::string made(const char *what)
 {
-	// This is longer than the internal buffer of a string, so AddressSanitizer would find a dangling
-	// one.
+	// This is longer than the internal buffer of a string, so AddressSanitizer would find a
+	// dangling one.
 	return std::string("a name that is made at run time for a ") + what;
 }
 

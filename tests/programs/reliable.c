@@ -155,8 +155,8 @@ static int signals(void)
 	const int by_timer = strcmp(words[2], "timer") == 0;
 	const uint64_t wanted = strtoull(words[3], NULL, 10), begin = now_ns();
 	/*
-	 * Ticks that come while one is pending are merged, so a busy host delivers fewer per second. The
-	 * limit is 300 times the normal duration.
+	 * Ticks that come while one is pending are merged, so a busy host delivers fewer per second.
+	 * The limit is 300 times the normal duration.
 	 */
 	const uint64_t patience = 300 * wanted * 100000;
 	pthread_t sender;
@@ -170,8 +170,8 @@ static int signals(void)
 		pthread_create(&sender, NULL, send_signals, NULL);
 	while (delivered < wanted && now_ns() - begin < patience) {
 		/*
-		 * Events must be so frequent that some signals interrupt a probe, and so rare that the recorder
-		 * can read all of them.
+		 * Events must be so frequent that some signals interrupt a probe, and so rare that the
+		 * recorder can read all of them.
 		 */
 		for (int i = 0; i < 10; i++)
 			LONGPOLE_MARK("main", number++);
@@ -232,13 +232,14 @@ static int jumping(void)
 	handle(SIGUSR1, jump, own ? SA_ONSTACK : 0);
 	const timer_t timer = ticks(100);
 	if (sigsetjmp(place, 1) != 0 && begun != returned) {
-		/* The interrupted probe will not return, and it is unknown whether its event was written. */
+		/* The interrupted probe will not return, and it is unknown whether its event was
+		 * written. */
 		left = left + 1;
 		returned = begun;
 	}
 	/*
-	 * The depth varies, so that the next probe's stack frame is above or below that of the interrupted
-	 * probe.
+	 * The depth varies, so that the next probe's stack frame is above or below that of the
+	 * interrupted probe.
 	 */
 	while (jumps < wanted)
 		emit_deep((int)(begun % 7));
@@ -576,8 +577,8 @@ static int threads(void)
 		for (uint64_t i = 0; i < at_once; i++)
 			pthread_join(all[i], NULL);
 		/*
-		 * A thread that found the table locked at first got its ring later, and has used one more page of
-		 * its stack for that.
+		 * A thread that found the table locked at first got its ring later, and has used one more
+		 * page of its stack for that.
 		 */
 		if (done < count / 2 && done + at_once >= count / 2)
 			say("resident_half", resident_kib());
@@ -596,8 +597,8 @@ static void *end_silently(void *series)
 	if (number % 2 == 0)
 		pthread_exit(NULL);
 	/*
-	 * The C library keeps the stack of this thread and its entry in the list of threads, because only
-	 * the kernel knows of its end.
+	 * The C library keeps the stack of this thread and its entry in the list of threads, because
+	 * only the kernel knows of its end.
 	 */
 	__atomic_fetch_add(&jumps, 1, __ATOMIC_RELEASE);
 	for (;;)
@@ -684,7 +685,8 @@ static void emit_late(void *turns)
 {
 	const uintptr_t left_turns = (uintptr_t)turns;
 	LONGPOLE_MARK("destructor", left_turns);
-	/* The C library calls a destructor again if it set its value again, up to four times in total. */
+	/* The C library calls a destructor again if it set its value again, up to four times in
+	 * total. */
 	if (left_turns > 1)
 		pthread_setspecific(late[0], (void *)(left_turns - 1));
 }

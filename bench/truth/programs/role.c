@@ -1,15 +1,22 @@
 /*
- * One part of a small system, told on its command line: channels to other parts, and the steps of its loop. The truth suite builds its real
- * scenarios from such parts, so that what each of them does stands in the scenario and nowhere else.
+ * One part of a small system, described by its command line: channels to other parts, and the steps
+ * of its loop. The truth suite builds its real scenarios from such parts, so that what each of them
+ * does is in the scenario and nowhere else.
  *
- *   role NAME [NAME=CHANNEL[,size=N][,sndbuf=N][,rcvbuf=N]]… [seconds=S|items=N] [first_of_all] [first STEP…] loop STEP…
+ *   role NAME [NAME=CHANNEL[,size=N][,sndbuf=N][,rcvbuf=N]]… [seconds=S|items=N]
+ *        [first_of_all] [first STEP…] loop STEP…
  *
- * Channels: fifo:PATH, listen:PORT and connect:ADDRESS:PORT (TCP), bind:PORT and to:ADDRESS:PORT (UDP; they greet each other first).
- * Steps:    take:CHANNEL, give:CHANNEL, do:SPAN:WORK[:SLEEP_US], store:PATH, append:PATH, pace:US, hop:N:MS, and the points of a call, call:RPC, returned:RPC, dispatch:RPC, reply:RPC.
- *           hop:N:MS goes to another CPU every so many ms: of two with N 0 and 1 each has every CPU for half of the time, as equal as CPUs are not.
- *           take:c*32 is done 32 times. A SPAN of `-` is work without a probe. A unit of WORK is a fixed number of multiplications, about 1 us.
+ * Channels: fifo:PATH, listen:PORT and connect:ADDRESS:PORT (TCP), bind:PORT and to:ADDRESS:PORT
+ *           (UDP; they greet each other first).
+ * Steps:    take:CHANNEL, give:CHANNEL, do:SPAN:WORK[:SLEEP_US], store:PATH, append:PATH, pace:US,
+ *           hop:N:MS, and the points of a call, call:RPC, returned:RPC, dispatch:RPC, reply:RPC.
+ *           hop:N:MS goes to another CPU every MS ms: of two with N 0 and 1 each has every CPU for
+ *           half of the time, as equal as CPUs are not.
+ *           take:c*32 is done 32 times. A SPAN of `-` is work without a probe. A unit of WORK is a
+ *           fixed number of multiplications, about 1 us.
  *
- * At its end it prints the items (rounds of the loop) and the time from the first one's end: "items 1234 seconds 1.002".
+ * At its end it prints the items (rounds of the loop) and the time from the first one's end:
+ * "items 1234 seconds 1.002".
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>
@@ -94,7 +101,8 @@ static int server(int type, long port)
     return fd;
 }
 
-/* Before everything else on its CPU: what else the machine does shall not decide what is said of the system. A kernel with lazy preemption lets any other program finish its tick first. */
+/* Before everything else on its CPU: what else the machine does shall not decide what is said of
+ * the system. A kernel with lazy preemption lets any other program finish its tick first. */
 static void first_of_all(void)
 {
     struct sched_param priority = {.sched_priority = 1};

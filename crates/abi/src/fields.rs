@@ -116,7 +116,7 @@ pub fn parse(text: &str) -> Option<Vec<Field>> {
         }
         fields.push(Field { kind, name: name.to_owned(), labels: named });
     }
-    (words % 2 == 0).then_some(fields)
+    words.is_multiple_of(2).then_some(fields)
 }
 
 fn element(text: &str) -> Option<Element> {

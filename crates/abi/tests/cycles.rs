@@ -81,7 +81,7 @@ fn a_scope_prints_its_sum_its_calls_and_the_last_of_them() {
         assert!(first[2] >= 20_000 && first[0] >= 60_000 && second[0] + 1_000 > first[0] + 60_000, "{said}");
         // The ninth call took 30 million cycles.
         assert!(third[2] >= 30_000_000 && third[0] >= second[0] + 30_000_000 && third[0] <= whole.trim().parse().unwrap(), "{said}");
-        assert!(said.lines().nth(2).unwrap().contains(|c| c == 'K' || c == 'M'), "{said}");
+        assert!(said.lines().nth(2).unwrap().contains(['K', 'M']), "{said}");
     }
 }
 

@@ -60,7 +60,7 @@ fn every_probe_compiles_without_a_warning_in_every_language_and_compiler() {
     let folder = scratch("headers");
     let source = repository().join("tests/programs/every_probe.c");
     let names = repository().join("tests/programs/names.cc");
-    let odd = repository().join("tests/programs/odd_values.c");
+    let unusual = repository().join("tests/programs/unusual_values.c");
     for (compiler, standards) in MATRIX {
         let cpp = compiler.ends_with("++");
         for (nth, standard) in standards.iter().enumerate() {
@@ -77,7 +77,7 @@ fn every_probe_compiles_without_a_warning_in_every_language_and_compiler() {
                     break;
                 }
                 if end && arguments.contains(&"-fsyntax-only") {
-                    must_compile(compiler, &arguments, &odd, &folder.join("odd_values"));
+                    must_compile(compiler, &arguments, &unusual, &folder.join("unusual_values"));
                 }
                 if cpp && end && arguments.contains(&"-fsyntax-only") {
                     must_compile(compiler, &arguments, &names, &folder.join("names"));
@@ -287,7 +287,7 @@ fn an_invalid_name_is_rejected_by_the_compiler_with_one_sentence() {
     let cases = [
         ("g++", "LONGPOLE_SPAN(std::string(\"temporary\"));", "the name of a span must outlive the span"),
         ("g++", "static const longpole::Queue queue{\"q\"}; LONGPOLE_QUEUE_PUT(queue, 1);", "use of deleted function"),
-        ("g++", "LONGPOLE_EVENT(\"odd\", \"field\");", "each field is a name and a value"),
+        ("g++", "LONGPOLE_EVENT(\"unpaired\", \"field\");", "each field is a name and a value"),
         ("gcc", "LONGPOLE_EVENT_HERE(\"field\");", "longpole_each_field_is_a_name_and_a_value"),
         ("gcc", TOO_MANY, "longpole_an_event_has_up_to_16_fields"),
         ("g++", TOO_MANY, "an event has up to 16 fields"),
@@ -298,7 +298,7 @@ fn an_invalid_name_is_rejected_by_the_compiler_with_one_sentence() {
             "static const struct longpole_name queue = LONGPOLE_NAME(\"q\"); LONGPOLE_QUEUE_PUT(&queue, 1);",
             "is not compatible with any association",
         ),
-        ("gcc", "LONGPOLE_EVENT(\"odd\", \"field\");", "longpole_each_field_is_a_name_and_a_value"),
+        ("gcc", "LONGPOLE_EVENT(\"unpaired\", \"field\");", "longpole_each_field_is_a_name_and_a_value"),
     ];
     for (nth, (compiler, statement, message)) in cases.into_iter().enumerate() {
         let cpp = compiler == "g++";
@@ -390,8 +390,8 @@ fn way(object: &Path, function: &str) -> Vec<String> {
     // A jump back to an earlier return also counts as a return.
     let is_return = |line: &&str| line.starts_with("ret") || line.starts_with("jmp");
     let at = code.iter().position(|line| line.starts_with("rdtsc")).unwrap_or_else(|| panic!("{function}: {text}"));
-    let begin = code[..at].iter().rposition(|line| is_return(line)).map_or(0, |at| at + 1);
-    let end = code[at..].iter().position(|line| is_return(line)).map_or(code.len(), |end| at + end);
+    let begin = code[..at].iter().rposition(&is_return).map_or(0, |at| at + 1);
+    let end = code[at..].iter().position(is_return).map_or(code.len(), |end| at + end);
     code[begin..end].iter().map(|line| (*line).to_owned()).collect()
 }
 

@@ -306,7 +306,7 @@ impl Pass {
         };
         let (verdict, others) = judge.judge();
         let mut findings = self.rules.judge(&self.lost);
-        findings.sort_by(|a, b| b.count.cmp(&a.count));
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.count));
         let is_cause = |finding: &&Finding| finding.is_cause() && finding.share >= self.rules.verdict.min_finding;
         let losses = findings.iter().find(is_cause).cloned();
         findings.extend(others);

@@ -346,7 +346,7 @@ fn a_program_that_uses_the_models_words_is_analysed_like_any_other() {
         let harmless = found(HARMLESS, has_kernel);
         assert!(harmless.iter().any(|line| line.starts_with("row @::@ @ @ State(")), "{harmless:#?}");
         let call = "candidate feeder @ Link(Queued) true";
-        assert_eq!(harmless.iter().any(|line| line.starts_with(call)), !has_kernel, "the kernel tells of the way: {harmless:#?}");
+        assert_eq!(harmless.iter().any(|line| line.starts_with(call)), !has_kernel, "the kernel records the way: {harmless:#?}");
         for name in RESERVED {
             let reserved = found(name, has_kernel);
             let (more, less): (Vec<_>, Vec<_>) = (reserved.difference(&harmless).collect(), harmless.difference(&reserved).collect());

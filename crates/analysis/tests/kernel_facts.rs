@@ -108,11 +108,11 @@ fn behind(allowed: &str, other: i32) -> Kernel {
 
 #[test]
 fn a_thread_that_waits_while_another_cpu_is_idle_is_found() {
-    let context = found(&behind("0-1", 0), "idle_cpu_beside").unwrap();
+    let context = found(&behind("0-1", 0), "idle_cpu_unused").unwrap();
     assert_eq!((context.subject.as_str(), context.count), ("t12", 20));
     assert!(near(context.share, 10.0 / 21.0), "{context:?}");
     for (allowed, other) in [("0", 0), ("0-1", 13), ("", 0)] {
-        assert_eq!(found(&behind(allowed, other), "idle_cpu_beside"), None, "may run on {allowed:?}, CPU 1 has {other}");
+        assert_eq!(found(&behind(allowed, other), "idle_cpu_unused"), None, "may run on {allowed:?}, CPU 1 has {other}");
         assert!(found(&behind(allowed, other), "waits_for_cpu").is_some());
     }
 }

@@ -1,9 +1,11 @@
-//! Reads a trace directory and prints how many events each stream has, and how fast they were decoded.
+//! Reads a trace directory and prints how many events each stream has, and how fast they were
+//! decoded.
 //!
 //!     count [--fields] [--columns] [--print] [--pread] DIR…
 //!
-//! `--fields` looks at every field of every event, `--columns` at the same by columns (the sums are equal), `--print` prints them, `--pread` reads files through a window instead
-//! of whole. A directory is a trace if it holds a file `metadata`; directories below it are searched.
+//! `--fields` looks at every field of every event, `--columns` at the same by columns (the sums are
+//! equal), `--print` prints them, `--pread` reads files through a window instead of whole. A
+//! directory is a trace if it holds a file `metadata`; directories below it are searched.
 
 use std::error::Error;
 use std::fs::File;

@@ -2,7 +2,8 @@
 //!
 //!     write DIR
 //!
-//! `DIR/ctf1` and `DIR/ctf2` hold the same events: what a schema of CTF 2 says beyond 1.8 (an optional, a text of UTF-16) is lowered.
+//! `DIR/ctf1` and `DIR/ctf2` hold the same events: what a schema of CTF 2 says beyond 1.8 (an
+//! optional, a text of UTF-16) is lowered.
 
 use std::error::Error;
 use std::fs;
@@ -39,7 +40,8 @@ fn write_trace(folder: &Path, layout: Layout) -> Result<(), Box<dyn Error>> {
     for index in 0..10u64 {
         let failed = index % 3 == 2;
         let code = if failed { OwnedValue::U64(500 + index) } else { OwnedValue::Nothing };
-        // 24 bits of a time last for 16 ms: where that is not enough the writer begins another packet.
+        // 24 bits of a time last for 16 ms: where that is not enough the writer begins another
+        // packet.
         writer.event(0, begin + index * 10_000_000, &[text("/índice"), OwnedValue::Bool(failed), code])?;
     }
     writer.end()?;

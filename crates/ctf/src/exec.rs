@@ -1,8 +1,8 @@
 //! The executor: runs the steps of a plan over the bytes of a packet.
 //!
 //! This is the innermost loop of decoding. It allocates only the records of trees. Their number is
-//! bounded by the bytes of the packet, except for [`MAX_EMPTY`] elements without bits per array, and
-//! by [`MAX_RECORDS`]; so no small input can request much memory.
+//! bounded by the bytes of the packet, except for [`MAX_EMPTY`] elements without bits per array,
+//! and by [`MAX_RECORDS`]; so no small input can request much memory.
 
 use crate::bits::{align_up, Leaf, LeafKind, Window};
 use crate::clock::{extend, low_bits};
@@ -527,7 +527,7 @@ impl Executor<'_, '_> {
         let at = align_up(self.at, fixed_layout.align);
         let (stride, room) = (fixed_layout.stride(), self.limit.saturating_sub(at));
         let bits = stride.saturating_mul(len - 1).saturating_add(fixed_layout.bits);
-        let in_order = at % 8 == 0 || fixed_layout.order == Some(self.last);
+        let in_order = at.is_multiple_of(8) || fixed_layout.order == Some(self.last);
         if bits <= room && in_order {
             self.record(at, len)?;
             self.at = at + bits;

@@ -30,7 +30,7 @@ impl FixedLayout {
                 0 => part.order,
                 _ => whole.order.filter(|order| part.order == Some(*order)),
             };
-            bytewise &= at % 8 == 0 && part.bits % 8 == 0;
+            bytewise &= at.is_multiple_of(8) && part.bits % 8 == 0;
             if order.is_none() && !bytewise {
                 return None;
             }
@@ -43,7 +43,7 @@ impl FixedLayout {
         let bits = element.stride().checked_mul(count.checked_sub(1)?)?.checked_add(element.bits)?;
         // The order must change at a byte boundary in all elements; otherwise the place of the
         // change would differ between elements.
-        let sound = element.order.is_some() || element.stride() % 8 == 0;
+        let sound = element.order.is_some() || element.stride().is_multiple_of(8);
         (sound && bits < 1 << 48).then_some(FixedLayout { align: align.max(element.align), bits, ..element })
     }
 }

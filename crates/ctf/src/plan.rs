@@ -232,7 +232,7 @@ impl Field {
     pub(crate) fn is_bytes(&self) -> bool {
         match &self.shape {
             Shape::Array { leaf, stride, text, .. } | Shape::Sequence { leaf, stride, text } => {
-                let of_bytes = leaf.bits == 8 && *stride == 8 && !leaf.reversed && self.offset % 8 == 0;
+                let of_bytes = leaf.bits == 8 && *stride == 8 && !leaf.reversed && self.offset.is_multiple_of(8);
                 of_bytes && (*text != Encoding::None || matches!(leaf.kind, LeafKind::Unsigned | LeafKind::Byte))
             }
             _ => false,

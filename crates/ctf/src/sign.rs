@@ -51,7 +51,7 @@ impl PacketSignature {
 }
 
 fn byte(bit: u64) -> Option<usize> {
-    (bit % 8 == 0).then_some((bit / 8) as usize)
+    bit.is_multiple_of(8).then_some((bit / 8) as usize)
 }
 
 fn magic(leaf: &Leaf) -> Option<Vec<u8>> {

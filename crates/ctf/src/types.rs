@@ -168,12 +168,8 @@ impl BitsType {
     /// The names of the ranges in which at least one bit is set, each once.
     pub fn set(&self, value: u64) -> impl Iterator<Item = &str> {
         let mut last = "";
-        self.flags.iter().filter_map(move |flag| {
-            (value & flag.mask() != 0 && last != flag.label).then(|| {
-                last = &flag.label;
-                last
-            })
-        })
+        let names = self.flags.iter().filter(move |flag| value & flag.mask() != 0).map(|flag| flag.label.as_str());
+        names.filter(move |name| std::mem::replace(&mut last, *name) != *name)
     }
 }
 

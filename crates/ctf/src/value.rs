@@ -209,7 +209,7 @@ fn text<'a>(bytes: &'a [u8], encoding: Encoding) -> Value<'a> {
 }
 
 fn array<'a>(window: Window<'a>, at: u64, len: u64, leaf: Leaf, stride: u64, encoding: Encoding) -> Value<'a> {
-    let bytes = leaf.bits == 8 && stride == 8 && at % 8 == 0 && !leaf.reversed;
+    let bytes = leaf.bits == 8 && stride == 8 && at.is_multiple_of(8) && !leaf.reversed;
     match (encoding, encoding.unit()) {
         (Encoding::None, _) if bytes && matches!(leaf.kind, LeafKind::Unsigned | LeafKind::Byte) => Value::Bytes(window.slice(at, len)),
         (Encoding::None, _) => Value::Array(Array { window, at, len, leaf, stride }),
@@ -407,7 +407,7 @@ impl<'a> Located<'a> {
         let at = self.marks.get(field.mark as usize).map_or(0, |m| m.at);
         if let (QuickKind::Text, Shape::Array { count, .. }) = (quick.kind, &field.shape) {
             let at = at + field.offset;
-            if at % 8 == 0 {
+            if at.is_multiple_of(8) {
                 return f(Value::Str(self.window.text(at, *count)));
             }
         }

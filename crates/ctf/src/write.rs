@@ -8,7 +8,10 @@
 //!
 //! let metadata = Arc::new(Metadata::from_text(
 //!     "trace { major = 1; minor = 8; byte_order = be; };
-//!      event { name = said; fields := struct { integer { size = 8; } n; integer { size = 16; } list[n]; }; };",
+//!      event {
+//!          name = said;
+//!          fields := struct { integer { size = 8; } n; integer { size = 16; } list[n]; };
+//!      };",
 //! )?);
 //! let mut writer = StreamWriter::new(Arc::new(Layout::new(metadata)?), 0);
 //! let list = OwnedValue::List(vec![OwnedValue::U64(1), OwnedValue::U64(258)]);

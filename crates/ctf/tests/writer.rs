@@ -61,7 +61,7 @@ fn values_that_do_not_fit_are_rejected_with_the_name_of_their_field() {
         (
             "struct { u8 x; u8 y; } a[1];",
             vec![List(vec![Fields(vec![("y".into(), U64(1)), ("x".into(), U64(1))])])],
-            "field `a.x`: `y` stands where this field is due",
+            "field `a.x`: `y` is at the position of this field",
         ),
         (
             "integer { size = 3; byte_order = be; align = 1; } a; integer { size = 5; align = 1; } b;",
@@ -86,8 +86,8 @@ fn an_optional_must_be_present_exactly_if_its_selector_states_it() {
     let layout = layout(metadata);
     assert_eq!(one(&layout, &[Bool(true), U64(300)]).unwrap(), [1, 0xac, 2]);
     assert_eq!(one(&layout, &[Bool(false), Nothing]).unwrap(), [0]);
-    assert_eq!(one(&layout, &[Bool(true), Nothing]).unwrap_err(), "field `o`: nothing where the selector tells of a value");
-    assert_eq!(one(&layout, &[Bool(false), U64(1)]).unwrap_err(), "field `o`: a value where the selector tells of none");
+    assert_eq!(one(&layout, &[Bool(true), Nothing]).unwrap_err(), "field `o`: no value, although the selector selects one");
+    assert_eq!(one(&layout, &[Bool(false), U64(1)]).unwrap_err(), "field `o`: a value, although the selector selects none");
     assert_eq!(one(&layout, &[F64(1.0), U64(1)]).unwrap_err(), "field `is`: expected a boolean, found a floating point number");
 }
 

@@ -1,4 +1,5 @@
-//! Decodes a file of raw pages several times and prints events per second: `rate FOLDER_WITH_header_page FILE [ROUNDS]`.
+//! Decodes a file of raw pages several times and prints events per second:
+//! `rate FOLDER_WITH_header_page FILE [ROUNDS]`.
 
 use std::time::Instant;
 

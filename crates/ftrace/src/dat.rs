@@ -14,9 +14,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use crate::byte_order::ByteOrder;
 use crate::error::{DatError, DatErrorKind};
 use crate::format::{EventFormat, Formats, HeaderEvent};
-use crate::page::{ByteOrder, PageLayout};
+use crate::page::PageLayout;
 use crate::stream::PageStream;
 
 mod clock;

@@ -8,8 +8,8 @@
 
 use std::collections::HashMap;
 
+use crate::byte_order::ByteOrder;
 use crate::error::{FieldError, FormatError, FormatErrorKind};
-use crate::page::ByteOrder;
 
 /// One event class of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -438,11 +438,11 @@ mod tests {
     fn labels_of_a_field_are_the_names_that_the_kernel_prints() {
         let text = "name: drop\nID: 7\nformat:\n\tfield:int kind;\toffset:8;\tsize:4;\tsigned:1;\n\n\
             print fmt: \"%s %s %s\", __print_symbolic(REC->kind2, { 1, \"no\" }), \
-            __print_symbolic(REC->kind, { (-1), \"less\" }, { 0x10, \"B C\" }), __print_symbolic(REC->odd, { 1 << 2, \"x\" })";
+            __print_symbolic(REC->kind, { (-1), \"less\" }, { 0x10, \"B C\" }), __print_symbolic(REC->other, { 1 << 2, \"x\" })";
         let format = EventFormat::parse("skb", text).unwrap();
         let labels: Vec<(i64, String)> = format.labels("kind").into_iter().map(|label| (label.value, label.name)).collect();
         assert_eq!(labels, [(-1, "less".to_owned()), (16, "B C".to_owned())]);
-        assert!(format.labels("odd").is_empty() && format.labels("kin").is_empty());
+        assert!(format.labels("other").is_empty() && format.labels("kin").is_empty());
         for cut in text.len() - 120..text.len() {
             EventFormat::parse("skb", &text[..cut]).unwrap().labels("kind");
         }

@@ -14,9 +14,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::byte_order::ByteOrder;
 use crate::error::TraceFsError;
 use crate::format::HeaderEvent;
-use crate::page::{ByteOrder, PageLayout};
+use crate::page::PageLayout;
 use crate::raw::RawReader;
 use crate::tracefs::{io_error, read, EventName, TraceFs};
 

@@ -11,6 +11,7 @@
 //! it ends for any input. After an error no more events of the page are returned, because nothing
 //! in a page marks where an event begins.
 
+use crate::byte_order::ByteOrder;
 use crate::error::{FormatError, FormatErrorKind, PageError, PageErrorKind};
 use crate::format::{EventFormat, Field};
 
@@ -23,40 +24,6 @@ const TIME_MSB: u64 = 0xf8 << 56;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
-
-/// Order of the bytes of an integer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ByteOrder {
-    /// The least significant byte first.
-    Little,
-    /// The most significant byte first.
-    Big,
-}
-
-impl ByteOrder {
-    /// The byte order of the host on which this program runs.
-    pub const NATIVE: ByteOrder = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
-
-    /// Decodes an integer of 1, 2, 4 or 8 bytes; `None` for other sizes.
-    #[inline]
-    pub fn unsigned(self, bytes: &[u8]) -> Option<u64> {
-        let little = self == ByteOrder::Little;
-        Some(match *bytes {
-            [a] => a.into(),
-            [a, b] => if little { u16::from_le_bytes([a, b]) } else { u16::from_be_bytes([a, b]) }.into(),
-            [a, b, c, d] => if little { u32::from_le_bytes([a, b, c, d]) } else { u32::from_be_bytes([a, b, c, d]) }.into(),
-            [a, b, c, d, e, f, g, h] => {
-                let all = [a, b, c, d, e, f, g, h];
-                if little {
-                    u64::from_le_bytes(all)
-                } else {
-                    u64::from_be_bytes(all)
-                }
-            }
-            _ => return None,
-        })
-    }
-}
 
 /// The layout of the pages of a kernel, from `events/header_page` and the common fields of its
 /// events.

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::page::ByteOrder;
+use crate::byte_order::ByteOrder;
 
 /// Format texts by their addresses, which are part of the events.
 #[derive(Clone, Debug, Default)]

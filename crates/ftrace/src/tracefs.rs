@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use rustix::mount::{fsconfig_create, fsmount, fsopen, FsMountFlags, FsOpenFlags, MountAttrFlags};
 
+use crate::byte_order::ByteOrder;
 use crate::error::TraceFsError;
 use crate::format::{EventFormat, HeaderEvent};
-use crate::page::{ByteOrder, PageLayout};
+use crate::page::PageLayout;
 
 /// Name of an event: `subsystem:name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

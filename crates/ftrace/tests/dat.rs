@@ -84,7 +84,7 @@ fn same(path: &Path, least: usize) {
 
 #[test]
 fn every_event_of_version_6_is_read_as_trace_cmd_reports_it() {
-    let what = "trace.dat version 6 beside trace-cmd";
+    let what = "trace.dat version 6 next to trace-cmd";
     let Some(folder) = corpora(what) else { return };
     if has_trace_cmd(what) {
         same(&folder.join("trace.dat"), 500);
@@ -94,7 +94,7 @@ fn every_event_of_version_6_is_read_as_trace_cmd_reports_it() {
 
 #[test]
 fn every_event_of_version_7_is_read_as_trace_cmd_reports_it_compressed_or_not() {
-    let what = "trace.dat version 7 beside trace-cmd";
+    let what = "trace.dat version 7 next to trace-cmd";
     let Some(folder) = corpora(what) else { return };
     if !has_trace_cmd(what) {
         return;
@@ -141,7 +141,7 @@ fn every_event_of_version_7_is_read_as_trace_cmd_reports_it_compressed_or_not() 
 /// events.
 #[test]
 fn the_events_of_the_text_versions_are_in_the_files() {
-    let Some(folder) = corpora("trace.dat beside its text twins") else {
+    let Some(folder) = corpora("trace.dat next to its text twins") else {
         return;
     };
     let twin = std::fs::read_to_string(folder.join("raw_trace.txt")).unwrap();

@@ -206,9 +206,9 @@ fn an_overrun_buffer_reports_the_losses_that_the_kernel_counted() {
         if overwrite && !counted {
             // If the host kept the thread from its CPU for long, an event has a longer time, and
             // its page ends differently.
-            assert!(untold > 0 || told == lost, "the loss is told without its count: {told} of {lost}");
+            assert!(untold > 0 || told == lost, "the loss is reported without its count: {told} of {lost}");
         } else if overwrite {
-            assert_eq!((told, untold), (lost, 0), "what was overwritten is told by the page after it");
+            assert_eq!((told, untold), (lost, 0), "what was overwritten is reported by the page after it");
         } else {
             assert_eq!(told, 0, "what was refused at the end comes before no page: only the statistics tell it");
         }

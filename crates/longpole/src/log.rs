@@ -71,10 +71,10 @@ impl Log {
             match follow((recording, chunks), period, &theirs.ended, Printer::new(sink)) {
                 Err(error) if crate::is_broken_pipe(&error) => {
                     if !theirs.ended.load(Ordering::Acquire) {
-                        eprintln!("longpole: nobody reads the log any more; the recording goes on");
+                        eprintln!("longpole: nobody reads the log any more; the recording continues");
                     }
                 }
-                Err(error) => eprintln!("longpole: the log ends here, the recording goes on: {}", crate::in_one_line(&error)),
+                Err(error) => eprintln!("longpole: the log ends here, the recording continues: {}", crate::in_one_line(&error)),
                 Ok(()) => {}
             }
         })?;
@@ -125,7 +125,7 @@ fn follow(
         for diagnostic in chain.diagnostics() {
             eprintln!("longpole: log: {}", crate::render::table::plain_lines(diagnostic.to_string()));
         }
-        if chain.go_on()? {
+        if chain.next_chunk()? {
             printer.begin_anew();
         } else if last {
             if chain.missed > 0 {

@@ -145,7 +145,7 @@ impl OutputTee {
             }
             let Ok(Some(source)) = thread.join() else { continue };
             if let Err(error) = leave_to_another(source, stream) {
-                eprintln!("longpole: what goes on printing to {} cannot be passed on: {error}", stream.name());
+                eprintln!("longpole: output to {} cannot be passed on: {error}", stream.name());
             }
         }
     }

@@ -29,7 +29,7 @@ pub fn first(report: &Report) -> String {
     }
     match report.path.as_ref().and_then(|path| path.profile.first()) {
         Some(first) if !report.inputs.tells_running => format!(
-            "What a profiler would point to cannot be told: {} has most of the time that probes tell of ({}; {} of the critical path), and whether threads ran or \
+            "What a profiler would point to cannot be told: {} has most of the time that probes describe ({}; {} of the critical path), and whether threads ran or \
              waited in it is not in the trace; `longpole record --kernel sched`, as root, tells that.",
             state(first),
             percent(first.profile_share),

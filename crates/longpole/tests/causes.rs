@@ -119,7 +119,7 @@ fn the_span_of_the_slow_stage_dominates_the_path_with_and_without_kernel_events(
 #[test]
 fn a_program_that_computes_is_not_the_bottleneck_of_a_writer_if_interrupts_are_not_recorded() {
     let _alone = alone();
-    if !live("a writer beside programs that compute") {
+    if !live("a writer next to programs that compute") {
         return;
     }
     let place = Place::new();

@@ -17,5 +17,5 @@ fn a_thread_that_gave_up_waiting_for_the_table_does_not_block_later_threads() {
     let recording = place.newest();
     let marks = ["first", "meanwhile", "afterwards"].map(|name| counted(&recording, &format!("mark:{name}")).0);
     assert_eq!(marks, [1, 0, 1]);
-    assert_eq!(description(&recording)["loss"]["refused"], 1, "and that one is told");
+    assert_eq!(description(&recording)["loss"]["refused"], 1, "and that one is counted");
 }

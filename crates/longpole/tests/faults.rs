@@ -2,7 +2,6 @@
 //! program without the fault.
 
 #[path = "support/place.rs"]
-#[allow(dead_code)]
 mod place;
 #[path = "support/schema.rs"]
 mod schema;
@@ -87,18 +86,18 @@ fn page_faults_for_each_item_are_found() {
 #[test]
 fn a_thread_that_waits_despite_an_idle_cpu_is_found_unless_it_is_pinned() {
     let _alone = alone();
-    if !live("a CPU that is idle beside a thread that waits") {
+    if !live("a CPU that is idle next to a thread that waits") {
         return;
     }
-    assert_eq!(Run::of_program(CALLS, "alone").finding("idle_cpu_beside", "faults"), None);
-    let context = Run::of_program(CALLS, "beside");
+    assert_eq!(Run::of_program(CALLS, "alone").finding("idle_cpu_unused", "faults"), None);
+    let context = Run::of_program(CALLS, "behind");
     // Milliseconds in which CPU 1 was idle, and in which the thread waited, over 40 rounds of 4 ms.
     let printed: Vec<i64> = context.printed.split(' ').map(|number| number.parse().unwrap()).collect();
     let (idle_ms, waited_ms) = (printed[0], printed[1]);
-    match context.finding("idle_cpu_beside", "faults") {
+    match context.finding("idle_cpu_unused", "faults") {
         Some(finding) => assert!(finding["count"].as_u64().unwrap() >= 5 && idle_ms > 0, "{finding}, CPU 1 idle for {idle_ms} ms"),
         // Most kernels move the thread to the idle CPU before its wait is a part of the path.
-        None => println!("skipped: a CPU that is idle beside a thread that waits (CPU 1 was idle for {idle_ms} ms, the thread waited for {waited_ms} ms)"),
+        None => println!("skipped: a CPU that is idle next to a thread that waits (CPU 1 was idle for {idle_ms} ms, the thread waited for {waited_ms} ms)"),
     }
 }
 

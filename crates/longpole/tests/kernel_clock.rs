@@ -2,7 +2,6 @@
 //! between the times of the probes, on any CPU.
 
 #[path = "support/place.rs"]
-#[allow(dead_code)]
 mod place;
 
 use place::{ok, Place};

@@ -2,7 +2,6 @@
 //! being counted, and memory stays bounded.
 
 #[path = "support/place.rs"]
-#[allow(dead_code)]
 mod place;
 
 use place::{ok, signal, Place, Running};

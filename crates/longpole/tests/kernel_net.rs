@@ -44,17 +44,17 @@ fn the_net_time_of_a_span_on_a_shared_cpu_equals_the_thread_s_cpu_clock() {
     assert_eq!(computes["count"], 20);
     let gross = computes["total_ns"].as_f64().unwrap() / 1e6;
     // The other thread had its share of the CPU.
-    assert!(gross > 1.3 * sums[0], "{gross} ms beside {printed}");
-    assert!((gross - sums[1]).abs() < 0.02 * gross, "{gross} ms beside {printed}");
+    assert!(gross > 1.3 * sums[0], "{gross} ms next to {printed}");
+    assert!((gross - sums[1]).abs() < 0.02 * gross, "{gross} ms next to {printed}");
     // The thread's own clock includes interrupts that ran on top of the thread.
     let net = part(computes, "net") + part(computes, "interrupted");
-    assert!((net - sums[0]).abs() < 0.03 * sums[0] + stolen, "{net} ms, {stolen} stolen, beside {printed}: {computes}");
+    assert!((net - sums[0]).abs() < 0.03 * sums[0] + stolen, "{net} ms, {stolen} stolen, next to {printed}: {computes}");
     let waited = 0.9 * (sums[1] - sums[0]) - stolen;
     assert!(part(computes, "runnable") > waited && part(computes, "unknown") < 0.01 * gross, "{stolen} ms stolen: {computes}");
 
     let sleeps = span("sleeps");
     assert!(part(sleeps, "blocked") > 0.95 * 20.0 * 10.0, "{sleeps}");
-    assert!((part(sleeps, "net") + part(sleeps, "interrupted") - sums[2]).abs() < 5.0, "{sleeps} beside {printed}");
+    assert!((part(sleeps, "net") + part(sleeps, "interrupted") - sums[2]).abs() < 5.0, "{sleeps} next to {printed}");
     for line in [computes, sleeps] {
         let whole: f64 = ["net", "interrupted", "runnable", "blocked", "unknown"].iter().map(|name| part(line, name)).sum();
         let total = line["total_ns"].as_f64().unwrap() / 1e6;

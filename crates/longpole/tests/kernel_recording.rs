@@ -66,7 +66,7 @@ fn a_wrong_group_event_or_context_is_wrong_usage_and_valid_ones_are_listed() {
 
 #[test]
 fn a_command_without_probes_gives_a_recording_of_the_kernel() {
-    if !live("the kernel's events beside a command") {
+    if !live("the kernel's events next to a command") {
         return;
     }
     let place = Place::new();

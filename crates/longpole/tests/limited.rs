@@ -2,7 +2,6 @@
 //! mechanism by which it limits the system, and what ends the run.
 
 #[path = "support/place.rs"]
-#[allow(dead_code)]
 mod place;
 #[path = "support/schema.rs"]
 mod schema;

@@ -2,7 +2,6 @@
 //! affinity masks that the threads themselves read from the kernel.
 
 #[path = "support/place.rs"]
-#[allow(dead_code)]
 mod place;
 #[path = "support/program.rs"]
 mod program;

@@ -2,14 +2,13 @@
 //! device, for a timer or for a CPU, on live programs whose slow part is known.
 
 #[path = "support/place.rs"]
-#[allow(dead_code)]
 mod place;
 #[path = "support/schema.rs"]
 mod schema;
 
 use place::{ok, stolen, Place};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -53,7 +52,7 @@ fn is_code(state: &str) -> bool {
     !matches!(state, "runnable" | "preempted" | "interrupted" | "UNKNOWN") && !state.starts_with("blocked:")
 }
 
-fn path(place: &Place, trace: &PathBuf) -> Value {
+fn path(place: &Place, trace: &Path) -> Value {
     let answer = place.answer("path", trace);
     schema::check(&schema::schema("path"), &answer);
     assert_eq!(answer["contradictions"], 0, "{}", answer["contradiction_list"]);

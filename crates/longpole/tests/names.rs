@@ -2,7 +2,6 @@
 //! groups, and addresses of locks.
 
 #[path = "support/place.rs"]
-#[allow(dead_code)]
 mod place;
 #[path = "support/schema.rs"]
 mod schema;

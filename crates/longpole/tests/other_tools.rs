@@ -39,6 +39,7 @@ fn run(arguments: &[&str], trace: &Path) -> Result<Ran, String> {
     });
     let Ok(stdout) = end.recv_timeout(LONG) else {
         child.kill().unwrap();
+        child.wait().unwrap();
         return Err(format!("{arguments:?} does not end"));
     };
     let status = child.wait().unwrap().code();

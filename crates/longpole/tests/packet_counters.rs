@@ -1,7 +1,6 @@
 //! The kernel's own packet counters in the answer of `longpole packets`, compared with /proc.
 
 #[path = "support/place.rs"]
-#[allow(dead_code)]
 mod place;
 #[path = "support/schema.rs"]
 mod schema;

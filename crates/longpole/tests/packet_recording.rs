@@ -250,7 +250,7 @@ fn times(lines: &[Value], name: &str, device: &str, direction: Option<u64>) -> V
 
 #[test]
 fn the_time_of_a_frame_lies_between_the_kernels_events_for_the_same_packet() {
-    if !ready("packets beside the kernel's events", &["ip", "python3"]) || !Path::new("/sys/kernel/tracing/instances").exists() {
+    if !ready("packets next to the kernel's events", &["ip", "python3"]) || !Path::new("/sys/kernel/tracing/instances").exists() {
         return;
     }
     const COUNT: u64 = 400;

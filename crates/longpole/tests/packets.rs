@@ -2,14 +2,13 @@
 //! own counts and the kernel's counters.
 
 #[path = "support/place.rs"]
-#[allow(dead_code)]
 mod place;
 #[path = "support/schema.rs"]
 mod schema;
 
 use place::Place;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Two network namespaces with a pair of devices, `left` in one and `right` in the other; they are
@@ -114,7 +113,7 @@ fn said(text: &str, word: &str) -> u64 {
     words.nth(1).unwrap_or_else(|| panic!("no {word} in {text}")).parse().unwrap()
 }
 
-fn packets(place: &Place, recording: &PathBuf) -> Value {
+fn packets(place: &Place, recording: &Path) -> Value {
     let answer = place.answer("packets", recording);
     schema::check(&schema::schema("packets"), &answer);
     answer
@@ -127,7 +126,7 @@ fn lost(answer: &Value, place: &str, with: impl Fn(&Value) -> bool) -> u64 {
 }
 
 /// The flow between two programs.
-fn flow<'a>(answer: &'a Value, from: u64, to: u64) -> &'a Value {
+fn flow(answer: &Value, from: u64, to: u64) -> &Value {
     let flows = answer["journeys"]["flows"].as_array().unwrap();
     flows.iter().find(|flow| flow["from"]["tid"] == from && flow["to"]["tid"] == to).unwrap_or_else(|| panic!("no flow in {answer:#}"))
 }
@@ -254,7 +253,7 @@ fn a_socket_that_refuses_most_of_its_datagrams_is_the_verdict() {
     assert!(machine.starts_with("socket buffer full (UDP port 7000, datagrams/") && verdict["state"]["kind"] == "lost", "{verdict:#}");
     assert!(verdict["share"].as_f64().unwrap() > 0.25, "{verdict:#}");
     // The folder that contains the recording gives the same answer.
-    assert_eq!(packets(&place, &recording), packets(&place, &recording.parent().unwrap().to_owned()));
+    assert_eq!(packets(&place, &recording), packets(&place, recording.parent().unwrap()));
 }
 
 #[test]
@@ -410,7 +409,7 @@ for i in range(150): s.send(b\"x\"*20000); time.sleep(0.0002)";
     let (recording, output) = net.record(&place, &script);
     let answer = packets(&place, &recording);
     let missing = 150 * 20 - said(&output, "received");
-    assert!(missing >= 400 && missing < 2800, "{output}");
+    assert!((400..2800).contains(&missing), "{output}");
     let rows: Vec<&Value> = answer["losses"].as_array().unwrap().iter().filter(|row| row["place"] == "qdisc").collect();
     let sum = |key: &str| rows.iter().map(|row| row[key].as_u64().unwrap()).sum::<u64>();
     assert_eq!((sum("count") * 20, sum("datagrams")), (missing, missing), "{rows:#?}");

@@ -247,10 +247,10 @@ fn check_shows_the_line_of_an_error_in_metadata() {
 fn the_error_of_an_input_that_cannot_be_opened_is_shown_on_lines_of_its_own() {
     let (parts, whole) = (TempDir::new().unwrap(), trace());
     std::fs::rename(whole.path(), parts.path().join("whole")).unwrap();
-    std::fs::create_dir(parts.path().join("odd")).unwrap();
-    std::fs::write(parts.path().join("odd/metadata"), "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = xx; };\n").unwrap();
-    let odd = parts.path().join("odd/metadata");
-    let drawn = format!("{}:2:44: ", odd.display());
+    std::fs::create_dir(parts.path().join("broken")).unwrap();
+    std::fs::write(parts.path().join("broken/metadata"), "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = xx; };\n").unwrap();
+    let broken = parts.path().join("broken/metadata");
+    let drawn = format!("{}:2:44: ", broken.display());
     for arguments in [&["check"][..], &["print", "--tail", "0"], &["info"]] {
         let output = longpole(arguments, &[parts.path()]);
         let said = text(&output) + &String::from_utf8(output.stderr.clone()).unwrap();
@@ -259,7 +259,7 @@ fn the_error_of_an_input_that_cannot_be_opened_is_shown_on_lines_of_its_own() {
         let (line, mark) = (lines.nth(1).unwrap(), lines.next().unwrap());
         assert_eq!(line.find("xx"), mark.find("^~"), "{said}");
         assert!(line.starts_with("    ") && !said.contains("\\n"), "{said}");
-        assert_eq!(said.matches(&*odd.to_string_lossy()).count(), 1, "{said}");
+        assert_eq!(said.matches(&*broken.to_string_lossy()).count(), 1, "{said}");
     }
     let answer: Value = serde_json::from_slice(&longpole(&["check", "--json"], &[parts.path()]).stdout).unwrap();
     assert!(answer["diagnostics"][0].as_str().unwrap().contains("byte_order = xx; };\n"));

@@ -124,15 +124,16 @@ fn contradictions_in_a_trace_are_reported_with_the_verdict() {
     assert_eq!(clean["doubts"], serde_json::json!({"contradictions": 0, "negative_links": 0, "ignored_wakeups": 0}));
     assert!(!text.contains(said), "{text}");
     // A get of a token that was never put, and two wake-ups of a machine that does not wait.
-    let odd = ["\"machine\":\"odd\",\"get\":\"nothing\"", "\"machine\":\"client\",\"woken_by\":\"server\""];
-    let (odd, text) = verdict(&served(&place, 0, &[odd[0], odd[1], odd[1]]));
-    assert_eq!((&odd["outcome"], &odd["state"]["name"]), (&"bottleneck".into(), &"parse".into()), "{odd}");
-    assert_eq!(odd["doubts"], serde_json::json!({"contradictions": 1, "negative_links": 0, "ignored_wakeups": 2}));
+    let unusual = ["\"machine\":\"stranger\",\"get\":\"nothing\"", "\"machine\":\"client\",\"woken_by\":\"server\""];
+    let (unusual, text) = verdict(&served(&place, 0, &[unusual[0], unusual[1], unusual[1]]));
+    assert_eq!((&unusual["outcome"], &unusual["state"]["name"]), (&"bottleneck".into(), &"parse".into()), "{unusual}");
+    assert_eq!(unusual["doubts"], serde_json::json!({"contradictions": 1, "negative_links": 0, "ignored_wakeups": 2}));
     assert!(text.ends_with(&format!("; 1 contradiction, 2 wake-ups of what did not wait {said}")), "{text}");
     // With contradictions, the verdict must not be `spread`.
     let log = turns(&place, u64::MAX);
-    let odd = fs::read_to_string(&log).unwrap().replace("{\"t\":3010", "{\"t\":3005,\"machine\":\"odd\",\"get\":\"nothing\"}\n{\"t\":3010");
-    fs::write(&log, odd).unwrap();
+    let unusual =
+        fs::read_to_string(&log).unwrap().replace("{\"t\":3010", "{\"t\":3005,\"machine\":\"stranger\",\"get\":\"nothing\"}\n{\"t\":3010");
+    fs::write(&log, unusual).unwrap();
     let (balanced, text) = verdict(&log);
     assert!(balanced["unknown_share"].as_f64() < Some(0.05), "{balanced}");
     assert_eq!(balanced["outcome"], "unknown", "{balanced}");

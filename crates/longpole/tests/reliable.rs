@@ -3,8 +3,8 @@
 //!
 //! Each event that was tried is recorded or counted as lost, and none is torn. The program behaves
 //! as it would without probes, and nothing is written outside of the runtime directory and the
-//! recording. `make soak` runs the long forms and prints figures; docs/internals/reliability.md has a table
-//! of them.
+//! recording. `make soak` runs the long forms and prints figures; docs/internals/reliability.md has
+//! a table of them.
 
 #[path = "support/commanded.rs"]
 mod commanded;

@@ -26,7 +26,7 @@ fn names_below(folder: &Path, all: &mut Vec<String>) {
 #[test]
 fn unexpected_names_are_data_and_create_no_file() {
     let place = Place::new();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/odd_names.cc");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/unusual_names.cc");
     // The program's own name is also unexpected.
     let (own, program) = (place.path("own"), place.path("own").join("-x\n\u{1b}[31m\u{202e}"));
     std::fs::create_dir(&own).unwrap();

@@ -246,8 +246,8 @@ fn the_names_of_calls_are_those_of_the_kernels_configuration() {
 /// Diagnostics of `info` about saturation, counted losses, and losses without a count.
 fn saturation(arguments: &[&str], log: &Path) -> (usize, u64, u64) {
     let info = answer("info", arguments, log);
-    let odd = info["diagnostics"].as_array().unwrap().iter().filter(|odd| odd.as_str().unwrap().contains("saturated")).count();
-    (odd, info["lost"].as_u64().unwrap(), info["uncounted_losses"].as_u64().unwrap())
+    let saturated = info["diagnostics"].as_array().unwrap().iter().filter(|text| text.as_str().unwrap().contains("saturated")).count();
+    (saturated, info["lost"].as_u64().unwrap(), info["uncounted_losses"].as_u64().unwrap())
 }
 
 #[test]

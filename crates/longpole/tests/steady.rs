@@ -18,7 +18,7 @@ buffer = ctypes.create_string_buffer(56)
 assert ctypes.CDLL(None).syscall(call, 0, buffer, 56, 0) == 0
 _, policy, _, nice, priority, runtime = struct.unpack('IIQiIQ', buffer.raw[:32])
 preempted = 0
-if sys.argv[1] == 'beside':
+if sys.argv[1] == 'together':
     cpu = max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cpu})
     def plain(): os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
@@ -70,12 +70,12 @@ fn the_command_has_the_scheduling_parameters_that_the_recording_contains() {
 #[test]
 fn a_command_under_sched_fifo_is_hardly_preempted() {
     let place = Place::new();
-    let (fifo, told, _) = record(&place, &["--steady=fifo"], "beside");
+    let (fifo, told, _) = record(&place, &["--steady=fifo"], "together");
     if told["steady"]["policy"] != "SCHED_FIFO" {
         println!("skipped: preemption under SCHED_FIFO (needs root)");
         return;
     }
-    let (plain, _, _) = record(&place, &[], "beside");
+    let (plain, _, _) = record(&place, &[], "together");
     // The plain command is preempted hundreds of times, the other only a few times.
     assert!(plain[3] > 4 * fifo[3].max(5), "{plain:?} {fifo:?}");
 }

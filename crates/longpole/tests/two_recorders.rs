@@ -58,7 +58,7 @@ fn a_second_recorder_of_the_same_programs_is_refused_with_the_pid_of_the_first()
         let why = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(why.contains(&pid) && why.contains(recording.to_str().unwrap()), "{why}");
     }
-    assert_eq!(place.recordings(), [recording.clone()], "a refused one leaves no directory");
+    assert_eq!(place.recordings(), std::slice::from_ref(&recording), "a refused one leaves no directory");
     assert_eq!(path(&ok(place.longpole(&["stop"]).output().unwrap())), Path::new(&recording));
 }
 
@@ -86,7 +86,7 @@ fn recorders_of_single_processes_share_a_runtime_directory() {
     let all = recordings(&place);
     assert_eq!(all.len(), 2);
     for (program, recording) in programs.iter().zip(&paths) {
-        let told = all.iter().find(|told| told["of_pid"].to_string() == program.pid()).expect("status tells whose it is");
+        let told = all.iter().find(|told| told["of_pid"].as_u64() == program.pid().parse().ok()).expect("status tells whose it is");
         assert_eq!(told["path"], recording.to_str().unwrap());
         let why = refused(&place, &["start", "--pid", &program.pid()]);
         assert!(why.contains(&told["pid"].to_string()) && why.contains(recording.to_str().unwrap()), "{why}");
@@ -123,7 +123,7 @@ fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_records_it_afterwa
     // process is enabled again.
     let enabled = |pid: &str| {
         let list: Value = serde_json::from_slice(&ok(place.longpole(&["list", "--json"]).output().unwrap()).stdout).unwrap();
-        list["subjects"].as_array().unwrap().iter().any(|subject| subject["pid"].to_string() == pid && subject["enabled"] == true)
+        list["subjects"].as_array().unwrap().iter().any(|subject| subject["pid"].as_u64() == pid.parse().ok() && subject["enabled"] == true)
     };
     wait_for(|| enabled(&pid));
     let second = one.does("marks 40") - first;
@@ -174,7 +174,7 @@ fn commanded(place: &Place, program: &str) -> CommandedProgram {
 
 /// The recording of the recorder with this pid, from `longpole status`.
 fn of_recorder(place: &Place, pid: &str) -> Value {
-    let of = || recordings(place).into_iter().find(|told| told["pid"].to_string() == pid);
+    let of = || recordings(place).into_iter().find(|told| told["pid"].as_u64() == pid.parse().ok());
     wait_for(|| of().is_some());
     of().unwrap()
 }

@@ -111,7 +111,7 @@ fn programs_that_another_recorder_records_are_reported_with_that_recorder() {
         kill $a; wait $a || true";
     let run = alone(&place, script);
     let told = String::from_utf8_lossy(&run.stderr);
-    assert!(told.contains("programs of user 4321 (as process") && told.contains("are not recorded while that goes on"), "{told}");
+    assert!(told.contains("programs of user 4321 (as process") && told.contains("are not recorded until that recording ends"), "{told}");
     assert!(told.contains("longpole: a recording is running already: process"), "{told}");
     assert!(told.contains("of events in 1 stream\n"), "{told}");
 }

@@ -1,5 +1,6 @@
 //! Errors of reading a log, with their place.
 
+use crate::line::LONGEST_LINE;
 use std::fmt;
 use std::io;
 
@@ -59,7 +60,7 @@ impl From<LineErrorKind> for Fault {
 #[non_exhaustive]
 pub enum LineErrorKind {
     /// The line has more than [`LONGEST_LINE`](crate::LONGEST_LINE) bytes.
-    #[error("longer than {} bytes", crate::LONGEST_LINE)]
+    #[error("longer than {} bytes", LONGEST_LINE)]
     TooLong,
     /// The line is no JSON object; the text describes what was expected.
     #[error("{0}")]

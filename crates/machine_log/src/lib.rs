@@ -12,7 +12,7 @@ mod writer;
 
 pub use error::{Error, LineError, LineErrorKind};
 pub use fields::KEYS;
-pub use line::{Action, Amount, Cause, Content, Declaration, Flow, Line, Machine, Order, Text, Unit, Wants};
-pub use reader::{is_machine_log, Next, Reader, Slot, LONGEST_LINE};
+pub use line::{Action, Amount, Cause, Content, Declaration, Flow, Line, Machine, Order, Text, Unit, Wants, LONGEST_LINE};
+pub use reader::{is_machine_log, Next, Reader, Slot};
 pub use repeats::Repeats;
 pub use writer::Writer;

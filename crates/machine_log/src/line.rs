@@ -3,6 +3,10 @@
 
 use std::borrow::Cow;
 
+/// Maximum number of bytes of a line, without its end. A longer line is refused, so that memory is
+/// bounded.
+pub const LONGEST_LINE: usize = 1 << 20;
+
 /// Name of a host, machine, class, state, queue or link.
 pub type Text<'a> = Cow<'a, str>;
 

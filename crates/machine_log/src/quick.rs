@@ -162,7 +162,7 @@ fn ends(word: u64) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = LOW << 7;
     let is = |byte: u8| {
-        let other = word ^ LOW * u64::from(byte);
+        let other = word ^ (LOW * u64::from(byte));
         other.wrapping_sub(LOW) & !other
     };
     (is(b'"') | is(b'\\') | word.wrapping_sub(LOW * u64::from(b' ')) & !word) & HIGH

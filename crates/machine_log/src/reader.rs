@@ -2,14 +2,10 @@
 
 use crate::error::{Error, Fault, LineError, LineErrorKind};
 use crate::fields::Fields;
-use crate::line::Line;
+use crate::line::{Line, LONGEST_LINE};
 use crate::repeats::{self, Place, Repeats};
 use std::io::{self, Read};
 use std::ops::Range;
-
-/// Maximum number of bytes of a line, without its end. A longer line is refused, so that memory is
-/// bounded.
-pub const LONGEST_LINE: usize = 1 << 20;
 
 /// Initial size of the buffer in bytes. It grows only for longer lines.
 const BUFFER: usize = 1 << 16;

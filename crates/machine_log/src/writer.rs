@@ -114,19 +114,17 @@ impl Machine<'_> {
         if two && (link.is_some() || [fork, woken].into_iter().flatten().any(has_details)) {
             return Err(LineErrorKind::TwoCauses);
         }
-        match &self.action {
-            Some(
-                Action::Put { n, .. }
-                | Action::Reserve { n, .. }
-                | Action::Get { amount: Amount::Units(n), .. }
-                | Action::Peek { amount: Amount::Units(n), .. },
-            ) => {
-                time("n", Some(*n))?;
-                if *n == 0 {
-                    return Err(LineErrorKind::Range { key: "n", number: 0 });
-                }
+        if let Some(
+            Action::Put { n, .. }
+            | Action::Reserve { n, .. }
+            | Action::Get { amount: Amount::Units(n), .. }
+            | Action::Peek { amount: Amount::Units(n), .. },
+        ) = &self.action
+        {
+            time("n", Some(*n))?;
+            if *n == 0 {
+                return Err(LineErrorKind::Range { key: "n", number: 0 });
             }
-            _ => {}
         }
         match &self.action {
             Some(Action::Put { flow, .. } | Action::Get { flow, .. } | Action::Peek { flow, .. }) => match flow {

@@ -328,7 +328,7 @@ impl Composer {
     /// The next interaction that is known by now.
     #[inline]
     pub fn next_interaction(&mut self) -> Option<Interaction> {
-        self.ahead.next()
+        self.ahead.take_first()
     }
 
     /// The interactions that were composed and not yet read.

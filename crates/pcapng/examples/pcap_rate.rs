@@ -1,4 +1,5 @@
-//! How fast packets of 100 bytes are written and read again: into and from memory, and through a buffered file.
+//! How fast packets of 100 bytes are written and read again: into and from memory, and through a
+//! buffered file.
 //!
 //! `cargo run --release -p longpole-pcapng --example pcap_rate [FILE]`
 

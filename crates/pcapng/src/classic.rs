@@ -1,6 +1,7 @@
 //! The classic pcap format: a file header, then the records of one interface.
 
-use crate::block::{ByteOrder, InterfaceInfo, LinkType};
+use crate::block::{InterfaceInfo, LinkType};
+use crate::byte_order::ByteOrder;
 use crate::time::Resolution;
 
 pub(crate) const FILE_HEADER_LEN: usize = 24;

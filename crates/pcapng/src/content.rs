@@ -5,10 +5,11 @@
 //! next block.
 
 use crate::block::{
-    Block, ByteOrder, CustomBlock, InterfaceBlock, InterfaceInfo, JournalBlock, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock,
-    SecretsBlock, SectionBlock, StatisticsBlock, CUSTOM, CUSTOM_NOT_COPIED, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS,
-    JOURNAL_ENTRY, NAME_RESOLUTION, OBSOLETE_PACKET, SECRETS, SECTION_HEADER, SIMPLE_PACKET,
+    Block, CustomBlock, InterfaceBlock, InterfaceInfo, JournalBlock, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock, SecretsBlock,
+    SectionBlock, StatisticsBlock, CUSTOM, CUSTOM_NOT_COPIED, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, JOURNAL_ENTRY,
+    NAME_RESOLUTION, OBSOLETE_PACKET, SECRETS, SECTION_HEADER, SIMPLE_PACKET,
 };
+use crate::byte_order::ByteOrder;
 use crate::classic;
 use crate::error::{Error, ErrorKind};
 use crate::names::NameRecords;

@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 mod block;
+mod byte_order;
 mod classic;
 mod content;
 mod error;
@@ -12,9 +13,10 @@ mod time;
 mod writer;
 
 pub use block::{
-    Block, ByteOrder, CustomBlock, Direction, InterfaceBlock, InterfaceInfo, JournalBlock, LinkType, NamesBlock, PacketBlock, PacketForm,
-    RawBlock, SecretsBlock, SectionBlock, StatisticsBlock,
+    Block, CustomBlock, Direction, InterfaceBlock, InterfaceInfo, JournalBlock, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock,
+    SecretsBlock, SectionBlock, StatisticsBlock,
 };
+pub use byte_order::ByteOrder;
 pub use content::{MAX_INTERFACES, MAX_INTERFACE_TEXT};
 pub use error::{Error, ErrorKind};
 pub use names::{NameRecord, NameRecords};

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::block::ByteOrder;
+use crate::byte_order::ByteOrder;
 use crate::error::{Error, ErrorKind};
 
 const END: u16 = 0;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::block::ByteOrder;
+use crate::byte_order::ByteOrder;
 use crate::error::{Error, ErrorKind};
 
 pub(crate) const END: u16 = 0;

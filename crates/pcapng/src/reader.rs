@@ -12,7 +12,8 @@
 
 use std::io::{self, Read};
 
-use crate::block::{Block, ByteOrder, InterfaceBlock, InterfaceInfo, BYTE_ORDER_MAGIC, SECTION_HEADER};
+use crate::block::{Block, InterfaceBlock, InterfaceInfo, BYTE_ORDER_MAGIC, SECTION_HEADER};
+use crate::byte_order::ByteOrder;
 use crate::classic;
 use crate::content::{least_len, Context, Interfaces};
 use crate::error::{Error, ErrorKind};

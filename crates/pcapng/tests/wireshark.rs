@@ -147,7 +147,7 @@ fn described(block: &str) -> &str {
 
 #[test]
 fn packets_of_the_corpus_have_the_lengths_times_interfaces_and_comments_of_tshark() {
-    let Some(corpora) = corpora("the pcapng corpus beside tshark") else {
+    let Some(corpora) = corpora("the pcapng corpus next to tshark") else {
         return;
     };
     let mut files = vec![corpora.join("genode/a.pcapng")];
@@ -160,7 +160,7 @@ fn packets_of_the_corpus_have_the_lengths_times_interfaces_and_comments_of_tshar
         let twin = path.to_str().unwrap().replace("output_le", "output_be");
         let twin = summarise(&std::fs::read(twin).unwrap());
         assert_eq!((&twin.packets, &twin.interfaces), (&summary.packets, &summary.interfaces), "{}", path.display());
-        let Some(rows) = tshark("the pcapng corpus beside tshark", &path) else {
+        let Some(rows) = tshark("the pcapng corpus next to tshark", &path) else {
             return;
         };
         compare(&path, &summary, &rows);
@@ -205,7 +205,7 @@ const BLOCKS: [&str; 7] = [
 fn dissected(path: &Path) -> Option<Vec<Vec<String>>> {
     let mut arguments = vec!["-n", "-r", path.to_str().unwrap(), "-X", "read_format:MIME Files Format", "-Tfields", "-Eaggregator=\x7f"];
     BLOCKS.iter().for_each(|field| arguments.extend(["-e", field]));
-    let text = run("the blocks of the pcapng corpus beside tshark", "tshark", &arguments)?;
+    let text = run("the blocks of the pcapng corpus next to tshark", "tshark", &arguments)?;
     let lists = text.trim_end_matches('\n').split('\t');
     // tshark also lists missing comments, as empty texts.
     Some(lists.map(|list| list.split('\x7f').filter(|text| !text.is_empty()).map(str::to_owned).collect()).collect())

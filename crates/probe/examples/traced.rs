@@ -1,4 +1,5 @@
-//! A program that says what it does by `tracing`: nothing in it knows of Longpole but the line that installs the layer.
+//! A program that says what it does by `tracing`: nothing in it knows of Longpole but the line that
+//! installs the layer.
 //!
 //!     cargo build --release -p longpole-probe --example traced
 //!     longpole record -- target/release/examples/traced
@@ -20,7 +21,8 @@ fn price(order: &Order, customer: &str) -> u64 {
     cents
 }
 
-/// A task that another one leads to, and that ends in another thread than it began in; a library that uses `log`.
+/// A task that another one leads to, and that ends in another thread than it began in; a library
+/// that uses `log`.
 fn follower(before: &Span) {
     let span = info_span!(parent: before, "follower");
     span.follows_from(before);

@@ -19,8 +19,8 @@
 //! ```
 //!
 //! The probes write the same events into the same shared memory as the probes for C and C++.
-//! `docs/guides/probes.md` lists all probes; `docs/formats/user-trace.md` describes the event that each
-//! one records.
+//! `docs/guides/probes.md` lists all probes; `docs/formats/user-trace.md` describes the event that
+//! each one records.
 //!
 //! While nothing is recorded, a probe costs one load and one branch. While its events are recorded,
 //! it costs a read of the time-stamp counter and a few stores: no function call, lock, system call

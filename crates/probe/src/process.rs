@@ -140,12 +140,12 @@ const _: () = assert!(offset_of!(Process, directory) == 32 && offset_of!(Process
 pub fn page() -> &'static Control {
     // SAFETY: the page is as large as the structure, lives as long as the library, and is written
     // only by atomic stores.
-    unsafe { &*(&raw const longpole_page) }
+    unsafe { &longpole_page }
 }
 
 pub fn library() -> &'static Library {
     // SAFETY: as for the page.
-    unsafe { &*(&raw const longpole_library) }
+    unsafe { &longpole_library }
 }
 
 /// The enable word, read with one load. The symbol is addressed directly, because an external
@@ -599,7 +599,7 @@ fn connect() -> *mut Process {
 fn is_table(address: u64, stem: &Text<32>) -> bool {
     let address = address as usize;
     let stem_at = address.wrapping_add(offset_of!(Process, stem));
-    if address == 0 || address % 8 != 0 || !system::is_readable(address) || !system::is_readable(stem_at.wrapping_add(24)) {
+    if address == 0 || !address.is_multiple_of(8) || !system::is_readable(address) || !system::is_readable(stem_at.wrapping_add(24)) {
         return false;
     }
     // SAFETY: the kernel reported that the table is readable up to the end of its stem.

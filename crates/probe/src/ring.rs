@@ -155,7 +155,7 @@ fn restamp(ring: Ring, mut header: u64) -> u64 {
 /// back by `restamp`.
 fn settle(ring: Ring, position: u64, header: u64) {
     let begin = position.wrapping_sub(SUBBUFFER_HEADER);
-    if begin % ring.subbuffer.load(Relaxed).max(1) == 0 {
+    if begin.is_multiple_of(ring.subbuffer.load(Relaxed).max(1)) {
         let begun = ring.subbuffer_at(begin);
         let time = begun.begin.load(Relaxed);
         let late = ((time << 16).wrapping_sub(header & !ID) as i64) >> 16;
@@ -188,12 +188,12 @@ fn commit(ring: Ring, place: *mut u64, header: u64, head: u64) {
     // SAFETY: `place` is the event's place within the data of the ring.
     unsafe { place.write(header) };
     make_visible(&ring.last, &ring.events, &ring.head, header, head);
-    give_back(ring);
+    release_ring(ring);
 }
 
 /// Ends a probe: releases the ring and moves the events that handlers left into it.
 #[inline(always)]
-fn give_back(ring: Ring) {
+fn release_ring(ring: Ring) {
     in_order();
     ring.busy.store(0, Release);
     in_order();
@@ -334,7 +334,7 @@ fn take() -> Taken {
             // The event of the abandoned probe was either completed or never visible. The events
             // that handlers left in the side area are moved into the ring.
             ring.mark_moved_side_entries();
-            give_back(ring);
+            release_ring(ring);
             continue;
         }
         ring.occupy();
@@ -355,7 +355,7 @@ fn take() -> Taken {
 /// Writes one event into a ring that is taken, and releases the ring: finds room, lets `fill` write
 /// the payload, and makes the event visible.
 fn write(mut ring: Ring, id: u32, size: u64, fill: impl FnOnce(Ring, *mut u64)) {
-    let Some(position) = advance(&mut ring, size) else { return give_back(ring) };
+    let Some(position) = advance(&mut ring, size) else { return release_ring(ring) };
     let header = restamp(ring, event_header(id, ring.now()));
     settle(ring, position, header);
     let place = ring.place(position);

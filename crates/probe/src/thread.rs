@@ -326,7 +326,7 @@ impl Entry {
     }
 
     /// Makes the ring available to other threads after its thread has ended.
-    fn give_back(&self) {
+    fn return_ring(&self) {
         // The thread may have ended in a probe, or in a handler that interrupted one. The entries
         // that this probe would have moved are lost.
         self.ring().lost.fetch_add(self.ring().mark_moved_side_entries(), Release);
@@ -397,7 +397,7 @@ fn reclaim(table: &Locked) {
         let tid = entry.tid.load(Relaxed);
         // A task that shares our memory is not necessarily a thread of our process.
         if tid != 0 && system::tkill(tid as usize, 0) == system::ESRCH {
-            entry.give_back();
+            entry.return_ring();
         }
     }
 }
@@ -517,7 +517,7 @@ pub extern "C" fn exit(_: *mut c_void) {
         let users = entry.users.load(Relaxed) & !library().own_slot();
         entry.users.store(users, Relaxed);
         if users == 0 {
-            entry.give_back();
+            entry.return_ring();
         }
     }
 }

@@ -110,10 +110,8 @@ fn class_id(metadata: &'static Metadata<'static>, signature: Option<Signature>, 
                 }
                 return id;
             }
-            other if other == address => {
-                if known.signature[0].load(Relaxed) == fields && known.signature[1].load(Relaxed) == types {
-                    return known.id.load(Relaxed);
-                }
+            other if other == address && known.signature[0].load(Relaxed) == fields && known.signature[1].load(Relaxed) == types => {
+                return known.id.load(Relaxed);
             }
             _ => {}
         }

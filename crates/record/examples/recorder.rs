@@ -1,7 +1,8 @@
 //! The smallest recorder: records every process with probes into the directory that is its
 //! argument, until it gets a signal.
 //!
-//!     cargo run -p longpole-record --example recorder -- traces [RING SIZE [CONFIGURATION|- [KERNEL GROUPS|- [INTERFACES]]]]
+//!     cargo run -p longpole-record --example recorder -- traces \
+//!         [RING SIZE [CONFIGURATION|- [KERNEL GROUPS|- [INTERFACES]]]]
 //!
 //! Prints the path of the recording as soon as it runs. At the end it prints the numbers of
 //! recorded and lost events, the reason if nothing was recorded, and the diagnostics.

@@ -204,7 +204,7 @@ impl Ring {
             return Err(Fault::Gone);
         }
         let ahead = head.checked_sub(self.tail).ok_or(Fault::Head)?;
-        if (ahead > self.size && !self.overwrites) || head > FARTHEST || head % 8 != 0 {
+        if (ahead > self.size && !self.overwrites) || head > FARTHEST || !head.is_multiple_of(8) {
             return Err(Fault::Head);
         }
         let clock = if self.clock == CLOCK_MONO_RAW { Clock::MonoRaw } else { Clock::Counter };

@@ -58,10 +58,10 @@ fn liar(random: &mut Random) -> Vec<u8> {
     for back in 0..4 {
         let position = current.wrapping_sub(back * part);
         let at = 4096 + (position & (SIZE - 1)) as usize;
-        let odd = u64::from(random.next() % 8 == 0);
-        put(at + 24, position.wrapping_add(odd));
-        put(at + 8, if random.next() % 3 == 0 { random.next() } else { 256 + random.next() % 1000 * 8 });
-        put(at + 80, if random.next() % 2 == 0 { random.next() } else { random.next() % 5000 });
+        let shift = u64::from(random.next().is_multiple_of(8));
+        put(at + 24, position.wrapping_add(shift));
+        put(at + 8, if random.next().is_multiple_of(3) { random.next() } else { 256 + random.next() % 1000 * 8 });
+        put(at + 80, if random.next().is_multiple_of(2) { random.next() } else { random.next() % 5000 });
     }
     bytes
 }

@@ -83,7 +83,7 @@ impl Ctf {
         } else {
             return None;
         };
-        Some(format!("probes do not tell of {what}; take its machine log"))
+        Some(format!("probes do not describe {what}; take its machine log"))
     }
 
     pub fn create(directory: &Path) -> io::Result<Ctf> {

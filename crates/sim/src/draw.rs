@@ -78,18 +78,18 @@ impl Pick {
         Pick(what.bytes().fold(mix(seed), |hash, byte| mix(hash ^ u64::from(byte))))
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     /// A uniform integer, both ends included.
     pub fn int(&mut self, low: u64, high: u64) -> u64 {
-        Dist::Uniform(low, high).at(self.next())
+        Dist::Uniform(low, high).at(self.number())
     }
 
     pub fn real(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * unit(self.next())
+        low + (high - low) * unit(self.number())
     }
 
     pub fn shuffle<T>(&mut self, items: &mut [T]) {

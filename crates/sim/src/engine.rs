@@ -57,7 +57,7 @@ impl std::fmt::Display for Failed {
         match self {
             Failed::Deadlock { t, waiting } => write!(f, "at {t} ns nothing can happen any more; waiting: {}", waiting.join(", ")),
             Failed::Stopped => write!(f, "nobody listens any more"),
-            Failed::Endless { t } => write!(f, "at {t} ns a program goes on for ever without taking time"),
+            Failed::Endless { t } => write!(f, "at {t} ns a program never ends and takes no time"),
         }
     }
 }
@@ -297,7 +297,7 @@ impl<'a, S: Sink> Engine<'a, S> {
                 }
                 return Ok(());
             };
-            let goes_on = match instr {
+            let continues = match instr {
                 Instr::Work { state, time, .. } => {
                     if self.runner(machine).left == 0 {
                         let ns = self.draw(machine, time);
@@ -317,11 +317,11 @@ impl<'a, S: Sink> Engine<'a, S> {
                 Instr::Peek { queue, n } => self.get(machine, queue, Want::Look(n), Wait::Tokens(queue)),
                 Instr::Serve { queue } => self.get(machine, queue, Want::Units(1), Wait::Tokens(queue)),
                 Instr::Poll { queue, state } => {
-                    let goes_on = self.get(machine, queue, Want::Units(1), Wait::Poll(queue));
-                    if !goes_on {
+                    let continues = self.get(machine, queue, Want::Units(1), Wait::Poll(queue));
+                    if !continues {
                         self.runner(machine).spins = Some((self.now, state));
                     }
-                    goes_on
+                    continues
                 }
                 Instr::Call { queue } => self.put(machine, queue, Token { n: 1, caller: machine }, false),
                 Instr::Returned { queue } => self.returned(machine, queue),
@@ -387,7 +387,7 @@ impl<'a, S: Sink> Engine<'a, S> {
                     true
                 }
             };
-            if !goes_on {
+            if !continues {
                 return Ok(());
             }
             self.runner(machine).pc += 1;

@@ -22,7 +22,7 @@ impl Sketch {
     pub fn new(scenario: &str, seed: u64, items: u64) -> Sketch {
         let mut pick = Pick::new(seed, scenario);
         let names = Names::new(&mut pick);
-        let system = System { seed: pick.next(), ..System::default() };
+        let system = System { seed: pick.number(), ..System::default() };
         Sketch { pick, system, items, roles: BTreeMap::new(), names }
     }
 

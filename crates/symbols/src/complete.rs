@@ -199,7 +199,7 @@ fn look_into(places: &Places, file: &File, items: &[Item], from: usize, at: &mut
     out.flush()
 }
 
-fn module(places: &Places, id: ModuleId, users: &[User], out: &mut impl Write, goes_on: &mut dyn FnMut()) -> io::Result<()> {
+fn module(places: &Places, id: ModuleId, users: &[User], out: &mut impl Write, progress: &mut dyn FnMut()) -> io::Result<()> {
     let Some(offsets) = places.files.get(&id) else { return Ok(()) };
     let module = &places.spaces.modules()[id.0 as usize];
     let of = |line: Line| Line { module: Some(id.0), ..line };
@@ -215,7 +215,7 @@ fn module(places: &Places, id: ModuleId, users: &[User], out: &mut impl Write, g
     write(out, &of(Line { path: path.clone(), inode: Some(module.inode), ..Line::default() }))?;
     let offsets: Vec<u64> = offsets.keys().copied().collect();
     let mut written = Ok(());
-    let resolved = resolve::functions(&opened, &offsets, goes_on, |offset, functions| {
+    let resolved = resolve::functions(&opened, &offsets, progress, |offset, functions| {
         let line = of(Line { offset: Some(offset), functions, ..Line::default() });
         written = std::mem::replace(&mut written, Ok(())).and_then(|()| write(out, &line));
     });

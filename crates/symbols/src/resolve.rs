@@ -24,21 +24,21 @@ const LINKS: [&[u8]; 3] = [b"debuglink", b"debugaltlink", b"debug_sup"];
 ///
 /// Files to which the module refers for debug information are not opened, because the module's
 /// author chooses their names. For such a module only its symbols are used.
-pub fn functions(file: &File, offsets: &[u64], goes_on: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
-    look_up(file, has_no_links(file).unwrap_or(false), offsets, goes_on, found)
+pub fn functions(file: &File, offsets: &[u64], progress: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
+    look_up(file, has_no_links(file).unwrap_or(false), offsets, progress, found)
 }
 
 /// Like [`functions`], but uses only symbols. Debug information omits the namespace of functions
 /// that only one source file can see; symbols contain it.
-pub fn symbols(file: &File, offsets: &[u64], goes_on: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
-    look_up(file, false, offsets, goes_on, found)
+pub fn symbols(file: &File, offsets: &[u64], progress: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
+    look_up(file, false, offsets, progress, found)
 }
 
 fn look_up(
     file: &File,
     debug: bool,
     offsets: &[u64],
-    goes_on: &mut dyn FnMut(),
+    progress: &mut dyn FnMut(),
     mut found: impl FnMut(u64, Vec<Function>),
 ) -> Result<(), String> {
     // This path leads to the file that was checked, even if its name leads elsewhere by now.
@@ -47,7 +47,7 @@ fn look_up(
     let source = Source::Elf(elf);
     let symbolizer = Symbolizer::builder().enable_auto_reload(false).enable_demangling(false).build();
     for batch in offsets.chunks(BATCH) {
-        goes_on();
+        progress();
         let named = symbolizer.symbolize(&source, Input::FileOffset(batch)).map_err(|error| clean(&error.to_string()))?;
         for (&offset, symbol) in batch.iter().zip(named) {
             if let Symbolized::Sym(symbol) = symbol {

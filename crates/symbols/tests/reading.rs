@@ -1,5 +1,5 @@
-//! Samples to stacks, from files that say what the test wants: no kernel, no root, no program is needed. The metadata is that of a real
-//! recording.
+//! Samples to stacks, from files that say what the test wants: no kernel, no root, no program is
+//! needed. The metadata is that of a real recording.
 
 use longpole_symbols::{Origin, Stacks};
 use longpole_trace::Item;
@@ -110,7 +110,8 @@ fn stacks(recording: &Path) -> Vec<String> {
 fn example() -> (Vec<u8>, Vec<u8>) {
     let (mut begin, mut cpu) = (Stream::default(), Stream::default());
     begin.comm(10, 7, 0, "first").mapping(10, 7, 0x1000, 0x1000, 0, "/bin/one");
-    // In the program, and in the kernel called by it; the outer addresses are where calls return to.
+    // In the program, and in the kernel called by it; the outer addresses are where calls return
+    // to.
     cpu.sample(20, 7, &[], &[0x1010, 0x1021]);
     cpu.sample(30, 7, &[0xffff_ffff_c000_0004, 0xffff_ffff_8100_0009], &[0x1010, 0x5000]);
     // A child has what its parent had, until it becomes another program.

@@ -291,7 +291,7 @@ impl fmt::Display for Diagnostic {
             Diagnostic::Damaged { path, error } => write!(f, "{}: {error}; the rest of this packet is not read", path.display()),
             Diagnostic::BeyondTime { path, place, .. } => write!(
                 f,
-                "{}: {place}: 64 bits of ns do not hold this time; it, and others like it in this file, are told as the nearest that they hold",
+                "{}: {place}: 64 bits of ns do not hold this time; it, and others like it in this file, are shown as the nearest that they hold",
                 path.display()
             ),
             Diagnostic::CommonClock { path, by_ns } => {
@@ -357,7 +357,7 @@ impl fmt::Display for Diagnostic {
                 )
             }
             Diagnostic::Unfinished { path } => {
-                write!(f, "{}: the recording goes on, or its recorder was killed", path.display())
+                write!(f, "{}: the recording continues, or its recorder was killed", path.display())
             }
             Diagnostic::Saturated { path, entries, lost } => {
                 let lost = match lost {
@@ -368,7 +368,7 @@ impl fmt::Display for Diagnostic {
             }
             Diagnostic::Untimed { path } => write!(
                 f,
-                "{}: the log says how long tracepoints took, not when; they are told one after the other, in the order in which they ended, also where one \
+                "{}: the log says how long tracepoints took, not when; they are shown one after the other, in the order in which they ended, also where one \
                  lay within another",
                 path.display()
             ),
@@ -384,7 +384,7 @@ impl fmt::Display for Diagnostic {
             Diagnostic::Cycles { path } => write!(f, "{}: times are cycles of its counter, told as ns (--frequency HZ makes them time)", path.display()),
             Diagnostic::Overlapping { path, entries } => {
                 let entries = some(*entries, "entry begins", "entries begin");
-                write!(f, "{}: {entries} before the one before has ended (several cores); that one is told up to there", path.display())
+                write!(f, "{}: {entries} before the one before has ended (several cores); that one is shown up to there", path.display())
             }
             Diagnostic::Unnamed { path, entries } => write!(
                 f,
@@ -393,7 +393,7 @@ impl fmt::Display for Diagnostic {
                 some(*entries, "system call has a number", "system calls have numbers")
             ),
             Diagnostic::Ticks { path, clock } => {
-                write!(f, "{}: times are counts of its clock ({clock}), which are told as ns", path.display())
+                write!(f, "{}: times are counts of its clock ({clock}), which are shown as ns", path.display())
             }
             Diagnostic::WithoutTime { path, lines } => write!(
                 f,
@@ -407,10 +407,10 @@ impl fmt::Display for Diagnostic {
                 write!(f, "{}: {some} of the kernel's tracer, and {are} left out", path.display())
             }
             Diagnostic::Numbers { path, numbers: 1 } => {
-                write!(f, "{}: a number fits neither 64 bits nor a floating point number; it is told as its text", path.display())
+                write!(f, "{}: a number fits neither 64 bits nor a floating point number; it is shown as its text", path.display())
             }
             Diagnostic::Numbers { path, numbers } => {
-                write!(f, "{}: {numbers} numbers fit neither 64 bits nor a floating point number; they are told as their text", path.display())
+                write!(f, "{}: {numbers} numbers fit neither 64 bits nor a floating point number; they are shown as their text", path.display())
             }
             Diagnostic::NoEntry { path, error } => write!(f, "{}: {error}; what follows is not read", path.display()),
         }

@@ -154,7 +154,7 @@ impl Follower {
                 self.tails[index].source = None;
             }
             match self.committed(index)? {
-                Look::News(end, last) => self.go_on(index, end, last)?,
+                Look::News(end, last) => self.continue_to(index, end, last)?,
                 Look::Nothing => {
                     self.idle.push(index);
                     return Ok(());
@@ -170,7 +170,7 @@ impl Follower {
 
     /// Continues reading up to the offset `end`, which is the end of the packet `last` (offset and
     /// index).
-    fn go_on(&mut self, index: usize, end: u64, last: (u64, u64)) -> Result<(), Error> {
+    fn continue_to(&mut self, index: usize, end: u64, last: (u64, u64)) -> Result<(), Error> {
         // The recorder writes an event's class to the metadata before it commits a packet with such
         // an event.
         self.learn()?;

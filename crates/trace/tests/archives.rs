@@ -156,8 +156,8 @@ fn entries_cannot_lead_out_of_the_folder() {
     let (lines, diagnostics) = told(&packed(place.path(), "x.tar", &bytes)).unwrap();
     assert_eq!(lines.len(), 1);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    assert!(diagnostics.iter().any(|odd| matches!(odd, Diagnostic::NotUnpacked { entries: 3, .. })), "{diagnostics:?}");
-    assert!(diagnostics.iter().any(|odd| odd.to_string().contains("leads out of the archive")), "{diagnostics:?}");
+    assert!(diagnostics.iter().any(|diagnostic| matches!(diagnostic, Diagnostic::NotUnpacked { entries: 3, .. })), "{diagnostics:?}");
+    assert!(diagnostics.iter().any(|diagnostic| diagnostic.to_string().contains("leads out of the archive")), "{diagnostics:?}");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn truncated_archive_is_read_up_to_its_end_and_reported() {
                 Ok((lines, diagnostics)) => {
                     read += lines.len();
                     assert!(lines.len() <= 20_000);
-                    let told = diagnostics.iter().find(|odd| odd.is_damage() && odd.to_string().contains(name));
+                    let told = diagnostics.iter().find(|diagnostic| diagnostic.is_damage() && diagnostic.to_string().contains(name));
                     let told = told.unwrap_or_else(|| panic!("{name} cut at {cut}: {diagnostics:?}")).to_string();
                     assert!(told.contains(&format!("it ends at byte {cut}")), "{name} {cut}: {told}");
                 }

@@ -95,9 +95,9 @@ fn packet_time_out_of_range_is_damage_and_reported_once_with_its_place() {
         }
         let told: Vec<String> = trace.diagnostics().iter().map(ToString::to_string).collect();
         let capture = &trace.captures()[0];
-        let is_beyond = |odd: &Diagnostic| matches!(odd, Diagnostic::BeyondTime { .. });
-        for odd in [capture.check().unwrap(), capture.count(i64::MIN, i64::MAX).unwrap().1] {
-            assert_eq!(odd.iter().any(is_beyond), told.iter().any(|text| text.contains("64 bits of ns")), "{odd:?}");
+        let is_beyond = |diagnostic: &Diagnostic| matches!(diagnostic, Diagnostic::BeyondTime { .. });
+        for diagnostics in [capture.check().unwrap(), capture.count(i64::MIN, i64::MAX).unwrap().1] {
+            assert_eq!(diagnostics.iter().any(is_beyond), told.iter().any(|text| text.contains("64 bits of ns")), "{diagnostics:?}");
         }
         (times, told, trace.is_damaged())
     };

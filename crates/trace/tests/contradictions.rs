@@ -75,19 +75,23 @@ fn read(trace: &Path, damage: Damage) -> (Vec<i64>, Vec<Diagnostic>, bool) {
             times.push(event.t_ns);
         }
     }
-    let odd =
-        trace.diagnostics().iter().filter(|odd| !matches!(odd, Diagnostic::Sorted { .. } | Diagnostic::Late { .. })).cloned().collect();
-    (times, odd, trace.is_damaged_strictly())
+    let diagnostics = trace
+        .diagnostics()
+        .iter()
+        .filter(|diagnostic| !matches!(diagnostic, Diagnostic::Sorted { .. } | Diagnostic::Late { .. }))
+        .cloned()
+        .collect();
+    (times, diagnostics, trace.is_damaged_strictly())
 }
 
 fn found(packets: &[Packet]) -> Vec<(Contradiction, u64, u64, Option<u64>)> {
     let place = trace(&[("s", packets.iter().flat_map(Packet::bytes).collect())]);
-    let (times, odd, damaged) = read(place.path(), Damage::EndsStream);
-    assert!(!damaged, "{odd:?}");
+    let (times, diagnostics, damaged) = read(place.path(), Damage::EndsStream);
+    assert!(!damaged, "{diagnostics:?}");
     let mut expected: Vec<i64> = packets.iter().flat_map(|packet| packet.events).map(|t| *t as i64).collect();
     expected.sort();
     assert_eq!(times, expected);
-    let told = odd.iter().map(|odd| match odd {
+    let told = diagnostics.iter().map(|diagnostic| match diagnostic {
         Diagnostic::Contradiction { path, what, times, at } => {
             assert_eq!(*path, place.path().join("s"));
             let before: usize = packets.iter().take(at.packet as usize).map(|packet| packet.bytes().len()).sum();
@@ -154,10 +158,10 @@ fn decreasing_or_repeated_sequence_numbers_are_reported_but_overflows_are_not() 
 #[test]
 fn message_names_file_packet_and_event() {
     let place = trace(&[("s", packet(10, 20, 1, &[12, 21, 22]).bytes())]);
-    let (_, odd, _) = read(place.path(), Damage::Pass);
+    let (_, diagnostics, _) = read(place.path(), Damage::Pass);
     let path = place.path().join("s").display().to_string();
     assert_eq!(
-        odd.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [format!("{path}: packet 0 at byte 0, event 1: the event is before its packet's begin or after its end; 2 times in this file")]
     );
 }
@@ -166,9 +170,9 @@ fn message_names_file_packet_and_event() {
 fn empty_stream_files_are_reported_by_name() {
     let full = packet(10, 20, 1, &[12]).bytes();
     let place = trace(&[("a", vec![]), ("b", full), ("c", vec![]), ("d", vec![]), ("e", vec![])]);
-    let (times, odd, damaged) = read(place.path(), Damage::EndsStream);
+    let (times, diagnostics, damaged) = read(place.path(), Damage::EndsStream);
     assert_eq!((times, damaged), (vec![12], false));
-    assert_eq!(odd, [Diagnostic::Empty { path: place.path().to_owned(), files: 4, examples: "a, c, d, …".to_owned() }]);
+    assert_eq!(diagnostics, [Diagnostic::Empty { path: place.path().to_owned(), files: 4, examples: "a, c, d, …".to_owned() }]);
 }
 
 #[test]
@@ -184,14 +188,14 @@ fn reading_continues_after_a_damaged_packet_header_and_reports_the_skipped_bytes
         reason: "wrong magic number 0xc1fc1f00".to_owned(),
         left_out,
     };
-    let (times, odd, damaged) = read(place.path(), Damage::Pass);
+    let (times, diagnostics, damaged) = read(place.path(), Damage::Pass);
     assert_eq!((times, damaged), (vec![12, 52], true));
     let left_out = LeftOut::Bytes(packets[1].bytes().len() as u64);
-    assert!(odd.contains(&damage(left_out)), "{odd:?}");
-    assert!(odd.iter().any(|odd| matches!(odd, Diagnostic::PacketsLost { packets: 1, .. })), "{odd:?}");
+    assert!(diagnostics.contains(&damage(left_out)), "{diagnostics:?}");
+    assert!(diagnostics.iter().any(|diagnostic| matches!(diagnostic, Diagnostic::PacketsLost { packets: 1, .. })), "{diagnostics:?}");
     assert!(damage(left_out).to_string().ends_with("; 52 bytes up to the next packet are not read"), "{}", damage(left_out));
-    let (times, odd, _) = read(place.path(), Damage::EndsStream);
-    assert_eq!((times, odd), (vec![12], vec![damage(LeftOut::File)]));
+    let (times, diagnostics, _) = read(place.path(), Damage::EndsStream);
+    assert_eq!((times, diagnostics), (vec![12], vec![damage(LeftOut::File)]));
 }
 
 #[test]
@@ -204,13 +208,13 @@ fn event_time_out_of_range_is_damage_and_reported_once_with_its_place() {
     let at = |event| Place { packet: 1, packet_offset: packets[0].bytes().len() as u64, bit: None, event };
     let of_event = Diagnostic::BeyondTime { path: path.clone(), place: at(Some(1)).to_string(), at: Some(at(Some(1))) };
     let of_packet = Diagnostic::Contradiction { path: path.clone(), what: Contradiction::BeyondTime, times: 1, at: at(None) };
-    let (times, odd, damaged) = read(place.path(), Damage::Pass);
+    let (times, diagnostics, damaged) = read(place.path(), Damage::Pass);
     assert_eq!((times, damaged), (vec![12, 32, i64::MAX, i64::MAX], true));
-    assert_eq!(odd, [of_event.clone(), of_packet.clone()]);
+    assert_eq!(diagnostics, [of_event.clone(), of_packet.clone()]);
     for damage in [Damage::EndsStream, Damage::EndsTrace] {
-        let (times, odd, damaged) = read(place.path(), damage);
+        let (times, diagnostics, damaged) = read(place.path(), damage);
         assert_eq!((times, damaged), (vec![12, 32], true));
-        assert!(odd.contains(&of_event), "{odd:?}");
+        assert!(diagnostics.contains(&of_event), "{diagnostics:?}");
     }
     let text = of_event.to_string();
     assert!(text.starts_with(&format!("{}: packet 1 at byte 44, event 1: 64 bits of ns do not hold", path.display())), "{text}");
@@ -221,8 +225,8 @@ fn clock_offset_is_damage_only_if_the_resulting_times_are_out_of_range() {
     let told = |clock: &str, cycles: u64| {
         let place = trace(&[("s", packet(cycles, cycles + 5, 1, &[cycles, cycles + 1]).bytes())]);
         fs::write(place.path().join("metadata"), METADATA.replace("freq = 1000000000;", clock)).unwrap();
-        let (times, odd, damaged) = read(place.path(), Damage::Pass);
-        (times, odd.len(), damaged)
+        let (times, diagnostics, damaged) = read(place.path(), Damage::Pass);
+        (times, diagnostics.len(), damaged)
     };
     // 400 years, 584 years, and a second before the year 1677.
     assert_eq!(told("freq = 1000000000; offset_s = 12622780800;", 5), (vec![i64::MAX; 2], 2, true));

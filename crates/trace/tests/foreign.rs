@@ -182,7 +182,7 @@ fn trace_without_loss_counters_is_reported() {
         fs::write(directory.path().join("stream"), [24, 0, 7]).unwrap();
         let mut trace = open(directory.path());
         count(&mut trace);
-        let says = trace.diagnostics().iter().any(|odd| matches!(odd, Diagnostic::Uncounted { .. }));
+        let says = trace.diagnostics().iter().any(|diagnostic| matches!(diagnostic, Diagnostic::Uncounted { .. }));
         assert_eq!(says, !counted, "{context}: {:?}", trace.diagnostics());
         assert!(!trace.is_damaged());
     }
@@ -230,12 +230,25 @@ fn folder_with_several_formats_is_one_trace_and_other_files_are_reported() {
     fs::write(root.join("c/damaged/metadata"), "/* CTF 1.8 */ trace { nonsense").unwrap();
     let mut trace = open(&root);
     assert_eq!(count(&mut trace), (8 + 3 + 1, 5, false));
-    let odd: Vec<String> =
-        trace.diagnostics().iter().filter(|odd| !matches!(odd, Diagnostic::Sorted { .. })).map(ToString::to_string).collect();
-    assert_eq!(odd.len(), 3, "{odd:?}");
-    assert!(odd.iter().any(|odd| odd.contains("large.json: 1 file is of no trace") && odd.contains("traceEvents")), "{odd:?}");
-    assert!(odd.iter().any(|odd| odd.contains("1 file is of no trace") && odd.contains("notes.txt (begins with \"hello\")")), "{odd:?}");
-    assert!(odd.iter().any(|odd| odd.starts_with("not in what follows: ") && odd.contains("c/damaged/metadata:1:")), "{odd:?}");
+    let diagnostics: Vec<String> =
+        trace.diagnostics().iter().filter(|diagnostic| !matches!(diagnostic, Diagnostic::Sorted { .. })).map(ToString::to_string).collect();
+    assert_eq!(diagnostics.len(), 3, "{diagnostics:?}");
+    assert!(
+        diagnostics.iter().any(|diagnostic| diagnostic.contains("large.json: 1 file is of no trace") && diagnostic.contains("traceEvents")),
+        "{diagnostics:?}"
+    );
+    assert!(
+        diagnostics
+            .iter()
+            .any(|diagnostic| diagnostic.contains("1 file is of no trace") && diagnostic.contains("notes.txt (begins with \"hello\")")),
+        "{diagnostics:?}"
+    );
+    assert!(
+        diagnostics
+            .iter()
+            .any(|diagnostic| diagnostic.starts_with("not in what follows: ") && diagnostic.contains("c/damaged/metadata:1:")),
+        "{diagnostics:?}"
+    );
     assert!(trace.is_damaged());
     // If the damaged trace is the only one, its error is returned.
     assert!(matches!(Trace::open(&[root.join("c")], Options::default()), Err(longpole_trace::Error::Metadata { .. })));

@@ -190,9 +190,12 @@ fn latency_tracers_and_clocks_that_count_are_read() {
 
 #[test]
 fn time_out_of_range_becomes_the_nearest_time_and_is_reported() {
-    let (lines, odd) = of("  a-1 [000] .... 1.000000: x: a=1\n  a-1 [000] .... 9223372037.000000: x: a=2\n");
+    let (lines, diagnostics) = of("  a-1 [000] .... 1.000000: x: a=1\n  a-1 [000] .... 9223372037.000000: x: a=2\n");
     assert_eq!(lines, ["1000000000 0 a-1 x {....} a=1".to_owned(), format!("{} 0 a-1 x {{....}} a=2", i64::MAX)]);
-    assert!(odd.len() == 1 && odd[0].contains("an event of the time 9223372037000000000: 64 bits of ns"), "{odd:?}");
+    assert!(
+        diagnostics.len() == 1 && diagnostics[0].contains("an event of the time 9223372037000000000: 64 bits of ns"),
+        "{diagnostics:?}"
+    );
 }
 
 #[test]
@@ -278,7 +281,7 @@ fn trace_cmd_report_of_a_file_equals_the_file() {
     let place = tempfile::tempdir().unwrap();
     for (name, least, named) in [("trace.dat", 500, 30), ("raw_trace.dat", 700, 4500)] {
         let Ok(report) = Command::new("trace-cmd").args(["report", "-t", "-i"]).arg(folder.join(name)).output() else {
-            println!("skipped: a report beside its file (trace-cmd is not installed)");
+            println!("skipped: a report next to its file (trace-cmd is not installed)");
             return;
         };
         let path = place.path().join(name);
@@ -407,7 +410,7 @@ fn line_that_is_too_long_is_reported_with_its_place() {
     assert_eq!(lines.len(), 2);
     assert_eq!(diagnostics.len(), 9);
     assert!(
-        diagnostics[0].contains("line 13102 at byte 65533: the event that goes on here is longer than 65536 bytes"),
+        diagnostics[0].contains("line 13102 at byte 65533: the event that continues here is longer than 65536 bytes"),
         "{}",
         diagnostics[0]
     );

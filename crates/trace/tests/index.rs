@@ -185,8 +185,8 @@ fn items_found_by_the_index_are_the_same_if_packets_overlap() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
     threads(&trace, PACKETS);
-    let (whole, odd) = read(&trace, None);
-    assert!(odd.is_empty(), "{odd:?}");
+    let (whole, diagnostics) = read(&trace, None);
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
     assert_eq!(whole.iter().filter(|(_, what)| what.contains("U64")).count() as u64, PACKETS * 20);
     let from = |begin: i64| whole.iter().filter(|(t_ns, _)| *t_ns >= begin).cloned().collect::<Vec<_>>();
     let at = |second: u64, ns: u64| ((5_000 + second) * SECOND + ns) as i64;

@@ -151,7 +151,7 @@ fn machine_log_ends_at_an_invalid_line() {
     assert_eq!(lines.len(), 1);
     assert!(diagnostics[0].to_string().contains("line 2"), "{diagnostics:?}");
     for (key, shown) in [("foo", "foo"), ("stateful", "stateful"), ("X_own", "X_own"), ("s\u{7}", "s\\u{7}")] {
-        let (lines, diagnostics) = told(&format!(
+        let (lines, diagnostics) = told(format!(
             "{{\"t\":3,\"machine\":\"A\",\"x_own\":{{\"foo\":1}}}}\n{{\"t\":4,\"machine\":\"A\",{}:1}}\n",
             serde_json::to_string(key).unwrap()
         ));

@@ -35,7 +35,7 @@ fn recorded(folder: &Path) -> Option<std::path::PathBuf> {
         Ok(made) => format!("it cannot record here: {}", String::from_utf8_lossy(&made.stderr).trim().lines().last().unwrap_or_default()),
         Err(error) => format!("it cannot be run: {error}"),
     };
-    println!("skipped: perf.data beside perf ({missing})");
+    println!("skipped: perf.data next to perf ({missing})");
     None
 }
 

@@ -253,8 +253,11 @@ fn record_time_out_of_range_is_reported_and_never_wraps_around() {
             }
         }
         assert_eq!(times, [1_700_000_000_000_003_000, i64::MAX, i64::MAX]);
-        let odd: Vec<String> = trace.diagnostics().iter().map(ToString::to_string).collect();
-        assert!(odd.len() == 1 && odd[0].contains("a record of the time 9223372036854775807: 64 bits of ns"), "{odd:?}");
+        let diagnostics: Vec<String> = trace.diagnostics().iter().map(ToString::to_string).collect();
+        assert!(
+            diagnostics.len() == 1 && diagnostics[0].contains("a record of the time 9223372036854775807: 64 bits of ns"),
+            "{diagnostics:?}"
+        );
         assert!(trace.is_damaged());
     }
 }

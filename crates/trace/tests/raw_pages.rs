@@ -28,7 +28,7 @@ fn read(path: &Path) -> Result<Vec<String>, String> {
 }
 
 fn make(folder: &Path, machine: Machine) {
-    let event = folder.join("events/odd/one");
+    let event = folder.join("events/other/one");
     fs::create_dir_all(&event).unwrap();
     fs::write(folder.join("events/header_page"), machine.header_page()).unwrap();
     fs::write(event.join("format"), format("one", 500, &[("int value", 8, 4, true)], "\"%d\", REC->value")).unwrap();
@@ -79,9 +79,9 @@ fn folder_with_invalid_pages_is_refused_with_the_reason() {
     fs::write(folder.path().join("per_cpu/cpu0/trace_pipe_raw"), [0x5a; 4096]).unwrap();
     assert!(read(folder.path()).unwrap_err().contains("in neither byte order"));
     make(folder.path(), Machine::ALL[0]);
-    fs::write(folder.path().join("events/odd/one/format"), "name: one\n").unwrap();
+    fs::write(folder.path().join("events/other/one/format"), "name: one\n").unwrap();
     let error = read(folder.path()).unwrap_err();
-    assert!(error.contains("events/odd/one/format") && error.contains("no line `ID:`"), "{error}");
+    assert!(error.contains("events/other/one/format") && error.contains("no line `ID:`"), "{error}");
     fs::write(folder.path().join("events/header_page"), "\tfield: u64 timestamp;\toffset:0;").unwrap();
     assert!(read(folder.path()).unwrap_err().contains("events/header_page: line 1"));
 }

@@ -115,7 +115,7 @@ fn every_valid_trace_of_other_tools_is_converted_to_both_versions_and_back() {
 }
 
 /// Names of fields that are keywords of TSDL, in a file with packets of two stream classes.
-const ODD: &str = "/* CTF 1.8 */
+const UNUSUAL: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 8; } stream_id; }; };
 clock { name = c; freq = 1000000000; };
 typealias integer { size = 8; } := u8;
@@ -131,7 +131,7 @@ fn packets_of_several_classes_and_names_that_are_keywords_are_readable_by_other_
     let place = TempDir::new().unwrap();
     let source = place.path().join("trace");
     fs::create_dir(&source).unwrap();
-    fs::write(source.join("metadata"), ODD).unwrap();
+    fs::write(source.join("metadata"), UNUSUAL).unwrap();
     let packets =
         [[0, 72, 72, 1, 2, 8, 9, 1, 2].as_slice(), &[1, 56, 56, 7, 2, 1, 33], &[0, 56, 56, 3, 0, 3, 4], &[1, 56, 56, 6, 4, 0, 44]];
     fs::write(source.join("stream"), packets.concat()).unwrap();
@@ -181,8 +181,8 @@ fn packets_of_a_class_without_times_stay_in_their_file() {
     let source = place.path().join("trace");
     fs::create_dir(&source).unwrap();
     let header = " event.header := struct { time timestamp; };";
-    let at = ODD.rfind(header).unwrap();
-    fs::write(source.join("metadata"), [&ODD[..at], &ODD[at + header.len()..]].concat()).unwrap();
+    let at = UNUSUAL.rfind(header).unwrap();
+    fs::write(source.join("metadata"), [&UNUSUAL[..at], &UNUSUAL[at + header.len()..]].concat()).unwrap();
     let packets = [[0, 72, 72, 1, 2, 8, 9, 1, 2].as_slice(), &[1, 48, 48, 7, 1, 33], &[0, 56, 56, 3, 0, 3, 4]].concat();
     fs::write(source.join("stream"), &packets).unwrap();
     let out = place.path().join("out");

@@ -94,7 +94,7 @@ fn theirs(path: &Path, more: &[&str]) -> Option<Vec<Their>> {
     let output = match Command::new("trace-cmd").args(["report", "-t", "-N"]).args(more).arg("-i").arg(path).output() {
         Ok(output) => output,
         Err(_) => {
-            println!("skipped: beside trace-cmd (it is not installed)");
+            println!("skipped: next to trace-cmd (it is not installed)");
             return None;
         }
     };
@@ -248,7 +248,7 @@ fn example(machine: Machine) -> TraceDat {
     TraceDat {
         machine,
         of_ftrace,
-        systems: vec![("odd", vec![kinds, vector]), ("sched", vec![switch])],
+        systems: vec![("other", vec![kinds, vector]), ("sched", vec![switch])],
         printk: format!("0x{:x} : \"step %d of %s\\n\"\n0x{:x} : \"only text\\n\"\n", 0x8180_0000u32, 0x8180_0040u32),
         cmdlines: "1 init\n27 two words\n28 kworker/1:0\n".to_owned(),
         options: vec![(5, b"Linux box 6.1.0 #1 SMP x86_64\0".to_vec())],
@@ -561,7 +561,7 @@ fn times_are_converted_to_the_clock_in_the_file() {
             let times: Vec<i64> = read(&path).unwrap().rows.iter().map(|row| row.t_ns).collect();
             assert_eq!(times, expected, "{what}");
             let Some(theirs) = theirs(&path, &["-R"]) else { continue };
-            assert_eq!(times, theirs.iter().map(|row| row.0).collect::<Vec<i64>>(), "{what}, {machine:?}, beside trace-cmd");
+            assert_eq!(times, theirs.iter().map(|row| row.0).collect::<Vec<i64>>(), "{what}, {machine:?}, next to trace-cmd");
         }
     }
 }
@@ -604,9 +604,12 @@ fn times_out_of_range_are_reported_once_and_negative_times_are_valid() {
         assert_eq!(with(vec![(7, b"-4000\0".to_vec())], 1_000), (vec![-3_000; 2], vec![]));
         let cycles = [machine.number(u32::MAX.into(), 4), machine.number(0, 4), machine.number(0, 8)].concat();
         for options in [vec![], vec![(14, cycles)]] {
-            let (times, odd) = with(options, 1 << 63);
+            let (times, diagnostics) = with(options, 1 << 63);
             assert_eq!(times, [i64::MAX; 2]);
-            assert!(odd.len() == 1 && odd[0].contains(": cpu 0, stamp 9223372036854775808: 64 bits of ns do not hold"), "{odd:?}");
+            assert!(
+                diagnostics.len() == 1 && diagnostics[0].contains(": cpu 0, stamp 9223372036854775808: 64 bits of ns do not hold"),
+                "{diagnostics:?}"
+            );
         }
         // A time between two samples that are as far apart as possible.
         let words = |words: &[u64]| words.iter().flat_map(|word| machine.number(*word, 8)).collect::<Vec<u8>>();

@@ -323,7 +323,7 @@ SYSTEMS = [
         needs=("bash", "sleep", PYTHON),
     ),
     System(
-        name="go_http_beside_spinners",
+        name="go_http_next_to_spinners",
         kind="busy-spinning",
         truth="five processes of watcher spin and take the CPUs from the Go server",
         load=spinning,

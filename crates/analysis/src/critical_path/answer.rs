@@ -191,7 +191,7 @@ impl CriticalPath {
                 for (key, ns) in tree.profile(tip.node) {
                     *profile.entry(key).or_default() += ns;
                 }
-                (profile, self.segments.take().or(segments).map(|segments| segments.from_begin(tip.segment)))
+                (profile, self.segments.take().or(segments).map(|segments| segments.forward(tip.segment)))
             }
         };
         let length = end.t - start;

@@ -147,7 +147,7 @@ impl Segments {
     }
 
     /// Returns the whole path from its start to its end. The log must have no splices.
-    pub fn from_begin(self, tip: u32) -> Forward {
+    pub fn forward(self, tip: u32) -> Forward {
         let mut parts = Vec::new();
         let mut place = tip;
         while let Some(&record) = self.records.get(place as usize) {

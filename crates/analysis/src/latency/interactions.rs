@@ -94,18 +94,18 @@ impl LatenciesOfMachines {
             }
             Effect::Wake { machine, .. } => {
                 if self.machine(machine).mode == Mode::Blocked {
-                    self.goes_on(machine, Mode::Runnable);
+                    self.end_block(machine, Mode::Runnable);
                 }
             }
             Effect::Put { machine, queue, n, .. } => {
-                self.goes_on(machine, Mode::Runs);
+                self.end_block(machine, Mode::Runs);
                 self.put(vocabulary, machine, queue, n);
             }
             Effect::Get { machine, queue, .. } => {
-                self.goes_on(machine, Mode::Runs);
+                self.end_block(machine, Mode::Runs);
                 self.get(vocabulary, machine, queue);
             }
-            Effect::Peek { machine, .. } | Effect::Reserve { machine, .. } => self.goes_on(machine, Mode::Runs),
+            Effect::Peek { machine, .. } | Effect::Reserve { machine, .. } => self.end_block(machine, Mode::Runs),
             Effect::Push { machine, below, .. } => {
                 self.machine(machine).below = below;
                 self.count_above(below, 1);
@@ -153,7 +153,7 @@ impl LatenciesOfMachines {
     }
 
     /// Ends the machine's block, if there is one.
-    fn goes_on(&mut self, machine: MachineId, mode: Mode) {
+    fn end_block(&mut self, machine: MachineId, mode: Mode) {
         if self.machine(machine).mode == Mode::Blocked {
             self.turns(machine, mode);
             let now = self.now;
@@ -170,7 +170,7 @@ impl LatenciesOfMachines {
     }
 
     fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, state: NameId) {
-        self.goes_on(machine, Mode::Runs);
+        self.end_block(machine, Mode::Runs);
         let kind = vocabulary.names.state_kind(state);
         if kind.waits_for_cpu() || matches!(kind, StateKind::Interrupted | StateKind::Unknown) {
             return self.turns(machine, Mode::Runnable);

@@ -93,7 +93,7 @@ impl<R: Read> Reader<R> {
     #[inline]
     pub fn next_interaction(&mut self) -> Result<Option<Interaction>, LogError> {
         loop {
-            if let Some(interaction) = self.ahead.next() {
+            if let Some(interaction) = self.ahead.take_first() {
                 return Ok(Some(interaction));
             }
             if !self.read_line()? {

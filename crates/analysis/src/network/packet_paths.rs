@@ -206,7 +206,8 @@ impl PacketPaths {
             let old = hop.t_ns.saturating_sub(flight.t_ns) > LONGEST_NS;
             // A reader may sleep for a long time.
             let waits = flight.stage == Stage::Ready;
-            if !full && !(old && !waits) && !(waits && old && self.order.len() > 2 * MOST_FLIGHTS) {
+            let in_excess = self.order.len() > 2 * MOST_FLIGHTS;
+            if !full && !(old && (!waits || in_excess)) {
                 break;
             }
             self.order.pop_front();
@@ -309,12 +310,12 @@ impl PacketPaths {
         let cpu = place(&mut self.cpus, hop.cpu.0);
         let receiving = cpu.receiving.is_some_and(|(known, by)| known == packet && by == hop.by);
         // The packet is forwarded, or passed on by a device on top of another one.
-        let goes_on = receiving || cpu.transmitting == Some(packet);
+        let continues = receiving || cpu.transmitting == Some(packet);
         if receiving {
             cpu.receiving = None;
         }
         cpu.queued = Some(packet);
-        if goes_on && self.flights.contains_key(&packet) {
+        if continues && self.flights.contains_key(&packet) {
             self.see(hop, packet, "forwarded");
         } else {
             let origin = PacketPaths::origin(hop);

@@ -174,7 +174,7 @@ impl Packets<'_> {
         let ends = Ends::new(&journeys.ends);
         let of = journeys.count.saturating_sub(ends.kernel + ends.waiting);
         let mut flows: Vec<FlowLine> = journeys.flows.iter().map(|(key, flow)| self.flow(key, flow)).collect();
-        flows.sort_by(|a, b| b.packets.cmp(&a.packets));
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.packets));
         let others = &journeys.other_flows;
         if others.ends.iter().any(|count| *count > 0) {
             flows.push(self.flow(&FlowKey { sender: None, socket: None, device: None }, others));

@@ -74,6 +74,6 @@ fn longest(functions: &mut BTreeMap<String, u64>, name: &str, ns: u64) {
 
 fn sorted(functions: &BTreeMap<String, u64>) -> Vec<LeftOut> {
     let mut out: Vec<_> = functions.iter().map(|(function, &mean_ns)| LeftOut { function: function.clone(), mean_ns }).collect();
-    out.sort_by(|a, b| b.mean_ns.cmp(&a.mean_ns));
+    out.sort_by_key(|left_out| std::cmp::Reverse(left_out.mean_ns));
     out
 }

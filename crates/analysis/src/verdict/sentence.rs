@@ -523,7 +523,7 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         Mechanism::ConnectionPerRequest => "Keep connections open (keep-alive, a pool of connections), or resume sessions (TLS session tickets)",
         Mechanism::SlowLink => "Raise the rate of the link or of its queueing discipline (`tc qdisc`), or send less (compress, keep what was sent)",
         Mechanism::LongLink => {
-            "No packet found it empty: send less at a time beside this, or by another class of the discipline (`tc qdisc`); if the delay is the link's own, let more be on the way at a time (more requests at once, larger windows)"
+            "No packet found it empty: also send less at a time, or by another class of the discipline (`tc qdisc`); if the delay is the link's own, let more be on the way at a time (more requests at once, larger windows)"
         }
         Mechanism::HandOverPerItem => {
             "Hand several items over at once (chunks, batches, a buffer that is passed on when it is full), or work on an item where it is made"

@@ -296,7 +296,7 @@ impl WhatIf {
             self.mark_end(vocabulary, last);
         }
         if self.held > 0 {
-            self.relax("the machines stand still: each waits for room that only a later deed gives");
+            self.relax("the machines stand still: each waits for room that only a later interaction gives");
         }
     }
 

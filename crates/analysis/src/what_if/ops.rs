@@ -48,12 +48,12 @@ impl WhatIf {
 
     pub(super) fn wake_held(&mut self, mut woken: Vec<u32>) {
         while let Some(machine) = woken.pop() {
-            self.go_on(MachineId(machine), &mut woken);
+            self.run_waiting(MachineId(machine), &mut woken);
         }
     }
 
     /// Runs the machine's waiting operations as far as possible.
-    fn go_on(&mut self, machine: MachineId, woken: &mut Vec<u32>) {
+    fn run_waiting(&mut self, machine: MachineId, woken: &mut Vec<u32>) {
         while let Some(&op) = self.life(machine).replay.pending.front() {
             if !self.is_ready(machine, &op.what) {
                 return;
@@ -216,7 +216,7 @@ impl WhatIf {
                 self.set_back(machine, slot, ns, key);
                 if paid.is_none() {
                     self.meet(machine, t, slot, ns, key, how);
-                    return self.goes_on(machine, t, woken);
+                    return self.advance(machine, t, woken);
                 }
                 let mut part = paid.filter(|_| how != How::After).map_or_else(Vec::new, |paid| self.part(paid, &mut bits));
                 // In the bare worlds nothing is noticed late anyway.
@@ -372,12 +372,12 @@ impl WhatIf {
         }
         match *what {
             What::End => woken,
-            _ => self.goes_on(machine, t, woken),
+            _ => self.advance(machine, t, woken),
         }
     }
 
     /// Advances the machine to `t` in the trace.
-    fn goes_on(&mut self, machine: MachineId, t: u64, woken: Vec<u32>) -> Vec<u32> {
+    fn advance(&mut self, machine: MachineId, t: u64, woken: Vec<u32>) -> Vec<u32> {
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.t = t;
         replay.v[OBSERVED] = t as f64;

@@ -24,7 +24,7 @@ impl Aliases {
         let ty = match &json.kind {
             Kind::Text(name) => match self.0.get(name) {
                 Some(ty) => ty.clone(),
-                None => return fail(json.span, format!("no field class alias with the name `{name}` stands before this")),
+                None => return fail(json.span, format!("there is no field class alias with the name `{name}` before this")),
             },
             _ => self.class(Object::of(json, "a field class")?)?,
         };

@@ -118,7 +118,7 @@ impl Builder<'_> {
 
     fn trace(&mut self, object: Object<'_>) -> Result<()> {
         if std::mem::replace(&mut self.trace, true) {
-            return fail(object.need("type")?.span, "there is one trace class at most, and it stands before the data stream classes");
+            return fail(object.need("type")?.span, "there is at most one trace class, and it is before the data stream classes");
         }
         let trace = &mut self.schema.trace;
         trace.name = object.owned_text("name")?;
@@ -152,7 +152,7 @@ impl Builder<'_> {
             None => None,
             Some(json) => match self.clocks.get(text(json, "default-clock-class-id")?) {
                 Some(&index) => Some(index),
-                None => return fail(json.span, "no clock class with this id stands before this"),
+                None => return fail(json.span, "there is no clock class with this id before this"),
             },
         };
         let scope = |name: &str| object.get(name).map(|json| self.aliases.structure(json)).transpose();
@@ -185,7 +185,7 @@ impl Builder<'_> {
         let stream: u64 = object.number("data-stream-class-id")?.unwrap_or(0);
         let Some(&index) = self.streams.get(&stream) else {
             let span = object.get("data-stream-class-id").or_else(|| object.get("type")).map_or(object.span, |json| json.span);
-            return fail(span, format!("no data stream class with the id {stream} stands before this"));
+            return fail(span, format!("there is no data stream class with the id {stream} before this"));
         };
         if !self.events[index].insert(id) {
             let span = object.get("id").or_else(|| object.get("type")).map_or(object.span, |json| json.span);

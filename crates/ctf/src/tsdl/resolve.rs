@@ -632,7 +632,7 @@ impl Resolver {
 /// The type of an integer with 0 bits or more than 64 bits, which no CPU has: an array of the
 /// fewest words of one size that make up the integer, in the order of the stream.
 fn in_parts(int: IntType, span: Span) -> Type {
-    let part = (1..=64).rev().find(|part| int.size % part == 0).unwrap_or(1);
+    let part = (1..=64).rev().find(|part| int.size.is_multiple_of(*part)).unwrap_or(1);
     let base = if int.base == 10 { 16 } else { int.base };
     let element = IntType { size: part, align: 1, base, byte_order: int.byte_order, ..IntType::default() };
     let parts = ArrayType::new(Type::Int(element), Length::Fixed(u64::from(int.size / part)), span);

@@ -100,13 +100,13 @@ pub enum WriteErrorKind {
         name: String,
     },
     /// The selector contradicts the value.
-    #[error("{}", if *.there { "nothing where the selector tells of a value" } else { "a value where the selector tells of none" })]
+    #[error("{}", if *.there { "no value, although the selector selects one" } else { "a value, although the selector selects none" })]
     WrongPresence {
         /// `true` if the selector states that there is a value.
         there: bool,
     },
     /// The value belongs to another field.
-    #[error("`{found}` stands where this field is due")]
+    #[error("`{found}` is at the position of this field")]
     WrongField {
         /// Name of the field to which the value belongs.
         found: String,

@@ -332,7 +332,7 @@ impl Put<'_> {
     }
 
     fn in_order(&self, at: u64, leaf: Leaf) -> Result<()> {
-        match at % 8 != 0 && self.last != leaf.order {
+        match !at.is_multiple_of(8) && self.last != leaf.order {
             true => Err(WriteErrorKind::MixedByteOrder { from: self.last, to: leaf.order }.into()),
             false => Ok(()),
         }

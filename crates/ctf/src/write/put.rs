@@ -32,7 +32,7 @@ impl Buffer {
     /// Discards the open packet from bit `at` on.
     pub fn truncate(&mut self, at: u64) {
         let whole = self.start + (at / 8) as usize;
-        self.bytes.truncate(whole + usize::from(at % 8 != 0));
+        self.bytes.truncate(whole + usize::from(!at.is_multiple_of(8)));
     }
 
     /// The byte that contains bit `at`, as it is now. [`restore`](Self::restore) needs it to undo
@@ -43,7 +43,7 @@ impl Buffer {
 
     pub fn restore(&mut self, at: u64, byte: u8) {
         self.truncate(at);
-        if at % 8 != 0 {
+        if !at.is_multiple_of(8) {
             if let Some(last) = self.bytes.last_mut() {
                 *last = byte;
             }

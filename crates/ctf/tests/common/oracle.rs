@@ -61,7 +61,7 @@ impl Oracle<'_> {
             self.time("timestamp_begin");
             let total = self.told.get("packet_size").map_or(self.content, |(size, _)| *size);
             let content = self.told.get("content_size").map_or(total, |(size, _)| *size);
-            if total % 8 != 0 || content > total || content < self.at || total == 0 {
+            if !total.is_multiple_of(8) || content > total || content < self.at || total == 0 {
                 return None;
             }
             self.content = content;

@@ -8,7 +8,7 @@
 
 use super::parts::Cursor;
 use super::DatOption;
-use crate::page::ByteOrder;
+use crate::byte_order::ByteOrder;
 
 const DATE: u16 = 1;
 const OFFSET: u16 = 7;
@@ -61,8 +61,8 @@ impl Clock {
             let mut at = Cursor::memory(data, order);
             match *id {
                 // Both are stored as text: `DATE` in microseconds, `OFFSET` in nanoseconds.
-                DATE => clock.offset_ns = clock.offset_ns + i128::from(number(data)) * 1000,
-                OFFSET => clock.offset_ns = clock.offset_ns + i128::from(number(data)),
+                DATE => clock.offset_ns += i128::from(number(data)) * 1000,
+                OFFSET => clock.offset_ns += i128::from(number(data)),
                 TRACEID => clock.trace_id = at.u64().ok(),
                 TIME_SHIFT => clock.shift = Shift::parse(&mut at),
                 TSC2NSEC => {

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 
 use super::parts::MAX_PART;
 use super::{Extent, Method, ReadAt};
+use crate::byte_order::ByteOrder;
 use crate::error::DatErrorKind;
-use crate::page::ByteOrder;
 
 /// Maximum size of a decompressed chunk in bytes. trace-cmd compresses some ten pages at once; the
 /// limit bounds memory and is not part of the format.

@@ -2,8 +2,8 @@
 
 use super::data::decompress;
 use super::{Buffer, CpuData, DatOption, Extent, Method, ReadAt, Visited};
+use crate::byte_order::ByteOrder;
 use crate::error::{DatError, DatErrorKind};
-use crate::page::ByteOrder;
 
 pub const BUFFER: u16 = 3;
 pub const TRACECLOCK: u16 = 4;

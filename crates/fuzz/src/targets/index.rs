@@ -42,7 +42,7 @@ const CHECKED: usize = 8 * 8;
 /// rest is the index file itself, or the content of blocks to which correct checksums are added.
 pub const INDEX: Target = Target {
     name: "index",
-    what: "indexes of a stream's packets, beside one that is sound",
+    what: "indexes of a stream's packets, next to a sound one",
     seeds: |folder| {
         let Sound { index, .. } = sound(folder)?;
         let contents = contents(index);

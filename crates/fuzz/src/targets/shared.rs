@@ -25,7 +25,7 @@ const NUMBERED: u16 = 100;
 
 pub const RINGS: Target = Target {
     name: "rings",
-    what: "the recorder beside a program that scribbles into its files",
+    what: "the recorder while a program writes random bytes to its files",
     seeds,
     words: &[],
     run: |input, folder| run(input, folder, false),
@@ -33,7 +33,7 @@ pub const RINGS: Target = Target {
 
 pub const SITES_TARGET: Target = Target {
     name: "sites",
-    what: "the recorder beside a site table that somebody scribbles into",
+    what: "the recorder while a program writes random bytes to a site table",
     seeds,
     words: &[],
     run: |input, folder| run(input, folder, true),

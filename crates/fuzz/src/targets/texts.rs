@@ -97,7 +97,7 @@ packets = { interfaces = ["*"], snaplen = 65536 }
 
 pub const CONDITIONS: Target = Target {
     name: "conditions",
-    what: "what a snapshot waits for, sizes, times, and wishes for kernel events and interfaces",
+    what: "what a snapshot waits for, sizes, times, and requests for kernel events and interfaces",
     seeds: |_| {
         Ok(lines(&[
             "span parse > 5ms",

@@ -55,7 +55,7 @@ impl Chain {
 
     /// Continues with the next chunk. Returns false if there is none. Streams and event classes
     /// have other numbers in it.
-    pub fn go_on(&mut self) -> Result<bool, Error> {
+    pub fn next_chunk(&mut self) -> Result<bool, Error> {
         while let Some(next) = self.next.pop_front() {
             self.missed += u64::from(!self.recording.exists());
             self.recording = next;

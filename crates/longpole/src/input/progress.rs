@@ -42,7 +42,7 @@ struct Times {
 
 impl Times {
     fn add(&mut self, t: u64) {
-        if self.count % self.each == 0 {
+        if self.count.is_multiple_of(self.each) {
             if self.kept.len() >= MOST_TIMES {
                 let mut number = 0;
                 self.kept.retain(|_| {

@@ -60,7 +60,7 @@ fn follow((recording, chunks): (PathBuf, Receiver<PathBuf>), period: Duration, t
                 other => other?,
             };
         }
-        if complete && !more && chain.go_on()? {
+        if complete && !more && chain.next_chunk()? {
             printer.begin_anew();
             streams.clear();
             continue;

@@ -47,7 +47,7 @@ pub fn text(name: &str, capture: &Description, out: &mut impl Write) -> io::Resu
             count(counted.received),
             count(counted.dropped),
             count(counted.os_dropped),
-            plain(besides(interface)),
+            plain(details(interface)),
         ]);
     }
     table.print(out)?;
@@ -91,7 +91,7 @@ fn blocks(what: &str, blocks: &BTreeMap<u32, u64>, shown: impl Fn(u32) -> String
     rest(blocks.len(), what, out)
 }
 
-fn besides(interface: &CaptureInterface) -> String {
+fn details(interface: &CaptureInterface) -> String {
     let text = |word: &str, text: &Option<String>| text.as_ref().map(|text| format!("{word}{text}"));
     let named = interface.description.clone().filter(|text| *text != interface.name);
     let mut parts: Vec<String> = [

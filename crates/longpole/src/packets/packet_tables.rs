@@ -90,7 +90,7 @@ pub fn counters(out: &mut impl Write, answer: &CountersAnswer) -> io::Result<()>
         }
     }
     if !told[0].is_empty() {
-        writeln!(out, "events tell of all that the kernel counted as {}", told[0].join(", "))?;
+        writeln!(out, "events account for all that the kernel counted as {}", told[0].join(", "))?;
     }
     if !told[1].is_empty() {
         writeln!(out, "events agree with what the kernel counted as {}", told[1].join(", "))?;

@@ -146,7 +146,7 @@ pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io
     left_out(out, &inputs.left_out)?;
     if inputs.other_names > 0 {
         let (events, most) = (number(inputs.other_names), number(MOST_NAMES as u64));
-        writeln!(out, "{events} of them carry names beyond the {most} that are told apart of a kind: they stand under {OTHER_NAMES}")?;
+        writeln!(out, "{events} of them carry names beyond the {most} that are distinguished of a kind: they are under {OTHER_NAMES}")?;
     }
     Ok(())
 }

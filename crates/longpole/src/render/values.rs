@@ -57,11 +57,11 @@ const EIGHT: u64 = 100_000_000;
 /// the lowest byte. Each of three steps splits every part of the word into halves.
 #[inline(always)]
 fn eight_digits(value: u64) -> u64 {
-    let fours = (value / 10_000) | (value % 10_000) << 32;
-    let hundreds = (fours * 10_486 >> 20) & 0x0000_007f_0000_007f;
-    let twos = (fours - hundreds * 100) << 16 | hundreds;
-    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
-    (twos - tens * 10) << 8 | tens
+    let fours = (value / 10_000) | ((value % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let twos = ((fours - hundreds * 100) << 16) | hundreds;
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    ((twos - tens * 10) << 8) | tens
 }
 
 const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
@@ -125,7 +125,7 @@ fn put_nine_digits(place: &mut [u8], value: u64) {
 #[inline(always)]
 fn put<'a, const N: usize>(out: &'a mut Vec<u8>, bytes: &[u8; N]) -> &'a mut [u8; N] {
     out.extend_from_slice(bytes);
-    out.last_chunk_mut().expect("so many were appended")
+    out.last_chunk_mut().expect("this number of bytes was appended")
 }
 
 /// Appends seconds with nine decimals.

@@ -94,7 +94,7 @@ pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     if answer.untold_ns > 0 {
         writeln!(
             out,
-            "\n{} of the waiting is told without its ends: there are too many pairs of them (--begin and --end take a part)",
+            "\n{} of the waiting is reported without its ends: there are too many pairs of them (--begin and --end take a part)",
             duration(answer.untold_ns)
         )?;
     }

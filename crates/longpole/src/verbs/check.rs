@@ -25,7 +25,7 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "Examples:
   longpole check               what can be recorded here
   longpole check --json        the same for scripts: docs/json/check.schema.json
-  longpole check TRACE         read all of a trace and list what is odd about it
+  longpole check TRACE         read all of a trace and list what is unusual in it
 
 Exits with 1 if programs with probes cannot be recorded, or if the trace is damaged.";
 
@@ -195,7 +195,7 @@ fn kernel_events() -> Finding {
             finding(
                 WHAT,
                 State::Limited,
-                format!("{detail}; killed recorders left instances that go on tracing: {count}"),
+                format!("{detail}; killed recorders left instances that still trace: {count}"),
                 Some(remedy.to_owned()),
             )
         }

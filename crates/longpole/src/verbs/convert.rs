@@ -181,7 +181,7 @@ pub fn told(output: &Path, written: &Written) -> String {
     }
     if written.late > 0 {
         told.push_str(&format!(
-            "; {} events stand behind later ones, since the trace is too far from the order of time",
+            "; {} events are behind later ones, since the trace is too far from the order of time",
             number(written.late)
         ));
     }

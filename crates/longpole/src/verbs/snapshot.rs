@@ -27,7 +27,7 @@ const EXAMPLES: &str = "Examples:
   longpole snapshot --when lost --for 1h
                                       wait until events are lost, for an hour at most
 
-The path of the snapshot goes to stdout. The recording goes on.";
+The path of the snapshot goes to stdout. The recording continues.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

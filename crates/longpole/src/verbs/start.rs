@@ -15,7 +15,7 @@ const EXAMPLES: &str = "Examples:
   longpole start                     record everything with probes from now on
   longpole start -c policies.toml    choose by label
   longpole start --kernel sched,irq  of the kernel: scheduling and interrupts (as `longpole record`)
-  longpole status                    what it has recorded so far
+  longpole status                    what it has recorded
   longpole stop                      end it
 
 The path of the recording goes to stdout once the recording runs.";

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const EXAMPLES: &str = "Examples:
-  longpole status              who records, where to, how much so far
+  longpole status              who records, where to, how much is recorded
   longpole status --json       the same for scripts: docs/json/status.schema.json
 
 What it says of amounts is at most a second old.";
@@ -74,7 +74,7 @@ fn show(running: &Running) -> anyhow::Result<()> {
     }
     let (recorded, lost) = (told["recorded_bytes"].as_u64().unwrap_or(0), told["lost"].as_u64().unwrap_or(0));
     let streams = if told["streams"] == 1 { "stream" } else { "streams" };
-    say(format_args!("so far     {} in {} {streams}, {} events lost", bytes(recorded), told["streams"], number(lost)))?;
+    say(format_args!("recorded   {} in {} {streams}, {} events lost", bytes(recorded), told["streams"], number(lost)))?;
     if let Some(kernel) = told["kernel_bytes"].as_u64() {
         say(format_args!("kernel     {}", bytes(kernel)))?;
     }

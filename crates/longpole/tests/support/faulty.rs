@@ -3,6 +3,8 @@
 //!
 //! The test switches a [`Fault`] on and off while the program under test uses the mount.
 #![allow(dead_code)]
+// A closure ends at a `?` of its body.
+#![allow(clippy::redundant_closure_call)]
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, MountOption,

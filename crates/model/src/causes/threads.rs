@@ -109,18 +109,18 @@ impl Composer {
                 if self.threads[at as usize].machine.is_none() {
                     self.runs(catalogue, at, None);
                 }
-                self.goes_on(catalogue, at);
+                self.continue_path(catalogue, at);
                 self.look(catalogue, at);
                 self.lives_on(at);
             }
             Moment::Runs { thread, wake } => {
                 let at = self.thread_of_linux(thread);
                 self.runs(catalogue, at, wake);
-                self.goes_on(catalogue, at);
+                self.continue_path(catalogue, at);
             }
             Moment::Left { thread, state } => {
                 let at = self.thread_of_linux(thread);
-                self.goes_on(catalogue, at);
+                self.continue_path(catalogue, at);
                 self.left(catalogue, at, thread, state);
             }
             Moment::Woken { thread, wake } => {
@@ -230,7 +230,7 @@ impl Composer {
         if thread.blocked && thread.wait.is_some() {
             return self.woken_while_waiting(catalogue, at, wake);
         }
-        if !thread.blocked && matches!(thread.machine, None) {
+        if !thread.blocked && thread.machine.is_none() {
             // What it did before was not seen, but it was blocked.
             let why = Whole { state: Reason::Interruptible, cause: thread.linux.map_or(Why::Unknown, |id| self.linux.why(id)) };
             self.block(catalogue, at, why);
@@ -456,7 +456,7 @@ impl Composer {
     }
 
     /// If the name of the thread has changed, another machine continues its path.
-    fn goes_on(&mut self, catalogue: &Catalogue, at: u32) {
+    fn continue_path(&mut self, catalogue: &Catalogue, at: u32) {
         if self.threads[at as usize].forked_by_recorder {
             self.is_own_program(at);
         }

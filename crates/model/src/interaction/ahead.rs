@@ -12,7 +12,7 @@ pub struct Ahead {
 
 impl Ahead {
     #[inline]
-    pub fn next(&mut self) -> Option<Interaction> {
+    pub fn take_first(&mut self) -> Option<Interaction> {
         match self.interactions.get(self.given) {
             Some(&interaction) => {
                 self.given += 1;

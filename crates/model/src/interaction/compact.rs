@@ -33,7 +33,7 @@ pub fn pack(block: &Block, out: &mut Vec<u8>) {
         while let Some(rename) = renames.next_if(|rename| rename.before == at) {
             pack.out.push(RENAME);
             pack.number(rename.queue.0.into());
-            let name = block.texts[text..rename.end].as_bytes();
+            let name = &block.texts.as_bytes()[text..rename.end];
             pack.number(name.len() as u64);
             pack.out.extend_from_slice(name);
             text = rename.end;

@@ -61,7 +61,8 @@ fn turn(i: i32, text: &str, queue: &Queue) -> i32 {
     i
 }
 
-/// Calls the probes that only Rust has: byte arrays in events, formatted texts, handles outside of functions.
+/// Calls the probes that only Rust has: byte arrays in events, formatted texts, handles outside of
+/// functions.
 fn more(i: i32) {
     longpole::begin!(NAME);
     longpole::end!(NAME, i);

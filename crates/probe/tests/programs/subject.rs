@@ -5,7 +5,7 @@
 //!     subject handlers SIGNALS            a thread that probes all the time, and signal handlers
 //!                                         with probes; prints both counts
 //!     subject churn THREADS PROCESSES EVENTS
-//!     subject clones COUNT EVENTS         children of a raw clone, of which no library is notified;
+//!     subject clones COUNT EVENTS         children of a raw clone, which no library notices;
 //!                                         another thread records meanwhile; prints all counts
 //!     subject endless FILE                runs until killed; FILE has the newest event's number
 //!     subject quiet EVENTS                a loop between two writes, "begin" and "end", to stdout
@@ -52,7 +52,7 @@ extern "C" fn handler(_: c_int) {
     let delivered = DELIVERED.load(Relaxed);
     longpole::mark!("handler", delivered);
     // Too long for the side area: the text is lost if it interrupts a probe, and must be counted.
-    if delivered % 10 == 0 {
+    if delivered.is_multiple_of(10) {
         longpole::log!("a text that does not fit into an entry of the side area, however one turns it");
     }
     DELIVERED.store(delivered + 1, Relaxed);

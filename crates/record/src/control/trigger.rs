@@ -81,7 +81,7 @@ impl FromStr for Condition {
         let (kind, rest) = trimmed.split_at(trimmed.find(|c: char| c.is_whitespace() || "<>".contains(c)).unwrap_or(trimmed.len()));
         if !["span", "queue", "counter", "rate"].contains(&kind) {
             return Err(match kind {
-                "lost" => wrong(rest.trim(), "nothing stands behind `lost`"),
+                "lost" => wrong(rest.trim(), "nothing may follow `lost`"),
                 "" => wrong(rest, "it says nothing"),
                 _ => wrong(kind, &format!("there is no {kind:?} to wait for")),
             });
@@ -91,7 +91,7 @@ impl FromStr for Condition {
         let (name, bound) = (rest[..sign].trim(), rest[sign + 1..].trim());
         let comparison = &rest[sign..=sign];
         let name_of = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-            None if name.contains(['>', '<']) => Err(wrong(name, "a name with > or < stands in quotes")),
+            None if name.contains(['>', '<']) => Err(wrong(name, "write a name with > or < in quotes")),
             quoted => match quoted.unwrap_or(name) {
                 "" => Err(wrong(if name.is_empty() { comparison } else { name }, "it names nothing")),
                 name => Ok(name.to_owned()),
@@ -363,7 +363,7 @@ mod tests {
         for (text, reason) in [
             ("", "says nothing"),
             ("> 5", "says nothing"),
-            ("lost 5", "nothing stands behind"),
+            ("lost 5", "nothing may follow"),
             ("span", "compares with nothing"),
             ("span x", "compares with nothing"),
             ("span x > soon", "\"soon\" is no time"),
@@ -373,7 +373,7 @@ mod tests {
             ("queue full > 5ms", "names nothing"),
             ("queue x > 5ms", "only `full`"),
             ("counter x > many", "no number"),
-            ("counter x > 5 > 3", "stands in quotes"),
+            ("counter x > 5 > 3", "> or < in quotes"),
             ("counter x > nan", "no number"),
             ("spam x > 1", "no \"spam\""),
         ] {

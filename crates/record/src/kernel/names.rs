@@ -172,7 +172,8 @@ mod tests {
     }
 
     fn has(told: &str, kind: &str, pid: i32, name: &str) -> bool {
-        told.lines().any(|told| told == line(kind, pid, name).to_string())
+        let line = line(kind, pid, name).to_string();
+        told.lines().any(|told| told == line)
     }
 
     fn has_any(told: &str, kind: &str, pid: i32) -> bool {

@@ -103,7 +103,7 @@ impl Source {
                 let before = if self.overwrites { std::mem::replace(told, stats) } else { *told };
                 cpus.push(CpuLoss { cpu, stats: since(stats, before) }.to_json());
             }
-            instance.start().map_err(|error| format!("the kernel's tracer could not go on: {error}"))?;
+            instance.start().map_err(|error| format!("the kernel's tracer could not be started again: {error}"))?;
         }
         let gap = frozen.since.elapsed();
         if self.overwrites {

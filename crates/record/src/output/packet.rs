@@ -92,7 +92,7 @@ impl Header {
         };
         header.label.copy_from_slice(&bytes[88..216]);
         header.thread.copy_from_slice(&bytes[216..248]);
-        let plausible = header.content >= HEADER as u64 && header.size >= header.content && header.size % PAGE as u64 == 0;
+        let plausible = header.content >= HEADER as u64 && header.size >= header.content && header.size.is_multiple_of(PAGE as u64);
         plausible.then_some(header)
     }
 }

@@ -10,7 +10,7 @@
 //! at the file system's first answer.
 
 use crate::control::stop::{asked, ENDING};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) fn watch(recording: &Path) {
     });
 }
 
-fn look(tid: i32, recording: &PathBuf) {
+fn look(tid: i32, recording: &Path) {
     // Signals must be delivered to the watched thread.
     // SAFETY: a filled set that belongs to this thread.
     unsafe {

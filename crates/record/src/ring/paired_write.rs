@@ -20,7 +20,7 @@ impl Recorder {
     /// enough room to wait for the release of the first.
     pub(crate) fn second_of_pair(&self, source: &Source, look: &Look, first: &Chunk) -> Option<Chunk> {
         let ring = &source.ring;
-        let complete = |chunk: &Chunk| chunk.whole && chunk.tail % ring.subbuffer() == 0;
+        let complete = |chunk: &Chunk| chunk.whole && chunk.tail.is_multiple_of(ring.subbuffer());
         if source.hurried || !source.has_room || ring.overwrites || !complete(first) {
             return None;
         }

@@ -63,7 +63,7 @@ impl Recorder {
                 None => "somebody else".to_owned(),
             };
             let (pid, label) = (subject.process.pid, &subject.process.label);
-            self.diagnostic(format!("process {pid} ({label}) is recorded by {holder}, and not here while that goes on"));
+            self.diagnostic(format!("process {pid} ({label}) is recorded by {holder}, and not here until that recording ends"));
         }
         if subject.claimed
             && subject.order.mask != 0
@@ -87,7 +87,7 @@ impl Recorder {
         let running = holder(&self.place.runtime, subject.process.scope());
         let whose =
             running.map_or_else(|| "another one".to_owned(), |running| format!("process {} to {}", running.pid, running.path.display()));
-        self.diagnostic(format!("what a command starts is recorded by {whose}, and not here while that goes on"));
+        self.diagnostic(format!("what a command starts is recorded by {whose}, and not here until that recording ends"));
     }
 
     /// Releases a process that has nothing to record and is silent, so that another recorder may

@@ -64,11 +64,9 @@ impl Recorder {
             match entry {
                 // A living thread may be making its ring now.
                 Entry::Temporary if done && !maker_lives(name) => self.place.runtime.remove(name),
-                Entry::Control { stem, pid } => {
-                    if self.admit(name, stem, *pid, &rings, true) {
-                        stems.push(stem.clone());
-                        living += usize::from(self.place.subjects.get(stem).is_none_or(|subject| !subject.ended));
-                    }
+                Entry::Control { stem, pid } if self.admit(name, stem, *pid, &rings, true) => {
+                    stems.push(stem.clone());
+                    living += usize::from(self.place.subjects.get(stem).is_none_or(|subject| !subject.ended));
                 }
                 _ => {}
             }

@@ -91,7 +91,7 @@ impl Search {
             // A process whose uid changed is treated as a new process.
             let before = self.known.get(&pid).copied().filter(|known| known.shown == shown);
             let rounds = before.map_or(0, |known| known.rounds.saturating_add(1));
-            let kept = before.filter(|_| rounds >= ROUNDS_NEW && (pid as u32).wrapping_add(self.round) % ROUNDS_OLD != 0);
+            let kept = before.filter(|_| rounds >= ROUNDS_NEW && !(pid as u32).wrapping_add(self.round).is_multiple_of(ROUNDS_OLD));
             let found = kept.unwrap_or_else(|| {
                 let mounts = namespace(&pid.to_string(), "mnt");
                 let owner = mounts.and(owner(pid, shown));
@@ -212,7 +212,7 @@ impl Recorder {
                     _ => (false, !self.search.refused.insert(identity)),
                 };
                 if !told {
-                    let until = if again { " while that goes on" } else { "" };
+                    let until = if again { " until that recording ends" } else { "" };
                     self.diagnostic(format!(
                         "programs of user {owner} (as process {pid} sees them) are not recorded{until}: {}: {error}",
                         path.display()

@@ -91,7 +91,7 @@ impl Mapping {
     /// The structure at `offset`; `None` if it is not within the mapping or not aligned.
     pub fn get<T: Shared>(&self, offset: usize) -> Option<&T> {
         let end = offset.checked_add(size_of::<T>())?;
-        if end > self.length || offset % align_of::<T>() != 0 {
+        if end > self.length || !offset.is_multiple_of(align_of::<T>()) {
             return None;
         }
         // SAFETY: within the mapping, which lives as long as `self`; aligned, because the base is

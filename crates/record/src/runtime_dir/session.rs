@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(
             Held::take(&runtime, Responsibility::Process(own)).unwrap().1.map(|unfinished| unfinished.session),
             Some(1),
-            "one can go on"
+            "recovery is possible"
         );
     }
 

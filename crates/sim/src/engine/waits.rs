@@ -98,7 +98,7 @@ impl<S: Sink> Engine<'_, S> {
                 running.getters.pop_front();
                 self.spun(machine);
                 self.gets(machine, queue, want);
-                self.go_on(machine);
+                self.continue_after_wait(machine);
                 continue;
             }
             let running = self.queue(queue);
@@ -106,12 +106,12 @@ impl<S: Sink> Engine<'_, S> {
             let Some(&(machine, token, reserve)) = can else { return };
             running.putters.pop_front();
             self.puts(machine, queue, token, reserve);
-            self.go_on(machine);
+            self.continue_after_wait(machine);
         }
     }
 
     /// Continues after the step at which the machine waited.
-    fn go_on(&mut self, machine: Id) {
+    fn continue_after_wait(&mut self, machine: Id) {
         self.runner(machine).pc += 1;
         self.wake(machine);
     }
@@ -157,7 +157,7 @@ impl<S: Sink> Engine<'_, S> {
         if std::mem::replace(self.reply_of(queue, caller), 1) == 2 {
             *self.reply_of(queue, caller) = 0;
             self.tell(caller, Effect::Replied(queue));
-            self.go_on(caller);
+            self.continue_after_wait(caller);
         }
         true
     }

@@ -22,19 +22,15 @@ impl Names {
     /// added.
     pub fn learn(&mut self, value: &Value<'_>, shape: &Shape, room: &mut usize) {
         match (shape, value) {
-            (Shape::Labelled { .. }, Value::Enum { value: number, .. } | Value::Several { value: number, .. }) => {
-                if *room > 0 && !self.labels.contains_key(&(*number, 0)) {
-                    for (at, label) in value.labels().take(*room).enumerate() {
-                        self.labels.insert((*number, at), label.to_owned());
-                        *room -= 1;
-                    }
+            (Shape::Labelled { .. }, Value::Enum { value: number, .. } | Value::Several { value: number, .. })
+                if *room > 0 && !self.labels.contains_key(&(*number, 0)) =>
+            {
+                for (at, label) in value.labels().take(*room).enumerate() {
+                    self.labels.insert((*number, at), label.to_owned());
+                    *room -= 1;
                 }
             }
-            (Shape::Flags, Value::Flags { flags, .. }) => {
-                if self.flags.is_empty() {
-                    self.flags.clone_from(&flags.flags);
-                }
-            }
+            (Shape::Flags, Value::Flags { flags, .. }) if self.flags.is_empty() => self.flags.clone_from(&flags.flags),
             (Shape::List(_, element), Value::Nested(nested)) if element.has_names() => {
                 self.parts.resize(1, Names::default());
                 let names = &mut self.parts[0];

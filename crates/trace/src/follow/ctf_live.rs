@@ -273,7 +273,7 @@ impl Live {
             let trace = &self.traces[tail.trace];
             let Some(read) = &trace.read else { return Ok(()) };
             let look = Look { read, streams, last: self.last };
-            if !tail.go_on(&look, &mut self.shared)? {
+            if !tail.read_more(&look, &mut self.shared)? {
                 self.idle.push(index);
                 return Ok(());
             }

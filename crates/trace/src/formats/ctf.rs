@@ -397,7 +397,7 @@ impl CtfSource {
     /// packet that was read last.
     fn leave_out(&mut self, passed: Option<u64>) {
         let Share::Listed(listed) = &mut self.share else { return };
-        match listed.go_on(passed) {
+        match listed.advance(passed) {
             Way::On => {}
             Way::To(position) => self.decoder.seek_at(position.offset, position.packet, position.clock),
             Way::End => self.decoder.seek(self.decoder.source().len(), self.decoder.packet().index),
@@ -408,7 +408,7 @@ impl CtfSource {
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
         self.loss = None;
         if self.part {
-            self.go_on(shared);
+            self.continue_after_damage(shared);
         }
         loop {
             if let Some(loss) = self.loss {
@@ -446,7 +446,7 @@ impl CtfSource {
                         self.last_ns = event.ns();
                         return Ok(Some(self.last_ns));
                     }
-                    self.go_on(shared);
+                    self.continue_after_damage(shared);
                 }
             }
         }
@@ -637,7 +637,7 @@ impl CtfSource {
 
     /// Continues after damage.
     #[cold]
-    fn go_on(&mut self, shared: &Shared) {
+    fn continue_after_damage(&mut self, shared: &Shared) {
         self.part = false;
         // A decoder that has failed yields nothing more unless it is asked to skip the packet.
         match shared.strict {

@@ -219,7 +219,7 @@ impl TextSource {
                         head.rest.end = self.line.len();
                     }
                     Some(_) => {
-                        self.cut.tell(&format!("the event that goes on here is longer than {MOST_LINE} bytes; this line is left out"))
+                        self.cut.tell(&format!("the event that continues here is longer than {MOST_LINE} bytes; this line is left out"))
                     }
                     None => self.strange += 1,
                 },

@@ -48,12 +48,12 @@ impl Kallsyms {
             if address == 0 {
                 continue;
             }
-            for at in wanted.partition_point(|wanted| *wanted < address)..wanted.len() {
+            for best in &mut best[wanted.partition_point(|wanted| *wanted < address)..] {
                 // The function found for this address is nearer, and it is also nearer for all
                 // higher addresses.
-                match &best[at] {
+                match best {
                     Some((known, _)) if *known >= address => break,
-                    _ => best[at] = Some((address, name.to_owned())),
+                    _ => *best = Some((address, name.to_owned())),
                 }
             }
         }

@@ -154,7 +154,7 @@ impl PerfSource {
                 }
             };
             let before = std::mem::replace(&mut self.record, record);
-            self.files.give_back(before);
+            self.files.recycle(before);
             if let Some(head) = self.turn(shared) {
                 let t_ns = match &head {
                     Head::Tracepoint { at, .. } | Head::Sample { at } | Head::Other { at, .. } => at.t_ns,

@@ -162,7 +162,7 @@ impl Listed {
     /// Returns the way from the packet `passed` to the next packet of the chain. It leads through
     /// the packet before that, because the difference of their counters shows what was lost between
     /// them.
-    pub fn go_on(&mut self, passed: Option<u64>) -> Way {
+    pub fn advance(&mut self, passed: Option<u64>) -> Way {
         if self.next.is_some_and(|next| passed.is_some_and(|passed| next.packet <= passed)) {
             self.number += 1;
             self.next = self.index.entry(self.chain, self.number);

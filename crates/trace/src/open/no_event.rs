@@ -31,7 +31,7 @@ impl NoEvent {
 impl fmt::Display for NoEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            NoEvent::NoStream => write!(f, "there is no event: there is metadata, and no stream beside it"),
+            NoEvent::NoStream => write!(f, "there is no event: there is metadata, and no stream next to it"),
             NoEvent::Anywhere => write!(f, "there is no event in any stream"),
             NoEvent::InPart { first_ns, begin_ns, end_ns } => {
                 write!(f, "there is no event in the part that was asked for: the first one of all is at {first_ns} ns, and none")?;

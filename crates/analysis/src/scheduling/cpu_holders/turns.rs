@@ -222,7 +222,7 @@ mod tests {
         let pieces = (0..count).map(|turn| (turn * 100, turn * 100 + 100, 7)).collect();
         let mut cpu_holders = CpuHolders { pieces, threads: [(7, vec![2])].into_iter().collect(), ..CpuHolders::default() };
         turns.tell(&linux, &mut cpu_holders).unwrap();
-        let kept = cpu_holders.kept.into_iter().flat_map(|(_, kept)| kept.answer(&linux));
+        let kept = cpu_holders.kept.into_values().flat_map(|kept| kept.answer(&linux));
         kept.map(|kept| (kept.tid.unwrap() as u32, kept.ns)).collect()
     }
 

@@ -1,4 +1,5 @@
-/* The loops of loops.h. Each turn's value depends on nothing, so that only what a probe costs is seen, not what it waits for. */
+/* The loops of loops.h. Each turn's value depends on nothing, so that only what a probe costs is
+ * seen, not what it waits for. */
 #include "loops.h"
 
 #include <longpole/longpole.h>

@@ -1,6 +1,7 @@
 /*
- * What is measured: loops that differ in one thing, the probe in their body. The same file is compiled into an executable and into a
- * shared library, with probes and with LONGPOLE_DISABLE, because what a probe costs depends on where it lies.
+ * What is measured: loops that differ in one thing, the probe in their body. The same file is
+ * compiled into an executable and into a shared library, with probes and with LONGPOLE_DISABLE,
+ * because what a probe costs depends on where it lies.
  */
 #ifndef LOOPS_H
 #define LOOPS_H
@@ -40,7 +41,8 @@ struct loops {
 	/* Call sites that are hit for the first time, one after the other. */
 	void (*const *site)(uint64_t);
 	uint32_t sites;
-	/* The recorder's view of the probes of this executable or library; NULL where they are compiled out. */
+	/* The recorder's view of the probes of this executable or library; NULL where they are compiled
+	 * out. */
 	struct longpole_control *(*control)(void);
 	struct longpole_ring *(*ring)(void);
 };

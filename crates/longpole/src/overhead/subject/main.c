@@ -1,12 +1,14 @@
 /*
- * The program that `longpole overhead` runs: it records itself. It writes its own orders into the control page, and between two timed
- * batches takes everything out of its rings by moving the tail, so that no batch meets a full ring and nobody else is at work.
+ * The program that `longpole overhead` runs: it records itself. It writes its own orders into the
+ * control page, and between two timed batches takes everything out of its rings by moving the tail,
+ * so that no batch meets a full ring and nobody else is at work.
  *
- *     subject LIBRARY ROUNDS TURNS      all loops, here and in the library, one thread and two at once
+ *     subject LIBRARY ROUNDS TURNS      all loops, here and in the library; one and two threads
  *     subject quick ROUNDS TURNS        what a mark costs here, nothing else
  *
- * It prints lines of tab-separated values and computes no statistics. Batches of all loops take turns in every round, beginning with
- * another one each time: what disturbs a round disturbs all of them. Times are CPU times of the thread.
+ * It prints lines of tab-separated values and computes no statistics. Batches of all loops take
+ * turns in every round, beginning with another one each time: what disturbs a round disturbs all of
+ * them. Times are CPU times of the thread.
  */
 #define _GNU_SOURCE
 #include "loops.h"
@@ -115,7 +117,8 @@ static struct taken batch(const struct loops *loops, const struct loop *loop, ui
 	return taken;
 }
 
-/* The second thread does what the first one asks for, at the same time. It sleeps meanwhile, so that "alone" is alone. */
+/* The second thread does what the first one asks for, at the same time. It sleeps meanwhile, so
+ * that "alone" is alone. */
 struct helper {
 	pthread_t thread;
 	pthread_barrier_t asked, done;
@@ -206,7 +209,8 @@ static void measure_all(const struct place *place, uint32_t rounds, uint64_t tur
 			const uint32_t i = (k + n * 5) % all;
 			const int warm = n >= 2;
 			if (i < count) {
-				/* A span is two events: half the turns, so that no batch fills more than half of the ring. */
+				/* A span is two events: half the turns, so that no batch fills more than half of
+				 * the ring. */
 				const struct loop *loop = &place->on->loop[i];
 				order(EVERYTHING, RING);
 				measure(place, i < FIRST_PROBE ? "bare" : "on", place->on, loop, warm, n, loop->events == 2 ? turns / 2 : turns, bare, helper);
@@ -228,8 +232,9 @@ static int ascending(const void *left, const void *right)
 }
 
 /*
- * Probes in pairs, a pair within a pair, as they lie in the ring: an empty inner pair shows the effective cost, what a measured interval
- * is too long by; what the outer pair shows beyond it is the total cost of the inner one.
+ * Probes in pairs, a pair within a pair, as they lie in the ring: an empty inner pair shows the
+ * effective cost, what a measured interval is too long by; what the outer pair shows beyond it is
+ * the total cost of the inner one.
  */
 #define PAIRS 1024u
 static void nested(const struct place *place, uint32_t index, uint32_t rounds)
@@ -297,7 +302,8 @@ static void arrivals(const struct place *place, int pooled)
 {
 	static struct newcomer newcomer[THREADS];
 	order(EVERYTHING, LONGPOLE_RING_MINIMUM);
-	/* First all stay, so that each makes its ring; then each one finds the rings that the others left. */
+	/* First all stay, so that each makes its ring; then each one finds the rings that the others
+	 * left. */
 	for (; pooled < 2; pooled++) {
 		for (uint32_t i = 0; i < THREADS; i++) {
 			struct newcomer *one = &newcomer[i];

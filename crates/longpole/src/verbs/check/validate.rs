@@ -48,25 +48,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options =
         Options { dump: args.raw.dump(), shifts: offset::shifts(&args.offsets), damage: Damage::EndsStream, ..Options::default() };
     let mut counts = Counts::default();
-    let (mut odd, mut damaged) = (Vec::new(), false);
+    let (mut diagnostics, mut damaged) = (Vec::new(), false);
     let failure;
     match crate::input::open_stored(&args.traces, options) {
         Ok(mut trace) => {
             failure = counts.read(&mut trace).err();
-            odd.extend_from_slice(trace.diagnostics());
+            diagnostics.extend_from_slice(trace.diagnostics());
             // Captures in a recording are represented by the programs' events, so their files were
             // not read yet.
             for capture in trace.captures() {
                 let found = capture.check()?;
-                odd.extend(found.into_iter().filter(|found| !trace.diagnostics().contains(found)));
+                diagnostics.extend(found.into_iter().filter(|found| !trace.diagnostics().contains(found)));
             }
-            damaged = trace.is_damaged_strictly() || odd.iter().any(Diagnostic::is_damage);
+            damaged = trace.is_damaged_strictly() || diagnostics.iter().any(Diagnostic::is_damage);
             // A line that can be shown is not necessarily a valid interaction.
             for path in args.traces.iter().filter(|path| !damaged && args.raw.dump().is_none() && machine_log::is_one(path)) {
                 let trouble = machine_log::trouble(path)?;
-                odd.extend(trouble.map(|error| Diagnostic::Wrong { path: path.clone(), error }));
+                diagnostics.extend(trouble.map(|error| Diagnostic::Wrong { path: path.clone(), error }));
             }
-            damaged |= odd.iter().any(Diagnostic::is_damage);
+            damaged |= diagnostics.iter().any(Diagnostic::is_damage);
         }
         // Metadata that cannot be parsed is damage of a trace; it does not mean that there is no
         // trace.
@@ -78,14 +78,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     damaged |= failure.is_some();
     match args.json {
-        true => answer::write_json_line(&mut io::stdout().lock(), &as_json(&counts, &odd, failure.as_ref(), damaged))?,
-        false => as_text(&counts, &odd, failure.as_ref(), damaged)?,
+        true => answer::write_json_line(&mut io::stdout().lock(), &as_json(&counts, &diagnostics, failure.as_ref(), damaged))?,
+        false => as_text(&counts, &diagnostics, failure.as_ref(), damaged)?,
     }
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn as_text(counts: &Counts, odd: &[Diagnostic], failure: Option<&Error>, damaged: bool) -> anyhow::Result<()> {
-    odd.iter().try_for_each(|diagnostic| say(plain_lines(diagnostic.to_string())))?;
+fn as_text(counts: &Counts, diagnostics: &[Diagnostic], failure: Option<&Error>, damaged: bool) -> anyhow::Result<()> {
+    diagnostics.iter().try_for_each(|diagnostic| say(plain_lines(diagnostic.to_string())))?;
     if let Some(failure) = failure {
         // An error in metadata is shown on several lines.
         failure.to_string().lines().try_for_each(|line| say(plain(line.to_owned())))?;
@@ -101,17 +101,17 @@ fn as_text(counts: &Counts, odd: &[Diagnostic], failure: Option<&Error>, damaged
     Ok(())
 }
 
-fn as_json(counts: &Counts, odd: &[Diagnostic], failure: Option<&Error>, damaged: bool) -> Value {
-    let mut diagnostics: Vec<String> = odd.iter().map(|diagnostic| renamed(diagnostic.to_string())).collect();
-    diagnostics.extend(failure.map(|error| renamed(error.to_string())));
-    let mut places: Vec<Value> = odd.iter().map(place).collect();
+fn as_json(counts: &Counts, diagnostics: &[Diagnostic], failure: Option<&Error>, damaged: bool) -> Value {
+    let mut texts: Vec<String> = diagnostics.iter().map(|diagnostic| renamed(diagnostic.to_string())).collect();
+    texts.extend(failure.map(|error| renamed(error.to_string())));
+    let mut places: Vec<Value> = diagnostics.iter().map(place).collect();
     places.extend(failure.map(failed_at));
     json!({
         "damaged": damaged,
         "events": counts.events,
         "lost": counts.lost,
         "uncounted_losses": counts.gaps,
-        "diagnostics": diagnostics,
+        "diagnostics": texts,
         "places": places,
     })
 }

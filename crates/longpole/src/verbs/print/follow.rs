@@ -55,10 +55,10 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
             }
         }
         lines.flush_tail()?;
-        let odd = growing.diagnostics();
-        odd[told.min(odd.len())..].iter().for_each(say);
-        told = odd.len();
-        let damaged = odd.iter().any(Diagnostic::is_damage);
+        let diagnostics = growing.diagnostics();
+        diagnostics[told.min(diagnostics.len())..].iter().for_each(say);
+        told = diagnostics.len();
+        let damaged = diagnostics.iter().any(Diagnostic::is_damage);
         if last || strict && damaged {
             lines.end()?;
             return Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS });

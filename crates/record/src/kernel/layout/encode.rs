@@ -162,7 +162,9 @@ impl Plan {
             Shape::Array { .. } if field.is_text() && field.size > 0 => (Kind::Text(field.size), place),
             _ if field.is_text() => (Kind::String, Op::String { field: clone }),
             Shape::Scalar | Shape::Array { .. } if field.size > 0 => match element {
-                Some(size) if field.shape != Shape::Scalar && field.size % size == 0 => (Kind::Ints(int(size), field.size / size), place),
+                Some(size) if field.shape != Shape::Scalar && field.size.is_multiple_of(size) => {
+                    (Kind::Ints(int(size), field.size / size), place)
+                }
                 _ => (Kind::Ints(Int { base: 16, ..Int::unsigned(8) }, field.size), place),
             },
             _ => {

@@ -126,7 +126,7 @@ impl Tail {
 
     /// Gives the reader more of the file, after it reached the end of what it had. Returns false if
     /// there is no more.
-    pub fn go_on(&mut self, look: &Look<'_>, shared: &mut Shared) -> Result<bool, Error> {
+    pub fn read_more(&mut self, look: &Look<'_>, shared: &mut Shared) -> Result<bool, Error> {
         let Some(file) = self.look(look.last, shared) else { return self.rest() };
         let stuck = self.source().is_some_and(CtfSource::waits_for_metadata);
         let learned = !Arc::ptr_eq(&self.metadata, &look.read.0);

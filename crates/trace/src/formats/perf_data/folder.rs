@@ -111,8 +111,8 @@ impl Files {
     }
 
     /// Returns the memory of a processed record for reuse.
-    pub fn give_back(&mut self, record: Record) {
-        self.parts[self.last].records.give_back(record);
+    pub fn recycle(&mut self, record: Record) {
+        self.parts[self.last].records.recycle(record);
     }
 }
 

@@ -170,7 +170,7 @@ impl<R: Read> Records<R> {
     }
 
     /// Returns the memory of a processed record for reuse.
-    pub fn give_back(&mut self, record: Record) {
+    pub fn recycle(&mut self, record: Record) {
         if self.spare.len() < 64 && record.body.capacity() <= 4096 {
             self.spare.push(record.body);
         }

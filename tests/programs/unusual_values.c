@@ -24,7 +24,7 @@ static int once(void)
 	return ++evaluated;
 }
 
-static int odd_values(void)
+static int unusual_values(void)
 {
 	const struct bits bits = {5, -3, 1ul << 39, 16};
 	volatile int changing = 7;
@@ -34,11 +34,11 @@ static int odd_values(void)
 	LONGPOLE_COUNTER("changing", changing);
 	LONGPOLE_COUNTER("real", 1.5f);
 	LONGPOLE_MARK("mark of bits", bits.wide, bits.narrow);
-	LONGPOLE_MARK("mark of a function", 1, odd_values);
+	LONGPOLE_MARK("mark of a function", 1, unusual_values);
 	LONGPOLE_MARK("mark of nothing", 1, NOTHING);
-	LONGPOLE_LINK(odd_values, &bits);
+	LONGPOLE_LINK(unusual_values, &bits);
 	LONGPOLE_EVENT("bits", "narrow", bits.narrow, "negative", bits.negative, "wide", bits.wide);
-	LONGPOLE_EVENT("pointers", "function", odd_values, "nothing", NOTHING);
+	LONGPOLE_EVENT("pointers", "function", unusual_values, "nothing", NOTHING);
 	LONGPOLE_EVENT("evaluated", "count", once());
 	LONGPOLE_COUNTER("evaluated", once());
 	LONGPOLE_EVENT("sixteen", "a", 1, "b", 2, "c", 3, "d", 4, "e", 5, "f", "six", "g", 7, "h", 8, "i", 9, "j", 10, "k", 11, "l", 12, "m", 13, "n", 14, "o", 15,
@@ -49,5 +49,5 @@ static int odd_values(void)
 
 int main(void)
 {
-	return odd_values();
+	return unusual_values();
 }

@@ -2,7 +2,7 @@
  * Unexpected names, labels and texts. Each text is the label, the thread's name, and the name of
  * one probe of every kind.
  *
- *     odd_names        prints how many events it emitted
+ *     unusual_names        prints how many events it emitted
  */
 #include <longpole/longpole.h>
 
@@ -19,8 +19,8 @@ static uint64_t emitted;
 static void emit(const std::string &text)
 {
 	/*
-	 * The text of a name that is made at run time is stored with each event. A handle has a class of
-	 * its own; its text is not copied and must exist as long as the handle is used.
+	 * The text of a name that is made at run time is stored with each event. A handle has a class
+	 * of its own; its text is not copied and must exist as long as the handle is used.
 	 */
 	static std::deque<std::string> kept;
 	static std::deque<longpole::Name> names;
