@@ -69,8 +69,9 @@ impl TraceFs {
         Err(refused.map_or(TraceFsError::NotMounted, |path| TraceFsError::NoPermission { path }))
     }
 
-    /// Mounts tracefs for this process alone (Linux 5.2 or newer). No path of the host leads to this
-    /// mount. It ends with the last clone of the returned value, at the latest with the process.
+    /// Mounts tracefs for this process alone (Linux 5.2 or newer). No path of the host leads to
+    /// this mount. It ends with the last clone of the returned value, at the latest with the
+    /// process.
     ///
     /// [`TraceFs::path`] is then valid in this process and its forks only, while a clone exists.
     ///

@@ -137,7 +137,7 @@ fn an_end_of_a_machine_on_another_host_is_reported_with_its_line_and_the_likely_
     let log = log(&place, text);
     let told = "\"C\", whose end it is to be, has done nothing before it; the nearest machine is \"h2/C\"";
     let said = String::from_utf8(run("path", &[], &log).stdout).unwrap();
-    assert!(said.contains("1 contradiction; what comes of that is unknown:\n  line 3: "), "{said}");
+    assert!(said.contains("1 contradiction; their effects are unknown:\n  line 3: "), "{said}");
     assert!(said.contains(told), "{said}");
     assert_eq!(json(&["--json"], &log)["contradiction_list"][0]["line"], 3);
     let predicted = String::from_utf8(run("what-if", &["A::run x0.5"], &log).stdout).unwrap();

@@ -364,7 +364,7 @@ fn contradicting_arguments_are_wrong_usage() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("--end is before --begin"));
     let output = longpole().args(["record", "--"]).env("LONGPOLE_RUNTIME_DIR", directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no command stands behind"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no command follows"));
 }
 
 /// A recording of one program, which either puts items into a queue or takes them.

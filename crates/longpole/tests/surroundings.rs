@@ -238,7 +238,7 @@ fn a_recording_that_is_removed_ends_with_a_message() {
     wait_for(|| emitted(&place) > 1000);
     fs::remove_dir_all(place.newest()).unwrap();
     let said = said(recorder);
-    assert!(said.contains("its folder was removed") && said.contains("goes on without being recorded"), "{said}");
+    assert!(said.contains("its folder was removed") && said.contains("continues without being recorded"), "{said}");
     assert!(said.contains("exit status: 7"), "{said}");
     let mut figures = Figures::default();
     figures.add_bytes_outside(&place, &["numbered"]);

@@ -79,7 +79,7 @@ fn without_a_scenario_fixes_are_proposed_in_order() {
     assert_eq!(steps[0], (1, "taker::\"take it\" x0.5"));
     let text = String::from_utf8(run(&[], &log).stdout).unwrap();
     assert!(text.contains("FIX THESE IN THIS ORDER\n"), "{text}");
-    assert!(text.contains("to the last deed of taker/1: 3.01 us; the unchanged replay differs by +0.0 %"), "{text}");
+    assert!(text.contains("to the end of taker/1: 3.01 us; the unchanged replay differs by +0.0 %"), "{text}");
 }
 
 #[test]

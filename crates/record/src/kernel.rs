@@ -66,8 +66,8 @@ pub const DESCRIPTION: &str = "source.json";
 /// paths of instances lead through it.
 static OWN_MOUNT: Mutex<Option<TraceFs>> = Mutex::new(None);
 
-/// Finds tracefs; root mounts it for this process alone if it is not mounted. The host's mounts stay
-/// unchanged, and the kernel removes the mount when the process ends, also if it is killed.
+/// Finds tracefs; root mounts it for this process alone if it is not mounted. The host's mounts
+/// stay unchanged, and the kernel removes the mount when the process ends, also if it is killed.
 fn find() -> Result<TraceFs, TraceFsError> {
     match TraceFs::find() {
         Err(TraceFsError::NotMounted) if rustix::process::geteuid().is_root() => {

@@ -91,9 +91,9 @@ pub struct Options {
     pub mode: Option<Mode>,
     /// Limit of the recording's bytes on the disk; beyond it the oldest chunk is deleted.
     pub max_size: Option<u64>,
-    /// Limit of the recording's bytes on the disk if neither the options nor the configuration set a
-    /// limit of size or age. It is not used in overwrite mode, in which the kernel's buffers cannot
-    /// be divided into chunks.
+    /// Limit of the recording's bytes on the disk if neither the options nor the configuration set
+    /// a limit of size or age. It is not used in overwrite mode, in which the kernel's buffers
+    /// cannot be divided into chunks.
     pub default_max_size: Option<u64>,
     /// Limit of the age of the oldest event; beyond it the oldest chunk is deleted.
     pub max_age: Option<Duration>,

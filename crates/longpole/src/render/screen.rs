@@ -22,7 +22,8 @@ pub fn columns() -> Option<usize> {
 }
 
 /// Splits a line at spaces into lines of at most `columns` characters. Lines after the first begin
-/// with the indent of the first one and two more spaces. A word that is longer than a line is split.
+/// with the indent of the first one and two more spaces. A word that is longer than a line is
+/// split.
 pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
     if line.chars().count() <= columns {
         return vec![line.to_owned()];

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 /// Show the critical path: the states and links that nothing else could have hidden
 #[derive(clap::Args)]
 #[command(after_help = "\
-The global path leads back from the end: at every end of a block it goes on with the cause. Shares of it sum up to 100 %, UNKNOWN included.
+The global path leads back from the end: at every end of a block it continues with the cause. Shares of it sum up to 100 %, UNKNOWN included.
 The active path of a machine is its own time, with each of its blocks replaced by what it waited for.
 
 Examples:
@@ -264,7 +264,7 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
     let unknown = if answer.length_ns == 0 { 0.0 } else { answer.unknown_ns as f64 / answer.length_ns as f64 };
     writeln!(out, "\n{}, {} of the path unknown", counted(answer.interactions, "interaction"), percent(unknown))?;
     if answer.contradictions > 0 {
-        writeln!(out, "{}; what comes of that is unknown:", counted(answer.contradictions, "contradiction"))?;
+        writeln!(out, "{}; their effects are unknown:", counted(answer.contradictions, "contradiction"))?;
         for contradiction in &answer.contradiction_list {
             writeln!(out, "  line {}: {}", contradiction.line, plain(contradiction.what.clone()))?;
         }

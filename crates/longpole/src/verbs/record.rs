@@ -491,7 +491,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         }
         // The command still runs, and the process that started us waits for its status.
         (Err(error), Some(child)) => {
-            eprintln!("longpole: {}; the command goes on without being recorded", crate::in_one_line(&error));
+            eprintln!("longpole: {}; the command continues without being recorded", crate::in_one_line(&error));
             Some(child.wait().context("cannot wait for the command")?)
         }
     };
@@ -543,7 +543,7 @@ pub fn run_until_the_end(
             }
             let since = *asked.get_or_insert(now);
             if stop.count() > 1 || now - since >= GRACE {
-                eprintln!("longpole: the command (process {}) goes on without being recorded", child.id());
+                eprintln!("longpole: the command (process {}) continues without being recorded", child.id());
                 return Ok(None);
             }
             longest = longest.min(GRACE - (now - since));

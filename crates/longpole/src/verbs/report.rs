@@ -77,7 +77,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     match paths.as_slice() {
         [path] => show(&args.input, args.full, of_one(&args.input, path, (&args.whom, args.sensitivity))?),
-        _ if args.sensitivity => Err(WrongUsage("--sensitivity is told of one recording".to_owned()).into()),
+        _ if args.sensitivity => Err(WrongUsage("--sensitivity takes one recording".to_owned()).into()),
         _ => runs(&args.input, &paths, &args.whom),
     }
 }

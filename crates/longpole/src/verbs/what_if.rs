@@ -30,7 +30,7 @@ A scenario is one argument; changes that are made together are joined by `and`:
   'batch MACHINE N'         the machine makes a call or gives a signal once per N items
   'concurrency NAME N'      the program, thread group, `port P`, pool or lock of that name does N pieces of work at once
   'lock NAME split'         nobody waits for that lock any more; the work in it stays
-Names with spaces or `::` stand in double quotes. Without a scenario, what decides is made twice as fast, one after the other.
+Names with spaces or `::` must be in double quotes. Without a scenario, what decides is made twice as fast, one after the other.
 
 Examples:
   longpole what-if simulation.jsonl                            what would bring most, and which fixes in which order
@@ -219,7 +219,7 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring:
     }
     if !order.is_empty() {
         writeln!(out, "\nFIX THESE IN THIS ORDER")?;
-        let mut table = Table::new(&[">", "change", ">gain so far", ">from", ">to", ">then", "next bottleneck"]);
+        let mut table = Table::new(&[">", "change", ">gain of all", ">from", ">to", ">then", "next bottleneck"]);
         let mut before = "";
         for (at, step) in order.iter().enumerate() {
             let [_, cells @ ..] = row(step);

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 /// What can be recorded on this host.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Path of the tracer's folder; `None` if tracefs is not mounted, so that each recorder mounts it
-    /// for itself.
+    /// Path of the tracer's folder; `None` if tracefs is not mounted, so that each recorder mounts
+    /// it for itself.
     pub path: Option<PathBuf>,
     pub clock: &'static str,
     /// Groups of which this kernel has at least one event.
