@@ -56,16 +56,23 @@ pub fn is_open(report: &Report, prediction: &Prediction) -> bool {
 /// The columns about a profile in the table of the path's states.
 pub struct Columns {
     has_functions: bool,
+    shows_functions: bool,
     tells_running: bool,
 }
 
 impl Columns {
     pub fn of(report: &Report) -> Columns {
-        Columns { has_functions: sampled(report).is_some(), tells_running: report.inputs.tells_running }
+        Columns { has_functions: sampled(report).is_some(), shows_functions: true, tells_running: report.inputs.tells_running }
+    }
+
+    /// Returns the columns without the names of functions, which take much room.
+    pub fn without_functions(self) -> Columns {
+        Columns { shows_functions: false, ..self }
     }
 
     pub fn heads(&self) -> &'static [&'static str] {
         match (self.has_functions, self.tells_running) {
+            (true, _) if !self.shows_functions => &[">CPU-sample rank", ">share"],
             (true, _) => &["function (sampled)", ">CPU-sample rank", ">share"],
             (false, true) => &[">thread-time rank", ">share"],
             (false, false) => &[">rank by time", ">share"],
@@ -79,7 +86,7 @@ impl Columns {
             (false, _) => (row.profile_rank, row.profile_share),
         };
         let mut cells = Vec::new();
-        if self.has_functions {
+        if self.has_functions && self.shows_functions {
             cells.push(row.function.as_ref().map_or_else(|| "-".to_owned(), |top| shortened(&top.function)));
         }
         cells.push(rank.map_or_else(|| "-".to_owned(), number));

@@ -69,10 +69,10 @@ impl Table {
         }
         self.shrink(&mut widths, columns);
         if self.header.iter().any(|cell| !cell.is_empty()) {
-            self.line(out, &self.header, &widths)?;
+            writeln!(out, "{}", shortened_at_end(&self.line(&self.header, &widths), columns))?;
         }
         for row in &self.rows {
-            self.line(out, row, &widths)?;
+            writeln!(out, "{}", shortened_at_end(&self.line(row, &widths), columns))?;
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Table {
         }
     }
 
-    fn line(&self, out: &mut impl Write, cells: &[String], widths: &[usize]) -> io::Result<()> {
+    fn line(&self, cells: &[String], widths: &[usize]) -> String {
         let mut line = String::new();
         for ((cell, align), &widest) in cells.iter().zip(&self.align).zip(widths) {
             let cell = shortened(cell, widest);
@@ -99,7 +99,7 @@ impl Table {
                 Align::Right => line.extend([padding.as_str(), &cell]),
             }
         }
-        writeln!(out, "{}", line.trim_end())
+        line.trim_end().to_owned()
     }
 }
 
@@ -120,6 +120,14 @@ fn shortened(text: &str, room: usize) -> String {
     let front: String = text.chars().take(front).collect();
     let back: String = text.chars().skip(length - back).collect();
     format!("{front}…{back}")
+}
+
+/// Returns the text with its end replaced by `…` if it is wider than `room`.
+fn shortened_at_end(text: &str, room: usize) -> String {
+    match width(text) > room {
+        true => text.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
 }
 
 /// Returns the text with control characters escaped, so that a name cannot control the terminal or

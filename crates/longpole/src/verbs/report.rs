@@ -41,6 +41,7 @@ use longpole_analysis::what_if::Scenario;
 use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;
 use longpole_trace::Trace;
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -312,9 +313,15 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     // Below the rows: how many more there are, an empty line, and up to two lines of the footer.
     let columns = screen::columns().unwrap_or(screen::COLUMNS);
     let above: usize = lines.iter().map(|line| screen::wrapped(line, columns).len()).sum();
-    let rows = report.criticality.as_deref().unwrap_or_default();
+    let all = report.criticality.as_deref().unwrap_or_default();
+    let of_classes = if full { Vec::new() } else { of_classes(all) };
+    let rows = if full { all } else { &of_classes };
     let most = if full { MOST_ROWS } else { screen::LINES.saturating_sub(above + 6).clamp(LEAST_ROWS, FIRST_ROWS) };
-    states(out, report, &rows[..rows.len().min(most)])?;
+    let columns = match full {
+        true => profiler::Columns::of(report),
+        false => profiler::Columns::of(report).without_functions(),
+    };
+    states(out, report, &rows[..rows.len().min(most)], &columns)?;
     if let Some(more) = rows.len().checked_sub(most).filter(|&more| more > 0) {
         let whence = if full { "longpole path has them" } else { "longpole report --full: those, findings, and more" };
         writeln!(out, "  … and {} more ({whence})", number(more as u64))?;
@@ -322,15 +329,33 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
         writeln!(out, "  (longpole report --full: findings, and more)")?;
     }
     if full {
-        details(out, report, rows)?;
+        details(out, report, all)?;
     }
     sensitivity(out, report)
 }
 
+/// Returns one row for each state of a class, such as the workers of a pool, with the sum of their
+/// shares. The other figures are those of the thread with the largest share.
+fn of_classes(rows: &[Row]) -> Vec<Row> {
+    let mut classes: Vec<Row> = Vec::new();
+    let mut known: HashMap<(&str, &str, &str), usize> = HashMap::new();
+    for row in rows {
+        let first = known.entry((&row.host, &row.class, &row.state)).or_insert(classes.len());
+        match classes.get_mut(*first).filter(|first| first.kind == row.kind && !row.kind.is_link()) {
+            Some(first) => {
+                first.share += row.share;
+                first.machine.clone_from(&row.class);
+            }
+            None => classes.push(row.clone()),
+        }
+    }
+    classes.sort_by(|a, b| b.share.total_cmp(&a.share));
+    classes
+}
+
 /// Prints a table of states with their share of the path and the gain of halving each.
-fn states(out: &mut impl Write, report: &Report, rows: &[Row]) -> io::Result<()> {
+fn states(out: &mut impl Write, report: &Report, rows: &[Row], columns: &profiler::Columns) -> io::Result<()> {
     let predictions = report.predictions.as_deref().unwrap_or_default();
-    let columns = profiler::Columns::of(report);
     let mut table = Table::new(&[&["state", ">share of path"], columns.heads(), &[">gain if halved"]].concat());
     for row in rows {
         let owner = if row.kind.is_link() { &row.machine } else { &row.class };
