@@ -242,7 +242,7 @@ mod tests {
         table.row(["a name that is longer than the screen", "1,000"]);
         let mut out = Vec::new();
         table.print_within(&mut out, 30).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "  name                   count\n  a name tha…he screen   1,000\n");
+        assert_eq!(String::from_utf8(out).unwrap(), "  name                   count\n  a name tha…the screen  1,000\n");
     }
 
     #[test]

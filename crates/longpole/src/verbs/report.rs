@@ -288,8 +288,9 @@ fn predicted(report: &Report, refused: Option<&String>) -> String {
     };
     let range = best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
     let next = best.next.as_ref().map_or_else(String::new, |next| format!("; next bottleneck: {}::{}", next.machine, next.state));
-    let torn = too_many_lost(report.verdict.lost, report.inputs.events).then_some("; what is lost is not in it").unwrap_or_default();
-    let open = profiler::is_open(report, best).then_some(", if that is work and no wait").unwrap_or_default();
+    let is_torn = too_many_lost(report.verdict.lost, report.inputs.events);
+    let torn = if is_torn { "; what is lost is not in it" } else { "" };
+    let open = if profiler::is_open(report, best) { ", if that is work and no wait" } else { "" };
     let of = report.verdict.gain.as_ref().filter(|gain| gain.change == best.change).and_then(|gain| gain.progress.as_ref());
     let of = of.map_or_else(String::new, |progress| format!(" {progress}"));
     let gain = signed(best.gain.unwrap_or(0.0));
