@@ -66,8 +66,8 @@ fn the_table_shows_each_state_and_segments_only_if_asked_for() {
     let place = TempDir::new().unwrap();
     let log = log(&place, WAKE);
     let text = String::from_utf8(run("path", &[], &log).stdout).unwrap();
-    assert!(text.contains("link::wakeup       44.4 %  4 ns              -"), "{text}");
-    assert!(text.contains("A::run             33.3 %  3 ns              2"), "{text}");
+    assert!(text.contains("link::wakeup         44.4 %  4 ns                 -"), "{text}");
+    assert!(text.contains("A::run               33.3 %  3 ns                 2"), "{text}");
     assert!(!text.contains("SEGMENTS"), "{text}");
     let text = String::from_utf8(run("path", &["--segments"], &log).stdout).unwrap();
     assert!(text.contains("1,002 - 1,006 ns  link::wakeup"), "{text}");

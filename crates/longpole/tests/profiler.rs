@@ -122,7 +122,7 @@ fn with_samples_the_profiler_points_to_functions() {
     }
     let ((process, function, _), most) = samples.into_iter().max_by_key(|&(_, count)| count).unwrap();
     let share = most as f64 / cpu["samples"]["busy"].as_f64().unwrap();
-    let text = text(&place, &["report", "--begin", "+0"], &recording);
+    let text = text(&place, &["report", "--full", "--begin", "+0"], &recording);
     let line = format!("A profiler would point to {function} of {process} ({:.1} % of ", 100.0 * share);
     assert!(text.lines().any(|told| told.starts_with(&line)), "{line}\n{text}");
     // The report has no line about probes, because there are none.
