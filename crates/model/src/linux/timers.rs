@@ -1,5 +1,5 @@
-//! The kernel's timers: when each was to expire, when its function was called, and how long the
-//! function ran.
+//! The kernel's timers: when each is due, when its function is called, and how long the
+//! function runs.
 //!
 //! A timer is identified by its address. Its expiry time is known from its start event. Timers that
 //! count ticks have no expiry time in ns in their events, so their delay is unknown.
