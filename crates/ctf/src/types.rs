@@ -644,9 +644,9 @@ const MOST_DOTS: usize = 64;
 /// field `b`, then the dots of `a.b` are written as `\.`.
 pub(crate) fn undotted_names(fields: &[Member]) -> Vec<Cow<'_, str>> {
     let structures: HashSet<&str> = fields.iter().filter(|f| matches!(f.ty, Type::Struct(_))).map(|f| f.name.as_str()).collect();
-    let context = |name: &str| name.match_indices('.').take(MOST_DOTS).any(|(dot, _)| structures.contains(&name[..dot]));
+    let is_ambiguous = |name: &str| name.match_indices('.').take(MOST_DOTS).any(|(dot, _)| structures.contains(&name[..dot]));
     let names = fields.iter().map(|field| field.name.as_str());
-    let shown = names.map(|name| match !structures.is_empty() && context(name) {
+    let shown = names.map(|name| match !structures.is_empty() && is_ambiguous(name) {
         true => Cow::Owned(name.replace('.', "\\.")),
         false => Cow::Borrowed(name),
     });

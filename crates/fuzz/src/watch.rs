@@ -59,7 +59,7 @@ pub fn watch(target: &Target, seed: u64, (time, longest): (Duration, Duration), 
         slowest: Duration::from_micros(desk.word(Word::SlowestMicros)),
         peak: desk.word(Word::PeakBytes),
         edges: desk.word(Word::Edges),
-        kept: desk.word(Word::Spool),
+        kept: desk.word(Word::Corpus),
         finding,
     })
 }

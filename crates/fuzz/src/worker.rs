@@ -24,7 +24,7 @@ pub enum Word {
     SlowestMicros,
     PeakBytes,
     Edges,
-    Spool,
+    Corpus,
 }
 
 const HEAD: usize = 64;
@@ -117,7 +117,7 @@ pub fn run(target: &Target, seed: u64, time: Duration, desk: &Path) -> anyhow::R
             }
         }
         desk.set(Word::Edges, coverage.edges as u64);
-        desk.set(Word::Spool, (kept.len() - seeds) as u64);
+        desk.set(Word::Corpus, (kept.len() - seeds) as u64);
     }
     Ok(())
 }

@@ -68,14 +68,14 @@ impl Sent {
 }
 
 /// Passes all interactions to all followers, each in a thread of its own. Passes each item of the
-/// trace to `context`, in the calling thread.
+/// trace to `observe`, in the calling thread.
 pub fn follow(
     interactions: &mut Interactions,
-    mut context: impl FnMut(&Catalogue, &Item<'_>),
+    mut observe: impl FnMut(&Catalogue, &Item<'_>),
     followers: &mut [&mut dyn Follower],
 ) -> anyhow::Result<()> {
     let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
-        context(catalogue, item);
+        observe(catalogue, item);
         interactions::alone(composer, catalogue, item);
     };
     follow_fed(interactions, feed, followers.iter_mut().map(std::slice::from_mut))

@@ -74,7 +74,7 @@ fn the_time_from_the_last_event_before_a_loss_to_the_first_after_it_is_unknown_t
 
 /// A source of items and a sink, of which the source is slow. An unrelated thread loses most of its
 /// events.
-fn context(directory: &Path, lost: u64, ring: u64) {
+fn slow_source(directory: &Path, lost: u64, ring: u64) {
     let mut fake = Fake::new(directory);
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
     let get = fake.class("queue_get:q", &[("count", Kind::U64)]);
@@ -111,7 +111,7 @@ fn context(directory: &Path, lost: u64, ring: u64) {
 fn a_bottleneck_and_a_prediction_mention_many_lost_events() {
     for lost in [0, 10_000] {
         let directory = TempDir::new().unwrap();
-        context(directory.path(), lost, 256 << 10);
+        slow_source(directory.path(), lost, 256 << 10);
         let report = json("report", directory.path());
         let verdict = &report["verdict"];
         assert_eq!((&verdict["outcome"], &verdict["lost"]), (&"bottleneck".into(), &(10 * lost).into()), "{verdict}");
@@ -128,7 +128,7 @@ fn a_bottleneck_and_a_prediction_mention_many_lost_events() {
 fn larger_rings_are_advised_only_if_the_rings_that_lost_events_were_smaller() {
     for (ring, advice) in [(2 << 20, "record again with --buffer 4MiB"), (4 << 20, "rings of 4 MiB were full: record fewer events")] {
         let directory = TempDir::new().unwrap();
-        context(directory.path(), 10_000, ring);
+        slow_source(directory.path(), 10_000, ring);
         let verdict = json("report", directory.path())["verdict"]["text"].clone();
         assert!(verdict.as_str().unwrap().contains(advice), "{verdict}");
         let predicted = text(&["what-if", "source::make x0.5"], directory.path());

@@ -136,7 +136,7 @@ impl<'a> From<&'a OwnedValue> for Value<'a> {
             OwnedValue::Nothing => Value::Nothing,
             OwnedValue::Str(text) => Value::Str(text),
             OwnedValue::Bytes(bytes) => Value::Bytes(bytes),
-            nested => Value::Nested(Nested(Place::Spool(nested, None))),
+            nested => Value::Nested(Nested(Place::Owned(nested, None))),
         }
     }
 }
@@ -173,7 +173,7 @@ impl<'a> Value<'a> {
             // An optional that is present is represented by its content.
             (Type::Optional(optional), _) => self.named(optional.ty()),
             (_, Value::Nested(Nested(Place::Stored(stored, _)))) => Value::Nested(Nested(Place::Stored(stored, Some(ty)))),
-            (_, Value::Nested(Nested(Place::Spool(kept, _)))) => Value::Nested(Nested(Place::Spool(kept, Some(ty)))),
+            (_, Value::Nested(Nested(Place::Owned(kept, _)))) => Value::Nested(Nested(Place::Owned(kept, Some(ty)))),
             _ => self,
         }
     }
@@ -211,7 +211,7 @@ enum Place<'a> {
     /// A value in the decoder's buffer, with its type if its parts can have labels.
     Stored(longpole_ctf::Value<'a>, Option<&'a Type>),
     /// An owned copy, with its type if its parts can have labels.
-    Spool(&'a OwnedValue, Option<&'a Type>),
+    Owned(&'a OwnedValue, Option<&'a Type>),
 }
 
 impl<'a> Nested<'a> {
@@ -219,7 +219,7 @@ impl<'a> Nested<'a> {
     pub fn is_named(&self) -> bool {
         match self.0 {
             Place::Stored(longpole_ctf::Value::Compound(compound), _) => compound.kind() != CompoundKind::Array,
-            Place::Spool(OwnedValue::Fields(_), _) => true,
+            Place::Owned(OwnedValue::Fields(_), _) => true,
             _ => false,
         }
     }
@@ -245,11 +245,11 @@ impl<'a> Nested<'a> {
                     visit(name.map(|name| &**name), value(part, ty))
                 })
             }
-            Place::Spool(OwnedValue::List(parts), ty) => {
+            Place::Owned(OwnedValue::List(parts), ty) => {
                 let ty = ty.and_then(|ty| part_of(ty, 0, None));
                 parts.iter().try_for_each(|part| visit(None, Value::kept(part, ty)))
             }
-            Place::Spool(OwnedValue::Fields(parts), ty) => parts.iter().enumerate().try_for_each(|(index, (name, part))| {
+            Place::Owned(OwnedValue::Fields(parts), ty) => parts.iter().enumerate().try_for_each(|(index, (name, part))| {
                 let chosen = match ty {
                     Some(Type::Variant(variant)) => {
                         let is = |shown: fn(&str) -> &str| variant.options().iter().position(|option| shown(&option.name) == &**name);
@@ -259,20 +259,20 @@ impl<'a> Nested<'a> {
                 };
                 visit(Some(name), Value::kept(part, ty.and_then(|ty| part_of(ty, index, chosen))))
             }),
-            Place::Stored(..) | Place::Spool(..) => Ok(()),
+            Place::Stored(..) | Place::Owned(..) => Ok(()),
         }
     }
 
     fn ty(&self) -> Option<&'a Type> {
         match self.0 {
-            Place::Stored(_, ty) | Place::Spool(_, ty) => ty,
+            Place::Stored(_, ty) | Place::Owned(_, ty) => ty,
         }
     }
 
     fn to_owned(self) -> OwnedValue {
         match self.0 {
             Place::Stored(value, _) => value.to_owned(),
-            Place::Spool(value, _) => value.clone(),
+            Place::Owned(value, _) => value.clone(),
         }
     }
 }

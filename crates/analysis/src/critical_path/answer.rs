@@ -12,7 +12,7 @@ use super::tree::Tree;
 use super::words::{Dictionary, Name};
 use super::{CriticalPath, Mode, Slack};
 use crate::critical_path::samples::Top;
-use crate::scheduling::occupancy::SpoolWriter;
+use crate::scheduling::occupancy::CpuHolder;
 use crate::stats::nearest::no_such_machine;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, QueueKind, SegmentKind, StateKind};
@@ -51,7 +51,7 @@ pub struct Row {
     pub near_critical_share: Option<f64>,
     /// CPU holders during a wait for a CPU. `None` if this is no such wait, or if CPU holders were
     /// not requested ([`crate::scheduling::cpu_holders`]).
-    pub kept_by: Option<Vec<SpoolWriter>>,
+    pub kept_by: Option<Vec<CpuHolder>>,
     /// The function in which most samples of this state on the path were taken. `None` without such
     /// samples, or if samples were not requested ([`crate::critical_path::samples`]).
     pub function: Option<Box<Top>>,

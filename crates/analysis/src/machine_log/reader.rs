@@ -35,13 +35,13 @@ pub enum LogError {
 /// Reads a machine log from begin to end.
 pub struct Reader<R> {
     lines: log::Reader<R>,
-    repeats: Repeats<Spool>,
+    repeats: Repeats<LineEffects>,
     known: Known,
     ahead: Ahead,
 }
 
 /// The effects of a line, for lines that repeat it.
-struct Spool {
+struct LineEffects {
     count: u8,
     effects: [Effect; MOST_KEPT],
 }
@@ -49,9 +49,9 @@ struct Spool {
 /// Largest number of effects that are kept; lines with more are interpreted each time.
 const MOST_KEPT: usize = 2;
 
-impl Default for Spool {
-    fn default() -> Spool {
-        Spool { count: 0, effects: [Effect::Now; MOST_KEPT] }
+impl Default for LineEffects {
+    fn default() -> LineEffects {
+        LineEffects { count: 0, effects: [Effect::Now; MOST_KEPT] }
     }
 }
 
@@ -124,7 +124,7 @@ impl<R: Read> Reader<R> {
                 }
                 let new = &interactions[before..];
                 if new.len() <= MOST_KEPT && has_lasting_meaning(&line) {
-                    let mut kept = Spool { count: new.len() as u8, ..Spool::default() };
+                    let mut kept = LineEffects { count: new.len() as u8, ..LineEffects::default() };
                     kept.effects.iter_mut().zip(new).for_each(|(effect, interaction)| *effect = interaction.effect);
                     slot.keep(kept);
                 }

@@ -10,7 +10,7 @@ mod turns;
 pub use turns::OccupancyLog;
 
 use crate::critical_path::{Answer, Kind, Path, Row};
-use crate::scheduling::occupancy::{Occupancy, Spool};
+use crate::scheduling::occupancy::{Holders, Occupancy};
 use longpole_model::causes::RunsOn;
 use longpole_model::hash::IdMap;
 use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
@@ -33,7 +33,7 @@ pub struct CpuHolders {
     /// Thread ids of each stretch number of the path.
     threads: IdMap<u32, Vec<i32>>,
     stays: Occupancy,
-    kept: IdMap<u32, Spool>,
+    kept: IdMap<u32, Holders>,
 }
 
 /// Returns whether waits for CPUs have so large a share of the path that their holders matter.

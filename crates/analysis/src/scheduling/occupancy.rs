@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// An occupant of a CPU for which another thread waited.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SpoolWriter {
+pub struct CpuHolder {
     pub kind: &'static str,
     pub name: String,
     pub tid: Option<i32>,
@@ -40,7 +40,7 @@ enum Holder {
 
 /// Occupants that kept threads from a CPU, each with its time in nanoseconds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spool {
+pub(crate) struct Holders {
     by: IdMap<Holder, u64>,
     others_ns: u64,
 }
@@ -89,7 +89,7 @@ impl Occupancy {
     }
 
     /// Adds the occupants of the CPU during this part of a wait.
-    pub fn add(&mut self, wait: &Wait, begin_ns: i64, end_ns: i64, kept: &mut Spool) {
+    pub fn add(&mut self, wait: &Wait, begin_ns: i64, end_ns: i64, kept: &mut Holders) {
         let mut left = (end_ns - begin_ns).max(0) as u64;
         let mut add = |by: Occupant, from: i64, to: i64| {
             let ns = to.min(end_ns).saturating_sub(from.max(begin_ns)).max(0) as u64;
@@ -104,7 +104,7 @@ impl Occupancy {
     }
 }
 
-impl Spool {
+impl Holders {
     fn add(&mut self, keeping: Holder, ns: u64) {
         if ns == 0 {
         } else if self.by.len() < MOST_CPU_HOLDERS || self.by.contains_key(&keeping) {
@@ -115,17 +115,17 @@ impl Spool {
     }
 
     /// Fills the sum up to `ns` with unknown occupants.
-    pub fn whole(mut self, ns: u64) -> Spool {
+    pub fn whole(mut self, ns: u64) -> Holders {
         let known = self.by.values().sum::<u64>() + self.others_ns;
         self.add(Holder::Forgotten, ns.saturating_sub(known));
         self
     }
 
     /// Returns the occupants, the largest first; shares refer to the whole sum.
-    pub fn answer(&self, linux: &Linux) -> Vec<SpoolWriter> {
+    pub fn answer(&self, linux: &Linux) -> Vec<CpuHolder> {
         let total = self.by.values().sum::<u64>() + self.others_ns;
         let share = |ns: u64| if total > 0 { ns as f64 / total as f64 } else { 0.0 };
-        let mut kept_by: Vec<SpoolWriter> = self
+        let mut kept_by: Vec<CpuHolder> = self
             .by
             .iter()
             .map(|(keeping, &ns)| {
@@ -141,14 +141,14 @@ impl Spool {
                     Holder::By(Occupant::Idle) => ("idle", "idle".to_owned(), None),
                     Holder::By(Occupant::Unclaimed | Occupant::Lost) | Holder::Forgotten => ("unknown", "unknown".to_owned(), None),
                 };
-                SpoolWriter { kind, name, tid, ns, share: share(ns) }
+                CpuHolder { kind, name, tid, ns, share: share(ns) }
             })
             .collect();
         kept_by.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.kind, &a.name, a.tid).cmp(&(b.kind, &b.name, b.tid))));
         let rest = kept_by.iter().skip(TOLD).map(|keeper| keeper.ns).sum::<u64>() + self.others_ns;
         kept_by.truncate(TOLD);
         if rest > 0 {
-            kept_by.push(SpoolWriter { kind: "others", name: "others".to_owned(), tid: None, ns: rest, share: share(rest) });
+            kept_by.push(CpuHolder { kind: "others", name: "others".to_owned(), tid: None, ns: rest, share: share(rest) });
         }
         kept_by
     }

@@ -1,7 +1,7 @@
 //! Delays from the wake-up of a thread to its start, and the occupants of the CPU meanwhile.
 
 use crate::scheduling::blocked::{Blocked, Blocks};
-use crate::scheduling::occupancy::{Occupancy, Spool, SpoolWriter};
+use crate::scheduling::occupancy::{CpuHolder, Holders, Occupancy};
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
 use longpole_model::linux::watch::{Base, CpuId, Mode, Occupant, Start, ThreadId, Wait, Watch, Why};
@@ -22,7 +22,7 @@ pub struct SchedLine {
     pub preempted: Times,
     /// Occupants of the CPU for which the thread waited after wake-ups; shares refer to the sum of
     /// its delays.
-    pub kept_by: Vec<SpoolWriter>,
+    pub kept_by: Vec<CpuHolder>,
     /// Reasons for which the thread was blocked before its wake-ups.
     pub blocked: Vec<Blocked>,
 }
@@ -48,7 +48,7 @@ struct ThreadDelays {
     woken: Samples,
     preempted: Samples,
     worst: Option<(i64, u64, CpuId)>,
-    kept: Spool,
+    kept: Holders,
     blocks: Blocks,
 }
 

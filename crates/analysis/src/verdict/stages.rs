@@ -94,7 +94,7 @@ impl Judge<'_> {
     /// Returns a verdict with a finding about the slowest stage as the cause.
     fn of_finding(&self, prepared: &Prepared, stage: usize, cause: &Finding) -> Verdict {
         let machine = ActorId(stage as u32);
-        let because = [vec![Because::Finding(Found::of_it(cause))], self.context(prepared, stage)].concat();
+        let because = [vec![Because::Finding(Found::of_it(cause))], self.further_reasons(prepared, stage)].concat();
         let verdict = self.of_stages(prepared, Outcome::Bottleneck, because);
         Verdict { unknown_share: Some(self.unknown_share(machine, &self.shares(prepared, machine))), evidence: cause.evidence, ..verdict }
             .about(&prepared.names[stage], cause.state.as_deref().map(declared))
@@ -203,7 +203,7 @@ impl Judge<'_> {
         let first = &shares[0];
         let blamed = self.follow_calls(prepared, ActorId(stage as u32), first, thresholds);
         let called_by = blamed.as_ref().map(|_| Because::CalledBy { caller: named(), call: first.name.clone() });
-        let because = called_by.into_iter().chain(self.context(prepared, stage)).collect();
+        let because = called_by.into_iter().chain(self.further_reasons(prepared, stage)).collect();
         let (machine, state, share) = match &blamed {
             Some((machine, share)) => (machine.0 as usize, &share.name, share.share),
             None => (stage, &first.name, first.share),
@@ -268,7 +268,7 @@ impl Judge<'_> {
 
     /// Returns further reasons about a stage that is the bottleneck: the probes' cost, the number
     /// of threads that do the same, and the waits of stages next to it.
-    fn context(&self, prepared: &Prepared, stage: usize) -> Vec<Because> {
+    fn further_reasons(&self, prepared: &Prepared, stage: usize) -> Vec<Because> {
         let mut out = vec![Because::ProbeCost { share: self.probe_share(ActorId(stage as u32)) }];
         out.extend(prepared.pools.members.get(&stage).map(|members| Because::SameThreads { count: members.len() as u64 }));
         out.extend(self.neighbours(prepared, stage));

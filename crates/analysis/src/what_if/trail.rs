@@ -59,13 +59,13 @@ pub struct Trail {
 /// A part of the nodes, with one bit per node and world.
 #[derive(Debug)]
 struct Piece {
-    nodes: Vec<Spool>,
+    nodes: Vec<PackedNode>,
     bits: Vec<u64>,
 }
 
 /// A node in compact form, since there are a million of them.
 #[derive(Clone, Copy, Debug)]
-struct Spool {
+struct PackedNode {
     ns: f64,
     /// Distance in nodes, backwards; 0 for no node.
     before: u32,
@@ -118,7 +118,7 @@ impl Trail {
         // A node further back than this was forgotten long ago.
         let back = |other: u64| if other == NONE { 0 } else { u32::try_from(number - other).unwrap_or(0) };
         let Node { before, other, ns, key, kind } = node;
-        let kept = Spool { ns, before: back(before), other: back(other), key, kind };
+        let kept = PackedNode { ns, before: back(before), other: back(other), key, kind };
         let piece = match self.pieces.back_mut() {
             Some(piece) if piece.nodes.len() < PIECE => piece,
             _ => self.begin_piece(),
@@ -165,7 +165,7 @@ impl Trail {
     fn node(&self, at: u64, word: usize) -> Option<(Node, u64)> {
         let index = at.checked_sub(self.first)? as usize;
         let (piece, index) = (self.pieces.get(index / PIECE)?, index % PIECE);
-        let &Spool { ns, before, other, key, kind } = piece.nodes.get(index)?;
+        let &PackedNode { ns, before, other, key, kind } = piece.nodes.get(index)?;
         let number = |back: u32| if back == 0 { NONE } else { at - u64::from(back) };
         Some((Node { before: number(before), other: number(other), ns, key, kind }, piece.bits[index * self.words + word]))
     }

@@ -54,7 +54,7 @@ impl Probes {
 }
 
 /// Calls `read`, and returns its result together with the analyses of all steps that it sent.
-pub fn context<T>(read: impl FnOnce(&mut Probes) -> anyhow::Result<T>) -> anyhow::Result<(T, Pass)> {
+pub fn alongside<T>(read: impl FnOnce(&mut Probes) -> anyhow::Result<T>) -> anyhow::Result<(T, Pass)> {
     let mut pass = Pass::of_steps().context("a built-in rule file is wrong")?;
     thread::scope(|scope| {
         let (to, from) = sync_channel::<Steps>(UNDER_WAY);

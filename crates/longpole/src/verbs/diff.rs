@@ -161,7 +161,7 @@ fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Resu
     let mut critical_path =
         CriticalPath::new(critical_path::Options { segments: true, spill: Some(interactions::SPILL), ..critical_path::Options::default() });
     let mut seen = Seen::default();
-    let read = probes::context(|probes| {
+    let read = probes::alongside(|probes| {
         let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
             composer.item(catalogue, item);
             if item.t_ns() >= begin_ns {

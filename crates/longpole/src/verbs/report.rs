@@ -154,7 +154,7 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&SubjectArgs, bool)) -> any
     let mut exchanges = Exchanges::default();
     let mut progressed = whom.progress.as_ref().map(ProgressTimes::new);
     journeys.since_ns = of_command.then_some(begin_ns);
-    let (passed, mut pass) = probes::context(|probes| {
+    let (passed, mut pass) = probes::alongside(|probes| {
         let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
             match &mut model {
                 None => {

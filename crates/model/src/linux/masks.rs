@@ -46,7 +46,7 @@ struct Last {
 enum Place {
     /// The mask at the begin, because the change was before the range.
     Begin,
-    Spool(usize),
+    Recorded(usize),
     /// Nothing, because too many changes are recorded or the change was after the range.
     Nowhere,
 }
@@ -103,7 +103,7 @@ impl Mask {
             match self.changes.len() {
                 kept if kept < MOST_CHANGES => {
                     self.changes.push(MaskChange { t_ns, cpus: None, why: None, by });
-                    Place::Spool(kept)
+                    Place::Recorded(kept)
                 }
                 _ => Place::Nowhere,
             }
@@ -115,7 +115,7 @@ impl Mask {
     /// The last change, if it is recorded and has no answer yet.
     fn unanswered(&mut self) -> Option<&mut MaskChange> {
         match self.last {
-            Some(Last { place: Place::Spool(at), answered: false, .. }) => self.changes.get_mut(at),
+            Some(Last { place: Place::Recorded(at), answered: false, .. }) => self.changes.get_mut(at),
             _ => None,
         }
     }
@@ -124,7 +124,7 @@ impl Mask {
     /// thread. Returns the time of the change.
     fn retract(&mut self, by: ThreadId) -> Option<i64> {
         let at = match self.last? {
-            Last { place: Place::Spool(at), answered: false, .. } => at,
+            Last { place: Place::Recorded(at), answered: false, .. } => at,
             _ => return None,
         };
         let change = self.changes.get(at).filter(|change| change.by == Some(by) && at + 1 == self.changes.len())?;
@@ -134,7 +134,7 @@ impl Mask {
         // The mask before the withdrawn change, as far as known; the next answer corrects it.
         self.now = self.changes.last().map_or(self.begin.clone(), |change| change.cpus.clone());
         self.last =
-            self.changes.last().map(|change| Last { t_ns: change.t_ns, place: Place::Spool(at - 1), answered: change.cpus.is_some() });
+            self.changes.last().map(|change| Last { t_ns: change.t_ns, place: Place::Recorded(at - 1), answered: change.cpus.is_some() });
         Some(t_ns)
     }
 
@@ -144,7 +144,7 @@ impl Mask {
         match &mut self.last {
             None => (self.begin, self.why) = (None, self.begin.take().map(|_| why)),
             Some(Last { place: Place::Begin, answered, .. }) => (self.begin, self.why, *answered) = (None, Some(why), true),
-            Some(Last { place: Place::Spool(at), answered, .. }) => {
+            Some(Last { place: Place::Recorded(at), answered, .. }) => {
                 if let Some(change) = self.changes.get_mut(*at).filter(|change| change.cpus.is_some()) {
                     (change.cpus, change.why, *answered) = (None, Some(why), true);
                 }
@@ -177,7 +177,7 @@ impl Mask {
         self.now = told.clone();
         match last.place {
             Place::Begin => self.begin = told,
-            Place::Spool(at) => {
+            Place::Recorded(at) => {
                 let why = match (&told, list) {
                     (Some(_), _) => None,
                     (None, []) => Some(UnknownReason::Gone),
@@ -325,7 +325,7 @@ impl Linux {
         let place = mask.change(t_ns, by, self.asked);
         // The first change that is not recorded ends the validity of the last recorded one, so it
         // is reported too.
-        if matches!(place, Place::Spool(_)) || mask.count == MOST_CHANGES as u64 + 1 {
+        if matches!(place, Place::Recorded(_)) || mask.count == MOST_CHANGES as u64 + 1 {
             watch.allowed(target, t_ns);
         }
     }

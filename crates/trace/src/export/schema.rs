@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use super::packets::{PacketKind, PacketKinds};
-use super::shape::{Length as Spool, Shape};
+use super::shape::{Length as ArrayLength, Shape};
 use longpole_ctf::types::*;
 use longpole_ctf::{Clock, EnvValue, Origin, Span};
 use std::collections::HashSet;
@@ -131,15 +131,15 @@ pub fn scope(scope: Scope, taken: HashSet<String>, fields: &[Field], shapes: &[S
         }
         let name = level.free(inner);
         let length = match shape {
-            Shape::Bytes(Spool::Own) | Shape::List(Spool::Own, _) => {
+            Shape::Bytes(ArrayLength::Own) | Shape::List(ArrayLength::Own, _) => {
                 let length = level.free(&format!("{name}_length"));
                 level.push(&length, integer(32, Roles::NONE));
                 Length::Field(FieldPath { up: Some(0), names: vec![length], ..FieldPath::default() })
             }
-            Shape::Bytes(Spool::Before) | Shape::List(Spool::Before, _) => {
+            Shape::Bytes(ArrayLength::Before) | Shape::List(ArrayLength::Before, _) => {
                 Length::Field(FieldPath { scope: Some(scope), names: before, ..FieldPath::default() })
             }
-            Shape::Bytes(Spool::Fixed(length)) | Shape::List(Spool::Fixed(length), _) => Length::Fixed(*length),
+            Shape::Bytes(ArrayLength::Fixed(length)) | Shape::List(ArrayLength::Fixed(length), _) => Length::Fixed(*length),
             _ => Length::Fixed(0),
         };
         level.push(&name, ty(shape, length, field.base, Some(&field.names)));
@@ -237,7 +237,7 @@ fn ty(shape: &Shape, length: Length, base: u8, names: Option<&Names>) -> Type {
 /// Returns the type of a part of a field. The length of such a part is always fixed.
 fn inner(shape: &Shape, base: u8, names: Option<&Names>) -> Type {
     let length = match shape {
-        Shape::Bytes(Spool::Fixed(length)) | Shape::List(Spool::Fixed(length), _) => *length,
+        Shape::Bytes(ArrayLength::Fixed(length)) | Shape::List(ArrayLength::Fixed(length), _) => *length,
         _ => 0,
     };
     ty(shape, Length::Fixed(length), base, names)

@@ -30,7 +30,7 @@ pub(crate) fn is_folder(path: &Path) -> bool {
 }
 
 /// Returns the files next to the one with the header, sorted by number.
-fn context(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+fn data_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
         let entry = entry.map_err(Error::io(folder))?;
@@ -70,7 +70,7 @@ impl Files {
         let about = About::read(&mut reader, &main)?;
         reader.seek(SeekFrom::Start(about.begin)).map_err(Error::io(&main))?;
         let others = match main.parent().filter(|_| path.is_dir() || about.has_others) {
-            Some(folder) => context(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?,
+            Some(folder) => data_files(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?,
             None => Vec::new(),
         };
         let count = others.len() + 1;

@@ -264,7 +264,7 @@ fn counters(format: u64, at: &mut Cursor<'_>) -> Option<OwnedValue> {
         members.extend(at.if_in(format, READ_RUNNING)?.map(|time| named("time_running", time)));
         Some(())
     };
-    let context = |at: &mut Cursor<'_>, value: u64| -> Option<OwnedValue> {
+    let counter = |at: &mut Cursor<'_>, value: u64| -> Option<OwnedValue> {
         let mut counter = vec![named("value", value)];
         counter.extend(at.if_in(format, READ_ID)?.map(|id| named("id", id)));
         counter.extend(at.if_in(format, READ_LOST)?.map(|lost| named("lost", lost)));
@@ -276,12 +276,12 @@ fn counters(format: u64, at: &mut Cursor<'_>) -> Option<OwnedValue> {
         times(at)?;
         for _ in 0..count {
             let value = at.word()?;
-            values.push(context(at, value)?);
+            values.push(counter(at, value)?);
         }
     } else {
         let value = at.word()?;
         times(at)?;
-        values.push(context(at, value)?);
+        values.push(counter(at, value)?);
     }
     members.push(("values".into(), OwnedValue::List(values)));
     Some(OwnedValue::Fields(members))
