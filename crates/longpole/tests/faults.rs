@@ -156,8 +156,8 @@ for i in range(6000):
     s.sendto(b'item', ('10.78.0.2', 7)); s.recv(64)
 s.sendto(b'end', ('10.78.0.2', 7)); s.recv(64)";
 
-/// The receiver in the answer of `irq`, if a softirq on `softirq_cpu` woke it: the CPUs where it then
-/// started, and how often it did.
+/// The receiver in the answer of `irq`, if a softirq on `softirq_cpu` woke it: the CPUs where it
+/// then started, and how often it did.
 fn receiver(run: &Run, softirq_cpu: u64) -> Option<(Vec<u64>, u64)> {
     let interrupts = run.place.answer("irq", &run.place.newest());
     schema::check(&schema::schema("irq"), &interrupts);
