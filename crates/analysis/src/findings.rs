@@ -13,8 +13,8 @@ pub(crate) mod path_facts;
 pub(crate) mod stage_facts;
 
 use crate::stats::text::{number, percent};
-use longpole_model::rules::predicate::{Datum, Predicate};
 use longpole_model::rules::{self, RuleError};
+use longpole_predicate::{Datum, Predicate};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -138,7 +138,7 @@ impl Facts {
     fn datum(&self, name: &str) -> Datum<'_> {
         match self.number(name) {
             Some(value) => Datum::Real(value),
-            None => self.text(name).map_or(Datum::Unknown, Datum::Text),
+            None => self.text(name).map_or(Datum::Unknown, |text| Datum::Text(text.as_bytes())),
         }
     }
 
@@ -156,17 +156,16 @@ impl Facts {
             };
             rest = tail;
             let (name, form) = form_of(key);
-            match (self.datum(name), form) {
-                (Datum::Text(text), _) => out.push_str(text),
-                (Datum::Real(value), Form::Percent) if name == "share" && !certain => {
+            match (self.number(name), form) {
+                (None, _) => out.push_str(self.text(name).unwrap_or("?")),
+                (Some(value), Form::Percent) if name == "share" && !certain => {
                     out.push_str(&format!("{} ± {}", percent(value), self.error.map_or_else(|| "?".to_owned(), percent)));
                 }
-                (Datum::Real(value), Form::Percent) => out.push_str(&format!("{:.0} %", value * 100.0)),
-                (Datum::Real(value), Form::Times) if (0.95..=1.05).contains(&value) => out.push_str("once"),
-                (Datum::Real(value), Form::Times) => out.push_str(&format!("{value:.2} times")),
-                (Datum::Real(value), Form::Plain) if value.fract() == 0.0 && value >= 0.0 => out.push_str(&number(value as u64)),
-                (Datum::Real(value), Form::Plain) => out.push_str(&format!("{value:.2}")),
-                _ => out.push('?'),
+                (Some(value), Form::Percent) => out.push_str(&format!("{:.0} %", value * 100.0)),
+                (Some(value), Form::Times) if (0.95..=1.05).contains(&value) => out.push_str("once"),
+                (Some(value), Form::Times) => out.push_str(&format!("{value:.2} times")),
+                (Some(value), Form::Plain) if value.fract() == 0.0 && value >= 0.0 => out.push_str(&number(value as u64)),
+                (Some(value), Form::Plain) => out.push_str(&format!("{value:.2}")),
             }
         }
         out + rest
@@ -319,11 +318,13 @@ impl Rules {
         let mut findings = Vec::new();
         for rule in parsed.finding {
             let begin = rule.when.span().start;
-            let when = Predicate::parse(rule.when.get_ref()).map_err(|error| place(begin, format!("`when`: {error}")))?;
+            let when = Predicate::parse(rule.when.get_ref())
+                .and_then(Predicate::with_plain_names)
+                .map_err(|error| place(begin, format!("`when`: {error}")))?;
             let known = rule.of.facts();
             let unknown = |name: &str| format!("unknown fact `{name}`: expected one of {}", known.join(", "));
-            if let Some(name) = when.names().iter().find(|name| !known.contains(&name.as_str())) {
-                return Err(place(begin, unknown(name)));
+            if let Some(name) = when.names().iter().find(|name| !known.contains(&name.name.as_str())) {
+                return Err(place(begin, unknown(&name.name)));
             }
             for template in [&rule.subject, &rule.advice, &rule.remedy] {
                 for key in template.get_ref().split('{').skip(1).filter_map(|part| part.split_once('}')) {
@@ -344,7 +345,7 @@ impl Rules {
         let mut out: Vec<Finding> = Vec::new();
         for (rule, when) in &self.findings {
             for facts in facts.iter().filter(|facts| facts.scope == rule.of) {
-                if !when.holds(|at| when.names().get(at).map_or(Datum::Unknown, |name| facts.datum(name))) {
+                if !when.holds(|at| when.names().get(at).map_or(Datum::Unknown, |name| facts.datum(&name.name))) {
                     continue;
                 }
                 let what = facts.fill(rule.advice.get_ref(), true);

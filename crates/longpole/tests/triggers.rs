@@ -47,7 +47,7 @@ fn a_span_that_takes_too_long_triggers_a_snapshot_of_what_led_to_it() {
     let session = Session::start(&place, &["--mode", "overwrite"]);
     let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("span 1000");
-    let mut waiting = Waiting::start(&place, &["--when", "span request > 100ms"]);
+    let mut waiting = Waiting::start(&place, &["--when", "span('request') > 100ms"]);
     for _ in 0..20 {
         commanded.does("span 1000");
     }
@@ -56,7 +56,7 @@ fn a_span_that_takes_too_long_triggers_a_snapshot_of_what_led_to_it() {
     commanded.does("span 150000");
     let made = waiting.made();
     let told = &description(&made)["snapshot"];
-    assert_eq!(told["when"], "span \"request\" > 100000000ns");
+    assert_eq!(told["when"], "span(\"request\") > 100000000ns");
     assert!(told["cause"].as_str().unwrap().starts_with("span request of thread"), "{told}");
     let (event, frozen) = (told["event_ns"].as_i64().unwrap(), told["frozen_ns"].as_i64().unwrap());
     assert!(event <= frozen && told["latency_ns"].as_i64().unwrap() <= frozen - event + 1_000_000, "{told}");
@@ -76,7 +76,7 @@ fn a_snapshot_contains_the_time_after_its_trigger_and_nothing_too_far_back() {
     let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("marks 10");
     sleep(Duration::from_millis(500));
-    let waiting = Waiting::start(&place, &["--when", "counter level > 9", "--pre", "200ms", "--post", "300ms"]);
+    let waiting = Waiting::start(&place, &["--when", "counter('level') > 9", "--pre", "200ms", "--post", "300ms"]);
     commanded.does("counter 9");
     let from = commanded.does("marks 10");
     commanded.does("counter 10");
@@ -101,13 +101,13 @@ fn full_queues_and_rates_can_be_waited_for_and_overwriting_is_no_loss() {
     let mut commanded = CommandedProgram::start(&place, &program);
     commanded.does("marks 1");
 
-    let mut full = Waiting::start(&place, &["--when", "queue line full > 80ms"]);
+    let mut full = Waiting::start(&place, &["--when", "full('line') > 80ms || lost"]);
     commanded.does("full 1000");
     assert!(full.still_waits());
     commanded.does("full 200000");
     assert!(description(&full.made())["snapshot"]["cause"].as_str().unwrap().starts_with("queue line has been full for"));
 
-    let mut rate = Waiting::start(&place, &["--when", "rate beat < 5"]);
+    let mut rate = Waiting::start(&place, &["--when", "rate('beat') < 5"]);
     commanded.does("beats 60 20000");
     assert!(rate.still_waits(), "60 in 1.2 s");
     // No further event is emitted.
@@ -152,9 +152,9 @@ fn a_snapshot_without_a_recording_and_a_wrong_condition_are_refused() {
     let nobody = place.longpole(&["snapshot"]).output().unwrap();
     assert!(!nobody.status.success());
     assert!(String::from_utf8_lossy(&nobody.stderr).contains("nothing is being recorded"));
-    let wrong = place.longpole(&["snapshot", "--when", "span x > soon"]).output().unwrap();
+    let wrong = place.longpole(&["snapshot", "--when", "span('x') > soon"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("\"soon\" is no time"));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("this is no time"));
     let _session = Session::start(&place, &[]);
     assert!(snapshot(&place, &[]).join("longpole.json").exists());
 }

@@ -6,10 +6,9 @@
 //! wrong.
 
 pub mod plan;
-pub mod predicate;
 pub mod value;
 
-use crate::rules::predicate::Predicate;
+use longpole_predicate::Predicate;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::ops::Range;
@@ -310,7 +309,11 @@ fn check(entry: Entry, whole: Range<usize>, place: &Place<'_>, file: &Arc<str>) 
     let stars = pattern.stars();
     let action = place.action(&Action::ALL, &entry.action)?;
     let when = match &entry.when {
-        Some(text) => Some(Predicate::parse(text.get_ref()).map_err(|error| place.error(text.span(), format!("`when`: {error}")))?),
+        Some(text) => Some(
+            Predicate::parse(text.get_ref())
+                .and_then(Predicate::with_plain_names)
+                .map_err(|error| place.error(text.span(), format!("`when`: {error}")))?,
+        ),
         None => None,
     };
     let template = |text: &Option<Spanned<String>>| place.template(text.as_ref(), stars);

@@ -2,13 +2,14 @@
 //! what happens after a recorder was killed.
 //!
 //! `policy` reads the configuration file; `selection` is a filter that can change during the
-//! recording. `stop` handles signals, `mailbox` requests from other processes, `watch` and
-//! `trigger` snapshots that wait for a condition. `steady` sets the scheduling of the command.
-//! `recovery` completes the recording of a recorder that was killed.
+//! recording. `stop` handles signals, `mailbox` requests from other processes; `condition`,
+//! `trigger` and `watch` belong to snapshots that wait for a condition. `steady` sets the
+//! scheduling of the command. `recovery` completes the recording of a recorder that was killed.
 //!
 //! Reading rings belongs in `ring`, writing files in `output`, finding processes in
 //! `runtime_dir`.
 
+pub(crate) mod condition;
 pub(crate) mod glob;
 pub(crate) mod mailbox;
 pub(crate) mod policy;

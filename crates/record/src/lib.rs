@@ -35,10 +35,10 @@ pub mod snapshot;
 pub mod stacks;
 
 pub use clock::{counter_is_a_clock, Clock, Source};
+pub use control::condition::Condition;
 pub use control::mailbox::{Asked, Request};
 pub use control::policy::{parse_duration, parse_size, ring_size, Config, Mode, Packets, Policy, PolicyError};
 pub use control::stop::{leave_streams, Stop};
-pub use control::trigger::Condition;
 pub use error::Error;
 pub use output::command_output::Lines;
 pub use output::recording::{component as file_name, root};

@@ -8,8 +8,8 @@ use crate::latency::parts::Parts;
 use crate::latency::{since, Kind, Latency};
 use crate::stats::histogram::Histogram;
 use crate::stats::nearest::nearest;
-use longpole_model::rules::predicate::{Datum, Predicate, PredicateError};
 use longpole_model::rules::value;
+use longpole_predicate::{Datum, Node, Predicate, PredicateError};
 use longpole_trace::event::{Catalogue, Class, ClassId, Event};
 use std::collections::{HashMap, VecDeque};
 
@@ -58,8 +58,8 @@ pub struct Point {
 pub enum PointError {
     #[error("expected the name of an event, found nothing")]
     Empty,
-    /// `column` counts from the start of the whole argument.
-    #[error("column {}: expected {}, found {}", .0.column, .0.expected, .0.found)]
+    /// Text and column are those of the whole argument.
+    #[error("{0}")]
     Predicate(PredicateError),
 }
 
@@ -75,17 +75,20 @@ impl Point {
         let mut wrong = None;
         for (at, _) in text.match_indices(':') {
             let condition = &text[at + 1..];
-            match Predicate::parse(condition) {
+            match Predicate::parse(condition).and_then(Predicate::with_plain_names) {
+                // A part of the event's name: `parse` of `span_begin:parse`.
+                Ok(when) if matches!(when.root(), Node::Exists(_)) => {}
                 Ok(when) if at > 0 => return Ok(Point { event: text[..at].to_owned(), when: Some(when) }),
                 Ok(_) => return Err(PointError::Empty),
                 Err(mut error) => {
                     error.column += text[..at + 1].chars().count();
+                    error.text = text.to_owned();
                     wrong = Some(error);
                 }
             }
         }
         match wrong {
-            Some(error) if text.contains(['=', '<', '>', '&', '|']) => Err(PointError::Predicate(error)),
+            Some(error) if text.contains(['=', '<', '>', '&', '|', '~']) => Err(PointError::Predicate(error)),
             _ => Ok(Point { event: text.to_owned(), when: None }),
         }
     }
@@ -135,7 +138,7 @@ impl Side {
         let known = self.classes[at].get_or_insert_with(|| {
             let class = catalogue.classes.get(at)?;
             (class.event_name == point.event)
-                .then(|| point.when.iter().flat_map(|when| when.names()).map(|name| field(catalogue, event.class, name)).collect())
+                .then(|| point.when.iter().flat_map(|when| when.names()).map(|name| field(catalogue, event.class, &name.name)).collect())
         });
         let Some(places) = known else { return false };
         point
@@ -160,7 +163,7 @@ impl Side {
             let nearest = nearest(name, all, MOST_SUGGESTED).into_iter().map(str::to_owned).collect();
             return Err(UnknownName::Event { name: name.clone(), nearest });
         }
-        for wanted in self.point.when.iter().flat_map(|when| when.names()).map(String::as_str).chain(by) {
+        for wanted in self.point.when.iter().flat_map(|when| when.names()).map(|name| name.name.as_str()).chain(by) {
             let mut fields: Vec<String> = self.occurred(catalogue, false).flat_map(|class| class.fields.clone()).collect();
             if !fields.iter().any(|field| field == wanted) {
                 fields.sort_unstable();
@@ -242,8 +245,8 @@ impl Pairs {
         let place = (*self.by_of[at].get_or_insert_with(|| field(catalogue, event.class, by)))?;
         match value::datum(event.fields.get(place)?) {
             Datum::Integer(value) | Datum::Labelled(value, _) => Some(Key::Number(value)),
-            Datum::Text(text) => Some(Key::Text(text.to_owned())),
-            Datum::Real(_) | Datum::Unknown => None,
+            Datum::Text(text) => Some(Key::Text(String::from_utf8_lossy(text).into_owned())),
+            Datum::Real(_) | Datum::Unknown | Datum::Other => None,
         }
     }
 
@@ -296,7 +299,7 @@ mod tests {
     #[test]
     fn a_wrong_condition_is_reported_with_its_column_in_the_whole_argument() {
         let PointError::Predicate(error) = Point::parse("event:x:len >").unwrap_err() else { panic!() };
-        assert_eq!(error.column, 14);
+        assert_eq!(error.to_string(), "column 14: expected a name, a number or a \"text\", found the end");
         assert_eq!(Point::parse("").unwrap_err(), PointError::Empty);
     }
 }

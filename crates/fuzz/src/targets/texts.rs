@@ -6,8 +6,8 @@ use longpole_analysis::findings;
 use longpole_analysis::latency::event_pairs::Point;
 use longpole_analysis::machine_log::Reader;
 use longpole_analysis::what_if::Scenario;
-use longpole_model::rules::predicate::{Datum, Predicate};
 use longpole_model::rules::Rules;
+use longpole_predicate::{Datum, Predicate};
 use longpole_record::file_name;
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context, EventRequest, Group};
@@ -100,11 +100,11 @@ pub const CONDITIONS: Target = Target {
     what: "what a snapshot waits for, sizes, times, and requests for kernel events and interfaces",
     seeds: |_| {
         Ok(lines(&[
-            "span parse > 5ms",
-            "span \"two words\" > 1.5s",
-            "queue inbox full > 10ms",
-            "counter load > 12.5",
-            "rate \"a b\" < 100",
+            "span(\"parse\") > 5ms",
+            "span('two words') > 1.5s || lost",
+            "full(\"inbox\") > 10ms",
+            "counter(\"load\") > 12.5",
+            "rate(\"a b\") < 100",
             "lost",
             "block:block_rq_issue:bytes > 65536",
             "sched:*",
@@ -180,9 +180,10 @@ pub const EXPRESSIONS: Target = Target {
     ],
     run: |input, _| {
         let text = String::from_utf8_lossy(input);
-        match Predicate::parse(&text) {
+        match Predicate::parse_about_events(&text) {
             Ok(predicate) => {
-                for datum in [Datum::Unknown, Datum::Integer(-1), Datum::Text("eth0"), Datum::Real(f64::NAN), Datum::Labelled(3, "full")] {
+                for datum in [Datum::Unknown, Datum::Integer(-1), Datum::Text(b"eth0"), Datum::Real(f64::NAN), Datum::Labelled(3, b"full")]
+                {
                     let _ = predicate.holds(|_| datum);
                 }
             }

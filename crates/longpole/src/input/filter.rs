@@ -1,41 +1,78 @@
 //! `print --filter`: selects events by name, time, place, contexts and fields.
 //!
-//! The language is that of the kernel's event filters (`prev_pid == 0 && prev_comm ~ "x*"`, as in
-//! `record --event`), extended for whole traces: `name`, `t`, `cpu`, `stream`, the subject (host,
-//! label, thread, pid, tid), units of time, and parts of nested values. docs/verbs/print.md
-//! describes it completely.
+//! The language is that of all conditions ([`longpole_predicate`]); its names here are `name`, `t`,
+//! `cpu`, `stream`, the subject (host, label, thread, pid, tid), fields, contexts, and parts of
+//! nested values. docs/reference/verbs/print.md describes them.
 //!
 //! A filter is parsed once. For each class of events, its names are resolved once, and each part
 //! whose result is the same for all events of the class is evaluated once. For most classes, no
 //! event needs to be evaluated.
-//!
-//! A comparison with a missing value, or of a text with a number, is false. This includes `!=`, so
-//! that an absent value never matches by accident.
-
-pub mod glob;
-mod parse;
 
 use crate::render::table::plain;
+use longpole_predicate::glob;
+use longpole_predicate::Comparison;
+use longpole_predicate::Datum;
+use longpole_predicate::Name;
+use longpole_predicate::Node;
+use longpole_predicate::Operand;
+use longpole_predicate::Predicate;
+use longpole_predicate::PredicateError;
 use longpole_trace::Catalogue;
 use longpole_trace::Class;
 use longpole_trace::Event;
 use longpole_trace::Moment;
 use longpole_trace::Value;
-use parse::{Comparison, Node, Operand};
-use std::borrow::Cow;
-use std::cmp::Ordering;
 
-/// A parsed filter.
+/// A parsed filter, in which moments are compared only with the time of an event.
 #[derive(Clone, Debug)]
-pub struct Filter {
-    root: Node,
-    names: Vec<String>,
-}
+pub struct Filter(Predicate);
 
 impl Filter {
-    pub fn parse(text: &str) -> Result<Filter, parse::Wrong> {
-        let (root, names) = parse::parse(text)?;
-        Ok(Filter { root, names })
+    /// Parses a filter. The error is a message that marks the place below the filter.
+    pub fn parse(text: &str) -> Result<Filter, String> {
+        Filter::checked(text).map_err(|error| format!("{error:#}"))
+    }
+
+    fn checked(text: &str) -> Result<Filter, PredicateError> {
+        let predicate = Predicate::parse_about_events(text)?.with_plain_names()?;
+        check_moments(&predicate, predicate.root())?;
+        Ok(Filter(predicate))
+    }
+
+    fn names(&self) -> &[Name] {
+        self.0.names()
+    }
+}
+
+/// Returns an error if a moment is malformed, or is compared with something else than the time.
+fn check_moments(predicate: &Predicate, node: &Node) -> Result<(), PredicateError> {
+    match node {
+        Node::Any(nodes) | Node::All(nodes) => nodes.iter().try_for_each(|node| check_moments(predicate, node)),
+        Node::Not(node) => check_moments(predicate, node),
+        Node::Exists(_) => Ok(()),
+        Node::Compare { left, right, columns, .. } => {
+            for (operand, other, column) in [(left, right, columns[0]), (right, left, columns[1])] {
+                if is_time(predicate.names(), other) {
+                    moment(operand).transpose().map_err(|what| predicate.error_at(column, what))?;
+                } else if matches!(operand, Operand::Moment(_)) {
+                    return Err(predicate.error_at(column, "only `t` can be compared with a moment; a duration has no `+`"));
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn is_time(names: &[Name], operand: &Operand) -> bool {
+    matches!(operand, Operand::Name(at) if names[*at].name == "t")
+}
+
+/// The moment that an operand means where it is compared with the time of an event; `None` if it is
+/// a number or a name.
+fn moment(operand: &Operand) -> Option<Result<Moment, String>> {
+    match operand {
+        Operand::Moment(text) | Operand::Text(text) => Some(Moment::parse(text)),
+        _ => None,
     }
 }
 
@@ -79,7 +116,7 @@ pub struct Sieve {
 
 impl Sieve {
     pub fn new(filter: Option<Filter>, names: Option<Patterns>) -> Sieve {
-        let found = vec![false; filter.as_ref().map_or(0, |filter| filter.names.len())];
+        let found = vec![false; filter.as_ref().map_or(0, |filter| filter.names().len())];
         let matched = vec![false; names.as_ref().map_or(0, |names| names.0.len())];
         Sieve { filter, names, start_ns: None, classes: Vec::new(), found, matched }
     }
@@ -115,11 +152,11 @@ impl Sieve {
                 (_, false) => Bound::Constant(false),
                 (None, true) => Bound::Constant(true),
                 (Some(filter), true) => {
-                    let sources: Vec<Source> = filter.names.iter().map(|name| Source::find(name, class)).collect();
+                    let sources: Vec<Source> = filter.names().iter().map(|name| Source::find(&name.name, class)).collect();
                     for (found, source) in self.found.iter_mut().zip(&sources) {
                         *found |= !matches!(source, Source::Nothing);
                     }
-                    Binder { class, sources: &sources, start_ns }.bind(&filter.root)
+                    Binder { class, names: filter.names(), sources: &sources, start_ns }.bind(filter.0.root())
                 }
             };
             self.classes.push(bound);
@@ -128,7 +165,7 @@ impl Sieve {
 
     /// Returns notes about names and patterns that no class of events has.
     pub fn notes(&self) -> Vec<String> {
-        let names = self.filter.iter().flat_map(|filter| &filter.names).zip(&self.found).filter(|(_, found)| !**found);
+        let names = self.filter.iter().flat_map(Filter::names).zip(&self.found).filter(|(_, found)| !**found);
         let patterns = self.names.iter().flat_map(|names| &names.0).zip(&self.matched).filter(|(_, matched)| !**matched);
         let unknown = names.map(|(name, _)| format!("no event of this trace has `{name}`, of which the filter speaks"));
         let unmatched = patterns.map(|(pattern, _)| format!("no event of this trace is called `{}`", String::from_utf8_lossy(pattern)));
@@ -203,25 +240,25 @@ impl Source {
         })
     }
 
-    fn value<'a>(&self, event: &Event<'a>, catalogue: &'a Catalogue) -> Datum<'a> {
+    fn value<'a>(&self, event: &Event<'a>, catalogue: &'a Catalogue) -> Reading<'a> {
         let subject = || &catalogue.subjects[event.subject.0 as usize];
-        let text = |text: &'a str| if text.is_empty() { Datum::Nothing } else { Datum::Text(text.as_bytes().into()) };
-        let number = |number: Option<i32>| number.map_or(Datum::Nothing, |number| Datum::Integer(i128::from(number)));
-        match self {
-            Source::Nothing => Datum::Nothing,
-            Source::Name => Datum::Text(catalogue.classes[event.class.0 as usize].event_name.as_bytes().into()),
+        let text = |text: &'a str| if text.is_empty() { Datum::Unknown } else { Datum::Text(text.as_bytes()) };
+        let number = |number: Option<i128>| number.map_or(Datum::Unknown, Datum::Integer);
+        Reading::One(match self {
+            Source::Nothing => Datum::Unknown,
+            Source::Name => Datum::Text(catalogue.classes[event.class.0 as usize].event_name.as_bytes()),
             Source::Time => Datum::Integer(i128::from(event.t_ns)),
-            Source::Cpu => event.cpu.map_or(Datum::Nothing, |cpu| Datum::Integer(i128::from(cpu))),
-            Source::Stream => Datum::Text(catalogue.streams[event.stream.0 as usize].name.as_bytes().into()),
+            Source::Cpu => number(event.cpu.map(i128::from)),
+            Source::Stream => Datum::Text(catalogue.streams[event.stream.0 as usize].name.as_bytes()),
             Source::Host => text(&subject().host),
             Source::Label => text(&subject().label),
             Source::Thread => text(&subject().thread),
-            Source::Pid => number(subject().pid),
-            Source::Tid => number(subject().tid),
-            Source::Field(at, steps) => event.fields.get(*at).map_or(Datum::Nothing, |value| part(*value, steps)),
-            Source::Context(at, steps) => event.context.get(*at).map_or(Datum::Nothing, |value| part(*value, steps)),
-            Source::Packet(at, steps) => event.packet.get(*at).map_or(Datum::Nothing, |value| part(value, steps)),
-        }
+            Source::Pid => number(subject().pid.map(i128::from)),
+            Source::Tid => number(subject().tid.map(i128::from)),
+            Source::Field(at, steps) => return event.fields.get(*at).map_or(Reading::NONE, |value| part(*value, steps)),
+            Source::Context(at, steps) => return event.context.get(*at).map_or(Reading::NONE, |value| part(*value, steps)),
+            Source::Packet(at, steps) => return event.packet.get(*at).map_or(Reading::NONE, |value| part(value, steps)),
+        })
     }
 }
 
@@ -250,11 +287,11 @@ fn among(fields: &[String], name: &str) -> Option<(usize, Vec<Step>)> {
     Some((at, steps))
 }
 
-fn part<'a>(value: Value<'a>, steps: &[Step]) -> Datum<'a> {
-    let Some((step, rest)) = steps.split_first() else { return Datum::of(value) };
+fn part<'a>(value: Value<'a>, steps: &[Step]) -> Reading<'a> {
+    let Some((step, rest)) = steps.split_first() else { return Reading::of(value) };
     match (value, step) {
         (Value::Bytes(bytes), Step::Element(at)) if rest.is_empty() => {
-            bytes.get(*at).map_or(Datum::Nothing, |byte| Datum::Integer(i128::from(*byte)))
+            bytes.get(*at).map_or(Reading::NONE, |byte| Reading::One(Datum::Integer(i128::from(*byte))))
         }
         (Value::Nested(nested), step) => {
             let mut index = 0;
@@ -271,111 +308,65 @@ fn part<'a>(value: Value<'a>, steps: &[Step]) -> Datum<'a> {
                     Ok(())
                 }
             });
-            found.err().map_or(Datum::Nothing, |inner| part(inner, rest))
+            found.err().map_or(Reading::NONE, |inner| part(inner, rest))
         }
-        _ => Datum::Nothing,
+        _ => Reading::NONE,
     }
 }
 
+/// The value of a name in one event.
 #[derive(Clone, Debug, PartialEq)]
-enum Datum<'a> {
-    Nothing,
-    Integer(i128),
-    Real(f64),
-    Text(Cow<'a, [u8]>),
-    /// The value of an enumeration; it can be compared as number and as text.
-    Labelled(i128, &'a [u8]),
+enum Reading<'a> {
+    One(Datum<'a>),
+    /// A text that had to be converted to UTF-8.
+    Decoded(String),
     /// The value of an enumeration that has several labels.
     Several(Vec<Datum<'a>>),
-    /// A value that exists and cannot be compared.
-    Other,
 }
 
-impl<'a> Datum<'a> {
-    fn of(value: Value<'a>) -> Datum<'a> {
-        match value {
+impl<'a> Reading<'a> {
+    const NONE: Reading<'static> = Reading::One(Datum::Unknown);
+
+    fn of(value: Value<'a>) -> Reading<'a> {
+        Reading::One(match value {
             Value::U64(value) => Datum::Integer(i128::from(value)),
             Value::I64(value) => Datum::Integer(i128::from(value)),
             Value::F64(value) => Datum::Real(value),
-            Value::Str(text) => Datum::Text(text.into()),
-            Value::Wide(text) => Datum::Text(text.decode().into_bytes().into()),
+            Value::Str(text) => Datum::Text(text),
+            Value::Wide(text) => return Reading::Decoded(text.decode()),
             Value::Bool(value) => Datum::Integer(i128::from(value)),
-            Value::Nothing => Datum::Nothing,
+            Value::Nothing => Datum::Unknown,
             Value::Enum { value, label } => Datum::Labelled(value, label.as_bytes()),
             Value::Several { value: number, .. } => {
-                Datum::Several(value.labels().map(|label| Datum::Labelled(number, label.as_bytes())).collect())
+                return Reading::Several(value.labels().map(|label| Datum::Labelled(number, label.as_bytes())).collect());
             }
             _ => Datum::Other,
-        }
+        })
     }
 
-    fn of_operand(operand: &'a Operand, start_ns: i64) -> Datum<'a> {
-        match operand {
-            Operand::Name(_) => Datum::Nothing,
-            Operand::Integer(value) => Datum::Integer(*value),
-            Operand::Real(value) => Datum::Real(*value),
-            Operand::Text(text) => Datum::Text(text.into()),
-            Operand::Moment(moment) => Datum::Integer(i128::from(Moment::resolve(*moment, start_ns))),
-        }
+    fn of_operand(operand: &'a Operand) -> Reading<'a> {
+        Reading::One(operand.datum())
     }
 
-    fn text(&self) -> Option<&[u8]> {
-        match self {
-            Datum::Text(text) => Some(text),
-            Datum::Labelled(_, text) => Some(text),
-            _ => None,
-        }
-    }
-
-    fn integer(&self) -> Option<i128> {
-        match self {
-            Datum::Integer(value) | Datum::Labelled(value, _) => Some(*value),
-            _ => None,
-        }
-    }
-
-    fn order(&self, other: &Datum<'_>) -> Option<Ordering> {
-        if let (Some(left), Some(right)) = (self.integer(), other.integer()) {
-            // Two values of enumerations are equal if their labels are equal.
-            return match (self, other) {
-                (Datum::Labelled(_, left), Datum::Labelled(_, right)) => Some(left.cmp(right)),
-                _ => Some(left.cmp(&right)),
-            };
-        }
-        if let (Some(left), Some(right)) = (self.text(), other.text()) {
-            return Some(left.cmp(right));
-        }
-        let real = |datum: &Datum<'_>| match datum {
-            Datum::Real(value) => Some(*value),
-            datum => datum.integer().map(|value| value as f64),
+    /// With several labels, `==` is true if one of them matches, and `!=` if none of them does.
+    fn compare(&self, how: Comparison, other: &Reading<'_>) -> bool {
+        let one = |datum: &Datum<'_>| match other {
+            Reading::One(other) => datum.compare(how, other),
+            Reading::Decoded(text) => datum.compare(how, &Datum::Text(text.as_bytes())),
+            Reading::Several(labels) => of_labels(labels, how, |label| datum.compare(how, label)),
         };
-        real(self)?.partial_cmp(&real(other)?)
+        match self {
+            Reading::One(datum) => one(datum),
+            Reading::Decoded(text) => one(&Datum::Text(text.as_bytes())),
+            Reading::Several(labels) => of_labels(labels, how, one),
+        }
     }
 }
 
-fn compare(left: &Datum<'_>, how: Comparison, right: &Datum<'_>) -> bool {
-    // With several labels, `==` is true if one of them matches, and `!=` if none of them does.
-    let of_labels = |labels: &[Datum<'_>], holds: &dyn Fn(&Datum<'_>) -> bool| match how {
+fn of_labels(labels: &[Datum<'_>], how: Comparison, holds: impl Fn(&Datum<'_>) -> bool) -> bool {
+    match how {
         Comparison::Different | Comparison::Unlike => labels.iter().all(holds),
         _ => labels.iter().any(holds),
-    };
-    match (left, right) {
-        (Datum::Several(labels), right) => return of_labels(labels, &|left| compare(left, how, right)),
-        (left, Datum::Several(labels)) => return of_labels(labels, &|right| compare(left, how, right)),
-        _ => {}
-    }
-    let order = || left.order(right);
-    let like = || left.text().zip(right.text()).map(|(text, pattern)| glob::matches(pattern, text));
-    match how {
-        Comparison::Equal => order() == Some(Ordering::Equal),
-        Comparison::Different => order().is_some_and(Ordering::is_ne),
-        Comparison::Less => order().is_some_and(Ordering::is_lt),
-        Comparison::LessOrEqual => order().is_some_and(Ordering::is_le),
-        Comparison::Greater => order().is_some_and(Ordering::is_gt),
-        Comparison::GreaterOrEqual => order().is_some_and(Ordering::is_ge),
-        Comparison::Like => like() == Some(true),
-        Comparison::Unlike => like() == Some(false),
-        Comparison::Bits => left.integer().zip(right.integer()).is_some_and(|(left, right)| left & right != 0),
     }
 }
 
@@ -386,22 +377,22 @@ enum Bound {
     Any(Vec<Bound>),
     All(Vec<Bound>),
     Not(Box<Bound>),
-    Is(Source),
+    Exists(Source),
     Compare(Side, Comparison, Side),
 }
 
 #[derive(Clone, Debug)]
 enum Side {
     Source(Source),
-    Operand(Operand, i64),
+    Operand(Operand),
 }
 
 impl Side {
     #[inline]
-    fn value<'a>(&'a self, event: &Event<'a>, catalogue: &'a Catalogue) -> Datum<'a> {
+    fn value<'a>(&'a self, event: &Event<'a>, catalogue: &'a Catalogue) -> Reading<'a> {
         match self {
             Side::Source(source) => source.value(event, catalogue),
-            Side::Operand(operand, start_ns) => Datum::of_operand(operand, *start_ns),
+            Side::Operand(operand) => Reading::of_operand(operand),
         }
     }
 }
@@ -421,14 +412,15 @@ impl Bound {
             Bound::Any(bounds) => bounds.iter().any(|bound| bound.looks(event, catalogue)),
             Bound::All(bounds) => bounds.iter().all(|bound| bound.looks(event, catalogue)),
             Bound::Not(bound) => !bound.looks(event, catalogue),
-            Bound::Is(source) => source.value(event, catalogue) != Datum::Nothing,
-            Bound::Compare(left, how, right) => compare(&left.value(event, catalogue), *how, &right.value(event, catalogue)),
+            Bound::Exists(source) => source.value(event, catalogue) != Reading::NONE,
+            Bound::Compare(left, how, right) => left.value(event, catalogue).compare(*how, &right.value(event, catalogue)),
         }
     }
 }
 
 struct Binder<'a> {
     class: &'a Class,
+    names: &'a [Name],
     sources: &'a [Source],
     start_ns: i64,
 }
@@ -442,16 +434,27 @@ impl Binder<'_> {
             },
             Node::Any(nodes) => self.several(nodes, true),
             Node::All(nodes) => self.several(nodes, false),
-            Node::Is(name) => match &self.sources[*name] {
+            Node::Exists(name) => match &self.sources[*name] {
                 Source::Nothing => Bound::Constant(false),
                 Source::Name | Source::Time | Source::Stream => Bound::Constant(true),
-                source => Bound::Is(source.clone()),
+                source => Bound::Exists(source.clone()),
             },
-            Node::Compare(left, how, right) => match (self.constant(left), self.constant(right)) {
-                (Some(left), Some(right)) => Bound::Constant(compare(&left, *how, &right)),
-                (Some(Datum::Nothing), _) | (_, Some(Datum::Nothing)) => Bound::Constant(false),
-                _ => Bound::Compare(self.side(left), *how, self.side(right)),
-            },
+            Node::Compare { left, how, right, .. } => {
+                let (left, right) = (self.at_a_time(left, right), self.at_a_time(right, left));
+                match (self.constant(&left), self.constant(&right)) {
+                    (Some(left), Some(right)) => Bound::Constant(left.compare(*how, &right)),
+                    (Some(Reading::NONE), _) | (_, Some(Reading::NONE)) => Bound::Constant(false),
+                    _ => Bound::Compare(self.side(&left), *how, self.side(&right)),
+                }
+            }
+        }
+    }
+
+    /// The operand; if the other one is the time of an event, as time of this trace.
+    fn at_a_time(&self, operand: &Operand, other: &Operand) -> Operand {
+        match is_time(self.names, other).then(|| moment(operand)).flatten() {
+            Some(Ok(moment)) => Operand::Integer(i128::from(Moment::resolve(moment, self.start_ns))),
+            _ => operand.clone(),
         }
     }
 
@@ -475,21 +478,21 @@ impl Binder<'_> {
     }
 
     /// Returns the operand's value if it is the same for all events of the class.
-    fn constant<'a>(&'a self, operand: &'a Operand) -> Option<Datum<'a>> {
+    fn constant<'b>(&'b self, operand: &'b Operand) -> Option<Reading<'b>> {
         match operand {
             Operand::Name(name) => match &self.sources[*name] {
-                Source::Nothing => Some(Datum::Nothing),
-                Source::Name => Some(Datum::Text(self.class.event_name.as_bytes().into())),
+                Source::Nothing => Some(Reading::NONE),
+                Source::Name => Some(Reading::One(Datum::Text(self.class.event_name.as_bytes()))),
                 _ => None,
             },
-            operand => Some(Datum::of_operand(operand, self.start_ns)),
+            operand => Some(Reading::of_operand(operand)),
         }
     }
 
     fn side(&self, operand: &Operand) -> Side {
         match operand {
             Operand::Name(name) => Side::Source(self.sources[*name].clone()),
-            operand => Side::Operand(operand.clone(), self.start_ns),
+            operand => Side::Operand(operand.clone()),
         }
     }
 }
@@ -534,7 +537,7 @@ mod tests {
             context: &[Value::U64(42)],
             packet: Default::default(),
         };
-        let mut sieve = Sieve::new(Some(Filter::parse(filter).unwrap_or_else(|wrong| panic!("{wrong}"))), None);
+        let mut sieve = Sieve::new(Some(Filter::parse(filter).unwrap_or_else(|error| panic!("{error}"))), None);
         sieve.begins_at(500_000_000);
         sieve.passes(&event, &catalogue)
     }
@@ -581,29 +584,18 @@ mod tests {
 
     #[test]
     fn the_error_of_a_filter_marks_the_position() {
-        let drawn = |filter: &str| Filter::parse(filter).unwrap_err().to_string();
-        assert_eq!(drawn("cpu == ) && x"), "expected a name, a number or a \"text\", found `)`\n  cpu == ) && x\n         ^");
+        let drawn = |filter: &str| Filter::parse(filter).unwrap_err();
         for (filter, what, column) in [
-            ("cpu = 1", "write `==`", 4),
-            ("cpu == 1 | x", "write `||`", 9),
-            ("cpu == \"1", "no second one", 7),
-            ("cpu ~ 5", "a \"pattern\"", 6),
             ("cpu == +5s", "only `t`", 7),
             ("t > \"soon\"", "is no time", 4),
+            ("t > +5parsec", "is no time", 4),
             ("cpu == 5x", "is no number", 7),
-            ("(cpu == 5", "`)`, `and` or `or`", 9),
-            ("5", "a comparison", 1),
-            ("cpu == 1 cpu", "`and`, `or` or the end", 9),
-            ("", "a name, a number", 0),
-            ("a[x] == 1", "written as [0]", 1),
-            ("ä == 1 § 2", "means nothing here", 7),
+            ("share('x') > 1", "without parentheses", 0),
         ] {
             let drawn = drawn(filter);
             assert!(drawn.contains(what), "{drawn}");
             assert_eq!(drawn.lines().last().unwrap().chars().count(), column + 3, "{drawn}");
         }
-        assert!(Filter::parse(&"(".repeat(100_000)).is_err());
-        assert!(Filter::parse(&"!".repeat(100_000)).is_err());
     }
 
     #[test]

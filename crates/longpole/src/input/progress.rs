@@ -26,7 +26,7 @@ impl Progress {
         let is_name = !text.contains(char::is_whitespace) && !text.contains(['=', '<', '>', '&', '|', '!', '(', ')', '~']);
         let (filter, names) = match is_name {
             true => (None, Some(Patterns::parse(text)?)),
-            false => (Some(Filter::parse(text).map_err(|wrong| wrong.to_string())?), None),
+            false => (Some(Filter::parse(text)?), None),
         };
         Ok(Progress { text: text.to_owned(), filter, names })
     }

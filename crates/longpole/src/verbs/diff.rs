@@ -23,8 +23,8 @@ use longpole_analysis::findings::Rules as Thresholds;
 use longpole_analysis::report::Pass;
 use longpole_model::causes::Composer;
 use longpole_model::kinds::StateKind;
-use longpole_model::rules::predicate::Predicate;
 use longpole_model::rules::Rules;
+use longpole_predicate::Predicate;
 use longpole_trace::Catalogue;
 use longpole_trace::Item;
 use longpole_trace::Moment;
@@ -96,7 +96,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {
-    let predicate = Predicate::parse(text).map_err(|error| WrongUsage(format!("--fail-if {text}: {error}")))?;
+    let predicate = Predicate::parse(text).map_err(|error| WrongUsage(format!("--fail-if: {error:#}")))?;
     can_be_asked(&predicate).map_err(|error| WrongUsage(format!("--fail-if {text}: {error}")))?;
     Ok((text.to_owned(), predicate))
 }

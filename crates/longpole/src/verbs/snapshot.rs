@@ -22,7 +22,7 @@ const EXAMPLES: &str = "Examples:
   longpole start --mode overwrite     record into memory only: a flight recorder
   longpole snapshot                   what it remembers, as a recording
   longpole snapshot --pre 5s          the last five seconds of it
-  longpole snapshot --when 'span request > 5ms' --pre 1s --post 100ms
+  longpole snapshot --when 'span(\"request\") > 5ms' --pre 1s --post 100ms
                                       wait for a request that takes longer, then take the second before it and what follows
   longpole snapshot --when lost --for 1h
                                       wait until events are lost, for an hour at most
@@ -41,8 +41,8 @@ pub struct Args {
     /// Time before now, or before the condition, to include: 5s, 500ms [default: all]
     #[arg(long, value_name = "TIME", value_parser = record::duration)]
     pre: Option<Duration>,
-    /// Wait for this: 'span NAME > 5ms', 'queue NAME full > 10ms', 'counter NAME > X', 'rate NAME <
-    /// X', lost
+    /// Wait for this: 'span("NAME") > 5ms', 'full("QUEUE") > 10ms', 'counter("NAME") > X',
+    /// 'rate("NAME") < X', lost, or several with ||
     #[arg(long, value_name = "CONDITION")]
     when: Option<Condition>,
     /// Time after the condition to include, too

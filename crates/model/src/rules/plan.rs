@@ -2,10 +2,10 @@
 //! its first event; following it costs a few loads.
 
 use crate::names::{NameId, Names};
-use crate::rules::predicate::{Datum, Predicate};
 use crate::rules::value;
 use crate::rules::{Action, Rules, Template};
 use crate::step::MarkKind;
+use longpole_predicate::{Datum, Predicate};
 use longpole_trace::event::{Class, Value};
 
 /// The compiled meaning of an event class: the rules that may apply, in order.
@@ -107,10 +107,10 @@ impl Plan {
                 Some(Template::Field(field)) => field_of(class, field).map_or(NumberSource::None, NumberSource::Field),
                 Some(Template::TextAndField(..)) => NumberSource::None,
             };
-            let when = rule.when.as_ref().map(|when| (when.clone(), when.names().iter().map(|name| field_of(class, name)).collect()));
+            let when = rule.when.as_ref().map(|when| (when.clone(), when.names().iter().map(|name| field_of(class, &name.name)).collect()));
             last = when.is_none();
-            let unmet = rule.when.iter().flat_map(|when| when.names()).find(|name| field_of(class, name).is_none());
-            unmatched_rules.push((at, unmet.map_or(Never::NotHeld, |name| Never::Lacks(name.to_owned()))));
+            let unmet = rule.when.iter().flat_map(|when| when.names()).find(|name| field_of(class, &name.name).is_none());
+            unmatched_rules.push((at, unmet.map_or(Never::NotHeld, |name| Never::Lacks(name.name.clone()))));
             alternatives.push(Alternative {
                 rule: at,
                 whom,

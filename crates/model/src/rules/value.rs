@@ -1,7 +1,7 @@
 //! Values of fields as the model uses them: numbers and texts. Rules ignore other values
 //! (structures, arrays).
 
-use crate::rules::predicate::Datum;
+use longpole_predicate::Datum;
 use longpole_trace::event::Value;
 
 /// The value as a condition compares it.
@@ -10,10 +10,10 @@ pub fn datum<'a>(value: &Value<'a>) -> Datum<'a> {
         Value::U64(value) => Datum::Integer(i128::from(value)),
         Value::I64(value) => Datum::Integer(i128::from(value)),
         Value::F64(value) => Datum::Real(value),
-        Value::Str(text) => std::str::from_utf8(text).map_or(Datum::Unknown, Datum::Text),
+        Value::Str(text) => Datum::Text(text),
         Value::Enum { value, label: "" } => Datum::Integer(value),
-        Value::Enum { value, label } => Datum::Labelled(value, label),
-        Value::Several { value: number, .. } => Datum::Labelled(number, value.labels().next().unwrap_or_default()),
+        Value::Enum { value, label } => Datum::Labelled(value, label.as_bytes()),
+        Value::Several { value: number, .. } => Datum::Labelled(number, value.labels().next().unwrap_or_default().as_bytes()),
         Value::Bool(value) => Datum::Integer(i128::from(value)),
         Value::Flags { value, .. } => Datum::Integer(i128::from(value)),
         // No rule compares values that need decoding.
@@ -34,9 +34,5 @@ pub fn as_u64(value: &Value<'_>) -> Option<u64> {
 }
 
 pub fn as_f64(value: &Value<'_>) -> Option<f64> {
-    match datum(value) {
-        Datum::Integer(value) | Datum::Labelled(value, _) => Some(value as f64),
-        Datum::Real(value) => Some(value),
-        Datum::Text(_) | Datum::Unknown => None,
-    }
+    datum(value).real()
 }

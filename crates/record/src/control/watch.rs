@@ -6,8 +6,9 @@
 //! reported. Meanwhile there is a turn at least every two milliseconds.
 
 use crate::clock::following;
+use crate::control::condition::Condition;
 use crate::control::mailbox::{Mailbox, Request};
-use crate::control::trigger::{Condition, Fired, Seen, Trigger};
+use crate::control::trigger::{Fired, Seen, Trigger};
 use crate::recorder::Recorder;
 use crate::ring::{Fault, Look};
 use crate::runtime_dir::process::{Process, Source};

@@ -4,7 +4,7 @@
 use super::{Diff, Failed, LatencyChange, StateChange, REMEDY};
 use crate::stats::nearest::nearest;
 use longpole_model::kinds::{LinkKind, StateKind};
-use longpole_model::rules::predicate::{Datum, Predicate};
+use longpole_predicate::{Datum, Name, Predicate};
 
 /// Largest number of suggestions for a name that does not occur.
 const MOST_NAMED: usize = 5;
@@ -22,16 +22,13 @@ pub const FUNCTIONS: [(&str, &str); 7] = [
 
 /// Splits a name in a condition, `criticality("worker::parse")`, into function and subject. The
 /// error is a message for a function that does not exist, or without a subject.
-fn asked(name: &str) -> Result<(&str, &str), String> {
+fn asked(name: &Name) -> Result<(&str, &str), String> {
     let known = || FUNCTIONS.map(|(name, _)| name).join(", ");
-    let (function, subject) = match name.split_once("(\"") {
-        Some((function, rest)) => (function, rest.strip_suffix("\")")),
-        None => (name, None),
-    };
+    let function = name.name.as_str();
     if !FUNCTIONS.iter().any(|(name, _)| *name == function) {
         return Err(format!("there is no \"{function}\"; there are {}", known()));
     }
-    match subject {
+    match name.argument.as_deref() {
         Some(subject) if !subject.is_empty() => Ok((function, subject)),
         _ => Err(format!("{function} of what? {function}(\"NAME\") is how it is asked for")),
     }
@@ -48,7 +45,7 @@ pub fn can_be_asked(predicate: &Predicate) -> Result<(), String> {
 impl Diff {
     /// Returns the value of a name in a condition; `None` if its subject does not occur where
     /// needed.
-    fn value(&self, name: &str) -> Result<Option<f64>, String> {
+    fn value(&self, name: &Name) -> Result<Option<f64>, String> {
         let (function, subject) = asked(name)?;
         let state = |value: fn(&StateChange) -> f64| self.lines_of(subject).into_iter().map(value).sum::<f64>();
         // A call, a span and a signal may have one name; then the largest value decides.
@@ -91,7 +88,7 @@ impl Diff {
                     Some(value) => Ok(value),
                     None => Err(self.why_unknown(name)?),
                 });
-                values.push((name.clone(), value.map_err(|error| format!("--fail-if {text}: {error}"))?));
+                values.push((name.to_string(), value.map_err(|error| format!("--fail-if {text}: {error}"))?));
             }
             if predicate.holds(|at| values.get(at).map_or(Datum::Unknown, |(_, value)| Datum::Real(*value))) {
                 let values = values.into_iter().map(|(name, value)| (name, Some(value))).collect();
@@ -101,7 +98,7 @@ impl Diff {
         Ok(())
     }
 
-    fn occurs(&self, name: &str) -> Result<(), String> {
+    fn occurs(&self, name: &Name) -> Result<(), String> {
         let (function, subject) = asked(name)?;
         let is_of_states = matches!(function, "criticality" | "more_critical");
         if self.path_only && !is_of_states {
@@ -141,7 +138,7 @@ impl Diff {
     }
 
     /// Returns the reason why something that occurs in one of the traces has no value.
-    fn why_unknown(&self, name: &str) -> Result<String, String> {
+    fn why_unknown(&self, name: &Name) -> Result<String, String> {
         let (function, subject) = asked(name)?;
         let lines = || self.together.iter().filter(|line| line.name == subject);
         let queue = self.queues.iter().find(|queue| queue.name == subject);
