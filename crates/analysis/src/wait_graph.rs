@@ -31,7 +31,7 @@ pub(crate) mod uses;
 pub use answer::{Answer, Edge, End, EndKind, Member, MutualWait, Waiter, Who};
 
 use crate::critical_path::steps::machine_of;
-use crate::what_if::{Full, FullQueue};
+use crate::what_if::{FullQueue, FullQueues};
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
@@ -137,7 +137,7 @@ pub struct Waits {
     /// Waiting time in chains whose last edge is left out because there are too many edges.
     untold_edges_ns: u64,
     uses: Uses,
-    full: Full,
+    full: FullQueues,
     interactions: u64,
 }
 
@@ -156,7 +156,7 @@ impl Default for Waits {
             purse: FIRST_HOPS,
             untold_edges_ns: 0,
             uses: Uses::default(),
-            full: Full::default(),
+            full: FullQueues::default(),
             interactions: 0,
         }
     }

@@ -35,7 +35,7 @@ use longpole_analysis::verdict::titles::Titled;
 use longpole_analysis::verdict::traffic::Traffic;
 use longpole_analysis::verdict::{self, Case, Cpus};
 use longpole_analysis::wait_graph::Waits;
-use longpole_analysis::what_if::guess::{self, Asked};
+use longpole_analysis::what_if::likely_scenarios::{self as guess, Asked};
 use longpole_analysis::what_if::{self, propose, FullQueue, Prediction, Scenario};
 use longpole_model::causes::{Behind, Composer};
 use longpole_model::interaction::Effect;

@@ -1,6 +1,6 @@
 //! The form of a prediction in JSON, the same in `what-if` and `report`.
 
-use crate::what_if::Prediction;
+use super::answer::Prediction;
 use serde::{Serialize, Serializer};
 
 /// A prediction with its position in a sequence of changes.

@@ -1,7 +1,8 @@
 //! Proposals: changes to try if none were requested. Candidates are the states with the most time
 //! on the path, and the queues that were full; then the order in which to make the best of them.
 
-use super::answer::{Answer, FullQueue, Prediction, Share};
+use super::answer::{Answer, Prediction, Share};
+use super::full_queues::FullQueue;
 use super::grammar::Scenario;
 
 /// Largest number of states that are tried.

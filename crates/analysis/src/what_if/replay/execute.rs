@@ -1,0 +1,270 @@
+//! Execution of one operation in all worlds.
+
+use super::state::{EndMark, Replay};
+use crate::what_if::operation::{Arrival, DelayKind, Operation, Paid};
+use crate::what_if::worlds::paths::{self, Kind, Node};
+use crate::what_if::worlds::time_vector::{self, GATE, KEPT, NEVER_DELAYS, WHOLE};
+use longpole_model::interaction::{MachineId, QueueId};
+
+impl Replay {
+    /// Runs an operation that lasts until `t` in the trace. Returns the machines that may continue
+    /// now. The caller of a waiting operation holds its slots.
+    pub fn execute(&mut self, machine: MachineId, t: u64, operation: &Operation) -> Vec<u32> {
+        let woken = match self.execute_lasting(machine, t, operation) {
+            true => {
+                self.advance(machine, t);
+                Vec::new()
+            }
+            false => self.execute_instant(machine, t, operation),
+        };
+        if self.machines[machine.0 as usize].records {
+            self.leave_out(machine);
+        }
+        woken
+    }
+
+    /// Runs the operation if it lasts until its position in the trace; returns false if not.
+    fn execute_lasting(&mut self, machine: MachineId, t: u64, operation: &Operation) -> bool {
+        match *operation {
+            Operation::Own { key, paid } => self.own_time(machine, t, key, paid),
+            Operation::Keep { key } => self.unexplained_wait(machine, t, key),
+            Operation::Fresh => {
+                let (most, replayed) = (self.most_past, &mut self.machines[machine.0 as usize]);
+                replayed.past.jump(replayed.t, t, &replayed.v, replayed.node, most);
+                replayed.v.fill(0.0);
+                (replayed.work, replayed.base, replayed.node) = (None, None, paths::NONE);
+            }
+            Operation::Meet { arrival, delay, paid } => {
+                self.set_back(machine, arrival);
+                match paid {
+                    None => self.meet(machine, t, arrival, delay),
+                    Some(paid) => self.meet_paid(machine, t, arrival, delay, paid),
+                }
+            }
+            Operation::Ahead { arrival } => self.go_ahead(machine, arrival),
+            Operation::Lock { queue, arrival, delay } => {
+                self.set_back(machine, arrival);
+                self.lock(machine, t, queue, arrival, delay);
+            }
+            Operation::Start(start) => self.start(machine, t, &start),
+            Operation::Arrive { below, key, may_come } => self.context_arrives(machine, t, (below, key), may_come),
+            Operation::Interrupted { slot, key } => self.interrupted(machine, t, slot, key),
+            Operation::RoomEnd { queue, unit, ns, key, delay } => self.room_end(machine, (queue, unit), (ns, key), delay),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Runs an operation that takes no time. Returns the machines that may continue now.
+    fn execute_instant(&mut self, machine: MachineId, t: u64, operation: &Operation) -> Vec<u32> {
+        let replayed = &mut self.machines[machine.0 as usize];
+        match *operation {
+            Operation::Publish { slot, at } => {
+                let node = self.times_at(machine, at);
+                return self.slots.fill(slot, &self.scratch.times, node);
+            }
+            Operation::Leave { slot, passed } => return self.publish_passed(machine, t, slot, passed),
+            Operation::Got { queue } => {
+                if let Some(lock) = self.service.locks.get_mut(&queue) {
+                    let (own, most) = (&mut self.scratch.times, self.service.most_remembered);
+                    own.copy_from_slice(&replayed.v);
+                    lock.is_got(machine, self.layout, own, &mut replayed.v, most, |_| {});
+                }
+            }
+            Operation::Unlock { queue, slot } => return self.unlock(machine, t, queue, slot),
+            Operation::Work => {
+                replayed.ends();
+                replayed.work = Some(vec![0.0; self.layout.len()].into());
+                replayed.base = None;
+            }
+            Operation::Rebase => {
+                if let Some((v, t)) = replayed.base.take() {
+                    replayed.v = v;
+                    replayed.t = t;
+                    std::mem::swap(&mut replayed.began, &mut replayed.formerly);
+                }
+            }
+            Operation::Anew => replayed.anew = true,
+            Operation::Began => replayed.begins(),
+            Operation::Remember => {
+                let node = self.times_at(machine, t);
+                self.machines[machine.0 as usize].past.mark(t, &self.scratch.times, node, self.most_past);
+            }
+            Operation::Mark(which) => replayed.marks(which),
+            Operation::Less { since, paid, key } => self.pay_less_since(machine, since, paid, key),
+            Operation::PublishWork { slot } => {
+                let work = replayed.work.take();
+                match &work {
+                    Some(work) => self.scratch.times.copy_from_slice(work),
+                    None => self.scratch.times.fill(0.0),
+                }
+                return self.slots.fill(slot, &self.scratch.times, paths::NONE);
+            }
+            Operation::LeaveCpu { left } => return self.leaves_cpu(machine, t, left),
+            Operation::Records(records) => self.records(machine, t, records),
+            Operation::Wakes => replayed.wakes(),
+            Operation::RoomBegin { queue } => {
+                let capacity = self.service.capacities.get(&queue);
+                let lanes = capacity.into_iter().flat_map(|capacity| capacity.lanes(self.layout));
+                replayed.saved.clear();
+                replayed.saved.extend(lanes.map(|lane| (lane, replayed.v[lane])));
+            }
+            Operation::Serves { slot, by, waits, put } => self.begins_serving(machine, t, (slot, by), waits, put),
+            Operation::Served => self.ends_serving(machine, t),
+            Operation::Done => self.places_are_free(machine),
+            Operation::Asks { queue } => self.asks(machine, queue),
+            Operation::HasRoom { queue, taker, put, taken } => self.has_room(machine, t, queue, taker, (put, taken)),
+            Operation::End => self.end = Some(EndMark { machine, v: replayed.v.clone(), node: replayed.node }),
+            // These last until their position; `execute_lasting` has run them.
+            Operation::Own { .. }
+            | Operation::Keep { .. }
+            | Operation::Fresh
+            | Operation::Meet { .. }
+            | Operation::Ahead { .. }
+            | Operation::Lock { .. }
+            | Operation::Start(_)
+            | Operation::Arrive { .. }
+            | Operation::Interrupted { .. }
+            | Operation::RoomEnd { .. } => {}
+        }
+        Vec::new()
+    }
+
+    /// Adds the machine's own time in a state; `paid` is the call that the time belongs to.
+    fn own_time(&mut self, machine: MachineId, t: u64, key: u32, paid: Option<Paid>) {
+        let since = self.machines[machine.0 as usize].t;
+        let elapsed = t.saturating_sub(since) as f64;
+        if elapsed <= 0.0 {
+            return;
+        }
+        let mut bits = Vec::new();
+        let part = paid.map(|paid| self.calls.part(paid, &mut bits));
+        let replayed = &mut self.machines[machine.0 as usize];
+        let row = &self.factors[key as usize];
+        if row.is_some() {
+            self.demand.add(key, since, t);
+        }
+        // The state ended with an event, whose recording took part of its time.
+        let recorded = self.probe_ns.min(elapsed);
+        let elapsed = elapsed - recorded;
+        time_vector::add(&mut replayed.v, elapsed, row);
+        replayed.v[GATE] += recorded;
+        replayed.v[WHOLE] += recorded;
+        if let Some(work) = &mut replayed.work {
+            time_vector::add(work, elapsed, row);
+        }
+        for &(lane, part) in part.iter().flatten() {
+            let less = elapsed * row.as_ref().map_or(1.0, |row| row[lane]) * (part - 1.0);
+            replayed.v[lane] += less;
+            if let Some(work) = &mut replayed.work {
+                work[lane] += less;
+            }
+        }
+        replayed.past.own(since, t, key, self.most_past);
+        replayed.node = match part {
+            None => self.paths.own(replayed.node, key, elapsed),
+            Some(_) => {
+                let node = Node { before: replayed.node, other: replayed.node, ns: elapsed, key, kind: Kind::Meet };
+                self.paths.meet(node, &bits)
+            }
+        };
+    }
+
+    /// Adds a wait without a known cause, in the worlds where it keeps its duration.
+    fn unexplained_wait(&mut self, machine: MachineId, t: u64, key: u32) {
+        let replayed = &mut self.machines[machine.0 as usize];
+        let since = replayed.t;
+        let elapsed = t.saturating_sub(since) as f64;
+        if elapsed > 0.0 {
+            replayed.past.jump(since, t, &replayed.v, replayed.node, self.most_past);
+            replayed.v[self.layout.kept()].iter_mut().for_each(|v| *v += elapsed);
+            replayed.node = self.paths.own(replayed.node, key, elapsed);
+        }
+    }
+
+    /// Like `meet`, with a delay that belongs to a call. Some worlds make fewer calls.
+    fn meet_paid(&mut self, machine: MachineId, t: u64, arrival: Arrival, delay: DelayKind, paid: Paid) {
+        let Arrival { slot, ns, key } = arrival;
+        let mut part = match delay {
+            DelayKind::After => Vec::new(),
+            _ => self.calls.part(paid, &mut Vec::new()),
+        };
+        // In the bare worlds nothing is noticed late anyway.
+        part.retain(|&(lane, _)| delay == DelayKind::Carried || !self.layout.bare().contains(&lane));
+        let replayed = &self.machines[machine.0 as usize];
+        let own: Vec<f64> = part.iter().map(|&(lane, _)| replayed.v[lane]).collect();
+        self.meet(machine, t, arrival, delay);
+        let (other, row) = (self.slots.lanes(slot), self.factors[key as usize].as_ref().filter(|_| delay == DelayKind::Carried));
+        let v = &mut self.machines[machine.0 as usize].v;
+        for (&(lane, part), own) in part.iter().zip(own) {
+            v[lane] = own.max(other[lane] + ns * row.map_or(1.0, |row| row[lane]) * part);
+        }
+    }
+
+    /// Stores in the slot when the machine itself received what it passes on; a machine that passes
+    /// nothing on delays no receiver.
+    fn publish_passed(&mut self, machine: MachineId, t: u64, slot: u32, passed: Option<Arrival>) -> Vec<u32> {
+        let mut node = self.times_at(machine, t);
+        match passed {
+            Some(Arrival { slot, ns, key }) => {
+                let (other, row) = (self.slots.lanes(slot), &self.factors[key as usize]);
+                for (lane, v) in self.scratch.times.iter_mut().enumerate().skip(KEPT) {
+                    *v = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
+                }
+                node = self.paths.own(self.slots.node(slot), key, ns);
+            }
+            None => self.scratch.times[KEPT..].fill(NEVER_DELAYS),
+        }
+        self.slots.fill(slot, &self.scratch.times, node)
+    }
+
+    /// Stores in the slot when the machine returns the lock.
+    fn unlock(&mut self, machine: MachineId, t: u64, queue: QueueId, slot: u32) -> Vec<u32> {
+        let node = self.times_at(machine, t);
+        if let Some(lock) = self.service.locks.get_mut(&queue) {
+            lock.put(machine, self.layout, &mut self.scratch.times);
+        }
+        self.slots.fill(slot, &self.scratch.times, node)
+    }
+
+    /// A context begins on top of the machine whose times are in the slot `below`, or on an idle
+    /// CPU.
+    fn context_arrives(&mut self, machine: MachineId, t: u64, (below, key): (Option<u32>, u32), may_come: bool) {
+        let kept = self.layout.kept();
+        let replayed = &mut self.machines[machine.0 as usize];
+        let since = replayed.t;
+        let elapsed = t.saturating_sub(since) as f64;
+        replayed.ends();
+        replayed.work = Some(vec![0.0; self.layout.len()].into());
+        replayed.base = may_come.then(|| (replayed.v.clone(), since));
+        replayed.past.jump(since, t, &replayed.v, replayed.node, self.most_past);
+        match below {
+            Some(below) => {
+                let other = &self.slots.lanes(below)[kept.clone()];
+                let any = time_vector::won(&replayed.v[kept.clone()], other, 0.0, None, &mut self.scratch.bits);
+                time_vector::later(&mut replayed.v[kept], other, 0.0);
+                if any {
+                    let node = Node { before: replayed.node, other: self.slots.node(below), ns: 0.0, key, kind: Kind::Meet };
+                    replayed.node = self.paths.meet(node, &self.scratch.bits);
+                }
+            }
+            None => {
+                replayed.v[kept].iter_mut().for_each(|v| *v += elapsed);
+                replayed.node = self.paths.own(replayed.node, key, elapsed);
+            }
+        }
+    }
+
+    /// A context on top of the machine has ended; the machine is later by its work.
+    fn interrupted(&mut self, machine: MachineId, t: u64, slot: u32, key: u32) {
+        let replayed = &mut self.machines[machine.0 as usize];
+        let elapsed = t.saturating_sub(replayed.t) as f64;
+        replayed.past.jump(replayed.t, t, &replayed.v, replayed.node, self.most_past);
+        let work = self.slots.lanes(slot);
+        time_vector::add_all(&mut replayed.v, work);
+        if let Some(own) = &mut replayed.work {
+            time_vector::add_all(own, work);
+        }
+        replayed.node = self.paths.own(replayed.node, key, elapsed);
+    }
+}

@@ -1,0 +1,83 @@
+//! Locks: queues with one unit that is there from the start. In a world where a machine comes
+//! earlier than in the trace, it gets the lock before those that come later there.
+
+use super::arrival_order::{ArrivalOrder, Clients, Waits};
+use super::places::PlacesOfWorlds;
+use crate::what_if::worlds::time_vector::{Layout, KEPT};
+use longpole_model::interaction::MachineId;
+
+/// A lock in the worlds of the scenarios.
+#[derive(Debug)]
+pub struct Lock {
+    /// Two orders for each scenario, in the order of [`Layout::of`].
+    pub orders: Vec<ArrivalOrder>,
+    clients: Clients,
+    /// The machine that had the lock last, and when it came, in the unchanged world.
+    pub by: Option<MachineId>,
+    came: f64,
+    /// A machine got the lock before another one that came earlier: the lock has an order of its
+    /// own.
+    chooses: bool,
+    /// Places at which several machines may have the lock at once, in some scenarios.
+    pub places: PlacesOfWorlds,
+}
+
+impl Lock {
+    pub fn new(layout: Layout, places: PlacesOfWorlds) -> Lock {
+        Lock {
+            places,
+            orders: vec![ArrivalOrder::default(); 2 * layout.scenarios],
+            clients: Clients::default(),
+            by: None,
+            came: 0.0,
+            chooses: false,
+        }
+    }
+
+    /// Gives the lock to a machine that was ready at `own`. `v` is the time in the order of the
+    /// trace, and becomes the time at which the machine has the lock. `sooner` is called for the
+    /// lanes in which that is earlier.
+    pub fn is_got(&mut self, machine: MachineId, layout: Layout, own: &[f64], v: &mut [f64], most: usize, mut sooner: impl FnMut(usize)) {
+        let client = self.clients.number(machine);
+        self.by = Some(machine);
+        self.chooses |= own[KEPT] < self.came;
+        self.came = own[KEPT];
+        for (lane, begin) in self.places.begins(|lane| own[lane], |lane| v[lane]) {
+            if begin < v[lane] {
+                sooner(lane);
+            }
+            v[lane] = begin;
+        }
+        if self.chooses {
+            return;
+        }
+        for (at, order) in self.orders.iter_mut().enumerate() {
+            let lane = layout.of_entry(at);
+            if self.places.is_of(lane) {
+                continue;
+            }
+            let begin = order.takes(client, own[lane], own[lane], v[lane], Waits::Done, most);
+            if begin < v[lane] {
+                sooner(lane);
+            }
+            v[lane] = begin;
+        }
+    }
+
+    /// Returns the lock at `v`, which becomes the time from which others have it in the order of
+    /// the trace.
+    pub fn put(&mut self, machine: MachineId, layout: Layout, v: &mut [f64]) {
+        self.places.ends(v);
+        if self.chooses {
+            return;
+        }
+        let client = self.clients.number(machine);
+        for (at, order) in self.orders.iter_mut().enumerate() {
+            let lane = layout.of_entry(at);
+            if self.places.is_of(lane) {
+                continue;
+            }
+            v[lane] = order.ends(client, v[lane], Waits::Done);
+        }
+    }
+}

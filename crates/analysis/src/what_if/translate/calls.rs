@@ -1,0 +1,201 @@
+//! Assignment of work to calls and signals, for the worlds in which a machine makes fewer of them.
+//!
+//! - If only probes report a call, the caller itself waits for the reply. Its wait, and the
+//!   callee's work until the reply, are reduced piece by piece.
+//! - If the kernel's events report the way too (a call is a write, a wake-up and a read), all that
+//!   the caller does from the put to the reply is one stretch, and all that the callee does since
+//!   it was woken is another. Each stretch is reduced as a whole when it is over and has its full
+//!   length until then; otherwise it would be reduced twice.
+//!
+//! Stretches are also a state that is a call, the callee's work for a call made in such a state,
+//! and the time of a machine that signals itself, from the signal to the get of that signal.
+
+use super::caller::Round;
+use super::queue_uses::{Purpose, TokenOrigin};
+use super::state::Translation;
+use super::traced_machine::Run;
+use crate::what_if::operation::{Mark, Operation, Paid};
+use longpole_model::interaction::{MachineId, QueueId};
+use longpole_model::names::NameId;
+use longpole_model::tokens::{Origin, Taken};
+
+impl Translation {
+    /// Returns the call that a put belongs to, and counts what it moves.
+    pub fn pay(&mut self, machine: MachineId, queue: QueueId, n: u64) -> Option<Paid> {
+        let kind = self.purpose(queue);
+        let traced = self.machine(machine);
+        let (key, serving) = (traced.key, traced.calls.serving);
+        match (kind, &mut traced.calls.caller) {
+            (Purpose::Calls | Purpose::Signals, Some(_)) if traced.calls.inside.is_some() => traced.calls.inside,
+            (Purpose::Calls | Purpose::Signals, Some(caller)) => {
+                let items = caller.items();
+                caller.called(key);
+                Some(Paid { by: machine, items, state: None })
+            }
+            (Purpose::Calls | Purpose::Signals, None) => match traced.calls.run {
+                Run::Serves(paid) | Run::Served(paid) => Some(paid),
+                _ => serving,
+            },
+            (Purpose::Replies, _) => traced.calls.serving.take(),
+            (Purpose::Items, caller) => {
+                // What a call itself moves is not among the items that the call is for.
+                if let Some(caller) = caller.as_mut().filter(|_| traced.calls.inside.is_none()) {
+                    caller.moved(queue, n);
+                }
+                traced.calls.round = None;
+                None
+            }
+        }
+    }
+
+    /// Begins a call, if the put is one. Called after the put.
+    pub fn begin_call(&mut self, machine: MachineId, queue: QueueId, paid: Option<Paid>) {
+        if !self.is_batched {
+            return;
+        }
+        let kind = self.purpose(queue);
+        let traced = self.machine(machine);
+        match (kind, traced.calls.run) {
+            _ if traced.calls.inside.is_some() => {}
+            (Purpose::Calls, _) if traced.calls.caller.is_some() && !traced.calls.asynchronous && traced.calls.calling.is_none() => {
+                traced.calls.calling = paid;
+                self.issue(machine, Operation::Mark(Mark::Called));
+            }
+            (Purpose::Signals, _)
+                if traced.calls.round.is_none() && traced.calls.caller.as_ref().is_some_and(|caller| caller.is_own(queue)) =>
+            {
+                traced.calls.round = paid.map(|paid| Round { queue, paid });
+                self.issue(machine, Operation::Mark(Mark::Signalled));
+            }
+            (Purpose::Replies, Run::Serves(paid)) => traced.calls.run = Run::Served(paid),
+            (Purpose::Replies, _) => {}
+            // A machine that does something else before the reply does not wait for the reply.
+            _ => traced.calls.asynchronous |= traced.calls.calling.take().is_some(),
+        }
+    }
+
+    /// Ends a call, if the get does. Called before the get. Returns true if the trace reported the
+    /// whole way of the call, so that the machine has already waited for its end.
+    pub fn end_call(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<TokenOrigin>) -> bool {
+        if !self.is_batched || taken.units == 0 || self.machine(machine).calls.inside.is_some() {
+            return false;
+        }
+        let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
+        let kind = self.purpose(queue);
+        let traced = self.machine(machine);
+        let is_way_reported = traced.block.is_none();
+        match (kind, paid) {
+            (Purpose::Replies, _) => {
+                let Some(paid) = traced.calls.calling.take() else { return false };
+                self.less(machine, Mark::Called, paid);
+                return is_way_reported;
+            }
+            (Purpose::Signals, Some(paid)) if is_way_reported && paid.by == machine && traced.calls.calling.is_none() => {
+                if let Some(caller) = &mut traced.calls.caller {
+                    caller.signals_itself(queue);
+                }
+                if let Some(round) = traced.calls.round.take_if(|round| round.queue == queue) {
+                    self.less(machine, Mark::Signalled, round.paid);
+                }
+            }
+            (Purpose::Calls | Purpose::Signals, Some(paid)) if is_way_reported && traced.calls.calling.is_none() => {
+                let run = if kind == Purpose::Calls { Run::Serves(paid) } else { Run::Served(paid) };
+                match std::mem::replace(&mut traced.calls.run, run) {
+                    Run::Unknown => traced.calls.run = Run::Unknown,
+                    Run::Woken => {}
+                    Run::Serves(before) | Run::Served(before) => {
+                        self.less(machine, Mark::Woken, before);
+                        self.issue(machine, Operation::Mark(Mark::Woken));
+                    }
+                }
+            }
+            _ => {
+                traced.calls.asynchronous |= traced.calls.calling.take().is_some();
+                self.run_ends(machine);
+            }
+        }
+        false
+    }
+
+    /// Decides whether the machine's work from now on belongs to a call. Called after a get.
+    pub fn serve(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<TokenOrigin>) {
+        let kind = self.purpose(queue);
+        let traced = self.machine(machine);
+        let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
+        match kind {
+            Purpose::Calls | Purpose::Signals => {
+                let paid = paid.filter(|_| !matches!(traced.calls.run, Run::Serves(_) | Run::Served(_)));
+                traced.calls.serving = paid.filter(|paid| paid.state.is_none());
+                // The caller waits in a state that is reduced as a whole, so what it waits for has
+                // its full length until then, too.
+                if let Some(paid) = paid.filter(|paid| paid.state.is_some()) {
+                    traced.calls.run = if kind == Purpose::Calls { Run::Serves(paid) } else { Run::Served(paid) };
+                    self.issue(machine, Operation::Mark(Mark::Woken));
+                }
+            }
+            Purpose::Replies => {}
+            Purpose::Items => {
+                (traced.calls.serving, traced.calls.round) = (None, None);
+                traced.calls.took = true;
+                if let Some(caller) = traced.calls.caller.as_mut().filter(|_| traced.calls.inside.is_none()) {
+                    caller.moved(queue, taken.units);
+                }
+            }
+        }
+    }
+
+    /// Notes that the machine was woken; its work from now on may be for a call.
+    pub fn is_woken(&mut self, machine: MachineId) {
+        if self.is_batched && matches!(self.machine(machine).calls.run, Run::Unknown | Run::Woken) {
+            self.machine(machine).calls.run = Run::Woken;
+            self.issue(machine, Operation::Mark(Mark::Woken));
+        }
+    }
+
+    /// Notes that the machine begins to wait.
+    pub fn waits(&mut self, machine: MachineId) {
+        if self.is_batched {
+            self.machine(machine).calls.round = None;
+            self.run_ends(machine);
+        }
+    }
+
+    /// Ends the work for a call; not if the machine has not replied yet.
+    fn run_ends(&mut self, machine: MachineId) {
+        let traced = self.machine(machine);
+        match traced.calls.run {
+            Run::Serves(_) => {}
+            Run::Unknown | Run::Woken => traced.calls.run = Run::Unknown,
+            Run::Served(paid) => {
+                traced.calls.run = Run::Unknown;
+                self.less(machine, Mark::Woken, paid);
+            }
+        }
+    }
+
+    /// Notes that the machine enters a state of its own. This ends a call that was a state, and may
+    /// begin another one.
+    pub fn enters(&mut self, machine: MachineId, name: NameId, text: &str) {
+        let traced = self.machine(machine);
+        let Some(caller) = &mut traced.calls.caller else { return };
+        if traced.calls.inside.is_some_and(|paid| paid.state == Some(name)) {
+            return;
+        }
+        let items = caller.items();
+        let begins = caller.enters(text);
+        self.replay.calls.enters(machine, name, text);
+        let traced = self.machine(machine);
+        let paid = begins.then_some(Paid { by: machine, items, state: Some(name) });
+        if let Some(before) = std::mem::replace(&mut traced.calls.inside, paid) {
+            self.less(machine, Mark::Entered, before);
+        }
+        if begins {
+            self.issue(machine, Operation::Mark(Mark::Entered));
+        }
+    }
+
+    fn less(&mut self, machine: MachineId, since: Mark, paid: Paid) {
+        let key = self.machine(machine).key;
+        self.issue(machine, Operation::Less { since, paid, key });
+    }
+}

@@ -1,0 +1,182 @@
+//! A machine's state in the trace: what it does at the position that the translation has reached.
+
+use super::caller::{Caller, Round};
+use crate::critical_path::key::State;
+use crate::what_if::operation::{Arrival, LeftCpu, Paid};
+use longpole_model::interaction::MachineId;
+use longpole_model::names::NameId;
+
+/// A machine's state in the trace.
+#[derive(Debug)]
+pub struct TracedMachine {
+    /// True between the machine's first interaction and its stop.
+    pub exists: bool,
+    pub seen: bool,
+    pub class: Option<NameId>,
+    /// State when the machine neither waits nor is interrupted.
+    pub state: State,
+    pub block: Option<Block>,
+    /// The machine is the recorder.
+    pub records: bool,
+    /// Key of the machine's own time; and the time in the trace up to which its operations reach.
+    pub key: u32,
+    pub since: u64,
+    pub cpu: CpuState,
+    pub stack: Stack,
+    pub calls: CallState,
+    /// The machine's work since its last wait was not caused by another machine: it came by a timer,
+    /// or its cause is unknown.
+    pub alone: bool,
+    /// The last item of another machine that the machine took since then, which it passes on.
+    pub passed: Option<Arrival>,
+    /// The machine is a thread of the kernel that works for others, one item after the other and
+    /// each for itself.
+    pub is_shared_worker: bool,
+    pub takes: Takes,
+    /// Number of times that the machine has stopped.
+    pub stops: u32,
+    pub is_forgotten: bool,
+}
+
+/// The CPU of a machine, and its wait for one.
+#[derive(Debug)]
+pub struct CpuState {
+    /// Start of the machine's wait for a CPU.
+    pub ready: Option<u64>,
+    /// Name of that wait.
+    pub waits_as: State,
+    /// The machine has left its CPU until a time that it set itself.
+    pub asleep: bool,
+    /// The machine is known to have a CPU.
+    pub on_cpu: bool,
+    /// The CPU that the machine was put off although it could have continued.
+    pub off: Option<LeftCpu>,
+    /// Chain number of the CPU that the machine has, or had last.
+    pub chain: u32,
+}
+
+/// The contexts on top of a machine, and the machine as a context itself.
+#[derive(Debug, Default)]
+pub struct Stack {
+    /// Number of contexts on top of the machine.
+    pub above: u32,
+    /// The machine did something while it was interrupted.
+    pub disturbed: bool,
+    pub context: Option<Context>,
+    /// The machine has been a context at least once.
+    pub has_been_context: bool,
+}
+
+/// Calls and signals of a machine, for the worlds with fewer of them.
+#[derive(Debug)]
+pub struct CallState {
+    /// Present if the machine makes fewer calls in some world.
+    pub caller: Option<Box<Caller>>,
+    /// The machine has taken an item, and no time has passed since.
+    pub took: bool,
+    /// The call that the machine's work belongs to.
+    pub serving: Option<Paid>,
+    /// The call for whose reply the machine waits without doing anything else, as far as is known.
+    pub calling: Option<Paid>,
+    /// The call that the machine's current state is.
+    pub inside: Option<Paid>,
+    /// The signal that the machine sent to itself and has not yet taken.
+    pub round: Option<Round>,
+    /// The machine has done something else while it waited for a reply, at least once.
+    pub asynchronous: bool,
+    /// The machine's work since it was woken.
+    pub run: Run,
+}
+
+/// The purpose of a machine's work since it was woken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Run {
+    Unknown,
+    /// The machine has taken nothing yet.
+    Woken,
+    /// A call to which the machine has not replied.
+    Serves(Paid),
+    /// A call to which the machine has replied, or a signal.
+    Served(Paid),
+}
+
+/// A wait that has not ended: its reason, and its start in the trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    pub why: NameId,
+    pub start: u64,
+}
+
+/// Properties of a machine that runs on top of another one, or on an idle CPU (an interrupt).
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    pub below: Option<MachineId>,
+    /// The cause is known, or will never be known.
+    pub caused: bool,
+    /// End of the context's previous life.
+    pub idle_since: u64,
+}
+
+/// Behaviour of a machine with what it takes, as seen in the trace.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Takes {
+    /// The machine takes from a queue that several machines fill.
+    pub shared: bool,
+    /// In some scenario the machine does several pieces of work at once.
+    pub has_places: bool,
+    /// The machine has taken an item in such a scenario, and nothing since.
+    pub works: bool,
+    /// The machine has put something since its last get.
+    pub put: bool,
+    /// Whether the machine put something after each of the gets before; `None` before its second
+    /// get.
+    pub puts: Option<bool>,
+    pub joins: bool,
+}
+
+impl Default for TracedMachine {
+    fn default() -> TracedMachine {
+        TracedMachine {
+            exists: false,
+            seen: false,
+            class: None,
+            state: State::Run,
+            block: None,
+            records: false,
+            key: 0,
+            since: 0,
+            cpu: CpuState { ready: None, waits_as: State::Runnable, asleep: false, on_cpu: false, off: None, chain: 0 },
+            stack: Stack::default(),
+            calls: CallState {
+                caller: None,
+                took: false,
+                serving: None,
+                calling: None,
+                inside: None,
+                round: None,
+                asynchronous: false,
+                run: Run::Unknown,
+            },
+            alone: false,
+            passed: None,
+            is_shared_worker: false,
+            takes: Takes::default(),
+            stops: 0,
+            is_forgotten: false,
+        }
+    }
+}
+
+impl TracedMachine {
+    /// Forgets a machine that stopped long ago and can no longer be a cause. If it lives again, it
+    /// is as new.
+    pub fn forget(&mut self) {
+        let (class, stops) = (self.class, self.stops);
+        *self = TracedMachine { class, stops, is_forgotten: true, ..TracedMachine::default() };
+    }
+
+    /// Returns true if the machine's time goes to its own state.
+    pub fn works(&self) -> bool {
+        self.exists && self.block.is_none() && self.cpu.ready.is_none() && self.stack.above == 0
+    }
+}
