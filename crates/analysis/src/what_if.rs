@@ -1,21 +1,21 @@
 //! Predictions of changes: the trace is replayed in many worlds at the same time.
 //!
 //! A *world* is one variant of the run: the unchanged trace, or the trace after one scenario's
-//! changes. Each machine has a simulated time in each world ([`worlds`]). A state adds its duration,
-//! times the factor that the world gives it. A get completes when both the machine and the token
-//! are there, even if one of them did not have to wait in the trace. A put completes when the queue
-//! has room *in that world*. The same rule holds for locks, replies, wake-ups and CPUs that are
-//! handed over. Blocked time is never copied from the trace; it follows. A change therefore moves
-//! the bottleneck as it would in the real system; subtracting a share from the critical path would
-//! not.
+//! changes. Each machine has a simulated time in each world ([`worlds`]). A state adds its
+//! duration, times the factor that the world gives it. A get completes when both the machine and
+//! the token are there, even if one of them did not have to wait in the trace. A put completes when
+//! the queue has room *in that world*. The same rule holds for locks, replies, wake-ups and CPUs
+//! that are handed over. Blocked time is never copied from the trace; it follows. A change
+//! therefore moves the bottleneck as it would in the real system; subtracting a share from the
+//! critical path would not.
 //!
 //! Example: a client and a server alternate, 1 ms each. In the world `client x0.5` the client's
 //! states add 0.5 ms; the server receives each request 0.5 ms earlier, still needs 1 ms, and the
 //! run takes three quarters of the time.
 //!
 //! Machines that share a server, a lock, the room of a queue or a host's only CPU get it in the
-//! order of their arrival in that world ([`service`]); as long as nothing changes, that is the order
-//! of the trace.
+//! order of their arrival in that world ([`service`]); as long as nothing changes, that is the
+//! order of the trace.
 //!
 //! What the trace does not say cannot follow from it. Which of several machines takes which token,
 //! or has which of several CPUs, stays as observed. A wait without a known cause takes no time in
@@ -24,9 +24,9 @@
 //! duration, and the interval of a prediction covers the case that they take no time.
 //!
 //! Interactions come in the order of the trace and become operations of machines ([`translate`]),
-//! which run in all worlds ([`replay`]). An operation may need something that another machine has not done yet in this replay,
-//! for example room in a queue that is smaller than it was. It then waits, together with all later
-//! operations of its machine.
+//! which run in all worlds ([`replay`]). An operation may need something that another machine has
+//! not done yet in this replay, for example room in a queue that is smaller than it was. It then
+//! waits, together with all later operations of its machine.
 
 mod answer;
 mod full_queues;

@@ -84,8 +84,8 @@ pub enum NoAnswer {
     NoSuchName { change: String, what: String },
 }
 
-/// Answers from a finished replay. `alone` has, for each requested scenario that adds CPUs and makes
-/// other changes, the index of the same scenario without the CPUs.
+/// Answers from a finished replay. `alone` has, for each requested scenario that adds CPUs and
+/// makes other changes, the index of the same scenario without the CPUs.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Likely scenarios: guesses of the changes that will be proposed, so that one replay both finds and
-//! answers them.
+//! Likely scenarios: guesses of the changes that will be proposed, so that one replay both finds
+//! and answers them.
 //!
 //! The proposals follow from a replay without changes ([`propose::first`]), and that world is part
 //! of each replay. A replay of the changes that the critical path suggests therefore shows itself

@@ -1,8 +1,8 @@
 //! Operations: what a machine does in a replay, and what each operation needs before it can run.
 //!
 //! The translation turns an interaction of the trace into operations; the replay runs them in all
-//! worlds. An operation names slots, queues and machines, never times, so it means the same in every
-//! world.
+//! worlds. An operation names slots, queues and machines, never times, so it means the same in
+//! every world.
 //!
 //! Example: a get for which the machine had to wait becomes `Meet` with the slot of the put, and
 //! `Began`.

@@ -2,8 +2,9 @@
 //! as what they need is there.
 //!
 //! Times are vectors with one entry per world ([`super::worlds`]), so an operation is executed once
-//! for all worlds. [`state`] has what the replay knows, [`waiting`] holds operations back until they
-//! can run, and [`execute`] runs one. The modules between them compute one kind of operation each.
+//! for all worlds. [`state`] has what the replay knows, [`waiting`] holds operations back until
+//! they can run, and [`execute`] runs one. The modules between them compute one kind of operation
+//! each.
 //!
 //! The replay knows nothing of the trace but its operations and their times there.
 
@@ -14,6 +15,7 @@ pub mod demand;
 pub mod execute;
 pub mod fewer_calls;
 pub mod meeting;
+pub mod paid_time;
 pub mod past;
 pub mod recorder;
 pub mod replayed_machine;

@@ -1,8 +1,8 @@
 //! How much of a prediction depends on the order of service that is assumed.
 //!
 //! In a world where machines arrive in another order than in the trace, each is served in the order
-//! of arrival. Whether the real system would do so is unknown; the interval of a prediction includes
-//! the waits that depend on it.
+//! of arrival. Whether the real system would do so is unknown; the interval of a prediction
+//! includes the waits that depend on it.
 
 use crate::what_if::replay::state::{EndMark, Replay};
 use crate::what_if::service::arrival_order::ArrivalOrder;

@@ -3,8 +3,8 @@
 //! - A machine that was put off its CPU continues when the others have done their work there, and
 //!   pays for that work whenever they came.
 //! - A machine that preempts another one does not wait for the other's work.
-//! - Any other machine takes the CPU when it is left, but waits no longer than in the trace if it is
-//!   ready, in this world, before the previous machine took the CPU.
+//! - Any other machine takes the CPU when it is left, but waits no longer than in the trace if it
+//!   is ready, in this world, before the previous machine took the CPU.
 //!
 //! A scenario may add CPUs; a machine then takes the one that is free first.
 
@@ -28,7 +28,8 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Returns the turn of a machine that was put off the CPU `off`; `None` if it was not preempted.
+    /// Returns the turn of a machine that was put off the CPU `off`; `None` if it was not
+    /// preempted.
     fn of(off: Option<LeftCpu>, slots: &'a Slots, most: &'a [f64]) -> Option<Turn<'a>> {
         let off = off.filter(|off| off.why == Leaving::Taken)?;
         Some(Turn { stay: slots.lanes(off.stay), most })

@@ -1,9 +1,9 @@
 //! Execution of one operation in all worlds.
 
 use super::state::{EndMark, Replay};
-use crate::what_if::operation::{Arrival, DelayKind, Operation, Paid};
+use crate::what_if::operation::{Arrival, Operation};
 use crate::what_if::worlds::paths::{self, Kind, Node};
-use crate::what_if::worlds::time_vector::{self, GATE, KEPT, NEVER_DELAYS, WHOLE};
+use crate::what_if::worlds::time_vector::{self, KEPT, NEVER_DELAYS};
 use longpole_model::interaction::{MachineId, QueueId};
 
 impl Replay {
@@ -130,46 +130,6 @@ impl Replay {
         Vec::new()
     }
 
-    /// Adds the machine's own time in a state; `paid` is the call that the time belongs to.
-    fn own_time(&mut self, machine: MachineId, t: u64, key: u32, paid: Option<Paid>) {
-        let since = self.machines[machine.0 as usize].t;
-        let elapsed = t.saturating_sub(since) as f64;
-        if elapsed <= 0.0 {
-            return;
-        }
-        let mut bits = Vec::new();
-        let part = paid.map(|paid| self.calls.part(paid, &mut bits));
-        let replayed = &mut self.machines[machine.0 as usize];
-        let row = &self.factors[key as usize];
-        if row.is_some() {
-            self.demand.add(key, since, t);
-        }
-        // The state ended with an event, whose recording took part of its time.
-        let recorded = self.probe_ns.min(elapsed);
-        let elapsed = elapsed - recorded;
-        time_vector::add(&mut replayed.v, elapsed, row);
-        replayed.v[GATE] += recorded;
-        replayed.v[WHOLE] += recorded;
-        if let Some(work) = &mut replayed.work {
-            time_vector::add(work, elapsed, row);
-        }
-        for &(lane, part) in part.iter().flatten() {
-            let less = elapsed * row.as_ref().map_or(1.0, |row| row[lane]) * (part - 1.0);
-            replayed.v[lane] += less;
-            if let Some(work) = &mut replayed.work {
-                work[lane] += less;
-            }
-        }
-        replayed.past.own(since, t, key, self.most_past);
-        replayed.node = match part {
-            None => self.paths.own(replayed.node, key, elapsed),
-            Some(_) => {
-                let node = Node { before: replayed.node, other: replayed.node, ns: elapsed, key, kind: Kind::Meet };
-                self.paths.meet(node, &bits)
-            }
-        };
-    }
-
     /// Adds a wait without a known cause, in the worlds where it keeps its duration.
     fn unexplained_wait(&mut self, machine: MachineId, t: u64, key: u32) {
         let replayed = &mut self.machines[machine.0 as usize];
@@ -179,25 +139,6 @@ impl Replay {
             replayed.past.jump(since, t, &replayed.v, replayed.node, self.most_past);
             replayed.v[self.layout.kept()].iter_mut().for_each(|v| *v += elapsed);
             replayed.node = self.paths.own(replayed.node, key, elapsed);
-        }
-    }
-
-    /// Like `meet`, with a delay that belongs to a call. Some worlds make fewer calls.
-    fn meet_paid(&mut self, machine: MachineId, t: u64, arrival: Arrival, delay: DelayKind, paid: Paid) {
-        let Arrival { slot, ns, key } = arrival;
-        let mut part = match delay {
-            DelayKind::After => Vec::new(),
-            _ => self.calls.part(paid, &mut Vec::new()),
-        };
-        // In the bare worlds nothing is noticed late anyway.
-        part.retain(|&(lane, _)| delay == DelayKind::Carried || !self.layout.bare().contains(&lane));
-        let replayed = &self.machines[machine.0 as usize];
-        let own: Vec<f64> = part.iter().map(|&(lane, _)| replayed.v[lane]).collect();
-        self.meet(machine, t, arrival, delay);
-        let (other, row) = (self.slots.lanes(slot), self.factors[key as usize].as_ref().filter(|_| delay == DelayKind::Carried));
-        let v = &mut self.machines[machine.0 as usize].v;
-        for (&(lane, part), own) in part.iter().zip(own) {
-            v[lane] = own.max(other[lane] + ns * row.map_or(1.0, |row| row[lane]) * part);
         }
     }
 

@@ -6,10 +6,8 @@
 //! Example: a thread writes each item with a system call of 10 µs. With `batch thread::write 10`,
 //! each call of the trace served one item and costs 1 µs.
 
-use super::state::Replay;
-use crate::what_if::operation::{Mark, Paid};
-use crate::what_if::worlds::paths::{Kind, Node};
-use crate::what_if::worlds::time_vector::{self, Layout};
+use crate::what_if::operation::Paid;
+use crate::what_if::worlds::time_vector::Layout;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
@@ -78,28 +76,5 @@ impl FewerCalls {
                 layout.of(change.scenario).map(|lane| (lane, part))
             })
             .collect()
-    }
-}
-
-impl Replay {
-    /// Reduces the machine's time since the mark, in the worlds with fewer calls.
-    pub fn pay_less_since(&mut self, machine: MachineId, since: Mark, paid: Paid, key: u32) {
-        let part = self.calls.part(paid, &mut Vec::new());
-        let kept = self.layout.kept();
-        let replayed = &mut self.machines[machine.0 as usize];
-        let Some((mark, node)) = &replayed.marks[since as usize] else { return };
-        let early = &mut self.scratch.early;
-        early.fill(0);
-        let mut left = 0.0;
-        for &(lane, part) in part.iter().filter(|part| part.1 < 1.0) {
-            let ns = part * (replayed.v[lane] - mark[lane]).max(0.0);
-            replayed.v[lane] = mark[lane] + ns;
-            if kept.contains(&lane) {
-                time_vector::set_bit(early, lane);
-                left = ns;
-            }
-        }
-        let meeting = Node { before: replayed.node, other: *node, ns: left, key, kind: Kind::Meet };
-        replayed.node = self.paths.meet(meeting, early);
     }
 }

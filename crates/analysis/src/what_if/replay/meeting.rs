@@ -5,7 +5,8 @@
 //! was, so that the path to the end can be followed back.
 //!
 //! Example: in the trace the server waits for a request that comes at 5 ms. In a world where the
-//! client is twice as fast it comes at 2.5 ms, but the server is busy until 3 ms and continues then.
+//! client is twice as fast it comes at 2.5 ms, but the server is busy until 3 ms and continues
+//! then.
 
 use super::state::Replay;
 use crate::what_if::operation::{Arrival, DelayKind};

@@ -1,11 +1,11 @@
 //! The recent past of a machine in a replay: needed because a cause may have happened before the
 //! interaction that names it.
 //!
-//! The past has no copy of the times at each moment. It has the stretches of the machine's own time,
-//! which can be subtracted, and the times before each jump, which cannot.
+//! The past has no copy of the times at each moment. It has the stretches of the machine's own
+//! time, which can be subtracted, and the times before each jump, which cannot.
 //!
-//! Example: at 9 ms the trace reports that A woke B at 7 ms. A has worked from 5 ms on, so its times
-//! at 7 ms are its present ones less 2 ms in each world, scaled by the world's factor.
+//! Example: at 9 ms the trace reports that A woke B at 7 ms. A has worked from 5 ms on, so its
+//! times at 7 ms are its present ones less 2 ms in each world, scaled by the world's factor.
 
 use std::collections::VecDeque;
 

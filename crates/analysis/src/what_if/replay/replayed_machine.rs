@@ -36,8 +36,8 @@ pub struct ReplayedMachine {
     pub formerly: Option<Box<[f64]>>,
     /// Time at which the machine's previous work as a context ended.
     pub ended: Option<Box<[f64]>>,
-    /// Times at which the machine was woken, called, entered a state that is a call, and signalled itself,
-    /// in the order of [`Mark`], each with the end of its path then.
+    /// Times at which the machine was woken, called, entered a state that is a call, and signalled
+    /// itself, in the order of [`Mark`], each with the end of its path then.
     pub marks: [Option<(Box<[f64]>, u64)>; 4],
     /// What the machine meets next does not wait for the machine's last work, if it comes before
     /// that began.

@@ -1,5 +1,5 @@
-//! Servers in a replay: a machine that several others need serves them in the order of their arrival
-//! in each world, and gives room in its queue in the order in which it was asked for.
+//! Servers in a replay: a machine that several others need serves them in the order of their
+//! arrival in each world, and gives room in its queue in the order in which it was asked for.
 //!
 //! Example: A and B send requests to one server, A first. In the world `B x0.5` B's request comes
 //! first there, so B is served first and A waits for it.

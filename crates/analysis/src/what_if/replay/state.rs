@@ -130,8 +130,8 @@ impl Replay {
         replayed.v[OBSERVED] = t as f64;
     }
 
-    /// Writes the machine's times at a moment of the trace into `scratch.times`. Returns the node of
-    /// its path.
+    /// Writes the machine's times at a moment of the trace into `scratch.times`. Returns the node
+    /// of its path.
     pub fn times_at(&mut self, machine: MachineId, at: u64) -> u64 {
         let kept = self.layout.kept();
         let replayed = &self.machines[machine.0 as usize];

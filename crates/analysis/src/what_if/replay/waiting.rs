@@ -1,9 +1,9 @@
 //! Operations that wait: an operation runs as soon as what it needs is there.
 //!
 //! An operation may need something that another machine has not done yet in this replay, for
-//! example room in a queue that is smaller than it was. It then waits in its machine's list together
-//! with all later operations of the machine, and the slot or room that it needs remembers the
-//! machine.
+//! example room in a queue that is smaller than it was. It then waits in its machine's list
+//! together with all later operations of the machine, and the slot or room that it needs remembers
+//! the machine.
 
 use super::replayed_machine::Pending;
 use super::state::Replay;

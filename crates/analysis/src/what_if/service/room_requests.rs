@@ -1,8 +1,8 @@
 //! Requests for room in a queue that several machines fill: when each put asked for its room, in
 //! every world. The server that takes from the queue serves the puts in the order of these times.
 //!
-//! Example: A and B put into a full queue. If B asks first in a world, the next get makes room for B
-//! there, although A got it in the trace.
+//! Example: A and B put into a full queue. If B asks first in a world, the next get makes room for
+//! B there, although A got it in the trace.
 
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::MachineId;

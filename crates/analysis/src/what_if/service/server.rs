@@ -1,9 +1,9 @@
 //! The order in which a server serves several machines, in each world.
 //!
 //! A server takes items that several machines put, each item for itself. In a world it serves them
-//! in the order of their arrival there ([`ArrivalOrder`]): a machine that comes earlier than in the trace
-//! is served before those that come later in that world, and gets room in a bounded queue before
-//! them. What the server passes on reaches the receivers in that order, too.
+//! in the order of their arrival there ([`ArrivalOrder`]): a machine that comes earlier than in the
+//! trace is served before those that come later in that world, and gets room in a bounded queue
+//! before them. What the server passes on reaches the receivers in that order, too.
 //!
 //! This applies only if the trace shows such an order. It does not apply if the server took an item
 //! before another one that came earlier (priorities, several queues), for a last-in, first-out

@@ -1,7 +1,7 @@
 //! A machine that calls: how many items each of its calls is for, and in which states it calls.
 //!
-//! A cost that the machine pays for each call or signal is paid once for several items in the worlds
-//! with fewer calls (batching).
+//! A cost that the machine pays for each call or signal is paid once for several items in the
+//! worlds with fewer calls (batching).
 //!
 //! A call is a put into `rpc:NAME`; a signal is a put into a queue with `merge`. The cost consists
 //! of the state in which the machine calls, unless it takes items in that state too, and the
@@ -9,7 +9,8 @@
 //! call that served i items in the trace costs i/N of its time. A state may also be named as the
 //! call, for example a system call that waits; then all time from its start to its end is the cost.
 //!
-//! Example: a thread moves 40 items through its queues and makes 9 calls. The next one is for 4 items.
+//! Example: a thread moves 40 items through its queues and makes 9 calls. The next one is for 4
+//! items.
 
 use crate::what_if::operation::Paid;
 use crate::what_if::replay::fewer_calls::BatchChange;

@@ -1,9 +1,9 @@
 //! CPUs in the trace: which machine takes the CPU that another one left, and which machine is the
 //! recorder.
 //!
-//! The trace does not tell which CPU a machine has. A machine takes the CPU that was left at the same
-//! moment, or else the one that has been free the longest; the machines that had one CPU in this
-//! way are its chain.
+//! The trace does not tell which CPU a machine has. A machine takes the CPU that was left at the
+//! same moment, or else the one that has been free the longest; the machines that had one CPU in
+//! this way are its chain.
 
 use super::state::Translation;
 use crate::what_if::operation::{Leaving, LeftCpu, Operation, Start};

@@ -1,5 +1,5 @@
-//! Groups of machines that wait for each other. Only the work of the group whose end counts can delay
-//! that end.
+//! Groups of machines that wait for each other. Only the work of the group whose end counts can
+//! delay that end.
 
 use longpole_model::interaction::MachineId;
 

@@ -1,8 +1,8 @@
 //! Tokens: what puts, gets, looks and reservations of room mean in every world.
 //!
 //! A get meets the put whose token it takes, even if the machine did not wait in the trace: in
-//! another world the token may come later. The delay between the two is the link's, if the token was
-//! carried, and the receiver's reaction otherwise.
+//! another world the token may come later. The delay between the two is the link's, if the token
+//! was carried, and the receiver's reaction otherwise.
 
 use super::queue_uses::TokenOrigin;
 use super::state::Translation;

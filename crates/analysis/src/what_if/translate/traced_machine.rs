@@ -24,8 +24,8 @@ pub struct TracedMachine {
     pub cpu: CpuState,
     pub stack: Stack,
     pub calls: CallState,
-    /// The machine's work since its last wait was not caused by another machine: it came by a timer,
-    /// or its cause is unknown.
+    /// The machine's work since its last wait was not caused by another machine: it came by a
+    /// timer, or its cause is unknown.
     pub alone: bool,
     /// The last item of another machine that the machine took since then, which it passes on.
     pub passed: Option<Arrival>,

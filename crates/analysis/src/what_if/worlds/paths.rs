@@ -1,12 +1,13 @@
-//! Paths: the chain of states and links that led to the end in each world. They show what limits the
-//! system after a change.
+//! Paths: the chain of states and links that led to the end in each world. They show what limits
+//! the system after a change.
 //!
 //! Each interval of time and each meeting of two paths is a node. Where two paths meet, one bit per
 //! world says which of them was later. All worlds share the nodes. From the end, the paths of all
 //! worlds are walked back together as long as they coincide.
 //!
-//! Old nodes are forgotten in pieces. Paths of machines that depend on each other soon have a common
-//! past, so a piece is walked from the position that the trace has reached one whole piece later.
+//! Old nodes are forgotten in pieces. Paths of machines that depend on each other soon have a
+//! common past, so a piece is walked from the position that the trace has reached one whole piece
+//! later.
 //!
 //! Example: A works 3 ns, B works 5 ns, and then A takes what B put. The meeting has two nodes
 //! before it, and its bit is set in every world where B is later.

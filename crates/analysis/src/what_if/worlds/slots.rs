@@ -1,8 +1,8 @@
 //! Slots: shared time vectors with counted holds.
 //!
-//! A slot has the times at which a token, a unit of room or a free CPU was made, in every world. The
-//! machine that makes it fills the slot, perhaps later than the receiver asks for it; the receiver
-//! then waits until the slot is filled. A slot without holds is reused.
+//! A slot has the times at which a token, a unit of room or a free CPU was made, in every world.
+//! The machine that makes it fills the slot, perhaps later than the receiver asks for it; the
+//! receiver then waits until the slot is filled. A slot without holds is reused.
 
 /// All slots, and the machines that wait until one of them is filled.
 #[derive(Debug)]
