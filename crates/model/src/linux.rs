@@ -18,7 +18,10 @@
 //! - A thread that is ready may not have a CPU: ready is not running.
 
 mod block_devices;
+mod call_facts;
 mod cpus;
+pub mod fact;
+mod facts;
 mod files;
 pub mod kernel_rules;
 mod known;
@@ -39,16 +42,17 @@ pub use block_devices::BlockDevices;
 pub use files::{Arguments, FileKind};
 pub use masks::{Answer, Cpus, Mask};
 pub use processes::{Process, Processes};
+use state::state_of;
 pub(crate) use state::Unclaimed;
-use state::{state_of, Entered};
 pub use state::{Context, Cpu, Thread};
 pub use switched_off::SwitchedOff;
 
 use crate::hash::IdMap;
-use crate::linux::kernel_rules::{Fact, KernelPlan, Key, LinuxRules};
-use crate::linux::net::{Hop, HopPlan, HopRules, Step};
+use crate::linux::fact::{Fact, Key};
+use crate::linux::kernel_rules::{KernelPlan, LinuxRules};
+use crate::linux::net::{Hop, HopPlan, HopRules};
 use crate::linux::timers::Timers;
-use crate::linux::watch::{Base, Call, Cause, ContextId, CpuId, Mode, Moment, ThreadId, ThreadState, Waker, Watch};
+use crate::linux::watch::{Base, Cause, ContextId, CpuId, Mode, ThreadId, ThreadState, Waker, Watch};
 use crate::names::{NameId, Names};
 use crate::rules::RuleError;
 use longpole_trace::event::{Catalogue, Class, Event, Loss, StreamKind};
@@ -348,273 +352,6 @@ impl Linux {
         };
         let call = call.and_then(|call| Some((call.name, call.t_ns?)));
         watch.hopped(&Hop { t_ns, cpu, by, call, covered, step });
-    }
-
-    fn has_priority(&mut self, thread: Option<ThreadId>, priority: Option<i64>) {
-        if let (Some(thread), Some(priority)) = (thread, priority) {
-            self.threads[thread.0 as usize].priority = i32::try_from(priority).ok();
-        }
-    }
-
-    fn apply<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, fact: Fact<'_>, watch: &mut W) {
-        match fact {
-            Fact::Switch { tid, name, state, to, to_name, priority, to_priority } => {
-                self.take_leader_id(cpu, tid, t_ns, watch);
-                let from = (tid != 0).then(|| self.thread(tid, name, false));
-                self.has_priority(from, priority);
-                self.leave(cpu, t_ns, from, state, watch);
-                if let (Some(thread), 0) = (from, to) {
-                    self.report_throttled(thread, watch);
-                }
-                let to = (to != 0).then(|| self.thread(to, to_name, true));
-                self.has_priority(to, to_priority);
-                self.take(cpu, t_ns, to, watch);
-            }
-            Fact::Waking { tid, name, .. } => {
-                let wake = self.wake(cpu, t_ns);
-                let thread = self.thread(tid, name, false);
-                self.waking(thread, wake, watch);
-            }
-            Fact::Woken { tid, name, cpu: target, new } => {
-                let wake = self.wake(cpu, t_ns);
-                let thread = self.thread(tid, name, new);
-                self.woken(thread, wake, new, watch);
-                if let Some(target) = target.and_then(|number| self.known_cpu(number)) {
-                    self.queue_on(thread, target, t_ns, watch);
-                    if self.threads[thread.0 as usize].state == ThreadState::Runnable {
-                        self.cpus[target.0 as usize].ready_ns.get_or_insert(t_ns);
-                    }
-                }
-            }
-            Fact::Migrate { tid, cpu: target } => {
-                let thread = self.thread(tid, &[], false);
-                if let Some(target) = self.known_cpu(target) {
-                    self.queue_on(thread, target, t_ns, watch);
-                }
-            }
-            Fact::Fork { parent, tid, process, name } => {
-                if let Some(parent) = parent {
-                    self.runs(cpu, t_ns, parent, watch);
-                }
-                if let Some(old) = self.thread_ids.remove(&tid) {
-                    // The end of the former thread with this id was not seen.
-                    self.close(old, t_ns, watch);
-                    watch.moment(Moment::Left { thread: old, state: ThreadState::Dead });
-                    let old = &mut self.threads[old.0 as usize];
-                    (old.state, old.died_ns) = (ThreadState::Dead, old.died_ns.or(Some(t_ns)));
-                }
-                let parent = parent.and_then(|parent| self.thread_of(parent));
-                let maker = parent.map(|maker| &self.threads[maker.0 as usize]);
-                let (allowed, kernel, family, leader) =
-                    maker.map_or((None, false, None, None), |maker| (maker.mask.now(), maker.kernel, maker.process, maker.leader));
-                let numbers = parent.map(|maker| self.numbers_of_child(maker)).unwrap_or_default();
-                let of_process = |process| self.threads[self.thread_of(process)?.0 as usize].leader;
-                let leader = leader.or_else(|| process.and_then(of_process));
-                if let Some((from, to)) = family.zip(process) {
-                    self.files.forked(from, to);
-                    self.processes.is_child(to, from);
-                    self.born_in_group(from, to);
-                }
-                let id = self.thread(tid, name, true);
-                let thread = &mut self.threads[id.0 as usize];
-                (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
-                thread.leader = if process == Some(tid) { Some(id) } else { leader };
-                (thread.mask, thread.kernel, thread.numbers) = (Mask::born(allowed), kernel, numbers);
-                watch.moment(Moment::Forked { thread: id, parent });
-            }
-            Fact::Exec { tid, before, file } => {
-                if let Some((tid, before)) = tid.zip(before).filter(|(tid, before)| tid != before) {
-                    self.take_id(before, tid, t_ns, watch);
-                }
-                if let Some(tid) = tid {
-                    self.runs(cpu, t_ns, tid, watch);
-                }
-                if let Base::Thread(id) = self.cpus[cpu.0 as usize].base {
-                    let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-                    // The kernel keeps 15 bytes of a thread's name.
-                    let thread = &mut self.threads[id.0 as usize];
-                    (thread.name, thread.kernel, thread.executed) = (name[..name.len().min(15)].to_vec(), false, true);
-                    if let Some(process) = thread.process {
-                        self.files.exec(process);
-                    }
-                    watch.moment(Moment::Mode { thread: id });
-                }
-            }
-            Fact::Exit { tid } => {
-                self.runs(cpu, t_ns, tid, watch);
-                let thread = self.thread(tid, &[], false);
-                self.ends(thread, watch);
-                self.threads[thread.0 as usize].exiting = true;
-                self.files.gone(tid);
-                self.left_call(thread, false, t_ns, watch);
-                let (by, covered) = (Waker::Thread(thread), self.covers(t_ns));
-                watch.hopped(&Hop { t_ns, cpu, by, call: None, covered, step: Step::Exit { thread } });
-            }
-            Fact::Signal { tid, signal } => self.signalled(cpu, t_ns, tid, signal),
-            Fact::Running { tid } => {
-                self.take_leader_id(cpu, tid, t_ns, watch);
-                if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
-                    self.unseen_switches += u64::from(self.covers(t_ns));
-                    self.displace(cpu, t_ns, watch);
-                }
-                self.runs(cpu, t_ns, tid, watch);
-            }
-            Fact::Allowed(answer) => self.answered(answer, t_ns, watch),
-            Fact::AllowedAtEnd(answer) => self.answered_at_end(&answer, t_ns),
-            // Processed by the caller, because it needs the catalogue.
-            Fact::SwitchedOff { .. } => {}
-            Fact::Process { .. } => self.dumped(fact, watch),
-            Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
-            Fact::BlockDevice { device, name } => self.block_devices.dumped(device, name),
-            Fact::Script { process, name } => self.processes.runs_script(process, name),
-            Fact::Title { process, name } => self.processes.is_titled(process, name),
-            Fact::Cgroup { process, path } => self.processes.is_in_cgroup(process, path),
-            Fact::IrqName { number, name, allowed } => {
-                let context = self.context(Key::Irq(number), name);
-                self.contexts[context.0 as usize].allowed = masks::cpus(allowed);
-            }
-            Fact::Fault { name } => {
-                let covers = self.covers(t_ns);
-                self.faults.add(covers);
-                if let (Base::Thread(thread), true) = (self.cpus[cpu.0 as usize].base, self.names.text(name) == "user") {
-                    watch.moment(Moment::Faulted { thread });
-                }
-                if covers {
-                    let thread = match self.cpus[cpu.0 as usize].base {
-                        Base::Thread(thread) => Some(thread),
-                        Base::Unknown | Base::Idle => None,
-                    };
-                    watch.faulted(thread, name, t_ns);
-                }
-            }
-            Fact::TimerStart { timer, at } => {
-                self.timers.start(timer, at);
-                watch.moment(Moment::TimerSet { cpu, timer, by: self.wake(cpu, t_ns).waker });
-            }
-            Fact::TimerCancel { timer } => self.timers.cancel(timer),
-            Fact::TimerEnter { timer, function, now } => {
-                self.timers.enter(cpu, t_ns, timer, function, now);
-                let kind = self.timers.kind(function);
-                watch.moment(Moment::TimerGoesOff { cpu, timer, by: self.wake(cpu, t_ns).waker, kind });
-            }
-            Fact::TimerLeave { timer } => {
-                if let Some(expiry) = self.timers.leave(cpu, t_ns, timer) {
-                    let covers = self.covers(t_ns);
-                    self.expiries.add(covers);
-                    if covers {
-                        watch.expired(&expiry);
-                    }
-                }
-            }
-            Fact::Function { address, name } => self.timers.function(address, self.rules.timer(name)),
-            Fact::Reclaim { begins } => {
-                if let Base::Thread(id) = self.cpus[cpu.0 as usize].base {
-                    let since = &mut self.threads[id.0 as usize].reclaims_since;
-                    if begins {
-                        since.get_or_insert(t_ns);
-                    } else if let Some((begin, end)) = since.take().and_then(|since| self.clip(since, t_ns)) {
-                        watch.reclaimed(id, begin, end);
-                    }
-                }
-            }
-            Fact::Retransmit => watch.moment(Moment::Retransmitted { cpu }),
-            Fact::Disk => self.asks_disk(cpu),
-            Fact::Issue { device, sector } => {
-                self.asks_disk(cpu);
-                watch.moment(Moment::Issued { cpu, device, sector, by: self.wake(cpu, t_ns).waker });
-            }
-            Fact::Complete { device, sector } => watch.moment(Moment::Completed { cpu, device, sector, by: self.wake(cpu, t_ns).waker }),
-            Fact::WorkQueued { work } => watch.moment(Moment::WorkQueued { cpu, work, by: self.wake(cpu, t_ns).waker }),
-            Fact::WorkBegins { work } => {
-                if let Base::Thread(thread) = self.cpus[cpu.0 as usize].base {
-                    watch.moment(Moment::WorkBegins { thread, work });
-                }
-            }
-            Fact::Raise { number } => {
-                if let Ok(number) = u8::try_from(number) {
-                    watch.moment(Moment::Raised { cpu, number, by: self.wake(cpu, t_ns).waker });
-                }
-                if let Some(raised) = usize::try_from(number).ok().and_then(|number| self.cpus[cpu.0 as usize].raised.get_mut(number)) {
-                    raised.get_or_insert(t_ns);
-                }
-            }
-            Fact::Enter(key, name) => self.enter(cpu, t_ns, key, name, watch),
-            Fact::Leave(key) => self.exit(cpu, t_ns, key, watch),
-            Fact::SyscallEnter { name, arguments } => {
-                self.in_thread(cpu, t_ns, watch);
-                self.system_calls.add(self.covers(t_ns));
-                let call = (Mode::Syscall, Some(Entered { name, t_ns: Some(t_ns), arguments }));
-                let thread = self.set_mode(cpu, call);
-                if let Some(thread) = thread {
-                    self.outlived(thread);
-                    watch.moment(Moment::Mode { thread });
-                    if !self.setting.is_empty() {
-                        self.left_call(thread, false, t_ns, watch);
-                    }
-                }
-                if name == self.sets_mask {
-                    self.sets_mask(thread, arguments.about);
-                }
-                if let (call @ ("kill" | "tkill" | "tgkill"), Some(to), Some(signal)) =
-                    (self.names.text(name), arguments.about, arguments.second)
-                {
-                    let takes_groups = call == "kill";
-                    self.asks_signal(cpu, t_ns, takes_groups, to, signal);
-                }
-                if self.covers(t_ns) {
-                    watch.entered(thread, name, t_ns);
-                }
-            }
-            Fact::SyscallLeave { name, result } => {
-                self.in_thread(cpu, t_ns, watch);
-                self.system_calls.add(self.covers(t_ns));
-                let entered = match self.cpus[cpu.0 as usize].base {
-                    Base::Thread(thread) => self.threads[thread.0 as usize].call,
-                    _ => self.cpus[cpu.0 as usize].unclaimed.mode.and_then(|(_, call)| call),
-                };
-                let entered = entered.filter(|call| call.name == name || self.names.text(name) == "unknown");
-                let thread = self.set_mode(cpu, (Mode::User, None));
-                if let Some(thread) = thread {
-                    watch.moment(Moment::Mode { thread });
-                    if !self.setting.is_empty() {
-                        self.left_call(thread, entered.is_some(), t_ns, watch);
-                    }
-                }
-                if let Some((call, result)) = entered.zip(result) {
-                    self.has_returned(thread, &call, result, t_ns, watch);
-                }
-                if self.covers(t_ns) {
-                    let arguments = entered.map(|call| call.arguments).unwrap_or_default();
-                    let (name, begin_ns) = entered.map_or((name, None), |call| (call.name, call.t_ns));
-                    watch.returned(&Call { thread, name, begin_ns, end_ns: t_ns, result, arguments });
-                }
-            }
-        }
-    }
-
-    /// Notes that the CPU's thread sent a request to a block device.
-    fn asks_disk(&mut self, cpu: CpuId) {
-        let place = &self.cpus[cpu.0 as usize];
-        if let (true, Base::Thread(thread)) = (place.open.is_empty(), place.base) {
-            self.threads[thread.0 as usize].asked_disk = true;
-        }
-    }
-
-    /// Updates what is known about the thread and its process after a call has returned.
-    fn has_returned<W: Watch + ?Sized>(&mut self, thread: Option<ThreadId>, call: &Entered, result: i64, t_ns: i64, watch: &mut W) {
-        let process = thread.and_then(|thread| self.threads[thread.0 as usize].process);
-        if let Some(process) = process {
-            self.files.returned(process, call.name, &self.names, call.arguments, result);
-        }
-        if let Some(process) = process.filter(|_| result >= 0 && self.set_group.contains(&call.name)) {
-            self.sets_group(process, call.arguments);
-        }
-        if result >= 0 && call.name == self.sets_mask {
-            self.allowed(thread, call.arguments.about, t_ns, watch);
-        }
-        if let (Some(thread), true) = (thread, result >= 0) {
-            self.may_leave_numbers(thread, call);
-        }
     }
 
     /// Reports what the thread `tid` has done until now, although it may continue to do the same.

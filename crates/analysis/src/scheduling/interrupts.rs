@@ -3,7 +3,7 @@
 
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
-use longpole_model::linux::kernel_rules::Key;
+use longpole_model::linux::fact::Key;
 use longpole_model::linux::watch::{Expiry, Handling, Start, ThreadId, Waker, Watch};
 use longpole_model::linux::Linux;
 use serde::Serialize;

@@ -3,7 +3,7 @@
 
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
-use longpole_model::linux::kernel_rules::Key;
+use longpole_model::linux::fact::Key;
 use longpole_model::linux::watch::{Base, Call, ContextId, Handling, ThreadId, Watch};
 use longpole_model::linux::Linux;
 use longpole_model::names::NameId;

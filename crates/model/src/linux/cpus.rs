@@ -2,7 +2,7 @@
 
 use super::state::{Entered, Open};
 use super::{Linux, Unclaimed};
-use crate::linux::kernel_rules::Key;
+use crate::linux::fact::Key;
 use crate::linux::loss::Piece;
 use crate::linux::watch::{Base, CpuId, Handling, Mode, Occupant, ThreadId, Wake, Waker, Watch};
 

@@ -4,7 +4,7 @@
 use super::files::Arguments;
 use super::state::{Context, Cpu, Entered, Thread};
 use super::{Linux, Unclaimed};
-use crate::linux::kernel_rules::{Fact, Key};
+use crate::linux::fact::{Fact, Key};
 use crate::linux::loss::Silences;
 use crate::linux::watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Moment, Reason, ThreadId, ThreadState, Watch};
 use longpole_trace::event::Event;

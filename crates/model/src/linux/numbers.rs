@@ -6,7 +6,8 @@
 //! threads born in a new namespace it is derived from the calls that create one, if their arguments
 //! are in the events (those of `clone3` are not).
 
-use super::{Entered, Linux};
+use super::state::Entered;
+use super::Linux;
 use crate::linux::watch::ThreadId;
 use crate::names::{NameId, Names};
 

@@ -4,7 +4,7 @@
 use super::files::Arguments;
 use super::masks::{Cpus, Mask};
 use super::numbers::Numbers;
-use crate::linux::kernel_rules::Key;
+use crate::linux::fact::Key;
 use crate::linux::loss::Silences;
 use crate::linux::watch::{Base, Cause, ContextId, CpuId, Mode, Occupant, Reason, ThreadId, ThreadState, Wake};
 use crate::names::NameId;

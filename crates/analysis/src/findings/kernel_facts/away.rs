@@ -7,7 +7,7 @@
 
 use super::{heaviest, OnPath};
 use crate::findings::{Evidence, Facts, Scope};
-use longpole_model::linux::kernel_rules::Key;
+use longpole_model::linux::fact::Key;
 use longpole_model::linux::watch::{ContextId, CpuId, Start, ThreadId, Waker};
 use longpole_model::linux::Linux;
 use std::collections::HashMap;
