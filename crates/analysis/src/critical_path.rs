@@ -26,10 +26,12 @@
 
 mod active;
 mod answer;
+pub mod cpu_holders;
 pub mod folded;
 pub(crate) mod key;
 mod life;
 pub mod name_index;
+mod options;
 pub mod participation;
 pub(crate) mod path;
 mod path_store;
@@ -38,6 +40,7 @@ mod profile;
 mod runs;
 pub mod samples;
 mod segments;
+mod slack;
 pub(crate) mod steps;
 mod tree;
 mod window;
@@ -45,6 +48,7 @@ mod words;
 
 pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
 pub use key::Kind;
+pub use options::{Mode, Options};
 pub(crate) use path::Numbered;
 pub use path::{Call, Path, Segment, Stretch};
 pub use segments::Spill;
@@ -57,60 +61,9 @@ use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues};
 use path_store::{PathStore, Windows};
 use segments::Segments;
+use slack::Slack;
 use std::collections::VecDeque;
 use tree::Tree;
-
-/// Settings of an analysis: the question, and limits of memory.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub mode: Mode,
-    /// Name of the machine whose end counts, or whose active path is computed: MACHINE or
-    /// HOST/MACHINE. With `None`, the global mode uses the machine of the last end that the trace
-    /// marks (`Effect::End`) or, without one, the last machine that did something.
-    pub machine: Option<String>,
-    /// Stores the segments of the path, not only its profile.
-    pub segments: bool,
-    /// Largest number of tokens whose origin is remembered.
-    pub most_tokens: usize,
-    /// Largest number of state changes that are remembered, over all machines, for causes that
-    /// happened earlier than the interaction that names them.
-    pub most_past: usize,
-    /// Largest number of stopped machines that may still be causes.
-    pub most_stopped: usize,
-    /// Interactions per window; windows are charged independently of each other. With `None`, each
-    /// interaction is charged at once. Ignored for active paths, which have no windows.
-    pub window: Option<usize>,
-    /// Number of threads that charge windows.
-    pub jobs: usize,
-    /// Destination of the segments of a long path; with `None` they stay in memory.
-    pub spill: Option<Spill>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            mode: Mode::Global,
-            machine: None,
-            segments: false,
-            most_tokens: 1 << 20,
-            most_past: 1 << 20,
-            most_stopped: 1 << 14,
-            window: None,
-            jobs: 1,
-            spill: None,
-        }
-    }
-}
-
-/// Kind of path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The path from the end back to the cause of each block, never returning to the blocked
-    /// machine.
-    Global,
-    /// One machine's own time, with each block replaced by the activity that it waited for.
-    Active,
-}
 
 /// Origin of a token or of a unit of free space in a queue.
 #[derive(Clone, Copy, Debug)]
@@ -135,42 +88,6 @@ impl OptionalName {
 
     fn name(self) -> Option<NameId> {
         (self.0 != OptionalName::NONE).then_some(NameId(self.0))
-    }
-}
-
-/// Slack of what a machine took without waiting in one state: the time between the put and the get.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slack {
-    least: Option<u64>,
-    /// Sum of the times between successive gets of the machine in ns; and the part of it in which
-    /// the item was nearly late ([`NEARLY`]).
-    cycles: u128,
-    near: u128,
-}
-
-/// An item that arrived at most one `NEARLY`th (5 %) of a cycle before its get was nearly late.
-const NEARLY: u64 = 20;
-
-impl Slack {
-    fn took(&mut self, slack: u64, cycle: u64) {
-        self.least = Some(self.least.map_or(slack, |least| least.min(slack)));
-        self.cycles += u128::from(cycle);
-        if slack <= cycle / NEARLY {
-            self.near += u128::from(cycle);
-        }
-    }
-
-    fn join(&mut self, other: Slack) {
-        self.least = match (self.least, other.least) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
-        self.cycles += other.cycles;
-        self.near += other.near;
-    }
-
-    fn near_share(&self) -> Option<f64> {
-        (self.cycles > 0).then(|| self.near as f64 / self.cycles as f64)
     }
 }
 

@@ -10,8 +10,11 @@
 
 pub mod kernel_facts;
 pub(crate) mod path_facts;
+pub(crate) mod shares;
 pub(crate) mod stage_facts;
+pub(crate) mod stage_judge;
 
+use crate::evidence::Evidence;
 use crate::stats::text::{number, percent};
 use longpole_model::rules::{self, RuleError};
 use longpole_predicate::{Datum, Predicate};
@@ -170,13 +173,6 @@ impl Facts {
         }
         out + rest
     }
-}
-
-/// The time range that shows a finding best.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Evidence {
-    pub start_ns: i64,
-    pub end_ns: i64,
 }
 
 /// A rule that applies, with its texts filled in.

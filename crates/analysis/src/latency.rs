@@ -14,7 +14,7 @@ pub use interactions::LatenciesOfMachines;
 pub use steps::Latencies;
 
 use crate::latency::parts::Parts;
-use crate::stats::histogram::Times;
+use crate::stats::histogram::{since, Times};
 use crate::stats::samples::Samples;
 use longpole_model::hash::IdMap;
 use longpole_model::names::NameId;
@@ -251,8 +251,4 @@ impl<W: Copy + Eq + Hash> Measured<W> {
         }
         found.into_iter().map(|((kind, name, class), times)| Together { kind, name, class, times: times.times() }).collect()
     }
-}
-
-pub(crate) fn since(begin_ns: i64, end_ns: i64) -> u64 {
-    end_ns.saturating_sub(begin_ns).max(0) as u64
 }

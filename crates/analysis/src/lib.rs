@@ -1,6 +1,6 @@
 //! Analyses of a trace, one module per question.
 //!
-//! Every analysis is an observer of one streaming pass ([`stages::session`]). It sees each step
+//! Every analysis is an observer of one streaming pass ([`session`]). It sees each step
 //! once, in the order of time, and keeps sums and histograms, never events. Memory therefore does
 //! not grow with the length of a trace, only with the number of threads; the numbers of names,
 //! queues, and items in flight (calls, tokens) are limited. Percentiles are within 1 % of the true
@@ -11,6 +11,7 @@
 
 pub mod compare;
 pub mod critical_path;
+pub mod evidence;
 pub mod findings;
 pub mod latency;
 pub mod machine_log;
@@ -18,6 +19,7 @@ pub mod network;
 pub mod queues;
 pub mod report;
 pub mod scheduling;
+pub mod session;
 pub mod stages;
 pub mod stats;
 pub mod verdict;

@@ -11,8 +11,8 @@ mod steps;
 pub use interactions::QueuesOfMachines;
 pub use steps::Queues;
 
-use crate::latency::since;
 use crate::queues::depth::Depth;
+use crate::stats::histogram::since;
 use crate::stats::histogram::{Histogram, Times};
 use longpole_model::interaction::QueueId;
 use longpole_model::tokens::{Shape, Unit};

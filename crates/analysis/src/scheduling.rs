@@ -11,7 +11,6 @@
 //! [`crate::verdict`].
 
 pub mod blocked;
-pub mod cpu_holders;
 pub mod cpus;
 pub mod family;
 pub mod interrupts;

@@ -12,18 +12,16 @@
 pub mod consumer;
 pub mod left_out;
 pub(crate) mod pools;
-pub mod session;
-pub(crate) mod shares;
 pub mod steps;
 
-use crate::stages::session::{Observer, Scene};
+use crate::session::{Observer, Scene};
 use crate::stats::histogram::Histogram;
+use longpole_model::actors::ActorId;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::QueueId;
 use longpole_model::names::NameId;
 use longpole_model::step::{Op, Step};
 use longpole_model::system::activity::{Outcome, State, Total};
-use longpole_model::system::actors::ActorId;
 use longpole_trace::event::Loss;
 
 /// Collects the facts about stages during the pass.

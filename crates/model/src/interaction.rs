@@ -13,21 +13,15 @@ pub mod ahead;
 pub mod block;
 pub mod compact;
 
+pub use crate::ids::{MachineId, QueueId};
+
+use crate::actors::Actors;
 use crate::hash::IdMap;
 use crate::interaction::block::{New, Told};
 use crate::kinds::{queue_label, queue_of_text, NameKind, QueueKind, LOST_EVENTS};
 use crate::names::{NameId, Names};
-use crate::system::actors::Actors;
 use crate::tokens::dense::Dense;
 use crate::tokens::{Amount, Shape};
-
-/// A machine: an index that [`Vocabulary`] assigns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MachineId(pub u32);
-
-/// A queue of tokens: an index that [`Vocabulary`] assigns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueId(pub u32);
 
 /// One effect at one moment. Interactions with equal `t` happen in the order in which they are
 /// yielded.

@@ -15,8 +15,10 @@
 //! Nothing in this crate knows a file format, and nothing in it judges what is slow: that is the
 //! task of the analyses.
 
+pub mod actors;
 pub mod causes;
 pub mod hash;
+pub mod ids;
 pub mod interaction;
 pub mod kinds;
 pub mod linux;

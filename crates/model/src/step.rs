@@ -1,9 +1,9 @@
 //! Steps: what an event means to the model, with all names resolved to numbers. The vocabulary is
 //! that of the probes (docs/guides/probes.md); events of other tracers are mapped onto it by rules.
 
-use crate::interaction::QueueId;
+use crate::actors::ActorId;
+use crate::ids::QueueId;
 use crate::names::NameId;
-use crate::system::actors::ActorId;
 
 /// Time in ns by which the timestamp of a step may be too late or too early compared to its
 /// consequence: CPUs read the clock ahead of the data they load, and the clocks of CPUs differ.

@@ -4,9 +4,9 @@
 //! grows with the number of distinct names, threads and classes, never with the number of events.
 
 pub mod activity;
-pub mod actors;
 pub mod signals;
 
+use crate::actors::{Actor, ActorId};
 use crate::hash::IdMap;
 use crate::interaction::{QueueId, Vocabulary};
 use crate::names::{NameId, OTHER_NAMES};
@@ -15,7 +15,6 @@ use crate::rules::plan::{Alternative, NameSource, Plan};
 use crate::rules::value;
 use crate::rules::{Action, Origin, RuleError, Rules};
 use crate::step::{Op, Step};
-use crate::system::actors::{Actor, ActorId};
 use crate::tokens::dense::Dense;
 use crate::tokens::{Order, Unit};
 use longpole_trace::event::{Catalogue, Class, Event, StreamId, Subject, Value};

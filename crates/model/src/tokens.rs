@@ -15,7 +15,7 @@ pub(crate) mod dense;
 mod lanes;
 
 use crate::hash::IdMap;
-use crate::interaction::{MachineId, QueueId};
+use crate::ids::{MachineId, QueueId};
 use crate::names::NameId;
 use lanes::Lanes;
 use std::collections::VecDeque;

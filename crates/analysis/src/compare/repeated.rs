@@ -7,7 +7,8 @@
 
 use crate::compare::change::half_95;
 use crate::critical_path;
-use crate::findings::{Evidence, Finding};
+use crate::evidence::Evidence;
+use crate::findings::Finding;
 use crate::report::{Inputs, Report};
 use crate::stages::left_out;
 use crate::verdict::because::Because;

@@ -50,7 +50,7 @@ pub struct Row {
     /// twentieth of that time before its get. `None` if there were no such gets.
     pub near_critical_share: Option<f64>,
     /// CPU holders during a wait for a CPU. `None` if this is no such wait, or if CPU holders were
-    /// not requested ([`crate::scheduling::cpu_holders`]).
+    /// not requested ([`crate::critical_path::cpu_holders`]).
     pub kept_by: Option<Vec<CpuHolder>>,
     /// The function in which most samples of this state on the path were taken. `None` without such
     /// samples, or if samples were not requested ([`crate::critical_path::samples`]).

@@ -11,7 +11,8 @@ mod futexes;
 mod idle;
 
 use crate::critical_path::{Kind, Path};
-use crate::findings::{Evidence, Facts, Scope};
+use crate::evidence::Evidence;
+use crate::findings::{Facts, Scope};
 use away::Away;
 use futexes::Futexes;
 use idle::Idle;

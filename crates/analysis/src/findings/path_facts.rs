@@ -3,7 +3,8 @@
 
 use crate::critical_path::participation::{Participation, State};
 use crate::critical_path::Kind;
-use crate::findings::{Evidence, Facts, Scope};
+use crate::evidence::Evidence;
+use crate::findings::{Facts, Scope};
 use crate::wait_graph;
 use std::collections::HashMap;
 

@@ -2,16 +2,16 @@
 //! and state of the stages for which others wait, and per queue. Rules use the names of facts as
 //! they are given here.
 
+use super::stage_judge::{Judge, Prepared};
+use crate::findings::shares::{without_long_stays, Share};
 use crate::findings::{Facts, Scope};
 use crate::scheduling::probed::state_name;
-use crate::stages::shares::{without_long_stays, Share};
 use crate::stages::Stage;
 use crate::stats::windows::net;
-use crate::verdict::stages::{Judge, Prepared};
+use longpole_model::actors::ActorId;
 use longpole_model::interaction::QueueId;
 use longpole_model::names::NameId;
 use longpole_model::system::activity::{State, Total};
-use longpole_model::system::actors::ActorId;
 use std::collections::HashMap;
 
 impl Judge<'_> {
@@ -126,7 +126,7 @@ impl Judge<'_> {
                     prepared.strongest(&cells),
                 ));
             }
-            let stands_out = self.why_none_stands_out(machine, &shares).is_none();
+            let stands_out = self.no_lead(machine, &shares).is_none();
             for (rank, share) in shares.iter().enumerate() {
                 out.push(facts(
                     Scope::State,

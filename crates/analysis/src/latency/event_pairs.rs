@@ -5,7 +5,8 @@
 //! time since the latest cause.
 
 use crate::latency::parts::Parts;
-use crate::latency::{since, Kind, Latency};
+use crate::latency::{Kind, Latency};
+use crate::stats::histogram::since;
 use crate::stats::histogram::Histogram;
 use crate::stats::nearest::nearest;
 use longpole_model::rules::value;

@@ -1,12 +1,13 @@
 //! Latencies as probes report them.
 
-use super::{since, CallTimes, Latency, Measured, Net, Spans, Together, MOST_IN_FLIGHT};
+use super::{CallTimes, Latency, Measured, Net, Spans, Together, MOST_IN_FLIGHT};
 use crate::scheduling::thread_time::Account;
-use crate::stages::session::{Observer, Scene};
+use crate::session::{Observer, Scene};
+use crate::stats::histogram::since;
+use longpole_model::actors::ActorId;
 use longpole_model::names::NameId;
 use longpole_model::step::{MarkKind, Op, Step};
 use longpole_model::system::activity::{Outcome, State};
-use longpole_model::system::actors::ActorId;
 use longpole_trace::event::Loss;
 use std::collections::{HashMap, VecDeque};
 

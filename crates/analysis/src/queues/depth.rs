@@ -10,7 +10,7 @@
 //! that, and after a loss. From the start of a loss until one of the above shows the depth again,
 //! the depth is uncertain: it is estimated within the queue's bounds, and the time is counted.
 
-use crate::latency::since;
+use crate::stats::histogram::since;
 use crate::stats::histogram::Histogram;
 use longpole_model::hash::IdMap;
 

@@ -1,13 +1,13 @@
 //! Queues as probes report them.
 
 use super::{BatchAnswer, Batches, Counted, QueueAnswer};
-use crate::latency::since;
-use crate::stages::session::{Observer, Scene};
+use crate::session::{Observer, Scene};
+use crate::stats::histogram::since;
+use longpole_model::actors::ActorId;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::QueueId;
 use longpole_model::step::{Op, Step, SOON_NS};
 use longpole_model::system::activity::{Outcome, State};
-use longpole_model::system::actors::ActorId;
 use longpole_model::tokens::{Order, Shape, Unit};
 use longpole_trace::event::Loss;
 use std::collections::VecDeque;

@@ -3,19 +3,19 @@
 //! CPUs. If kernel events exist as well ([`crate::scheduling::cpus`]), they provide both, and the
 //! probes show how the running time was spent.
 
-use crate::latency::since;
 use crate::scheduling::blocked::Blocked;
 use crate::scheduling::cpus::{AllowedChange, CpuTimes, KernelThread, WakerLine};
 use crate::scheduling::stacks::{Counts, FunctionShare};
-use crate::stages::session::{Observer, Scene, Session};
+use crate::session::{Observer, Scene, Session};
+use crate::stats::histogram::since;
 use crate::stats::histogram::Histogram;
 use crate::stats::windows::probe_ns;
+use longpole_model::actors::ActorId;
 use longpole_model::interaction::Vocabulary;
 use longpole_model::kinds::state_label;
 use longpole_model::linux::Linux;
 use longpole_model::step::{Op, Step};
 use longpole_model::system::activity::{Outcome, State, Total};
-use longpole_model::system::actors::ActorId;
 use serde::Serialize;
 use std::collections::HashMap;
 

@@ -5,8 +5,8 @@
 //! represents the pool: its states show the pool's work.
 
 use crate::stages::Stages;
+use longpole_model::actors::{ActorId, Actors};
 use longpole_model::interaction::QueueId;
-use longpole_model::system::actors::{ActorId, Actors};
 use std::collections::HashMap;
 
 #[derive(Debug, Default)]

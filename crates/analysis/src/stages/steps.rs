@@ -2,10 +2,10 @@
 //! reader.
 
 use crate::stages::left_out::{Gathered, LeftOut};
+use longpole_model::actors::ActorId;
 use longpole_model::interaction::block::{New, Told};
 use longpole_model::interaction::Vocabulary;
 use longpole_model::step::Step;
-use longpole_model::system::actors::ActorId;
 use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
 
 /// A sequence of steps and losses, in their order, with the names that are new in it.

@@ -6,11 +6,11 @@
 //! signals, objects and queues. All others are replaced by one common name, and the replacements
 //! are counted.
 
+use longpole_model::actors::ActorId;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::QueueId;
 use longpole_model::names::NameId;
 use longpole_model::step::{Op, Step};
-use longpole_model::system::actors::ActorId;
 use longpole_model::system::{OTHER_NAME, OTHER_QUEUE};
 
 pub use longpole_model::names::OTHER_NAMES;

@@ -173,6 +173,11 @@ fn middle(bucket: usize) -> u64 {
     low + ((1u64 << octave) - 1) / 2
 }
 
+/// Time in ns from the begin to the end; 0 if the end is before the begin.
+pub(crate) fn since(begin_ns: i64, end_ns: i64) -> u64 {
+    end_ns.saturating_sub(begin_ns).max(0) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -108,9 +108,9 @@ pub fn probe_ns(total: Total, probe_cost_ps: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longpole_model::actors::ActorId;
     use longpole_model::names::NameId;
     use longpole_model::step::{Op, Step};
-    use longpole_model::system::actors::ActorId;
 
     #[test]
     fn windows_cover_the_run_and_sum_to_the_whole() {

@@ -1,7 +1,8 @@
 //! The verdict as data: everything that the first line of a report states.
 //! [`crate::verdict::sentence`] turns it into that line, and JSON output serialises it directly.
 
-use crate::findings::{Evidence, Finding};
+use crate::evidence::Evidence;
+use crate::findings::Finding;
 use crate::verdict::because::Because;
 use crate::verdict::caveat::{Caveat, Doubts};
 use crate::verdict::sentence;

@@ -45,8 +45,9 @@ mod work;
 
 use crate::critical_path::samples::CriticalFunction;
 use crate::critical_path::Answer;
+use crate::evidence::Evidence;
 use crate::findings::kernel_facts::Contention;
-use crate::findings::{Evidence, Finding};
+use crate::findings::Finding;
 use crate::verdict::exchanges::SocketActivities;
 use crate::verdict::not_recorded::NotRecorded;
 use crate::what_if::{Prediction, Scenario};

@@ -11,7 +11,7 @@
 use super::subjects::{SubjectId, Subjects};
 use crate::critical_path::path_windows::Cut;
 use crate::critical_path::{Answer, Path};
-use crate::findings::Evidence;
+use crate::evidence::Evidence;
 use crate::what_if::{Prediction, Scenario};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 use longpole_model::system_calls::CallFamily;

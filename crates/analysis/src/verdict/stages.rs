@@ -3,69 +3,21 @@
 //!
 //! The stage is the one that causes most of the waiting ([`crate::wait_graph::blame`]): stages
 //! before it wait for space in its input queue, and stages after it for its items. Its state is the
-//! one with the largest share of its work ([`crate::stages::shares`]). Both must lead by more than
-//! the statistical error; otherwise the verdict is that none leads, with the reason.
+//! one with the largest share of its work ([`crate::findings::shares`]). Both must lead by more
+//! than the statistical error; otherwise the verdict is that none leads, with the reason.
 
 use super::because::Because;
 use super::caveat::Caveat;
 use super::data::{Basis, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
 use super::figures::{Found, StateShare, WaitedFor};
 use super::lost_events::too_many_lost;
-use crate::findings::{Evidence, Finding, Rules, Thresholds};
-use crate::latency::Latencies;
-use crate::queues::Queues;
-use crate::stages::pools::Pools;
-use crate::stages::session::Session;
-use crate::stages::shares::Share;
-use crate::stages::Stages;
-use crate::stats::windows::{probe_ns, Window};
-use crate::wait_graph::blame::{is_stage, Blame};
-use longpole_model::interaction::{QueueId, Vocabulary};
+use crate::findings::shares::Share;
+use crate::findings::stage_judge::{Judge, NoLead, Prepared};
+use crate::findings::{Finding, Thresholds};
+use crate::stats::windows::probe_ns;
+use longpole_model::actors::ActorId;
+use longpole_model::interaction::QueueId;
 use longpole_model::system::activity::State;
-use longpole_model::system::actors::ActorId;
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
-
-/// The data from which the stages are judged.
-pub struct Judge<'a> {
-    pub session: &'a Session,
-    pub vocabulary: &'a Vocabulary,
-    pub queues: &'a Queues,
-    pub stages: &'a Stages,
-    pub latencies: &'a Latencies,
-    pub probe_cost_ps: u64,
-    /// Advice for a new recording if events were lost ([`super::lost_events::remedy`]).
-    pub again: &'a str,
-    pub rules: &'a Rules,
-}
-
-/// Results that are computed once for the verdict and the facts.
-pub(crate) struct Prepared {
-    pub names: Vec<String>,
-    pub windows: Vec<Window>,
-    pub fullness: Vec<(Option<f64>, Option<f64>)>,
-    pub blame: Blame,
-    pub pools: Pools,
-    pub whole: Evidence,
-    /// Indices of each machine's cells.
-    cells: Vec<Vec<usize>>,
-    /// Cache that [`Judge::shares`] fills.
-    pub shares: RefCell<HashMap<ActorId, Rc<Vec<Share>>>>,
-}
-
-impl Prepared {
-    /// Returns the window in which these cells (indices into the activity's) have the most time.
-    pub fn strongest(&self, cells: &[usize]) -> Evidence {
-        let part = |window: &Window| cells.iter().filter_map(|&at| window.added.get(at)).map(|total| total.ns).sum::<u64>();
-        let best = self.windows.iter().map(|window| (part(window), window)).filter(|&(ns, _)| ns > 0).max_by_key(|&(ns, _)| ns);
-        best.map_or(self.whole, |(_, window)| Evidence { start_ns: window.begin_ns, end_ns: window.end_ns })
-    }
-
-    pub fn cells_of(&self, machine: ActorId) -> &[usize] {
-        self.cells.get(machine.0 as usize).map_or(&[], Vec::as_slice)
-    }
-}
 
 impl Judge<'_> {
     pub fn judge(&self) -> (Verdict, Vec<Finding>) {
@@ -110,48 +62,6 @@ impl Judge<'_> {
             evidence: prepared.whole,
             ..Verdict::new(outcome, Basis::Stages)
         }
-    }
-
-    fn prepare(&self) -> Prepared {
-        let (begin, end) = self.session.range().unwrap_or((0, 0));
-        let vocabulary = self.vocabulary;
-        let queues = || (0..vocabulary.queue_count() as u32).map(QueueId);
-        let fullness: Vec<_> = queues().map(|queue| self.queues.fullness(queue, vocabulary.shape(queue).capacity, end)).collect();
-        let activity = &self.session.activity;
-        let near: Vec<_> = queues().map(|queue| self.queues.near(queue, vocabulary.shape(queue).capacity, end)).collect();
-        let mut blame = Blame::compute(vocabulary, activity, activity.totals(), self.queues, self.stages, &near);
-        let work: Vec<u64> = blame.total_ns.iter().zip(&blame.busy).map(|(&total, busy)| (total as f64 * busy) as u64).collect();
-        let pools = Pools::find(&vocabulary.actors, self.stages, &work);
-        let mut names = self.session.scene(vocabulary).names();
-        for (&leader, members) in &pools.members {
-            blame.merge_members(leader, members);
-            let tid = vocabulary.actors.all()[leader].tid.map(|tid| format!(".{tid}")).unwrap_or_default();
-            let name = names[leader].strip_suffix(&tid).unwrap_or(&names[leader]).to_owned();
-            members.iter().for_each(|&member| names[member].clone_from(&name));
-        }
-        let mut cells = vec![Vec::new(); vocabulary.actors.all().len()];
-        for (at, cell) in activity.cells().iter().enumerate() {
-            if let Some(of) = cells.get_mut(cell.actor.0 as usize) {
-                of.push(at);
-            }
-        }
-        Prepared {
-            names,
-            windows: self.session.windows.finish(end, activity),
-            fullness,
-            blame,
-            pools,
-            whole: Evidence { start_ns: begin, end_ns: end },
-            cells,
-            shares: RefCell::default(),
-        }
-    }
-
-    /// Returns one machine per stage.
-    pub(crate) fn stages(&self, prepared: &Prepared) -> Vec<usize> {
-        let count = self.vocabulary.actors.all().len();
-        let is_stage = |&at: &usize| self.stages.of(ActorId(at as u32)).is_some_and(is_stage);
-        (0..count).filter(|&at| prepared.pools.is_leader(at)).filter(is_stage).collect()
     }
 
     /// Returns the verdict, and the slowest stage if there is one but none of its states leads.
@@ -214,17 +124,19 @@ impl Judge<'_> {
     }
 
     /// Returns the reason for which no state of the machine leads, or `None` if one does.
-    pub(crate) fn why_none_stands_out(&self, machine: ActorId, shares: &[Share]) -> Option<Because> {
-        let thresholds = &self.rules.verdict;
-        let Some(Share { state: State::Call(call), name, .. }) = shares.first() else { return why_none_stands_out(shares, thresholds) };
-        // A caller that calls once per batch, and waits long although the callee hardly works,
-        // waits for a CPU and not for the callee.
-        let few_calls = || {
-            let served = self.latencies.service(*call, machine).is_some_and(|(_, share)| share >= thresholds.min_service);
-            let is_called_rarely = self.calls_per_item(machine, *call) < thresholds.min_calls;
-            (!served && is_called_rarely).then(|| Because::FewCalls { call: name.clone() })
-        };
-        why_none_stands_out(shares, thresholds).or_else(few_calls)
+    fn why_none_stands_out(&self, machine: ActorId, shares: &[Share]) -> Option<Because> {
+        let measured = |share: &Share| StateShare { state: declared(&share.name), share: share.share, error: share.error };
+        let first = shares.first();
+        let (name, share) = first.map_or(("", 0.0), |first| (first.name.as_str(), first.share));
+        Some(match (self.no_lead(machine, shares)?, first) {
+            (NoLead::ManyNames, _) => Because::ManyNames { share },
+            (NoLead::NotNamed, _) => Because::WorkNotNamed { share },
+            (NoLead::FewCalls, _) => Because::FewCalls { call: name.to_owned() },
+            (NoLead::Close { is_ahead }, Some(first)) => {
+                Because::NoStateLeads { first: measured(first), next: shares.get(1).map(measured), is_ahead }
+            }
+            (NoLead::NoWork | NoLead::Close { .. }, _) => Because::NoWork,
+        })
     }
 
     /// Returns the callee and its state if the time of a call is the callee's work, which is then
@@ -318,26 +230,4 @@ impl Judge<'_> {
 /// Returns a state with the name that a probe gave it.
 fn declared(name: &str) -> StateNamed {
     StateNamed { kind: StateKind::Declared, name: name.to_owned() }
-}
-
-fn why_none_stands_out(shares: &[Share], thresholds: &Thresholds) -> Option<Because> {
-    let Some(first) = shares.first() else { return Some(Because::NoWork) };
-    let second = shares.get(1);
-    if first.gathered {
-        return Some(Because::ManyNames { share: first.share });
-    }
-    if !first.named {
-        return Some(Because::WorkNotNamed { share: first.share });
-    }
-    let measured = |share: &Share| StateShare { state: declared(&share.name), share: share.share, error: share.error };
-    let no_lead = |is_ahead| Because::NoStateLeads { first: measured(first), next: second.map(measured), is_ahead };
-    let (next, next_error) = second.map_or((0.0, 0.0), |second| (second.share, second.error));
-    // Both are two standard errors; `hypot` yields that of the difference.
-    if first.share - next < first.error.hypot(next_error) {
-        return Some(no_lead(false));
-    }
-    let lead = if next > 0.0 { first.share / next } else { f64::INFINITY };
-    let enough = thresholds.stands_out.iter().any(|needed| first.share >= needed.share && lead >= needed.lead)
-        && (!first.enclosing || first.share >= thresholds.min_enclosing_share);
-    (!enough).then(|| no_lead(true))
 }

@@ -16,9 +16,9 @@
 
 use crate::queues::Queues;
 use crate::stages::{Stage, Stages};
+use longpole_model::actors::ActorId;
 use longpole_model::interaction::{QueueId, Vocabulary};
 use longpole_model::system::activity::{Activity, Cell, State, Total};
-use longpole_model::system::actors::ActorId;
 
 /// Number of hand-overs after which the remaining blame is unknown.
 const ROUNDS: usize = 200;

@@ -4,8 +4,8 @@
 use crate::interactions::{self, Interactions};
 use crate::render::table::{percent, plain};
 use anyhow::Context;
+use longpole_analysis::critical_path::cpu_holders::{self, CpuHolders, OccupancyLog};
 use longpole_analysis::critical_path::{Answer, Path as Segments, Row};
-use longpole_analysis::scheduling::cpu_holders::{self, CpuHolders, OccupancyLog};
 
 /// Returns the recorder of CPU occupancy, which must receive the trace while it is read.
 pub fn turns() -> OccupancyLog {

@@ -9,9 +9,9 @@
 
 use super::threads::Kernel;
 use super::Composer;
+use crate::actors::ActorId;
 use crate::linux::watch::Base;
 use crate::step::{Op, Step, SOON_NS};
-use crate::system::actors::ActorId;
 use longpole_trace::event::Catalogue;
 
 /// Limits, because a malicious trace may have any number of events at one time.

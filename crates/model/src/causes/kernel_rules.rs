@@ -8,11 +8,11 @@
 use super::contexts::Known;
 use super::threads::{Kernel, Thread};
 use super::Composer;
+use crate::actors::ActorId;
 use crate::interaction::{Effect, MachineId};
 use crate::linux::watch::{CpuId, ThreadId, Waker};
 use crate::names::NameId;
 use crate::step::{Op, Step};
-use crate::system::actors::ActorId;
 use longpole_trace::event::{Catalogue, Event};
 
 /// The meaning that a rule gives to a kernel event.

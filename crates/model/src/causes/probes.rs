@@ -3,12 +3,12 @@
 use super::threads::{Kernel, Thread};
 use super::waits::For;
 use super::{translated, Composer};
+use crate::actors::{Actor, ActorId};
 use crate::interaction::Cause;
 use crate::kinds::{state_label, NameKind, StateKind};
 use crate::linux::watch::ThreadId;
 use crate::names::{NameId, Names};
 use crate::step::{Op, Step};
-use crate::system::actors::{Actor, ActorId};
 use longpole_trace::event::{Catalogue, Loss};
 
 /// Limit of open spans, because a malicious trace may open spans endlessly.

@@ -3,11 +3,11 @@
 use super::ending::Relation;
 use super::waits::Wait;
 use super::Composer;
+use crate::actors::ActorId;
 use crate::interaction::{Cause, Effect, MachineId};
 use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux::watch::{Cause as Why, Mode, Moment, Reason, ThreadId, ThreadState, Wake, Waker, Why as Whole};
 use crate::names::NameId;
-use crate::system::actors::ActorId;
 use crate::system_calls::{sleeps_without_files, takes_a_timeout, CallFamily};
 use longpole_trace::event::Catalogue;
 

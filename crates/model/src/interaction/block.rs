@@ -5,10 +5,10 @@
 //! block. The names of passing queues change; a block contains each change at the place where it
 //! happens.
 
+use crate::actors::{Actor, ActorId};
 use crate::interaction::ahead::Ahead;
 use crate::interaction::{Interaction, MachineId, Queue, QueueId, Vocabulary};
 use crate::names::{Name, NameId};
-use crate::system::actors::{Actor, ActorId};
 use crate::tokens::Shape;
 
 /// Room for the interactions at the same moment as the last one of a full block.

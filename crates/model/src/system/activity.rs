@@ -10,11 +10,11 @@
 //! interval is charged when it ends, because only its end shows what a wait was for. Each charge
 //! also counts one probe: half of the probe at either end lies within the interval.
 
+use crate::actors::ActorId;
 use crate::hash::IdMap;
-use crate::interaction::QueueId;
+use crate::ids::QueueId;
 use crate::names::NameId;
 use crate::step::{Op, Step};
-use crate::system::actors::ActorId;
 use crate::system::signals::{Delivery, Signals};
 
 /// A state to which an actor's time is charged.

@@ -4,9 +4,9 @@
 //! seen to receive it. Several submits may merge into one receive. The cause of the receive is then
 //! the submit that made the signal pending, which is the first one.
 
+use crate::actors::ActorId;
 use crate::hash::IdMap;
 use crate::names::NameId;
-use crate::system::actors::ActorId;
 use std::collections::VecDeque;
 
 /// Maximum number of pending submits, so that a context without a receiver does not grow without

@@ -6,7 +6,8 @@
 //! belong to no device.
 
 use super::{heaviest, OnPath};
-use crate::findings::{Evidence, Facts, Scope};
+use crate::evidence::Evidence;
+use crate::findings::{Facts, Scope};
 use longpole_model::linux::fact::Key;
 use longpole_model::linux::watch::{ContextId, CpuId, Start, ThreadId, Waker};
 use longpole_model::linux::Linux;

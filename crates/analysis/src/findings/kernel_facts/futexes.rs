@@ -6,7 +6,8 @@
 //! barrier, some threads only wait, some only wake, or all are woken at once.
 
 use super::{heaviest, Contention, OnPath};
-use crate::findings::{Evidence, Facts, Scope};
+use crate::evidence::Evidence;
+use crate::findings::{Facts, Scope};
 use crate::wait_graph::uses::Lock;
 use longpole_model::linux::watch::{Call, ThreadId};
 use longpole_model::linux::Linux;

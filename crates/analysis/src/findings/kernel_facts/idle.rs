@@ -6,7 +6,8 @@
 //! waiting thread is *held*: it is not allowed to run.
 
 use super::{heaviest, OnPath};
-use crate::findings::{Evidence, Facts, Scope};
+use crate::evidence::Evidence;
+use crate::findings::{Facts, Scope};
 use longpole_model::hash::IdMap;
 use longpole_model::linux::watch::{Base, CpuId, ThreadId, Wait};
 use longpole_model::linux::Linux;

@@ -2,10 +2,10 @@
 
 use crate::stats::distinct::Distinct;
 use crate::stats::windows::Windows;
+use longpole_model::actors::{ActorId, Met};
 use longpole_model::interaction::{QueueId, Vocabulary};
 use longpole_model::step::{Op, Step};
 use longpole_model::system::activity::{Activity, Outcome};
-use longpole_model::system::actors::{ActorId, Met};
 use longpole_model::tokens::Unit;
 use longpole_trace::event::Loss;
 use std::collections::BTreeMap;
@@ -30,12 +30,12 @@ impl Scene<'_> {
         self.vocabulary.shape(queue).unit == Unit::Bytes
     }
 
-    /// See [`longpole_model::system::actors::Actors::names`].
+    /// See [`longpole_model::actors::Actors::names`].
     pub fn names(&self) -> Vec<String> {
         self.vocabulary.actors.names(self.met)
     }
 
-    /// See [`longpole_model::system::actors::Actors::classes`].
+    /// See [`longpole_model::actors::Actors::classes`].
     pub fn classes(&self) -> Vec<String> {
         self.vocabulary.actors.classes(self.met)
     }

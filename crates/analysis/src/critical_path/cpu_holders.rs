@@ -3,11 +3,11 @@
 //! That wait is a state of the waiting thread (`runnable`, `preempted`): it is not work of the
 //! threads that ran meanwhile, which would have run anyway. But they are what a reader has to look
 //! at. The path must be known first. Therefore the occupancy is recorded while the trace is read
-//! ([`turns`]), and replayed only if such waits have a considerable share of the path.
+//! ([`occupancy_log`]), and replayed only if such waits have a considerable share of the path.
 
-mod turns;
+mod occupancy_log;
 
-pub use turns::OccupancyLog;
+pub use occupancy_log::OccupancyLog;
 
 use crate::critical_path::{Answer, Kind, Path, Row};
 use crate::scheduling::occupancy::{Holders, Occupancy};

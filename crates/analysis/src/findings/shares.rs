@@ -4,13 +4,13 @@
 //! exceptionally long stays, in which the thread was probably not running, and states that wake
 //! others once per batch. Both depend on the scheduler and not on the machine.
 
-use crate::findings::Evidence;
+use super::stage_judge::{Judge, Prepared};
+use crate::evidence::Evidence;
 use crate::scheduling::probed::state_name;
 use crate::stats::distinct::OTHER_NAMES;
 use crate::stats::windows::net;
-use crate::verdict::stages::{Judge, Prepared};
+use longpole_model::actors::ActorId;
 use longpole_model::system::activity::{Cell, State, Total};
-use longpole_model::system::actors::ActorId;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
