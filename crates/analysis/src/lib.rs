@@ -16,6 +16,8 @@ pub mod findings;
 pub mod latency;
 pub mod machine_log;
 pub mod network;
+pub mod pipeline;
+pub mod profile;
 pub mod queues;
 pub mod report;
 pub mod scheduling;

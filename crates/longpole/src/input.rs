@@ -8,8 +8,10 @@
 pub(crate) mod chunks;
 pub(crate) mod command;
 pub(crate) mod empty_range;
+pub(crate) mod explained;
 pub(crate) mod filter;
 pub(crate) mod in_progress;
+pub(crate) mod interactions;
 pub(crate) mod machine_log;
 pub(crate) mod memory_dump;
 pub(crate) mod offset;
@@ -20,6 +22,8 @@ pub(crate) mod unpacked;
 
 use crate::input::memory_dump::Raw;
 use crate::input::offset::Offset;
+use crate::render::answer::Asked;
+use crate::render::conversion;
 use crate::render::table::plain;
 use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
@@ -168,6 +172,12 @@ impl Input {
     }
 }
 
+impl Asked for Input {
+    fn json(&self) -> bool {
+        self.json
+    }
+}
+
 pub fn ends_before_it_begins() -> anyhow::Error {
     WrongUsage("--end is before --begin".to_owned()).into()
 }
@@ -207,7 +217,7 @@ fn complete_kernel(path: &Path) {
     }
     let mut patience = Patience::default();
     let done = loop {
-        match kernel::complete(path, &mut crate::verbs::record::progress(None)) {
+        match kernel::complete(path, &mut conversion::progress(None)) {
             Err(kernel::ConvertError::Busy { .. }) if patience.lasts(path) => std::thread::sleep(PAUSE),
             done => break done,
         }

@@ -7,20 +7,15 @@
 //! - `input/` opens what the arguments name; `passes/` reads a trace once for several analyses.
 //! - `render/` turns answers into text, tables and pictures.
 
-mod critical;
-mod following;
 mod help;
 mod input;
-mod interactions;
 mod log;
 mod mount;
 mod output_tee;
 mod overhead;
 mod packets;
 pub mod passes;
-mod profiler;
 pub mod render;
-mod spool;
 mod sync;
 mod verbs;
 
@@ -150,6 +145,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            let error = input::explained::explained(error);
             eprintln!("longpole: {}", told(&error));
             if error.is::<WrongUsage>() {
                 ExitCode::from(2)

@@ -10,5 +10,4 @@
 
 pub(crate) mod all;
 pub(crate) mod kernel;
-pub(crate) mod probes;
 pub(crate) mod samples;

@@ -8,12 +8,15 @@
 //! the choice of what to compute do not.
 
 pub(crate) mod answer;
+pub(crate) mod conversion;
 pub(crate) mod cpu_holders;
+pub(crate) mod diagnostics;
 pub(crate) mod events;
 pub(crate) mod flame_graph;
 pub(crate) mod graph_svg;
 pub(crate) mod light;
 pub(crate) mod path_graph;
+pub(crate) mod profile;
 pub(crate) mod repeated;
 pub(crate) mod screen;
 pub(crate) mod stacks;

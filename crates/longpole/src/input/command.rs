@@ -6,8 +6,8 @@
 
 use crate::input;
 use crate::input::machine_log;
-use crate::interactions::numbers_are_the_kernels;
 use crate::render::table::duration;
+use longpole_analysis::pipeline::has_kernel_ids;
 use longpole_trace::Catalogue;
 use longpole_trace::ClassId;
 use longpole_trace::Event;
@@ -42,8 +42,8 @@ pub fn part(path: &Path, part: Options) -> Options {
 /// are ignored here; the code that reads the whole trace reports them.
 fn begin(path: &Path, part: Options) -> Option<(i64, u64)> {
     let mut trace = input::open(&[path.to_owned()], part).ok()?;
-    let told = trace.recordings();
-    let pid = told.iter().find_map(|recording| recording.command_pid).filter(|_| numbers_are_the_kernels(told))?;
+    let recordings = trace.recordings();
+    let pid = recordings.iter().find_map(|recording| recording.command_pid).filter(|_| has_kernel_ids(recordings))?;
     let start = trace.start_ns()?;
     trace.leave_out(&[StreamKind::User, StreamKind::Packets, StreamKind::Samples]);
     let at = born(&mut trace, pid)?;

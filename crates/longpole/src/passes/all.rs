@@ -5,10 +5,12 @@ pub use crate::render::answer::write;
 use crate::input::empty_range;
 use crate::input::Input;
 use crate::passes::kernel;
-use crate::render::answer::Told;
-use crate::render::table::{number, plain, plain_lines};
+use crate::render::answer::Source;
+use crate::render::diagnostics;
+use crate::render::table::{number, plain};
 use anyhow::Context;
 use longpole_analysis::latency::event_pairs::Pairs;
+use longpole_analysis::pipeline::kernel_sources;
 use longpole_analysis::report::Pass;
 use longpole_analysis::scheduling::thread_time::Accounts;
 use longpole_analysis::stages::left_out::LeftOut;
@@ -24,10 +26,7 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
     let mut trace = input.open()?;
     feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
     empty_range::check(&trace, &input.paths()?, &input.options())?;
-    crate::verbs::convert::tell_no_event(&trace);
-    for diagnostic in trace.diagnostics() {
-        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
-    }
+    diagnostics::print(&trace);
     if let Some(pairs) = pairs {
         pairs.check(trace.catalogue())?;
     }
@@ -48,7 +47,7 @@ pub fn feed(trace: &mut Trace, pass: &mut Pass, mut pairs: Option<&mut Pairs>) -
 /// Like [`read`], but if the trace has kernel events, the times of spans are also given net, that
 /// is, without the time that the scheduler and interrupts took.
 pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
-    match kernel::sources(&input.paths()?, &input.open()?) {
+    match kernel_sources(&input.paths()?, &input.open()?) {
         0 => return read(input, pairs),
         1 => {}
         _ => {
@@ -77,7 +76,7 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
     Ok((pass, reading.trace))
 }
 
-impl Told for (&Pass, &Trace) {
+impl Source for (&Pass, &Trace) {
     fn trace(&self) -> &Trace {
         self.1
     }

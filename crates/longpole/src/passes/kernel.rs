@@ -7,9 +7,11 @@ pub use crate::render::answer::write;
 
 use crate::input::empty_range;
 use crate::input::{self, Input};
-use crate::render::answer::Told;
-use crate::render::table::{number, plain, plain_lines};
-use anyhow::{bail, Context};
+use crate::render::answer::Source;
+use crate::render::diagnostics;
+use crate::render::table::{number, plain};
+use anyhow::bail;
+use longpole_analysis::pipeline::kernel::{self, KernelReading};
 use longpole_analysis::verdict::not_recorded;
 use longpole_model::linux::watch::Watch;
 use longpole_model::linux::{Count, Linux};
@@ -17,13 +19,10 @@ use longpole_trace::recording_at;
 use longpole_trace::Catalogue;
 use longpole_trace::Item;
 use longpole_trace::Kallsyms;
-use longpole_trace::Moment;
 use longpole_trace::Options;
-use longpole_trace::Stream;
-use longpole_trace::StreamKind;
 use longpole_trace::Trace;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The model after the trace's last event, and the trace with its descriptions.
 pub struct Reading {
@@ -50,68 +49,12 @@ pub fn read_with<W: Watch>(
 ) -> anyhow::Result<Reading> {
     let paths = input.paths()?;
     let mut trace = input::open(&paths, Options { begin: None, ..input.options() })?;
-    if let several @ 2.. = sources(&paths, &trace) {
-        bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
-    }
-    let mut model = Model::of(input, &trace)?;
-    let (mut has_item, mut has_item_in_part) = (false, false);
-    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
-        let in_part = model.item(catalogue, &item, watch);
-        has_item = true;
-        has_item_in_part |= in_part;
-        other(&mut model.linux, watch, catalogue, &item, in_part);
-    }
-    model.linux.finish(watch);
-    crate::verbs::convert::tell_no_event(&trace);
-    for diagnostic in trace.diagnostics() {
-        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
-    }
+    let KernelReading { linux, missed } = kernel::read(&mut trace, &paths, input.begin, watch, &mut other)?;
+    diagnostics::print(&trace);
     empty_range::check(&trace, &paths, &input.options())?;
-    if has_item && !has_item_in_part {
-        return Err(empty_range::refused(&paths, &input.options()));
-    }
-    Ok(Reading { linux: model.linux, trace })
-}
-
-/// The Linux model for a trace that the caller reads from its very begin.
-pub struct Model {
-    pub linux: Linux,
-    begin_ns: i64,
-}
-
-impl Model {
-    pub fn of(input: &Input, trace: &Trace) -> anyhow::Result<Model> {
-        let begin_ns = begin_ns(input, trace);
-        let linux = Linux::new(begin_ns, trace.range().1).context("a built-in rule file is wrong")?;
-        Ok(Model { linux, begin_ns })
-    }
-
-    /// Passes an item to the model. Returns true if the item is in the requested part.
-    #[inline]
-    pub fn item<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) -> bool {
-        match item {
-            Item::Event(event) => self.linux.event(catalogue, event, watch),
-            Item::Loss(loss) => self.linux.loss(catalogue, loss, watch),
-        }
-        item.t_ns() >= self.begin_ns
-    }
-}
-
-/// Returns the begin of the requested part of a trace, in ns.
-pub fn begin_ns(input: &Input, trace: &Trace) -> i64 {
-    begin_of(input.begin, trace)
-}
-
-pub fn begin_of(begin: Option<Moment>, trace: &Trace) -> i64 {
-    begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)))
-}
-
-/// Returns the number of paths that contain kernel events.
-pub fn sources(paths: &[PathBuf], trace: &Trace) -> usize {
-    let kernel: Vec<&Stream> = trace.catalogue().streams.iter().filter(|stream| stream.kind == StreamKind::Kernel).collect();
-    match paths {
-        [_] => usize::from(!kernel.is_empty()),
-        several => several.iter().filter(|path| kernel.iter().any(|stream| Path::new(&stream.name).starts_with(path))).count(),
+    match missed {
+        true => Err(empty_range::refused(&paths, &input.options())),
+        false => Ok(Reading { linux, trace }),
     }
 }
 
@@ -156,7 +99,7 @@ pub fn filtered(filter: &str) -> String {
     )
 }
 
-impl Told for &Reading {
+impl Source for &Reading {
     fn trace(&self) -> &Trace {
         &self.trace
     }

@@ -1,39 +1,58 @@
-//! The functions on the critical path, from stack samples, with their rank in a profile. Used by
-//! `path --functions` and `report`.
+//! Reads the stack samples of a trace: all of them, or those on its critical path.
 
-use crate::input::Input;
-use crate::interactions::Interactions;
-use crate::render::stacks::Gathered;
+use crate::input::{self, Input};
+use crate::render::table::plain_lines;
 use anyhow::bail;
-use longpole_analysis::critical_path::samples::{CriticalFunction, OnPath};
 use longpole_analysis::critical_path::Answer;
-use longpole_analysis::scheduling::stacks::Counts;
+use longpole_analysis::pipeline::samples::{has_samples, path_functions, PathFunctions, StackSamples};
+use longpole_analysis::pipeline::Interactions;
+use longpole_trace::Moment;
+use longpole_trace::Options;
 use longpole_trace::Trace;
 
-/// Functions, and the counts of the samples that they are from.
-pub struct Sampled {
-    pub rows: Vec<CriticalFunction>,
-    pub counts: Counts,
-    /// Share of the path in which samples can be taken.
-    pub running: f64,
-    pub is_damaged: bool,
+/// Reads the samples only, for a verb that needs nothing else. Prints the trace's diagnostics. An
+/// error if there are no samples.
+pub fn read(input: &Input, samples: &mut StackSamples) -> anyhow::Result<Trace> {
+    let trace = read_quietly(input, samples)?;
+    for diagnostic in trace.diagnostics() {
+        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
+    }
+    if !has_samples(&trace) {
+        bail!("the trace holds no samples of stacks; record them as root with `longpole record --stacks 99`");
+    }
+    Ok(trace)
+}
+
+/// Reads the samples only. The trace is read from its begin, because mappings made before the
+/// requested part are still valid in it.
+pub fn read_quietly(input: &Input, samples: &mut StackSamples) -> anyhow::Result<Trace> {
+    let mut trace = input::open(&input.paths()?, Options { begin: None, ..input.options() })?;
+    let start_ns = trace.start_ns().unwrap_or(0);
+    let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(start_ns));
+    if let Some(recording) = samples.recording().filter(|_| has_samples(&trace)) {
+        // Opens only the directory with samples, without all other streams. A relative end was
+        // resolved against the begin of the whole trace.
+        let end = input.end.map(|end| Moment::At(end.resolve(start_ns)));
+        trace = input::open(&[recording.join("samples")], Options { end, ..Options::default() })?;
+    }
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        samples.item(catalogue, &item, item.t_ns() >= begin_ns);
+    }
+    Ok(trace)
 }
 
 /// Returns the functions on the path, and sets the function of each row in `answer`. `read` reads
-/// the samples from the trace.
+/// the samples from the trace. Also returns true if the trace is damaged.
 pub fn functions(
     input: &Input,
     interactions: &Interactions,
     answer: &mut Answer,
-    read: impl FnOnce(&Input, &mut Gathered) -> anyhow::Result<Trace>,
-) -> anyhow::Result<Sampled> {
-    let Some(path) = &answer.segments else { bail!("internal error: a path without segments") };
-    let seats = interactions.seats();
-    let on_path = OnPath::new(path, &seats);
-    let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
-    let mut gathered = Gathered::new(input, None, false)?.on_path(on_path);
-    let trace = read(input, &mut gathered)?;
-    let rows = gathered.critical(running);
-    gathered.tell(path, &rows, &mut answer.criticality);
-    Ok(Sampled { rows, counts: gathered.counts(), running, is_damaged: trace.is_damaged() })
+    read: impl FnOnce(&Input, &mut StackSamples) -> anyhow::Result<Trace>,
+) -> anyhow::Result<(PathFunctions, bool)> {
+    let mut is_damaged = false;
+    let functions = path_functions(interactions, answer, input.sampled()?, |samples| -> anyhow::Result<()> {
+        is_damaged = read(input, samples)?.is_damaged();
+        Ok(())
+    })?;
+    Ok((functions, is_damaged))
 }

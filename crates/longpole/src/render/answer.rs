@@ -4,7 +4,6 @@
 //! answer whose form it does not know. An answer that is a list has no place for it. The member is
 //! written here and nowhere else; no verb calls `serde_json::to_writer` itself.
 
-use crate::input::Input;
 use crate::render::screen::{self, Wrap};
 use longpole_trace::Trace;
 use serde::Serialize;
@@ -12,8 +11,14 @@ use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
+/// What the arguments of a verb request of its answer's form.
+pub trait Asked {
+    /// Returns true for JSON instead of text.
+    fn json(&self) -> bool;
+}
+
 /// The source of an answer.
-pub trait Told {
+pub trait Source {
     fn trace(&self) -> &Trace;
 
     /// Prints what qualifies all numbers: losses, and other reasons why they are uncertain.
@@ -28,16 +33,16 @@ pub trait Told {
 /// Writes JSON, or what `print` prints followed by the footer. Returns failure if the trace is
 /// damaged: the answer then covers only the part that could be read.
 pub fn write<T: Serialize>(
-    input: &Input,
-    from: impl Told,
+    asked: &impl Asked,
+    from: impl Source,
     answer: &T,
     print: impl FnOnce(&mut Box<dyn Write>, &T) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    tell(input.json, answer, |out| {
+    tell(asked.json(), answer, |out| {
         print(out, answer)?;
         from.footer(out)
     })?;
-    if let Some(note) = from.note().filter(|_| input.json) {
+    if let Some(note) = from.note().filter(|_| asked.json()) {
         eprintln!("longpole: note: {note}");
     }
     Ok(if from.trace().is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

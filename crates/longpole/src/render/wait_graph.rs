@@ -1,9 +1,8 @@
 //! The wait-for graph as text, and as DOT for Graphviz.
 
-use crate::interactions::Interactions;
 use crate::render::table::{duration, number, percent, plain, Table};
 use crate::render::wait_graph_svg::MOST_DRAWN;
-use longpole_analysis::wait_graph::{Answer, End, EndKind, MutualWait, Waiter, Waits};
+use longpole_analysis::wait_graph::{Answer, End, EndKind, MutualWait, Waiter};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -13,25 +12,6 @@ const MOST_ROWS: usize = 30;
 const MOST_ENDS: usize = 4;
 /// Maximum number of machines of a mutual wait that are named.
 const MOST_NAMED: usize = 6;
-
-/// Reads all interactions, and returns which machine waits for which.
-pub fn read(interactions: &mut Interactions) -> anyhow::Result<Answer> {
-    let mut waits = Waits::default();
-    while let Some(interaction) = interactions.next()? {
-        if let Some(begin) = interactions.range().begin {
-            waits.begin_at(begin);
-        }
-        waits.interaction(interactions.vocabulary(), &interaction);
-    }
-    if let Some(end) = interactions.until() {
-        waits.until(end);
-    }
-    let answer = waits.answer(interactions.vocabulary()).ok_or_else(|| interactions.empty())?;
-    match answer.length_ns == 0 && interactions.misses() {
-        true => Err(interactions.empty()),
-        false => Ok(answer),
-    }
-}
 
 pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     let length = answer.length_ns.max(1) as f64;

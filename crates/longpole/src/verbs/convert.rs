@@ -8,6 +8,7 @@ use crate::input::empty_range;
 use crate::input::filter::{Filter, Patterns, Sieve};
 use crate::input::unpacked::{self, renamed};
 use crate::input::{self, Input};
+use crate::render::diagnostics;
 use crate::render::events::Printer;
 use crate::render::table::{number, plain, plain_lines};
 use crate::say;
@@ -126,7 +127,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     sieve.notes().iter().for_each(|note| eprintln!("longpole: note: {note}"));
-    tell_diagnostics(&trace);
+    diagnostics::print(&trace);
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -192,16 +193,4 @@ pub fn told(output: &Path, written: &Written) -> String {
         told.push_str(&format!("; {} events before the begin of time have that time", number(written.moved)));
     }
     told
-}
-
-/// Prints a note if the trace has no event. Nothing is printed if only the requested part has none:
-/// that is an error (`input::empty_range`).
-pub fn tell_no_event(trace: &Trace) {
-    let why = trace.no_event().filter(|why| !matches!(why, NoEvent::InPart { .. }));
-    why.iter().for_each(|why| eprintln!("longpole: note: {why}"));
-}
-
-pub fn tell_diagnostics(trace: &Trace) {
-    tell_no_event(trace);
-    trace.diagnostics().iter().for_each(|diagnostic| eprintln!("longpole: {}", plain_lines(diagnostic.to_string())));
 }

@@ -4,9 +4,12 @@
 use crate::input::Input;
 use crate::passes::all;
 use crate::passes::kernel::{self, Reading};
-use crate::render::stacks::{self, Gathered};
+use crate::passes::samples as stack_samples;
+use crate::render::stacks;
 use crate::render::table::{duration, number, percent, Table};
 use anyhow::Context;
+use longpole_analysis::pipeline::kernel_sources;
+use longpole_analysis::pipeline::samples::StackSamples;
 use longpole_analysis::report::Pass;
 use longpole_analysis::scheduling::cpus::{CpuTimes, WakerLine};
 use longpole_analysis::scheduling::probed::{Cpu, KernelTime, ThreadTime};
@@ -57,7 +60,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut pass = Pass::with_rules(args.input.rules()?).context("a built-in rule file is wrong")?;
     let mut times = CpuTimes::default();
-    let mut samples = Gathered::new(&args.input, args.pid, false)?;
+    let mut samples = StackSamples::new(args.input.sampled()?, args.pid, false);
     let reading = kernel::read_with(&args.input, &mut times, |_, _, catalogue, item, in_part| {
         samples.item(catalogue, item, in_part);
         if in_part {
@@ -72,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let others = !answer.threads.is_empty() || answer.samples.is_some();
         match &linux.switch_filter {
             Some(filter) if others => eprintln!("longpole: note: {}", kernel::filtered(filter)),
-            _ if others || kernel::sources(&args.input.paths()?, trace) == 0 => {}
+            _ if others || kernel_sources(&args.input.paths()?, trace) == 0 => {}
             _ => kernel::needs_switches(&args.input, linux)?,
         }
         return all::write(&args.input, (&pass, trace), &answer, |out, answer| match (&answer.functions, answer.samples) {
@@ -101,14 +104,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Reads and prints only the samples.
 fn functions(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut samples = Gathered::new(&args.input, args.pid, args.folded)?;
-    let trace = stacks::read(&args.input, &mut samples)?;
+    let mut samples = StackSamples::new(args.input.sampled()?, args.pid, args.folded);
+    let trace = stack_samples::read(&args.input, &mut samples)?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.folded {
         samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
         stacks::footer(&mut io::stderr(), samples.counts())?;
     } else {
-        stacks::print(&mut out, &samples.answer(), samples.counts(), args.top.unwrap_or(MOST_LINES))?;
+        stacks::print(&mut out, &samples.functions(), samples.counts(), args.top.unwrap_or(MOST_LINES))?;
     }
     out.flush()?;
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

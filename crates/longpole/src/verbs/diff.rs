@@ -1,16 +1,13 @@
 //! `longpole diff`: shows what changed between two recordings of the same system.
 
-use crate::following;
-use crate::following::Follower;
 use crate::input;
 use crate::input::command;
+use crate::input::explained::explained;
+use crate::input::interactions;
 use crate::input::machine_log;
 use crate::input::memory_dump::Raw;
 use crate::input::rules;
-use crate::interactions;
 use crate::passes::all;
-use crate::passes::kernel;
-use crate::passes::probes;
 use crate::render::answer;
 use crate::render::table::{duration, number, percent, plain, rate, Table};
 use crate::WrongUsage;
@@ -20,6 +17,8 @@ use longpole_analysis::compare::diff::{can_be_asked, diff, Diff, Side, VerdictKi
 use longpole_analysis::critical_path::name_index::Seen;
 use longpole_analysis::critical_path::{self, Answer, CriticalPath};
 use longpole_analysis::findings::Rules as Thresholds;
+use longpole_analysis::pipeline::follow::follow_fed;
+use longpole_analysis::pipeline::{alongside, begin_ns, Follower, SPILL};
 use longpole_analysis::report::Pass;
 use longpole_model::causes::Composer;
 use longpole_model::kinds::StateKind;
@@ -157,11 +156,11 @@ const OF_THREADS: [StateKind; 1] = [StateKind::Preempted];
 fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Result<(Answer, BTreeSet<String>), NoPath> {
     let unread = |error| NoPath { error, unread: true };
     let mut interactions = interactions::of(path, part.clone(), rules.clone()).map_err(unread)?;
-    let begin_ns = interactions.trace().map_or(i64::MIN, |trace| kernel::begin_of(part.begin, trace));
+    let begin_ns = interactions.trace().map_or(i64::MIN, |trace| begin_ns(part.begin, trace));
     let mut critical_path =
-        CriticalPath::new(critical_path::Options { segments: true, spill: Some(interactions::SPILL), ..critical_path::Options::default() });
+        CriticalPath::new(critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() });
     let mut seen = Seen::default();
-    let read = probes::alongside(|probes| {
+    let read = alongside(|probes| {
         let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
             composer.item(catalogue, item);
             if item.t_ns() >= begin_ns {
@@ -169,12 +168,12 @@ fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Resu
             }
         };
         let mut followers: [&mut dyn Follower; 2] = [&mut critical_path, &mut seen];
-        following::follow_fed(&mut interactions, feed, followers.iter_mut().map(std::slice::from_mut))?;
+        follow_fed(&mut interactions, feed, followers.iter_mut().map(std::slice::from_mut))?;
         probes.send(interactions.vocabulary());
         Ok(())
     });
-    ((), *pass) = read.map_err(unread)?;
-    let answer = interactions.path(critical_path).map_err(|error| NoPath { error, unread: false })?;
+    ((), *pass) = read.map_err(|error| unread(explained(error)))?;
+    let answer = interactions.path(critical_path).map_err(|error| NoPath { error: explained(error), unread: false })?;
     let of_threads = if interactions.trace().is_some() { &OF_THREADS[..] } else { &[] };
     Ok((answer, seen.names(interactions.vocabulary(), of_threads)))
 }

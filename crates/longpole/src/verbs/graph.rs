@@ -1,8 +1,8 @@
 //! `longpole graph`: folds the critical path into a graph that contains each state once; or shows
 //! which machine waits for which.
 
+use crate::input::interactions;
 use crate::input::Input;
-use crate::interactions;
 use crate::render::answer;
 use crate::render::path_graph;
 use crate::render::table::{duration, number, percent, plain, Table};
@@ -12,6 +12,7 @@ use crate::WrongUsage;
 use anyhow::Context;
 use longpole_analysis::critical_path::folded::{fold, Graph, Limits, Node, MOST};
 use longpole_analysis::critical_path::{Answer, Mode, Options};
+use longpole_analysis::pipeline::SPILL;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -140,10 +141,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
     };
-    let options = Options { mode, machine: args.machine, segments: true, spill: Some(interactions::SPILL), ..Options::default() };
+    let options = Options { mode, machine: args.machine, segments: true, spill: Some(SPILL), ..Options::default() };
     let mut interactions = interactions::open(&args.input.of_command()?)?;
     let mut answer = interactions.critical_path(options)?;
-    answer.lost = interactions.told().map_or(0, |told| told.lost);
+    answer.lost = interactions.counters().map_or(0, |counters| counters.lost);
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
     // A larger picture can no longer be surveyed, only searched.
     let most = args.most.unwrap_or(if format == Format::Svg { MOST_DRAWN } else { MOST });
@@ -152,7 +153,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn of_waits(args: &Args, format: Format) -> anyhow::Result<ExitCode> {
-    let answer = wait_graph::read(&mut interactions::open(&args.input.of_command()?)?)?;
+    let answer = interactions::open(&args.input.of_command()?)?.waits()?;
     to(args.output.as_deref(), |mut out| {
         match format {
             Format::Json => {

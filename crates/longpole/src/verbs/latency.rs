@@ -1,14 +1,15 @@
 //! `longpole latency`: measures how long calls, spans, signals and activities take, or the time
 //! between any two events.
 
+use crate::input::interactions;
 use crate::input::machine_log;
 use crate::input::Input;
-use crate::interactions::Interactions;
 use crate::passes::all;
 use crate::render::table::{duration, number, Table};
 use crate::WrongUsage;
 use longpole_analysis::latency::event_pairs::{Pairs, Point};
 use longpole_analysis::latency::{Kind, LatenciesOfMachines, Latency, Part};
+use longpole_analysis::pipeline::Interactions;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -48,7 +49,7 @@ fn parse_point(text: &str) -> Result<Point, String> {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(log) = machine_log::named(&args.input)? {
+    if let Some(log) = interactions::of_named_log(&args.input)? {
         if args.from.is_some() {
             return Err(WrongUsage("a machine log holds no events: --from and --to ask for those of a trace".to_owned()).into());
         }
@@ -77,7 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn of_log(input: &Input, mut log: Interactions) -> anyhow::Result<ExitCode> {
     let mut latency = LatenciesOfMachines::default();
-    let count = machine_log::each(&mut log, |vocabulary, interaction, begin| {
+    let count = log.each(|vocabulary, interaction, begin| {
         latency.begin_at(begin);
         latency.interaction(vocabulary, interaction);
     })?;

@@ -5,6 +5,7 @@ use crate::input;
 use crate::input::filter::Sieve;
 use crate::input::offset::{self, Offset};
 use crate::render::answer;
+use crate::render::diagnostics;
 use crate::render::table::{duration, number, plain};
 use crate::say;
 use crate::sync::{self, Synced};
@@ -84,7 +85,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mut trace = input::open_whole(&args.traces, Options { shifts, ..Options::default() })?;
         let form = if args.to == To::Ctf { Form::Ctf } else { Form::Ctf2 };
         let written = convert::write(&mut trace, output, form, &mut Sieve::new(None, None))?;
-        convert::tell_diagnostics(&trace);
+        diagnostics::print(&trace);
         merged = Some((output, written, trace.is_damaged()));
     }
     match args.json {

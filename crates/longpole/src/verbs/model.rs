@@ -1,7 +1,7 @@
 //! `longpole model`: writes the machines of a trace as a machine log.
 
+use crate::input::interactions;
 use crate::input::Input;
-use crate::interactions;
 use crate::WrongUsage;
 use std::io::{self, BufWriter};
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let interactions = interactions::open(&args.input)?;
+    let mut interactions = interactions::open(&args.input)?;
     if args.input.begin.is_some() {
         return Err(
             WrongUsage("--begin: what machines did before decides what they do later; only --end cuts a machine log".to_owned()).into()

@@ -1,24 +1,25 @@
 //! `longpole path`: shows the critical path, the chain of states and links that nothing else could
 //! have hidden.
 
-use crate::critical;
+use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
-use crate::interactions::{self, Interactions};
-use crate::passes::samples::{self, Sampled};
+use crate::passes::samples;
 use crate::render::answer;
 use crate::render::cpu_holders;
 use crate::render::flame_graph;
-use crate::render::stacks::{self, Gathered};
+use crate::render::stacks;
 use crate::render::table::{counted, duration, number, percent, plain, Table};
 use crate::WrongUsage;
 use anyhow::{bail, Context};
 use longpole_analysis::critical_path::samples::{CriticalFunction, OnPath};
 use longpole_analysis::critical_path::{Answer, Mode, Options, Row};
+use longpole_analysis::pipeline::samples::{PathFunctions, StackSamples};
+use longpole_analysis::pipeline::{self, spool_to_end, Interactions, SPILL, WINDOW};
 use longpole_analysis::scheduling::stacks::Counts;
 use longpole_analysis::stats::text::place;
 use longpole_analysis::verdict::not_recorded;
-use longpole_model::causes::Told;
+use longpole_model::causes::Told as Counters;
 use longpole_trace::Trace;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -111,24 +112,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         mode,
         machine: args.machine,
         segments: with_segments || sampled || args.functions || is_trace,
-        window: args.window.map(|window| window as usize).or((jobs > 1).then_some(interactions::WINDOW)),
+        window: args.window.map(|window| window as usize).or((jobs > 1).then_some(WINDOW)),
         jobs,
-        spill: Some(interactions::SPILL),
+        spill: Some(SPILL),
         ..Options::default()
     };
-    let mut turns = cpu_holders::turns();
+    let mut occupancy = pipeline::cpu_holders::occupancy_log();
     let mut answer = match args.whom.is_given() {
-        false => interactions.critical_path_with(options, &mut turns)?,
+        false => interactions.critical_path_with(options, &mut occupancy)?,
         true if mode == Mode::Active || options.machine.is_some() => {
             bail!(WrongUsage("--process, --thread and --port lead to replies; --machine leads to one machine's end".to_owned()))
         }
         true => {
-            let (kept, ..) = critical::of(&mut interactions, &args.whom)?;
-            interactions.path_from_spool(&kept, options)?
+            let end = spool_to_end(&mut interactions, &args.whom.selection(), args.whom.progress_times())?;
+            interactions.path_from_spool(&end.spool, options)?
         }
     };
     if !sampled {
-        cpu_holders::tell(&interactions, &turns, &mut answer)?;
+        pipeline::cpu_holders::add(&interactions, &occupancy, &mut answer)?;
     }
     if sampled {
         return sampled_stacks(&input, args.folded, args.flame.as_deref(), &interactions, &answer);
@@ -137,18 +138,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return functions(&input, &interactions, &mut answer);
     }
     let functions = match args.functions {
-        true => Some(samples::functions(&input, &interactions, &mut answer, stacks::read)?.rows),
+        true => Some(samples::functions(&input, &interactions, &mut answer, samples::read)?.0.rows),
         false => None,
     };
     if args.no_segments {
         answer.segments = None;
     }
-    let told = interactions.told().cloned().unwrap_or_default();
-    let Told { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = told;
+    let counters = interactions.counters().cloned().unwrap_or_default();
+    let Counters { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = counters;
     let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
     answer::tell(input.json, &Whole { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
         print(out, &answer, args.segments)?;
-        print_told(out, &answer, &told)?;
+        print_counters(out, &answer, &counters)?;
         let not_recorded =
             interactions.composer().and_then(|composer| not_recorded::sentence(&not_recorded::not_recorded(composer.linux())));
         not_recorded.map_or(Ok(()), |sentence| writeln!(out, "{}", plain(sentence)))
@@ -168,9 +169,9 @@ fn sampled_stacks(
     let seats = interactions.seats();
     let on_path = OnPath::new(path, &seats);
     let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
-    let mut gathered = Gathered::new(input, None, true)?.on_path(on_path);
-    let trace = stacks::read(input, &mut gathered)?;
-    let (lines, counts) = (gathered.lines(), gathered.counts());
+    let mut samples = StackSamples::new(input.sampled()?, None, true).on_path(on_path);
+    let trace = samples::read(input, &mut samples)?;
+    let (lines, counts) = (samples.lines(), samples.counts());
     if let Some(to) = to {
         let file = File::create(to).with_context(|| format!("{} cannot be written", to.display()))?;
         let mut out = BufWriter::new(file);
@@ -188,7 +189,7 @@ fn sampled_stacks(
 }
 
 fn functions(input: &Input, interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<ExitCode> {
-    let Sampled { rows, counts, running, is_damaged } = samples::functions(input, interactions, answer, stacks::read)?;
+    let (PathFunctions { rows, counts, running }, is_damaged) = samples::functions(input, interactions, answer, samples::read)?;
     let mut out = BufWriter::new(io::stdout().lock());
     stacks::print_critical(&mut out, &rows, MOST_ROWS)?;
     out.flush()?;
@@ -282,21 +283,21 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
 }
 
 /// Prints what is known about the events of a recording in addition to the path.
-fn print_told(out: &mut impl Write, answer: &Answer, told: &Told) -> io::Result<()> {
-    if told.events > 0 {
-        writeln!(out, "{} events, {} lost", number(told.events), number(told.lost))?;
+fn print_counters(out: &mut impl Write, answer: &Answer, counters: &Counters) -> io::Result<()> {
+    if counters.events > 0 {
+        writeln!(out, "{} events, {} lost", number(counters.events), number(counters.lost))?;
     }
     for (count, what) in [
-        (told.uncounted_losses, "gaps in the events nobody counted"),
-        (told.from_before, "items were taken that had been put before the trace began, or where events are missing"),
-        (told.size_mismatches, "times a queue held another number of items than its program said"),
+        (counters.uncounted_losses, "gaps in the events nobody counted"),
+        (counters.from_before, "items were taken that had been put before the trace began, or where events are missing"),
+        (counters.size_mismatches, "times a queue held another number of items than its program said"),
     ] {
         if count > 0 {
             writeln!(out, "{} {what}", number(count))?;
         }
     }
-    if answer.unknown_ns > 0 && !told.unknown_by.is_empty() {
-        let by: Vec<String> = told.unknown_by.iter().map(|(why, count)| format!("{why} {}", number(*count))).collect();
+    if answer.unknown_ns > 0 && !counters.unknown_by.is_empty() {
+        let by: Vec<String> = counters.unknown_by.iter().map(|(why, count)| format!("{why} {}", number(*count))).collect();
         writeln!(out, "blocks that ended without a known cause, by what would have told it: {}", by.join(", "))?;
     }
     Ok(())

@@ -2,12 +2,11 @@
 
 mod follow;
 
-use super::convert;
 use crate::input::empty_range;
 use crate::input::filter::{Filter, Patterns, Sieve};
 use crate::input::{self, Input};
+use crate::render::diagnostics;
 use crate::render::events::{Printer, Tail};
-use crate::render::table::plain_lines;
 use longpole_trace::Catalogue;
 use longpole_trace::Damage;
 use longpole_trace::Item;
@@ -73,10 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let told = lines.all(&mut trace);
     lines.end()?;
     told?;
-    convert::tell_no_event(&trace);
-    for diagnostic in trace.diagnostics() {
-        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
-    }
+    diagnostics::print(&trace);
     empty_range::check(&trace, &paths, &args.input.options())?;
     let damaged = if args.strict { trace.is_damaged_strictly() } else { trace.is_damaged() };
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })

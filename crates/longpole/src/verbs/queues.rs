@@ -1,11 +1,12 @@
 //! `longpole queues`: measures how deep queues are, how often they are full and empty, and in which
 //! batches items are taken.
 
+use crate::input::interactions;
 use crate::input::machine_log;
 use crate::input::Input;
-use crate::interactions::{self, Interactions};
 use crate::passes::all;
 use crate::render::table::{bytes, duration, number, percent, rate, Table};
+use longpole_analysis::pipeline::Interactions;
 use longpole_analysis::queues::{QueueAnswer, QueuesOfMachines};
 use longpole_analysis::report::Pass;
 use std::collections::HashSet;
@@ -26,7 +27,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(log) = machine_log::named(&args.input)? {
+    if let Some(log) = interactions::of_named_log(&args.input)? {
         return of_log(&args.input, log);
     }
     let (pass, trace) = all::read(&args.input, None)?;
@@ -55,7 +56,7 @@ fn of_rules(input: &Input, pass: &Pass, known: &[QueueAnswer]) -> anyhow::Result
 /// Returns the number of interactions, and the queues measured from them.
 fn measured(interactions: &mut Interactions) -> anyhow::Result<(u64, Vec<QueueAnswer>)> {
     let mut queues = QueuesOfMachines::default();
-    let count = machine_log::each(interactions, |_, interaction, begin| {
+    let count = interactions.each(|_, interaction, begin| {
         queues.begin_at(begin);
         queues.interaction(interaction);
     })?;

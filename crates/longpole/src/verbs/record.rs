@@ -6,6 +6,7 @@
 
 use crate::log::Log;
 use crate::output_tee::Prepared;
+use crate::render::conversion;
 use anyhow::{bail, Context};
 use longpole_record::control::steady::Steady;
 use longpole_record::interfaces::Pattern;
@@ -21,7 +22,7 @@ use longpole_record::Runtime;
 use longpole_record::Scope;
 use longpole_record::Stop;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -473,7 +474,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         steady.fall_back(nice.min(URGENT));
     }
     let asked = stop.count();
-    let outcome = recorder.finish_with(&mut progress(Some(stop)), &mut |path| match stop.count() > asked {
+    let outcome = recorder.finish_with(&mut conversion::progress(Some(stop)), &mut |path| match stop.count() > asked {
         true => Vec::new(),
         false => crate::input::complete_symbols(path),
     });
@@ -577,25 +578,6 @@ fn wrong_request(error: longpole_record::Error) -> anyhow::Error {
     match error {
         longpole_record::Error::Kernel(error @ KernelError::NoEvent { .. }) => crate::WrongUsage(error.to_string()).into(),
         error => error.into(),
-    }
-}
-
-/// Returns a callback that shows the progress of the conversion of kernel events if stderr is a
-/// terminal, and that stops the conversion at the next signal.
-pub fn progress(stop: Option<Stop>) -> impl FnMut(u64, u64) -> bool {
-    let asked = stop.map(|stop| stop.count());
-    let shown = std::io::stderr().is_terminal();
-    let mut last = None;
-    move |done, total| {
-        let percent = (u128::from(done) * 100).checked_div(u128::from(total)).unwrap_or(100).min(100);
-        if shown && last != Some(percent) {
-            last = Some(percent);
-            eprint!("\rlongpole: converting the kernel's events: {percent} %");
-            if percent == 100 {
-                eprintln!();
-            }
-        }
-        stop.map(|stop| stop.count()) == asked
     }
 }
 

@@ -4,22 +4,19 @@
 //! path, and to the analyses of probes, packets and the kernel. Several traces are compared with
 //! each other.
 
-use crate::critical::{self, Passed, Told};
-use crate::input::progress::ProgressTimes;
+use crate::in_one_line;
+use crate::input::explained::explained;
+use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
-use crate::interactions;
-use crate::packets::kernel::Kernel;
 use crate::passes::all;
-use crate::passes::kernel::{self, Model, Reading};
-use crate::passes::probes;
+use crate::passes::kernel;
 use crate::passes::samples;
-use crate::profiler;
 use crate::render::answer;
 use crate::render::cpu_holders;
+use crate::render::profile;
 use crate::render::repeated;
 use crate::render::screen;
-use crate::render::stacks;
 use crate::render::strip;
 use crate::render::table::{counted, duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
@@ -27,19 +24,17 @@ use crate::WrongUsage;
 use anyhow::{bail, Context};
 use longpole_analysis::compare::repeated::{Repeated, Run};
 use longpole_analysis::critical_path::Row;
-use longpole_analysis::findings::kernel_facts::KernelFacts;
-use longpole_analysis::network::packet_loss::Places;
-use longpole_analysis::network::packet_paths::PacketPaths;
+use longpole_analysis::pipeline::report::{report_of_log, ReportPass};
+use longpole_analysis::pipeline::samples::has_samples;
+use longpole_analysis::pipeline::Request;
+use longpole_analysis::profile::may_be_wait;
 use longpole_analysis::report::{Pass, Report};
 use longpole_analysis::stats::text::place;
-use longpole_analysis::verdict::exchanges::Exchanges;
 use longpole_analysis::verdict::limits::Limits;
 use longpole_analysis::verdict::lost_events::too_many_lost;
 use longpole_analysis::verdict::sensitivity::Sensitive;
 use longpole_analysis::verdict::{self, anchor};
 use longpole_analysis::what_if::Scenario;
-use longpole_model::causes::Composer;
-use longpole_model::linux::Linux;
 use longpole_trace::Trace;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -77,7 +72,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     match paths.as_slice() {
-        [path] => show(&args.input, args.full, of_one(&args.input, path, (&args.whom, args.sensitivity))?),
+        [path] => show(&args.input, args.full, of_one(&args.input, path, (&args.whom, args.sensitivity)).map_err(explained)?),
         _ if args.sensitivity => Err(WrongUsage("--sensitivity takes one recording".to_owned()).into()),
         _ => runs(&args.input, &paths, &args.whom),
     }
@@ -102,7 +97,7 @@ fn runs(input: &Input, paths: &[PathBuf], whom: &SubjectArgs) -> anyhow::Result<
     for path in paths {
         let shown = path.display().to_string();
         let input = input.of(path);
-        let whole = of_one(&input, path, (whom, false)).with_context(|| shown.clone())?;
+        let whole = of_one(&input, path, (whom, false)).map_err(explained).with_context(|| shown.clone())?;
         damaged |= whole.from.as_ref().is_some_and(|(_, trace)| trace.is_damaged());
         told.push(Run { path: shown, report: whole.report });
     }
@@ -111,114 +106,21 @@ fn runs(input: &Input, paths: &[PathBuf], whom: &SubjectArgs) -> anyhow::Result<
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Returns true if the trace shows when the threads with probes ran, or if there are none.
-fn tells_running(pass: &Pass, trace: Option<&Trace>, linux: Option<&Linux>) -> bool {
-    let has_switches = linux.is_some_and(|linux| linux.switches.in_all > 0 && linux.switch_filter.is_none());
-    has_switches || trace.is_some_and(stacks::are_in) || !pass.has_threads()
-}
-
 /// Reports on one trace, which is read once.
-fn of_one(input: &Input, path: &Path, (whom, vary): (&SubjectArgs, bool)) -> anyhow::Result<Whole> {
-    let paths = [path.to_owned()];
-    let ranged = input.begin.is_some() || input.end.is_some();
+fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool)) -> anyhow::Result<Whole> {
+    let is_ranged = input.begin.is_some() || input.end.is_some();
     let input = &input.of(path).of_command()?;
     let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
-    let Some(trace) = interactions.trace() else {
-        let passed = Passed::of(&mut interactions, interactions::alone)?;
-        let critical = critical::read(
-            &interactions,
-            passed,
-            Told {
-                lost: 0,
-                tells_running: true,
-                kernel: None,
-                exchanges: Exchanges::default(),
-                progressed: whom.progress.as_ref().map(ProgressTimes::new),
-                turns: &cpu_holders::turns(),
-                as_asked: true,
-                vary,
-                whom,
-            },
-        )?;
-        return Ok(Whole { report: Report::of_machines(critical), from: None });
+    let selection = &whom.selection();
+    let Some(read) = ReportPass::read(&mut interactions, whom.progress_times(), is_ranged)? else {
+        let request = Request { selection, progress: whom.progress_times(), keep_end: true, sensitivity };
+        return Ok(Whole { report: report_of_log(&mut interactions, request)?, from: None });
     };
-    let places = Places::built_in().context("a built-in rule file is wrong")?;
-    let begin_ns = kernel::begin_ns(input, trace);
-    let has_kernel = kernel::sources(&paths, trace) > 0;
-    // Packets that are lost before the command begins or after its end do not count as its losses.
-    let of_command = !ranged && input.begin.is_some();
-    // The composer's own model of the kernel has no range. A second model is used if the user named
-    // one, but not to leave out the recorder's start, which is too short to matter.
-    let mut model = (has_kernel && ranged).then(|| Model::of(input, trace)).transpose()?;
-    let (mut journeys, mut facts, mut turns) = (PacketPaths::new(None), KernelFacts::default(), cpu_holders::turns());
-    let mut exchanges = Exchanges::default();
-    let mut progressed = whom.progress.as_ref().map(ProgressTimes::new);
-    journeys.since_ns = of_command.then_some(begin_ns);
-    let (passed, mut pass) = probes::alongside(|probes| {
-        let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
-            match &mut model {
-                None => {
-                    composer.item_with(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut (&mut facts, &mut exchanges))));
-                    if has_kernel {
-                        facts.after(composer.linux());
-                        exchanges.after(composer.linux());
-                    }
-                    journeys.over = of_command && composer.command_is_over();
-                }
-                Some(model) => {
-                    composer.item_with(catalogue, item, &mut turns);
-                    model.item(catalogue, item, &mut (&mut journeys, &mut (&mut facts, &mut exchanges)));
-                    facts.after(&model.linux);
-                    exchanges.after(&model.linux);
-                }
-            }
-            if let Some(progressed) = &mut progressed {
-                progressed.item(composer, catalogue, item);
-            }
-            if item.t_ns() >= begin_ns {
-                probes.item(composer, catalogue, item);
-            }
-        })?;
-        probes.send(interactions.vocabulary());
-        Ok(passed)
-    })?;
-    let lost = {
-        let inputs = pass.inputs();
-        inputs.lost.saturating_add(inputs.kernel_lost)
-    };
-    match &mut model {
-        None => interactions.finish_linux(&mut (&mut turns, &mut (&mut journeys, &mut facts))),
-        Some(model) => {
-            interactions.finish_linux(&mut turns);
-            model.linux.finish(&mut (&mut journeys, &mut facts));
-        }
-    }
-    let linux = model.as_ref().map(|model| &model.linux).or(interactions.composer().map(Composer::linux)).filter(|_| has_kernel);
-    if let Some(linux) = linux {
-        facts.after(linux);
-    }
-    let tells_running = tells_running(&pass, interactions.trace(), linux);
-    pass.tells_running = tells_running;
-    // A trace without interactions still has a report.
-    let mut critical = critical::read(
-        &interactions,
-        passed,
-        Told {
-            lost,
-            tells_running,
-            kernel: linux.map(|linux| (&facts, linux)),
-            exchanges,
-            progressed,
-            turns: &turns,
-            as_asked: ranged,
-            vary,
-            whom,
-        },
-    );
+    let (mut critical, events) = read.judge(&interactions, Request { selection, progress: None, keep_end: is_ranged, sensitivity });
     let functions = match &mut critical {
-        Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {
-            match samples::functions(input, &interactions, &mut critical.answer, stacks::gather) {
-                Ok(sampled) => Some(sampled.rows),
+        Ok(critical) if interactions.trace().is_some_and(has_samples) => {
+            match samples::functions(input, &interactions, &mut critical.answer, samples::read_quietly) {
+                Ok((sampled, _)) => Some(sampled.rows),
                 Err(error) => {
                     eprintln!("longpole: note: without the functions of sampled stacks: {}", plain(format!("{error:#}")));
                     None
@@ -227,18 +129,8 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&SubjectArgs, bool)) -> any
         }
         _ => None,
     };
-    let Some((trace, linux)) = interactions.into_parts() else { bail!("internal error: the trace is gone") };
-    let probe_cost_ns = trace.probe_cost_ns();
-    let trace = if has_kernel {
-        let linux = model.map_or(linux, |model| model.linux);
-        let kernel = Kernel::of(Reading { linux, trace }, journeys, &paths);
-        pass.lost(&kernel.packets(|packets| packets.losses(&places)), kernel.journeys.count);
-        kernel.reading.trace
-    } else {
-        trace
-    };
-    pass.full_ring = trace.full_ring();
-    let mut report = pass.report(probe_cost_ns);
+    let symbols = |addresses: &[u64]| kernel::symbols(&[path.to_owned()], addresses);
+    let Some((mut report, pass, trace)) = events.report(interactions, symbols)? else { bail!("internal error: the trace is gone") };
     match critical {
         Ok(mut critical) => {
             if let Some(functions) = &functions {
@@ -246,8 +138,9 @@ fn of_one(input: &Input, path: &Path, (whom, vary): (&SubjectArgs, bool)) -> any
             }
             report = Report { functions, ..report.with(critical) };
         }
-        Err(error) if whom.is_given() => return Err(error),
-        Err(error) => eprintln!("longpole: note: without critical path: {}", plain(format!("{error:#}"))),
+        Err(error) if whom.is_given() => return Err(error.into()),
+        // A trace without interactions still has a report.
+        Err(error) => eprintln!("longpole: note: without critical path: {}", in_one_line(&explained(error))),
     }
     Ok(Whole { report, from: Some((pass, trace)) })
 }
@@ -290,7 +183,7 @@ fn predicted(report: &Report, refused: Option<&String>) -> String {
     let next = best.next.as_ref().map_or_else(String::new, |next| format!("; next bottleneck: {}::{}", next.machine, next.state));
     let is_torn = too_many_lost(report.verdict.lost, report.inputs.events);
     let torn = if is_torn { "; what is lost is not in it" } else { "" };
-    let open = if profiler::is_open(report, best) { ", if that is work and no wait" } else { "" };
+    let open = if may_be_wait(report, best) { ", if that is work and no wait" } else { "" };
     let of = report.verdict.gain.as_ref().filter(|gain| gain.change == best.change).and_then(|gain| gain.progress.as_ref());
     let of = of.map_or_else(String::new, |progress| format!(" {progress}"));
     let gain = signed(best.gain.unwrap_or(0.0));
@@ -303,7 +196,7 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     let mut lines = vec![plain(report.verdict.text())];
     let Some(path) = &report.path else { return writeln!(out, "{}", lines[0]) };
     lines.push(plain(predicted(report, path.refused.as_ref())));
-    lines.push(plain(profiler::first(report)));
+    lines.push(plain(profile::first(report)));
     lines.push(String::new());
     let (end, length, unknown) = (plain(path.end_machine.clone()), duration(path.length_ns), percent(path.unknown_share));
     lines.push(format!("CRITICAL PATH to the end of {end}: {length}, {unknown} unknown"));
@@ -319,8 +212,8 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     let rows = if full { all } else { &of_classes };
     let most = if full { MOST_ROWS } else { screen::LINES.saturating_sub(above + 6).clamp(LEAST_ROWS, FIRST_ROWS) };
     let columns = match full {
-        true => profiler::Columns::of(report),
-        false => profiler::Columns::of(report).without_functions(),
+        true => profile::Columns::of(report),
+        false => profile::Columns::of(report).without_functions(),
     };
     states(out, report, &rows[..rows.len().min(most)], &columns)?;
     if let Some(more) = rows.len().checked_sub(most).filter(|&more| more > 0) {
@@ -355,7 +248,7 @@ fn of_classes(rows: &[Row]) -> Vec<Row> {
 }
 
 /// Prints a table of states with their share of the path and the gain of halving each.
-fn states(out: &mut impl Write, report: &Report, rows: &[Row], columns: &profiler::Columns) -> io::Result<()> {
+fn states(out: &mut impl Write, report: &Report, rows: &[Row], columns: &profile::Columns) -> io::Result<()> {
     let predictions = report.predictions.as_deref().unwrap_or_default();
     let mut table = Table::new(&[&["state", ">share of path"], columns.heads(), &[">gain if halved"]].concat());
     for row in rows {
@@ -392,7 +285,7 @@ fn details(out: &mut impl Write, report: &Report, rows: &[Row]) -> io::Result<()
             writeln!(out, "{} {what}", number(count))?;
         }
     }
-    profiler::discordant(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    profile::discordant(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     match &report.participation {
         Some(participation) => strip::print(out, participation, report),
         None => Ok(()),

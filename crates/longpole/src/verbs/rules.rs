@@ -1,10 +1,10 @@
 //! `longpole rules check`: checks rules, and shows their effect on a trace.
 
 use crate::in_one_line;
+use crate::input::interactions;
 use crate::input::memory_dump::Raw;
 use crate::input::rules;
 use crate::input::Input;
-use crate::interactions;
 use crate::render::answer;
 use crate::render::table::{number, plain};
 use longpole_analysis::critical_path::{CriticalPath, Options};
@@ -112,7 +112,7 @@ fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::
         // A trace without interactions has no contradictions.
         critical_path.answer(interactions.vocabulary()).ok()
     };
-    let told = interactions.told().cloned().unwrap_or_default();
+    let counters = interactions.counters().cloned().unwrap_or_default();
     let composer = interactions.composer();
     let matched = composer.into_iter().flat_map(|composer| composer.system().own_rules());
     Ok(OfTrace {
@@ -128,8 +128,8 @@ fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::
             .flat_map(|answer| answer.contradiction_list)
             .map(|contradiction| format!("event {}: {}", contradiction.line, contradiction.what))
             .collect(),
-        size_mismatches: told.size_mismatches,
-        from_before: told.from_before,
+        size_mismatches: counters.size_mismatches,
+        from_before: counters.from_before,
         kernel_contradictions: composer.map_or(0, |composer| composer.linux().contradictions),
     })
 }

@@ -10,6 +10,7 @@ use crate::input::memory_dump::Raw;
 use crate::input::Input;
 use crate::passes::kernel::{self as reading, Reading};
 use crate::render::answer;
+use crate::render::conversion;
 use crate::render::table::{duration, number, percent, Table};
 use anyhow::{bail, Context};
 use longpole_analysis::scheduling::cpus::CpuTimes;
@@ -210,7 +211,7 @@ fn recorded(args: &Args, mut recorder: Recorder, limit: Rlimit) -> anyhow::Resul
     recorder.follow(pid);
     let status = record::run_until_the_end(&mut recorder, &stop, None, None, Some(&mut child));
     let rate = rate(begin);
-    let outcome = recorder.finish_with(&mut record::progress(Some(stop)), &mut |_| Vec::new());
+    let outcome = recorder.finish_with(&mut conversion::progress(Some(stop)), &mut |_| Vec::new());
     outcome.diagnostics.iter().chain(&troubles).for_each(|note| eprintln!("longpole: note: {note}"));
     let (status, failure) = match status {
         Ok(status) => (status, None),

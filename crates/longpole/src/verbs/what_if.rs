@@ -1,18 +1,16 @@
 //! `longpole what-if`: predicts the effects of changes before they are made.
 
-use crate::critical;
+use crate::input::interactions;
 use crate::input::memory_dump::Raw;
 use crate::input::offset::Offset;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
-use crate::interactions::{self, Interactions};
 use crate::render::answer;
 use crate::render::table::{counted, duration, number, percent, plain, Table};
-use crate::spool::Spool;
 use crate::WrongUsage;
+use longpole_analysis::pipeline::{spool_to_end, PathEnd};
 use longpole_analysis::verdict::lost_events::{self, too_many_lost};
 use longpole_analysis::what_if::predicted::Predicted;
-use longpole_analysis::what_if::propose::{self, Order};
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
 use longpole_trace::Moment;
 use longpole_trace::Trace;
@@ -87,13 +85,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         // The replay ends where the path of `report` ends: if a timer or nothing ends the run, the
         // work until then counts, and not the command's end.
         _ if args.whom.is_given() || as_report => {
-            let (kept, parts, stations) = critical::of(&mut interactions, &args.whom)?;
+            let end = spool_to_end(&mut interactions, &args.whom.selection(), args.whom.progress_times())?;
+            let PathEnd { spool, parts, stations } = end;
             let mut at_stations = Vec::new();
             let (mut answer, mut order) = match scenarios.is_empty() {
                 false => {
                     let has_more_places = |scenario: &Scenario| scenario.changes.iter().any(|change| change.at_once().is_some());
                     let unchanged = match scenarios.iter().any(has_more_places) {
-                        true => Some(interactions.what_if_from_spool(&kept, options(Vec::new()))?),
+                        true => Some(interactions.what_if_from_spool(&spool, options(Vec::new()))?),
                         false => None,
                     };
                     let mut replayed = Vec::new();
@@ -105,13 +104,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                     }
                     let answer = match unchanged.filter(|_| replayed.is_empty()) {
                         Some(unchanged) => unchanged,
-                        None => interactions.what_if_from_spool(&kept, options(replayed))?,
+                        None => interactions.what_if_from_spool(&spool, options(replayed))?,
                     };
                     (answer, Vec::new())
                 }
                 true => {
-                    let plain = interactions.what_if_from_spool(&kept, options(Vec::new()))?;
-                    proposed(&interactions, plain, &kept, options)?
+                    let unchanged = interactions.what_if_from_spool(&spool, options(Vec::new()))?;
+                    interactions.propose_from_spool(unchanged, &spool, options)?
                 }
             };
             if let Some(parts) = parts {
@@ -124,7 +123,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             (answer, order)
         }
         false => (interactions.what_if(options(scenarios))?, Vec::new()),
-        true => propose(&mut interactions, options)?,
+        true => interactions.propose(options)?,
     };
     let tried = answer.predictions.iter().map(|prediction| Predicted { prediction, step: None });
     // The change of a step includes all earlier fixes.
@@ -162,39 +161,6 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
         },
         scenarios,
     ))
-}
-
-/// Proposes changes if the user named none. The trace is read once; its spooled interactions are
-/// read once per round.
-fn propose(interactions: &mut Interactions, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow::Result<(Answer, Vec<Prediction>)> {
-    let (plain, kept) = interactions.what_if_and_spool(options(Vec::new()))?;
-    proposed(interactions, plain, &kept, options)
-}
-
-/// Proposes changes from spooled interactions. `plain` is the answer without a change.
-fn proposed(
-    interactions: &Interactions,
-    mut plain: Answer,
-    kept: &Spool,
-    options: impl Fn(Vec<Scenario>) -> Options,
-) -> anyhow::Result<(Answer, Vec<Prediction>)> {
-    let is_recorder = interactions.knows_recorder();
-    plain.shares.retain(|share| !is_recorder(&share.machine));
-    let pass = |scenarios| interactions.what_if_from_spool(kept, options(scenarios));
-    let candidates = propose::first(&plain);
-    if candidates.is_empty() {
-        return Ok((plain, Vec::new()));
-    }
-    let mut answer = Answer { lost: plain.lost, ..pass(candidates.clone())? };
-    let mut order = Order::new(candidates, &answer.predictions);
-    loop {
-        let next = order.next();
-        if next.is_empty() || !order.step(&pass(next)?.predictions) {
-            break;
-        }
-    }
-    answer.predictions.sort_by(|a, b| b.gain.unwrap_or(f64::MIN).total_cmp(&a.gain.unwrap_or(f64::MIN)));
-    Ok((answer, order.steps))
 }
 
 fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring: Option<u64>) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! A store of interactions that are read several times, a few bytes each: in memory if they are
 //! few, otherwise in a file without a name, of which nothing remains if this process is killed.
 
-use crate::following::Follower;
+use super::Follower;
 use longpole_model::interaction::block::Block;
 use longpole_model::interaction::compact::{pack, Unpack};
 use longpole_model::interaction::{Interaction, Vocabulary};
@@ -72,8 +72,8 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// Ends the collection. `vocabulary` is the one of the producer.
-    pub fn kept(self, vocabulary: &Vocabulary) -> Spool {
+    /// Ends the collection. `vocabulary` has the names as of the last interaction.
+    pub fn finish(self, vocabulary: &Vocabulary) -> Spool {
         Spool { from: self, vocabulary: Arc::new(vocabulary.clone()), machine: None }
     }
 
@@ -137,13 +137,13 @@ impl Spool {
 mod tests {
     use super::*;
     use longpole_model::interaction::ahead::Ahead;
-    use longpole_model::interaction::block::Told;
+    use longpole_model::interaction::block::Told as Known;
     use longpole_model::interaction::Effect;
 
     #[test]
     fn spooled_interactions_are_read_again_from_memory_and_from_the_file() {
         for count in [0, 1, 5000, 2_000_000u64] {
-            let (mut keeper, mut vocabulary, mut told) = (SpoolWriter::default(), Vocabulary::default(), Told::default());
+            let (mut writer, mut vocabulary, mut known) = (SpoolWriter::default(), Vocabulary::default(), Known::default());
             let machines = ["A", "B", "C"].map(|name| vocabulary.machine("", name));
             let state = vocabulary.names.intern("run");
             let at = |number: u64| Interaction {
@@ -155,14 +155,14 @@ mod tests {
                 let (mut block, mut ahead) = (Block::default(), Ahead::default());
                 ahead.interactions.extend((from..count).take(Block::MOST).map(at));
                 block.exchange(&mut ahead);
-                block.close(&vocabulary, &mut told);
-                keeper.block(&mut Vocabulary::default(), &block);
+                block.close(&vocabulary, &mut known);
+                writer.block(&mut Vocabulary::default(), &block);
             }
-            assert_eq!(keeper.written > 0, count > 1_000_000);
-            let kept = keeper.kept(&vocabulary);
+            assert_eq!(writer.written > 0, count > 1_000_000);
+            let spool = writer.finish(&vocabulary);
             for _ in 0..2 {
                 let mut number = 0;
-                let each = kept.each(|vocabulary, interaction| {
+                let each = spool.each(|vocabulary, interaction| {
                     assert_eq!(*interaction, at(number));
                     assert_eq!(vocabulary.machine_name(machines[2]), "C");
                     number += 1;

@@ -5,15 +5,14 @@
 //! done with it. A slow follower blocks the others, so memory does not grow with the length of the
 //! trace.
 
-use crate::interactions::{self, Feed, Interactions};
-use anyhow::anyhow;
-use longpole_analysis::critical_path::name_index::Seen;
-use longpole_analysis::critical_path::CriticalPath;
-use longpole_analysis::verdict::traffic::Traffic;
-use longpole_analysis::wait_graph::Waits;
-use longpole_analysis::what_if::WhatIf;
+use super::{composed, Error, Feed, Interactions};
+use crate::critical_path::name_index::Seen;
+use crate::critical_path::CriticalPath;
+use crate::verdict::traffic::Traffic;
+use crate::wait_graph::Waits;
+use crate::what_if::WhatIf;
 use longpole_model::causes::Composer;
-use longpole_model::interaction::block::{Block, Told};
+use longpole_model::interaction::block::{Block, Told as Known};
 use longpole_model::interaction::{Interaction, Vocabulary};
 use longpole_trace::Catalogue;
 use longpole_trace::Item;
@@ -28,12 +27,15 @@ pub trait Follower: Send {
     /// determine the states at `t`.
     fn begin_at(&mut self, t: u64);
 
+    /// Receives the next interaction, with the names as of it.
     fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction);
 
     /// Sets the end of the requested part: more interactions follow in the trace, and the analysis
     /// extends to `t`.
     fn until(&mut self, t: u64);
 
+    /// Receives a block of interactions. `vocabulary` has the names as of the block before, and is
+    /// brought up to date.
     fn block(&mut self, vocabulary: &mut Vocabulary, block: &Block) {
         block.each(vocabulary, |vocabulary, interaction| self.interaction(vocabulary, interaction));
     }
@@ -73,10 +75,10 @@ pub fn follow(
     interactions: &mut Interactions,
     mut observe: impl FnMut(&Catalogue, &Item<'_>),
     followers: &mut [&mut dyn Follower],
-) -> anyhow::Result<()> {
+) -> Result<(), Error> {
     let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
         observe(catalogue, item);
-        interactions::alone(composer, catalogue, item);
+        composed::compose(composer, catalogue, item);
     };
     follow_fed(interactions, feed, followers.iter_mut().map(std::slice::from_mut))
 }
@@ -88,7 +90,7 @@ pub fn follow_fed<'a, 'b: 'a>(
     interactions: &mut Interactions,
     mut feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>),
     followers: impl IntoIterator<Item = &'a mut [&'b mut dyn Follower]>,
-) -> anyhow::Result<()> {
+) -> Result<(), Error> {
     thread::scope(|scope| {
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
         for together in followers {
@@ -96,15 +98,15 @@ pub fn follow_fed<'a, 'b: 'a>(
             senders.push(sender);
             threads.push(scope.spawn(move || attend(together, &receiver)));
         }
-        let told = tell(interactions, &mut feed, |parcel| {
+        let read = send_all(interactions, &mut feed, |parcel| {
             // Sending fails only if the receiving thread has panicked; joining it reports that.
             senders.iter().for_each(|sender| drop(sender.send(parcel.clone())));
         });
         drop(senders);
         let panicked = threads.into_iter().map(|thread| thread.join()).filter(Result::is_err).count() > 0;
-        told?;
+        read?;
         match panicked {
-            true => Err(anyhow!("internal error: an analysis of the trace panicked")),
+            true => Err(Error::Panicked),
             false => Ok(()),
         }
     })
@@ -126,13 +128,13 @@ fn attend(followers: &mut [&mut dyn Follower], parcels: &Receiver<Arc<SentBlock>
     }
 }
 
-fn tell(interactions: &mut Interactions, feed: &mut Feed<'_>, mut send: impl FnMut(Arc<SentBlock>)) -> anyhow::Result<()> {
-    let (mut told, mut sent) = (Told::default(), Sent::default());
+fn send_all(interactions: &mut Interactions, feed: &mut Feed<'_>, mut send: impl FnMut(Arc<SentBlock>)) -> Result<(), Error> {
+    let (mut known, mut sent) = (Known::default(), Sent::default());
     interactions.note_renames();
     loop {
         let mut block = sent.returned().map_or_else(Block::with_room, Block::emptied);
         let more = interactions.fill(&mut block, feed)?;
-        block.close(interactions.vocabulary(), &mut told);
+        block.close(interactions.vocabulary(), &mut known);
         let until = interactions.until().filter(|_| !more);
         send(sent.add(SentBlock { block, begin: interactions.range().begin, until }));
         if !more {

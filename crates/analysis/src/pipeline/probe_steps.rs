@@ -3,11 +3,11 @@
 //! The composer resolves each event to a step only once. The steps are passed to the analyses in
 //! blocks.
 
-use anyhow::{anyhow, Context};
-use longpole_analysis::report::Pass;
-use longpole_analysis::stages::steps::{KnownState, Steps};
+use super::Error;
+use crate::report::Pass;
+use crate::stages::steps::{KnownState, Steps};
 use longpole_model::causes::Composer;
-use longpole_model::interaction::block::Told;
+use longpole_model::interaction::block::Told as Known;
 use longpole_model::interaction::Vocabulary;
 use longpole_trace::Catalogue;
 use longpole_trace::Item;
@@ -18,16 +18,16 @@ use std::thread;
 const UNDER_WAY: usize = 8;
 
 /// Collects the composer's steps and sends them to the analyses.
-pub struct Probes {
+pub struct ProbeSteps {
     to: SyncSender<Steps>,
     /// Blocks that the analyses have processed; their memory is reused.
     used: Receiver<Steps>,
     steps: Steps,
-    told: Told,
+    known: Known,
     context: KnownState,
 }
 
-impl Probes {
+impl ProbeSteps {
     /// Takes the item that the composer has just processed.
     #[inline]
     pub fn item(&mut self, composer: &Composer, catalogue: &Catalogue, item: &Item<'_>) {
@@ -47,15 +47,19 @@ impl Probes {
     pub fn send(&mut self, vocabulary: &Vocabulary) {
         let next = self.used.try_recv().map_or_else(|_| Steps::with_room(), Steps::emptied);
         let mut steps = std::mem::replace(&mut self.steps, next);
-        steps.close(vocabulary, &mut self.told);
+        steps.close(vocabulary, &mut self.known);
         // Sending fails only if the other thread has panicked; joining it reports that.
         drop(self.to.send(steps));
     }
 }
 
 /// Calls `read`, and returns its result together with the analyses of all steps that it sent.
-pub fn alongside<T>(read: impl FnOnce(&mut Probes) -> anyhow::Result<T>) -> anyhow::Result<(T, Pass)> {
-    let mut pass = Pass::of_steps().context("a built-in rule file is wrong")?;
+///
+/// # Errors
+///
+/// The error of `read`, or [`Error::Panicked`] if an analysis panicked.
+pub fn alongside<T>(read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>) -> Result<(T, Pass), Error> {
+    let mut pass = Pass::of_steps()?;
     thread::scope(|scope| {
         let (to, from) = sync_channel::<Steps>(UNDER_WAY);
         let (back, used) = channel();
@@ -67,11 +71,11 @@ pub fn alongside<T>(read: impl FnOnce(&mut Probes) -> anyhow::Result<T>) -> anyh
             }
             pass
         });
-        let mut probes = Probes { to, used, steps: Steps::with_room(), told: Told::default(), context: KnownState::default() };
+        let mut probes = ProbeSteps { to, used, steps: Steps::with_room(), known: Known::default(), context: KnownState::default() };
         let done = read(&mut probes);
-        let Probes { to, context, .. } = probes;
+        let ProbeSteps { to, context, .. } = probes;
         drop(to);
-        let mut pass = analyses.join().map_err(|_| anyhow!("internal error: an analysis of the trace panicked"))?;
+        let mut pass = analyses.join().map_err(|_| Error::Panicked)?;
         pass.context = context;
         Ok((done?, pass))
     })

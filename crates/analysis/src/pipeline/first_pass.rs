@@ -1,0 +1,72 @@
+//! The first of the two passes of a critical path with its verdict and predictions.
+//!
+//! It reads the trace once for all analyses and spools the interactions. The second pass
+//! ([`FirstPass::judge`]) chooses the anchor, that is, the thread whose path counts, and replays
+//! the spool with each change that may be worth it.
+
+use super::follow::{self, Follower};
+use super::{Error, Interactions, ProgressTimes, Selection, SpoolWriter, SPILL};
+use crate::critical_path::{self, CriticalPath};
+use crate::findings::kernel_facts::KernelFacts;
+use crate::critical_path::cpu_holders::OccupancyLog;
+use crate::verdict::exchanges::Exchanges;
+use crate::verdict::traffic::Traffic;
+use crate::wait_graph::Waits;
+use longpole_model::causes::Composer;
+use longpole_model::linux::Linux;
+use longpole_trace::{Catalogue, Item};
+
+/// The analyses after the first pass: each of them has seen all interactions.
+pub struct FirstPass {
+    pub(super) critical_path: CriticalPath,
+    pub(super) waits: Waits,
+    pub(super) writer: SpoolWriter,
+    pub(super) traffic: Traffic,
+}
+
+/// Facts about a trace that its interactions do not contain. They are collected in the first pass,
+/// from the items that its feed sees.
+pub struct TraceFacts<'a> {
+    /// Number of events that are missing in the trace.
+    pub lost: u64,
+    /// True if the trace shows when threads run.
+    pub tells_running: bool,
+    /// Facts from the kernel's events; `None` if the trace has none.
+    pub kernel: Option<(&'a KernelFacts, &'a Linux)>,
+    pub exchanges: Exchanges,
+    /// The CPU occupancy over time.
+    pub occupancy: &'a OccupancyLog,
+}
+
+/// What the user wants to know beyond the verdict, and of which path.
+pub struct Request<'a> {
+    /// Threads to whose replies the path leads.
+    pub selection: &'a Selection,
+    /// The events that count as progress, after the first pass; they replace the end of the path.
+    pub progress: Option<ProgressTimes<'a>>,
+    /// True if the path to the end of the command, or of the part, is requested, whatever ends it:
+    /// the user named a part or a machine.
+    pub keep_end: bool,
+    /// True if the answer must list the constants that the verdict depends on.
+    pub sensitivity: bool,
+}
+
+impl FirstPass {
+    /// Reads the interactions once, for the path and the waits at the same time, and spools them
+    /// for the replays with changes. Passes each item of the trace to `feed`, which passes it to
+    /// the composer.
+    pub fn read(interactions: &mut Interactions, feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>)) -> Result<FirstPass, Error> {
+        let options = critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() };
+        let mut pass = FirstPass {
+            critical_path: CriticalPath::new(options),
+            waits: Waits::default(),
+            writer: SpoolWriter::default(),
+            traffic: Traffic::default(),
+        };
+        let FirstPass { critical_path, waits, writer, traffic } = &mut pass;
+        // The path needs a thread of its own; the others together need less time than it does.
+        let others: &mut [&mut dyn Follower] = &mut [waits, writer, traffic];
+        follow::follow_fed(interactions, feed, [&mut [critical_path as &mut dyn Follower][..], others])?;
+        Ok(pass)
+    }
+}

@@ -1,0 +1,160 @@
+//! The parties of a trace: the subjects that a verdict can name, and what they exchange. The anchor
+//! of the path is chosen from them, and the verdict is about one of them.
+
+use super::{Error, Interactions, ProgressTimes, Selection};
+use crate::critical_path::Answer;
+use crate::verdict::anchor::{Anchor, Choice};
+use crate::verdict::data::Verdict;
+use crate::verdict::exchanges::{Exchanges, SocketActivities};
+use crate::verdict::limits::Limits;
+use crate::verdict::parts::Parts;
+use crate::verdict::places::Place;
+use crate::verdict::subjects::{self, SubjectId, Subjects, Thread};
+use crate::verdict::titles::Titled;
+use crate::verdict::traffic::Traffic;
+use crate::verdict::{Case, Cpus};
+use longpole_model::causes::Behind;
+use longpole_model::interaction::MachineId;
+use std::collections::{HashMap, HashSet};
+
+pub(super) struct Parties {
+    pub limits: Limits,
+    pub traffic: Traffic,
+    pub activities: SocketActivities,
+    pub subjects: Subjects,
+    /// The machines of the threads that the user selected; `None` if the user selected none.
+    pub selected: Option<HashSet<MachineId>>,
+}
+
+impl Parties {
+    /// `traffic` and `exchanges` have seen the whole trace.
+    pub fn new(interactions: &Interactions, traffic: Traffic, exchanges: Exchanges, selection: &Selection) -> Result<Parties, Error> {
+        let limits = Limits::built_in()?;
+        let activities = exchanges.finish();
+        let subjects = subjects(interactions, &activities, &traffic, &limits);
+        let selected = selection.machines(&subjects, &activities, interactions.vocabulary())?;
+        Ok(Parties { limits, traffic, activities, subjects, selected })
+    }
+
+    /// Returns the facts from which the anchor is chosen. `path` is the begin and end of the path
+    /// to the end of the command.
+    pub fn choice<'a>(&'a self, interactions: &'a Interactions, path: (u64, u64)) -> Choice<'a> {
+        Choice {
+            traffic: &self.traffic,
+            subjects: &self.subjects,
+            vocabulary: interactions.vocabulary(),
+            limits: &self.limits,
+            has_command: interactions.has_command(),
+            path,
+            asked: self.selected.as_ref(),
+        }
+    }
+
+    /// Returns the case of a path, without what the kernel's events and predictions add to it.
+    pub fn case<'a>(
+        &'a self,
+        interactions: &'a Interactions,
+        (answer, parts): (&'a Answer, &'a Parts),
+        between: &'a HashMap<(SubjectId, SubjectId), u64>,
+        states: &'a Verdict,
+    ) -> Case<'a> {
+        Case {
+            answer,
+            parts,
+            subjects: &self.subjects,
+            traffic: &self.traffic,
+            vocabulary: interactions.vocabulary(),
+            findings: &[],
+            predictions: &[],
+            together: None,
+            states,
+            anchor: None,
+            between,
+            conducts: &self.activities,
+            contention: &[],
+            cpus: Cpus::default(),
+            lost: 0,
+            not_recorded: Vec::new(),
+            again: "",
+            limits: &self.limits,
+        }
+    }
+}
+
+/// Returns the anchor of the path. `None` means that the path to the end of the command, or of the
+/// requested part, is the right one. `keep_end` requests that path unless threads are selected. An
+/// error if the thread that the user named receives nothing.
+pub(super) fn anchor(
+    interactions: &Interactions,
+    choice: &Choice<'_>,
+    progress: Option<ProgressTimes>,
+    (keep_end, selection): (bool, &Selection),
+) -> Result<Option<Anchor>, Error> {
+    let event = progress.as_ref().map(|progress| progress.name().to_owned());
+    let anchor = match (progress, interactions.composer()) {
+        (Some(progress), Some(composer)) => {
+            let event = progress.name().to_owned();
+            choice.anchor_at(&event, &progress.finish(composer)?)
+        }
+        (Some(_), None) => return Err(Error::ProgressOfLog),
+        (None, _) => choice.anchor().filter(|_| !keep_end || choice.asked.is_some()),
+    };
+    match anchor {
+        None if event.is_some() || !selection.is_empty() => Err(Error::NothingHappens { selection: selection.clone(), progress: event }),
+        anchor => Ok(anchor),
+    }
+}
+
+/// Returns the subjects that a verdict can name.
+fn subjects(interactions: &Interactions, activities: &SocketActivities, traffic: &Traffic, limits: &Limits) -> Subjects {
+    let mut threads = threads(interactions);
+    subjects::add_titles(&mut threads, &titled(interactions), limits.least_alike);
+    subjects::leave_items(&mut threads, traffic, interactions.vocabulary(), limits.considerable);
+    let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits.least_replies);
+    Subjects::new(threads, activities, &stages)
+}
+
+/// Returns, by process id, the titles that each process gave itself.
+fn titled(interactions: &Interactions) -> HashMap<i32, Titled> {
+    let Some(composer) = interactions.composer() else { return HashMap::new() };
+    let of_programs = composer.behind().iter().filter(|behind| !behind.is_kernel);
+    let titled = |behind: &Behind| {
+        let process = composer.linux().processes.get(behind.process);
+        let (parent, titles) = process.map_or((None, Vec::new()), |process| (process.parent, process.titles.clone()));
+        // A process may be listed several times; collecting into a map keeps the last program,
+        // which is the one that it executed last.
+        (behind.process, Titled { program: behind.program.clone(), parent, titles })
+    };
+    of_programs.map(titled).collect()
+}
+
+/// Returns the threads behind machines, by the machines' names.
+fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
+    let Some(composer) = interactions.composer() else { return HashMap::new() };
+    let vocabulary = composer.vocabulary();
+    // The script belongs to the program that the process executed last; before that it was another
+    // program.
+    let last: HashMap<i32, &str> = composer.behind().iter().map(|behind| (behind.process, behind.program.as_str())).collect();
+    let script = |behind: &Behind| {
+        let process = composer.linux().processes.get(behind.process)?;
+        process.script.clone().filter(|_| last.get(&behind.process) == Some(&behind.program.as_str()))
+    };
+    let thread = |behind: &Behind| {
+        let thread = Thread {
+            pid: behind.process,
+            tid: behind.tid,
+            program: behind.program.clone(),
+            script: script(behind),
+            title: None,
+            place: composer.linux().processes.cgroup(behind.process).map(Place::of).unwrap_or_default(),
+            name: behind.name.clone(),
+            is_kernel: behind.is_kernel,
+            is_recorder: vocabulary.is_recorder(behind.machine),
+            is_of_command: behind.is_of_command,
+            allowed: composer.linux().cpus_of(behind.tid),
+            is_reserved: composer.linux().is_reserved(behind.tid),
+        };
+        (vocabulary.machine_name(behind.machine).to_owned(), thread)
+    };
+    composer.behind().iter().map(thread).collect()
+}

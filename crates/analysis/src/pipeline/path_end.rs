@@ -1,0 +1,84 @@
+//! The end of the path that a report shows: of the command, or of the replies at the anchor.
+
+use super::follow::{self, Follower};
+use super::parties::{self, Parties};
+use super::{Error, Interactions, ProgressTimes, Selection, Spool, SpoolWriter, SPILL, WINDOW};
+use crate::critical_path::{self, Answer};
+use crate::verdict;
+use crate::verdict::anchor::Anchor;
+use crate::verdict::data::{Basis, Outcome, Verdict};
+use crate::verdict::exchanges::Exchanges;
+use crate::verdict::parts::Parts;
+use crate::verdict::stations::Stations;
+use crate::verdict::traffic::Traffic;
+use longpole_model::causes::Composer;
+use longpole_model::interaction::Effect;
+use longpole_trace::{Catalogue, Item};
+
+/// The interactions up to the end of the path that a report shows.
+pub struct PathEnd {
+    pub spool: Spool,
+    /// That path by subject; `None` if it has no segments.
+    pub parts: Option<Parts>,
+    /// Places where work waits for other work.
+    pub stations: Stations,
+}
+
+/// Spools the interactions up to the end of the path that a report shows, or up to the replies of
+/// the selected threads. With `progress`, the path ends at the last of these events.
+pub fn spool_to_end(interactions: &mut Interactions, selection: &Selection, mut progress: Option<ProgressTimes>) -> Result<PathEnd, Error> {
+    let (mut writer, mut traffic, mut exchanges) = (SpoolWriter::default(), Traffic::default(), Exchanges::default());
+    let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
+        composer.item_with(catalogue, item, &mut exchanges);
+        exchanges.after(composer.linux());
+        if let Some(progress) = &mut progress {
+            progress.item(composer, catalogue, item);
+        }
+    };
+    follow::follow_fed(interactions, feed, [&mut [&mut writer as &mut dyn Follower, &mut traffic][..]])?;
+    let mut spool = writer.finish(interactions.vocabulary());
+    let mut parties = Parties::new(interactions, traffic, exchanges, selection)?;
+    let choice = parties.choice(interactions, parties.traffic.range());
+    let options = critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() };
+    let mut answer = match parties::anchor(interactions, &choice, progress, (false, selection))? {
+        Some(anchor) => path_to_anchor(interactions, &mut spool, &anchor)?,
+        None => interactions.path_from_spool(&spool, options)?,
+    };
+    let Some(segments) = answer.segments.take() else {
+        return Ok(PathEnd { spool, parts: None, stations: Stations::default() });
+    };
+    let parts = Parts::new(&answer, &segments, &mut parties.subjects, parties.limits.considerable);
+    let between = verdict::between(&parties.traffic, &parties.subjects, interactions.vocabulary());
+    let states = Verdict::new(Outcome::Unknown, Basis::States);
+    let stations = parties.case(interactions, (&answer, &parts), &between, &states).stations();
+    Ok(PathEnd { spool, parts: Some(parts), stations })
+}
+
+/// Computes the path of the anchor, and narrows the spool to the part that leads to its end.
+pub(super) fn path_to_anchor(interactions: &Interactions, spool: &mut Spool, anchor: &Anchor) -> Result<Answer, Error> {
+    let end = match &anchor.event {
+        Some(_) => anchor.end_ns,
+        None => last_reply(interactions, spool, anchor)?.filter(|&last| last > anchor.begin_ns).unwrap_or(anchor.end_ns),
+    };
+    let name = interactions.vocabulary().machine_name(anchor.machine).to_owned();
+    spool.narrow(name, anchor.begin_ns, end);
+    // No other analysis runs at this time, so a second thread computes the times of the path,
+    // window by window.
+    let (window, spill) = (Some(WINDOW), Some(SPILL));
+    let options = critical_path::Options { segments: true, spill, window, jobs: 2, ..critical_path::Options::default() };
+    interactions.path_from_spool(spool, options)
+}
+
+/// Returns the last time at which another machine woke the anchor's thread.
+fn last_reply(interactions: &Interactions, spool: &Spool, anchor: &Anchor) -> Result<Option<u64>, Error> {
+    let mut last = None;
+    let read = spool.each(|_, interaction| {
+        if let (Effect::Wake { machine, cause: Some(cause) }, true) = (interaction.effect, interaction.t <= anchor.end_ns) {
+            if machine == anchor.machine && cause.by != machine {
+                last = Some(interaction.t);
+            }
+        }
+    });
+    read.map_err(|source| interactions.unreadable_spool(source))?;
+    Ok(last)
+}

@@ -1,0 +1,212 @@
+//! A report on one trace, which is read once. Every item goes to the composer, whose interactions
+//! yield the critical path, and to the analyses of probes, packets and the kernel.
+//!
+//! The steps are [`ReportPass::read`], [`ReportPass::judge`] and [`EventAnswers::report`]. Between
+//! the last two, the caller may read the samples of stacks ([`super::samples`]): they need the
+//! path.
+
+use super::kernel::KernelModel;
+use super::samples::has_samples;
+use super::{alongside, begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Interactions, ProgressTimes, Request, TraceFacts};
+use crate::findings::kernel_facts::KernelFacts;
+use crate::network::packet_loss::Places;
+use crate::network::packet_paths::PacketPaths;
+use crate::network::packets::Packets;
+use crate::report::{Critical, Pass, Report};
+use crate::critical_path::cpu_holders::OccupancyLog;
+use crate::verdict::exchanges::Exchanges;
+use longpole_model::causes::Composer;
+use longpole_model::linux::Linux;
+use longpole_trace::{Catalogue, Item, Kallsyms, Trace};
+
+/// The analyses of a trace after one reading.
+pub struct ReportPass<'a> {
+    first: FirstPass,
+    progress: Option<ProgressTimes<'a>>,
+    watches: Watches,
+    events: EventAnswers,
+}
+
+/// The analyses of events that do not need the path.
+pub struct EventAnswers {
+    /// The analyses of probes.
+    pub pass: Pass,
+    packet_paths: PacketPaths,
+    /// The model of the requested part; `None` if that of the composer is used.
+    model: Option<KernelModel>,
+    has_kernel: bool,
+}
+
+/// What observes the kernel's model for the path.
+struct Watches {
+    facts: KernelFacts,
+    occupancy: OccupancyLog,
+    exchanges: Exchanges,
+}
+
+/// The state of the reading that decides which items count.
+struct Part {
+    begin_ns: i64,
+    has_kernel: bool,
+    /// True if the part begins with the recorded command. Packets that are lost before the command
+    /// begins or after its end do not count as its losses.
+    of_command: bool,
+}
+
+impl<'a> ReportPass<'a> {
+    /// Reads a trace. `is_ranged` is true if the user named a part of it; otherwise, a part that
+    /// has a begin begins with the recorded command. `None` for a machine log, of which
+    /// [`report_of_log`] makes a report.
+    pub fn read(
+        interactions: &mut Interactions,
+        mut progress: Option<ProgressTimes<'a>>,
+        is_ranged: bool,
+    ) -> Result<Option<ReportPass<'a>>, Error> {
+        let begin = interactions.part().begin;
+        let Some(trace) = interactions.trace() else { return Ok(None) };
+        let has_kernel = kernel_sources(interactions.paths(), trace) > 0;
+        let part = Part { begin_ns: begin_ns(begin, trace), has_kernel, of_command: !is_ranged && begin.is_some() };
+        // The composer's own model of the kernel has no range. A second model is used if the user
+        // named one, but not to leave out the recorder's start, which is too short to matter.
+        let mut model = (has_kernel && is_ranged).then(|| KernelModel::new(begin, trace)).transpose()?;
+        let mut packet_paths = PacketPaths::new(None);
+        packet_paths.since_ns = part.of_command.then_some(part.begin_ns);
+        let mut watches =
+            Watches { facts: KernelFacts::default(), occupancy: cpu_holders::occupancy_log(), exchanges: Exchanges::default() };
+        let (first, pass) = alongside(|probes| {
+            let first = FirstPass::read(interactions, |composer, catalogue, item| {
+                match &mut model {
+                    None => watches.compose(&part, &mut packet_paths, composer, catalogue, item),
+                    Some(model) => watches.model(model, &mut packet_paths, composer, catalogue, item),
+                }
+                if let Some(progress) = &mut progress {
+                    progress.item(composer, catalogue, item);
+                }
+                if item.t_ns() >= part.begin_ns {
+                    probes.item(composer, catalogue, item);
+                }
+            })?;
+            probes.send(interactions.vocabulary());
+            Ok(first)
+        })?;
+        watches.finish(interactions, model.as_mut(), &mut packet_paths, has_kernel);
+        let mut events = EventAnswers { pass, packet_paths, model, has_kernel };
+        events.pass.tells_running = events.tells_running(interactions);
+        Ok(Some(ReportPass { first, progress, watches, events }))
+    }
+
+    /// Computes the path, the verdict and the predictions. An error is no reason to give up the
+    /// report: a trace without interactions still has answers about its events.
+    pub fn judge(self, interactions: &Interactions, request: Request<'a>) -> (Result<Critical, Error>, EventAnswers) {
+        let ReportPass { first, progress, watches, events } = self;
+        let inputs = events.pass.inputs();
+        let facts = TraceFacts {
+            lost: inputs.lost.saturating_add(inputs.kernel_lost),
+            tells_running: events.pass.tells_running,
+            kernel: events.linux(interactions).map(|linux| (&watches.facts, linux)),
+            exchanges: watches.exchanges,
+            occupancy: &watches.occupancy,
+        };
+        let critical = first.judge(interactions, facts, Request { progress, ..request });
+        (critical, events)
+    }
+}
+
+/// Reports on a machine log.
+pub fn report_of_log(interactions: &mut Interactions, request: Request<'_>) -> Result<Report, Error> {
+    let first = FirstPass::read(interactions, super::compose)?;
+    let occupancy = cpu_holders::occupancy_log();
+    let facts = TraceFacts { lost: 0, tells_running: true, kernel: None, exchanges: Exchanges::default(), occupancy: &occupancy };
+    Ok(Report::of_machines(first.judge(interactions, facts, request)?))
+}
+
+impl Watches {
+    /// Passes an item to the composer, whose model of the kernel is observed.
+    fn compose(&mut self, part: &Part, packet_paths: &mut PacketPaths, composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>) {
+        let Watches { facts, occupancy, exchanges } = self;
+        composer.item_with(catalogue, item, &mut (occupancy, &mut (&mut *packet_paths, &mut (&mut *facts, &mut *exchanges))));
+        if part.has_kernel {
+            facts.after(composer.linux());
+            exchanges.after(composer.linux());
+        }
+        packet_paths.over = part.of_command && composer.command_is_over();
+    }
+
+    /// Passes an item to the composer, and to the model of the requested part, which is observed.
+    fn model(
+        &mut self,
+        model: &mut KernelModel,
+        packet_paths: &mut PacketPaths,
+        composer: &mut Composer,
+        catalogue: &Catalogue,
+        item: &Item<'_>,
+    ) {
+        let Watches { facts, occupancy, exchanges } = self;
+        composer.item_with(catalogue, item, occupancy);
+        model.item(catalogue, item, &mut (packet_paths, &mut (&mut *facts, &mut *exchanges)));
+        facts.after(&model.linux);
+        exchanges.after(&model.linux);
+    }
+
+    /// Passes on what is known only after the last item.
+    fn finish(
+        &mut self,
+        interactions: &mut Interactions,
+        model: Option<&mut KernelModel>,
+        packet_paths: &mut PacketPaths,
+        has_kernel: bool,
+    ) {
+        let Watches { facts, occupancy, .. } = self;
+        match model {
+            None => {
+                interactions.finish_linux(&mut (occupancy, &mut (packet_paths, &mut *facts)));
+                if let Some(composer) = interactions.composer().filter(|_| has_kernel) {
+                    facts.after(composer.linux());
+                }
+            }
+            Some(model) => {
+                interactions.finish_linux(occupancy);
+                model.linux.finish(&mut (packet_paths, &mut *facts));
+                facts.after(&model.linux);
+            }
+        }
+    }
+}
+
+impl EventAnswers {
+    /// The model of the kernel after the last item; `None` if the trace has no kernel events.
+    fn linux<'a>(&'a self, interactions: &'a Interactions) -> Option<&'a Linux> {
+        let linux = self.model.as_ref().map(|model| &model.linux).or(interactions.composer().map(Composer::linux));
+        linux.filter(|_| self.has_kernel)
+    }
+
+    /// Returns true if the trace shows when the threads with probes ran, or if there are none.
+    fn tells_running(&self, interactions: &Interactions) -> bool {
+        let linux = self.linux(interactions);
+        let has_switches = linux.is_some_and(|linux| linux.switches.in_all > 0 && linux.switch_filter.is_none());
+        has_switches || interactions.trace().is_some_and(has_samples) || !self.pass.has_threads()
+    }
+
+    /// Returns the report without the path, the analyses of probes, and the trace. `symbols`
+    /// returns the names of these kernel addresses, which name the places where packets were lost.
+    pub fn report(
+        mut self,
+        interactions: Interactions,
+        symbols: impl FnOnce(&[u64]) -> Kallsyms,
+    ) -> Result<Option<(Report, Pass, Trace)>, Error> {
+        let Some((trace, linux)) = interactions.into_parts() else { return Ok(None) };
+        if self.has_kernel {
+            let linux = self.model.map_or(linux, |model| model.linux);
+            let places = Places::built_in()?;
+            self.packet_paths.finish();
+            let locations: Vec<u64> = self.packet_paths.losses.locations().into_iter().collect();
+            let symbols = symbols(&locations);
+            let symbol = |address| symbols.name(address);
+            let packets = Packets { journeys: &self.packet_paths, linux: &linux, symbol: &symbol };
+            self.pass.lost(&packets.losses(&places), self.packet_paths.count);
+        }
+        self.pass.full_ring = trace.full_ring();
+        let report = self.pass.report(trace.probe_cost_ns());
+        Ok(Some((report, self.pass, trace)))
+    }
+}
