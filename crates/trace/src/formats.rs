@@ -21,6 +21,6 @@ pub(crate) mod kallsyms;
 pub(crate) mod perf_data;
 pub(crate) mod sel4;
 pub(crate) mod site;
-pub(crate) mod subject;
+pub(crate) mod source;
 pub(crate) mod trace_dat;
 pub(crate) mod tracepoint;

@@ -8,13 +8,15 @@
 //! search reads one block per step. If anything about it is wrong, it is built again; if that is
 //! impossible, the trace is read without an index.
 //!
-//! If a file is read as several [chains](crate::merge::packet_chains), its packets are listed by
+//! If a file is read as several [chains](packet_chains), its packets are listed by
 //! chain, because each chain is searched and read separately.
 
-use crate::merge::packet_chains::{Chains, MOST_CHAINS};
-use crate::open::file::StreamFile;
-use crate::open::recognise::is_recording;
+pub(crate) mod packet_chains;
+
+use crate::files::directory::is_recording;
+use crate::files::file::StreamFile;
 use longpole_ctf::{Metadata, Source, Step, StreamDecoder};
+use packet_chains::{Chains, MOST_CHAINS};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use std::cell::{Cell, RefCell};

@@ -5,15 +5,13 @@
 //! with the top of the heap. The heap changes only when another stream takes over.
 //!
 //! The other modules of this folder make a stream fit for the merge: they correct its clock
-//! ([`clock_shift`], [`common_clock`]), sort its items ([`sort_window`], [`lookahead`]), split
-//! files whose packets overlap in time ([`packet_chains`]), and check times and packets
-//! ([`out_of_range`], [`packet_claims`]).
+//! ([`clock_shift`], [`common_clock`]), sort its items ([`sort_window`], [`lookahead`]), and
+//! check times and packets ([`out_of_range`], [`packet_claims`]).
 
 pub(crate) mod clock_shift;
 pub(crate) mod common_clock;
 pub(crate) mod lookahead;
 pub(crate) mod out_of_range;
-pub(crate) mod packet_chains;
 pub(crate) mod packet_claims;
 pub(crate) mod sort_window;
 

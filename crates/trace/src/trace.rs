@@ -7,28 +7,29 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
-use crate::event::{Catalogue, Class, ClassId, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId};
+use crate::event::{Catalogue, Item, Loss, StreamId, StreamKind};
+use crate::files::part::{Packets, Part};
+use crate::files::recording::{Clock, Recording};
 use crate::formats::archive::{self, Unpacked};
 use crate::formats::capture::{Capture, CaptureSource};
-use crate::formats::ctf::{self, CtfSource};
-use crate::formats::ftrace_text::{self, TextSource};
+use crate::formats::ctf;
+use crate::formats::ftrace_text;
 use crate::formats::json::chrome::ChromeSource;
 use crate::formats::json::lines::LogSource;
 use crate::formats::perf_data::PerfSource;
 use crate::formats::sel4::{Dump, DumpSource};
-use crate::formats::trace_dat::{self, PageSource};
+use crate::formats::source::Source;
+use crate::formats::trace_dat;
 use crate::merge::clock_shift::{Shift, Shifts};
 use crate::merge::common_clock::{apart, CommonClocks};
-use crate::merge::sort_window::Window;
+use crate::merge::sort_window::{Sequence, Window};
 use crate::merge::{Heap, Key};
 use crate::moment::Moment;
 use crate::open::format::Format;
 use crate::open::no_event::NoEvent;
-use crate::open::part::{Packets, Part};
 use crate::open::recognise::{recognise, Found};
-use crate::open::recording::{Clock, Recording};
+use crate::shared::Shared;
 use crate::value_buffer::ValueBuffer;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Selects the part of a trace to read, and how to read it.
@@ -105,144 +106,6 @@ pub struct Trace {
     clocks: CommonClocks,
     /// Index of the path that is being opened.
     root: usize,
-}
-
-/// State that all streams add to while they are read.
-#[derive(Default)]
-pub(crate) struct Shared {
-    pub catalogue: Catalogue,
-    pub diagnostics: Vec<Diagnostic>,
-    /// Set if a stream ends at its first damage.
-    pub strict: bool,
-    /// Value of [`Options::parts`].
-    pub parts: bool,
-    /// Set if only items after a moment are requested ([`Options::begin`]).
-    pub late: bool,
-    /// Packet counts, indexed by stream.
-    packets: Vec<Packets>,
-    /// Set when a stream has ended at damage.
-    broken: bool,
-    /// Loss that the stream advanced last has reached, in the time of that stream's own clock
-    /// (before its [`Shift`]).
-    pub loss_ahead: Option<Loss>,
-    subjects: HashMap<Subject, SubjectId>,
-}
-
-impl Shared {
-    pub fn subject(&mut self, subject: Subject) -> SubjectId {
-        if let Some(&known) = self.subjects.get(&subject) {
-            return known;
-        }
-        let id = SubjectId(self.catalogue.subjects.len() as u32);
-        self.catalogue.subjects.push(subject.clone());
-        self.subjects.insert(subject, id);
-        id
-    }
-
-    pub fn class(&mut self, class: Class) -> ClassId {
-        self.catalogue.classes.push(class);
-        ClassId(self.catalogue.classes.len() as u32 - 1)
-    }
-
-    pub fn stream(&mut self, name: String, kind: StreamKind) -> StreamId {
-        self.catalogue.streams.push(Stream { name, kind });
-        StreamId(self.catalogue.streams.len() as u32 - 1)
-    }
-
-    pub fn packets(&mut self, stream: StreamId) -> &mut Packets {
-        let index = stream.0 as usize;
-        if index >= self.packets.len() {
-            self.packets.resize(index + 1, Packets::default());
-        }
-        &mut self.packets[index]
-    }
-
-    pub fn stream_name(&self, stream: StreamId) -> String {
-        self.catalogue.streams[stream.0 as usize].name.clone()
-    }
-}
-
-/// One sequence of items. It holds one decoded item at a time.
-pub(crate) enum Source {
-    Ctf(Box<CtfSource>),
-    Capture(Box<CaptureSource>),
-    Perf(Box<PerfSource>),
-    Dump(Box<DumpSource>),
-    Chrome(Box<ChromeSource>),
-    Log(Box<LogSource>),
-    Pages(Box<PageSource>),
-    Text(Box<TextSource>),
-    /// Events that exist but cannot be read yet. They are yielded as one loss without a count.
-    Missing {
-        loss: Loss,
-        told: bool,
-    },
-}
-
-impl Source {
-    /// Decodes the next item and returns its time. Returns `None` at the end of the stream, or at
-    /// the end of what can be read of a damaged stream.
-    #[inline]
-    pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
-        match self {
-            Source::Ctf(source) => source.advance(shared),
-            Source::Capture(source) => source.advance(shared),
-            Source::Perf(source) => source.advance(shared),
-            Source::Dump(source) => source.advance(),
-            Source::Chrome(source) => source.advance(shared),
-            Source::Log(source) => source.advance(shared),
-            Source::Pages(source) => source.advance(shared),
-            Source::Text(source) => source.advance(shared),
-            Source::Missing { loss, told } => Ok((!std::mem::replace(told, true)).then_some(loss.end_ns)),
-        }
-    }
-
-    /// Returns the item that was decoded last.
-    #[inline]
-    pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
-        match self {
-            Source::Ctf(source) => source.item(value_buffer),
-            Source::Capture(source) => source.item(value_buffer),
-            Source::Perf(source) => source.item(value_buffer),
-            Source::Dump(source) => source.item(value_buffer),
-            Source::Chrome(source) => source.item(value_buffer),
-            Source::Log(source) => source.item(value_buffer),
-            Source::Pages(source) => source.item(value_buffer),
-            Source::Text(source) => source.item(value_buffer),
-            Source::Missing { loss, .. } => Item::Loss(*loss),
-        }
-    }
-}
-
-impl Source {
-    /// Returns true if the item that was decoded last is an event.
-    #[inline]
-    pub fn has_event(&self) -> bool {
-        match self {
-            Source::Ctf(source) => source.has_event(),
-            _ => true,
-        }
-    }
-
-    fn is_broken(&self) -> bool {
-        match self {
-            Source::Ctf(source) => source.broken,
-            Source::Capture(source) => source.broken,
-            Source::Chrome(source) => source.broken,
-            Source::Log(source) => source.broken,
-            _ => false,
-        }
-    }
-
-    /// Makes the loss of the current packet the current item if that loss began at or before
-    /// `end_ns`. Returns false if there is no such loss.
-    #[cold]
-    fn leave(&mut self, end_ns: i64) -> bool {
-        match self {
-            Source::Ctf(source) => source.leave(end_ns),
-            _ => false,
-        }
-    }
 }
 
 /// A source, the correction of its clock, and the window that sorts its items if its order cannot
@@ -730,7 +593,7 @@ impl Trace {
     /// Returns the packet counts of a CTF stream. They are complete only after the trace was read
     /// to its end.
     pub fn packets(&self, stream: StreamId) -> Packets {
-        self.shared.packets.get(stream.0 as usize).copied().unwrap_or_default()
+        self.shared.packet_counts.get(stream.0 as usize).copied().unwrap_or_default()
     }
 
     /// Returns the description of the trace's clock, as far as the inputs contain it.

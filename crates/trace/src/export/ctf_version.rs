@@ -7,9 +7,10 @@
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::export::{empty_folder, Version, Written};
+use crate::files::directory::stream_files;
+use crate::files::file::StreamFile;
 use crate::formats::ctf::{decoder, read_metadata};
-use crate::open::file::StreamFile;
-use crate::open::recognise::{recognise, stream_files};
+use crate::open::recognise::recognise;
 use longpole_ctf::write::{self, Layout, StreamWriter, WriteError};
 use longpole_ctf::{Metadata, Step};
 use std::collections::HashMap;

@@ -11,7 +11,7 @@ use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::merge::out_of_range::Beyond;
-use crate::trace::Shared;
+use crate::shared::Shared;
 use crate::value::Value;
 use crate::value_buffer::ValueBuffer;
 use longpole_ftrace::text::{self, Found, Kind, Line, Name, Time};

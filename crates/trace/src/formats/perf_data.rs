@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::formats::tracepoint::{Machine, Made, Plans};
 use crate::merge::out_of_range::Beyond;
-use crate::trace::Shared;
+use crate::shared::Shared;
 use crate::value::Value;
 use crate::value_buffer::ValueBuffer;
 use longpole_ctf::OwnedValue;

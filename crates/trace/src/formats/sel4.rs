@@ -17,7 +17,7 @@ use self::layout::{Entry, Extent, Layout, What, SYSCALL};
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
-use crate::trace::Shared;
+use crate::shared::Shared;
 use crate::value::Value;
 use crate::value_buffer::ValueBuffer;
 use longpole_ftrace::ByteOrder;

@@ -7,7 +7,7 @@
 //! [`Made`] until the next event. A field that lies beyond the end of the bytes is empty.
 
 use crate::event::{Class, ClassId};
-use crate::trace::Shared;
+use crate::shared::Shared;
 use crate::value::Value;
 use longpole_ctf::OwnedValue;
 use longpole_ftrace::format::{Label, Shape};

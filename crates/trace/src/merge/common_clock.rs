@@ -6,8 +6,8 @@
 //! probably have different origins.
 
 use crate::diagnostic::Diagnostic;
+use crate::files::part::Part;
 use crate::merge::Key;
-use crate::open::part::Part;
 use std::collections::HashMap;
 use std::path::Path;
 

@@ -4,7 +4,7 @@
 //! Copying an event costs many times as much as decoding it. Decoding each event twice is therefore
 //! faster for streams that are in order, and nearly all are.
 
-use crate::open::file::FileWindow;
+use crate::files::file::FileWindow;
 use longpole_ctf::{Step, StreamDecoder, Times};
 
 pub(crate) struct Lookahead {

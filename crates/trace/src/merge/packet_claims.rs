@@ -7,7 +7,7 @@
 use crate::diagnostic::{Contradiction, Diagnostic, Place};
 use crate::event::Subject;
 use crate::merge::out_of_range::is_saturated;
-use crate::trace::Shared;
+use crate::shared::Shared;
 use longpole_ctf::Packet;
 use std::path::Path;
 

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::event::{Event, Item, Loss, StreamId};
 use crate::index::Position;
 use crate::merge::lookahead::Lookahead;
-use crate::trace::{Shared, Source};
+use crate::shared::Shared;
 use crate::value::{Owned, PacketValues, SharedValues};
 use crate::value_buffer::ValueBuffer;
 use std::cmp::Reverse;
@@ -25,6 +25,19 @@ use std::collections::BinaryHeap;
 const ITEMS: usize = 1024;
 /// Maximum number of bytes that are held back. If items are large, fewer of them are held.
 const BYTES: usize = 64 << 20;
+
+/// One sequence of items, which a window may sort.
+pub(crate) trait Sequence {
+    /// Decodes the next item and returns its time. Returns `None` at the end of the stream, or at
+    /// the end of what can be read of a damaged stream.
+    fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error>;
+
+    /// Returns the item that was decoded last.
+    fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a>;
+
+    /// Returns true if the item that was decoded last is an event.
+    fn has_event(&self) -> bool;
+}
 
 #[derive(Default)]
 pub(crate) struct Window {
@@ -72,7 +85,12 @@ impl Window {
     }
 
     #[inline]
-    pub fn advance(&mut self, source: &mut Source, shared: &mut Shared, value_buffer: &mut ValueBuffer) -> Result<Option<i64>, Error> {
+    pub fn advance(
+        &mut self,
+        source: &mut impl Sequence,
+        shared: &mut Shared,
+        value_buffer: &mut ValueBuffer,
+    ) -> Result<Option<i64>, Error> {
         if let Some(place) = self.current.take() {
             self.let_go(place);
         }
@@ -97,7 +115,7 @@ impl Window {
     }
 
     #[inline(never)]
-    fn sort(&mut self, source: &mut Source, shared: &mut Shared, value_buffer: &mut ValueBuffer) -> Result<Option<i64>, Error> {
+    fn sort(&mut self, source: &mut impl Sequence, shared: &mut Shared, value_buffer: &mut ValueBuffer) -> Result<Option<i64>, Error> {
         while !self.ended && self.order.len() < ITEMS && self.bytes < BYTES && self.is_mixed() {
             match source.advance(shared)? {
                 None => self.ended = true,
@@ -116,7 +134,7 @@ impl Window {
     }
 
     #[inline]
-    fn comes_in(&mut self, t_ns: i64, source: &Source, value_buffer: &mut ValueBuffer) {
+    fn comes_in(&mut self, t_ns: i64, source: &impl Sequence, value_buffer: &mut ValueBuffer) {
         self.taken += u64::from(source.has_event());
         if self.last_in.is_some_and(|last| t_ns < last) {
             self.sorted += 1;
@@ -192,7 +210,7 @@ impl Window {
 
     /// Returns the current item.
     #[inline]
-    pub fn item<'a>(&'a self, source: &'a Source, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
+    pub fn item<'a>(&'a self, source: &'a impl Sequence, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
         let Some(held) = self.current.and_then(|place| self.held.get(place)) else { return source.item(value_buffer) };
         match held.head {
             HeldHead::Loss(loss) => Item::Loss(loss),

@@ -7,11 +7,13 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
+use crate::files::directory::is_recording;
+use crate::files::head::Head;
+use crate::files::recording;
 use crate::formats::archive;
 use crate::formats::perf_data;
 use crate::formats::trace_dat;
-use crate::open::format::{self, Format, Head};
-use crate::open::recording;
+use crate::open::format::{self, Format};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -95,12 +97,6 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
 /// Returns the directory of the recording that a path leads to, if there is one.
 pub fn recording_at(path: &Path) -> Option<PathBuf> {
     recognise(path).ok()?.recording
-}
-
-/// Returns true if the directory is a recording, including one whose recorder was killed before it
-/// wrote `longpole.json`.
-pub fn is_recording(directory: &Path) -> bool {
-    directory.join(recording::FILE_NAME).is_file() || directory.join("user").join("metadata").is_file()
 }
 
 fn in_recording(directory: &Path) -> Result<Found, Error> {
@@ -204,22 +200,4 @@ impl Walk {
             self.examples.push(format!("{name} ({why})"));
         }
     }
-}
-
-/// Returns the stream files of a CTF directory: all files except metadata, indexes and hidden
-/// files.
-pub(crate) fn stream_files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory).map_err(Error::io(directory))? {
-        let path = entry.map_err(Error::io(directory))?.path();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name != "metadata" && !name.starts_with('.') && path.is_file() {
-            files.push(path);
-        }
-        if files.len() > MOST_ENTRIES {
-            return Err(Error::TooMany { what: "stream files", limit: MOST_ENTRIES });
-        }
-    }
-    files.sort();
-    Ok(files)
 }

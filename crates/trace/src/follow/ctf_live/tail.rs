@@ -3,9 +3,11 @@
 use super::SETTLED;
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
+use crate::files::file::StreamFile;
 use crate::formats::ctf::{decoder, CtfSource, Growth, Plan};
-use crate::open::file::StreamFile;
-use crate::trace::{Shared, Slot, Source};
+use crate::formats::source::Source;
+use crate::shared::Shared;
+use crate::trace::Slot;
 use longpole_ctf::{DecodeErrorKind, Metadata, Step};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};

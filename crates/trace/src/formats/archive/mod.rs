@@ -16,7 +16,7 @@ pub use place::{remove_if_left, Unpacked};
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
-use crate::open::format::Head;
+use crate::files::head::Head;
 use fill::{Fill, Stop};
 use flate2::bufread::MultiGzDecoder;
 use sparse::Sparse;

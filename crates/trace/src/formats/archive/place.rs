@@ -7,7 +7,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
-use crate::open::scratch;
+use crate::files::scratch;
 use rustix::fs::{flock, FlockOperation};
 use std::fs::{self, File};
 use std::io;

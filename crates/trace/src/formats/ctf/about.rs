@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::event::StreamKind;
-use crate::open::part::{self, Part, PartClock};
+use crate::files::part::{self, Part, PartClock};
 use longpole_ctf::types::{Roles, StructType, Type};
 use longpole_ctf::{EnvValue, Metadata};
 use std::path::Path;

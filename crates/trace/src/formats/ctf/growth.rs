@@ -2,7 +2,7 @@
 
 use super::{CtfSource, Plan};
 use crate::error::Error;
-use crate::open::file::StreamFile;
+use crate::files::file::StreamFile;
 use longpole_ctf::{DecodeErrorKind, Metadata, Step};
 use std::rc::Rc;
 use std::sync::Arc;

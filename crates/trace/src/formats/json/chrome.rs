@@ -17,7 +17,7 @@ use super::{tell, tell_texts};
 use crate::diagnostic::MOST_ERRORS;
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
-use crate::trace::Shared;
+use crate::shared::Shared;
 use crate::value_buffer::ValueBuffer;
 use longpole_ctf::OwnedValue;
 use std::borrow::Cow;

@@ -10,7 +10,7 @@ use super::scan::{Fault, Text};
 use super::{tell, tell_texts};
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
-use crate::trace::Shared;
+use crate::shared::Shared;
 use crate::value_buffer::ValueBuffer;
 use longpole_machine_log::{KEYS, LONGEST_LINE};
 use std::fs::File;

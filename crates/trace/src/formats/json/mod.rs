@@ -10,8 +10,8 @@ mod scan;
 
 use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::event::{Event, Item, Loss, StreamId};
-use crate::open::format::Head;
-use crate::trace::Shared;
+use crate::files::head::Head;
+use crate::shared::Shared;
 use crate::value_buffer::ValueBuffer;
 use longpole_ctf::OwnedValue;
 use scan::{Fault, Keys};

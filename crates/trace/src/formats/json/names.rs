@@ -5,7 +5,7 @@
 
 use super::object::Object;
 use crate::event::{Class, ClassId, Subject, SubjectId};
-use crate::trace::Shared;
+use crate::shared::Shared;
 use longpole_ctf::OwnedValue;
 use std::collections::HashMap;
 

@@ -3,8 +3,8 @@
 //! Up to [`RUN`] records are sorted in memory. Beyond that, sorted runs are written to an unnamed
 //! file, which disappears with the process, so memory does not grow with the file.
 
+use crate::files::scratch;
 use crate::merge::{Heap, Key};
-use crate::open::scratch;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -2,7 +2,7 @@
 //! of events (LTTng).
 
 use crate::event::{Subject, SubjectId};
-use crate::trace::Shared;
+use crate::shared::Shared;
 use longpole_ctf::types::{Encoding, Type};
 use longpole_ctf::{EventRef, Field, OwnedValue, Packet, Value};
 use std::cell::RefCell;

@@ -12,9 +12,9 @@
 
 use crate::error::Error;
 use crate::event::Subject;
-use crate::formats::subject::subject_of_packet;
+use crate::files::file::StreamFile;
 use crate::index::{Entry, FileIndex, Position};
-use crate::open::file::StreamFile;
+use crate::shared::subject::subject_of_packet;
 use longpole_ctf::{Metadata, Packet, StreamDecoder};
 use std::rc::Rc;
 use std::sync::Arc;

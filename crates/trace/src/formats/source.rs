@@ -1,0 +1,95 @@
+//! One stream of any format.
+
+use crate::error::Error;
+use crate::event::{Item, Loss};
+use crate::formats::capture::CaptureSource;
+use crate::formats::ctf::CtfSource;
+use crate::formats::ftrace_text::TextSource;
+use crate::formats::json::chrome::ChromeSource;
+use crate::formats::json::lines::LogSource;
+use crate::formats::perf_data::PerfSource;
+use crate::formats::sel4::DumpSource;
+use crate::formats::trace_dat::PageSource;
+use crate::merge::sort_window::Sequence;
+use crate::shared::Shared;
+use crate::value_buffer::ValueBuffer;
+
+/// One sequence of items. It holds one decoded item at a time.
+pub(crate) enum Source {
+    Ctf(Box<CtfSource>),
+    Capture(Box<CaptureSource>),
+    Perf(Box<PerfSource>),
+    Dump(Box<DumpSource>),
+    Chrome(Box<ChromeSource>),
+    Log(Box<LogSource>),
+    Pages(Box<PageSource>),
+    Text(Box<TextSource>),
+    /// Events that exist but cannot be read yet. They are yielded as one loss without a count.
+    Missing {
+        loss: Loss,
+        told: bool,
+    },
+}
+
+impl Sequence for Source {
+    #[inline]
+    fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
+        match self {
+            Source::Ctf(source) => source.advance(shared),
+            Source::Capture(source) => source.advance(shared),
+            Source::Perf(source) => source.advance(shared),
+            Source::Dump(source) => source.advance(),
+            Source::Chrome(source) => source.advance(shared),
+            Source::Log(source) => source.advance(shared),
+            Source::Pages(source) => source.advance(shared),
+            Source::Text(source) => source.advance(shared),
+            Source::Missing { loss, told } => Ok((!std::mem::replace(told, true)).then_some(loss.end_ns)),
+        }
+    }
+
+    #[inline]
+    fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
+        match self {
+            Source::Ctf(source) => source.item(value_buffer),
+            Source::Capture(source) => source.item(value_buffer),
+            Source::Perf(source) => source.item(value_buffer),
+            Source::Dump(source) => source.item(value_buffer),
+            Source::Chrome(source) => source.item(value_buffer),
+            Source::Log(source) => source.item(value_buffer),
+            Source::Pages(source) => source.item(value_buffer),
+            Source::Text(source) => source.item(value_buffer),
+            Source::Missing { loss, .. } => Item::Loss(*loss),
+        }
+    }
+
+    #[inline]
+    fn has_event(&self) -> bool {
+        match self {
+            Source::Ctf(source) => source.has_event(),
+            _ => true,
+        }
+    }
+}
+
+impl Source {
+    /// Returns true if the stream has ended at damage.
+    pub fn is_broken(&self) -> bool {
+        match self {
+            Source::Ctf(source) => source.broken,
+            Source::Capture(source) => source.broken,
+            Source::Chrome(source) => source.broken,
+            Source::Log(source) => source.broken,
+            _ => false,
+        }
+    }
+
+    /// Makes the loss of the current packet the current item if that loss began at or before
+    /// `end_ns`. Returns false if there is no such loss.
+    #[cold]
+    pub fn leave(&mut self, end_ns: i64) -> bool {
+        match self {
+            Source::Ctf(source) => source.leave(end_ns),
+            _ => false,
+        }
+    }
+}
