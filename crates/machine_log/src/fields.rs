@@ -2,9 +2,7 @@
 //! to a [`Line`].
 
 use crate::error::{Fault, LineErrorKind};
-use crate::json;
 use crate::line::{Action, Amount, Cause, Content, Declaration, Flow, Line, Machine, Order, Text, Unit, Wants};
-use crate::quick;
 
 /// Keys of the format. Other keys must begin with `x_`, or the line is refused.
 pub const KEYS: [&str; 28] = [
@@ -120,16 +118,6 @@ const DETAILS: [(u32, u32, &str, &str); 6] = [
 ];
 
 impl<'a> Fields<'a> {
-    /// Parses a line into empty fields. They are passed in instead of returned, because they are
-    /// large and there are many lines.
-    #[inline]
-    pub fn parse(&mut self, bytes: &'a [u8]) -> Result<(), Fault> {
-        if quick::parse(bytes, self).is_none() {
-            *self = json::parse(bytes)?;
-        }
-        Ok(())
-    }
-
     fn has(&self, keys: u32) -> bool {
         self.keys & keys != 0
     }

@@ -5,6 +5,7 @@ mod error;
 mod fields;
 mod json;
 mod line;
+mod parse;
 mod quick;
 mod reader;
 mod repeats;

@@ -3,6 +3,7 @@
 use crate::error::{Error, Fault, LineError, LineErrorKind};
 use crate::fields::Fields;
 use crate::line::{Line, LONGEST_LINE};
+use crate::parse;
 use crate::repeats::{self, Place, Repeats};
 use std::io::{self, Read};
 use std::ops::Range;
@@ -17,7 +18,7 @@ const BUFFER: usize = 1 << 16;
 pub fn is_machine_log(begin: &[u8]) -> bool {
     let first = begin.split(|&byte| byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
     let mut fields = Fields::default();
-    if fields.parse(first).is_ok() {
+    if parse::parse(first, &mut fields).is_ok() {
         return fields.t.is_some() || fields.queue.is_some();
     }
     let has = |key: &[u8]| first.windows(key.len()).any(|window| window == key);
@@ -207,7 +208,7 @@ impl<R: Read> Reader<R> {
 #[inline]
 fn parse<'a>(text: &'a [u8], last: &mut u64) -> Result<Line<'a>, Fault> {
     let mut fields = Fields::default();
-    fields.parse(text)?;
+    parse::parse(text, &mut fields)?;
     match fields.t {
         Some(t) if t < *last => return Err(LineErrorKind::TimeDecreases { t, before: *last }.into()),
         Some(t) => *last = t,
