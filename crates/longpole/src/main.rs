@@ -15,6 +15,7 @@ mod output_tee;
 mod overhead;
 mod packets;
 pub mod passes;
+mod patterns;
 pub mod render;
 mod sync;
 mod verbs;

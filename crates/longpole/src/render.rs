@@ -19,6 +19,7 @@ pub(crate) mod path_graph;
 pub(crate) mod profile;
 pub(crate) mod repeated;
 pub(crate) mod screen;
+pub(crate) mod shown_paths;
 pub(crate) mod stacks;
 pub(crate) mod strip;
 pub(crate) mod table;

@@ -8,6 +8,8 @@
 //! whose result is the same for all events of the class is evaluated once. For most classes, no
 //! event needs to be evaluated.
 
+pub use crate::patterns::Patterns;
+
 use crate::render::table::plain;
 use longpole_predicate::glob;
 use longpole_predicate::Comparison;
@@ -76,30 +78,6 @@ fn moment(operand: &Operand) -> Option<Result<Moment, String>> {
     }
 }
 
-/// A list of name patterns, separated by commas.
-#[derive(Clone, Debug)]
-pub struct Patterns(Vec<Vec<u8>>);
-
-impl Patterns {
-    pub fn parse(text: &str) -> Result<Patterns, String> {
-        let patterns: Vec<Vec<u8>> = text.split(',').map(|name| name.trim().as_bytes().to_vec()).collect();
-        match patterns.iter().any(Vec::is_empty) {
-            true => Err("write names separated by commas; * ? and [a-z] stand for others".to_owned()),
-            false => Ok(Patterns(patterns)),
-        }
-    }
-
-    pub fn hold(&self, name: &str) -> bool {
-        self.0.iter().any(|pattern| glob::matches(pattern, name.as_bytes()))
-    }
-
-    /// Returns true if the field, or a structure around it, matches a pattern (see
-    /// [`Patterns::hold`]).
-    pub fn hold_part(&self, name: &str) -> bool {
-        self.hold(name) || name.match_indices('.').any(|(dot, _)| self.hold(&name[..dot]))
-    }
-}
-
 /// Selects the events that match the filter and the names.
 pub struct Sieve {
     filter: Option<Filter>,
@@ -117,7 +95,7 @@ pub struct Sieve {
 impl Sieve {
     pub fn new(filter: Option<Filter>, names: Option<Patterns>) -> Sieve {
         let found = vec![false; filter.as_ref().map_or(0, |filter| filter.names().len())];
-        let matched = vec![false; names.as_ref().map_or(0, |names| names.0.len())];
+        let matched = vec![false; names.as_ref().map_or(0, |names| names.len())];
         Sieve { filter, names, start_ns: None, classes: Vec::new(), found, matched }
     }
 
@@ -144,7 +122,7 @@ impl Sieve {
     fn learn(&mut self, catalogue: &Catalogue) {
         let start_ns = self.start_ns.unwrap_or(0);
         for class in &catalogue.classes[self.classes.len()..] {
-            for (pattern, matched) in self.names.iter().flat_map(|names| &names.0).zip(&mut self.matched) {
+            for (pattern, matched) in self.names.iter().flat_map(Patterns::iter).zip(&mut self.matched) {
                 *matched = *matched || glob::matches(pattern, class.event_name.as_bytes());
             }
             let named = self.names.as_ref().is_none_or(|names| names.hold(&class.event_name));
@@ -166,7 +144,7 @@ impl Sieve {
     /// Returns notes about names and patterns that no class of events has.
     pub fn notes(&self) -> Vec<String> {
         let names = self.filter.iter().flat_map(Filter::names).zip(&self.found).filter(|(_, found)| !**found);
-        let patterns = self.names.iter().flat_map(|names| &names.0).zip(&self.matched).filter(|(_, matched)| !**matched);
+        let patterns = self.names.iter().flat_map(Patterns::iter).zip(&self.matched).filter(|(_, matched)| !**matched);
         let unknown = names.map(|(name, _)| format!("no event of this trace has `{name}`, of which the filter speaks"));
         let unmatched = patterns.map(|(pattern, _)| format!("no event of this trace is called `{}`", String::from_utf8_lossy(pattern)));
         unknown.chain(unmatched).map(plain).collect()

@@ -5,6 +5,9 @@
 //! waits for the end of a pipe whose other end only the command holds, and then removes the
 //! directory.
 
+pub use crate::render::shown_paths::renamed;
+
+use crate::render::shown_paths;
 use crate::render::table::bytes;
 use longpole_trace::remove_if_left;
 use longpole_trace::unpack;
@@ -42,6 +45,7 @@ pub fn content(path: &Path) -> anyhow::Result<PathBuf> {
     }
     let Some(unpacked) = unpack(path)? else { return Ok(path.to_owned()) };
     let content = unpacked.content().to_owned();
+    shown_paths::add(&content, path);
     let watcher = watch(unpacked.root());
     all.push((path.to_owned(), unpacked, watcher));
     Ok(content)
@@ -56,15 +60,6 @@ pub fn diagnostics(content: &Path) -> Vec<Diagnostic> {
 /// Removes all unpacked directories now.
 pub fn remove() {
     ALL.lock().unwrap_or_else(|broken| broken.into_inner()).clear();
-}
-
-/// Returns the text with each path of unpacked contents replaced by the archive's path.
-pub fn renamed(text: String) -> String {
-    let all = ALL.lock().unwrap_or_else(|broken| broken.into_inner());
-    all.iter().fold(text, |text, (named, unpacked, _)| match unpacked.content().to_str() {
-        Some(content) if text.contains(content) => text.replace(content, &named.display().to_string()),
-        _ => text,
-    })
 }
 
 /// Starts the process that removes the directory after this command. If it cannot be started, the

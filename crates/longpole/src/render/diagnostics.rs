@@ -10,8 +10,8 @@ pub fn print(trace: &Trace) {
     trace.diagnostics().iter().for_each(|diagnostic| eprintln!("longpole: {}", plain_lines(diagnostic.to_string())));
 }
 
-/// Prints the reason why a trace has no event. If only the requested part has none, that is an error
-/// and not a diagnostic.
+/// Prints the reason why a trace has no event. If only the requested part has none, that is an
+/// error and not a diagnostic.
 pub fn print_no_event(trace: &Trace) {
     let why = trace.no_event().filter(|why| !matches!(why, NoEvent::InPart { .. }));
     why.iter().for_each(|why| eprintln!("longpole: note: {why}"));

@@ -3,7 +3,7 @@
 //! Names and subjects repeat, so their bytes are made once per catalogue entry. An event's line is
 //! put together from them in one buffer, which is written when it is full.
 
-use crate::input::filter::Patterns;
+use crate::patterns::Patterns;
 use crate::render::table::plain;
 use crate::render::values::{self, Piece, TimeOfDay};
 use longpole_trace::event::StreamId;

@@ -4,7 +4,7 @@
 //! A table is built completely and printed at once. It must not be used for output that grows with
 //! the trace.
 
-use crate::input::unpacked;
+use crate::render::shown_paths;
 use crate::render::screen;
 pub use longpole_analysis::stats::text::{counted, number, percent};
 use std::io::{self, Write};
@@ -133,7 +133,7 @@ fn shortened_at_end(text: &str, room: usize) -> String {
 /// Returns the text with control characters escaped, so that a name cannot control the terminal or
 /// break the line. Any program may give its threads any name.
 pub fn plain(text: String) -> String {
-    let text = unpacked::renamed(text);
+    let text = shown_paths::renamed(text);
     if !text.contains(char::is_control) {
         return text;
     }
