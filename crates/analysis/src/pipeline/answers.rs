@@ -108,7 +108,7 @@ impl Interactions {
     /// Reads all interactions, and returns which machine waits for which.
     pub fn waits(&mut self) -> Result<wait_graph::Answer, Error> {
         let mut waits = Waits::default();
-        while let Some(interaction) = self.next()? {
+        while let Some(interaction) = self.next_interaction()? {
             if let Some(begin) = self.range().begin {
                 waits.begin_at(begin);
             }
@@ -128,7 +128,7 @@ impl Interactions {
     /// Returns the number of interactions in that part. An error if there are none.
     pub fn each(&mut self, mut visit: impl FnMut(&Vocabulary, &Interaction, u64)) -> Result<u64, Error> {
         let mut count = 0;
-        while let Some(interaction) = self.next()? {
+        while let Some(interaction) = self.next_interaction()? {
             let begin = self.range().begin.unwrap_or(0);
             // Declarations of queues have no time.
             count += u64::from(interaction.t >= begin && !matches!(interaction.effect, Effect::Declare { .. }));
@@ -143,7 +143,7 @@ impl Interactions {
     /// Writes the interactions as a machine log.
     pub fn write(&mut self, out: impl Write) -> Result<(), Error> {
         let mut writer = Writer::new(out);
-        while let Some(interaction) = self.next()? {
+        while let Some(interaction) = self.next_interaction()? {
             writer.write(self.vocabulary(), &interaction).map_err(Error::Write)?;
         }
         writer.flush().map_err(Error::Write)?;

@@ -61,7 +61,7 @@ impl Composed {
         self.at_end = Some(observe);
     }
 
-    pub fn next(&mut self) -> Result<Option<Interaction>, Error> {
+    pub fn next_interaction(&mut self) -> Result<Option<Interaction>, Error> {
         loop {
             if let Some(interaction) = self.composer.next_interaction() {
                 return Ok(Some(interaction));

@@ -93,13 +93,13 @@ impl Interactions {
 
     /// Returns the next interaction up to the end of the part. Interactions before the begin of the
     /// part are returned, too: they determine what machines do later.
-    pub fn next(&mut self) -> Result<Option<Interaction>, Error> {
+    pub fn next_interaction(&mut self) -> Result<Option<Interaction>, Error> {
         if self.over {
             return Ok(None);
         }
         let next = match &mut self.source {
             Source::Log(reader) => reader.next_interaction().map_err(|source| Error::Log { name: self.shown.clone(), source })?,
-            Source::Trace(composed) => composed.next()?,
+            Source::Trace(composed) => composed.next_interaction()?,
         };
         let Some(interaction) = next else {
             self.over = true;

@@ -4,8 +4,8 @@
 //! A table is built completely and printed at once. It must not be used for output that grows with
 //! the trace.
 
-use crate::render::shown_paths;
 use crate::render::screen;
+use crate::render::shown_paths;
 pub use longpole_analysis::stats::text::{counted, number, percent};
 use std::io::{self, Write};
 

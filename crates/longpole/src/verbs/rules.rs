@@ -106,7 +106,7 @@ fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::
     let mut interactions = interactions::open(&input)?;
     let answer = {
         let mut critical_path = CriticalPath::new(Options::default());
-        while let Some(interaction) = interactions.next()? {
+        while let Some(interaction) = interactions.next_interaction()? {
             critical_path.interaction(interactions.vocabulary(), &interaction);
         }
         // A trace without interactions has no contradictions.
