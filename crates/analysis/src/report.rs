@@ -99,11 +99,16 @@ pub struct Critical {
 
 /// Facts from the kernel's events outside of the path, the model that names their threads, and the
 /// share of each thread on the path.
-pub type Told<'a> = (&'a KernelFacts, &'a Linux, &'a OnPath);
+pub type KernelOnPath<'a> = (&'a KernelFacts, &'a Linux, &'a OnPath);
 
 impl Critical {
     /// Returns the findings from the path, the waits and the kernel's events.
-    pub fn findings(participation: &Participation, waits: &wait_graph::Answer, kernel: Option<Told<'_>>, rules: &Rules) -> Vec<Finding> {
+    pub fn findings(
+        participation: &Participation,
+        waits: &wait_graph::Answer,
+        kernel: Option<KernelOnPath<'_>>,
+        rules: &Rules,
+    ) -> Vec<Finding> {
         let mut facts = path_facts::facts(participation, waits);
         facts.extend(kernel.iter().flat_map(|(told, linux, path)| told.facts(linux, path)));
         rules.judge(&facts)

@@ -111,7 +111,7 @@ fn at_least_six(text: &str) -> Result<usize, String> {
 
 /// The graph as JSON: the path's end and length, followed by the graph.
 #[derive(Serialize)]
-struct Told<'a> {
+struct GraphAnswer<'a> {
     mode: &'a str,
     end_host: &'a str,
     end_machine: &'a str,
@@ -184,7 +184,7 @@ fn write(format: Format, answer: &Answer, graph: &Graph, mut out: &mut dyn Write
     match format {
         Format::Text => print(&mut out, answer, graph)?,
         Format::Json => {
-            let told = Told {
+            let whole = GraphAnswer {
                 mode: answer.mode,
                 end_host: &answer.end_host,
                 end_machine: &answer.end_machine,
@@ -195,7 +195,7 @@ fn write(format: Format, answer: &Answer, graph: &Graph, mut out: &mut dyn Write
                 lost: answer.lost,
                 graph,
             };
-            answer::write_json(&mut out, &told)?;
+            answer::write_json(&mut out, &whole)?;
         }
         Format::Dot => dot(&mut out, &title(answer, graph), graph)?,
         Format::Svg => path_graph::svg(&mut out, &title(answer, graph), graph)?,

@@ -98,9 +98,9 @@ impl OccupancyLog {
             piece.resize((end - from) as usize, 0);
             file.read_exact_at(&mut piece, from)?;
             from = end;
-            Told { bytes: &piece, last_ns: &mut last_ns }.tell(linux, cpu_holders);
+            Piece { bytes: &piece, last_ns: &mut last_ns }.tell(linux, cpu_holders);
         }
-        Told { bytes: &self.held, last_ns: &mut last_ns }.tell(linux, cpu_holders);
+        Piece { bytes: &self.held, last_ns: &mut last_ns }.tell(linux, cpu_holders);
         Ok(())
     }
 }
@@ -130,12 +130,12 @@ impl Watch for OccupancyLog {
 }
 
 /// A piece that is decoded.
-struct Told<'a> {
+struct Piece<'a> {
     bytes: &'a [u8],
     last_ns: &'a mut i64,
 }
 
-impl Told<'_> {
+impl Piece<'_> {
     fn tell(&mut self, linux: &Linux, cpu_holders: &mut CpuHolders) {
         while self.one(linux, cpu_holders).is_some() {}
     }
