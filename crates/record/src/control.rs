@@ -1,21 +1,19 @@
-//! Decisions about a recording: what is recorded, when it starts, stops or takes a snapshot, and
-//! what happens after a recorder was killed.
+//! Decisions about a recording: what is recorded, and when it starts, stops or takes a snapshot.
 //!
 //! `policy` reads the configuration file; `selection` is a filter that can change during the
 //! recording. `stop` handles signals, `mailbox` requests from other processes; `condition`,
 //! `trigger` and `watch` belong to snapshots that wait for a condition. `steady` sets the
-//! scheduling of the command. `recovery` completes the recording of a recorder that was killed.
+//! scheduling of the command. `watchdog` ends a recorder that its disk blocks forever.
 //!
 //! Reading rings belongs in `ring`, writing files in `output`, finding processes in
 //! `runtime_dir`.
 
 pub(crate) mod condition;
-pub(crate) mod glob;
 pub(crate) mod mailbox;
 pub(crate) mod policy;
-pub(crate) mod recovery;
 pub mod selection;
 pub mod steady;
 pub(crate) mod stop;
 pub(crate) mod trigger;
 pub(crate) mod watch;
+pub(crate) mod watchdog;

@@ -1,6 +1,8 @@
 //! Errors that prevent or end a recording.
 
 use crate::control::policy::PolicyError;
+use crate::files::FileError;
+use crate::output::pcap::CaptureError;
 use std::io;
 use std::path::PathBuf;
 
@@ -8,8 +10,8 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("cannot {what} {}: {source}", path.display())]
-    Io { what: &'static str, path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Io(#[from] FileError),
     /// Other users could put files into the runtime directory.
     #[error("{} is no safe runtime directory: {why}", path.display())]
     Unsafe { path: PathBuf, why: &'static str },
@@ -23,8 +25,8 @@ pub enum Error {
     Policy(#[from] PolicyError),
     #[error("no file of the runtime directory has the form that this version reads: {0}")]
     Foreign(String),
-    #[error("cannot write a capture file: {0}")]
-    Capture(#[from] longpole_pcapng::WriteError),
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     #[error(transparent)]
     Kernel(#[from] crate::kernel::KernelError),
     #[error(transparent)]
@@ -43,6 +45,6 @@ fn first(pid: i32, path: &str) -> String {
 impl Error {
     pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
-        move |source| Error::Io { what, path, source }
+        move |source| Error::Io(FileError { what, path, source })
     }
 }

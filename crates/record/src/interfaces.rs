@@ -17,8 +17,9 @@ mod ring;
 pub use device::{Namespace, Pattern};
 
 use crate::clock::Clock;
-use crate::control::policy::{self, DEFAULT_SNAPLEN};
-use crate::output::pcap::Capture;
+use crate::files::FileError;
+use crate::output::pcap::{Capture, CaptureError};
+use crate::text::units::{self, DEFAULT_SNAPLEN};
 use device::Link;
 use drain::{Drain, Lane};
 use longpole_pcapng::Interface;
@@ -53,10 +54,10 @@ pub struct Request {
     #[serde(deserialize_with = "patterns", serialize_with = "names")]
     pub interfaces: Vec<Pattern>,
     /// Largest number of bytes that are recorded of a packet.
-    #[serde(deserialize_with = "policy::snaplen")]
+    #[serde(deserialize_with = "units::snaplen")]
     pub snaplen: u32,
     /// Size of each device's ring in bytes. `None` for the default.
-    #[serde(deserialize_with = "policy::optional_size")]
+    #[serde(deserialize_with = "units::optional_size")]
     pub buffer: Option<u64>,
     /// True to receive also packets that are addressed to others. This changes the mode of the
     /// device while the recording runs.
@@ -226,7 +227,7 @@ impl Source {
 
     /// Starts the capture. When this function returns, all packets are captured.
     pub fn begin(&mut self, recording: &Path, clock: Clock) -> Result<(), InterfaceError> {
-        let written = |error: crate::Error| InterfaceError::io("write", "packets/interfaces.pcapng", io::Error::other(error.to_string()));
+        let written = |error: CaptureError| InterfaceError::io("write", "packets/interfaces.pcapng", io::Error::other(error.to_string()));
         let now = clock.unix_ns(clock.now()).max(0) as u64;
         let mut capture = Capture::create(recording, LABEL).map_err(written)?;
         let mut lanes = Vec::new();
@@ -238,7 +239,7 @@ impl Source {
             self.shared.told().interfaces.push(Count { name: name.clone(), ..Count::default() });
             lanes.push(Lane::new(name, index, link, ring));
         }
-        capture.flush().map_err(|error| written(crate::Error::io("write", capture.path())(error)))?;
+        capture.flush().map_err(|error| written(FileError::io("write", capture.path())(error).into()))?;
         let drain = Drain::new(lanes, capture, clock, Arc::clone(&self.wake), Arc::clone(&self.shared));
         let thread = std::thread::Builder::new().name("longpole-packets".to_owned()).spawn(move || drain.run());
         self.thread = Some(thread.map_err(InterfaceError::Thread)?);

@@ -17,7 +17,7 @@
 //!   recorder may be killed, between any two system calls. Therefore a packet's events are written
 //!   first, and its header, which commits the packet, last (see `output::stream`).
 //! * *Every event is either recorded once or counted as lost*, also if a recorder is killed and
-//!   another one continues (see `control::recovery`).
+//!   another one continues (see `recovery`).
 //! * *Events are copied without being decoded*, except in rings that hold captured packets, where
 //!   the site table is damaged, and while a snapshot waits for a certain event.
 
@@ -25,23 +25,30 @@ mod clock;
 pub mod control;
 mod cpus;
 mod error;
+mod files;
 pub mod interfaces;
 pub mod kernel;
+mod mapping;
 pub mod output;
 mod recorder;
+mod recovery;
 mod ring;
 pub mod runtime_dir;
 pub mod snapshot;
 pub mod stacks;
+mod text;
 
 pub use clock::{counter_is_a_clock, Clock, Source};
 pub use control::condition::Condition;
 pub use control::mailbox::{Asked, Request};
-pub use control::policy::{parse_duration, parse_size, ring_size, Config, Mode, Packets, Policy, PolicyError};
+pub use control::policy::{ring_size, Config, Mode, Packets, Policy, PolicyError};
 pub use control::stop::{leave_streams, Stop};
 pub use error::Error;
+pub use files::FileError;
 pub use output::command_output::Lines;
+pub use output::pcap::CaptureError;
 pub use output::recording::{component as file_name, root};
 pub use recorder::{InterfacesOutcome, KernelOutcome, Options, Outcome, Recorder, Scope};
 pub use runtime_dir::Runtime;
 pub use stacks::SampleOutcome;
+pub use text::units::{parse_duration, parse_size};

@@ -10,7 +10,7 @@
 //!
 //! Files that are needed only in one situation are here too: chunks of a recording with a limited
 //! size (`chunks`), the output of the recorded command (`command_output`), and temporary folders
-//! (`scratch`). `disk` and `watchdog` handle slow disks.
+//! (`scratch`). `disk` measures how fast the disk is.
 //!
 //! Reading rings belongs in `ring`; the sources of kernel events, stacks and interface packets
 //! have folders of their own. Nothing here decides what is recorded.
@@ -25,4 +25,3 @@ pub(crate) mod pcap;
 pub(crate) mod recording;
 pub mod scratch;
 pub(crate) mod stream;
-pub(crate) mod watchdog;

@@ -15,8 +15,7 @@ mod sources;
 
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
 use crate::control::mailbox::Mailbox;
-use crate::control::policy::{Config, FullRingAction, Mode, DEFAULT_SNAPLEN};
-use crate::control::recovery::KilledRecording;
+use crate::control::policy::{Config, FullRingAction, Mode};
 use crate::control::selection::{Part, Selection};
 use crate::control::steady::{Granted, Steady};
 use crate::control::stop::Stop;
@@ -31,6 +30,7 @@ use crate::output::metadata::{Metadata, Uuid};
 use crate::output::pcap::Capture;
 use crate::output::recording::{self, Reserve};
 use crate::output::stream::Lane;
+use crate::recovery::KilledRecording;
 use crate::runtime_dir::claim;
 use crate::runtime_dir::foreign::Search;
 use crate::runtime_dir::process::{Process, Source};
@@ -39,6 +39,7 @@ use crate::runtime_dir::session::Order;
 use crate::runtime_dir::watch::RuntimeWatch;
 use crate::runtime_dir::Runtime;
 use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
+use crate::text::units::DEFAULT_SNAPLEN;
 pub(crate) use home::RecordingFolder;
 use longpole_abi::kind::ALL_CATEGORIES;
 use longpole_abi::RING_MINIMUM;
@@ -478,7 +479,7 @@ impl Recorder {
         recorder.open_mailbox();
         recorder.describe(None)?;
         if stop.is_some() {
-            crate::output::watchdog::watch(&recorder.path);
+            crate::control::watchdog::watch(&recorder.path);
         }
         recorder.place.held.publish(&recorder.path, &recorder.default_order());
         // The watch reports processes that appear from now on; the search finds those that exist

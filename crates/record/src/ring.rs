@@ -17,12 +17,13 @@
 pub(crate) mod class;
 pub(crate) mod drain;
 pub(crate) mod history;
+pub(crate) mod packet_event;
 pub(crate) mod paired_write;
 pub(crate) mod resize;
 pub(crate) mod sites;
 
 use crate::clock::{extend, newest, Source as Clock};
-use crate::runtime_dir::mapping::{Access, Headed, Mapping};
+use crate::mapping::{Access, Headed, Mapping};
 use crate::runtime_dir::{Opened, Runtime};
 use longpole_abi::{
     Ring as Layout, Subbuffer, CLOCK_MONO_RAW, MAGIC, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_MINIMUM, SIDE_ENTRIES, SUBBUFFER_HEADER,
@@ -171,6 +172,11 @@ impl Ring {
 
     pub fn mapping(&self) -> &Mapping {
         self.memory.mapping()
+    }
+
+    /// Value of `ring` in the context of the ring's packets.
+    pub fn packet_number(&self) -> u32 {
+        self.number << 1 | u32::from(!self.own)
     }
 
     pub fn tid(&self) -> i32 {

@@ -14,7 +14,6 @@ pub use complete::{complete, Completed};
 use crate::clock::following;
 use crate::control::mailbox::Request;
 use crate::control::policy::Backend;
-use crate::control::recovery::packet_ring;
 use crate::error::Error;
 use crate::output::recording::{self, component};
 use crate::output::stream::{AppendError, Body, HeaderValues, Lane};
@@ -225,7 +224,7 @@ impl Recorder {
                 pid: process.pid_of(chunk.pid),
                 tid: process.tid(chunk.tid),
                 position: chunk.tail,
-                ring: packet_ring(ring),
+                ring: ring.packet_number(),
                 thread: if chunk.tid == source.tid { source.thread } else { chunk.thread },
             };
             let writing = match &mut lane {

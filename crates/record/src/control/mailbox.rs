@@ -5,8 +5,8 @@
 //! A user with write access there has write access to the whole recording anyway. Programs with
 //! probes, which are not trusted, do not use it.
 
+use crate::files::lock;
 use crate::output::folder::Folder;
-use crate::runtime_dir::lock;
 use rustix::fs::inotify;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -4,8 +4,10 @@
 //! everything is recorded. An invalid configuration is rejected as a whole, with file, line and
 //! reason.
 
-use crate::control::glob;
 use crate::interfaces;
+use crate::text::glob;
+use crate::text::nearest;
+use crate::text::units::{optional_size, parse_duration, snaplen, DEFAULT_SNAPLEN};
 use longpole_abi::kind::{Category, ALL_CATEGORIES};
 use longpole_abi::{MODE_BLOCK, MODE_DISCARD, MODE_OVERWRITE, RING_MINIMUM};
 use serde::de::{self, Deserializer};
@@ -15,8 +17,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes recorded of a packet by default.
-pub const DEFAULT_SNAPLEN: u32 = 100;
 /// Time between two looks at a calm ring by default.
 const DEFAULT_PERIOD: Duration = Duration::from_millis(100);
 /// Longest wait of a thread for room by default.
@@ -385,53 +385,6 @@ impl fmt::Display for PolicyError {
     }
 }
 
-/// Parses a size in bytes: `4MiB`, `64k`, `4096`.
-pub fn parse_size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..split].parse().ok()?;
-    let factor = match text[split..].trim() {
-        "" | "B" => 1,
-        "k" | "K" | "Ki" | "KiB" => 1 << 10,
-        "M" | "Mi" | "MiB" => 1 << 20,
-        "G" | "Gi" | "GiB" => 1 << 30,
-        "T" | "Ti" | "TiB" => 1 << 40,
-        "kB" | "KB" => 1000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "TB" => 1_000_000_000_000,
-        _ => return None,
-    };
-    number.checked_mul(factor)
-}
-
-/// Parses a duration: `100ms`, `1.5s`, `2min`, `10` (seconds). The maximum is 2^64 - 1 ns, about
-/// 584 years, which can be added to any time.
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = (&text[..split], text[split..].trim());
-    let unit_ns = match unit {
-        "" | "s" | "sec" => 1_000_000_000u128,
-        "ns" => 1,
-        "us" | "µs" => 1_000,
-        "ms" => 1_000_000,
-        "m" | "min" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "d" => 86_400_000_000_000,
-        _ => return None,
-    };
-    // Exact to the nanosecond for any size; a double would round.
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let fraction = &fraction[..fraction.len().min(18)];
-    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-        return None;
-    }
-    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u128>().ok() };
-    let ns = digits(whole)?.checked_mul(unit_ns)?.checked_add(digits(fraction)? * unit_ns / 10u128.pow(fraction.len() as u32))?;
-    Some(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
-}
-
 /// Size in bytes of a ring with at least `bytes`: a power of two within the limits of rings.
 pub fn ring_size(bytes: u64) -> Option<u64> {
     (bytes <= LARGEST_BUFFER).then(|| bytes.max(RING_MINIMUM).next_power_of_two())
@@ -460,25 +413,12 @@ fn block_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dura
     }
 }
 
-pub(crate) fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_size(&text).map(Some).ok_or_else(|| de::Error::custom(format!("{text:?} is no size; write, for example, \"4MiB\"")))
-}
-
 fn buffer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     match optional_size(deserializer)?.map(|size| (size, ring_size(size))) {
         Some((_, Some(size))) => Ok(Some(size)),
         Some((size, None)) => Err(de::Error::custom(format!("{size} bytes are more than a ring can have (1GiB)"))),
         None => Ok(None),
     }
-}
-
-pub(crate) fn snaplen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    let snaplen = u32::deserialize(deserializer)?;
-    if snaplen == 0 || snaplen > 65_536 {
-        return Err(de::Error::custom("snaplen must lie between 1 and 65536"));
-    }
-    Ok(snaplen)
 }
 
 fn categories<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
@@ -518,34 +458,6 @@ impl de::Visitor<'_> for CategoryName {
             }
         }
     }
-}
-
-/// The known word with the smallest distance, if that is less than half of its length.
-fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let best = known.iter().map(|other| (distance(word, other), *other)).min()?;
-    (2 * best.0 < best.1.len()).then_some(best.1)
-}
-
-/// Number of letters to insert, remove, replace, or exchange with their neighbour (optimal string
-/// alignment distance).
-pub(crate) fn distance(a: &str, b: &str) -> usize {
-    // A longer word is not a mistyped category.
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            if i == 0 || j == 0 {
-                rows[i][j] = i + j;
-                continue;
-            }
-            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            rows[i][j] = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                rows[i][j] = rows[i][j].min(rows[i - 2][j - 2] + 1);
-            }
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -619,16 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_times_have_units() {
-        assert_eq!(parse_size("4MiB"), Some(4 << 20));
-        assert_eq!(parse_size("64k"), Some(64 << 10));
-        assert_eq!(parse_size("1 GB"), Some(1_000_000_000));
-        assert_eq!(parse_size("-1"), None);
-        assert_eq!(parse_duration("1.5s"), Some(Duration::from_millis(1500)));
-        assert_eq!(parse_duration("100ms"), Some(Duration::from_millis(100)));
-        assert_eq!(parse_duration("2min"), Some(Duration::from_secs(120)));
-        assert_eq!(parse_duration("18446744073709551615s"), Some(Duration::from_nanos(u64::MAX)));
-        assert_eq!(parse_duration("x"), None);
+    fn a_ring_has_a_power_of_two_within_its_limits() {
         assert_eq!(ring_size(100_000), Some(131_072));
         assert_eq!(ring_size(1), Some(RING_MINIMUM));
     }

@@ -5,7 +5,7 @@
 //! that began before it was armed are unknown to it.
 
 use crate::control::condition::{Condition, Part};
-use crate::control::glob;
+use crate::text::glob;
 use longpole_abi::Kind;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

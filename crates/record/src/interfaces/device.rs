@@ -5,7 +5,7 @@
 //! afterwards.
 
 use super::InterfaceError;
-use crate::control::glob;
+use crate::text::glob;
 use longpole_pcapng::LinkType;
 use std::ffi::CStr;
 use std::fmt;

@@ -9,7 +9,7 @@
 //! ended it.
 
 use super::layout::Layout;
-use crate::control::glob;
+use crate::text::glob;
 
 /// Events that are never given up. Without any of these, a critical path is wrong or ends early;
 /// without the others, an answer is right but has less detail.

@@ -4,8 +4,8 @@
 use super::groups::{Context, EventRequest, Group, ALWAYS};
 use super::light;
 use crate::clock::Source as ClockSource;
-use crate::control::glob;
-use crate::control::policy::distance;
+use crate::text::distance;
+use crate::text::glob;
 use longpole_ftrace::{EventName, TraceFs, TraceFsError};
 use std::collections::BTreeMap;
 use std::io;

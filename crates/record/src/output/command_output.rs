@@ -8,11 +8,11 @@
 //! uses up neither memory nor the disk.
 
 use crate::clock::Clock;
+use crate::mapping::{Access, Mapping};
 use crate::output::packet::padded;
 use crate::output::recording::component;
 use crate::output::stream::{self, AppendError, Body, HeaderValues, Lane};
 use crate::recorder::Recorder;
-use crate::runtime_dir::mapping::{Access, Mapping};
 use longpole_abi::Kind;
 use rustix::fs::MemfdFlags;
 use std::borrow::Cow;

@@ -41,7 +41,7 @@ pub struct Header {
     pub thread: [u8; 32],
     /// Number of the stream file.
     pub lane: u32,
-    /// Number of the ring, see [`crate::control::recovery::packet_ring`].
+    /// Number of the ring, see [`crate::ring::Ring::packet_number`].
     pub ring: u32,
     /// Number of the CTF stream class.
     pub stream: u32,

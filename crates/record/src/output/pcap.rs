@@ -6,11 +6,8 @@
 //! there is room again. Blocks that later blocks refer to are held in memory until they are
 //! written.
 
-use crate::control::policy::Packets;
-use crate::error::Error;
+use crate::files::FileError;
 use crate::output::recording::{component, kernel};
-use crate::ring::class::Event;
-use longpole_abi::{Field, FieldType};
 use longpole_pcapng::{Direction, Interface, InterfaceId, Packet, Section, Statistics, Writer};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -20,6 +17,15 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of blocks that are gathered before a write.
 const BUFFER: usize = 64 << 10;
+
+/// Error of a capture file.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("cannot write a capture file: {0}")]
+    Write(#[from] longpole_pcapng::WriteError),
+}
 
 /// An interface with captured packets.
 #[derive(Debug)]
@@ -95,10 +101,10 @@ pub struct Taken<'a> {
 
 impl Capture {
     /// Makes `packets/<label>.pcapng` in the recording's folder, with a number if the name exists.
-    pub fn create(directory: &Path, label: &str) -> Result<Capture, Error> {
+    pub fn create(directory: &Path, label: &str) -> Result<Capture, CaptureError> {
         let directory = directory.join("packets");
         match fs::create_dir(&directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::io("make", directory)(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(FileError::io("make", directory)(error).into()),
             _ => {}
         }
         let base = component(label);
@@ -109,7 +115,7 @@ impl Capture {
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => break (path, file),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 10_000 => attempt += 1,
-                Err(error) => return Err(Error::io("make", path)(error)),
+                Err(error) => return Err(FileError::io("make", path)(error).into()),
             }
         };
         let os = format!("Linux {}", kernel());
@@ -138,11 +144,12 @@ impl Capture {
         self.unknown = self.unknown.saturating_add(events);
     }
 
-    /// Adds a packet of a program. `sole`: the packet is recorded nowhere else.
-    pub fn packet(&mut self, captured: &Captured<'_>, time_ns: u64, policy: &Packets, sole: bool) -> Result<(), Error> {
+    /// Adds a packet of a program. `snaplen`: bytes recorded of each packet of its interface.
+    /// `sole`: the packet is recorded nowhere else.
+    pub fn packet(&mut self, captured: &Captured<'_>, time_ns: u64, snaplen: u32, sole: bool) -> Result<(), CaptureError> {
         let index = match self.by_name.get(&captured.interface) {
             Some(&index) => index,
-            None => self.interface(&Interface::ethernet(&captured.interface, policy.snaplen), time_ns)?,
+            None => self.interface(&Interface::ethernet(&captured.interface, snaplen), time_ns)?,
         };
         self.lose_on(index, self.unknown);
         self.unknown = 0;
@@ -156,7 +163,7 @@ impl Capture {
     }
 
     /// Declares an interface whose capture begins at this time. Returns its index.
-    pub fn interface(&mut self, interface: &Interface<'_>, time_ns: u64) -> Result<usize, Error> {
+    pub fn interface(&mut self, interface: &Interface<'_>, time_ns: u64) -> Result<usize, CaptureError> {
         let id = self.writer.add_interface(interface)?;
         self.gathered(None);
         let index = self.seen.len();
@@ -172,7 +179,7 @@ impl Capture {
     }
 
     /// Adds a packet of a declared interface.
-    pub fn add(&mut self, index: usize, taken: &Taken<'_>, time_ns: u64, sole: bool) -> Result<(), Error> {
+    pub fn add(&mut self, index: usize, taken: &Taken<'_>, time_ns: u64, sole: bool) -> Result<(), CaptureError> {
         let seen = &mut self.seen[index];
         let told = seen.dropped - seen.told;
         self.writer.packet(&Packet {
@@ -271,7 +278,7 @@ impl Capture {
 
     /// Adds the interface statistics. The number of received packets is left out, because the
     /// program decides which packets the probe sees.
-    pub fn finish(&mut self, now_ns: u64) -> Result<(), Error> {
+    pub fn finish(&mut self, now_ns: u64) -> Result<(), CaptureError> {
         let flushed = self.flush();
         if let Some(seen) = self.seen.get_mut(self.newest) {
             seen.dropped = seen.dropped.saturating_add(std::mem::take(&mut self.unknown));
@@ -292,38 +299,6 @@ impl Capture {
             // No block could be written at all.
             let _ = fs::remove_file(&self.path);
         }
-        result.map_err(Error::io("write", &self.path))
+        Ok(result.map_err(FileError::io("write", &self.path))?)
     }
-}
-
-/// Decodes the event of a packet class; `None` if it does not have the fields of one.
-pub fn captured<'a>(event: &Event<'a>) -> Option<Captured<'a>> {
-    let mut packet = Captured { interface: event.class.name.clone(), direction: 0, length: 0, bytes: &[] };
-    let mut at = 8;
-    for Field { kind, name, .. } in &event.class.fields {
-        match kind {
-            FieldType::U32 => {
-                let value = u32::from_ne_bytes(event.bytes.get(at..at + 4)?.try_into().ok()?);
-                match name.as_str() {
-                    "direction" => packet.direction = value,
-                    "length" => packet.length = value,
-                    _ => {}
-                }
-                at += 4;
-            }
-            FieldType::Bytes => {
-                let length = u64::from_ne_bytes(event.bytes.get(at..at + 8)?.try_into().ok()?) as usize;
-                packet.bytes = event.bytes.get(at + 8..(at + 8).checked_add(length)?)?;
-                at += 8 + length.next_multiple_of(8);
-            }
-            FieldType::Text => {
-                let rest = event.bytes.get(at..)?;
-                let length = rest.iter().position(|byte| *byte == 0)?;
-                packet.interface = crate::runtime_dir::proc_status::printable(&rest[..length]);
-                at += (length + 1).next_multiple_of(8);
-            }
-            _ => at += 8,
-        }
-    }
-    Some(packet)
 }

@@ -1,6 +1,6 @@
 //! The directory of a recording, and its description `longpole.json`.
 
-use crate::error::Error;
+use crate::files::FileError;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -15,9 +15,9 @@ pub fn root() -> PathBuf {
 }
 
 /// Makes the directory of a recording that begins at `unix_ns`, with `user/` in it.
-pub fn create(root: &Path, unix_ns: u64) -> Result<PathBuf, Error> {
-    fs::create_dir_all(root).map_err(Error::io("make", root))?;
-    let root = fs::canonicalize(root).map_err(Error::io("find", root))?;
+pub fn create(root: &Path, unix_ns: u64) -> Result<PathBuf, FileError> {
+    fs::create_dir_all(root).map_err(FileError::io("make", root))?;
+    let root = fs::canonicalize(root).map_err(FileError::io("find", root))?;
     let name = name(unix_ns);
     for attempt in 1..1000 {
         let path = match attempt {
@@ -29,14 +29,14 @@ pub fn create(root: &Path, unix_ns: u64) -> Result<PathBuf, Error> {
         match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => {
                 let user = path.join("user");
-                fs::create_dir(&user).map_err(Error::io("make", user))?;
+                fs::create_dir(&user).map_err(FileError::io("make", user))?;
                 return Ok(path);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Error::io("make", path)(error)),
+            Err(error) => return Err(FileError::io("make", path)(error)),
         }
     }
-    Err(Error::io("make", root.join(name))(io::ErrorKind::AlreadyExists.into()))
+    Err(FileError::io("make", root.join(name))(io::ErrorKind::AlreadyExists.into()))
 }
 
 /// For example `2026-11-20T23-04-05.123Z`.

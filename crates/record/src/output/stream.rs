@@ -19,11 +19,11 @@
 //! When a step is used up, its empty packet remains and the file is extended after it, so that an
 //! old copy of the empty packet's header remains valid. Between the two system calls that do this,
 //! and only there, the file ends in zeros. This happens a few times in the life of a lane;
-//! [`crate::control::recovery`] cuts the zeros off.
+//! [`crate::recovery`] cuts the zeros off.
 
+use crate::mapping::Mapping;
 use crate::output::metadata::Uuid;
 use crate::output::packet::{padded, Header, HEADER, NOWHERE, PAGE, THREAD};
-use crate::runtime_dir::mapping::Mapping;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -58,7 +58,7 @@ pub struct HeaderValues {
     pub tid: i32,
     /// The ring's tail after this packet.
     pub position: u64,
-    /// Number of the ring, see [`crate::control::recovery::packet_ring`].
+    /// Number of the ring, see [`crate::ring::Ring::packet_number`].
     pub ring: u32,
     /// Name of the thread, padded with NUL.
     pub thread: [u8; 32],
@@ -383,10 +383,10 @@ impl Lane {
         let last = self.last.as_ref();
         serde_json::json!({
             "file": format!("user/{file}"),
-            "label": crate::runtime_dir::proc_status::printable(&self.label),
+            "label": crate::text::printable(&self.label),
             "pid": last.map(|last| last.pid),
             "tid": last.map(|last| last.tid),
-            "thread": last.map(|last| crate::runtime_dir::proc_status::printable(&last.thread)),
+            "thread": last.map(|last| crate::text::printable(&last.thread)),
             "recorded_bytes": self.recorded,
             "bytes": self.at,
             "lost": self.discarded,

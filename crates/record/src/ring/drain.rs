@@ -6,14 +6,14 @@
 
 use crate::clock::following;
 use crate::control::policy::{Backend, Packets};
-use crate::control::recovery::packet_ring;
 use crate::control::selection::Part;
 use crate::error::Error;
 use crate::output::disk::NEARLY;
-use crate::output::pcap::{captured, Capture};
+use crate::output::pcap::Capture;
 use crate::output::recording::component;
 use crate::output::stream::{self, AppendError, Body, HeaderValues, Lane};
 use crate::recorder::{Recorder, Subject};
+use crate::ring::packet_event::captured;
 use crate::ring::resize;
 use crate::ring::sites::Sites;
 use crate::ring::{Chunk, Look, Ring};
@@ -221,7 +221,7 @@ impl Recorder {
     /// Decides whether the events of a ring are recorded, by the scope, the selection and the
     /// policies.
     pub(crate) fn verdict(&self, process: &Process, wanted: bool, source: &Source) -> Verdict {
-        if !wanted || self.config.exclude.iter().any(|pattern| crate::control::glob::matches(pattern, &process.label)) {
+        if !wanted || self.config.exclude.iter().any(|pattern| crate::text::glob::matches(pattern, &process.label)) {
             return Verdict::Unwanted;
         }
         let part = || Part::thread(&process.label, process.pid, process.tid(source.tid));
@@ -426,11 +426,11 @@ impl Recorder {
                 if packets.wants(&captured.interface) {
                     let time = self.clock.unix_ns(time).max(0) as u64;
                     let result = match &mut capture {
-                        Some(capture) => capture.packet(&captured, time, packets, sole),
+                        Some(capture) => capture.packet(&captured, time, packets.snaplen, sole),
                         None => Capture::create(&self.home.path(), &label).and_then(|new| {
                             let capture = capture.insert(new);
                             capture.lose(std::mem::take(&mut lost));
-                            capture.packet(&captured, time, packets, sole)
+                            capture.packet(&captured, time, packets.snaplen, sole)
                         }),
                     };
                     if let Err(error) = result {
@@ -470,7 +470,7 @@ impl Recorder {
             pid: process.pid,
             tid: process.tid(source.tid),
             position: 0,
-            ring: packet_ring(&source.ring),
+            ring: source.ring.packet_number(),
             thread: source.thread,
         };
         let told = self.path.join("user").join(&name);
@@ -570,7 +570,7 @@ impl Recorder {
             pid: process.pid,
             tid: process.tid(source.tid),
             position: source.ring.tail,
-            ring: packet_ring(&source.ring),
+            ring: source.ring.packet_number(),
             thread: source.thread,
         };
         match commit(lane, &source.ring, stamp, source.ring.tail, reported, None) {
@@ -695,7 +695,7 @@ pub(crate) fn stamp(process: &Process, source: &Source, chunk: &Chunk, discarded
         pid: process.pid_of(chunk.pid),
         tid: process.tid(chunk.tid),
         position: chunk.tail,
-        ring: packet_ring(&source.ring),
+        ring: source.ring.packet_number(),
         thread: source.thread,
     }
 }

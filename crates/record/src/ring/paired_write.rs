@@ -4,7 +4,7 @@
 //! Each such write waits for the disk and then commits a header through the page cache. One write
 //! for two packets costs a quarter less. The header of the first packet commits both. Therefore the
 //! ring's record of the pending packet holds the offset of the first packet and the tail after the
-//! second; see [`crate::control::recovery`].
+//! second; see [`crate::recovery`].
 
 use crate::control::policy::Backend;
 use crate::recorder::Recorder;

@@ -6,9 +6,9 @@
 //! of the old one come first.
 
 use crate::control::policy::FullRingAction;
+use crate::mapping::Access;
 use crate::recorder::{Recorder, Subject};
 use crate::ring::Ring;
-use crate::runtime_dir::mapping::Access;
 use crate::runtime_dir::process::{Source, Verdict};
 use crate::runtime_dir::{ring_name, Runtime};
 use longpole_abi::{Ring as Layout, MAGIC, RING_DATA, RING_OWNED, RING_SUBBUFFERS, VERSION};
@@ -155,7 +155,7 @@ fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, manner):
     }
     let name = ring_name(stem, number, false);
     let file = runtime.make(&name, RING_DATA as u64 + size)?;
-    let mapping = crate::runtime_dir::mapping::Mapping::new(file.as_fd(), RING_DATA + size as usize, Access::Populate)?;
+    let mapping = crate::mapping::Mapping::new(file.as_fd(), RING_DATA + size as usize, Access::Populate)?;
     let Some(layout) = mapping.get::<Layout>(0) else { return Err(io::Error::other("no room for a ring's header")) };
     let old = ring.layout();
     layout.mask.store(size - 1, Ordering::Relaxed);

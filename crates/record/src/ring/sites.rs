@@ -6,9 +6,9 @@
 //! at the table that follows the read of a ring's head sees the sites of all events before that
 //! head.
 
+use crate::mapping::{Access, Mapping};
 use crate::output::metadata;
 use crate::ring::class::Classes;
-use crate::runtime_dir::mapping::{Access, Mapping};
 use crate::runtime_dir::Runtime;
 use longpole_abi::{Site, Sites as Layout, FIRST_SITE_ID, MAGIC, SITE_ARENA_MAXIMUM, SITE_SLOTS, VERSION};
 use std::io;

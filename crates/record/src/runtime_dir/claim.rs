@@ -12,8 +12,8 @@
 //! recorder leaves them alone.
 
 use crate::error::Error;
+use crate::mapping::Access;
 use crate::recorder::{Recorder, Scope, Subject};
-use crate::runtime_dir::mapping::Access;
 use crate::runtime_dir::process::Process;
 use crate::runtime_dir::session::{self, Held, Responsibility, Running, Unfinished};
 use crate::runtime_dir::{Entry, Runtime};

@@ -1,11 +1,11 @@
 //! Finds processes and their rings as they come and go, and writes the orders of each process.
 
 use crate::error::Error;
+use crate::mapping::Access;
 use crate::recorder::{Recorder, Scope, Subject, TOKEN_PROCESS};
 use crate::ring::sites::Sites;
 use crate::ring::Ring;
 use crate::runtime_dir::foreign::outer_pid;
-use crate::runtime_dir::mapping::Access;
 use crate::runtime_dir::proc_status;
 use crate::runtime_dir::process::{Process, Source, Verdict};
 use crate::runtime_dir::session::{self, Responsibility};

@@ -5,7 +5,7 @@ use std::fs;
 /// Name of a thread; `None` if the thread has ended or is not visible.
 pub fn thread_name(pid: i32, tid: i32) -> Option<String> {
     let text = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
-    Some(printable(text.strip_suffix(b"\n").unwrap_or(&text)))
+    Some(crate::text::printable(text.strip_suffix(b"\n").unwrap_or(&text)))
 }
 
 /// Identity of a file in /proc/PID/maps. The device may differ from the one of `stat`: a file
@@ -105,12 +105,6 @@ pub fn alive(pid: i32) -> bool {
     result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// Text up to the first NUL, with control characters replaced.
-pub fn printable(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_file_of_another_device_with_the_same_inode_is_not_mapped() {
-        use crate::runtime_dir::mapping::{Access, Mapping};
+        use crate::mapping::{Access, Mapping};
         use std::os::fd::AsFd;
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();

@@ -1,9 +1,9 @@
 //! A process with probes, as seen through its control file and its rings.
 
+use crate::files::lock;
+use crate::mapping::{Access, Headed, Mapping};
 use crate::output::disk::Waiting;
 use crate::ring::{Look, Ring};
-use crate::runtime_dir::lock;
-use crate::runtime_dir::mapping::{Access, Headed, Mapping};
 use crate::runtime_dir::proc_status::{self, Mapped};
 use crate::runtime_dir::Runtime;
 use longpole_abi::{Control, CONTROL_SIZE, MAGIC, RING_OWNED, VERSION};
@@ -263,7 +263,7 @@ fn is_zombie(pid: i32) -> bool {
 
 pub fn text(bytes: &[AtomicU8]) -> String {
     let bytes: Vec<u8> = bytes.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
-    proc_status::printable(&bytes)
+    crate::text::printable(&bytes)
 }
 
 /// Time after which a thread's name is read for the second time.
@@ -437,6 +437,6 @@ impl Source {
     }
 
     pub fn thread_name(&self) -> String {
-        proc_status::printable(&self.thread)
+        crate::text::printable(&self.thread)
     }
 }

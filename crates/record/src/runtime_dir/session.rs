@@ -11,8 +11,8 @@
 //! recorder dies. The orders in the file are valid only while the lock is held.
 
 use crate::error::Error;
-use crate::runtime_dir::lock;
-use crate::runtime_dir::mapping::{Access, Mapping};
+use crate::files::lock;
+use crate::mapping::{Access, Mapping};
 use crate::runtime_dir::proc_status;
 use crate::runtime_dir::Runtime;
 use longpole_abi::{Orders, Session as Layout, MAGIC, VERSION};

@@ -2,8 +2,8 @@
 //! nothing.
 
 use crate::error::Error;
+use crate::mapping::Access;
 use crate::ring::Ring;
-use crate::runtime_dir::mapping::Access;
 use crate::runtime_dir::process::Process;
 use crate::runtime_dir::{Entry, Runtime};
 use longpole_abi::{RING_ENDED, RING_IDLE};

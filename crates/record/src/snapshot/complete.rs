@@ -123,10 +123,10 @@ impl Copied {
     fn describe(&self, file: &str) -> Value {
         json!({
             "file": file,
-            "label": crate::runtime_dir::proc_status::printable(&self.last.label),
+            "label": crate::text::printable(&self.last.label),
             "pid": self.last.pid,
             "tid": self.last.tid,
-            "thread": crate::runtime_dir::proc_status::printable(&self.last.thread),
+            "thread": crate::text::printable(&self.last.thread),
             "recorded_bytes": self.recorded,
             "bytes": self.bytes,
             "lost": self.lost,

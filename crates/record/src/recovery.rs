@@ -81,7 +81,7 @@ impl KilledRecording {
             position if position == tail => Some(first),
             _ => offset.checked_add(first.size).and_then(|next| header_at(file, next, &self.uuid)),
         };
-        let is_it = |header: Header| header.position == tail && header.discarded == discarded && header.ring == packet_ring(ring);
+        let is_it = |header: Header| header.position == tail && header.discarded == discarded && header.ring == ring.packet_number();
         if header.is_some_and(is_it) {
             let tail = ring.tail.max(tail);
             let reported = ring.reported.max(lost);
@@ -130,19 +130,14 @@ impl KilledRecording {
     }
 }
 
-/// Value of `ring` in the context of the ring's packets.
-pub fn packet_ring(ring: &Ring) -> u32 {
-    ring.number << 1 | u32::from(!ring.own)
-}
-
 fn describe(lane: &Walked) -> Value {
     let header = lane.header.as_ref();
     json!({
         "file": format!("user/{}", lane.file),
-        "label": header.map(|header| crate::runtime_dir::proc_status::printable(&header.label)),
+        "label": header.map(|header| crate::text::printable(&header.label)),
         "pid": header.map(|header| header.pid),
         "tid": header.map(|header| header.tid),
-        "thread": header.map(|header| crate::runtime_dir::proc_status::printable(&header.thread)),
+        "thread": header.map(|header| crate::text::printable(&header.thread)),
         "recorded_bytes": lane.recorded,
         "lost": header.map(|header| header.discarded),
     })
@@ -183,8 +178,8 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::Access;
     use crate::output::packet::PAGE;
-    use crate::runtime_dir::mapping::Access;
     use longpole_abi::{MAGIC, RING_DATA, VERSION};
 
     const SIZE: u64 = 32 << 10;
@@ -214,7 +209,7 @@ mod tests {
             label: [0; 128],
             thread: [0; 32],
             lane: 0,
-            ring: packet_ring(ring),
+            ring: ring.packet_number(),
             stream: 0,
         }
     }

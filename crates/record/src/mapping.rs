@@ -3,10 +3,12 @@
 //!
 //! Therefore no references to plain bytes exist: words are read as atomics, and ranges of bytes are
 //! copied out. Every access is checked against the mapped length. A file that shrinks is handled by
-//! [`crate::runtime_dir::sigbus_guard`].
+//! [`crate::mapping::sigbus_guard`].
 
-use crate::runtime_dir::sigbus_guard::Guard;
+pub(crate) mod sigbus_guard;
+
 use longpole_abi::{Control, Ring, Session, Sites, Subbuffer};
+use sigbus_guard::Guard;
 use std::io;
 use std::mem::{align_of, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd};
