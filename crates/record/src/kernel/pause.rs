@@ -7,10 +7,11 @@
 //! them yields text. So the second of two snapshots of a flight recorder begins where the first one
 //! ended. During the pause no event of the kernel is recorded; the length of the pause is reported.
 
-use super::source::{CpuLanes, CpuLoss, Shared, Source};
+use super::cpu_loss::CpuLoss;
+use super::pages::CpuLanes;
+use super::source::Source;
 use crate::output::folder::Folder;
 use longpole_ftrace::{CpuStats, RawReader};
-use rustix::fd::OwnedFd;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -186,16 +187,4 @@ pub(super) fn since(stats: CpuStats, before: CpuStats) -> CpuStats {
 pub(super) fn counted(reader: &RawReader) -> Option<CpuStats> {
     let text = std::fs::read_to_string(reader.path().with_file_name("stats")).ok()?;
     CpuStats::parse(&text).ok()
-}
-
-impl Shared {
-    fn order(&self, order: Order, wake: &OwnedFd) {
-        *self.order.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(order);
-        let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
-    }
-
-    /// Takes the order that waits, if there is one.
-    pub(super) fn ordered(&self) -> Option<Order> {
-        self.order.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
-    }
 }

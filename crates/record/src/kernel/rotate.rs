@@ -1,8 +1,10 @@
 //! Redirects the kernel's pages to another recording while the tracer keeps running. Each CPU's
 //! sequence of pages is cut between two pages.
 
+use super::cpu_loss::CpuLoss;
+use super::pages::CpuLanes;
 use super::pause::since;
-use super::source::{CpuLanes, CpuLoss, Source};
+use super::source::Source;
 use super::{dump, reap, KernelError};
 use crate::output::folder::Folder;
 use longpole_ftrace::CpuStats;
