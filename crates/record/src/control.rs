@@ -1,8 +1,8 @@
 //! Decisions about a recording: what is recorded, and when it starts, stops or takes a snapshot.
 //!
-//! `policy` reads the configuration file; `selection` is a filter that can change during the
-//! recording. `stop` handles signals, `mailbox` requests from other processes; `condition`,
-//! `trigger` and `watch` belong to snapshots that wait for a condition. `steady` sets the
+//! `options` is what the user asks for; `policy` reads the configuration file; `selection` is a
+//! filter that can change during the recording. `stop` handles signals, `mailbox` requests from
+//! other processes, `condition` and `trigger` what a snapshot waits for. `steady` sets the
 //! scheduling of the command. `watchdog` ends a recorder that its disk blocks forever.
 //!
 //! Reading rings belongs in `ring`, writing files in `output`, finding processes in
@@ -10,10 +10,10 @@
 
 pub(crate) mod condition;
 pub(crate) mod mailbox;
+pub(crate) mod options;
 pub(crate) mod policy;
 pub mod selection;
 pub mod steady;
 pub(crate) mod stop;
 pub(crate) mod trigger;
-pub(crate) mod watch;
 pub(crate) mod watchdog;

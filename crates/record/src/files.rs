@@ -1,7 +1,11 @@
-//! What all rooms need for files: an error that names the file, and locks that mark a file as in
-//! use.
+//! Files and descriptors: an error that names the file, locks that mark a file as in use, files in
+//! memory that other programs share, and the descriptors that wake the recorder.
+//!
+//! All other rooms may use this one; it knows none of them.
 
 pub(crate) mod lock;
+pub(crate) mod mapping;
+pub(crate) mod wakeups;
 
 use std::io;
 use std::path::PathBuf;

@@ -5,7 +5,7 @@
 //! Each thread with probes writes into its own *ring*, a file in the *runtime directory* that the
 //! process and the recorder both map. The recorder runs on one thread in *turns*: it finds new
 //! processes, looks at all rings, and copies their new events to the disk, one packet per *chunk*
-//! of contiguous events. [`Recorder`] does all of that; [`runtime_dir::subjects`] and
+//! of contiguous events. [`Recorder`] does all of that; [`subjects::list`] and
 //! [`runtime_dir::session`] serve the commands that only look.
 //!
 //! Four properties shape the design:
@@ -21,26 +21,31 @@
 //! * *Events are copied without being decoded*, except in rings that hold captured packets, where
 //!   the site table is damaged, and while a snapshot waits for a certain event.
 
+mod attach;
+mod chunks;
 mod clock;
 pub mod control;
 mod cpus;
+mod drain;
 mod error;
 mod files;
 pub mod interfaces;
 pub mod kernel;
-mod mapping;
 pub mod output;
 mod recorder;
+mod recording;
 mod recovery;
 mod ring;
 pub mod runtime_dir;
 pub mod snapshot;
 pub mod stacks;
+pub mod subjects;
 mod text;
 
 pub use clock::{counter_is_a_clock, Clock, Source};
 pub use control::condition::Condition;
 pub use control::mailbox::{Asked, Request};
+pub use control::options::{Options, Scope};
 pub use control::policy::{ring_size, Config, Mode, Packets, Policy, PolicyError};
 pub use control::stop::{leave_streams, Stop};
 pub use error::Error;
@@ -48,7 +53,7 @@ pub use files::FileError;
 pub use output::command_output::Lines;
 pub use output::pcap::CaptureError;
 pub use output::recording::{component as file_name, root};
-pub use recorder::{InterfacesOutcome, KernelOutcome, Options, Outcome, Recorder, Scope};
+pub use recorder::{InterfacesOutcome, KernelOutcome, Outcome, Recorder};
 pub use runtime_dir::Runtime;
 pub use stacks::SampleOutcome;
 pub use text::units::{parse_duration, parse_size};

@@ -8,20 +8,26 @@
 //!     packets/<label>.pcapng  captured packets                pcap
 //! ```
 //!
-//! Files that are needed only in one situation are here too: chunks of a recording with a limited
-//! size (`chunks`), the output of the recorded command (`command_output`), and temporary folders
-//! (`scratch`). `disk` measures how fast the disk is.
+//! `files` holds all of them for the recorder: `destination` is the folder, `lanes` the streams,
+//! `captures` the captured packets. `account` holds the sums and diagnostics of the description.
+//! Files that are needed only in one situation are here too: the output of the recorded command
+//! (`command_output`), and temporary folders (`scratch`). `disk` measures how fast the disk is.
 //!
 //! Reading rings belongs in `ring`; the sources of kernel events, stacks and interface packets
 //! have folders of their own. Nothing here decides what is recorded.
 
-pub(crate) mod chunks;
+pub(crate) mod account;
+pub(crate) mod captures;
 pub(crate) mod command_output;
+pub(crate) mod destination;
 pub(crate) mod disk;
+pub(crate) mod files;
 pub(crate) mod folder;
+pub(crate) mod lanes;
 pub(crate) mod metadata;
 pub(crate) mod packet;
 pub(crate) mod pcap;
 pub(crate) mod recording;
+pub(crate) mod recording_folder;
 pub mod scratch;
 pub(crate) mod stream;

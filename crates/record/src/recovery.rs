@@ -178,7 +178,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapping::Access;
+    use crate::files::mapping::Access;
     use crate::output::packet::PAGE;
     use longpole_abi::{MAGIC, RING_DATA, VERSION};
 

@@ -11,19 +11,18 @@
 //! within the geometry, and only the begin and the length of a sub-buffer are used, within the
 //! sub-buffer.
 //!
-//! This folder holds what concerns rings: taking events (`drain`), rings that overwrite
-//! (`history`), larger rings (`resize`), and the meaning of events (`class`, `sites`).
+//! This folder holds what concerns rings: rings that overwrite (`history`), larger rings
+//! (`resize`), and the meaning of events (`class`, `sites`, `packet_event`). Taking events and
+//! writing them belongs in `drain`.
 
 pub(crate) mod class;
-pub(crate) mod drain;
 pub(crate) mod history;
 pub(crate) mod packet_event;
-pub(crate) mod paired_write;
 pub(crate) mod resize;
 pub(crate) mod sites;
 
 use crate::clock::{extend, newest, Source as Clock};
-use crate::mapping::{Access, Headed, Mapping};
+use crate::files::mapping::{Access, Headed, Mapping};
 use crate::runtime_dir::{Opened, Runtime};
 use longpole_abi::{
     Ring as Layout, Subbuffer, CLOCK_MONO_RAW, MAGIC, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_MINIMUM, SIDE_ENTRIES, SUBBUFFER_HEADER,

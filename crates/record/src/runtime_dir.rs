@@ -14,22 +14,20 @@
 //! 4711-0a1b2c3d.s0.ring   a larger ring that the recorder made
 //! ```
 //!
-//! This folder holds what concerns the directory and the processes in it: finding processes, locks,
-//! mappings, and facts from /proc. Reading events belongs in `ring`, writing files in `output`.
+//! This folder holds what concerns the directory and its files: control files (`process`), session
+//! files (`session`, `claim`), the directories of other users (`foreign`, `watch`), and facts from
+//! /proc. Rings belong in `ring`; taking up processes belongs in `attach`.
 
 pub(crate) mod claim;
-pub(crate) mod discover;
 pub mod family;
 pub(crate) mod foreign;
 pub(crate) mod proc_status;
 pub(crate) mod process;
-pub(crate) mod recorded;
 pub mod session;
-pub mod subjects;
 pub(crate) mod watch;
 
 use crate::error::Error;
-use crate::mapping::Mapping;
+use crate::files::mapping::Mapping;
 use crate::runtime_dir::proc_status::Mapped;
 use rustix::fs::{self, AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;

@@ -8,7 +8,7 @@ use longpole_record::control::selection::{Part, Selection};
 use longpole_record::file_name;
 use longpole_record::parse_size;
 use longpole_record::ring_size;
-use longpole_record::runtime_dir::subjects::{self, Subject};
+use longpole_record::subjects::list::{self as subjects, Subject};
 use longpole_record::Runtime;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant, SystemTime};

@@ -13,7 +13,7 @@ use longpole_record::counter_is_a_clock;
 use longpole_record::kernel;
 use longpole_record::root;
 use longpole_record::runtime_dir::session::{Responsibility, Running};
-use longpole_record::runtime_dir::subjects;
+use longpole_record::subjects::list as subjects;
 use longpole_record::Runtime;
 use rustix::fs::{access, statvfs, Access};
 use rustix::process::{getrlimit, Resource};

@@ -3,7 +3,7 @@
 use crate::render::answer;
 use crate::render::table::{bytes, duration, number, Table};
 use longpole_record::root;
-use longpole_record::runtime_dir::subjects;
+use longpole_record::subjects::list as subjects;
 use longpole_record::Runtime;
 use serde_json::{json, Value};
 use std::io;

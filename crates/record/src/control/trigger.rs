@@ -36,6 +36,16 @@ pub struct Seen<'a> {
     pub capacity: Option<u64>,
 }
 
+/// The reason for a snapshot.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    /// Time of the event in clock ticks; `None` if the reason is the absence of events.
+    pub event: Option<u64>,
+    /// Time in clock ticks at which the recorder saw it.
+    pub seen: u64,
+    pub told: String,
+}
+
 /// A condition that has become true.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fired {

@@ -8,11 +8,12 @@
 //! uses up neither memory nor the disk.
 
 use crate::clock::Clock;
-use crate::mapping::{Access, Mapping};
+use crate::files::mapping::{Access, Mapping};
+use crate::output::account::Account;
+use crate::output::files::Files;
 use crate::output::packet::padded;
 use crate::output::recording::component;
 use crate::output::stream::{self, AppendError, Body, HeaderValues, Lane};
-use crate::recorder::Recorder;
 use longpole_abi::Kind;
 use rustix::fs::MemfdFlags;
 use std::borrow::Cow;
@@ -20,7 +21,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Limit of the bytes of events that wait for the recorder.
 const MOST: usize = 4 << 20;
@@ -52,9 +53,23 @@ struct Gathered {
     rest: bool,
 }
 
+/// The command, as its lines name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writer<'a> {
+    pub pid: Option<i32>,
+    /// Path of the program.
+    pub program: Option<&'a str>,
+}
+
+/// Output streams of the command whose lines are recorded.
+#[derive(Debug, Default)]
+pub(crate) struct CommandOutputs {
+    streams: Vec<Output>,
+}
+
 /// The recorder's state of one output stream of the command.
 #[derive(Debug)]
-pub(crate) struct Output {
+struct Output {
     name: &'static str,
     lines: Lines,
     lane: Option<usize>,
@@ -136,20 +151,19 @@ impl Gathered {
     }
 }
 
-impl Recorder {
+impl CommandOutputs {
     /// Records the lines of one of the command's streams from now on. `name`: `stdout` or `stderr`.
-    pub fn take_lines(&mut self, name: &'static str) -> Lines {
-        let lines = Lines { clock: self.clock, gathered: Arc::default() };
-        self.outputs.push(Output { name, lines: lines.clone(), lane: None, discarded: 0, position: 0, due: Instant::now() });
+    pub fn take_lines(&mut self, name: &'static str, clock: Clock) -> Lines {
+        let lines = Lines { clock, gathered: Arc::default() };
+        self.streams.push(Output { name, lines: lines.clone(), lane: None, discarded: 0, position: 0, due: Instant::now() });
         lines
     }
 
-    /// Writes the gathered lines once a period; with `last`, in any case.
-    pub(crate) fn write_outputs(&mut self, last: bool) {
+    /// Writes the gathered lines once a `period`; with `last`, in any case.
+    pub fn write(&mut self, last: bool, period: Duration, command: Writer<'_>, files: &mut Files, account: &mut Account) {
         let now = Instant::now();
-        let mut outputs = std::mem::take(&mut self.outputs);
-        for output in outputs.iter_mut().filter(|output| last || now >= output.due) {
-            output.due = now + self.config.period;
+        for output in self.streams.iter_mut().filter(|output| last || now >= output.due) {
+            output.due = now + period;
             let gathered = {
                 let mut gathered = output.lines.gathered();
                 let open = std::mem::take(&mut gathered.open);
@@ -159,35 +173,35 @@ impl Recorder {
             if gathered.events.is_empty() && gathered.lost == 0 {
                 continue;
             }
-            if let Err(error) = self.write_output(output, &gathered) {
+            if let Err(error) = output.write(&gathered, command, files, account) {
                 let lost = gathered.count + gathered.lost;
-                self.total.lost = self.total.lost.saturating_add(lost);
+                account.lose(lost);
                 output.discarded += lost;
-                self.diagnostic(format!("lines of the command's {} could not be written and count as lost: {error}", output.name));
+                account.note(format!("lines of the command's {} could not be written and count as lost: {error}", output.name));
             }
         }
-        self.outputs = outputs;
     }
 
-    /// Makes the next lines open new lanes in the next chunk.
-    pub(crate) fn leave_output_lanes(&mut self) {
-        self.write_outputs(true);
-        for output in &mut self.outputs {
+    /// Makes the next lines open new lanes in the next chunk. The gathered lines must be written.
+    pub fn leave_lanes(&mut self) {
+        for output in &mut self.streams {
             (output.lane, output.discarded) = (None, 0);
         }
     }
+}
 
-    fn write_output(&mut self, output: &mut Output, gathered: &Gathered) -> io::Result<()> {
+impl Output {
+    fn write(&mut self, gathered: &Gathered, command: Writer<'_>, files: &mut Files, account: &mut Account) -> io::Result<()> {
         let memory = memory(&gathered.events)?;
-        let index = match output.lane {
+        let index = match self.lane {
             Some(index) => index,
-            None => self.output_lane(output, gathered)?,
+            None => self.open_lane(gathered, command, files, account)?,
         };
-        let Some(lane) = &mut self.lanes[index] else { return Ok(()) };
+        let Some(lane) = files.lanes.get_mut(index) else { return Ok(()) };
         let (begin, end) = if gathered.events.is_empty() { (lane.end, lane.end) } else { (gathered.begin, gathered.end) };
-        let position = output.position + gathered.events.len() as u64;
-        let discarded = output.discarded + gathered.lost;
-        let stamp = HeaderValues { begin, end, discarded, position, ..stamp(output.name, self.ancestor) };
+        let position = self.position + gathered.events.len() as u64;
+        let discarded = self.discarded + gathered.lost;
+        let stamp = HeaderValues { begin, end, discarded, position, ..stamp(self.name, command.pid) };
         let body =
             memory.as_ref().map(|mapping| Body { mapping, offset: 0, length: gathered.events.len(), aligned: false, identity: None });
         lane.reserve(gathered.events.len())?;
@@ -195,25 +209,26 @@ impl Recorder {
             AppendError::Io(error) => error,
             AppendError::Source => io::Error::other("their memory is gone"),
         })?;
-        output.position = position;
-        output.discarded = discarded;
-        self.total.written += written;
-        self.total.recorded += gathered.events.len() as u64;
-        self.total.lost = self.total.lost.saturating_add(gathered.lost);
+        self.position = position;
+        self.discarded = discarded;
+        account.totals.written += written;
+        account.totals.recorded += gathered.events.len() as u64;
+        account.lose(gathered.lost);
         Ok(())
     }
 
-    fn output_lane(&mut self, output: &mut Output, gathered: &Gathered) -> io::Result<usize> {
-        let program = self.options.command.first().map_or("command", String::as_str);
+    fn open_lane(&mut self, gathered: &Gathered, command: Writer<'_>, files: &mut Files, account: &mut Account) -> io::Result<usize> {
+        let program = command.program.unwrap_or("command");
         let label = Path::new(program).file_name().map_or_else(|| program.to_owned(), |name| name.to_string_lossy().into_owned());
-        let index = self.lanes.len();
-        let name = format!("{}-{}-{index}", component(&label), output.name);
-        let begin = if gathered.events.is_empty() { self.clock.now() } else { gathered.begin };
-        let first = HeaderValues { begin, end: begin, ..stamp(output.name, self.ancestor) };
-        let lane = Lane::create(&self.home.path().join("user"), &name, (index as u32, 0), self.uuid, &label, &first)?;
-        self.total.written += stream::BARE;
-        self.lanes.push(Some(lane));
-        output.lane = Some(index);
+        let number = files.lanes.next() as u32;
+        let name = format!("{}-{}-{number}", component(&label), self.name);
+        let begin = if gathered.events.is_empty() { self.lines.clock.now() } else { gathered.begin };
+        let first = HeaderValues { begin, end: begin, ..stamp(self.name, command.pid) };
+        let destination = &files.destination;
+        let lane = Lane::create(&destination.user(), &name, (number, 0), destination.uuid, &label, &first)?;
+        account.totals.written += stream::BARE;
+        let index = files.lanes.add(lane);
+        self.lane = Some(index);
         Ok(index)
     }
 }

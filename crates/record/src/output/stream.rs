@@ -21,7 +21,7 @@
 //! and only there, the file ends in zeros. This happens a few times in the life of a lane;
 //! [`crate::recovery`] cuts the zeros off.
 
-use crate::mapping::Mapping;
+use crate::files::mapping::Mapping;
 use crate::output::metadata::Uuid;
 use crate::output::packet::{padded, Header, HEADER, NOWHERE, PAGE, THREAD};
 use std::fs::{self, File, OpenOptions};

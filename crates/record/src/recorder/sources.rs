@@ -1,222 +1,327 @@
 //! Sources other than the rings of programs: the kernel's events, stack samples, packets of
 //! interfaces. Each may be unavailable; the others are recorded nevertheless.
+//!
+//! A source is prepared before the clock is known, begins with the recording, starts again with
+//! each chunk, and ends before the description is written. A [`Slot`] is a source with what the
+//! description has to say about it at each of these times.
 
-use super::*;
+use super::outcome::{InterfacesOutcome, KernelOutcome};
+use crate::clock::Clock;
+use crate::control::options::Options;
+use crate::control::policy::Config;
+use crate::error::Error;
+use crate::interfaces::{self, InterfaceError};
+use crate::kernel::{self, KernelError};
+use crate::output::account::Account;
+use crate::output::destination::Destination;
+use crate::stacks::{self, SampleOutcome, Stacks};
+use serde_json::Value;
+use std::fmt::Display;
+use std::path::Path;
 
 /// Diagnostic for a recorder in a container with its own pid namespace.
 const FOREIGN_PIDS: &str = "this recorder is in a pid namespace of its own, and the kernel's events name threads by the numbers of the whole machine: who was there at the start is not recorded, and probes and kernel events are not joined by threads (record outside, or in a container with the host's pids: `docker run --pid=host`)";
 
+/// A source that may be missing.
+#[derive(Debug)]
+pub(super) struct Slot<S> {
+    running: Option<S>,
+    /// Its entry in `longpole.json`, once it is final.
+    entry: Option<Value>,
+    /// Reason why the source is missing or incomplete.
+    trouble: Option<String>,
+}
+
+impl<S> Slot<S> {
+    fn new(running: Option<S>, trouble: Option<String>) -> Slot<S> {
+        Slot { running, entry: None, trouble }
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Returns whether the source ran until its end.
+    pub fn has_ended(&self) -> bool {
+        self.entry.is_some()
+    }
+
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// Entry in `longpole.json`; `describe` makes that of a running source.
+    fn entry(&self, describe: impl FnOnce(&S) -> Value) -> Option<Value> {
+        self.entry.clone().or_else(|| self.running.as_ref().map(describe))
+    }
+}
+
+/// All sources other than rings.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub kernel: Slot<kernel::Source>,
+    pub stacks: Slot<Stacks>,
+    pub interfaces: Slot<interfaces::Source>,
+}
+
 /// Sources that start again with each chunk.
-pub(crate) struct Context {
-    uuid: Uuid,
+pub(super) struct Restart {
     stacks: bool,
     interfaces: bool,
 }
 
-impl Recorder {
-    pub(super) fn begin_kernel(&mut self) {
-        if let Some(kernel) = &mut self.kernel {
-            if let Err(error) = kernel.begin(self.clock.source) {
-                self.kernel_trouble = Some(no_kernel(&error));
-                self.kernel = None;
-                let _ = std::fs::remove_dir_all(self.path.join("kernel"));
-            }
-        }
-        if self.kernel.is_some() && kernel::has_foreign_pids() {
-            self.kernel_trouble = Some(FOREIGN_PIDS.to_owned());
-        }
-        if let Some(trouble) = self.kernel_trouble.clone() {
-            self.diagnostic(trouble);
+/// Where the sources write, and by which clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target<'a> {
+    pub destination: &'a Destination,
+    pub clock: &'a Clock,
+}
+
+impl Sources {
+    /// `kernel` and `interfaces` are prepared, or the reason is given why they are not.
+    pub fn new(
+        (kernel, kernel_trouble): (Option<kernel::Source>, Option<String>),
+        (interfaces, interfaces_trouble): (Option<interfaces::Source>, Option<String>),
+    ) -> Sources {
+        Sources {
+            kernel: Slot::new(kernel, kernel_trouble),
+            stacks: Slot::new(None, None),
+            interfaces: Slot::new(interfaces, interfaces_trouble),
         }
     }
 
-    /// Pauses the kernel's tracer until [`Recorder::thaw_kernel`].
-    pub(crate) fn pause_kernel(&mut self) -> Option<kernel::Pause> {
-        self.kernel.as_mut()?.freeze()
+    /// Begins all sources. `stacks`: samples per second and CPU.
+    pub fn begin(&mut self, target: Target<'_>, stacks: Option<u32>, account: &mut Account) {
+        self.kernel.begin(target, account);
+        self.stacks.begin(target, stacks, account);
+        self.interfaces.begin(target, account);
+    }
+
+    /// Ends without results, because nothing was recorded.
+    pub fn abandon(self) {
+        drop((self.kernel, self.stacks, self.interfaces));
+    }
+
+    /// Redirects the kernel's events to another recording, and ends the other sources. Returns the
+    /// sources that must be started again there.
+    pub fn rotate(&mut self, path: &Path, clock: &Clock, account: &mut Account) -> Restart {
+        self.kernel.rotate(path, clock, account);
+        let restart = Restart { stacks: self.stacks.is_running(), interfaces: self.interfaces.is_running() };
+        self.stacks.end(account);
+        self.interfaces.end(account);
+        restart
+    }
+
+    /// Starts these sources in the new recording.
+    pub fn restart(&mut self, restart: Restart, target: Target<'_>, (options, config): (&Options, &Config), account: &mut Account) {
+        (self.kernel.entry, self.stacks.entry, self.interfaces.entry) = (None, None, None);
+        if restart.stacks {
+            self.stacks.begin(target, options.stacks, account);
+        }
+        if let (true, Some(request)) = (restart.interfaces, packets_request(options, config)) {
+            self.interfaces.running = interfaces::Source::prepare(&request).ok();
+            self.interfaces.begin(target, account);
+        }
+    }
+
+    /// Reasons why a source is missing or incomplete.
+    pub fn troubles(&self) -> impl Iterator<Item = &str> {
+        [self.kernel.trouble(), self.stacks.trouble(), self.interfaces.trouble()].into_iter().flatten()
+    }
+}
+
+impl Slot<kernel::Source> {
+    fn begin(&mut self, target: Target<'_>, account: &mut Account) {
+        if let Some(kernel) = &mut self.running {
+            if let Err(error) = kernel.begin(target.clock.source) {
+                self.trouble = Some(no_kernel(&error));
+                self.running = None;
+                let _ = std::fs::remove_dir_all(target.destination.path.join("kernel"));
+            }
+        }
+        if self.running.is_some() && kernel::has_foreign_pids() {
+            self.trouble = Some(FOREIGN_PIDS.to_owned());
+        }
+        if let Some(trouble) = &self.trouble {
+            account.note(trouble);
+        }
+    }
+
+    /// Pauses the kernel's tracer until [`Slot::thaw`].
+    pub fn pause(&mut self) -> Option<kernel::Pause> {
+        self.running.as_mut()?.freeze()
     }
 
     /// Empties the kernel's buffers into the recording or, if they overwrite, into the snapshot,
     /// and lets the tracer continue. Returns the kernel's entry for the snapshot; null after an
     /// error.
-    pub(crate) fn thaw_kernel(&mut self, frozen: kernel::Pause, snapshot: &Path, notes: &mut Vec<String>) -> serde_json::Value {
-        let Some(kernel) = &mut self.kernel else { return serde_json::Value::Null };
+    pub fn thaw(&mut self, frozen: kernel::Pause, snapshot: &Path, notes: &mut Vec<String>, account: &mut Account) -> Value {
+        let Some(kernel) = &mut self.running else { return Value::Null };
         kernel.thaw(frozen, snapshot).unwrap_or_else(|error| {
             notes.push(error.clone());
-            self.diagnostic(error);
-            serde_json::Value::Null
+            account.note(error);
+            Value::Null
         })
     }
 
     /// Number of events that the kernel has lost until now; `None` without kernel events, or if its
     /// buffers overwrite the oldest events, which does not count as a loss.
-    pub(crate) fn kernel_lost(&self) -> Option<u64> {
-        self.kernel.as_ref()?.lost()
+    pub fn lost(&self) -> Option<u64> {
+        self.running.as_ref()?.lost()
     }
 
-    pub(super) fn open_mailbox(&mut self) {
-        match Mailbox::make(&self.path) {
-            Ok(mailbox) => {
-                let _ = epoll::add(&self.epoll, &mailbox.watch, epoll::EventData::new_u64(TOKEN_REQUEST), epoll::EventFlags::IN);
-                self.mailbox = Some(mailbox);
-            }
-            Err(error) => self.diagnostic(format!("no snapshot can be asked for: {error}")),
-        }
+    /// Bytes of pages that were moved until now.
+    pub fn bytes(&self) -> u64 {
+        self.running.as_ref().map_or(0, kernel::Source::bytes)
     }
 
-    pub(crate) fn kernel_bytes(&self) -> u64 {
-        self.kernel.as_ref().map_or(0, kernel::Source::bytes)
-    }
-
-    /// Redirects the sources other than rings to the recording at `path`. Returns the sources that
-    /// must be started again there.
-    pub(crate) fn rotate_sources(&mut self, path: &Path, uuid: &Uuid) -> Context {
-        if let Some(kernel) = &mut self.kernel {
-            self.kernel_entry = Some(kernel.told(&self.clock));
+    fn rotate(&mut self, path: &Path, clock: &Clock, account: &mut Account) {
+        if let Some(kernel) = &mut self.running {
+            self.entry = Some(kernel.told(clock));
             if let Err(error) = kernel.rotate(path) {
-                self.diagnostic(format!("the kernel's events stay in the chunk before: {error}"));
-            }
-        }
-        let context = Context { uuid: *uuid, stacks: self.stacks.is_some(), interfaces: self.interfaces.is_some() };
-        self.end_stacks();
-        self.end_interfaces();
-        context
-    }
-
-    /// Starts the sources of `context` in the new recording.
-    pub(crate) fn begin_with(&mut self, context: Context) {
-        (self.kernel_entry, self.stacks_told, self.interfaces_told) = (None, None, None);
-        if context.stacks {
-            let uuid = std::mem::replace(&mut self.uuid, context.uuid);
-            self.begin_stacks();
-            self.uuid = uuid;
-        }
-        if let (true, Some(request)) = (context.interfaces, packets_request(&self.options, &self.config)) {
-            self.interfaces = interfaces::Source::prepare(&request).ok();
-            self.begin_interfaces();
-        }
-    }
-
-    pub(crate) fn move_mailbox(&mut self, old: &Path) {
-        if let Some(mailbox) = &self.mailbox {
-            if let Err(error) = mailbox.move_to(old, &self.path) {
-                self.diagnostic(format!("no snapshot can be asked for any more: {error}"));
+                account.note(format!("the kernel's events stay in the chunk before: {error}"));
             }
         }
     }
 
-    pub(super) fn close_mailbox(&mut self) {
-        if let Some(mailbox) = self.mailbox.take() {
-            for (name, _) in mailbox.requests() {
-                mailbox.answer(&name, &Err("the recording ended".to_owned()));
-            }
-            mailbox.close(&self.path);
-        }
-    }
-
-    pub(super) fn begin_stacks(&mut self) {
-        let Some(hz) = self.options.stacks else { return };
-        let begun = Stacks::prepare(hz).and_then(|mut stacks| {
-            stacks.begin(&self.path, &self.uuid, &self.clock)?;
-            Ok(stacks)
-        });
-        match begun {
-            Ok(stacks) => self.stacks = Some(stacks),
-            Err(error) => {
-                let trouble = no_stacks(&error);
-                self.diagnostic(trouble.clone());
-                self.stacks_trouble = Some(trouble);
-                let _ = std::fs::remove_dir_all(self.path.join(stacks::FOLDER));
-            }
-        }
-    }
-
-    pub(super) fn end_stacks(&mut self) -> Option<SampleOutcome> {
-        let (outcome, told, diagnostics) = self.stacks.take()?.stop();
-        diagnostics.into_iter().for_each(|diagnostic| self.diagnostic(diagnostic));
-        self.stacks_told = Some(told);
-        Some(outcome)
-    }
-
-    /// Reports in one sentence which kinds of kernel events were switched off, and when.
-    fn diagnostics_of(&mut self, switched_off: &[kernel::SwitchedOff]) {
-        let since = |ticks: u64| self.clock.unix_ns(ticks).saturating_sub(self.start as i64).max(0) as f64 / 1e9;
-        let parts: Vec<String> = switched_off.iter().map(|off| format!("{} (from +{:.3} s on)", off.step.what, since(off.begin))).collect();
-        if let Some((last, others)) = parts.split_last() {
-            let named = if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) };
-            let why = "the kernel emitted more events than could be stored; --keep-all gives up no kind, and loses of all alike";
-            self.diagnostic(format!("{named} were not recorded: {why}"));
-        }
-    }
-
-    /// Rewrites the description if kinds of kernel events were switched off, so that the recording
-    /// reports it even if this recorder is killed.
-    pub(super) fn note_switched_off(&mut self) -> Result<(), Error> {
-        match self.kernel.as_mut().is_some_and(kernel::Source::note_switched_off) {
-            true => self.describe(None),
-            false => Ok(()),
-        }
+    /// Returns whether kinds of kernel events were switched off since the last call. The
+    /// description must then be written again, so that the recording reports it even if this
+    /// recorder is killed.
+    pub fn note_switched_off(&mut self) -> bool {
+        self.running.as_mut().is_some_and(kernel::Source::note_switched_off)
     }
 
     /// Stops the kernel's tracer. Called after the last events of programs were taken.
-    pub(super) fn end_kernel(&mut self) -> Option<KernelOutcome> {
-        let mut kernel = self.kernel.take()?;
+    pub fn end(&mut self, target: Target<'_>, account: &mut Account) -> Option<KernelOutcome> {
+        let mut kernel = self.running.take()?;
         kernel.calm();
-        let mut told = kernel.told(&self.clock);
+        let mut told = kernel.told(target.clock);
         let switched_off = kernel.switched_off();
         let drained = kernel.stop();
         for diagnostic in &drained.diagnostics {
-            self.diagnostic(diagnostic.clone());
+            account.note(diagnostic);
         }
-        self.diagnostics_of(&switched_off);
+        note_kinds(&switched_off, target, account);
         let outcome = KernelOutcome { events: drained.events(), lost: drained.lost(), cpus: drained.cpus.len() };
         told["recorded_bytes"] = drained.bytes.into();
         told["events"] = outcome.events.into();
         told["lost"] = outcome.lost.into();
         told["cpus"] = drained.cpus_json();
-        told["counters"] = drained.grown.map_or(serde_json::Value::Null, |grown| grown.to_json(&self.clock));
-        self.kernel_entry = Some(told);
+        told["counters"] = drained.grown.map_or(Value::Null, |grown| grown.to_json(target.clock));
+        self.entry = Some(told);
         Some(outcome)
     }
 
-    pub(super) fn begin_interfaces(&mut self) {
-        if let Some(interfaces) = &mut self.interfaces {
-            if let Err(error) = interfaces.begin(&self.path, self.clock) {
-                self.interfaces_trouble = Some(no_packets(&error));
-                self.interfaces = None;
-            }
-        }
-        if let Some(trouble) = self.interfaces_trouble.clone() {
-            self.diagnostic(trouble);
+    /// Replaces the counts of the entry by those of the converted events.
+    pub fn converted(&mut self, events: u64, lost: u64, damaged_pages: Value) {
+        if let Some(entry) = &mut self.entry {
+            (entry["events"], entry["lost"]) = (events.into(), lost.into());
+            entry["damaged_pages"] = damaged_pages;
         }
     }
 
-    pub(super) fn end_interfaces(&mut self) -> Option<InterfacesOutcome> {
-        let captured = self.interfaces.take()?.stop();
-        for diagnostic in &captured.diagnostics {
-            self.diagnostic(diagnostic.clone());
+    pub fn describe(&self, clock: &Clock) -> Option<Value> {
+        self.entry(|kernel| kernel.told(clock))
+    }
+}
+
+impl Slot<Stacks> {
+    fn begin(&mut self, target: Target<'_>, hz: Option<u32>, account: &mut Account) {
+        let Some(hz) = hz else { return };
+        let destination = target.destination;
+        let begun = Stacks::prepare(hz).and_then(|mut stacks| {
+            stacks.begin(&destination.path, &destination.uuid, target.clock)?;
+            Ok(stacks)
+        });
+        match begun {
+            Ok(stacks) => self.running = Some(stacks),
+            Err(error) => {
+                let trouble = format!("no stacks are sampled: {error}");
+                account.note(&trouble);
+                self.trouble = Some(trouble);
+                let _ = std::fs::remove_dir_all(destination.path.join(stacks::FOLDER));
+            }
         }
-        self.interfaces_told = Some(captured.to_json());
-        self.total.packets += captured.packets;
-        self.total.packets_refused += captured.lost();
+    }
+
+    pub fn end(&mut self, account: &mut Account) -> Option<SampleOutcome> {
+        let (outcome, told, diagnostics) = self.running.take()?.stop();
+        diagnostics.into_iter().for_each(|diagnostic| account.note(diagnostic));
+        self.entry = Some(told);
+        Some(outcome)
+    }
+
+    pub fn describe(&self) -> Option<Value> {
+        self.entry(Stacks::describe)
+    }
+}
+
+impl Slot<interfaces::Source> {
+    fn begin(&mut self, target: Target<'_>, account: &mut Account) {
+        if let Some(interfaces) = &mut self.running {
+            if let Err(error) = interfaces.begin(&target.destination.path, *target.clock) {
+                self.trouble = Some(no_packets(&error));
+                self.running = None;
+            }
+        }
+        if let Some(trouble) = &self.trouble {
+            account.note(trouble);
+        }
+    }
+
+    pub fn end(&mut self, account: &mut Account) -> Option<InterfacesOutcome> {
+        let captured = self.running.take()?.stop();
+        for diagnostic in &captured.diagnostics {
+            account.note(diagnostic);
+        }
+        self.entry = Some(captured.to_json());
+        account.totals.packets += captured.packets;
+        account.totals.packets_refused += captured.lost();
         Some(InterfacesOutcome { packets: captured.packets, lost: captured.lost(), interfaces: captured.interfaces.len() })
+    }
+
+    pub fn describe(&self) -> Option<Value> {
+        self.entry(interfaces::Source::describe)
+    }
+}
+
+/// Reports in one sentence which kinds of kernel events were switched off, and when.
+fn note_kinds(switched_off: &[kernel::SwitchedOff], target: Target<'_>, account: &mut Account) {
+    let start = target.destination.start_ns as i64;
+    let since = |ticks: u64| target.clock.unix_ns(ticks).saturating_sub(start).max(0) as f64 / 1e9;
+    let parts: Vec<String> = switched_off.iter().map(|off| format!("{} (from +{:.3} s on)", off.step.what, since(off.begin))).collect();
+    if let Some((last, others)) = parts.split_last() {
+        let named = if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) };
+        let why = "the kernel emitted more events than could be stored; --keep-all gives up no kind, and loses of all alike";
+        account.note(format!("{named} were not recorded: {why}"));
     }
 }
 
 /// Turns an error of the kernel source into a diagnostic, because everything else can be recorded
 /// without it. A wrong request, which the user can correct, remains an error.
-pub(super) fn without_kernel<T>(result: Result<T, kernel::KernelError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
+pub(super) fn without_kernel<T>(result: Result<T, KernelError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
+    without(result, KernelError::is_wrong_request, no_kernel, trouble)
+}
+
+/// Does the same for an error of capturing interfaces.
+pub(super) fn without_interfaces<T>(result: Result<T, InterfaceError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
+    without(result, InterfaceError::is_wrong_request, no_packets, trouble)
+}
+
+fn without<T, E: Into<Error>>(
+    result: Result<T, E>,
+    is_wrong_request: impl Fn(&E) -> bool,
+    sentence: impl Fn(&E) -> String,
+    trouble: &mut Option<String>,
+) -> Result<Option<T>, Error> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(error) if error.is_wrong_request() => Err(error.into()),
+        Err(error) if is_wrong_request(&error) => Err(error.into()),
         Err(error) => {
-            *trouble = Some(no_kernel(&error));
+            *trouble = Some(sentence(&error));
             Ok(None)
         }
     }
-}
-
-pub(super) fn no_stacks(error: &StacksError) -> String {
-    format!("no stacks are sampled: {error}")
 }
 
 /// The request for packets of interfaces; `None` if no interface is to be captured.
@@ -229,24 +334,10 @@ pub(super) fn packets_request(options: &Options, config: &Config) -> Option<inte
     (!request.interfaces.is_empty()).then_some(request)
 }
 
-pub(super) fn without_interfaces<T>(
-    result: Result<T, interfaces::InterfaceError>,
-    trouble: &mut Option<String>,
-) -> Result<Option<T>, Error> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.is_wrong_request() => Err(error.into()),
-        Err(error) => {
-            *trouble = Some(no_packets(&error));
-            Ok(None)
-        }
-    }
-}
-
-pub(super) fn no_packets(error: &interfaces::InterfaceError) -> String {
+fn no_packets(error: &impl Display) -> String {
     format!("no packets of interfaces are recorded: {error}")
 }
 
-pub(super) fn no_kernel(error: &kernel::KernelError) -> String {
+fn no_kernel(error: &impl Display) -> String {
     format!("no kernel events are recorded: {error}")
 }

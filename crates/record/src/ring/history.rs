@@ -1,29 +1,16 @@
-//! Reads rings whose threads overwrite the oldest events (flight recorder mode).
+//! Parts of a ring for rings whose threads overwrite the oldest events (flight recorder mode).
 //!
-//! Nothing is taken from such a ring while its thread writes normally. When the thread ends, the
-//! recording ends, or a snapshot is requested, the remaining events are copied, oldest sub-buffer
-//! first. The thread does not stop for that. Each sub-buffer stores its own position, which changes
-//! when it is overwritten; a copy whose sub-buffer was overwritten meanwhile is detected and left
-//! out. The ring counts its events, and each sub-buffer stores the count at its begin, so the
-//! number of missing events is exact.
+//! The thread does not stop while it is read. Each sub-buffer stores its own position, which
+//! changes when it is overwritten; a copy whose sub-buffer was overwritten meanwhile is detected.
 
-use crate::control::policy::{FullRingAction, Mode, Policy};
 use crate::output::stream::Body;
-use crate::recorder::{Recorder, Subject};
-use crate::ring::resize;
-use crate::ring::{Chunk, Fault, Look, Ring};
-use crate::runtime_dir::process::{Process, Source, Verdict};
+use crate::ring::{Chunk, Ring};
 use std::sync::atomic::{fence, AtomicU64, Ordering};
-
-/// Clock ticks of silence after which an overwriting thread must begin another sub-buffer, whose
-/// header holds a full time. An event holds 48 bits of its time, so a gap of 2^48 ticks would be
-/// ambiguous.
-const QUIET: u64 = 1 << 46;
 
 impl Ring {
     /// Makes the next event begin another sub-buffer. The thread owns these two words, but they are
     /// only limits, and a smaller limit is always valid.
-    fn seal(&self) {
+    pub fn seal(&self) {
         let layout = self.layout();
         layout.limit.store(0, Ordering::Relaxed);
         layout.end.store(0, Ordering::Relaxed);
@@ -65,103 +52,5 @@ impl Ring {
     pub fn intact(&self, chunk: &Chunk) -> bool {
         fence(Ordering::Acquire);
         self.identity(chunk).is_none_or(|(word, begin)| word.load(Ordering::Relaxed) == begin)
-    }
-}
-
-impl Recorder {
-    /// The policy that selects a ring.
-    pub(crate) fn policy_of(&self, verdict: Verdict) -> Option<&Policy> {
-        match verdict {
-            Verdict::Policy(index) => self.config.policy.get(index),
-            _ => None,
-        }
-    }
-
-    /// Action of a full ring, by policy and options.
-    pub(crate) fn manner_of(&self, verdict: Verdict) -> FullRingAction {
-        self.manner(self.config.manner(self.policy_of(verdict)))
-    }
-
-    /// The same action with the mode that the options demand.
-    pub(crate) fn manner(&self, manner: FullRingAction) -> FullRingAction {
-        FullRingAction { mode: self.options.mode.unwrap_or(manner.mode), ..manner }
-    }
-
-    /// Handles a ring of which nothing is taken: offers a larger one if it is too small for a
-    /// useful history, and makes the thread begin another sub-buffer after a long silence.
-    pub(crate) fn keep(&mut self, subject: &mut Subject, at: usize, look: &Look) {
-        let source = &mut subject.sources[at];
-        let written = look.head - source.head_before.min(look.head);
-        source.head_before = look.head;
-        // The time between two events of a sub-buffer must fit into an event's time bits.
-        let quiet_since = source.quiet_since.filter(|_| written == 0).unwrap_or(look.now);
-        source.quiet_since = Some(quiet_since);
-        if look.now.saturating_sub(quiet_since) >= QUIET {
-            source.quiet_since = None;
-            source.ring.seal();
-        }
-        let filled = match look.head > source.ring.size && source.ring.size < resize::BUSY {
-            true => 1.0,
-            false => written as f64 / source.ring.size as f64,
-        };
-        let larger = if filled > 0.5 { resize::larger(source.ring.size) } else { None };
-        self.consider_successor(subject, at, larger);
-    }
-
-    /// Takes all events that an overwriting ring still holds, and counts those that were
-    /// overwritten. Only for the end of a ring: its thread has ended, switched to another ring, or
-    /// has no orders to record.
-    pub(crate) fn take_history(&mut self, process: &Process, source: &mut Source, look: &Look) {
-        source.ring.tail = source.ring.oldest(look.head);
-        loop {
-            let previous = source.lane.and_then(|lane| self.lanes[lane].as_ref()).map_or(0, |lane| lane.end);
-            let chunk = match source.ring.next(look, previous, true) {
-                Ok(Some(chunk)) => chunk,
-                Ok(None) => break,
-                Err(Fault::Lapped) => {
-                    source.ring.tail = source.ring.begun() + source.ring.subbuffer();
-                    continue;
-                }
-                Err(fault) => return self.give_up(source, &fault.to_string()),
-            };
-            self.update_writer(process, source, &chunk);
-            let (taken, extra) = (source.ring.taken, source.extra_lost);
-            if chunk.whole {
-                source.extra_lost = extra.saturating_add(chunk.events.saturating_sub(taken));
-            }
-            source.ring.taken = chunk.events_after;
-            if source.verdict == Verdict::Unwanted {
-                self.drop_chunk(source, &chunk);
-                continue;
-            }
-            self.packet(process, source, chunk);
-            if source.broken {
-                return;
-            }
-            if source.ring.tail != chunk.tail {
-                // The chunk was overwritten after all: its events are counted with the next chunk.
-                (source.ring.taken, source.extra_lost) = (taken, extra);
-                source.ring.tail = source.ring.begun() + source.ring.subbuffer();
-            }
-        }
-        source.extra_lost = source.extra_lost.saturating_add(look.events.saturating_sub(source.ring.taken));
-        source.ring.taken = look.events;
-        let reported = source.ring.reported;
-        source.ring.release(look.head.max(source.ring.tail), reported);
-    }
-
-    /// Applies the policy to a ring as far as that is possible while it is written. Returns true if
-    /// the policy needs another ring.
-    pub(crate) fn adjust(&self, source: &Source, manner: FullRingAction) -> bool {
-        let overwrites = manner.mode == Mode::Overwrite;
-        if overwrites != source.ring.overwrites {
-            return true;
-        }
-        if !overwrites {
-            let layout = source.ring.layout();
-            layout.block_limit.store(manner.limit(), Ordering::Relaxed);
-            layout.mode.store(manner.mode.number(), Ordering::Relaxed);
-        }
-        false
     }
 }

@@ -6,7 +6,7 @@
 //! at the table that follows the read of a ring's head sees the sites of all events before that
 //! head.
 
-use crate::mapping::{Access, Mapping};
+use crate::files::mapping::{Access, Mapping};
 use crate::output::metadata;
 use crate::ring::class::Classes;
 use crate::runtime_dir::Runtime;

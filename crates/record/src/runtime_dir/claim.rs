@@ -1,149 +1,24 @@
-//! Decides which recorder records a process.
+//! Takes the session file for a recording, unless another recorder already records the process in
+//! question.
 //!
 //! One recorder at a time writes the orders of a process and takes its events: the one that holds
-//! the lock of the process's control file. To *claim* a process is to take that lock.
-//!
-//! A recorder of all programs first claims every process, because a new process follows the orders
-//! in `session` before the recorder has looked at it. It releases the processes that it does not
-//! record once they are silent. It leaves alone the processes of other recorders, and claims them
-//! when those recorders have ended. A recorder of a single process claims only that process. A
-//! recorder of a command claims only the command's processes if a recorder of all programs is
-//! already running; those processes follow the command's recorder from their start, and the other
-//! recorder leaves them alone.
+//! the lock of the process's control file. To *claim* a process is to take that lock; `attach`
+//! does that. A recorder of a single process does not begin if another one holds that process.
 
+use crate::control::options::Scope;
 use crate::error::Error;
-use crate::mapping::Access;
-use crate::recorder::{Recorder, Scope, Subject};
+use crate::files::mapping::Access;
 use crate::runtime_dir::process::Process;
 use crate::runtime_dir::session::{self, Held, Responsibility, Running, Unfinished};
 use crate::runtime_dir::{Entry, Runtime};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Number of turns without events after which a process is released, once its orders are to record
-/// nothing.
-const SILENT_TURNS: u32 = 3;
 /// Number of attempts to wait for a recorder that is just releasing a process.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// Time between two checks whether the recorder of another command is still running.
-const ANOTHERS: Duration = Duration::from_millis(50);
-
-impl Recorder {
-    /// Returns whether this recorder gives orders only to a single process or to the processes of
-    /// its command.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.place.held.whose() != Responsibility::All
-    }
-
-    /// Returns whether another recorder's command started the process and that recorder is running.
-    pub(crate) fn is_of_another_command(&self, process: &Process) -> bool {
-        let number = process.scope();
-        number != 0 && number != self.session && session::is_held(&self.place.runtime, Responsibility::Command(number))
-    }
-
-    /// Claims a process if it must be claimed and no other recorder holds it. Returns whether this
-    /// recorder holds it.
-    pub(crate) fn claim(&mut self, subject: &mut Subject) -> bool {
-        let now = Instant::now();
-        if subject.next_claim_attempt.is_some_and(|until| now < until) {
-            return false;
-        }
-        subject.next_claim_attempt = self.is_of_another_command(&subject.process).then(|| now + ANOTHERS);
-        if subject.next_claim_attempt.is_some() {
-            self.report_other_command(subject);
-            return false;
-        }
-        subject.claimed = (subject.order.mask != 0 || !self.is_alone()) && subject.process.claim();
-        if !subject.claimed && subject.order.mask != 0 && !subject.reported_as_held {
-            subject.reported_as_held = true;
-            self.total.taken += 1;
-            let holder = match holder(&self.place.runtime, subject.process.session()) {
-                Some(running) => format!("process {} to {}", running.pid, running.path.display()),
-                None => "somebody else".to_owned(),
-            };
-            let (pid, label) = (subject.process.pid, &subject.process.label);
-            self.diagnostic(format!("process {pid} ({label}) is recorded by {holder}, and not here until that recording ends"));
-        }
-        if subject.claimed
-            && subject.order.mask != 0
-            && matches!(self.place.held.whose(), Responsibility::Command(_))
-            && subject.process.scope() != self.session
-        {
-            let told = "programs of the command without its LONGPOLE_SESSION in their environment are recorded from when they were found, since another \
-                        recorder has those that come";
-            self.diagnostic(told.to_owned());
-        }
-        subject.claimed
-    }
-
-    /// Reports once that another recorder records the command's processes; there may be thousands
-    /// of them.
-    fn report_other_command(&mut self, subject: &mut Subject) {
-        if subject.order.mask == 0 || std::mem::replace(&mut subject.reported_as_held, true) {
-            return;
-        }
-        self.total.taken += 1;
-        let running = holder(&self.place.runtime, subject.process.scope());
-        let whose =
-            running.map_or_else(|| "another one".to_owned(), |running| format!("process {} to {}", running.pid, running.path.display()));
-        self.diagnostic(format!("what a command starts is recorded by {whose}, and not here until that recording ends"));
-    }
-
-    /// Releases a process that has nothing to record and is silent, so that another recorder may
-    /// claim it.
-    pub(crate) fn leave_if_silent(&mut self, subject: &mut Subject) {
-        let process = &subject.process;
-        let silent = subject.order.mask == 0
-            && !subject.ended
-            && process.control().rings.load(Ordering::Acquire) <= process.rings_seen
-            && subject.sources.iter().all(|source| source.broken || !source.fresh_since_look());
-        subject.silent_turns = if silent { subject.silent_turns + 1 } else { 0 };
-        if subject.silent_turns <= SILENT_TURNS {
-            return;
-        }
-        for mut source in std::mem::take(&mut subject.sources) {
-            self.tail_losses(&subject.process, &mut source, false);
-            self.total.waited = self.total.waited.saturating_add(source.ring.waited());
-            if let Some(lane) = source.lane {
-                self.close_lane(lane, false);
-            }
-        }
-        self.count_refused(subject);
-        subject.silent_turns = 0;
-        subject.process.rings_seen = 0;
-        subject.process.missing = 0;
-        subject.claimed = false;
-        subject.process.leave();
-    }
-
-    /// Adds the events of a process that found no memory for a ring to the sums.
-    pub(crate) fn count_refused(&mut self, subject: &mut Subject) {
-        let refused = subject.process.refused();
-        if refused == 0 || !subject.wanted || !subject.claimed {
-            return;
-        }
-        subject.process.refused_before = subject.process.refused_before.wrapping_add(refused as u32);
-        self.total.refused += refused;
-        self.why_refused = why_refused(subject.process.control().refused_errno.load(Ordering::Relaxed));
-        self.diagnostic(format!("{}: {refused} events {}; they are in no stream", subject.process.label, self.why_refused));
-    }
-}
-
-/// Reason why a thread has no ring, from the errno that its process stored.
-fn why_refused(errno: u32) -> String {
-    match errno as i32 {
-        // The process was forked by a signal handler within a probe and has not set a reason.
-        0 => "found no ring".to_owned(),
-        libc::EACCES => "found no way to the runtime directory: the process is another user's than when it began".to_owned(),
-        libc::ENOENT => "found no runtime directory: it was removed, or lies outside of what the process sees now (chroot)".to_owned(),
-        libc::EAGAIN => "found no ring: other threads of the process kept its table".to_owned(),
-        errno => format!("found no memory for a ring ({})", std::io::Error::from_raw_os_error(errno)),
-    }
-}
 
 /// The running recording with this number.
-fn holder(runtime: &Runtime, number: u64) -> Option<Running> {
+pub(crate) fn holder(runtime: &Runtime, number: u64) -> Option<Running> {
     session::running(runtime).ok()?.into_iter().find(|running| running.session == number)
 }
 

@@ -11,12 +11,7 @@
 //!   each step, and checks the kind of its file system, before it asks that file system anything.
 //! * The session file's entry about an earlier recording is ignored.
 
-use crate::error::Error;
-use crate::output::metadata;
-use crate::recorder::{Recorder, Scope};
-use crate::runtime_dir::claim;
 use crate::runtime_dir::proc_status;
-use crate::runtime_dir::recorded::Place;
 use crate::runtime_dir::Runtime;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use std::collections::{HashMap, HashSet};
@@ -24,8 +19,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Limit of the number of other directories.
-const MOST: usize = 256;
 /// Kinds of file systems that are served by a program or another host.
 const SERVED: [&str; 9] = ["fuse", "nfs", "cifs", "smb", "9p", "autofs", "ceph", "virtiofs", "afs"];
 
@@ -40,9 +33,9 @@ pub struct Identity {
 #[derive(Debug, Default)]
 pub struct Search {
     /// Directories that cannot be used.
-    refused: HashSet<Identity>,
+    pub refused: HashSet<Identity>,
     /// Directories in which another recorder runs; they are tried again, because it may end.
-    busy: HashSet<Identity>,
+    pub busy: HashSet<Identity>,
     /// Some process is in another pid namespace.
     pub pid_namespaces: bool,
     /// Processes, by pid.
@@ -107,7 +100,7 @@ impl Search {
 
     /// Processes of other users and other mount namespaces: pid, owner, id of the namespace, and
     /// whether its environment holds the number of this recording.
-    fn elsewhere(&self) -> Vec<(i32, u32, u64, bool)> {
+    pub fn elsewhere(&self) -> Vec<(i32, u32, u64, bool)> {
         let (own, user) = (namespace("self", "mnt"), rustix::process::geteuid().as_raw());
         let found = |(pid, known): (&i32, &Known)| {
             let (mounts, owner) = (known.mounts?, known.owner?);
@@ -137,13 +130,17 @@ fn has_variable(pid: i32, wanted: &str) -> bool {
 
 /// Decides whether processes descend from `ancestor`, and remembers the result for each parent on
 /// the way.
-struct Descent {
+pub struct Descent {
     ancestor: i32,
     known: HashMap<i32, bool>,
 }
 
 impl Descent {
-    fn holds(&mut self, pid: i32) -> bool {
+    pub fn from(ancestor: i32) -> Descent {
+        Descent { ancestor, known: HashMap::new() }
+    }
+
+    pub fn holds(&mut self, pid: i32) -> bool {
         let (mut way, mut current) = (Vec::new(), pid);
         let holds = loop {
             if let Some(known) = self.known.get(&current) {
@@ -164,97 +161,11 @@ impl Descent {
 }
 
 /// A directory of another user or mount namespace.
-struct Found {
-    directory: OwnedFd,
-    identity: Identity,
-    path: PathBuf,
-    owner: u32,
-}
-
-impl Recorder {
-    /// Takes up the runtime directories of other users and mount namespaces, and leaves those whose
-    /// processes are gone. `start`: nothing has been recorded yet.
-    pub(crate) fn search_other_directories(&mut self, start: bool) -> Result<(), Error> {
-        if !rustix::process::geteuid().is_root() {
-            return Ok(());
-        }
-        let own = identity_of(&self.place.runtime);
-        let (name, session) = self.environment();
-        self.search.look((name, &session));
-        let mut descent = self.ancestor.map(|ancestor| Descent { ancestor, known: HashMap::new() });
-        let (mut namespaces, mut living) = (HashSet::new(), HashSet::new());
-        for (pid, owner, namespace, ours) in self.search.elsewhere() {
-            let wanted = match self.options.scope {
-                Scope::Everything => true,
-                Scope::Process(wanted) => pid == wanted,
-                // A process whose parents are gone is recognized by its environment.
-                Scope::Descendants => ours || descent.as_mut().is_some_and(|descent| descent.holds(pid)),
-            };
-            if !wanted {
-                continue;
-            }
-            // All processes of a user in a namespace see the same directory.
-            if namespaces.contains(&(namespace, owner)) {
-                continue;
-            }
-            let Some(path) = path_for(pid, owner) else { continue };
-            let Some(found) = open(pid, &path, owner) else { continue };
-            namespaces.insert((namespace, owner));
-            living.insert(found.identity);
-            let known = Some(found.identity) == own || self.others.iter().any(|place| place.elsewhere == Some(found.identity));
-            if known || self.search.refused.contains(&found.identity) {
-                continue;
-            }
-            let (identity, path) = (found.identity, found.path.clone());
-            if let Err(error) = self.settle(found, start) {
-                let (again, told) = match error {
-                    Error::Busy { .. } => (true, !self.search.busy.insert(identity)),
-                    _ => (false, !self.search.refused.insert(identity)),
-                };
-                if !told {
-                    let until = if again { " until that recording ends" } else { "" };
-                    self.diagnostic(format!(
-                        "programs of user {owner} (as process {pid} sees them) are not recorded{until}: {}: {error}",
-                        path.display()
-                    ));
-                }
-            }
-        }
-        // The directory's memory is freed when no process has it open.
-        let gone = |place: &Place| place.subjects.is_empty() && place.elsewhere.is_some_and(|identity| !living.contains(&identity));
-        self.others.retain(|place| {
-            let leave = gone(place);
-            if leave {
-                place.held.finished(&place.runtime);
-            }
-            !leave
-        });
-        Ok(())
-    }
-
-    fn settle(&mut self, found: Found, start: bool) -> Result<(), Error> {
-        if self.others.len() >= MOST {
-            return Err(Error::Foreign(format!("there are more than {MOST} such directories")));
-        }
-        let runtime = Runtime::at(found.directory, &found.path, found.owner)?;
-        let (held, _) = claim::hold(&runtime, self.options.scope, self.session)?;
-        self.streams += 1;
-        let mut text = String::new();
-        metadata::place(&mut text, self.streams);
-        // If the disk does not accept the metadata now, it is written later, and packets wait until
-        // then.
-        if let Err(error) = self.metadata.append(&text) {
-            self.diagnostic(format!("the metadata cannot be extended: {error}"));
-        }
-        self.others.push(Place::new(runtime, held, self.streams, Some(found.identity), &self.epoll));
-        let last = self.others.len() - 1;
-        self.exchange(last);
-        let taken = self.tidy();
-        self.place.held.publish(&self.path, &self.default_order());
-        self.exchange(last);
-        self.directory_changed |= !start;
-        taken
-    }
+pub struct Found {
+    pub directory: OwnedFd,
+    pub identity: Identity,
+    pub path: PathBuf,
+    pub owner: u32,
 }
 
 /// Pid, in this namespace, of the process that knows itself as `inner`. `maps` returns whether the
@@ -267,7 +178,7 @@ pub fn outer_pid(inner: i32, maps: impl Fn(i32) -> Option<bool>) -> Option<i32> 
     others.map(|(ours, _)| ours).find(|pid| maps(*pid) == Some(true))
 }
 
-fn identity_of(runtime: &Runtime) -> Option<Identity> {
+pub fn identity_of(runtime: &Runtime) -> Option<Identity> {
     fs::fstat(runtime.directory()).ok().map(|found| Identity { device: found.st_dev, inode: found.st_ino })
 }
 
@@ -277,7 +188,7 @@ fn namespace(pid: &str, kind: &str) -> Option<u64> {
 }
 
 /// Path of the runtime directory within the mount namespace of another process.
-fn path_for(pid: i32, owner: u32) -> Option<PathBuf> {
+pub fn path_for(pid: i32, owner: u32) -> Option<PathBuf> {
     match std::env::var_os("LONGPOLE_RUNTIME_DIR") {
         Some(path) if !path.is_empty() => Some(PathBuf::from(path)).filter(|path| path.is_absolute()),
         _ => Some(PathBuf::from(format!("/dev/shm/longpole-{}", inner_uid(pid, owner)?))),
@@ -294,7 +205,7 @@ fn inner_uid(pid: i32, outer: u32) -> Option<u32> {
     })
 }
 
-fn open(pid: i32, path: &Path, owner: u32) -> Option<Found> {
+pub fn open(pid: i32, path: &Path, owner: u32) -> Option<Found> {
     let mut at = fs::open(format!("/proc/{pid}/root"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut mount = mount_of(pid, &at)?;
     // Without O_DIRECTORY, no automatic mount is triggered on the way.

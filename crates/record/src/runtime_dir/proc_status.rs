@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_file_of_another_device_with_the_same_inode_is_not_mapped() {
-        use crate::mapping::{Access, Mapping};
+        use crate::files::mapping::{Access, Mapping};
         use std::os::fd::AsFd;
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();

@@ -12,7 +12,7 @@
 
 use crate::error::Error;
 use crate::files::lock;
-use crate::mapping::{Access, Mapping};
+use crate::files::mapping::{Access, Mapping};
 use crate::runtime_dir::proc_status;
 use crate::runtime_dir::Runtime;
 use longpole_abi::{Orders, Session as Layout, MAGIC, VERSION};

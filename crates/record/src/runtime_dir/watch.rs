@@ -2,9 +2,8 @@
 //! if such a directory is made, or if a process appears in one that it has not taken up, instead of
 //! waiting for its next search.
 
-use crate::recorder::TOKEN_OTHER_DIRECTORIES;
+use crate::files::wakeups::{Wakeup, Wakeups};
 use crate::runtime_dir::{user_of, USERS};
-use rustix::event::epoll;
 use rustix::fs::inotify;
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -30,7 +29,7 @@ pub(crate) struct RuntimeWatch {
 
 impl RuntimeWatch {
     /// `None` if this process is not root, or if `LONGPOLE_RUNTIME_DIR` names the only directory.
-    pub fn new(epoll: &OwnedFd) -> Option<RuntimeWatch> {
+    pub fn new(wakeups: &Wakeups) -> Option<RuntimeWatch> {
         let named = std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty());
         if named || !rustix::process::geteuid().is_root() {
             return None;
@@ -38,7 +37,7 @@ impl RuntimeWatch {
         let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok()?;
         let flags = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::ONLYDIR;
         inotify::add_watch(&watch, USERS, flags).ok()?;
-        epoll::add(epoll, &watch, epoll::EventData::new_u64(TOKEN_OTHER_DIRECTORIES), epoll::EventFlags::IN).ok()?;
+        wakeups.watch(&watch, Wakeup::OtherDirectories).ok()?;
         let mut neighbours = RuntimeWatch { watch, directories: HashMap::new(), due: false, next: Instant::now() };
         neighbours.list();
         Some(neighbours)

@@ -3,7 +3,7 @@
 //!
 //! Therefore no references to plain bytes exist: words are read as atomics, and ranges of bytes are
 //! copied out. Every access is checked against the mapped length. A file that shrinks is handled by
-//! [`crate::mapping::sigbus_guard`].
+//! [`crate::files::mapping::sigbus_guard`].
 
 pub(crate) mod sigbus_guard;
 

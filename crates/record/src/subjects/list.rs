@@ -2,7 +2,7 @@
 //! nothing.
 
 use crate::error::Error;
-use crate::mapping::Access;
+use crate::files::mapping::Access;
 use crate::ring::Ring;
 use crate::runtime_dir::process::Process;
 use crate::runtime_dir::{Entry, Runtime};

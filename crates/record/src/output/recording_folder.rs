@@ -4,8 +4,7 @@
 //! folder's descriptor, so they cannot end up anywhere else. A folder that was moved is found
 //! again; a folder that was removed ends the recording.
 
-use crate::error::Error;
-use crate::recorder::Recorder;
+use crate::files::FileError;
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,10 +15,10 @@ use std::path::{Path, PathBuf};
 pub(crate) struct RecordingFolder(OwnedFd);
 
 impl RecordingFolder {
-    pub fn open(path: &Path) -> Result<RecordingFolder, Error> {
+    pub fn open(path: &Path) -> Result<RecordingFolder, FileError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty());
-        opened.map(RecordingFolder).map_err(|error| Error::io("open", path)(error.into()))
+        opened.map(RecordingFolder).map_err(|error| FileError::io("open", path)(error.into()))
     }
 
     /// Path through the descriptor, valid as long as this value lives.
@@ -28,7 +27,7 @@ impl RecordingFolder {
     }
 
     /// The new path, if the folder is no longer at `path`. Fails with `NotFound` if it was removed.
-    fn moved(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+    pub fn moved(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         let own = rustix::fs::fstat(&self.0)?;
         let there = rustix::fs::lstat(path);
         if there.is_ok_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)) {
@@ -43,19 +42,6 @@ impl RecordingFolder {
             return Err(io::Error::new(io::ErrorKind::NotFound, "its folder was removed meanwhile"));
         }
         Ok(Some(now))
-    }
-}
-
-impl Recorder {
-    /// Updates the recording's path if its folder was moved.
-    pub(crate) fn follow_moved_folder(&mut self) -> Result<(), Error> {
-        let Some(path) = self.home.moved(&self.path).map_err(Error::io("write", &self.path))? else { return Ok(()) };
-        self.diagnostic(format!("the recording's folder {} is {} now", self.path.display(), path.display()));
-        self.path = path.clone();
-        self.in_each_directory(|recorder| {
-            recorder.place.held.moves(&path);
-            Ok(())
-        })
     }
 }
 

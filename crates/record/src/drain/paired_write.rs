@@ -6,28 +6,33 @@
 //! ring's record of the pending packet holds the offset of the first packet and the tail after the
 //! second; see [`crate::recovery`].
 
+use super::packet::{announce, stamp};
+use super::Drain;
 use crate::control::policy::Backend;
-use crate::recorder::Recorder;
-use crate::ring::drain::{announce, stamp};
 use crate::ring::{Chunk, Look};
-use crate::runtime_dir::process::{Process, Source};
+use crate::runtime_dir::process::Process;
+use crate::subjects::source::Source;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-impl Recorder {
+impl Drain<'_> {
     /// The sub-buffer after `first`, if one write may take both. Both must be complete and of the
     /// same thread, no part of the recorder may need to decode them, and the thread must have
     /// enough room to wait for the release of the first.
-    pub(crate) fn second_of_pair(&self, source: &Source, look: &Look, first: &Chunk) -> Option<Chunk> {
+    pub(super) fn second_of_pair(&self, source: &Source, look: &Look, first: &Chunk) -> Option<Chunk> {
         let ring = &source.ring;
         let complete = |chunk: &Chunk| chunk.whole && chunk.tail.is_multiple_of(ring.subbuffer());
         if source.hurried || !source.has_room || ring.overwrites || !complete(first) {
             return None;
         }
-        let policy = self.policy_of(source.verdict);
+        let policy = self.recording.rules.policy_of(source.verdict);
         let wants = |backend| policy.is_none_or(|policy| policy.has(backend));
-        let packets = self.place.classes.packets && ring.layout().packets.load(Ordering::Relaxed) != 0;
-        if self.place.classes.invalid || self.metadata.is_behind() || !wants(Backend::Ctf) || (packets && wants(Backend::Pcapng)) {
+        let packets = self.common.classes.packets && ring.layout().packets.load(Ordering::Relaxed) != 0;
+        if self.common.classes.invalid
+            || self.recording.files.destination.metadata.is_behind()
+            || !wants(Backend::Ctf)
+            || (packets && wants(Backend::Pcapng))
+        {
             return None;
         }
         // An error in it is reported when that chunk is taken.
@@ -37,8 +42,8 @@ impl Recorder {
 
     /// Writes both chunks. If it returns false, nothing was written, and the caller writes them one
     /// by one.
-    pub(crate) fn both(&mut self, process: &Process, source: &mut Source, chunks: [&Chunk; 2]) -> bool {
-        let Some(lane) = source.lane.and_then(|lane| self.lanes[lane].as_mut()) else { return false };
+    pub(super) fn both(&mut self, process: &Process, source: &mut Source, chunks: [&Chunk; 2]) -> bool {
+        let Some(lane) = source.lane.and_then(|lane| self.recording.files.lanes.get_mut(lane)) else { return false };
         let bodies = chunks.map(|chunk| source.ring.body(chunk));
         if !bodies.iter().all(|body| lane.takes_directly(body)) {
             return false;
@@ -56,14 +61,14 @@ impl Recorder {
         let begin = Instant::now();
         let Ok(Some(written)) = lane.append_both([(first, bodies[0]), (second, bodies[1])]) else { return false };
         let length = lengths[0] + lengths[1];
-        self.disk.took(length, begin.elapsed());
+        self.recording.files.disk.took(length, begin.elapsed());
         source.ring.release(chunks[1].tail, reported);
         source.content += length as u64;
         source.extra_lost = 0;
         source.captured = 0;
-        self.total.written += written;
-        self.total.recorded += length as u64;
-        self.total.lost = self.total.lost.saturating_add(lost);
+        self.recording.account.totals.written += written;
+        self.recording.account.totals.recorded += length as u64;
+        self.recording.account.lose(lost);
         true
     }
 }

@@ -6,19 +6,17 @@
 //! meanwhile, except the sources of stacks and interface packets for a moment. The contents of each
 //! deleted chunk are counted, and the description of every later chunk holds the sums.
 
+//!
+//! This room has the limit, the completed chunks and their sums. The recorder makes the new chunk.
+
 mod count;
 
-use crate::error::Error;
-use crate::output::metadata::Uuid;
-use crate::output::recording::{self, Reserve};
-use crate::recorder::{Recorder, RecordingFolder, Totals};
+use crate::output::account::Totals;
 use crate::ring::class::Classes;
-use crate::ring::sites::Sites;
 use serde_json::{json, Value};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -97,7 +95,29 @@ pub(crate) struct Chunks {
     /// Threads that are deleting a chunk.
     removing: Vec<JoinHandle<Removed>>,
     /// Channel for the path of each new chunk.
-    pub told: Option<Sender<PathBuf>>,
+    told: Option<Sender<PathBuf>>,
+}
+
+/// What the current chunk has, in bytes since the begin of the recording.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    /// Bytes of stream files.
+    pub streams: u64,
+    /// Bytes of the kernel's pages.
+    pub kernel: u64,
+    /// Bytes of the capture files of this chunk.
+    pub captures: u64,
+}
+
+/// What is to be done about the current chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The chunk is neither large nor old enough.
+    Continue,
+    /// The chunk is complete.
+    Rotate,
+    /// The chunk is old and empty and continues. An empty chunk would hold no information.
+    Empty,
 }
 
 impl Chunks {
@@ -171,156 +191,91 @@ impl Chunks {
             }
         }
     }
-}
 
-impl Recorder {
-    /// Starts a new chunk if the current one is large or old enough, and deletes the oldest ones
-    /// beyond the limit.
-    pub(crate) fn rotate_if_due(&mut self) {
-        let kernel = self.kernel_bytes();
-        let chunks = &mut self.chunks;
-        if chunks.max_size.is_none() && chunks.max_age.is_none() {
-            return;
+    /// Decides what is to be done about the chunk at `path`.
+    pub fn step(&mut self, path: &Path, written: Written) -> Step {
+        if self.max_size.is_none() && self.max_age.is_none() {
+            return Step::Continue;
         }
-        chunks.join(false);
-        if chunks.looked.elapsed() >= SHORTEST {
+        self.join(false);
+        if self.looked.elapsed() >= SHORTEST {
             // Their own threads write these files.
-            chunks.looked = Instant::now();
-            chunks.context = count::context(&self.path);
+            self.looked = Instant::now();
+            self.context = count::context(path);
         }
-        let captures: u64 = self.captures.values().map(|capture| capture.length()).sum();
-        let bytes = self.total.written - chunks.before.written + kernel.saturating_sub(chunks.kernel_before) + captures + chunks.context;
-        let large = chunks.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(SMALLEST));
-        let old = chunks.max_age.is_some_and(|most| chunks.begun.elapsed() >= (most / PARTS).max(SHORTEST));
-        if !(large || old) {
-            return;
+        let Written { streams, kernel, captures } = written;
+        let bytes = streams - self.before.written + kernel.saturating_sub(self.kernel_before) + captures + self.context;
+        let large = self.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(SMALLEST));
+        let old = self.max_age.is_some_and(|most| self.begun.elapsed() >= (most / PARTS).max(SHORTEST));
+        match (large || old, bytes) {
+            (false, _) => Step::Continue,
+            (true, 0) => {
+                self.begun = Instant::now();
+                Step::Empty
+            }
+            (true, _) => Step::Rotate,
         }
-        if bytes == 0 {
-            // An empty chunk would hold no information.
-            chunks.begun = Instant::now();
-        } else if let Err(error) = self.rotate() {
-            self.diagnostic(format!("no new chunk could be begun: {error}"));
-            self.chunks.begun = Instant::now();
-            self.chunks.before.written = self.total.written;
-        }
-        self.remove_oldest();
     }
 
-    fn remove_oldest(&mut self) {
-        let now = self.now_ns();
-        let Chunks { max_size, max_age, .. } = self.chunks;
+    /// Continues the current chunk after an error; the next attempt is made when it has grown as
+    /// much again.
+    pub fn retry(&mut self, total: &Totals) {
+        self.begun = Instant::now();
+        self.before.written = total.written;
+    }
+
+    /// Adds the chunk that ended, and begins to count the next one. `kernel`: bytes of the kernel's
+    /// pages until now.
+    pub fn ended(&mut self, path: PathBuf, (begin_ns, end_ns): (u64, u64), total: &Totals, kernel: u64) {
+        self.done.push_back(Done { bytes: count::size(&path), path, begin_ns, end_ns });
+        (self.before, self.begun, self.context) = (*total, Instant::now(), 0);
+        self.number += 1;
+        self.kernel_before = kernel;
+    }
+
+    /// Deletes the oldest chunks beyond the limit. `classes`: returns the event classes of each
+    /// stream class. Returns diagnostics.
+    pub fn remove_oldest(&mut self, now_ns: u64, classes: impl Fn() -> HashMap<u32, Classes>) -> Vec<String> {
+        let mut diagnostics = Vec::new();
+        let (max_size, max_age) = (self.max_size, self.max_age);
         let reserved = max_size.map_or(0, |most| most / u64::from(PARTS));
         loop {
-            let sum: u64 = self.chunks.done.iter().map(|chunk| chunk.bytes).sum();
-            let Some(oldest) = self.chunks.done.front() else { break };
+            let sum: u64 = self.done.iter().map(|chunk| chunk.bytes).sum();
+            let Some(oldest) = self.done.front() else { break };
             let large = max_size.is_some_and(|most| sum + reserved > most);
-            let old = max_age.is_some_and(|most| oldest.end_ns.saturating_add(most.as_nanos() as u64) < now);
+            let old = max_age.is_some_and(|most| oldest.end_ns.saturating_add(most.as_nanos() as u64) < now_ns);
             if !(large || old) {
                 break;
             }
-            let Some(oldest) = self.chunks.done.pop_front() else { break };
-            let mut classes = HashMap::new();
-            let _ = self.in_each_directory(|recorder| {
-                classes.insert(recorder.place.stream, recorder.place.classes.clone());
-                Ok::<(), ()>(())
-            });
+            let Some(oldest) = self.done.pop_front() else { break };
+            let classes = classes();
             // Counting takes longer than a turn may take.
             let work = move || count::remove(&oldest.path, oldest.end_ns, &classes);
             match std::thread::Builder::new().name("longpole-chunks".to_owned()).spawn(work) {
-                Ok(thread) => self.chunks.removing.push(thread),
-                Err(error) => self.diagnostic(format!("an old chunk could not be removed: {error}")),
+                Ok(thread) => self.removing.push(thread),
+                Err(error) => diagnostics.push(format!("an old chunk could not be removed: {error}")),
             }
         }
+        diagnostics
     }
 
     /// Waits for the threads that delete chunks.
-    pub(crate) fn end_chunks(&mut self) {
-        self.chunks.join(true);
+    pub fn end(&mut self) {
+        self.join(true);
     }
 
-    fn rotate(&mut self) -> Result<(), Error> {
-        let now = self.now_ns();
-        let root = self.path.parent().map_or_else(recording::root, Path::to_owned);
-        let path = recording::create(&root, now)?;
-        let home = RecordingFolder::open(&path)?;
-        let uuid = Uuid::random().map_err(Error::io("read", "/dev/urandom"))?;
-        let metadata = match self.new_metadata(&path, &uuid) {
-            Ok(metadata) => metadata,
-            Err(error) => {
-                let _ = std::fs::remove_dir_all(&path);
-                return Err(error);
-            }
-        };
-        let _ = self.in_each_directory(|recorder| {
-            recorder.visit();
-            recorder.take_now();
-            recorder.leave_lanes();
-            Ok::<(), ()>(())
-        });
-        self.leave_output_lanes();
-        for index in 0..self.lanes.len() {
-            self.close_lane(index, true);
-        }
-        for mut capture in std::mem::take(&mut self.captures).into_values() {
-            let result = capture.finish(now).map_err(|error| error.to_string());
-            self.capture_written(&mut capture, result);
-            self.total.packets += capture.packets();
-        }
-        let context = self.rotate_sources(&path, &uuid);
-        self.reserve.remove();
-        if let Err(error) = self.describe(Some(now)) {
-            self.diagnostic(error.to_string());
-        }
-        let old = std::mem::replace(&mut self.path, path);
-        self.home = home;
-        self.begin_with(context);
-        (self.uuid, self.metadata, self.reserve) = (uuid, metadata, Reserve::make(&self.home.path()));
-        self.move_mailbox(&old);
-        self.lanes.clear();
-        self.closed.clear();
-        let _ = self.in_each_directory(|recorder| {
-            if recorder.place.sites.as_ref().is_some_and(|sites| sites.is_second) {
-                // The classes of the replaced table are in no file any more.
-                recorder.place.classes = Classes::new();
-                recorder.place.classes.invalid = true;
-            }
-            // The new metadata must describe every class again.
-            recorder.place.sites = Sites::open(&recorder.place.runtime).ok().flatten();
-            if recorder.place.stream > 0 {
-                let mut text = String::new();
-                crate::output::metadata::place(&mut text, recorder.place.stream);
-                let _ = recorder.metadata.append(&text);
-            }
-            recorder.learn_sites();
-            Ok::<(), ()>(())
-        });
-        let begin_ns = self.start_ns();
-        let chunks = &mut self.chunks;
-        chunks.done.push_back(Done { bytes: count::size(&old), path: old, begin_ns, end_ns: now });
-        (chunks.before, chunks.begun, chunks.context) = (self.total, Instant::now(), 0);
-        chunks.number += 1;
-        self.chunks.kernel_before = self.kernel_bytes();
-        self.begins(now);
-        let path = self.path.clone();
-        let _ = self.in_each_directory(|recorder| {
-            recorder.place.held.moves(&path);
-            Ok::<(), ()>(())
-        });
-        if let Some(told) = &self.chunks.told {
+    /// Returns a channel that receives the path of each further chunk.
+    pub fn receiver(&mut self) -> Receiver<PathBuf> {
+        let (told, chunks) = channel();
+        self.told = Some(told);
+        chunks
+    }
+
+    /// Sends the path of a new chunk, if there is a receiver.
+    pub fn announce(&self, path: &Path) {
+        if let Some(told) = &self.told {
             // The receiver may be gone.
-            let _ = told.send(self.path.clone());
-        }
-        self.describe(None)
-    }
-
-    /// Makes the rings' next packets open new lanes in the next chunk.
-    fn leave_lanes(&mut self) {
-        for source in self.place.subjects.values_mut().flat_map(|subject| &mut subject.sources) {
-            source.lane = None;
-            source.ring.layout().lane.store(0, Ordering::Relaxed);
-            if let Some(successor) = &source.successor {
-                successor.layout().lane.store(0, Ordering::Relaxed);
-            }
+            let _ = told.send(path.to_owned());
         }
     }
 }

@@ -1,0 +1,197 @@
+//! Writes a chunk of a ring as one packet of its lane.
+//!
+//! The ring first gets a note of what will be committed; then the packet is written; then the
+//! thread gets its room back. So a recorder that continues after a kill knows whether the packet
+//! was committed. Events that cannot be written are counted as lost, and the thread gets its room
+//! back all the same.
+
+use super::{Drain, Walk};
+use crate::control::policy::Backend;
+use crate::error::Error;
+use crate::output::recording::component;
+use crate::output::stream::{self, AppendError, Body, HeaderValues, Lane};
+use crate::recording::Recording;
+use crate::ring::{Chunk, Ring};
+use crate::runtime_dir::process::Process;
+use crate::subjects::source::Source;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+impl Drain<'_> {
+    /// Writes one chunk as one packet. Does nothing if the thread has overwritten the chunk
+    /// meanwhile.
+    pub fn packet(&mut self, process: &Process, source: &mut Source, mut chunk: Chunk) {
+        // Number of events of this chunk that cannot be decoded.
+        let mut unreadable = 0;
+        let policy = self.recording.rules.policy_of(source.verdict);
+        let ctf = policy.is_none_or(|policy| policy.has(Backend::Ctf));
+        let pcapng = policy.is_none_or(|policy| policy.has(Backend::Pcapng));
+        let packets = policy.map(|policy| policy.packets.clone()).unwrap_or_default();
+        let reported = source.ring.reported.max(chunk.lost);
+        let delta = (reported - source.ring.reported).saturating_add(source.extra_lost);
+
+        // The capture file has this chunk's packets and losses.
+        let mut walked = false;
+        // The thread sets this flag before its first packet becomes visible.
+        let packets_inside = self.common.classes.packets && source.ring.layout().packets.load(Ordering::Relaxed) != 0;
+        if self.common.classes.invalid || (pcapng && packets_inside) {
+            let Recording { scratch, files, account, clock, .. } = &mut *self.recording;
+            if !source.ring.copy(&chunk, scratch) {
+                self.give_up(source, "its file was cut off");
+                return;
+            }
+            if !source.ring.intact(&chunk) {
+                return;
+            }
+            let wanted = pcapng.then_some(&packets);
+            let folder = files.destination.folder.path();
+            let walk = Walk { classes: &self.common.classes, clock, folder: &folder, captures: &mut files.captures, account };
+            let (understood, end) = walk.events(process, scratch, &chunk, wanted, delta.saturating_sub(source.captured), !ctf);
+            walked = pcapng;
+            let total = scratch.len();
+            if understood < total {
+                // The events before it can be read. The begin of the next event is unknown, so one
+                // event is counted as lost, although there may be more.
+                unreadable = 1;
+                chunk.to = chunk.from + understood as u64;
+                chunk.end = end.clamp(chunk.begin, chunk.end);
+                self.recording.note(format!(
+                    "{}: an event of a class that cannot be understood, and what its sub-buffer held behind it, was left out: at least as many \
+                     events as are counted for it, one each time",
+                    source.ring.name
+                ));
+                if understood == 0 {
+                    source.captured = if walked { delta } else { 0 };
+                    source.extra_lost = source.extra_lost.saturating_add(unreadable);
+                    source.ring.release(chunk.tail, source.ring.reported);
+                    return;
+                }
+            }
+        }
+        let length = (chunk.to - chunk.from) as usize;
+        if !ctf {
+            self.recording.account.totals.packets_only += length as u64;
+            source.ring.release(chunk.tail, reported);
+            source.extra_lost = unreadable;
+            source.captured = 0;
+            self.recording.account.lose(delta);
+            return;
+        }
+        if self.recording.files.destination.metadata.is_behind() {
+            let error = std::io::Error::other("their classes could not be written");
+            return self.not_written(source, &chunk, unreadable, reported, walked, error);
+        }
+        let index = match self.lane(process, source, chunk.begin) {
+            Ok(index) => index,
+            Err(error) => return self.not_written(source, &chunk, unreadable, reported, walked, std::io::Error::other(error.to_string())),
+        };
+        let Some(lane) = self.recording.files.lanes.get_mut(index) else { return };
+        let stamp = stamp(process, source, &chunk, lane.discarded.saturating_add(delta));
+        let mut body = source.ring.body(&chunk);
+        body.aligned &= !source.hurried;
+        let (direct, begin) = (lane.takes_directly(&body), Instant::now());
+        match commit(lane, &source.ring, stamp, chunk.tail, reported, Some(body)) {
+            Ok(written) => {
+                // A direct write that the file system refused was written through the page cache.
+                if direct && lane.is_direct() {
+                    self.recording.files.disk.took(length, begin.elapsed());
+                }
+                self.recording.account.totals.written += written;
+            }
+            Err(AppendError::Source) if !source.ring.intact(&chunk) => return,
+            Err(AppendError::Source) => {
+                self.give_up(source, "its file was cut off");
+                return;
+            }
+            Err(AppendError::Io(error)) => return self.not_written(source, &chunk, unreadable, reported, walked, error),
+        }
+        source.ring.release(chunk.tail, reported);
+        source.extra_lost = unreadable;
+        source.captured = 0;
+        self.recording.account.totals.recorded += length as u64;
+        self.recording.account.lose(delta);
+    }
+
+    /// Handles a write error: the events are counted as lost, and the thread gets its room back.
+    fn not_written(&mut self, source: &mut Source, chunk: &Chunk, unreadable: u64, reported: u64, walked: bool, error: std::io::Error) {
+        let bytes = &mut self.recording.scratch;
+        let counted = if source.ring.copy(chunk, bytes) { self.common.classes.count(bytes) } else { Err(1) };
+        let least = if counted.is_ok() { "" } else { ", and are more than were counted" };
+        let lost = counted.unwrap_or_else(|least| least).saturating_add(reported - source.ring.reported + unreadable);
+        source.extra_lost = source.extra_lost.saturating_add(lost);
+        source.captured = if walked { source.extra_lost - unreadable } else { source.captured };
+        source.ring.release(chunk.tail, reported);
+        self.recording.note(format!("events could not be written and count as lost{least}: {error}"));
+    }
+
+    /// Index of the ring's lane (its stream file), which is made with the first packet.
+    pub(super) fn lane(&mut self, process: &Process, source: &mut Source, begin: u64) -> Result<usize, Error> {
+        if let Some(index) = source.lane {
+            return Ok(index);
+        }
+        let index = self.recording.files.lanes.next();
+        let number = index as u32;
+        let name = format!("{}-{number}", component(&process.label));
+        let first = HeaderValues {
+            begin,
+            end: begin,
+            discarded: 0,
+            pid: process.pid,
+            tid: process.tid(source.tid),
+            position: 0,
+            ring: source.ring.packet_number(),
+            thread: source.thread,
+        };
+        let destination = &self.recording.files.destination;
+        let told = destination.path.join("user").join(&name);
+        let mut lane = Lane::create(&destination.user(), &name, (number, self.common.stream), destination.uuid, &process.label, &first)
+            .map_err(Error::io("make", &told))?;
+        lane.path = told;
+        self.recording.account.totals.written += stream::BARE;
+        self.recording.files.lanes.add(lane);
+        source.lane = Some(index);
+        source.ring.layout().lane.store(number + 1, Ordering::Relaxed);
+        Ok(index)
+    }
+}
+
+/// Header values of a chunk's packet.
+pub(super) fn stamp(process: &Process, source: &Source, chunk: &Chunk, discarded: u64) -> HeaderValues {
+    HeaderValues {
+        begin: chunk.begin,
+        end: chunk.end,
+        discarded,
+        pid: process.pid_of(chunk.pid),
+        tid: process.tid(chunk.tid),
+        position: chunk.tail,
+        ring: source.ring.packet_number(),
+        thread: source.thread,
+    }
+}
+
+/// Stores in the ring what will be committed at `offset`. A later recorder needs this to decide
+/// whether this recorder committed the packet before it was killed.
+pub(super) fn announce(lane: &mut Lane, ring: &Ring, (offset, tail): (u64, u64), (reported, discarded): (u64, u64)) {
+    let layout = ring.layout();
+    layout.spare_reader[0].store(reported, Ordering::Relaxed);
+    layout.spare_reader[1].store(discarded, Ordering::Relaxed);
+    layout.pending_offset.store(offset, Ordering::Relaxed);
+    layout.pending_tail.store(tail, Ordering::Release);
+    if discarded > lane.discarded {
+        lane.lost_ring = lane.lost_ring.max(Some(ring.size));
+    }
+}
+
+/// Writes a packet.
+pub(super) fn commit(
+    lane: &mut Lane,
+    ring: &Ring,
+    stamp: HeaderValues,
+    tail: u64,
+    reported: u64,
+    body: Option<Body<'_>>,
+) -> Result<u64, AppendError> {
+    let offset = lane.reserve(body.as_ref().map_or(0, |body| body.length)).map_err(AppendError::Io)?;
+    announce(lane, ring, (offset, tail), (reported, stamp.discarded));
+    lane.append(stamp, body)
+}

@@ -1,0 +1,108 @@
+//! Replaces a ring that is too small by a larger one.
+//!
+//! Until its thread has switched to the larger ring, nothing is taken from that one, because the
+//! remaining events of the old ring come first. How a ring is made is in `ring::resize`; how much
+//! memory larger rings may use is in `recording::larger_rings`.
+
+use super::history::adjust;
+use super::Drain;
+use crate::recording::larger_rings::LARGEST;
+use crate::ring::resize;
+use crate::subjects::source::{Source, Verdict};
+use crate::subjects::Subject;
+use std::sync::atomic::Ordering;
+
+/// Number of periods after which a thread may get a larger ring before it is busy, subject to the
+/// two limits below.
+const SETTLED: u32 = 1;
+/// Required free memory for such a ring, as a multiple of its size.
+const PLENTY: u64 = 16;
+
+impl Drain<'_> {
+    /// Size of a larger ring for a thread that is not busy yet; called once a period.
+    ///
+    /// A thread's first ring fills within milliseconds, but the recorder looks at a nearly empty
+    /// ring only once a period. A thread that suddenly becomes busy would lose most of the events
+    /// of that period. Therefore the first threads get the larger ring in advance, within the
+    /// limits above.
+    pub(super) fn early(&self, source: &mut Source) -> Option<u64> {
+        source.periods = source.periods.saturating_add(1);
+        let may = source.periods > SETTLED
+            && source.ring.size < LARGEST
+            && !source.ring.overwrites
+            && source.successor.is_none()
+            && !source.settled;
+        let has_room = || self.recording.larger_rings.has_room_early() && self.common.runtime.free_memory() / PLENTY >= LARGEST;
+        (may && has_room()).then_some(LARGEST)
+    }
+
+    /// Offers a larger ring to a thread if its ring should be larger or has the wrong mode.
+    pub(super) fn consider_successor(&mut self, subject: &mut Subject, at: usize, larger: Option<u64>) {
+        let requested = subject.buffer;
+        let source = &mut subject.sources[at];
+        if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
+            // The thread has read the number of its new ring. Either it is about to switch and
+            // writes no more events here, or it could not map the file; then it continues here and
+            // is not asked again.
+            let now = source.ring.layout().head.load(Ordering::Acquire);
+            match source.answered {
+                None => source.answered = Some(None),
+                Some(None) => source.answered = Some(Some(now)),
+                Some(Some(head)) if now != head && !source.ring.is_ended() => {
+                    source.answered = None;
+                    source.settled = true;
+                    if let Some(untaken) = source.successor.take() {
+                        self.common.runtime.remove(&untaken.name);
+                        let (label, size) = (&subject.process.label, source.ring.size >> 10);
+                        let text = format!("{label}: a thread could not go over to a larger ring, and stays in one of {size} KiB; --buffer gives it a larger one from the begin");
+                        self.recording.note(text);
+                    }
+                }
+                Some(Some(_)) => {}
+            }
+        }
+        let manner = self.recording.rules.manner_of(source.verdict);
+        let other = adjust(source, manner);
+        if source.successor.is_some() || source.settled || source.verdict == Verdict::Unwanted {
+            return;
+        }
+        let size = match requested {
+            Some(requested) => requested,
+            None if other => source.ring.size,
+            None => match larger {
+                Some(size) => size,
+                None => return,
+            },
+        };
+        if size <= source.ring.size && !other {
+            return;
+        }
+        let size = size.max(source.ring.size);
+        if requested.is_none() && !self.recording.larger_rings.has_room_for(size) {
+            // Memory becomes free when other threads end.
+            if !std::mem::replace(&mut source.denied, true) {
+                self.recording.note("a ring was too small, and the session's memory for larger ones was used up".to_owned());
+            }
+            return;
+        }
+        let number = subject.process.next_successor;
+        // The number came from a foreign file name. The ring stores the number plus 1, which would
+        // overflow.
+        let Some(next) = number.checked_add(1) else {
+            source.settled = true;
+            return;
+        };
+        subject.process.next_successor = next;
+        match resize::make(&self.common.runtime, &subject.process.stem, number, &source.ring, (size, manner)) {
+            Ok(ring) => {
+                self.recording.larger_rings.add(self.common.stream, size);
+                source.answered = None;
+                source.successor = Some(ring);
+            }
+            Err(error) => {
+                source.settled = true;
+                self.recording.note(format!("{}: no larger ring: {error}", source.ring.name));
+            }
+        }
+    }
+}
