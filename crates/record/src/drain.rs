@@ -145,10 +145,12 @@ impl Drain<'_> {
         self.recording.note(format!("{} is not read any further: {why}", source.ring.name));
     }
 
+    /// Takes the events of one ring, and considers a larger one. Returns the share of the ring that
+    /// had filled up; at least 1 if the ring lost events.
     fn source(&mut self, subject: &mut Subject, at: usize, last: bool) -> f64 {
         let source = &mut subject.sources[at];
         source.hurried = self.recording.files.disk.is_too_slow();
-        let Some(mut look) = source.look.take() else { return 0.0 };
+        let Some(look) = source.look.take() else { return 0.0 };
         let (idle, size) = (look.state == RING_IDLE, source.ring.size);
         let filled = (look.head - source.ring.tail) as f64 / size as f64;
         let losing = look.lost > source.lost_before;
@@ -180,34 +182,7 @@ impl Drain<'_> {
             source.begun = begun;
             partial |= before == begun;
         }
-        loop {
-            let source = &mut subject.sources[at];
-            if source.verdict == Verdict::Unwanted {
-                self.recording.account.totals.dropped += look.head - source.ring.tail;
-                source.ring.release(look.head, look.lost);
-                source.extra_lost = 0;
-            } else if source.ring.overwrites {
-                self.take_history(&subject.process, source, &look);
-            } else {
-                self.take(&subject.process, source, &look, partial || look.state != RING_OWNED);
-            }
-            if look.state != RING_ENDED || source.broken || source.ring.tail != look.head {
-                break;
-            }
-            self.switch_ring(&subject.process, source, &look);
-            if source.over {
-                break;
-            }
-            // The thread may have ended the new ring too, and there may be no further turn.
-            match source.ring.look() {
-                Ok(next) => look = next,
-                Err(fault) => {
-                    self.give_up(source, &fault.to_string());
-                    break;
-                }
-            }
-            self.learn_sites();
-        }
+        self.empty(&subject.process, &mut subject.sources[at], look, partial);
         let source = &subject.sources[at];
         if !last && !source.broken && !source.over {
             // Short-lived threads that share a ring end one sub-buffer each. A larger ring would
@@ -221,6 +196,38 @@ impl Drain<'_> {
             filled.max(1.0)
         } else {
             filled
+        }
+    }
+
+    /// Takes all events of a ring and of the larger rings that replace it. `partial`: also those of
+    /// an unfinished sub-buffer.
+    fn empty(&mut self, process: &Process, source: &mut Source, mut look: Look, partial: bool) {
+        loop {
+            if source.verdict == Verdict::Unwanted {
+                self.recording.account.totals.dropped += look.head - source.ring.tail;
+                source.ring.release(look.head, look.lost);
+                source.extra_lost = 0;
+            } else if source.ring.overwrites {
+                self.take_history(process, source, &look);
+            } else {
+                self.take(process, source, &look, partial || look.state != RING_OWNED);
+            }
+            if look.state != RING_ENDED || source.broken || source.ring.tail != look.head {
+                break;
+            }
+            self.switch_ring(process, source, &look);
+            if source.over {
+                break;
+            }
+            // The thread may have ended the new ring too, and there may be no further turn.
+            match source.ring.look() {
+                Ok(next) => look = next,
+                Err(fault) => {
+                    self.give_up(source, &fault.to_string());
+                    break;
+                }
+            }
+            self.learn_sites();
         }
     }
 

@@ -10,6 +10,7 @@
 //! The perf events end with their descriptors, so a recorder that is killed leaves none behind.
 
 mod metadata;
+mod mover;
 mod parse;
 mod people;
 mod perf;
@@ -20,37 +21,30 @@ use crate::cpus;
 use crate::kernel::Trouble;
 use crate::output::metadata::Uuid;
 use crate::output::recording;
-use metadata::{COMM, CPU_STREAM, EXIT, FORK, MAPPING, OF_BEGIN, PROCESS, SAMPLE};
-use parse::{parse, Record, What};
+use metadata::{CPU_STREAM, OF_BEGIN};
+use mover::{Lane, Mover};
 use perf::Ring;
-use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
+use rustix::event::{eventfd, EventfdFlags};
 use rustix::fs::{flock, FlockOperation};
 use serde_json::{json, Value};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// Folder of the samples in a recording.
 pub const FOLDER: &str = "samples";
 /// Size of each CPU's ring in bytes: what an ordinary user may lock for each CPU.
 const RING: usize = 512 << 10;
-/// Longest time that a sample waits in the ring.
-const PERIOD: Duration = Duration::from_millis(100);
-/// Longest time of one look at existing processes, so that the rings do not fill up meanwhile.
-const LOOK: Duration = Duration::from_millis(20);
 /// File with the largest number of samples per second that the kernel allows.
 const MOST_HZ: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 /// Link of the initial pid namespace, which contains the processes of the whole host
 /// (`PROC_PID_INIT_INO` in `linux/proc_ns.h`).
 const FIRST_PIDS: &str = "pid:[4026531836]";
-/// Largest number of processes that are remembered as makers of code.
-const MOST_MAKERS: usize = 1 << 16;
 
 /// Reason why no stacks are sampled.
 #[derive(Debug, thiserror::Error)]
@@ -216,28 +210,16 @@ impl Stacks {
         let begin = stream("begin", OF_BEGIN, 0)?;
         let mut lanes = Vec::new();
         for (cpu, ring) in self.rings.drain(..) {
-            lanes.push(Lane { stream: stream(&format!("cpu{cpu}"), CPU_STREAM, cpu)?, ring, lost: 0, throttled_since: None });
+            lanes.push(Lane::new(stream(&format!("cpu{cpu}"), CPU_STREAM, cpu)?, ring));
         }
         // The metadata is complete before it is visible.
         let (hidden, seen) = (folder.join(".metadata"), folder.join("metadata"));
         let text = metadata::text(&own, uuid, clock, &recording::host(), self.hz);
         fs::write(&hidden, text).and_then(|()| fs::rename(&hidden, &seen)).map_err(StacksError::io("make", &seen))?;
         for lane in &lanes {
-            lane.ring.enable().map_err(StacksError::open)?;
+            lane.enable().map_err(StacksError::open)?;
         }
-        let mover = Mover {
-            lanes,
-            begin,
-            start,
-            waiting: people::processes(),
-            makers: HashSet::new(),
-            clock: *clock,
-            hz: self.hz,
-            scratch: Vec::new(),
-            payload: Vec::new(),
-            chain: (Vec::new(), Vec::new()),
-            shared: Arc::clone(&self.shared),
-        };
+        let mover = Mover::new(lanes, (begin, start), *clock, self.hz, Arc::clone(&self.shared));
         let wake = Arc::clone(&self.wake);
         let thread = std::thread::Builder::new().name("longpole-stacks".to_owned()).spawn(move || mover.run(&wake));
         self.thread = Some(thread.map_err(StacksError::io("start", "a thread"))?);
@@ -290,252 +272,4 @@ impl Drop for Stacks {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// One CPU.
-struct Lane {
-    stream: stream::Stream,
-    ring: Ring,
-    /// Number of lost records that are already in the stream's count.
-    lost: u64,
-    /// Time since which the kernel takes no samples because they took too much time. `None` while
-    /// it takes them.
-    throttled_since: Option<u64>,
-}
-
-/// State of the thread that moves the samples.
-struct Mover {
-    lanes: Vec<Lane>,
-    /// Stream of the processes that existed at the begin.
-    begin: stream::Stream,
-    start: u64,
-    /// Processes that existed at the begin and were not looked at yet.
-    waiting: VecDeque<i32>,
-    /// Processes that generate code at run time, such as JIT compilers, and whose owner is already
-    /// in the trace.
-    makers: HashSet<i32>,
-    clock: Clock,
-    hz: u32,
-    scratch: Vec<u8>,
-    payload: Vec<u8>,
-    chain: (Vec<u64>, Vec<u64>),
-    shared: Arc<Shared>,
-}
-
-impl Mover {
-    fn run(mut self, wake: &OwnedFd) {
-        loop {
-            let stop = self.shared.stop.load(Ordering::Acquire);
-            if stop {
-                for lane in &self.lanes {
-                    let _ = lane.ring.disable();
-                }
-            }
-            let mut lanes = std::mem::take(&mut self.lanes);
-            // Samples have times of CLOCK_MONOTONIC_RAW, which runs evenly. A pair of clock
-            // readings that is not older than one turn of this loop converts them exactly enough.
-            let pair = self.clock.raw_pair();
-            for lane in &mut lanes {
-                self.drain(lane, pair, stop);
-            }
-            self.lanes = lanes;
-            self.count_lost();
-            self.look(stop);
-            if stop {
-                break;
-            }
-            let mut ready: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
-            ready.extend(self.lanes.iter().map(|lane| PollFd::from_borrowed_fd(lane.ring.as_fd(), PollFlags::IN)));
-            let longest = if self.waiting.is_empty() { PERIOD } else { Duration::ZERO };
-            let longest = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
-            let _ = poll(&mut ready, Some(&longest));
-        }
-    }
-
-    fn drain(&mut self, lane: &mut Lane, pair: (u64, u64), last: bool) {
-        let Lane { stream, ring, lost, throttled_since } = lane;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let mut result = Ok(());
-        ring.drain(&mut scratch, |bytes| {
-            let Some(record) = parse(bytes) else {
-                self.shared.trouble("the kernel wrote a record of samples that is too short".to_owned());
-                return;
-            };
-            let time = self.clock.of_raw(pair, record.time);
-            let moved = match record.what {
-                What::Lost(count) => {
-                    *lost += count;
-                    stream.loss(time, count)
-                }
-                What::Throttled(true) => {
-                    throttled_since.get_or_insert(record.time);
-                    Ok(())
-                }
-                What::Throttled(false) => {
-                    let missed = self.missed(throttled_since.take(), record.time);
-                    stream.loss(time, missed)
-                }
-                _ => self.record(stream, time, &record),
-            };
-            if moved.is_err() {
-                result = moved;
-            }
-        });
-        self.scratch = scratch;
-        if last {
-            // Losses after the last record that was stored.
-            let rest = ring.lost().map_or(0, |all| all.saturating_sub(*lost));
-            result = result.and(stream.loss(pair.0, rest));
-            // The event was still throttled at the end, so the pause is counted until now.
-            let missed = self.missed(throttled_since.take(), pair.1);
-            result = result.and(stream.loss(pair.0, missed));
-        }
-        result = result.and(if last { stream.finish() } else { stream.flush() });
-        if let Err(error) = result {
-            self.shared.trouble(format!("cannot write the samples: {error}; they count as lost"));
-        }
-    }
-
-    /// Counts the samples that were not taken while the event was throttled, from `since` to
-    /// `until` in ns.
-    fn missed(&self, since: Option<u64>, until: u64) -> u64 {
-        let ns = since.map_or(0, |since| until.saturating_sub(since));
-        let missed = (u128::from(ns) * u128::from(self.hz) / 1_000_000_000) as u64;
-        self.shared.throttled.fetch_add(missed, Ordering::Relaxed);
-        missed
-    }
-
-    /// Updates the number of losses, so that the recording's description is correct at any time.
-    fn count_lost(&self) {
-        let lost = self.lanes.iter().map(|lane| lane.stream.discarded()).sum();
-        self.shared.lost.store(lost, Ordering::Relaxed);
-    }
-
-    fn record(&mut self, stream: &mut stream::Stream, time: u64, record: &Record<'_>) -> io::Result<()> {
-        self.payload.clear();
-        self.payload.extend_from_slice(&record.pid.to_ne_bytes());
-        self.payload.extend_from_slice(&record.tid.to_ne_bytes());
-        let id = match record.what {
-            What::Sample(chain) => {
-                self.shared.samples.fetch_add(1, Ordering::Relaxed);
-                let (kernel, user) = &mut self.chain;
-                kernel.clear();
-                user.clear();
-                chain.split(kernel, user);
-                for addresses in [kernel, user] {
-                    addresses.truncate(usize::from(u16::MAX));
-                    self.payload.extend_from_slice(&(addresses.len() as u16).to_ne_bytes());
-                    addresses.iter().for_each(|address| self.payload.extend_from_slice(&address.to_ne_bytes()));
-                }
-                SAMPLE
-            }
-            What::Mapping { start, length, offset, inode, path } => {
-                mapping(&mut self.payload, [start, length, offset, inode], path);
-                if people::is_made(path) {
-                    self.maker(stream, time, record.pid)?;
-                }
-                MAPPING
-            }
-            What::Comm { exec, comm } => {
-                self.payload.push(u8::from(exec));
-                text(&mut self.payload, comm);
-                COMM
-            }
-            What::Fork { parent_pid, parent_tid } => {
-                self.payload.extend_from_slice(&parent_pid.to_ne_bytes());
-                self.payload.extend_from_slice(&parent_tid.to_ne_bytes());
-                FORK
-            }
-            What::Exit => {
-                if record.pid == record.tid {
-                    self.makers.remove(&record.pid);
-                }
-                EXIT
-            }
-            _ => return Ok(()),
-        };
-        stream.event(time, id, &self.payload)
-    }
-
-    /// Writes the owner of a process that generates code. The list of functions that such a process
-    /// provides is accepted only if it belongs to the same user.
-    fn maker(&mut self, stream: &mut stream::Stream, time: u64, pid: i32) -> io::Result<()> {
-        if self.makers.len() >= MOST_MAKERS || !self.makers.insert(pid) {
-            return Ok(());
-        }
-        let Some((uid, inner)) = people::owner(pid) else { return Ok(()) };
-        let mut payload = Vec::with_capacity(16);
-        for id in [pid, pid, uid as i32, inner] {
-            payload.extend_from_slice(&id.to_ne_bytes());
-        }
-        stream.event(time, PROCESS, &payload)
-    }
-
-    /// Looks at processes that existed at the begin: all of them if `all` is set, otherwise for a
-    /// limited time.
-    fn look(&mut self, all: bool) {
-        let begin = Instant::now();
-        let mut payload = Vec::new();
-        let looked = !self.waiting.is_empty();
-        let mut result = Ok(());
-        while all || begin.elapsed() < LOOK {
-            let Some(pid) = self.waiting.pop_front() else { break };
-            result = result.and(self.look_at(pid, &mut payload));
-        }
-        if all {
-            result = result.and(self.begin.finish());
-        } else if looked {
-            result = result.and(self.begin.flush());
-        }
-        if let Err(error) = result {
-            self.shared.trouble(format!("cannot write who was there when the sampling began: {error}"));
-        }
-    }
-
-    fn look_at(&mut self, pid: i32, payload: &mut Vec<u8>) -> io::Result<()> {
-        let start = self.start;
-        let whose = |payload: &mut Vec<u8>, tid: i32| {
-            payload.clear();
-            payload.extend_from_slice(&pid.to_ne_bytes());
-            payload.extend_from_slice(&tid.to_ne_bytes());
-        };
-        for (tid, name) in people::threads(pid) {
-            whose(payload, tid);
-            payload.push(0);
-            text(payload, &name);
-            self.begin.event(start, COMM, payload)?;
-        }
-        let mut makes = false;
-        for found in people::mappings(pid) {
-            whose(payload, pid);
-            mapping(payload, [found.start, found.length, found.offset, found.inode], &found.path);
-            makes |= people::is_made(&found.path);
-            self.begin.event(start, MAPPING, payload)?;
-        }
-        if makes && self.makers.len() < MOST_MAKERS && self.makers.insert(pid) {
-            if let Some((uid, inner)) = people::owner(pid) {
-                whose(payload, pid);
-                payload.extend_from_slice(&uid.to_ne_bytes());
-                payload.extend_from_slice(&inner.to_ne_bytes());
-                self.begin.event(start, PROCESS, payload)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Mover {
-    fn drop(&mut self) {
-        self.count_lost();
-    }
-}
-
-fn mapping(payload: &mut Vec<u8>, words: [u64; 4], path: &[u8]) {
-    words.iter().for_each(|word| payload.extend_from_slice(&word.to_ne_bytes()));
-    text(payload, path);
-}
-
-fn text(payload: &mut Vec<u8>, text: &[u8]) {
-    payload.extend_from_slice(text);
-    payload.push(0);
 }

@@ -25,7 +25,7 @@ use super::layout::{Int, Kind, Layout, LayoutError};
 use super::masks;
 use crate::output::folder::Folder;
 use calls::Calls;
-use follow::{follow, Context, Follow};
+use follow::{follow, Context, Follow, Running};
 use lane::{Bounds, Lane, Next};
 use longpole_ftrace::{ByteOrder, Field, FormatError};
 use marks::Marks;
@@ -391,12 +391,14 @@ fn pages_to_ctf(
         conversion.offs_until(start, stream).map_err(ConvertError::io("write", building.path()))?;
     }
 
+    let mut threads: Vec<Running> = lanes.iter().map(|_| Running::default()).collect();
     let (mut read, mut told) = (0, 0);
     while let Some(Reverse((_, index))) = heap.pop() {
         let until = heap.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
         let lane = &mut lanes[index];
         let before = lane.read;
-        conversion.run(lane, &mut streams[index], until).map_err(ConvertError::io("write", building.join(format!("cpu{}", lane.cpu))))?;
+        let written = conversion.run((lane, &mut threads[index]), &mut streams[index], until);
+        written.map_err(ConvertError::io("write", building.join(format!("cpu{}", lane.cpu))))?;
         if let Some(time) = lane.time(&mut conversion.done).map_err(ConvertError::io("read", path(lane.cpu)))? {
             heap.push(Reverse((time, index)));
         }
@@ -487,9 +489,8 @@ impl Conversion {
     }
 
     /// Writes the events of the lane's current page, up to the time `until`.
-    fn run(&mut self, lane: &mut Lane, stream: &mut Stream, until: u64) -> io::Result<()> {
+    fn run(&mut self, (lane, running): (&mut Lane, &mut Running), stream: &mut Stream, until: u64) -> io::Result<()> {
         self.people.cpu = lane.cpu;
-        let mut running = std::mem::take(&mut lane.running);
         while let Some(next) = lane.next(until) {
             match next {
                 Next::Loss { time, count, gap } => {
@@ -564,7 +565,6 @@ impl Conversion {
                 }
             }
         }
-        lane.running = running;
         Ok(())
     }
 }

@@ -4,7 +4,6 @@
 //! proof of its time, so the time is compared with that of the recording and of the surrounding
 //! pages. Otherwise a single damaged bit would move all later events by years.
 
-use super::follow::Running;
 use super::Converted;
 use longpole_ftrace::{Page, PageErrorKind, PageLayout};
 use std::fs::File;
@@ -56,7 +55,6 @@ pub struct Lane {
     pub read: u64,
     /// Events that were yielded.
     pub found: u64,
-    pub running: Running,
 }
 
 /// Position of an event in the buffer.
@@ -109,7 +107,6 @@ impl Lane {
             ended: false,
             read: 0,
             found: 0,
-            running: Running::default(),
         }
     }
 

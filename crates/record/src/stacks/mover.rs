@@ -1,0 +1,308 @@
+//! The thread that moves the samples of all CPUs from the kernel's rings to the disk.
+//!
+//! Between two turns it looks at the processes that existed at the begin, for a limited time, so
+//! that the rings do not fill up meanwhile.
+
+use super::metadata::{COMM, EXIT, FORK, MAPPING, PROCESS, SAMPLE};
+use super::parse::{parse, Record, What};
+use super::people;
+use super::perf::Ring;
+use super::stream::Stream;
+use super::Shared;
+use crate::clock::Clock;
+use rustix::event::{poll, PollFd, PollFlags};
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest time that a sample waits in the ring.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Longest time of one look at existing processes, so that the rings do not fill up meanwhile.
+const LOOK: Duration = Duration::from_millis(20);
+/// Largest number of processes that are remembered as makers of code.
+const MOST_MAKERS: usize = 1 << 16;
+
+/// One CPU.
+pub(super) struct Lane {
+    stream: Stream,
+    ring: Ring,
+    /// Number of lost records that are already in the stream's count.
+    lost: u64,
+    /// Time since which the kernel takes no samples because they took too much time. `None` while
+    /// it takes them.
+    throttled_since: Option<u64>,
+}
+
+impl Lane {
+    pub fn new(stream: Stream, ring: Ring) -> Lane {
+        Lane { stream, ring, lost: 0, throttled_since: None }
+    }
+
+    /// Lets the kernel take samples.
+    pub fn enable(&self) -> io::Result<()> {
+        self.ring.enable()
+    }
+}
+
+/// State of the thread that moves the samples.
+pub(super) struct Mover {
+    lanes: Vec<Lane>,
+    /// Buffer for records, reused to avoid allocations.
+    scratch: Vec<u8>,
+    existing: Existing,
+    records: Records,
+}
+
+/// Processes that existed at the begin.
+struct Existing {
+    stream: Stream,
+    start: u64,
+    /// Processes that were not looked at yet.
+    waiting: VecDeque<i32>,
+}
+
+/// Writes records of the kernel as events.
+struct Records {
+    /// Processes that generate code at run time, such as JIT compilers, and whose owner is already
+    /// in the trace.
+    makers: HashSet<i32>,
+    clock: Clock,
+    hz: u32,
+    payload: Vec<u8>,
+    chain: (Vec<u64>, Vec<u64>),
+    shared: Arc<Shared>,
+}
+
+impl Mover {
+    /// `begin` is the stream of the processes that exist now, and `start` the time of its events in
+    /// clock ticks.
+    pub fn new(lanes: Vec<Lane>, (begin, start): (Stream, u64), clock: Clock, hz: u32, shared: Arc<Shared>) -> Mover {
+        let (makers, payload, chain) = (HashSet::new(), Vec::new(), (Vec::new(), Vec::new()));
+        Mover {
+            lanes,
+            scratch: Vec::new(),
+            existing: Existing { stream: begin, start, waiting: people::processes() },
+            records: Records { makers, clock, hz, payload, chain, shared },
+        }
+    }
+
+    /// Moves the samples until the end of the recording.
+    pub fn run(mut self, wake: &OwnedFd) {
+        loop {
+            let stop = self.records.shared.stop.load(Ordering::Acquire);
+            if stop {
+                for lane in &self.lanes {
+                    let _ = lane.ring.disable();
+                }
+            }
+            // Samples have times of CLOCK_MONOTONIC_RAW, which runs evenly. A pair of clock
+            // readings that is not older than one turn of this loop converts them exactly enough.
+            let pair = self.records.clock.raw_pair();
+            for lane in &mut self.lanes {
+                self.records.drain(lane, &mut self.scratch, pair, stop);
+            }
+            self.count_lost();
+            self.existing.look(&mut self.records, stop);
+            if stop {
+                break;
+            }
+            let mut ready: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
+            ready.extend(self.lanes.iter().map(|lane| PollFd::from_borrowed_fd(lane.ring.as_fd(), PollFlags::IN)));
+            let longest = if self.existing.waiting.is_empty() { PERIOD } else { Duration::ZERO };
+            let longest = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
+            let _ = poll(&mut ready, Some(&longest));
+        }
+    }
+
+    /// Updates the number of losses, so that the recording's description is correct at any time.
+    fn count_lost(&self) {
+        let lost = self.lanes.iter().map(|lane| lane.stream.discarded()).sum();
+        self.records.shared.lost.store(lost, Ordering::Relaxed);
+    }
+}
+
+impl Records {
+    fn drain(&mut self, lane: &mut Lane, scratch: &mut Vec<u8>, pair: (u64, u64), last: bool) {
+        let Lane { stream, ring, lost, throttled_since } = lane;
+        let mut result = Ok(());
+        ring.drain(scratch, |bytes| {
+            let Some(record) = parse(bytes) else {
+                self.shared.trouble("the kernel wrote a record of samples that is too short".to_owned());
+                return;
+            };
+            let time = self.clock.of_raw(pair, record.time);
+            let moved = match record.what {
+                What::Lost(count) => {
+                    *lost += count;
+                    stream.loss(time, count)
+                }
+                What::Throttled(true) => {
+                    throttled_since.get_or_insert(record.time);
+                    Ok(())
+                }
+                What::Throttled(false) => {
+                    let missed = self.missed(throttled_since.take(), record.time);
+                    stream.loss(time, missed)
+                }
+                _ => self.record(stream, time, &record),
+            };
+            if moved.is_err() {
+                result = moved;
+            }
+        });
+        if last {
+            // Losses after the last record that was stored.
+            let rest = ring.lost().map_or(0, |all| all.saturating_sub(*lost));
+            result = result.and(stream.loss(pair.0, rest));
+            // The event was still throttled at the end, so the pause is counted until now.
+            let missed = self.missed(throttled_since.take(), pair.1);
+            result = result.and(stream.loss(pair.0, missed));
+        }
+        result = result.and(if last { stream.finish() } else { stream.flush() });
+        if let Err(error) = result {
+            self.shared.trouble(format!("cannot write the samples: {error}; they count as lost"));
+        }
+    }
+
+    /// Counts the samples that were not taken while the event was throttled, from `since` to
+    /// `until` in ns.
+    fn missed(&self, since: Option<u64>, until: u64) -> u64 {
+        let ns = since.map_or(0, |since| until.saturating_sub(since));
+        let missed = (u128::from(ns) * u128::from(self.hz) / 1_000_000_000) as u64;
+        self.shared.throttled.fetch_add(missed, Ordering::Relaxed);
+        missed
+    }
+
+    fn record(&mut self, stream: &mut Stream, time: u64, record: &Record<'_>) -> io::Result<()> {
+        self.payload.clear();
+        self.payload.extend_from_slice(&record.pid.to_ne_bytes());
+        self.payload.extend_from_slice(&record.tid.to_ne_bytes());
+        let id = match record.what {
+            What::Sample(chain) => {
+                self.shared.samples.fetch_add(1, Ordering::Relaxed);
+                let (kernel, user) = &mut self.chain;
+                kernel.clear();
+                user.clear();
+                chain.split(kernel, user);
+                for addresses in [kernel, user] {
+                    addresses.truncate(usize::from(u16::MAX));
+                    self.payload.extend_from_slice(&(addresses.len() as u16).to_ne_bytes());
+                    addresses.iter().for_each(|address| self.payload.extend_from_slice(&address.to_ne_bytes()));
+                }
+                SAMPLE
+            }
+            What::Mapping { start, length, offset, inode, path } => {
+                mapping(&mut self.payload, [start, length, offset, inode], path);
+                if people::is_made(path) {
+                    self.maker(stream, time, record.pid)?;
+                }
+                MAPPING
+            }
+            What::Comm { exec, comm } => {
+                self.payload.push(u8::from(exec));
+                text(&mut self.payload, comm);
+                COMM
+            }
+            What::Fork { parent_pid, parent_tid } => {
+                self.payload.extend_from_slice(&parent_pid.to_ne_bytes());
+                self.payload.extend_from_slice(&parent_tid.to_ne_bytes());
+                FORK
+            }
+            What::Exit => {
+                if record.pid == record.tid {
+                    self.makers.remove(&record.pid);
+                }
+                EXIT
+            }
+            _ => return Ok(()),
+        };
+        stream.event(time, id, &self.payload)
+    }
+
+    /// Writes the owner of a process that generates code. The list of functions that such a process
+    /// provides is accepted only if it belongs to the same user.
+    fn maker(&mut self, stream: &mut Stream, time: u64, pid: i32) -> io::Result<()> {
+        if self.makers.len() >= MOST_MAKERS || !self.makers.insert(pid) {
+            return Ok(());
+        }
+        let Some((uid, inner)) = people::owner(pid) else { return Ok(()) };
+        let mut payload = Vec::with_capacity(16);
+        for id in [pid, pid, uid as i32, inner] {
+            payload.extend_from_slice(&id.to_ne_bytes());
+        }
+        stream.event(time, PROCESS, &payload)
+    }
+}
+
+impl Existing {
+    /// Looks at the processes: all of them if `all` is set, otherwise for a
+    /// limited time.
+    fn look(&mut self, records: &mut Records, all: bool) {
+        let begin = Instant::now();
+        let mut payload = Vec::new();
+        let looked = !self.waiting.is_empty();
+        let mut result = Ok(());
+        while all || begin.elapsed() < LOOK {
+            let Some(pid) = self.waiting.pop_front() else { break };
+            result = result.and(self.look_at(records, pid, &mut payload));
+        }
+        if all {
+            result = result.and(self.stream.finish());
+        } else if looked {
+            result = result.and(self.stream.flush());
+        }
+        if let Err(error) = result {
+            records.shared.trouble(format!("cannot write who was there when the sampling began: {error}"));
+        }
+    }
+
+    fn look_at(&mut self, records: &mut Records, pid: i32, payload: &mut Vec<u8>) -> io::Result<()> {
+        let start = self.start;
+        let whose = |payload: &mut Vec<u8>, tid: i32| {
+            payload.clear();
+            payload.extend_from_slice(&pid.to_ne_bytes());
+            payload.extend_from_slice(&tid.to_ne_bytes());
+        };
+        for (tid, name) in people::threads(pid) {
+            whose(payload, tid);
+            payload.push(0);
+            text(payload, &name);
+            self.stream.event(start, COMM, payload)?;
+        }
+        let mut makes = false;
+        for found in people::mappings(pid) {
+            whose(payload, pid);
+            mapping(payload, [found.start, found.length, found.offset, found.inode], &found.path);
+            makes |= people::is_made(&found.path);
+            self.stream.event(start, MAPPING, payload)?;
+        }
+        if makes && records.makers.len() < MOST_MAKERS && records.makers.insert(pid) {
+            if let Some((uid, inner)) = people::owner(pid) {
+                whose(payload, pid);
+                payload.extend_from_slice(&uid.to_ne_bytes());
+                payload.extend_from_slice(&inner.to_ne_bytes());
+                self.stream.event(start, PROCESS, payload)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.count_lost();
+    }
+}
+
+fn mapping(payload: &mut Vec<u8>, words: [u64; 4], path: &[u8]) {
+    words.iter().for_each(|word| payload.extend_from_slice(&word.to_ne_bytes()));
+    text(payload, path);
+}
+
+fn text(payload: &mut Vec<u8>, text: &[u8]) {
+    payload.extend_from_slice(text);
+    payload.push(0);
+}
