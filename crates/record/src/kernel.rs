@@ -2,7 +2,7 @@
 //! the events of programs with probes.
 //!
 //! While the recording runs, whole pages of events go from the kernel to the disk unchanged
-//! ([`pages`]); no code looks at a single event. What is needed to understand the pages later is
+//! ([`source`]); no code looks at a single event. What is needed to understand the pages later is
 //! saved as well ([`dump`]): the events' formats before the first event, and the processes, files
 //! and devices that existed when the recording began. At the end, [`convert`](fn@convert) turns
 //! the pages into CTF. A recorder that is killed leaves pages and an instance behind; [`reap`]
@@ -13,10 +13,8 @@
 //! remedy. The tracing of other users is never touched, because all happens in an instance of our
 //! own.
 
-mod buffers;
 mod convert;
 mod counters;
-mod cpu_loss;
 mod ctf;
 mod dump;
 mod exclude_self;
@@ -30,12 +28,8 @@ mod names;
 mod namespaces;
 mod netlink;
 mod overload;
-mod pages;
-mod pause;
 mod plan;
-mod prepare;
 pub mod reap;
-mod rotate;
 mod source;
 mod survey;
 
@@ -43,18 +37,18 @@ use longpole_ftrace::{TraceFs, TraceFsError};
 use std::sync::{Mutex, PoisonError};
 
 pub use convert::{convert, convert_while, is_pending, ConvertError, Converted};
-pub use cpu_loss::CpuLoss;
 pub use groups::{Context, EventRequest, Group, RequestError};
 pub use importance::{steps, Step};
 pub use overload::{Advice, Fill, Overload, SwitchedOff};
 pub use plan::{KernelError, Request};
+pub use source::cpu_loss::CpuLoss;
 pub use survey::{survey, Survey, Trouble};
 
 pub(crate) use dump::symbols as save_symbols;
 pub(crate) use dump::write as dump_state;
 pub(crate) use names::write as write_names;
-pub use pause::Pause;
 pub(crate) use plan::Plan;
+pub use source::pause::Pause;
 pub(crate) use source::Source;
 
 /// Prefix of the names of our tracer instances.

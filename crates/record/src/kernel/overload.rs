@@ -18,7 +18,7 @@
 //! flight recorder, whose buffers overwrite on purpose.
 
 use super::importance::Step;
-use super::pages::Shared;
+use super::source::pages::Shared;
 use crate::clock::Source as ClockSource;
 use longpole_ftrace::CpuStats;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};

@@ -6,10 +6,10 @@
 //! lock on its folder of pages, which the kernel releases when the recorder ends. The lock works
 //! across pid namespaces, where a pid proves nothing.
 
-use super::cpu_loss::CpuLoss;
 use super::masks;
-use super::pause::since;
+use super::source::cpu_loss::CpuLoss;
 use super::source::describe;
+use super::source::pause::since;
 use crate::output::folder::Folder;
 use longpole_ftrace::{DeadInstance, Instance, TraceFs};
 use rustix::fs::{flock, FlockOperation};

@@ -4,22 +4,28 @@
 //! serve snapshots and chunks. A buffer that fills up overwrites its oldest page and counts the
 //! lost events. The next page contains that count, so the trace shows where the loss was.
 
+mod buffers;
+pub(super) mod cpu_loss;
+pub(super) mod pages;
+pub(super) mod pause;
+mod prepare;
+mod rotate;
+
 use super::counters::Counters;
-use super::cpu_loss::{CpuLoss, Drained};
 use super::dump;
 use super::exclude_self::{SelfExclusion, CALLS};
 use super::importance::Step;
 use super::masks::Masks;
 use super::names::Names;
 use super::overload::{narrowed, Buffer, Relief, SwitchedOff, Work};
-use super::pages::{self, Lane, Shared};
-use super::pause;
 use super::plan::KernelError;
 use super::reap;
 use crate::clock::{Clock, Source as ClockSource};
 use crate::output::folder::Folder;
 use crate::output::recording::Reserve;
+use cpu_loss::{CpuLoss, Drained};
 use longpole_ftrace::{CpuStats, Instance};
+use pages::{Lane, Shared};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -39,51 +45,51 @@ const ENOUGH: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct Source {
     /// The tracer's instance. `None` after the end of the recording.
-    pub(super) instance: Option<Instance>,
+    instance: Option<Instance>,
     /// Folder of the pages, open. A path would not do: the owner of a folder above it could put
     /// another folder there.
-    pub(super) raw: Folder,
-    pub(super) cpus: Vec<u32>,
+    raw: Folder,
+    cpus: Vec<u32>,
     /// True for a flight recorder: the pages stay in the kernel, the oldest are overwritten, and a
     /// snapshot takes them when asked for.
-    pub(super) overwrites: bool,
+    overwrites: bool,
     /// The kernel's counters at the begin of this chunk. For a flight recorder, at the newest
     /// snapshot.
-    pub(super) reported_cpus: BTreeMap<u32, CpuStats>,
+    reported_cpus: BTreeMap<u32, CpuStats>,
     /// Readers and page files of the CPUs. Empty after the begin, because the thread owns them
     /// then.
-    pub(super) lanes: Vec<Lane>,
-    pub(super) thread: Option<JoinHandle<()>>,
-    pub(super) wake: Arc<OwnedFd>,
-    pub(super) shared: Arc<Shared>,
-    pub(super) description: Value,
+    lanes: Vec<Lane>,
+    thread: Option<JoinHandle<()>>,
+    wake: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    description: Value,
     /// Space reserved on the disk, so that the description can be completed at the end even on a
     /// full disk.
-    pub(super) reserve: Reserve,
+    reserve: Reserve,
     /// The recording's clock. `None` before the begin.
-    pub(super) clock: Option<ClockSource>,
+    clock: Option<ClockSource>,
     /// The kernel's packet counters at the begin.
-    pub(super) counters: Option<Counters>,
+    counters: Option<Counters>,
     /// Records affinity masks. `None` if system calls are not recorded.
-    pub(super) masks: Option<Masks>,
-    pub(super) names: Option<Names>,
+    masks: Option<Masks>,
+    names: Option<Names>,
     /// Steps by which events are given up if there are more than can be stored, in order.
-    pub(super) steps: Vec<Step>,
+    steps: Vec<Step>,
     /// The thread that gives events up. `None` before the begin, after [`Source::calm`], and if
     /// there are no steps.
-    pub(super) relief: Option<Relief>,
+    relief: Option<Relief>,
     /// For each CPU, the size of its buffer in bytes and the number of bytes that were moved from
     /// it.
-    pub(super) buffers: BTreeMap<u32, (u64, Arc<AtomicU64>)>,
+    buffers: BTreeMap<u32, (u64, Arc<AtomicU64>)>,
     /// Lock on the pages, by which other processes see that this recorder lives.
-    pub(super) lock: Option<reap::Lock>,
+    lock: Option<reap::Lock>,
     pub diagnostics: Vec<String>,
 }
 
 impl Source {
     /// Saves the kernel's symbols. A kernel that hides its addresses has no address in its events
     /// to be looked up, so nothing is saved then.
-    pub(super) fn symbols(&self, recording: &Path) {
+    fn symbols(&self, recording: &Path) {
         if let Err(error) = dump::symbols(recording) {
             self.shared.trouble(format!("the kernel's symbols could not be saved: {error}"));
         }
@@ -282,13 +288,13 @@ impl Source {
     }
 
     /// Reserves space in another recording instead of the current one.
-    pub(super) fn reserve_in(&mut self, recording: &Path) {
+    fn reserve_in(&mut self, recording: &Path) {
         self.reserve.remove();
         self.reserve = Reserve::make(&recording.join(super::RAW));
     }
 
     /// Writes the description next to the pages.
-    pub(super) fn describe(&self) -> Result<(), KernelError> {
+    fn describe(&self) -> Result<(), KernelError> {
         describe(&self.raw, &self.description).map_err(KernelError::io("write", self.raw.join(super::DESCRIPTION)))
     }
 }
@@ -307,7 +313,7 @@ pub(super) fn describe(raw: &Folder, description: &Value) -> io::Result<()> {
 }
 
 /// Returns the bytes that are free on the disk.
-pub(super) fn room(path: &Path) -> Option<u64> {
+fn room(path: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(path).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }

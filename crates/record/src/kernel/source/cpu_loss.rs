@@ -1,7 +1,7 @@
 //! The kernel's own counters of the events of each CPU: how many are in the pages, and how many are
 //! in none.
 
-use super::counters::Grown;
+use crate::kernel::counters::Grown;
 use longpole_ftrace::CpuStats;
 use serde_json::{json, Value};
 
@@ -14,13 +14,13 @@ pub struct CpuLoss {
 
 impl CpuLoss {
     /// Returns the counters in the form of `source.json`.
-    pub(super) fn to_json(self) -> Value {
+    pub(in crate::kernel) fn to_json(self) -> Value {
         let CpuStats { entries, overrun, commit_overrun, dropped, read, .. } = self.stats;
         json!({ "cpu": self.cpu, "entries": entries, "overrun": overrun, "commit_overrun": commit_overrun, "dropped": dropped, "read": read })
     }
 
     /// Reads what [`CpuLoss::to_json`] wrote. A counter that is missing there is 0.
-    pub(super) fn from_json(told: &Value) -> Option<CpuLoss> {
+    pub(in crate::kernel) fn from_json(told: &Value) -> Option<CpuLoss> {
         let count = |key: &str| told[key].as_u64().unwrap_or(0);
         let stats = CpuStats {
             entries: count("entries"),

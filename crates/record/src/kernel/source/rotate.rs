@@ -4,8 +4,8 @@
 use super::cpu_loss::CpuLoss;
 use super::pages::CpuLanes;
 use super::pause::since;
-use super::source::Source;
-use super::{dump, reap, KernelError};
+use super::Source;
+use crate::kernel::{dump, reap, KernelError};
 use crate::output::folder::Folder;
 use longpole_ftrace::CpuStats;
 use serde_json::json;
@@ -18,7 +18,7 @@ impl Source {
     /// Switches to a new recording (the next chunk). When this returns, the old recording's pages
     /// are complete; they are converted when someone reads that recording.
     pub fn rotate(&mut self, recording: &Path) -> Result<(), KernelError> {
-        let path = recording.join(super::RAW);
+        let path = recording.join(crate::kernel::RAW);
         fs::create_dir_all(&path).map_err(KernelError::io("make", &path))?;
         let raw = reap::own_raw(recording).map_err(KernelError::io("open", &path))?;
         let lock = reap::lock(recording);
@@ -59,7 +59,7 @@ impl Source {
         // The tracer's instance and its buffers now belong to the next recording.
         last["instance"] = serde_json::Value::Null;
         last["end"] = json!(self.clock.map(|clock| clock.now()));
-        super::source::describe(&old, &last).map_err(KernelError::io("write", old.join(super::DESCRIPTION)))?;
+        super::describe(&old, &last).map_err(KernelError::io("write", old.join(crate::kernel::DESCRIPTION)))?;
         self.reserve_in(recording);
         self.lock = lock;
         if let Some(clock) = self.clock {
@@ -74,12 +74,12 @@ impl Source {
                     fs::File::create_new(&hidden).and_then(write)?;
                     fs::rename(&hidden, raw.join(name))
                 };
-                let foreign = super::has_foreign_pids();
+                let foreign = crate::kernel::has_foreign_pids();
                 written("state.jsonl", &|file| dump::write(file, foreign, &|| clock.now()))?;
                 if foreign {
                     return Ok(());
                 }
-                written("names.jsonl", &super::write_names)
+                written("names.jsonl", &crate::kernel::write_names)
             });
         }
         Ok(())

@@ -9,7 +9,7 @@
 
 use super::cpu_loss::CpuLoss;
 use super::pages::CpuLanes;
-use super::source::Source;
+use super::Source;
 use crate::output::folder::Folder;
 use longpole_ftrace::{CpuStats, RawReader};
 use serde_json::{json, Value};
@@ -131,7 +131,7 @@ impl Source {
         let what = match self.overwrites {
             false => What::Out,
             true => {
-                let raw = snapshot.join(super::RAW);
+                let raw = snapshot.join(crate::kernel::RAW);
                 std::fs::create_dir_all(&raw)?;
                 let raw = Folder::open(&raw)?;
                 What::Into(self.cpus.iter().map(|cpu| Ok((*cpu, raw.create(&format!("cpu{cpu}"))?))).collect::<io::Result<_>>()?)
@@ -173,7 +173,7 @@ impl Source {
 }
 
 /// Returns the difference of the counters between two moments.
-pub(super) fn since(stats: CpuStats, before: CpuStats) -> CpuStats {
+pub(in crate::kernel) fn since(stats: CpuStats, before: CpuStats) -> CpuStats {
     CpuStats {
         overrun: stats.overrun.saturating_sub(before.overrun),
         commit_overrun: stats.commit_overrun.saturating_sub(before.commit_overrun),

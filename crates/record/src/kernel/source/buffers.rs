@@ -1,7 +1,7 @@
 //! The buffers of the tracer's instance: one for each CPU that is present, as large as the free
 //! memory allows.
 
-use super::plan::{KernelError, Request};
+use crate::kernel::plan::{KernelError, Request};
 use longpole_ftrace::Instance;
 use std::fs;
 

@@ -6,8 +6,8 @@
 //! takes them; see `pause`. The thread shares only [`Shared`] with the recorder.
 
 use super::cpu_loss::CpuLoss;
-use super::overload::SwitchedOff;
 use super::pause::{self, Moved, Order, What};
+use crate::kernel::overload::SwitchedOff;
 use longpole_ftrace::RawReader;
 use rustix::event::{poll, PollFd, PollFlags};
 use std::collections::BTreeMap;
@@ -33,18 +33,18 @@ pub(super) type CpuLanes = BTreeMap<u32, (File, PathBuf)>;
 
 /// Data shared with the thread that moves the pages and the thread that gives events up.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(in crate::kernel) struct Shared {
     stop: AtomicBool,
     order: Mutex<Option<Order>>,
     bytes: AtomicU64,
     troubles: Mutex<BTreeMap<String, u64>>,
     /// Steps by which events were given up, in order of time.
-    pub(super) switched_off: Mutex<Vec<SwitchedOff>>,
+    pub(in crate::kernel) switched_off: Mutex<Vec<SwitchedOff>>,
 }
 
 impl Shared {
     /// Notes a problem, to be reported once with its count at the end.
-    pub(super) fn trouble(&self, text: String) {
+    pub(in crate::kernel) fn trouble(&self, text: String) {
         *self.troubles.lock().unwrap_or_else(PoisonError::into_inner).entry(text).or_insert(0) += 1;
     }
 

@@ -2,14 +2,14 @@
 //! the pages. Recording does not begin yet.
 
 use super::buffers::{present, size_buffers};
-use super::faults;
-use super::groups::EventRequest;
-use super::importance;
-use super::masks;
 use super::pages::Lane;
-use super::plan::{KernelError, Plan, Wanted};
-use super::reap;
-use super::source::{room, Source};
+use super::{room, Source};
+use crate::kernel::faults;
+use crate::kernel::groups::EventRequest;
+use crate::kernel::importance;
+use crate::kernel::masks;
+use crate::kernel::plan::{KernelError, Plan, Wanted};
+use crate::kernel::reap;
 use crate::output::folder::Folder;
 use crate::output::recording::Reserve;
 use longpole_ftrace::{EventName, Instance, TraceFs};
@@ -46,11 +46,11 @@ impl Source {
     /// yet.
     pub fn prepare(plan: Plan, recording: &Path) -> Result<Source, KernelError> {
         let Plan { tracefs, request, wanted, missing, clock } = plan;
-        let raw = recording.join(super::RAW);
+        let raw = recording.join(crate::kernel::RAW);
         fs::create_dir_all(&raw).map_err(KernelError::io("make", &raw))?;
         let raw = reap::own_raw(recording).map_err(KernelError::io("open", &raw))?;
         let lock = reap::lock(recording);
-        let instance = Instance::create(&tracefs, super::PREFIX)?;
+        let instance = Instance::create(&tracefs, crate::kernel::PREFIX)?;
         // From here on, a process that finds the instance also finds its recording.
         reap::announce(&instance.name(), recording);
         let mut diagnostics = Vec::new();
@@ -94,7 +94,7 @@ impl Source {
             "clock": clock.0,
             "page_size": page_size,
             "groups": groups,
-            "left_out": if request.light { super::light::left_out(&request.groups) } else { Value::Null },
+            "left_out": if request.light { crate::kernel::light::left_out(&request.groups) } else { Value::Null },
             "page_fault_ns": page_fault_ns,
             "events": enabled.names,
             "filters": enabled.filters,
@@ -102,7 +102,7 @@ impl Source {
             "context": context,
             "missing": missing,
             "instance": instance.name(),
-            "foreign_pids": super::has_foreign_pids(),
+            "foreign_pids": crate::kernel::has_foreign_pids(),
             "begin": null,
             "before": null,
             "state_dump": null,
