@@ -2,7 +2,7 @@
 
 use super::Recorder;
 use crate::control::mailbox::{Mailbox, Request};
-use crate::control::trigger::Condition;
+use crate::control::condition::Condition;
 use crate::files::wakeups::{Wakeup, Wakeups};
 use crate::recording::triggers::{start_at_head, Triggers, LONGEST};
 use std::path::Path;

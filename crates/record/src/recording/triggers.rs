@@ -7,7 +7,8 @@
 
 use crate::clock::{following, Clock};
 use crate::control::mailbox::Request;
-use crate::control::trigger::{Cause, Condition, Fired, Seen, Trigger};
+use crate::control::condition::Condition;
+use crate::control::trigger::{Cause, Fired, Seen, Trigger};
 use crate::ring::class::Classes;
 use crate::ring::{Fault, Look};
 use crate::runtime_dir::process::Process;
