@@ -1,11 +1,12 @@
 //! Reads a trace directory and prints how many events each stream has, and how fast they were
 //! decoded.
 //!
-//!     count [--fields] [--columns] [--print] [--pread] DIR…
+//!     count [--fields] [--columns] [--headers] [--print] [--pread] DIR…
 //!
 //! `--fields` looks at every field of every event, `--columns` at the same by columns (the sums are
-//! equal), `--print` prints them, `--pread` reads files through a window instead of whole. A
-//! directory is a trace if it holds a file `metadata`; directories below it are searched.
+//! equal), `--headers` only at classes and times, `--print` prints them, `--pread` reads files
+//! through a window instead of whole. A directory is a trace if it holds a file `metadata`;
+//! directories below it are searched.
 
 use std::error::Error;
 use std::fs::File;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use longpole_ctf::{Batch, BytesSource, Column, FileSource, Metadata, OwnedValue, Source, Step, StreamDecoder, Value};
+use longpole_ctf::{Batch, BytesSource, Column, FileSource, Headers, Metadata, OwnedValue, Source, Step, StreamDecoder, Value};
 
 #[derive(Default)]
 struct Sums {
@@ -28,6 +29,7 @@ struct Sums {
 struct Options {
     fields: bool,
     columns: bool,
+    headers: bool,
     print: bool,
     pread: bool,
 }
@@ -39,6 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         match argument.as_str() {
             "--fields" => options.fields = true,
             "--columns" => options.columns = true,
+            "--headers" => options.headers = true,
             "--print" => options.print = true,
             "--pread" => options.pread = true,
             path => find_traces(Path::new(path), &mut traces)?,
@@ -85,6 +88,9 @@ fn count<S: Source>(mut stream: StreamDecoder<S>, options: Options, sums: &mut S
     if options.columns {
         return count_columns(stream, sums);
     }
+    if options.headers {
+        return count_headers(stream, sums);
+    }
     while let Some(step) = stream.advance()? {
         match step {
             Step::Event => {
@@ -126,6 +132,23 @@ fn count_columns<S: Source>(mut stream: StreamDecoder<S>, sums: &mut Sums) -> Re
                     let values = table.columns().iter().map(sum_of).fold(times, u64::wrapping_add);
                     sums.sum = sums.sum.wrapping_add(values);
                 }
+            }
+            Step::DiscardedEvents(loss) => sums.discarded_events += loss.count.unwrap_or(0),
+            Step::DiscardedPackets(loss) => sums.discarded_packets += loss.count.unwrap_or(0),
+            Step::PacketBegin | Step::PacketEnd => {}
+        }
+    }
+    Ok(())
+}
+
+fn count_headers<S: Source>(mut stream: StreamDecoder<S>, sums: &mut Sums) -> Result<(), Box<dyn Error>> {
+    let mut headers = Headers::new();
+    while let Some(step) = stream.advance_headers(&mut headers)? {
+        match step {
+            Step::Event => {
+                sums.events += headers.len() as u64;
+                sums.sum = headers.cycles().iter().fold(sums.sum, |sum, cycles| sum.wrapping_add(*cycles));
+                sums.sum = headers.classes().iter().fold(sums.sum, |sum, class| sum.wrapping_add(u64::from(*class)));
             }
             Step::DiscardedEvents(loss) => sums.discarded_events += loss.count.unwrap_or(0),
             Step::DiscardedPackets(loss) => sums.discarded_packets += loss.count.unwrap_or(0),

@@ -7,9 +7,11 @@
 
 use crate::bits::{Load, Window};
 use crate::clock::Converter;
+use crate::decoder::StreamDecoder;
 use crate::event::EventRef;
 use crate::metadata::StreamPlan;
 use crate::plan::{Field, QuickKind, Shape};
+use crate::source::Source;
 use crate::value::{Located, OwnedValue, Value};
 use std::sync::Arc;
 
@@ -93,31 +95,6 @@ impl Bytes {
     }
 }
 
-/// Times of consecutive events of a stream, filled by
-/// [`StreamDecoder::advance_times`](crate::StreamDecoder::advance_times).
-#[derive(Debug, Default)]
-pub struct Times {
-    cycles: Vec<u64>,
-    ns: Vec<i64>,
-}
-
-impl Times {
-    /// Creates an empty list.
-    pub fn new() -> Times {
-        Times::default()
-    }
-
-    /// The full value of the clock for each event.
-    pub fn cycles(&self) -> &[u64] {
-        &self.cycles
-    }
-
-    /// The nanoseconds from the clock's origin for each event.
-    pub fn ns(&self) -> &[i64] {
-        &self.ns
-    }
-}
-
 /// A container into which the decoder puts many events at once.
 pub(crate) trait Gather {
     /// Maximum number of events that it takes before the caller should read it.
@@ -133,9 +110,9 @@ pub(crate) trait Gather {
         self.len() >= Self::MOST
     }
 
-    /// Adds events of fixed layout and empties `run`. Their fields are read later, by
-    /// [`Gather::take`].
-    fn push_run(&mut self, class: usize, run: &mut Run);
+    /// Adds the events of fixed layout that follow, by a method of the decoder. Their fields are
+    /// read later, by [`Gather::take`].
+    fn locate<S: Source>(&mut self, decoder: &mut StreamDecoder<S>, stream: &StreamPlan);
 
     /// Adds an event that was decoded individually.
     fn push(&mut self, event: &EventRef<'_>);
@@ -150,39 +127,6 @@ pub(crate) trait Gather {
 
     /// Called after the last event: computes the times.
     fn finish(&mut self, converter: &Converter);
-}
-
-impl Gather for Times {
-    const MOST: usize = 1 << 10;
-
-    fn begin(&mut self, _: &Arc<StreamPlan>, _: usize) {
-        self.cycles.clear();
-        self.ns.clear();
-    }
-
-    fn len(&self) -> usize {
-        self.cycles.len()
-    }
-
-    #[inline]
-    fn push_run(&mut self, _: usize, run: &mut Run) {
-        let count = std::mem::take(&mut run.len).min(RUN);
-        self.cycles.extend_from_slice(&run.cycles[..count]);
-    }
-
-    fn push(&mut self, event: &EventRef<'_>) {
-        self.cycles.push(event.cycles);
-    }
-
-    fn awaits(&self, _: usize) -> bool {
-        false
-    }
-
-    fn take(&mut self, _: &[u8]) {}
-
-    fn finish(&mut self, converter: &Converter) {
-        converter.ns_of_all(&self.cycles, &mut self.ns);
-    }
 }
 
 /// Capacity of a [`Run`], in events.
@@ -247,6 +191,21 @@ impl Batch {
         self.used.iter().filter_map(|class| self.tables.get(*class as usize))
     }
 
+    /// Adds events of fixed layout and empties `run`.
+    #[inline]
+    pub(crate) fn push_run(&mut self, class: usize, run: &mut Run) {
+        let count = std::mem::take(&mut run.len).min(RUN);
+        if count == 0 {
+            return;
+        }
+        let order = self.len as u32;
+        let table = self.table(class);
+        table.order.extend(order..order + count as u32);
+        table.cycles.extend_from_slice(&run.cycles[..count]);
+        table.begins.extend_from_slice(&run.begins[..count]);
+        self.len += count;
+    }
+
     fn table(&mut self, class: usize) -> &mut Table {
         if self.tables.len() <= class {
             self.tables.resize_with(class + 1, Table::default);
@@ -293,18 +252,8 @@ impl Gather for Batch {
         }
     }
 
-    #[inline]
-    fn push_run(&mut self, class: usize, run: &mut Run) {
-        let count = std::mem::take(&mut run.len).min(RUN);
-        if count == 0 {
-            return;
-        }
-        let order = self.len as u32;
-        let table = self.table(class);
-        table.order.extend(order..order + count as u32);
-        table.cycles.extend_from_slice(&run.cycles[..count]);
-        table.begins.extend_from_slice(&run.begins[..count]);
-        self.len += count;
+    fn locate<S: Source>(&mut self, decoder: &mut StreamDecoder<S>, stream: &StreamPlan) {
+        decoder.locate_fixed_events(stream, self);
     }
 
     fn awaits(&self, class: usize) -> bool {

@@ -55,7 +55,7 @@ fn run(metadata: &str, bytes: &[u8]) -> (String, bool) {
     assert_eq!(dump, from_file);
     let rows = common::dump_rows(&metadata, BytesSource(bytes));
     assert_eq!(common::dump_columns(&metadata, BytesSource(bytes)), rows);
-    assert_eq!(common::dump_times(&metadata, BytesSource(bytes)), common::times_of(&rows));
+    assert_eq!(common::dump_headers(&metadata, BytesSource(bytes)), common::headers_of(&rows));
     let text = |end: &Result<u64, Box<longpole_ctf::DecodeError>>| match end {
         Ok(events) => format!("{events} events\n"),
         Err(e) => format!("error: {e}\n"),

@@ -143,7 +143,7 @@ fn comes_back(version: Version, tape: &[u8]) -> Outcome<()> {
     let rows = common::dump_rows(&metadata, BytesSource(&bytes));
     prop_assert_eq!(&common::dump_columns(&metadata, BytesSource(&bytes)), &rows);
     prop_assert_eq!(&common::dump_columns(&metadata, narrow()), &rows);
-    prop_assert_eq!(common::dump_times(&metadata, narrow()), common::times_of(&rows));
+    prop_assert_eq!(common::dump_headers(&metadata, narrow()), common::headers_of(&rows));
 
     let (seen, good) = oracle::events(&case.schema, &bytes);
     prop_assert!(good, "{}\n{:02x?}", text, bytes);
@@ -181,7 +181,7 @@ fn damaged(version: Version, tape: &[u8], flips: &[(u16, u8)]) -> Outcome<()> {
     let rows = common::dump_rows(&metadata, BytesSource(&bytes));
     prop_assert_eq!(&common::dump_columns(&metadata, BytesSource(&bytes)), &rows);
     prop_assert_eq!(&common::dump_columns(&metadata, narrow()), &rows);
-    prop_assert_eq!(common::dump_times(&metadata, narrow()), common::times_of(&rows));
+    prop_assert_eq!(common::dump_headers(&metadata, narrow()), common::headers_of(&rows));
     Ok(())
 }
 

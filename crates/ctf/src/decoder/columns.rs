@@ -1,12 +1,14 @@
-//! Decoding into [columns](crate::batch): as many events at once as a batch holds.
+//! Decoding as many events at once as a container holds: into [columns](crate::batch), or their
+//! [headers](crate::headers) only.
 
 use std::sync::Arc;
 
 use super::{window, State, Step, StreamDecoder};
-use crate::batch::{Batch, Gather, Run, Times};
+use crate::batch::{Batch, Gather, Run};
 use crate::bits::align_up;
 use crate::clock::extend;
 use crate::error::DecodeError;
+use crate::headers::Headers;
 use crate::metadata::StreamPlan;
 use crate::source::Source;
 
@@ -17,10 +19,10 @@ impl<S: Source> StreamDecoder<S> {
         self.advance_many(batch)
     }
 
-    /// Like [`advance_batch`](Self::advance_batch), but decodes only times, which is the fastest
-    /// way through a stream.
-    pub fn advance_times(&mut self, times: &mut Times) -> Result<Option<Step>, Box<DecodeError>> {
-        self.advance_many(times)
+    /// Like [`advance_batch`](Self::advance_batch), but decodes only classes and times, which is
+    /// the fastest way through a stream.
+    pub fn advance_headers(&mut self, headers: &mut Headers) -> Result<Option<Step>, Box<DecodeError>> {
+        self.advance_many(headers)
     }
 
     fn advance_many<G: Gather>(&mut self, events: &mut G) -> Result<Option<Step>, Box<DecodeError>> {
@@ -50,7 +52,7 @@ impl<S: Source> StreamDecoder<S> {
     /// returns the step at the end of the packet.
     fn fill<G: Gather>(&mut self, stream: &Arc<StreamPlan>, events: &mut G) -> Result<Option<Step>, Box<DecodeError>> {
         loop {
-            self.locate_fixed_events(stream, events);
+            events.locate(self, stream);
             if self.at >= self.packet.content_bits || events.is_full() {
                 events.take(window(&self.source, self.packet.offset).bytes);
                 return Ok(None);
@@ -80,14 +82,14 @@ impl<S: Source> StreamDecoder<S> {
     /// Repeats [`glance`](Self::glance) until it fails. The events are located, but their fields
     /// are not read.
     #[inline(never)]
-    fn locate_fixed_events<G: Gather>(&mut self, stream: &StreamPlan, events: &mut G) {
+    pub(crate) fn locate_fixed_events(&mut self, stream: &StreamPlan, events: &mut Batch) {
         let Some(header) = &stream.quick_header else { return };
         let window = window(&self.source, self.packet.offset);
         let (mut at, mut clock) = (self.at, self.clock);
         let mut run = Run::default();
         let (mut last_id, mut last) = (self.last_id, self.last_class);
         let before = events.len();
-        while events.len() + run.len() < G::MOST {
+        while events.len() + run.len() < Batch::MOST {
             let begin = align_up(at, header.align);
             let index = window.index(begin);
             let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
@@ -114,7 +116,7 @@ impl<S: Source> StreamDecoder<S> {
                 if stride & (u64::from(header.align.max(align).max(8)) - 1) == 0 {
                     let bytes = stride as usize / 8;
                     let (mut index, mut payload) = (index, window.index(payload));
-                    for _ in 0..run.room().min((G::MOST - run.len()).saturating_sub(events.len())) {
+                    for _ in 0..run.room().min((Batch::MOST - run.len()).saturating_sub(events.len())) {
                         (index, payload) = (index.wrapping_add(bytes), payload.wrapping_add(bytes));
                         let (Some(next), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else {
                             break;
@@ -135,5 +137,38 @@ impl<S: Source> StreamDecoder<S> {
         events.push_run(last.0, &mut run);
         (self.at, self.clock, self.last_id, self.last_class) = (at, clock, last_id, last);
         self.event_index += (events.len() - before) as u64;
+    }
+
+    /// Reads the headers of events of fixed layout until an event has another one, or until there
+    /// is no room.
+    #[inline(never)]
+    pub(crate) fn locate_headers(&mut self, stream: &StreamPlan, headers: &mut Headers) {
+        let Some(header) = &stream.quick_header else { return };
+        let window = window(&self.source, self.packet.offset);
+        let (mut at, mut clock, limit) = (self.at, self.clock, self.limit);
+        let (mut last_id, mut last) = (self.last_id, self.last_class);
+        let mut count = 0;
+        for (place, cycles) in headers.room() {
+            let begin = align_up(at, header.align);
+            let index = window.index(begin);
+            let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
+            let id = header.id.unsigned(id);
+            if id != last_id {
+                let Some(found) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
+                (last_id, last) = (id, found);
+            }
+            let (class, align, bits) = last;
+            let end = align_up(begin + header.bits, align) + bits;
+            if end > limit {
+                break;
+            }
+            at = end;
+            clock = extend(clock, header.time.unsigned(time), header.time_mask);
+            (*place, *cycles) = (class as u32, clock);
+            count += 1;
+        }
+        headers.add(count);
+        (self.at, self.clock, self.last_id, self.last_class) = (at, clock, last_id, last);
+        self.event_index += count as u64;
     }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longpole_ctf::types::Type;
-use longpole_ctf::{Batch, CompoundKind, DecodeError, EventRef, Item, Metadata, OwnedValue, Source, Step, StreamDecoder, Times, Value};
+use longpole_ctf::{Batch, CompoundKind, DecodeError, EventRef, Headers, Item, Metadata, OwnedValue, Source, Step, StreamDecoder, Value};
 
 /// Every item of a stream as a line of text, and the error that ended the stream, if any.
 pub fn dump<S: Source>(metadata: &Arc<Metadata>, source: S) -> (String, Result<u64, Box<DecodeError>>) {
@@ -110,28 +110,32 @@ pub fn dump_rows<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>
     }
 }
 
-/// The times of the same events, read without their fields, as lines `CYCLES NS`.
-pub fn dump_times<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>, Result<u64, String>) {
+/// The headers of the same events, read without their fields, as lines `CLASS CYCLES NS`.
+pub fn dump_headers<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>, Result<u64, String>) {
     let mut stream = StreamDecoder::new(metadata.clone(), source);
-    let mut times = Times::new();
+    let mut headers = Headers::new();
     let mut lines = Vec::new();
     loop {
-        match stream.advance_times(&mut times) {
+        match stream.advance_headers(&mut headers) {
             Ok(None) => {
                 let events = lines.len() as u64;
                 return (lines, Ok(events));
             }
             Err(e) => return (lines, Err(e.to_string())),
-            Ok(Some(Step::Event)) => lines.extend(times.cycles().iter().zip(times.ns()).map(|(cycles, ns)| format!("{cycles} {ns}"))),
+            Ok(Some(Step::Event)) => {
+                assert_eq!(headers.is_ordered(), headers.cycles().is_sorted());
+                let events = headers.classes().iter().zip(headers.cycles()).enumerate();
+                lines.extend(events.map(|(index, (class, cycles))| format!("{class} {cycles} {}", headers.ns(index).unwrap())));
+            }
             Ok(Some(_)) => {}
         }
     }
 }
 
-/// The expected result of [`dump_times`], from that of [`dump_rows`].
-pub fn times_of((lines, ended): &(Vec<String>, Result<u64, String>)) -> (Vec<String>, Result<u64, String>) {
-    let times = lines.iter().map(|line| line.split(' ').skip(1).take(2).collect::<Vec<_>>().join(" "));
-    (times.collect(), ended.clone())
+/// The expected result of [`dump_headers`], from that of [`dump_rows`].
+pub fn headers_of((lines, ended): &(Vec<String>, Result<u64, String>)) -> (Vec<String>, Result<u64, String>) {
+    let headers = lines.iter().map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" "));
+    (headers.collect(), ended.clone())
 }
 
 /// The value as in a column, where texts are bytes.
