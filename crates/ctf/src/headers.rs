@@ -7,8 +7,6 @@ use crate::decoder::StreamDecoder;
 use crate::event::EventRef;
 use crate::metadata::StreamPlan;
 use crate::source::Source;
-use std::iter::{Skip, Zip};
-use std::slice::IterMut;
 use std::sync::Arc;
 
 /// Classes and times of consecutive events of one packet, filled by
@@ -26,6 +24,9 @@ pub struct Headers {
 }
 
 impl Headers {
+    /// Greatest number of events that [`StreamDecoder::advance_headers`] puts in at once.
+    pub const CAPACITY: usize = Self::MOST;
+
     /// Creates an empty list.
     pub fn new() -> Headers {
         Headers::default()
@@ -39,6 +40,11 @@ impl Headers {
     /// Returns `true` if there are no events.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Removes all events.
+    pub fn clear(&mut self) {
+        self.len = 0;
     }
 
     /// Index of the stream class in the schema.
@@ -67,14 +73,15 @@ impl Headers {
         self.ordered
     }
 
-    /// Makes room for [`Gather::MOST`] events and returns the places that are not in use.
+    /// Makes room for [`Gather::MOST`] events and returns the places that are not in use, as many of
+    /// classes as of cycles.
     #[inline]
-    pub(crate) fn room(&mut self) -> Skip<Zip<IterMut<'_, u32>, IterMut<'_, u64>>> {
+    pub(crate) fn room(&mut self) -> (&mut [u32], &mut [u64]) {
         if self.cycles.len() < Self::MOST {
             self.cycles.resize(Self::MOST, 0);
             self.classes.resize(Self::MOST, 0);
         }
-        self.classes.iter_mut().zip(&mut self.cycles).skip(self.len)
+        (&mut self.classes[self.len..], &mut self.cycles[self.len..])
     }
 
     /// Takes the first `count` places of [`room`](Self::room) into use.
@@ -85,7 +92,7 @@ impl Headers {
 }
 
 impl Gather for Headers {
-    /// Small enough that classes and times stay in the first-level cache.
+    // Small enough that classes and times stay in the first-level cache.
     const MOST: usize = 1 << 10;
 
     fn begin(&mut self, _: &Arc<StreamPlan>, index: usize) {
@@ -101,8 +108,7 @@ impl Gather for Headers {
     }
 
     fn push(&mut self, event: &EventRef<'_>) {
-        let place = self.room().next();
-        if let Some((class, cycles)) = place {
+        if let ([class, ..], [cycles, ..]) = self.room() {
             (*class, *cycles) = (event.class as u32, event.cycles);
             self.len += 1;
         }

@@ -166,6 +166,11 @@ impl Place {
         let packet = decoder.packet();
         Place { packet: packet.index, packet_offset: packet.offset, bit: None, event: decoder.events().checked_sub(1) }
     }
+
+    /// Returns the place of the event that many events before this one, in the same packet.
+    pub(crate) fn before(self, events: usize) -> Place {
+        Place { event: self.event.and_then(|event| event.checked_sub(events as u64)), ..self }
+    }
 }
 
 impl fmt::Display for Place {

@@ -61,4 +61,4 @@ pub use merge::clock_shift::{Shift, Shifts};
 pub use moment::Moment;
 pub use open::no_event::NoEvent;
 pub use open::recognise::recording_at;
-pub use trace::{Damage, Options, Trace};
+pub use trace::{Damage, Options, Run, Trace, Unmerged};

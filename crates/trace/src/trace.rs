@@ -5,6 +5,10 @@
 //! correction of its clock. [`Trace::next_item`] advances the stream that was yielded last and then
 //! takes the earliest of all streams from a heap.
 
+mod unmerged;
+
+pub use unmerged::{Run, Unmerged};
+
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::event::{Catalogue, Item, Loss, StreamId, StreamKind};

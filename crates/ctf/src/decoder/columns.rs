@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{window, State, Step, StreamDecoder};
+use super::{window, State, Step, StreamDecoder, NO_CLASS};
 use crate::batch::{Batch, Gather, Run};
 use crate::bits::align_up;
 use crate::clock::extend;
@@ -146,29 +146,48 @@ impl<S: Source> StreamDecoder<S> {
         let Some(header) = &stream.quick_header else { return };
         let window = window(&self.source, self.packet.offset);
         let (mut at, mut clock, limit) = (self.at, self.clock, self.limit);
-        let (mut last_id, mut last) = (self.last_id, self.last_class);
+        let mut last_id = NO_CLASS.0;
+        let (classes, all_cycles) = headers.room();
+        let room = classes.len().min(all_cycles.len());
         let mut count = 0;
-        for (place, cycles) in headers.room() {
+        while count < room {
             let begin = align_up(at, header.align);
             let index = window.index(begin);
             let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
             let id = header.id.unsigned(id);
-            if id != last_id {
-                let Some(found) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
-                (last_id, last) = (id, found);
-            }
-            let (class, align, bits) = last;
+            let Some((class, align, bits)) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
             let end = align_up(begin + header.bits, align) + bits;
             if end > limit {
                 break;
             }
             at = end;
             clock = extend(clock, header.time.unsigned(time), header.time_mask);
-            (*place, *cycles) = (class as u32, clock);
+            (classes[count], all_cycles[count]) = (class as u32, clock);
             count += 1;
+            if id == std::mem::replace(&mut last_id, id) {
+                // Events of one class follow each other, so the next one probably has it, too. If
+                // the distance between them is constant, its begin is known without its id.
+                let stride = align_up(end, header.align) - begin;
+                if stride & (u64::from(header.align.max(align).max(8)) - 1) == 0 {
+                    let (mut index, bytes) = (index, stride as usize / 8);
+                    while count < room {
+                        index = index.wrapping_add(bytes);
+                        let (Some(next), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else {
+                            break;
+                        };
+                        if header.id.unsigned(next) != id || at + stride > limit {
+                            break;
+                        }
+                        at += stride;
+                        clock = extend(clock, header.time.unsigned(time), header.time_mask);
+                        (classes[count], all_cycles[count]) = (class as u32, clock);
+                        count += 1;
+                    }
+                }
+            }
         }
         headers.add(count);
-        (self.at, self.clock, self.last_id, self.last_class) = (at, clock, last_id, last);
+        (self.at, self.clock) = (at, clock);
         self.event_index += count as u64;
     }
 }

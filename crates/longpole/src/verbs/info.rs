@@ -8,16 +8,19 @@ use crate::render::answer;
 use crate::render::table::{bytes, duration, number, percent, plain, plain_lines, rate, utc, Table};
 use longpole_trace::Description;
 use longpole_trace::EnvValue;
-use longpole_trace::Item;
+use longpole_trace::Loss;
 use longpole_trace::Packets;
 use longpole_trace::Part;
+use longpole_trace::Run;
 use longpole_trace::StreamId;
 use longpole_trace::StreamKind;
 use longpole_trace::SwitchedOff;
 use longpole_trace::Trace;
+use longpole_trace::Unmerged;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::process::ExitCode;
 
 /// Show what a trace contains: streams, events by name, losses, clock, sources.
@@ -86,28 +89,10 @@ struct StreamCount {
 impl Counts {
     fn read(trace: &mut Trace) -> anyhow::Result<Counts> {
         let mut counts = Counts::default();
-        while let Some(item) = trace.next_item()? {
-            match item {
-                Item::Event(event) => {
-                    counts.events += 1;
-                    counts.start_ns = Some(counts.start_ns.map_or(event.t_ns, |start| start.min(event.t_ns)));
-                    counts.end_ns = Some(counts.end_ns.map_or(event.t_ns, |end| end.max(event.t_ns)));
-                    *grown(&mut counts.classes, event.class.0) += 1;
-                    let stream = grown(&mut counts.streams, event.stream.0);
-                    stream.events += 1;
-                    stream.start_ns.get_or_insert(event.t_ns);
-                    stream.end_ns = Some(event.t_ns);
-                    counts.histogram.add(event.t_ns);
-                }
-                Item::Loss(loss) => {
-                    let lost = loss.events.unwrap_or(0);
-                    counts.lost = counts.lost.saturating_add(lost);
-                    counts.uncounted += u64::from(loss.events.is_none());
-                    let of_stream = &mut grown(&mut counts.streams, loss.stream.0).lost;
-                    *of_stream = of_stream.saturating_add(lost);
-                }
-            }
-        }
+        trace.read_unmerged(|part| match part {
+            Unmerged::Events(run) => counts.events(run),
+            Unmerged::Loss(loss) => counts.loss(loss),
+        })?;
         for (index, stream) in trace.catalogue().streams.iter().enumerate() {
             let count = grown(&mut counts.streams, index as u32);
             count.name.clone_from(&stream.name);
@@ -117,6 +102,35 @@ impl Counts {
         counts.diagnostics = trace.diagnostics().iter().map(ToString::to_string).collect();
         counts.diagnostics.extend(trace.no_event().map(|why| why.to_string()));
         Ok(counts)
+    }
+
+    fn events(&mut self, run: &Run<'_>) {
+        let events = run.len() as u64;
+        self.events += events;
+        run.each_class(|class| *grown(&mut self.classes, class.0) += 1);
+        let (first_ns, last_ns) = (run.t_ns(0), run.t_ns(run.len() - 1));
+        let (start_ns, end_ns) = match run.is_ordered() {
+            true => (first_ns, last_ns),
+            false => (0..run.len()).map(|index| run.t_ns(index)).fold((first_ns, first_ns), |(start, end), t| (start.min(t), end.max(t))),
+        };
+        self.start_ns = Some(self.start_ns.map_or(start_ns, |start| start.min(start_ns)));
+        self.end_ns = Some(self.end_ns.map_or(end_ns, |end| end.max(end_ns)));
+        let stream = grown(&mut self.streams, run.stream().0);
+        stream.events += events;
+        stream.start_ns.get_or_insert(first_ns);
+        stream.end_ns = Some(last_ns);
+        match run.is_ordered() {
+            true => self.histogram.add_ordered(0..run.len(), |index| run.t_ns(index)),
+            false => (0..run.len()).for_each(|index| self.histogram.add(run.t_ns(index))),
+        }
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        let lost = loss.events.unwrap_or(0);
+        self.lost = self.lost.saturating_add(lost);
+        self.uncounted += u64::from(loss.events.is_none());
+        let of_stream = &mut grown(&mut self.streams, loss.stream.0).lost;
+        *of_stream = of_stream.saturating_add(lost);
     }
 
     /// Adds captures. Those of a recording are not streams of its events, but they are files that
@@ -482,15 +496,39 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    #[inline]
     fn add(&mut self, t_ns: i64) {
+        let bucket = self.bucket(t_ns);
+        self.buckets[bucket] += 1;
+    }
+
+    /// Adds the events with these indices, none of which is earlier than the one before it.
+    /// Usually all are in one bucket, and then only the times of the first and the last are needed.
+    fn add_ordered(&mut self, events: Range<usize>, t_ns: impl Fn(usize) -> i64 + Copy) {
+        if events.is_empty() {
+            return;
+        }
+        self.bucket(t_ns(events.start));
+        let last = self.bucket(t_ns(events.end - 1));
+        match self.bucket(t_ns(events.start)) == last {
+            true => self.buckets[last] += events.len() as u64,
+            false => {
+                let middle = events.start + events.len() / 2;
+                self.add_ordered(events.start..middle, t_ns);
+                self.add_ordered(middle..events.end, t_ns);
+            }
+        }
+    }
+
+    /// Returns the bucket for an event, and widens all buckets if there is none for it.
+    #[inline]
+    fn bucket(&mut self, t_ns: i64) -> usize {
         let start_ns = *self.start_ns.get_or_insert(t_ns);
         // An event that arrived too late to be sorted is counted in the first bucket.
         let since = t_ns.saturating_sub(start_ns).max(0) as u64;
         while since >> self.shift >= BUCKETS as u64 {
             self.widen();
         }
-        self.buckets[(since >> self.shift) as usize] += 1;
+        (since >> self.shift) as usize
     }
 
     #[cold]
@@ -538,6 +576,17 @@ mod tests {
         assert_eq!(histogram.width_ns(), 256);
         assert_eq!(histogram.used().iter().sum::<u64>(), 10_000);
         assert_eq!(histogram.used()[0], 256);
+    }
+
+    #[test]
+    fn a_histogram_of_ordered_events_equals_that_of_single_events() {
+        let times: Vec<i64> = (0..3000).map(|index| index * index / 7).collect();
+        let (mut together, mut singly) = (Histogram::default(), Histogram::default());
+        for range in [0..1, 1..2, 2..2000, 2000..2000, 2000..3000] {
+            together.add_ordered(range, |index| times[index]);
+        }
+        times.iter().for_each(|&t_ns| singly.add(t_ns));
+        assert_eq!((together.used(), together.width_ns()), (singly.used(), singly.width_ns()));
     }
 
     #[test]

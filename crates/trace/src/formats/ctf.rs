@@ -3,6 +3,7 @@
 
 mod about;
 mod growth;
+mod headers;
 
 pub(crate) use about::{diagnostics, is_trusted, kind, part};
 pub(crate) use growth::Growth;
@@ -27,7 +28,7 @@ use crate::value::{has_names, Owned, PacketValues, SharedValues, Value};
 use crate::value_buffer::ValueBuffer;
 use about::env_number;
 use longpole_ctf::types::Scope;
-use longpole_ctf::{EnvValue, Field, Metadata, Source, Step, StreamDecoder};
+use longpole_ctf::{DecodeError, EnvValue, Field, Metadata, Source, Step, StreamDecoder};
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +62,7 @@ pub(crate) struct Plan {
     subject: Subject,
 }
 
-struct ClassPlan {
+pub(crate) struct ClassPlan {
     id: ClassId,
     /// Number of fields that are context. The payload's fields follow.
     contexts: usize,
@@ -424,32 +425,42 @@ impl CtfSource {
                         None => self.packet_subject,
                     };
                     let ns = event.ns();
-                    if self.claims.is_outside(ns) && self.outside(ns, shared) {
+                    if self.claims.is_outside(ns) && self.outside(ns, Place::of_event(&self.decoder), shared) {
                         continue;
                     }
                     self.backwards += u64::from(ns < self.last_ns);
                     self.last_ns = ns;
                     return Ok(Some(ns));
                 }
-                Ok(step) => {
-                    if let Some(found) = self.between(step, shared) {
+                step => {
+                    if let Some(found) = self.no_event(step, shared) {
                         return Ok(found);
                     }
                 }
-                Err(error) => {
-                    if self.waits_for(&error.kind) {
-                        return Ok(None);
-                    }
-                    self.failed(&error, shared);
-                    if let Some(event) = self.decoder.partial().filter(|_| shared.parts) {
-                        self.part = true;
-                        self.last_ns = event.ns();
-                        return Ok(Some(self.last_ns));
-                    }
-                    self.continue_after_damage(shared);
-                }
             }
         }
+    }
+
+    /// Handles a step that is no event, or damage. Returns `Some` at the end of the stream and if
+    /// the next item is the partial event at which decoding failed. Sets `loss` if there is a loss
+    /// to yield.
+    #[cold]
+    fn no_event(&mut self, step: Result<Option<Step>, Box<DecodeError>>, shared: &mut Shared) -> Option<Option<i64>> {
+        let error = match step {
+            Ok(step) => return self.between(step, shared),
+            Err(error) => error,
+        };
+        if self.waits_for(&error.kind) {
+            return Some(None);
+        }
+        self.failed(&error, shared);
+        if let Some(event) = self.decoder.partial().filter(|_| shared.parts) {
+            self.part = true;
+            self.last_ns = event.ns();
+            return Some(Some(self.last_ns));
+        }
+        self.continue_after_damage(shared);
+        None
     }
 
     /// Handles a step that is no event. Returns `Some` at the end of the stream, and sets `loss` if
@@ -598,11 +609,10 @@ impl CtfSource {
         self.share.has(self.decoder.packet())
     }
 
-    /// Handles an event outside of its packet's range. If its time is out of range, it is damage:
+    /// Handles an event at `place` outside of its packet's range. If its time is out of range, it is damage:
     /// returns true if the stream ends there because of [`Shared::strict`].
     #[cold]
-    fn outside(&mut self, ns: i64, shared: &mut Shared) -> bool {
-        let place = Place::of_event(&self.decoder);
+    fn outside(&mut self, ns: i64, place: Place, shared: &mut Shared) -> bool {
         if !is_saturated(ns) {
             self.claims.outside(place);
             return false;
@@ -618,7 +628,7 @@ impl CtfSource {
 
     /// Reports that the rest of the packet cannot be decoded. The next packet may be intact.
     #[cold]
-    fn failed(&mut self, error: &longpole_ctf::DecodeError, shared: &mut Shared) {
+    fn failed(&mut self, error: &DecodeError, shared: &mut Shared) {
         if !self.share.is_first() {
             return;
         }

@@ -5,11 +5,11 @@
 //! faster for streams that are in order, and nearly all are.
 
 use crate::files::file::FileWindow;
-use longpole_ctf::{Step, StreamDecoder, Times};
+use longpole_ctf::{Headers, Step, StreamDecoder};
 
 pub(crate) struct Lookahead {
     decoder: StreamDecoder<FileWindow>,
-    times: Times,
+    headers: Headers,
     /// Number of events that were read.
     seen: u64,
     /// Number of events from the stream's begin that must be sorted together, because some of them
@@ -32,7 +32,7 @@ impl Lookahead {
     pub fn new(decoder: StreamDecoder<FileWindow>) -> Lookahead {
         Lookahead {
             decoder,
-            times: Times::new(),
+            headers: Headers::new(),
             seen: 0,
             mixed: 0,
             latest_ns: i64::MIN,
@@ -55,19 +55,31 @@ impl Lookahead {
     }
 
     fn step(&mut self) {
-        match self.decoder.advance_times(&mut self.times) {
+        match self.decoder.advance_headers(&mut self.headers) {
             Ok(Some(Step::Event)) => {
-                let times = self.times.ns();
-                for (ns, number) in times.iter().zip(self.seen + 1..) {
-                    if *ns < self.latest_ns || self.lossy {
-                        self.mixed = number;
-                        self.lossy = self.lossy_packet;
+                let headers = &self.headers;
+                let ends = headers.ns(0).zip(headers.ns(headers.len() - 1)).filter(|_| headers.is_ordered() && !self.lossy);
+                match ends.filter(|(first_ns, _)| self.latest_ns <= *first_ns) {
+                    Some((_, last_ns)) => {
+                        self.latest_ns = last_ns;
+                        self.seen += headers.len() as u64;
                     }
-                    self.latest_ns = self.latest_ns.max(*ns);
+                    None => self.compare_each(),
                 }
-                self.seen += times.len() as u64;
             }
             step => self.between(step.ok()),
+        }
+    }
+
+    fn compare_each(&mut self) {
+        let headers = &self.headers;
+        for ns in (0..headers.len()).filter_map(|index| headers.ns(index)) {
+            self.seen += 1;
+            if ns < self.latest_ns || self.lossy {
+                self.mixed = self.seen;
+                self.lossy = self.lossy_packet;
+            }
+            self.latest_ns = self.latest_ns.max(ns);
         }
     }
 

@@ -17,6 +17,7 @@ use crate::merge::lookahead::Lookahead;
 use crate::shared::Shared;
 use crate::value::{Owned, PacketValues, SharedValues};
 use crate::value_buffer::ValueBuffer;
+use longpole_ctf::Headers;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -105,11 +106,45 @@ impl Window {
         Ok(advanced)
     }
 
+    /// Returns true if no item is held and the next `events` events of the source are in order, so
+    /// that they can be taken from it directly. Each item that is taken must be reported by
+    /// [`Window::passed`] or [`Window::all_passed`]. The current item ends.
+    pub fn is_clear(&mut self, events: u64) -> bool {
+        if let Some(place) = self.current.take() {
+            self.let_go(place);
+        }
+        self.order.is_empty() && !self.is_mixed_within(events)
+    }
+
+    /// Notes an item that was taken from the source directly.
+    pub fn passed(&mut self, t_ns: i64, is_event: bool, stream: StreamId) {
+        self.arrives(t_ns, is_event, || stream);
+        self.goes_out(t_ns);
+    }
+
+    /// Like [`Window::passed`], for the events of `headers`.
+    pub fn all_passed(&mut self, headers: &Headers, stream: StreamId) {
+        let (Some(first_ns), Some(last_ns)) = (headers.ns(0), headers.ns(headers.len() - 1)) else { return };
+        if headers.is_ordered() && self.last_in.is_none_or(|last| last <= first_ns) && self.last_out.is_none_or(|last| last <= first_ns) {
+            self.taken += headers.len() as u64;
+            (self.last_in, self.last_out) = (Some(last_ns), Some(last_ns));
+            return;
+        }
+        (0..headers.len()).filter_map(|index| headers.ns(index)).for_each(|t_ns| self.passed(t_ns, true, stream));
+    }
+
     /// Returns true if the next item may belong after an item that follows it.
     #[inline]
     fn is_mixed(&mut self) -> bool {
+        self.is_mixed_within(0)
+    }
+
+    /// Returns true if the next item, or one of the `events` events after it, may belong after an
+    /// item that follows it.
+    #[inline]
+    fn is_mixed_within(&mut self, events: u64) -> bool {
         match &mut self.lookahead {
-            Some(lookahead) => lookahead.mixed(self.taken + ITEMS as u64) > self.taken,
+            Some(lookahead) => lookahead.mixed(self.taken + events + ITEMS as u64) > self.taken,
             None => true,
         }
     }
@@ -135,10 +170,15 @@ impl Window {
 
     #[inline]
     fn comes_in(&mut self, t_ns: i64, source: &impl Sequence, value_buffer: &mut ValueBuffer) {
-        self.taken += u64::from(source.has_event());
+        self.arrives(t_ns, source.has_event(), || source.item(value_buffer).stream());
+    }
+
+    #[inline]
+    fn arrives(&mut self, t_ns: i64, is_event: bool, stream: impl FnOnce() -> StreamId) {
+        self.taken += u64::from(is_event);
         if self.last_in.is_some_and(|last| t_ns < last) {
             self.sorted += 1;
-            self.stream = Some(source.item(value_buffer).stream());
+            self.stream = Some(stream());
         } else {
             self.last_in = Some(t_ns);
         }
