@@ -7,11 +7,9 @@
 
 use crate::bits::{Load, Window};
 use crate::clock::Converter;
-use crate::decoder::StreamDecoder;
 use crate::event::EventRef;
 use crate::metadata::StreamPlan;
 use crate::plan::{Field, QuickKind, Shape};
-use crate::source::Source;
 use crate::value::{Located, OwnedValue, Value};
 use std::sync::Arc;
 
@@ -110,10 +108,6 @@ pub(crate) trait Gather {
         self.len() >= Self::MOST
     }
 
-    /// Adds the events of fixed layout that follow, by a method of the decoder. Their fields are
-    /// read later, by [`Gather::take`].
-    fn locate<S: Source>(&mut self, decoder: &mut StreamDecoder<S>, stream: &StreamPlan);
-
     /// Adds an event that was decoded individually.
     fn push(&mut self, event: &EventRef<'_>);
 
@@ -121,8 +115,8 @@ pub(crate) trait Gather {
     /// pushed, so that the values stay in order.
     fn awaits(&self, class: usize) -> bool;
 
-    /// Reads the fields of the events of fixed layout that were added. `bytes` must be the window
-    /// that was visible when they were added.
+    /// Reads the fields of the events of fixed layout that the decoder added. `bytes` must be the
+    /// window that was visible when they were added.
     fn take(&mut self, bytes: &[u8]);
 
     /// Called after the last event: computes the times.
@@ -250,10 +244,6 @@ impl Gather for Batch {
             self.stream = Some(stream.clone());
             self.stream_index = index;
         }
-    }
-
-    fn locate<S: Source>(&mut self, decoder: &mut StreamDecoder<S>, stream: &StreamPlan) {
-        decoder.locate_fixed_events(stream, self);
     }
 
     fn awaits(&self, class: usize) -> bool {

@@ -142,6 +142,7 @@ impl<S: Source> StreamDecoder<S> {
     }
 
     /// The current packet, from its start until the next packet begins.
+    #[inline]
     pub fn packet(&self) -> &Packet {
         &self.packet
     }

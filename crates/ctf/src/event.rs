@@ -37,11 +37,13 @@ pub struct EventRef<'a> {
 
 impl<'a> EventRef<'a> {
     /// Index of the stream class in the schema.
+    #[inline]
     pub fn stream_index(&self) -> usize {
         self.stream
     }
 
     /// Index of the event class in its stream class.
+    #[inline]
     pub fn class_index(&self) -> usize {
         self.class
     }

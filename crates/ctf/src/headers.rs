@@ -3,10 +3,8 @@
 
 use crate::batch::Gather;
 use crate::clock::Converter;
-use crate::decoder::StreamDecoder;
 use crate::event::EventRef;
 use crate::metadata::StreamPlan;
-use crate::source::Source;
 use std::sync::Arc;
 
 /// Classes and times of consecutive events of one packet, filled by
@@ -24,7 +22,7 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// Greatest number of events that [`StreamDecoder::advance_headers`] puts in at once.
+    /// Greatest number of events at once.
     pub const CAPACITY: usize = Self::MOST;
 
     /// Creates an empty list.
@@ -63,6 +61,7 @@ impl Headers {
     }
 
     /// The nanoseconds from the clock's origin for the event at `index`.
+    #[inline]
     pub fn ns(&self, index: usize) -> Option<i64> {
         let cycles = *self.cycles().get(index)?;
         self.converter.map(|converter| converter.ns(cycles))
@@ -73,8 +72,8 @@ impl Headers {
         self.ordered
     }
 
-    /// Makes room for [`Gather::MOST`] events and returns the places that are not in use, as many of
-    /// classes as of cycles.
+    /// Makes room for [`Gather::MOST`] events and returns the places that are not in use, as many
+    /// of classes as of cycles.
     #[inline]
     pub(crate) fn room(&mut self) -> (&mut [u32], &mut [u64]) {
         if self.cycles.len() < Self::MOST {
@@ -101,10 +100,6 @@ impl Gather for Headers {
 
     fn len(&self) -> usize {
         self.len
-    }
-
-    fn locate<S: Source>(&mut self, decoder: &mut StreamDecoder<S>, stream: &StreamPlan) {
-        decoder.locate_headers(stream, self);
     }
 
     fn push(&mut self, event: &EventRef<'_>) {

@@ -126,6 +126,7 @@ pub struct Event<'a> {
 impl Event<'_> {
     /// Returns true if the stream is damaged in this event. The event then has only the fields that
     /// precede the damage.
+    #[inline]
     pub fn is_partial(&self, catalogue: &Catalogue) -> bool {
         let class = &catalogue.classes[self.class.0 as usize];
         self.fields.len() < class.fields.len()

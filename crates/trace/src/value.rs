@@ -362,6 +362,7 @@ pub(crate) type SharedValues = Option<Arc<[Owned]>>;
 pub struct PacketValues<'a>(Option<&'a Arc<[Owned]>>);
 
 impl<'a> PacketValues<'a> {
+    #[inline]
     pub(crate) fn of(values: &'a SharedValues) -> PacketValues<'a> {
         PacketValues(values.as_ref())
     }
@@ -379,6 +380,7 @@ impl<'a> PacketValues<'a> {
         }
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

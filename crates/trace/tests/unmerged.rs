@@ -114,7 +114,7 @@ fn unmerged(folder: &Path) -> Seen {
         Unmerged::Loss(loss) => seen.loss(*loss),
         Unmerged::Events(run) => {
             let mut classes = Vec::new();
-            run.each_class(|class| classes.push(class));
+            run.each_class(|class, events| classes.extend(std::iter::repeat_n(class, events as usize)));
             assert_eq!(classes.len(), run.len());
             let times: Vec<i64> = (0..run.len()).map(|index| run.t_ns(index)).collect();
             assert!(!run.is_ordered() || times.is_sorted());

@@ -12,6 +12,24 @@ use crate::headers::Headers;
 use crate::metadata::StreamPlan;
 use crate::source::Source;
 
+/// A container to which the decoder adds events of fixed layout together. Their fields are read
+/// later, by [`Gather::take`].
+trait Locate: Gather {
+    fn locate<S: Source>(&mut self, decoder: &mut StreamDecoder<S>, stream: &StreamPlan);
+}
+
+impl Locate for Batch {
+    fn locate<S: Source>(&mut self, decoder: &mut StreamDecoder<S>, stream: &StreamPlan) {
+        decoder.locate_fixed_events(stream, self);
+    }
+}
+
+impl Locate for Headers {
+    fn locate<S: Source>(&mut self, decoder: &mut StreamDecoder<S>, stream: &StreamPlan) {
+        decoder.locate_headers(stream, self);
+    }
+}
+
 impl<S: Source> StreamDecoder<S> {
     /// Like [`advance`](Self::advance), but [`Step::Event`] represents all events in `batch`: those
     /// of the packet, or a part of them if there are many.
@@ -25,7 +43,7 @@ impl<S: Source> StreamDecoder<S> {
         self.advance_many(headers)
     }
 
-    fn advance_many<G: Gather>(&mut self, events: &mut G) -> Result<Option<Step>, Box<DecodeError>> {
+    fn advance_many<G: Locate>(&mut self, events: &mut G) -> Result<Option<Step>, Box<DecodeError>> {
         if let Some(error) = self.waiting.take() {
             return Err(error);
         }
@@ -50,7 +68,7 @@ impl<S: Source> StreamDecoder<S> {
 
     /// Decodes events until `events` is full or the packet ends. If there was no event at all,
     /// returns the step at the end of the packet.
-    fn fill<G: Gather>(&mut self, stream: &Arc<StreamPlan>, events: &mut G) -> Result<Option<Step>, Box<DecodeError>> {
+    fn fill<G: Locate>(&mut self, stream: &Arc<StreamPlan>, events: &mut G) -> Result<Option<Step>, Box<DecodeError>> {
         loop {
             events.locate(self, stream);
             if self.at >= self.packet.content_bits || events.is_full() {
@@ -82,7 +100,7 @@ impl<S: Source> StreamDecoder<S> {
     /// Repeats [`glance`](Self::glance) until it fails. The events are located, but their fields
     /// are not read.
     #[inline(never)]
-    pub(crate) fn locate_fixed_events(&mut self, stream: &StreamPlan, events: &mut Batch) {
+    fn locate_fixed_events(&mut self, stream: &StreamPlan, events: &mut Batch) {
         let Some(header) = &stream.quick_header else { return };
         let window = window(&self.source, self.packet.offset);
         let (mut at, mut clock) = (self.at, self.clock);
@@ -142,7 +160,7 @@ impl<S: Source> StreamDecoder<S> {
     /// Reads the headers of events of fixed layout until an event has another one, or until there
     /// is no room.
     #[inline(never)]
-    pub(crate) fn locate_headers(&mut self, stream: &StreamPlan, headers: &mut Headers) {
+    fn locate_headers(&mut self, stream: &StreamPlan, headers: &mut Headers) {
         let Some(header) = &stream.quick_header else { return };
         let window = window(&self.source, self.packet.offset);
         let (mut at, mut clock, limit) = (self.at, self.clock, self.limit);

@@ -107,7 +107,7 @@ impl Counts {
     fn events(&mut self, run: &Run<'_>) {
         let events = run.len() as u64;
         self.events += events;
-        run.each_class(|class| *grown(&mut self.classes, class.0) += 1);
+        run.each_class(|class, events| *grown(&mut self.classes, class.0) += events);
         let (first_ns, last_ns) = (run.t_ns(0), run.t_ns(run.len() - 1));
         let (start_ns, end_ns) = match run.is_ordered() {
             true => (first_ns, last_ns),
@@ -469,6 +469,7 @@ fn kind_name(kind: StreamKind) -> &'static str {
 }
 
 /// Returns the entry `index`, and adds it if needed: catalogues grow while a trace is read.
+#[inline]
 fn grown<T: Clone + Default>(list: &mut Vec<T>, index: u32) -> &mut T {
     let index = index as usize;
     if index >= list.len() {

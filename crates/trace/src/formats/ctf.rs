@@ -360,6 +360,7 @@ impl CtfSource {
     }
 
     /// Returns true if the item that was decoded last is an event.
+    #[inline]
     pub fn has_event(&self) -> bool {
         self.loss.is_none()
     }
@@ -609,8 +610,8 @@ impl CtfSource {
         self.share.has(self.decoder.packet())
     }
 
-    /// Handles an event at `place` outside of its packet's range. If its time is out of range, it is damage:
-    /// returns true if the stream ends there because of [`Shared::strict`].
+    /// Handles an event at `place` outside of its packet's range. If its time is out of range, it
+    /// is damage: returns true if the stream ends there because of [`Shared::strict`].
     #[cold]
     fn outside(&mut self, ns: i64, place: Place, shared: &mut Shared) -> bool {
         if !is_saturated(ns) {

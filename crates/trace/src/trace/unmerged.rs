@@ -64,12 +64,20 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Calls `see` with the class of each event.
+    /// Calls `see` with the class of each event, or with a class and the number of events that
+    /// follow each other with it.
     #[inline]
-    pub fn each_class(&self, mut see: impl FnMut(ClassId)) {
+    pub fn each_class(&self, mut see: impl FnMut(ClassId, u64)) {
         match &self.events {
-            Events::One { class, .. } => see(*class),
-            Events::Many { headers, classes, .. } => headers.classes().iter().for_each(|class| see(classes[*class as usize].id())),
+            Events::One { class, .. } => see(*class, 1),
+            Events::Many { headers, classes, .. } => {
+                let (all, id) = (headers.classes(), |class: &u32| classes[*class as usize].id());
+                match all.first() {
+                    // Some tracers have one class. Comparing all costs much less than seeing all.
+                    Some(first) if all.iter().all(|class| class == first) => see(id(first), all.len() as u64),
+                    _ => all.iter().for_each(|class| see(id(class), 1)),
+                }
+            }
         }
     }
 }
