@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::event::{ClassId, Event, Item, Loss, StreamId};
 use crate::formats::ctf::ClassPlan;
 use crate::merge::clock_shift::Shift;
-use crate::trace::{Shared, Slot, Source, Trace};
+use crate::shared::Shared;
+use crate::trace::{Slot, Source, Trace};
 use crate::value_buffer::ValueBuffer;
 use longpole_ctf::Headers;
 

@@ -4,8 +4,8 @@ use super::{ClassPlan, CtfSource};
 use crate::diagnostic::Place;
 use crate::error::Error;
 use crate::event::ClassId;
-use crate::merge::packet_chains::Share;
-use crate::trace::Shared;
+use crate::index::packet_chains::Share;
+use crate::shared::Shared;
 use longpole_ctf::{Headers, Step};
 
 impl ClassPlan {
