@@ -23,8 +23,8 @@ class Peer:
     """
 
     title = ""
-    # Names of the loops that are compared with our mark with two words and with our span; and a
-    # budget of DESIGN, the minimum ratio of its cost to ours.
+    # Names of the loops that are compared with our mark of two words and with our span, and the
+    # budget: the minimum ratio of the other cost to ours.
     event, span, budget = "event", "span", None
 
     def __init__(self, work, stack):

@@ -1,5 +1,5 @@
 /*
- * Emits numbered marks of 16 bytes at a rate, for the recorder to drain, once it is recorded.
+ * Emits numbered marks of 16 bytes at a given rate. It begins when a recorder records it.
  *
  *     emit MILLION_EVENTS MILLION_EVENTS_PER_SECOND
  */

@@ -1,13 +1,13 @@
 /*
- * The cheapest that draining could be: the same bytes from the same kind of mapping to a file, by
- * write, sendfile and O_DIRECT, in steps of one sub-buffer of a 4 MiB ring. Prints per way the CPU
- * ns of a byte that the draining thread took, user and system together; the ways take turns.
+ * The least cost of draining: writes the same number of bytes from the same kind of mapping to a
+ * file, by write, sendfile and O_DIRECT, in steps of one sub-buffer of a 4 MiB ring. The three ways
+ * alternate. Prints for each way the draining thread's CPU ns per byte, user and system together.
  *
  *     write FILE MEGABYTES ROUNDS MEGABYTES_PER_SECOND
  *
- * With a rate of 0 the ring's bytes are there at once, and are written out again and again: nothing
- * sleeps, and the caches stay warm. With a rate another thread fills the ring meanwhile, as a
- * traced thread does, and the draining thread sleeps until a step is complete.
+ * With a rate of 0 the ring is filled once and written repeatedly: no thread sleeps, and the caches
+ * stay warm. With another rate, another thread fills the ring meanwhile, as a traced thread does,
+ * and the draining thread sleeps until a step is complete.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 
 #define RING (4u << 20)
 #define STEP (1u << 20)
-/* The filling thread looks at the clock once in so many bytes. */
+/* Number of bytes after which the filling thread reads the clock. */
 #define STRIDE (64u << 10)
 
 struct ring {
@@ -58,7 +58,7 @@ static void *fill(void *argument)
 	return NULL;
 }
 
-/* Returns the CPU ns of a byte, or a negative number. */
+/* Returns the CPU ns per byte, or a negative number on failure. */
 static double drain(struct ring *ring, int file, int by_sendfile)
 {
 	const struct timespec pause = {0, 3000000};

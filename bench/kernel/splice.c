@@ -1,7 +1,7 @@
 /*
- * The least that a recorder of kernel events can do: a private instance of the tracer, whose pages
- * go to files by splice, ten times a second. No state of the machine, no formats, no check of
- * anything.
+ * The least work of a recorder of kernel events: a private instance of the tracer, whose pages are
+ * moved to files by splice, ten times a second. It stores neither the state of the host nor
+ * formats, and checks nothing.
  *
  * usage: splice FOLDER BUFFER_KB SYSTEM/EVENT…   until SIGINT; prints "ready", and at the end its
  * CPU time, bytes, events, lost events
@@ -41,7 +41,7 @@ static int set(const char *name, const char *value)
 	return close(fd);
 }
 
-/* The sum of some counters of a CPU. */
+/* Returns the sum of these counters of a CPU. */
 static unsigned long long counted(int cpu, const char *const *names)
 {
 	char path[512], line[128];

@@ -1,8 +1,8 @@
 /*
- * LTTng-UST beside our own probes in one program: batches of both take turns, so that what disturbs
- * a round disturbs both. Prints per round the ns of an event (CPU time of the thread) of: empty
- * loop, time-stamp read and 32 bytes stored, our mark with two words, LTTng's event with two words.
- * Our probe records itself here, as in `longpole overhead`.
+ * LTTng-UST and our own probes in one program. Batches of both alternate, so that a disturbance of
+ * a round affects both. Prints per round the ns of an event (CPU time of the thread) for: the
+ * empty loop, the time-stamp read with 32 bytes stored, our mark with two words, and LTTng's event
+ * with two words. The program is the recorder of our probe, as in `longpole overhead`.
  *
  *     peer ROUNDS TURNS
  */

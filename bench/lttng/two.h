@@ -1,4 +1,4 @@
-/* The peer's event: two u64, as our mark with data and object. */
+/* LTTng's event: two u64, like our mark with data and object. */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER longpole_bench
 #undef LTTNG_UST_TRACEPOINT_INCLUDE

@@ -1,8 +1,8 @@
 /*
- * A tracer that barectf made (barectf.yaml), with a platform of four packets of 256 KiB per thread,
- * the oldest of which is overwritten, and the time-stamp counter as its clock: what our ring is,
- * without files. (Its own example platform writes each packet by fwrite and reads CLOCK_REALTIME;
- * both cost more.) Such a tracer serves one thread, so each thread has one.
+ * A tracer that barectf generated (barectf.yaml), with a platform that corresponds to our ring
+ * without files: four packets of 256 KiB per thread, of which the oldest is overwritten, and the
+ * time-stamp counter as clock. (barectf's example platform writes each packet with fwrite and reads
+ * CLOCK_REALTIME; both cost more.) Such a tracer serves one thread, so each thread has its own.
  */
 #include "barectf.h"
 #include "subject.h"
@@ -21,8 +21,8 @@ struct platform {
 	struct barectf_default_ctx context;
 	uint8_t *ring;
 	uint32_t packet;
-	uint64_t closed; /* packets, since the tracer was made */
-	FILE *file;      /* what is closed goes there, too */
+	uint64_t closed; /* number of packets closed since the tracer was made */
+	FILE *file;      /* if set, closed packets are also written to it */
 };
 
 static __thread struct platform *own;
@@ -101,7 +101,7 @@ static uint64_t bytes(void)
 	return own == NULL ? 0 : own->closed * PACKET + own->context.parent.at / 8;
 }
 
-/* Events as they are recorded, in a file for another reader. */
+/* Writes events, as they are recorded, to a file for another reader. */
 static int end(const char *folder)
 {
 	char path[512];

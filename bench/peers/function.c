@@ -1,5 +1,5 @@
-/* A function for tracers of functions: compiled with -pg (uftrace), with -finstrument-functions
- * (ours), and with neither. */
+/* The function for tracers of functions. It is compiled with -pg (uftrace), with
+ * -finstrument-functions (ours), and with neither. */
 #include "subject.h"
 
 void bench_function(uint64_t value);

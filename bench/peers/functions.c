@@ -1,5 +1,6 @@
-/* A loop of calls of function.c. With FUNCTIONS_OURS it has our hooks, which record a span where
- * LONGPOLE_AUTO_SHORT is 0, and else leave so short a function out; uftrace brings its own. */
+/* A loop of calls of function.c. With FUNCTIONS_OURS it has our hooks. They record a span if
+ * LONGPOLE_AUTO_SHORT is 0, and otherwise leave out such a short function. uftrace provides its own
+ * hooks. */
 #include "subject.h"
 
 extern void bench_function(uint64_t value);

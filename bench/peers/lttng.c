@@ -1,5 +1,5 @@
-/* LTTng-UST. Its "off" is an event that nobody enabled, beside others that are recorded: so no tool
- * must run between two batches. */
+/* LTTng-UST. Its "off" is an event that is not enabled while others are recorded, so no tool has to
+ * run between two batches. */
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
 #include "lttng_events.h"

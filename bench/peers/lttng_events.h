@@ -1,5 +1,5 @@
-/* LTTng's events: two words as our mark with data and object, the edges of a span, and one that
- * nobody enables. */
+/* LTTng's events: one with two words, like our mark with data and object; the edges of a span; and
+ * one that is never enabled. */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER longpole_bench
 #undef LTTNG_UST_TRACEPOINT_INCLUDE

@@ -1,6 +1,6 @@
 /*
- * Perfetto's C SDK with the in-process service. All that is recorded stays in one buffer until the
- * end, so that every event can be counted; "off" is a category that the session leaves out. The
+ * Perfetto's C SDK with the in-process service. All recorded events stay in one buffer until the
+ * end, so that each can be counted. "off" is a category that the session leaves out. The
  * configuration is a serialized TraceConfig.
  */
 #include <perfetto_c.h>
@@ -53,7 +53,7 @@ static int begin(const char *folder)
 	(void)folder;
 	struct PerfettoProducerInitArgs init = PERFETTO_PRODUCER_INIT_ARGS_INIT();
 	init.backends = PERFETTO_BACKEND_IN_PROCESS;
-	/* The largest there is: what does not fit would be dropped. */
+	/* The largest possible size, because Perfetto drops events that do not fit. */
 	init.shmem_size_hint_kb = 32u << 10;
 	PerfettoProducerInit(init);
 	PerfettoTeInit();

@@ -1,7 +1,7 @@
 /*
- * The tables of loops in Rust (src/). With RUST_SELF the subject records itself: the control page
- * and the thread's pointer are the very symbols of our headers. With RUST_OUT its probes are
- * nothing.
+ * The tables of loops in Rust (src/). With RUST_SELF the subject is its own recorder: the control
+ * page and the thread's pointer are the same symbols as in our headers. With RUST_OUT its probes
+ * are compiled out.
  */
 #include "subject.h"
 
@@ -51,7 +51,7 @@ static int end(const char *folder)
 	return 0;
 }
 
-/* What the subscriber's level leaves out. */
+/* Loops of events that the subscriber's level leaves out. */
 const struct table *table_out(void)
 {
 	static struct table table = {.states = "off"};

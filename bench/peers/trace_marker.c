@@ -1,5 +1,5 @@
-/* ftrace's trace_marker: a write to a file of the kernel. The folder of the run has `marker` and
- * `tracing_on`, links into an instance of our own. */
+/* ftrace's trace_marker: an event is a write to a file of the kernel. `marker` and `tracing_on` in
+ * the folder of the run are links into an instance of the tracer that the bench made. */
 #include "subject.h"
 
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 static int marker = -1, switched = -1;
-/* Its 16 bytes. */
+/* The 16 bytes of an event. */
 static const char text[17] = "sixteen letters\n";
 
 LOOP(event, if (write(marker, text, 16) < 0) KEEP(marker))

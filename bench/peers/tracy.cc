@@ -1,8 +1,8 @@
 /*
- * Tracy's client, with nobody connected. What it records goes to a queue in memory without bound.
- * Between two batches everything is taken out of it, and counted, as its own thread does for a
- * server; with BENCH_GROWS only at the end, so that batches pay for new memory. What that thread
- * costs for packing and sending is not in these figures. There is no "off" but to compile it out.
+ * Tracy's client without a connected server. It records into an unbounded queue in memory. Between
+ * two batches the subject empties the queue and counts its items, as Tracy's own thread does for a
+ * server. With BENCH_GROWS it does this only at the end, so batches pay for new memory. The figures
+ * exclude that thread's cost of packing and sending. The only "off" is to compile Tracy out.
  */
 #include <tracy/Tracy.hpp>
 
@@ -16,7 +16,7 @@
 #include <mutex>
 
 namespace tracy {
-/* Of TracyProfiler.cpp. */
+/* Defined in TracyProfiler.cpp. */
 TRACY_API moodycamel::ConcurrentQueue<QueueItem> &GetQueue();
 }
 
@@ -29,7 +29,7 @@ LOOP(event, TracyMessage(text, 16))
 LOOP(literal, TracyMessageL("literal"))
 LOOP(plot, TracyPlot("plot", static_cast<int64_t>(i)))
 
-/* Its macro is more than one statement. */
+/* Not a LOOP, because Tracy's macro consists of more than one statement. */
 __attribute__((noinline, aligned(64))) static void span(uint64_t turns)
 {
 	for (uint64_t i = 0; i < turns; i++) {
@@ -52,7 +52,7 @@ static void take_out()
 			           if (item->hdr.type == QueueType::Message) {
 				           auto address = tracy::MemRead(&item->messageFat.textAndMetadata);
 				           auto *message = reinterpret_cast<char *>(address.GetAddress());
-				           /* Its own messages are none of ours. */
+				           /* Tracy's own messages do not count. */
 				           const bool own = std::memcmp(message, text, sizeof "sixteen" - 1) == 0;
 				           tracy::tracy_free(message);
 				           if (!own)

@@ -1,8 +1,8 @@
 /*
- * Every probe of ours in a loop of its own: in C and, the same file, in C++; with LONGPOLE_DISABLE
- * the loops without them. The subject records itself: it writes its own orders into the control
- * page, and between two batches takes everything out of its rings by moving the tail. So no batch
- * meets a full ring, nobody else is at work, and what is timed is the probe alone.
+ * Loops with each of our probes. The file is compiled as C and as C++, and with LONGPOLE_DISABLE
+ * for the same loops without probes. The subject is its own recorder: it writes its orders into
+ * the control page, and between two batches empties its rings by moving the tail. So no batch
+ * finds a full ring, no other process works, and only the probe is timed.
  */
 #include "subject.h"
 
@@ -10,7 +10,8 @@
 #include <longpole/points.h>
 #include <longpole/tsc.h>
 
-/* Prints never: the line is not what is measured. */
+/* The number of calls is so large that no line is ever printed, because printing is not measured.
+ * */
 #define NEVER 0x7fffffff
 
 #if defined(__cplusplus)

@@ -1,5 +1,5 @@
-/* A subject that records itself; needs the layout of our shared memory alone, so that it serves
- * subjects of every language. */
+/* A subject that is its own recorder. The file needs only the layout of our shared memory, so it
+ * works for subjects in every language. */
 #ifndef SELF_H
 #define SELF_H
 
@@ -14,7 +14,7 @@
 static struct longpole_control *self_control;
 static struct longpole_ring *(*self_thread)(void);
 static uint32_t self_mode;
-/* Rings that were seen, for what they have lost. */
+/* Rings that exist or have existed; their losses are added. */
 static struct longpole_ring *self_seen[SELF_RINGS];
 
 static inline void self_take(const char *state)

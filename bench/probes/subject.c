@@ -1,23 +1,24 @@
 /*
- * The program that every subject of the bench is: it holds loops (subject.h) and runs batches of
- * them when it is asked to. Whoever asks (bench/probes.py) lets the batches of all subjects take
- * turns, so that what disturbs a round disturbs all of them.
+ * The program of every subject of the bench: it contains loops (subject.h) and runs batches of them
+ * on request. bench/probes.py requests the batches of all subjects alternately, so that a
+ * disturbance of a round affects all of them.
  *
  *     subject FOLDER [LIBRARY…]
  *
- * It reads lines and answers each with lines, of which the last is "." or "! REASON":
+ * It reads requests, one per line, and answers each with lines, of which the last is "." or
+ * "! REASON":
  *
- *     loops                       STATE LOOP EVENTS TURNS-DIVISOR: all that it can run
- *     run STATE LOOP THREADS TURNS   ns of a turn for each thread, CPU time; bytes and events of
- *                                 the first one, where they are known at once
+ *     loops                       all loops, as STATE LOOP EVENTS TURNS-DIVISOR
+ *     run STATE LOOP THREADS TURNS   CPU ns per turn for each thread; bytes and events of the first
+ *                                 one, if they are known immediately
  *     thread LOOP stay|leave      ns of the first and of the second turn of a new thread, and the
  *                                 page faults of both
  *     site N                      the same for the Nth call site
- *     clock                       ns of reading the clock of the two above
- *     end                         what the subject says of its trace: lines "NAME VALUE"
+ *     clock                       ns of reading the clock that the two above use
+ *     end                         the subject's report on its trace: lines "NAME VALUE"
  *
- * The loops `empty`, `counter` and `limit…` are here, and so in every subject: what surrounds a
- * probe is measured where the probe is.
+ * This file defines the loops `empty`, `counter` and `limit…`, so that every subject has them: the
+ * cost of the code around a probe is measured in the program of the probe.
  */
 #define _GNU_SOURCE
 #include "subject.h"
@@ -70,15 +71,15 @@ static inline uint64_t counter_now(void)
 LOOP(empty, )
 LOOP(counter, uint64_t now = COUNTER(); KEEP(now))
 
-/* Memory for the stores of the limit, as large as a ring of ours, and shared and there as that
- * is. */
+/* Memory for the stores of the limit. Like our ring it has SUBJECT_BUFFER bytes, is shared, and is
+ * allocated in advance. */
 static __thread uint64_t *store;
 static __thread uint64_t store_position;
 
 /*
- * The limit: the least that a tracer with a clock of its own does for an event of three words.
- * Where a loop of so few instructions happens to lie makes a difference of a cycle, so it stands at
- * four places; the best of them is the limit.
+ * The limit: the least work of a tracer with a clock of its own for an event of three words. The
+ * address of such a short loop changes its cost by a cycle, so the loop exists at four addresses,
+ * and the fastest of them is the limit.
  */
 #define LIMIT(name, bytes)                                                                                               \
 	__attribute__((noinline, aligned(64), optimize("align-loops=1"))) static void name(uint64_t turns)                   \
@@ -135,7 +136,7 @@ static int has_word(const char *words, const char *word)
 	return 0;
 }
 
-/* The table of a state, and its loop of this name; NULL: there is none. */
+/* Returns the table of a state and stores its loop of this name; NULL if there is none. */
 static const struct table *find(const char *state, const char *name, const struct loop **loop)
 {
 	for (uint32_t i = 0; i < table_count; i++) {
@@ -155,8 +156,8 @@ struct taken {
 	uint64_t bytes, events;
 };
 
-/* The second thread does what the first one asks for, at the same time. It sleeps meanwhile, so
- * that "alone" is alone. */
+/* The second thread runs the same batch as the first one, at the same time. Without a request it
+ * sleeps, so that it does not disturb measurements of one thread. */
 static struct {
 	pthread_t thread;
 	pthread_barrier_t asked, done;
@@ -183,8 +184,9 @@ static void make_room(const struct table *table)
 }
 
 /*
- * Another subject had this CPU: what it left in the caches and predictors is not what is measured.
- * So first once around the buffer, whose size all have in common; then some more turns.
+ * Another subject used this CPU before, and its remains in caches and predictors must not be
+ * measured. Therefore the loop first passes once through the buffer, whose size is the same for
+ * all, then runs some more turns.
  */
 static void warm(const struct table *table, const struct loop *loop, uint64_t turns)
 {
@@ -260,7 +262,7 @@ static void run(const char *state, const char *name, uint32_t threads, uint64_t 
 	printf("%.4f", taken.ns);
 	if (threads == 2)
 		printf(" %.4f", second.taken.ns);
-	/* What was recorded, where the subject can tell at once. */
+	/* The recorded bytes and events, if the subject knows them immediately. */
 	if (table->bytes != NULL)
 		printf(" %" PRIu64, taken.bytes);
 	if (table->bytes != NULL && table->events != NULL)
@@ -268,7 +270,7 @@ static void run(const char *state, const char *name, uint32_t threads, uint64_t 
 	printf("\n.\n");
 }
 
-/* Threads that meet their first probe. They stay until they are told to leave, so that each makes
+/* Threads that execute their first probe. They stay until a request ends them, so that each makes
  * its own buffers. */
 static struct newcomer {
 	pthread_t thread;

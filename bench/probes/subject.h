@@ -1,7 +1,7 @@
 /*
- * What is measured: loops that differ in one thing, the probe in their body. A table of loops is
- * compiled into an executable with subject.c, or into a shared library that subject.c loads. Ours
- * and those of every peer are of the same shape, so that all are timed by the same code.
+ * The measured loops, which differ only in the probe in their body. A table of loops is compiled
+ * into an executable with subject.c, or into a shared library that subject.c loads. Our loops and
+ * those of other tracers have the same form, so that the same code times all of them.
  */
 #ifndef SUBJECT_H
 #define SUBJECT_H
@@ -13,49 +13,49 @@
 extern "C" {
 #endif
 
-/* What a thread's ring has, ours and barectf's, and what the limit stores to: it stays in the
- * second-level cache. */
+/* Size of a thread's ring, ours and barectf's, and of the buffer to which the limit stores. It fits
+ * into the second-level cache. */
 #define SUBJECT_BUFFER (1u << 20)
 
 struct loop {
 	const char *name;
 	void (*run)(uint64_t turns);
-	uint32_t events; /* of a turn; 0: nothing is recorded */
-	uint32_t slow;   /* how many times longer a turn takes than that of a plain probe, roughly: so many fewer turns */
-	uint32_t bytes;  /* that an event takes in a buffer of SUBJECT_BUFFER bytes that is used again and again; 0: there is none */
+	uint32_t events; /* events per turn; 0: nothing is recorded */
+	uint32_t slow;   /* approximate duration of a turn, in turns with a plain probe; divides the number of turns */
+	uint32_t bytes;  /* size of an event in a cyclic buffer of SUBJECT_BUFFER bytes; 0: there is no such buffer */
 };
 
-/* All functions but `loop` may be missing. */
+/* Everything except `loop` may be missing. */
 struct table {
 	const char *states; /* separated by blanks: on, overwrite, off, out */
 	const struct loop *loop;
 	uint32_t count;
-	/* Takes the state from here on, in all threads. */
+	/* Changes to this state, in all threads. */
 	void (*take)(const char *state);
-	/* In the thread that is going to run a loop: makes room, so that no event is lost. */
+	/* Empties the buffer, so that no event is lost. Called in the thread that will run a loop. */
 	void (*before)(void);
-	/* Bytes and events that this thread has recorded so far. */
+	/* Bytes and events that this thread has recorded since its begin. */
 	uint64_t (*bytes)(void);
 	uint64_t (*events)(void);
-	/* Events that were lost so far, in all threads. */
+	/* Events that all threads have lost since the begin. */
 	uint64_t (*lost)(void);
-	/* New threads from here on begin with the smallest buffer (1), or with one in which nothing is
-	 * lost (0). */
+	/* Sets the first buffer of new threads: the smallest one (1), or one in which no event is lost
+	 * (0). */
 	void (*first)(int first);
-	/* Call sites that are hit for the first time, one after the other. */
+	/* Call sites that are executed for the first time, one after the other. */
 	void (*const *site)(uint64_t);
 	uint32_t sites;
-	/* At the beginning and at the end; in the folder of the run. Not 0: it failed, and said why on
-	 * stderr. `end` prints lines "NAME VALUE". */
+	/* Called at the begin and at the end, with the folder of the run. A result other than 0 means
+	 * failure, with the reason on stderr. `end` prints lines "NAME VALUE". */
 	int (*begin)(const char *folder);
 	int (*end)(const char *folder);
 };
 
-/* A table with probes, and one of the same loops without them. */
+/* The table of loops with probes, and that of the same loops without probes. */
 extern const struct table *table_on(void);
 extern const struct table *table_out(void);
 
-/* The turn happens, and the compiler knows nothing of what it did. */
+/* Keeps the compiler from optimising across turns. */
 #define KEEP(value) __asm__ __volatile__("" : : "r"(value) : "memory")
 
 #define LOOP(name, body)                                                                                                 \

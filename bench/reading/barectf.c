@@ -1,6 +1,6 @@
 /*
- * Events of a tracer that barectf made (peers/barectf.yaml) in a file, for readers: packets of 256
- * KiB, a counter of 1 GHz that goes on by 100 with each event.
+ * Writes events with a tracer that barectf generated (peers/barectf.yaml) into a file, for readers.
+ * Packets have 256 KiB, and the clock is a counter of 1 GHz that grows by 100 with each event.
  *
  *     barectf FILE EVENTS
  */

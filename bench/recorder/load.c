@@ -1,14 +1,14 @@
 /*
- * Threads that emit events of one u64 at a rate, for a recorder to take: our own marks of 16 bytes
- * or, built with -DLTTNG, a tracepoint of LTTng-UST with the same payload. They begin together,
- * once they are recorded.
+ * The load for recorders: threads that emit events of one u64 at a given rate. An event is our mark
+ * of 16 bytes or, built with -DLTTNG, a tracepoint of LTTng-UST with the same payload. The threads
+ * begin at the same time, once they are recorded.
  *
  *     load THREADS EVENTS RATE [stay|now|now-stay]
  *
- * EVENTS and RATE (events a second, 0: as fast as they can) are those of a thread. Prints the
- * events tried, the seconds that they took, and the CPU ns of an event, the pauses between events
- * included. `stay`: the threads stay when they are done, until the standard input ends. `now`: they
- * do not wait for a recorder.
+ * EVENTS and RATE (events a second, 0: the highest possible rate) are those of one thread. Prints
+ * the number of tried events, their duration in seconds, and the CPU ns per event, including the
+ * pauses between events. With `stay` the threads stay at their end until the standard input ends.
+ * With `now` they do not wait for a recorder.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -30,9 +30,9 @@
 #define IS_RECORDED() longpole_on(LONGPOLE_CATEGORY_MARK)
 #endif
 
-/* The clock is read once in so many events. */
+/* Number of events after which the clock is read. */
 #define STRIDE 64
-/* Seconds. */
+/* Delay in seconds beyond which missed events are skipped. */
 #define MOST_LATE 0.003
 
 static pthread_barrier_t begin, end;
@@ -66,8 +66,8 @@ static void *emit(void *argument)
 			double late;
 			while ((late = seconds(CLOCK_MONOTONIC) - before - (double)i / rate) < 0)
 				wait_ms();
-			/* What it missed while it had no CPU it does not catch up in a burst: that would be
-			 * another rate. */
+			/* The thread skips events that it missed while it had no CPU. A burst that makes up
+			 * for them would have another rate. */
 			if (late > MOST_LATE)
 				before += late;
 		}

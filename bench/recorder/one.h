@@ -1,4 +1,4 @@
-/* The peer's event: one u64, as our mark with data. */
+/* LTTng's event: one u64, like our mark with data. */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER longpole_bench
 #undef LTTNG_UST_TRACEPOINT_INCLUDE

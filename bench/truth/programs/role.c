@@ -1,7 +1,7 @@
 /*
- * One part of a small system, described by its command line: channels to other parts, and the steps
- * of its loop. The truth suite builds its real scenarios from such parts, so that what each of them
- * does is in the scenario and nowhere else.
+ * One part of a small system. The command line describes it: channels to other parts, and the steps
+ * of its loop. The truth suite builds its real scenarios from such parts, so that a scenario
+ * completely defines what each part does.
  *
  *   role NAME [NAME=CHANNEL[,size=N][,sndbuf=N][,rcvbuf=N]]… [seconds=S|items=N]
  *        [first_of_all] [first STEP…] loop STEP…
@@ -10,12 +10,12 @@
  *           (UDP; they greet each other first).
  * Steps:    take:CHANNEL, give:CHANNEL, do:SPAN:WORK[:SLEEP_US], store:PATH, append:PATH, pace:US,
  *           hop:N:MS, and the points of a call, call:RPC, returned:RPC, dispatch:RPC, reply:RPC.
- *           hop:N:MS goes to another CPU every MS ms: of two with N 0 and 1 each has every CPU for
- *           half of the time, as equal as CPUs are not.
- *           take:c*32 is done 32 times. A SPAN of `-` is work without a probe. A unit of WORK is a
- *           fixed number of multiplications, about 1 us.
+ *           hop:N:MS moves to another CPU every MS ms. Two parts with N 0 and 1 each have every CPU
+ *           for half of the time, so differences between CPUs do not matter.
+ *           take:c*32 runs the step 32 times. A SPAN of `-` is work without a probe. A unit of WORK
+ *           is a fixed number of multiplications, about 1 us.
  *
- * At its end it prints the items (rounds of the loop) and the time from the first one's end:
+ * At its end it prints the items (rounds of the loop) and the time since the end of the first one:
  * "items 1234 seconds 1.002".
  */
 #define _GNU_SOURCE
@@ -101,8 +101,9 @@ static int server(int type, long port)
     return fd;
 }
 
-/* Before everything else on its CPU: what else the machine does shall not decide what is said of
- * the system. A kernel with lazy preemption lets any other program finish its tick first. */
+/* Gives this part priority over everything else on its CPU, so that other programs on the host do
+ * not change the answer. A kernel with lazy preemption would let any other program finish its tick
+ * first. */
 static void first_of_all(void)
 {
     struct sched_param priority = {.sched_priority = 1};
@@ -120,7 +121,7 @@ static void buffers(int fd, int type, const char *options)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
     if (type == SOCK_STREAM) {
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        /* Others send by a timer of their own. */
+        /* Other congestion controls send by a timer of their own. */
         setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
     }
 }
@@ -143,7 +144,8 @@ static void open_channel(const char *text)
     if (channel->size < 8 || channel->size > LARGEST)
         fail("size of", text);
     if (strncmp(equals, "=fifo:", 6) == 0) {
-        /* Open for both, nobody waits for the other side, and nobody sees an end. */
+        /* Opened for reading and writing, so that no part waits for the other side or sees an end
+         * of file. */
         if ((channel->fd = open(where, O_RDWR | O_CLOEXEC)) < 0)
             fail("cannot open", where);
         const char *room = strstr(options, ",room=");
@@ -181,7 +183,7 @@ static void open_channel(const char *text)
         buffers(channel->fd, type, options);
         if (connect(channel->fd, (struct sockaddr *)&channel->peer, sizeof channel->peer) != 0)
             fail("cannot connect to", where);
-        /* The other side may not be there yet: it answers. */
+        /* The other side may not exist yet, so the greeting is repeated until it answers. */
         while (send(channel->fd, "hello", 5, 0) < 0 || recv(channel->fd, item, sizeof item, MSG_DONTWAIT) < 0)
             sleep_us(10000);
         return;
@@ -256,7 +258,7 @@ static void pace(long us)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
 }
 
-/* On a CPU that the clock tells, so that two who hop change places. */
+/* Moves to a CPU that the clock determines, so that two hopping parts swap CPUs. */
 static void hop(long number, long ms)
 {
     static cpu_set_t all;
