@@ -3,10 +3,11 @@
 
     tests/doc_examples.py PAGE...
 
-A program is an indented block that contains `main` and, after it, its commands, of which the first
-one is a compiler with the file's name as an argument. They run in an empty folder in which `include`
-is that of the repository, with `target/release` in front of the PATH; each must end with status 0. The compiler gets all warnings as errors, and compiles the program also with
--DLONGPOLE_DISABLE. Exits with 1 at the first command that fails.
+A program is an indented block that contains `main`, followed by an indented block of its commands.
+The first command is a compiler with the file's name as an argument. The commands run in an empty
+folder in which `include` is that of the repository, with `target/release` in front of the PATH, and
+each must end with status 0. The compiler gets all warnings as errors, and also compiles the program
+with -DLONGPOLE_DISABLE. Exits with 1 at the first command that fails.
 """
 import os
 import re

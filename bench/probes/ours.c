@@ -10,8 +10,8 @@
 #include <longpole/points.h>
 #include <longpole/tsc.h>
 
-/* The number of calls is so large that no line is ever printed, because printing is not measured.
- * */
+/* Number of calls after which a line is printed. It is never reached, because printing is not
+ * measured. */
 #define NEVER 0x7fffffff
 
 #if defined(__cplusplus)

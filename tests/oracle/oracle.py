@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The critical path of a machine log, computed by a plain backward walk over the whole history.
 
-It was written only from section 3 of CONTRACTS and section 8 of DESIGN. The streaming
-implementation is compared with it, so the two must share no idea. `Log` replays the lines and
-stores for each machine its states with their begin, and the cause that ended each of its blocks;
-`walk` begins at the end and follows these entries. Where the contract leaves a choice, README.md
-contains the interpretation used here.
+It was written only from the definition of the machine log (docs/formats/machine-log.md). The
+streaming implementation is compared with it, so the two must share no idea. `Log` replays the lines
+and stores for each machine its states with their begin, and the cause that ended each of its
+blocks; `walk` begins at the end and follows these entries. Where the definition leaves a choice,
+README.md contains the interpretation used here.
 """
 import argparse
 import bisect
@@ -279,8 +279,8 @@ def walk(m, line, hi, lo, active=False, nested=True):
 
 
 def answer(lines, mode="global", machine=None, host="", nested=True, begin=0):
-    """Returns the path of a log (lines of text) from `begin` on, as the JSON of CONTRACTS section
-    2, with the other counts. `begin` must be before the end of the path.
+    """Returns the path of a log (lines of text) from `begin` on, as the JSON of `longpole path`,
+    with the other counts. `begin` must be before the end of the path.
     """
     log = Log(lines)
     key, at = log.end or (log.last, len(log.times) - 1)

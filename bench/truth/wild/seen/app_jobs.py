@@ -1,8 +1,10 @@
-"""Jobs and services that wait for what an earlier one left: leases, deaf workers, descriptors, breakers, rotated logs."""
+"""Jobs and services that wait for something that an earlier run left behind: leases, workers that
+ignore signals, descriptors, breakers, rotated logs.
+"""
 from services import redis
 from system import COMPUTES, ITEMS, PYTHON, SLEEPS, System
 
-# A lock in redis that nobody gives back: the next job waits until it expires.
+# A lock in redis that is never released, so the next job waits until it expires.
 IMPORTER = """#!/usr/bin/python3
 import socket, sys, time
 port, seconds, lease, release = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4] == "yes"
@@ -30,7 +32,8 @@ def leased(place):
     return [str(place.write("importer", IMPORTER)), str(port), str(place.seconds), str(int(120 * place.scale)), "yes" if place.fixed else "no"]
 
 
-# A worker that does not hear SIGTERM, and a deployment that waits for its end until it kills it.
+# A worker that ignores SIGTERM, and a deployment that waits for the worker's end and finally kills
+# it.
 DEPLOYER = """#!/usr/bin/python3
 import os, select, signal, subprocess, sys, time
 seconds, patience, words = float(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
@@ -61,7 +64,7 @@ def deaf(place):
     return [str(deployer), str(place.seconds), str(0.25 * place.scale), str(worker), "polite" if place.fixed else "deaf"]
 
 
-# Each child closes all descriptors that there could be, as daemons do.
+# Each child closes all possible descriptors, as daemons do.
 SPOOLER = """#!/usr/bin/perl
 use strict; use POSIX ();
 my ($jobs, $limit) = @ARGV;
@@ -80,7 +83,8 @@ def closing(place):
     return [str(place.write("spooler", SPOOLER)), "14", str(int(1000000 * place.fault) or 64)]
 
 
-# The client of a service opens its breaker after one error, and then asks nothing for a while.
+# The client of a service opens its breaker after one error, and then sends no request for some
+# time.
 SERVICE = """#!/usr/bin/node
 let count = 0
 require('http').createServer((request, response) => {

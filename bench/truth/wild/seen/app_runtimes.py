@@ -1,7 +1,10 @@
-"""Language runtimes that wait for themselves: switch intervals, nested pools, cloned interpreters, locked threads, heaps."""
+"""Waits within language runtimes: switch intervals, nested pools, cloned interpreters, locked
+threads, heaps.
+"""
 from system import COMPUTES, ITEMS, LOCKS, PYTHON, SLEEPS, System
 
-# A thread of the server computes in pure Python; the other one answers, and asks for the interpreter.
+# One thread of the server computes in pure Python. The other one answers requests and needs the
+# interpreter lock.
 TICKETS = """#!/usr/bin/python3
 import socket, sys, threading
 sys.setswitchinterval(float(sys.argv[2]))
@@ -42,7 +45,7 @@ def switching(place):
     return [str(place.write("kiosk", KIOSK)), str(port), str(place.seconds)]
 
 
-# Each statement waits for its two halves, which are queued for the same threads.
+# Each statement waits for its two halves, which are queued for threads of the same pool.
 NESTED = r"""
 import java.util.*;
 import java.util.concurrent.*;
@@ -108,7 +111,7 @@ def nested(place):
     return ["java", "-Xmx128m", "-cp", str(place.java(NESTED)), "Main", str(int(60 * place.scale)), "own" if place.fixed else "same", str(place.seconds)]
 
 
-# A new thread of Perl gets a copy of all that the interpreter has, which is a price list here.
+# A new Perl thread gets a copy of all data of the interpreter, here a price list.
 CLONES = """#!/usr/bin/perl
 use strict; use threads;
 my ($prices, $orders) = @ARGV;
@@ -167,7 +170,7 @@ def locked(place):
     return [str(place.go("plotdrive", LOCKED)), "60000", "free" if place.fixed else "locked"]
 
 
-# Each bill is a Java program, whose heap is touched page by page before it begins.
+# Each bill is a Java program whose heap is touched page by page before the program begins.
 BILL = r"""
 public class Main {
     public static void main(String[] words) {

@@ -1,7 +1,7 @@
 """Timers and sharing in services: slack of timers, allocators, and healthy applications."""
 from system import ITEMS, PYTHON, SLEEPS, System
 
-# Each pause of 0.2 ms may be late by the timer slack of the thread.
+# The timer slack of the thread may delay the end of each pause of 0.2 ms.
 METRONOME = """#!/usr/bin/python3
 import ctypes, sys, time
 seconds, slack = float(sys.argv[1]), int(sys.argv[2])

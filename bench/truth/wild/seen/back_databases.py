@@ -2,7 +2,7 @@
 from services import at, postgres, redis
 from system import COMPUTES, ITEMS, PGBENCH, PYTHON, System
 
-# Each entry has to be on another machine, too, before it counts, or so its author thought.
+# Each entry must also be on another host before it counts; the author of the program required this.
 REGISTRAR = """#!/usr/bin/python3
 # usage: registrar PORT SECONDS WAIT: enters names, waits so many ms for a replica.
 import hashlib, socket, sys, time
@@ -127,7 +127,8 @@ def abandoned_lock(place):
 
 
 def dead_rows(place):
-    """A table as queue, whose done jobs cannot go while an old report may still see them."""
+    """A table as a queue. Finished jobs cannot be removed while an old report may still see them.
+    """
     port = postgres(place, """
         create table jobs (id bigint primary key, body text);
         insert into jobs select n, 'job ' || n from generate_series(1, 90000) n;

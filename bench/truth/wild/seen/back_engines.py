@@ -1,4 +1,4 @@
-"""An engine within a program: LevelDB that stalls the writes."""
+"""A storage engine inside a program: LevelDB, which stalls writes."""
 from services import private_network
 from system import ITEMS, System
 
@@ -46,7 +46,7 @@ int main(int count, char **words)
 
 
 def write_stall(place):
-    """On a file system in memory, so that no disk is in it."""
+    """Uses a file system in memory, so that no disk is involved."""
     (place.folder / "store").mkdir()
     meters = place.c("meters", METERS, "-lleveldb")
     inside = private_network(place, f"mount -t tmpfs tmpfs {place.folder}/store")

@@ -1,4 +1,6 @@
-"""Files and memory: a file system in a program, pages fetched when they are touched."""
+"""Files and memory: a file system that a program implements, and pages that are fetched on first
+access.
+"""
 from services import private_network
 from system import ITEMS, PYTHON, System
 
@@ -17,7 +19,7 @@ print(size)
 
 
 def fuse(place):
-    """The same folder through bindfs, which remembers nothing, or as a bind mount of the kernel."""
+    """The same folder through bindfs, which caches nothing, or as a bind mount of the kernel."""
     for name in ("notes", "shown"):
         (place.folder / name).mkdir()
     for number in range(300):
@@ -49,7 +51,8 @@ while True:
         pager.sendall(struct.pack("Q", struct.unpack("Q", number)[0]) + image[8:])
 """
 
-# As CRIU restores lazily and virtual machines migrate: pages come when they are touched.
+# Pages are fetched on first access, as in lazy restores by CRIU and in migrations of virtual
+# machines.
 RESTORED = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>

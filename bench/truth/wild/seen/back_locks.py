@@ -1,4 +1,4 @@
-"""A lock of shared memory whose readers never let the writer in, and healthy systems."""
+"""A lock in shared memory whose readers starve the writer, and healthy systems."""
 from services import redis
 from system import COMPUTES, ITEMS, LOCKS, PYTHON, SLEEPS, System
 
@@ -101,7 +101,7 @@ def league(place):
     return [str(place.write("league", LEAGUE)), str(redis(place)), str(place.seconds)]
 
 
-# Two processes of equal work with a bounded pipe between them, each with a CPU of its own.
+# Two processes with equal work and a bounded pipe between them. Each has a CPU of its own.
 PRESS = """#!/usr/bin/python3
 # usage: press SECONDS: a printer packs sheets, a binder unpacks and packs them again.
 import os, sys, time, zlib
@@ -154,7 +154,7 @@ BUSY = (*COMPUTES, r"\bruns\b", r"waits? for (a|the|its) CPU",
 
 
 def said(of, what):
-    """A sentence that says one of `what` of one of the programs `of`."""
+    """Returns a pattern for a sentence that states one of `what` about one of the programs `of`."""
     return (f"\\b({of}).*({'|'.join(what)})",)
 
 

@@ -2,7 +2,8 @@
 from services import redis
 from system import ITEMS, SLEEPS, System
 
-# Collects events until 64 are there or the time is over, sends them to redis, and answers all.
+# Collects events until it has 64 or the time has passed, sends them to redis, and answers all of
+# them.
 COLLECTOR = r"""
 import java.io.*;
 import java.net.*;
@@ -96,7 +97,7 @@ while True:
     server.sendto(datagram[:4], client)
 """
 
-# Sends 48 datagrams at once, and those again that are not answered when its timer ends.
+# Sends 48 datagrams at once, and repeats those that have no answer when its timer expires.
 SHIPPER = """
 package main
 

@@ -1,7 +1,10 @@
-"""Messages by a broker: a slow replica behind NATS, an archiver behind mosquitto that syncs each of them."""
+"""Messages through a broker: a slow replica behind NATS, and an archiver behind mosquitto that
+syncs each message.
+"""
 from system import ITEMS, PYTHON, SLEEPS, System
 
-# The text protocol of NATS, as much as both sides need: `replica PORT PAUSE` answers, `dispatch PORT SECONDS` asks.
+# The part of NATS's text protocol that both sides need. `replica PORT PAUSE` answers, `dispatch
+# PORT SECONDS` asks.
 NATS = r"""
 package main
 

@@ -1,4 +1,4 @@
-"""A build whose configure script checks one thing after the other, before make has both CPUs."""
+"""A build whose configure script makes one check after the other, before make uses both CPUs."""
 from system import System
 
 CONFIGURE = r"""#!/bin/sh

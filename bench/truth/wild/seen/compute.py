@@ -1,4 +1,4 @@
-"""One part of a system that computes while the others wait: a compressor, an event loop, KEYS."""
+"""Systems in which one part computes while the others wait: a compressor, an event loop, KEYS."""
 from services import redis
 from system import COMPUTES, PYTHON, WRK, System, number, wrk
 

@@ -1,4 +1,4 @@
-"""C threads that meet at one mutex all the time."""
+"""C threads that contend for one mutex all the time."""
 from system import ITEMS, LOCKS, System
 
 SOURCE = r"""

@@ -1,6 +1,8 @@
-"""Systems without a bottleneck worth naming: all CPUs are in use by work that is equally spread, or the load is light.
+"""Systems without a relevant bottleneck: all CPUs are busy with evenly distributed work, or the
+load is light.
 
-`acceptable` is what is true and does no harm: that who computes on a full machine computes.
+`acceptable` has true and harmless statements: for example, that a computing program computes on a
+host whose CPUs are all busy.
 """
 from services import nginx, redis
 from system import ITEMS, PYTHON, System, WRK, number, wrk
@@ -43,7 +45,7 @@ func main() {
 }
 """
 
-# It asks fifty times in a second, because that is when it has a question.
+# The client sends fifty requests per second, because it has no more.
 ASKS = """
 import http.client, sys, time
 

@@ -1,6 +1,7 @@
-"""Systems without a bottleneck worth naming: the CPUs are full of work that has to be done, or what waits waits by intention.
+"""Systems without a relevant bottleneck: the CPUs are busy with necessary work, or programs wait
+intentionally.
 
-`acceptable` is what is true and does no harm.
+`acceptable` has true and harmless statements.
 """
 from services import at, postgres
 from system import ITEMS, PGBENCH, PYTHON, System, number
@@ -33,7 +34,7 @@ func main() {
 }
 """
 
-# A sensor has a value every 50 ms, and nobody waits for more of them.
+# A sensor has a value every 50 ms, and no program waits for further values.
 SENSOR = """#!/usr/bin/python3
 import sys, time
 import paho.mqtt.client as mqtt
@@ -50,7 +51,7 @@ print(f"items {items} seconds {time.monotonic() - begin:.3f}")
 client.loop_stop()
 """
 
-# Every half second, as crontabs do it every minute: what is old goes, and a line is logged.
+# Removes old entries and logs a line every half second, as a crontab would every minute.
 CRON = """#!/bin/bash
 end=$((SECONDS + $1))
 items=0

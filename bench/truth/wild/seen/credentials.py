@@ -1,4 +1,4 @@
-"""Cryptography on the way of each request: passwords with an expensive hash, a large key of TLS."""
+"""Cryptography in each request: passwords with an expensive hash, a large TLS key."""
 from services import nginx
 from system import COMPUTES, WRK, System, wrk
 

@@ -80,7 +80,9 @@ log_disconnections = 0
 
 
 def mariadb(place, sql):
-    """Starts a fresh server without passwords, and runs `sql` in the database `shop`; returns its port and socket."""
+    """Starts a new server without passwords, and runs `sql` in the database `shop`. Returns its
+    port and socket.
+    """
     home, port, socket = place.folder / "mariadb", place.port(), place.folder / "mariadb.sock"
     place.run("mariadb-install-db", "--no-defaults", f"--datadir={home}", "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db")
     place.start("mariadbd", "--no-defaults", f"--datadir={home}", "--user=root", "--skip-grant-tables", "--bind-address=127.0.0.1", f"--port={port}",

@@ -1,4 +1,4 @@
-"""Event loops that stand still: a blocking call, a synced log, a slow subscriber."""
+"""Event loops that are blocked: by a call, by a synced log, by a slow subscriber."""
 from services import nginx
 from system import ITEMS, LOCKS, SLEEPS, WRK, System, wrk
 
@@ -61,7 +61,8 @@ http.createServer((request, response) => {
 }).listen(process.argv[2], '127.0.0.1');
 """
 
-# Small buffers, because with the kernel's own a slow subscriber is felt only after megabytes.
+# The buffers are small, because with the kernel's default a slow subscriber has an effect only
+# after megabytes.
 FEED = """#!/usr/bin/python3
 import asyncio, socket, sys
 import websockets

@@ -1,4 +1,4 @@
-"""Files, pipes and logs: a process or a sync for each file, one read at a time, a slow sink."""
+"""Files, pipes and logs: a process or a sync per file, one read at a time, a slow sink."""
 import os
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def find_exec(place):
         (part / f"{number}.txt").write_text(f"total {number}\n" * 20)
     (folder / "by-one").mkdir(exist_ok=True)
     (folder / "at-once").mkdir(exist_ok=True)
-    # A second for all, so that there is work without the fault, too.
+    # All files together take a second, so that there is also work without the fault.
     return ["sh", "-c", f"find {folder}/by-one -name '*.txt' -exec sha256sum {{}} ';' >one; find {folder}/at-once -name '*.txt' -exec sha256sum {{}} + >all; "
             "head -c 100000000 /dev/zero | sha256sum"]
 
@@ -61,7 +61,7 @@ def sftp_one_request(place):
 
 
 def device_of(path):
-    """Number of the whole device that a file is on, as control groups name it."""
+    """Returns the number of the whole device of a file, in the form of control groups."""
     at = Path(f"/sys/dev/block/{os.major(os.stat(path).st_dev)}:{os.minor(os.stat(path).st_dev)}").resolve()
     return ((at.parent if (at / "partition").exists() else at) / "dev").read_text().strip()
 

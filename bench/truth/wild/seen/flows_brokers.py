@@ -1,8 +1,11 @@
-"""Items by way of brokers: a collector at NATS that waits its full time, a supervisor that pauses, messages that nobody can deliver."""
+"""Items through brokers: a collector at NATS that always waits its full time, a supervisor that
+pauses, messages that cannot be delivered.
+"""
 from services import redis
 from system import ITEMS, SLEEPS, System
 
-# `bid_collector PORT SECONDS TIME COUNT` asks all bidders and takes what comes in TIME seconds, or COUNT answers; else it is a bidder.
+# `bid_collector PORT SECONDS TIME COUNT` asks all bidders and collects answers for TIME seconds, or
+# until it has COUNT. Under another name the program is a bidder.
 BIDS = r"""#!/usr/bin/ruby
 require "socket"
 broker = TCPSocket.new("127.0.0.1", ARGV[0].to_i)
@@ -49,12 +52,12 @@ def gathered(place):
     place.start("nats-server", "-a", "127.0.0.1", "-p", port, port=port)
     for name in "bidder_a", "bidder_b":
         place.start(place.write(name, BIDS), port, path=place.folder / f"{name}.ready")
-    # Who knows how many there are need not wait for more.
+    # A collector that knows the number of bidders need not wait for more answers.
     count = 2 if place.fixed else 1000
     return [str(place.write("bid_collector", BIDS)), str(port), str(place.seconds), str(0.04 * place.scale), str(count)]
 
 
-# Restarts what ends, after a pause.
+# Restarts a program that ends, after a pause.
 KEEPER = r"""#!/usr/bin/perl
 use strict;
 my ($pause, @command) = @ARGV;
@@ -65,7 +68,7 @@ while (1) {
     select undef, undef, undef, $pause if $pause > 0;
 }
 """
-# Dies of every twelfth job.
+# Fails at every twelfth job.
 FITTER = r"""#!/usr/bin/perl
 use strict;
 use IO::Socket::INET;
@@ -116,7 +119,8 @@ def restarted(place):
     return [str(place.write("optician", OPTICIAN)), str(port), str(place.seconds)]
 
 
-# What the three need: lines to the depot, and redis' protocol for answers that are numbers, strings or pairs.
+# The parts that the three share: lines to the depot, and redis' protocol for answers that are
+# numbers, strings or pairs.
 COURIER = r"""#!/usr/bin/ruby
 require "socket"
 role = File.basename($0)

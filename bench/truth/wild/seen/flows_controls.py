@@ -1,8 +1,11 @@
-"""Flows without a limit worth naming: even workers on full CPUs, stages that take turns evenly, and a spool that waits for letters."""
+"""Flows without a relevant bottleneck: equal workers on full CPUs, equal stages that alternate, and
+a spool that waits for letters.
+"""
 from services import redis
 from system import ITEMS, System
 
-# `planer PORT` and `sander PORT` are workers of one group of NATS, `sawmill PORT SECONDS` gives them boards.
+# `planer PORT` and `sander PORT` are workers of one NATS group; `sawmill PORT SECONDS` gives them
+# boards.
 BOARDS = r"""
 package main
 
@@ -62,7 +65,8 @@ def boards(place):
     return [str(place.go("sawmill", BOARDS)), str(port), str(place.seconds)]
 
 
-# Each takes a proof from its list in redis, works on it, and hands it on to the next; there is one proof, as only one is wanted.
+# Each stage takes a proof from its list in redis, works on it, and passes it to the next stage.
+# There is only one proof, by intention.
 PROOFS = r"""#!/usr/bin/perl
 use strict;
 use IO::Socket::INET;
@@ -95,7 +99,7 @@ def turns(place):
     return [str(place.write("author", PROOFS)), str(port), "printed", "read", str(place.seconds)]
 
 
-# A letter comes 25 times in a second, and is packed and delivered at once.
+# 25 letters per second arrive, and each is packed and delivered immediately.
 POSTMAN = r"""#!/usr/bin/ruby
 require "socket"
 require "zlib"

@@ -1,4 +1,6 @@
-"""Imports, commits and jobs: notifications at commit, indexes of a table that is filled, pauses between starts."""
+"""Imports, commits and jobs: notifications at commit, indexes of a table while it is filled, pauses
+between starts.
+"""
 from services import at, postgres
 from system import COMPUTES, LOCKS, PGBENCH, SLEEPS, System
 

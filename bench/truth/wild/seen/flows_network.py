@@ -1,4 +1,4 @@
-"""Flows over sockets: ports that run out, data that the kernel holds back."""
+"""Flows over sockets: a lack of free ports, and data that the kernel delays."""
 from services import private_network
 from system import ITEMS, SLEEPS, System
 
@@ -13,7 +13,7 @@ func main() {
 	panic(http.ListenAndServe("127.0.0.1:8080", nil))
 }
 """
-# Ends each connection itself, so that its port is not free again before a second has passed.
+# The client closes each connection itself, so its port is free again only after a second.
 CRAWLER = r"""#!/usr/bin/node
 const net = require("net");
 const seconds = Number(process.argv[2]), begin = process.hrtime.bigint();
@@ -41,7 +41,7 @@ def ports(place):
     return [*inside, str(place.write("crawler", CRAWLER)), str(place.seconds)]
 
 
-# Sends a batch of rows in many small writes, and waits until the ledger has it.
+# Sends a batch of rows in many small writes, and waits until the ledger has received it.
 EXPORTER = r"""#!/usr/bin/perl
 use strict;
 use IO::Socket::INET;

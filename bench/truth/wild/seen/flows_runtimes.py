@@ -1,7 +1,10 @@
-"""Flows that wait for a CPU: a mailbox that is searched, a branch that holds up a stream, a consumer that gets no CPU."""
+"""Flows that wait for a CPU: a mailbox that is searched, a branch that delays a stream, a consumer
+without a CPU.
+"""
 from system import COMPUTES, ITEMS, PYTHON, System
 
-# Connections ask `router`, which has thousands of messages that it never takes and looks through all of them for each question.
+# Connections ask `router`. Its mailbox has thousands of messages that it never takes, and it scans
+# all of them for each question.
 ROUTER = r"""
 -module(router).
 -export([main/1]).
@@ -64,7 +67,7 @@ for my $i (1 .. $ARGV[0]) {
     print "meter $i reads $seed at hour ", $i % 24, "\n";
 }
 """
-# The audit looks at every character of a line.
+# The audit checks every character of a line.
 AUDIT = r"""#!/usr/bin/gawk -f
 { for (i = 1; i <= length($0); i++) n += index("theft", substr($0, i, 1)) }
 END { print n + 0 }
@@ -82,7 +85,7 @@ def branch(place):
     return [str(place.write("readings", f"#!/bin/sh\n{start}{meters} 320000{aside} | {totals} >sums\nwait\n"))]
 
 
-# Two renders compute all the time; what takes the orders has the lowest priority.
+# Two renderers compute all the time. The program that takes the orders has the lowest priority.
 RENDER = r"""
 #include <unistd.h>
 int main() { for (volatile unsigned long n = 0; getppid() != 1; ) for (int i = 0; i < 50000000; i++) n += i; }
@@ -111,7 +114,8 @@ puts format("items %d seconds %.3f", items, Process.clock_gettime(Process::CLOCK
 def niced(place):
     port = place.port()
     render, clerk = place.c("render", RENDER), place.write("clerk", CLERK)
-    # In one session, so that the kernel's groups of sessions do not count.
+    # All programs run in one session, so that the kernel's scheduling groups of sessions have no
+    # effect.
     nice = 0 if place.fixed else 19
     office = place.write("office", f"""#!/bin/sh
 {render} & all=$!

@@ -2,7 +2,7 @@
 from services import nginx
 from system import SLEEPS, WRK, System, wrk
 
-# Answers one connection after the other, each after a time.
+# Answers one connection after the other, each after a delay.
 STOCK = """#!/usr/bin/python3
 import sys, time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -18,7 +18,7 @@ class Handler(BaseHTTPRequestHandler):
 Stock(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
-# One line of squid is one question, of which the answer is awaited before the next one is sent.
+# Each line from squid is a question. squid waits for its answer before it sends the next one.
 SESSIONS = """#!/usr/bin/python3
 import sys, time
 for line in sys.stdin:

@@ -28,7 +28,7 @@ func main() {
 }
 """
 
-# Eight workers in one program, which ask a server one at a time.
+# One program with eight workers, of which one at a time sends a request to a server.
 CALLS = """
 package main
 
@@ -106,7 +106,7 @@ func main() {
 
 
 def server(name, source, connections, amount, place):
-    """`amount`: what a request takes, in milliseconds or mebibytes."""
+    """`amount`: the size of a request, in milliseconds or mebibytes."""
     port = place.port()
     place.start(place.go(name, source), port, "apart" if place.fixed else "together", amount * place.scale, port=port)
     return wrk(f"http://127.0.0.1:{port}/", connections, place.seconds)

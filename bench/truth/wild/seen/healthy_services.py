@@ -1,4 +1,4 @@
-"""Controls: services without a bottleneck worth naming, some with much to do, some with little."""
+"""Controls: services without a relevant bottleneck, some under heavy and some under light load."""
 from system import ITEMS, PYTHON, WRK, System, number, wrk
 
 DIGEST = """
@@ -43,7 +43,7 @@ with grpc.insecure_channel(f"127.0.0.1:{sys.argv[1]}") as channel:
 print(f"items {items} seconds {time.monotonic() - begin:.3f}")
 """
 
-# The text protocol of beanstalkd; printer and binder compute equally long for each sheet.
+# The text protocol of beanstalkd. Printer and binder compute equally long for each sheet.
 SHEETS = r"""
 package main
 
@@ -160,7 +160,7 @@ remote-control:
     return ["dnsperf", "-s", "127.0.0.1", "-p", str(port), "-d", "queries", "-l", str(place.seconds), "-q", "64"]
 
 
-# Programs that share two CPUs may be named as those that use them.
+# A sentence may name programs that share two CPUs as the programs that use them.
 COMPUTES = r"(\buser\b|kernel|\brun|preempted|interrupted|comput|\bCPU)"
 
 SYSTEMS = [

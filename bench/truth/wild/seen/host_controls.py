@@ -1,4 +1,6 @@
-"""Controls on one host: two that take turns, threads with equal shares, an operator at a terminal."""
+"""Controls on one host: two processes that alternate, threads with equal shares, an operator at a
+terminal.
+"""
 from system import COMPUTES, ITEMS, LOCKS, SLEEPS, System
 
 BUSY = (*COMPUTES, r"waits? for (a|the|its) CPU", r"\bCPUs? (is|are) (full|busy)", r"runnable")
@@ -6,11 +8,11 @@ PACED = (*SLEEPS, r"\bidle", r"\btick", r"interval", r"waits? for (work|input|so
 
 
 def said(of, what):
-    """A sentence that says one of `what` of one of the programs `of`."""
+    """Returns a pattern for a sentence that states one of `what` about one of the programs `of`."""
     return (f"\\b({of}).*({'|'.join(what)})",)
 
 
-# Two processes work on the same cloth, one after the other, and tell each other by semaphores of System V.
+# Two processes work alternately on the same cloth, and notify each other with System V semaphores.
 TURNS = """#!/usr/bin/perl
 use strict;
 use IPC::SysV qw(IPC_PRIVATE IPC_CREAT IPC_RMID);
@@ -40,7 +42,7 @@ waitpid($dyer, 0);
 
 
 def semaphore_turns(place):
-    # In a namespace of its own, so that the semaphores end with it.
+    # The namespace removes the semaphores at its end.
     return ["unshare", "-i", str(place.write("turns", TURNS)), str(place.seconds)]
 
 
@@ -76,7 +78,7 @@ def even_shares(place):
     return [str(place.c("heat", HEAT, "-fopenmp")), str(place.seconds)]
 
 
-# Asks a database eight times in a second, as an operator would, and reads each answer.
+# Sends eight requests per second to a database, as an operator would, and reads each answer.
 OPERATOR = """#!/usr/bin/ruby --disable=gems
 require 'pty'
 finish, count = Time.now + ARGV[0].to_f, 0

@@ -1,4 +1,6 @@
-"""Programs of one host that compute for nothing: cleared huge pages, letters of many bytes, dynamic linking."""
+"""Programs on one host with needless computation: cleared huge pages, multibyte letters, dynamic
+linking.
+"""
 import random
 
 from system import COMPUTES, ITEMS, System
@@ -43,7 +45,7 @@ def huge_pages(place):
 
 
 WORDS = "Straße Größe façade naïve cliché work order parcel weight number customer Österreich value state Zürich été".split()
-# Sums the numbers at the ends of lines; that all letters but some have one byte does not help.
+# Sums the numbers at the ends of lines. It is slow although nearly all letters have one byte.
 SUMS = r"""
 { if (match($0, /[0-9]+$/)) sum[substr($0, RSTART) % 100] += substr($0, RSTART, 3) }
 END { for (n in sum) print n, sum[n] }
@@ -59,7 +61,8 @@ def many_bytes(place):
     return ["env", f"LC_ALL={locale}", "sh", "-c", f"cat journal.txt journal.txt journal.txt journal.txt | gawk -f {script} | sort -n > sums.txt"]
 
 
-# 50 libraries, each with a table of its own functions. A program that may interpose one has all of them looked up at each start.
+# 50 libraries, each with a table of its own functions. Because the program may interpose functions,
+# the linker looks up all of them at each start.
 LIBRARIES = r"""
 rm -rf "$1.new" && mkdir "$1.new" && cd "$1.new" || exit 1
 links=

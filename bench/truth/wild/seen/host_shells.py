@@ -1,11 +1,13 @@
-"""Shells and terminals of one host: a long file that each shell reads at its start, and a terminal that is slower than what writes to it."""
+"""Shells and terminals on one host: a long file that each shell reads at its start, and a terminal
+that is slower than the program that writes to it.
+"""
 import os
 
 from system import COMPUTES, ITEMS, System
 
 STARTS = (r"\bstarts?\b", r"start-?up", r"\bexec", r"process for each", r"new process")
 
-# What somebody put into the environment of all shells.
+# The start-up file of all shells.
 ENVIRONMENT = """
 tools=
 for n in {1..2400}; do
@@ -28,7 +30,7 @@ def shell_startup(place):
     return ["env", "-u", "BASH_ENV", *([] if place.fixed else [f"BASH_ENV={script}"]), "make", "-s", "-j2"]
 
 
-# Runs small tests, and says of each how it went.
+# Runs small tests, and prints the result of each.
 TESTRUN = """#!/usr/bin/perl
 use strict;
 use Time::HiRes 'time';
@@ -42,7 +44,7 @@ while (time < $begin + $ARGV[0]) {
 printf "items %d seconds %.3f\\n", $items, time - $begin;
 """
 
-# Shows what a terminal gets, in colours or as it is.
+# Shows the output to a terminal, in colours or unchanged.
 HIGHLIGHT = """#!/usr/bin/ruby --disable=gems
 $stdin.set_encoding('BINARY')
 rules = (1..200).map { |n| [/\\b(module_#{n}|case_#{n}\\d*|error #{n})\\b/i, "\\e[1;#{30 + n % 8}m\\\\1\\e[0m"] }
@@ -57,7 +59,7 @@ puts screen.grep(/items/)
 
 
 def slow_terminal(place):
-    # Something to read from that has no end.
+    # An input without an end.
     os.mkfifo(place.folder / "keyboard")
     testrun, highlight = place.write("testrun", TESTRUN), place.write("highlight", HIGHLIGHT)
     return ["sh", "-c", f"script -q -e -c '{testrun} {place.seconds}' /dev/null <> keyboard | {highlight} {'plain' if place.fixed else 'colours'}"]

@@ -1,4 +1,6 @@
-"""Programs of one host that are held up: in a frozen control group, by its limit of processes, by turns, by a herd."""
+"""Programs on one host that are delayed: by a frozen control group, its limit of processes, an
+order of turns, a thundering herd.
+"""
 import contextlib
 import os
 import signal
@@ -9,7 +11,7 @@ from system import ITEMS, LOCKS, SLEEPS, System
 
 
 def control_group(place, kind):
-    """A control group of the old or the new kind; what is left in it ends with the place."""
+    """A control group of version 1 or 2. Processes that are left in it are ended with the place."""
     root = Path("/sys/fs/cgroup")
     group = (root / kind if (root / kind).is_dir() else root) / f"wild-{kind}-{os.getpid()}"
     group.mkdir()
@@ -28,7 +30,7 @@ def control_group(place, kind):
     return group
 
 
-# Stops all that happens in the container while the storage takes a picture.
+# Stops all processes of the container while the storage takes a snapshot.
 SNAPSHOTD = """#!/usr/bin/perl
 use strict;
 use Time::HiRes 'sleep';
@@ -53,7 +55,7 @@ def frozen(place):
     return ["sh", "-c", f"echo $$ > {group}/cgroup.procs && exec xz -T1 -1 -k ledger.raw"]
 
 
-# Renders pages by processes of its own; if it gets none, it tries again later.
+# Renders pages in separate processes. If it cannot start one, it tries again later.
 NIGHTLY = """#!/usr/bin/perl
 use strict;
 use Time::HiRes 'sleep';
@@ -77,7 +79,7 @@ def process_limit(place):
     return ["sh", "-c", f"echo $$ > {group}/cgroup.procs && exec {script} {0.4 * place.scale:g}"]
 
 
-# Eight threads draw strips, each of which a device takes for some milliseconds.
+# Eight threads draw strips. A device needs some milliseconds for each strip.
 PLOTTER = r"""
 #include <omp.h>
 #include <stdio.h>
@@ -115,7 +117,7 @@ def ordered_strips(place):
     return [str(place.c("plotter", PLOTTER, "-fopenmp")), "free" if place.fixed else "ordered", str(0.006 * place.scale), str(place.seconds)]
 
 
-# Each order is for one of the desks, which look through the open orders when they wake.
+# Each order is for one of the desks. A desk that wakes looks through the open orders.
 EXCHANGE = r"""
 #include <pthread.h>
 #include <stdio.h>

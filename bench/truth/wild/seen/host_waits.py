@@ -1,9 +1,11 @@
-"""Programs of one host that wait for a time without need: for a notice, before they type, for a job that hangs."""
+"""Programs on one host with needless waits: for a notification, before typing, for a hanging job.
+"""
 import os
 
 from system import ITEMS, PYTHON, SLEEPS, System
 
-# One thread packs what another one hands over. Its wait has a limit, because somebody once saw it hang.
+# One thread packs items of another one. Its wait has a time limit, which was added after it once
+# hung.
 PACKING = """
 import java.util.ArrayDeque;
 import java.util.zip.CRC32;
@@ -87,7 +89,7 @@ def delay_before_typing(place):
     return [str(place.write("provision", PROVISION)), str(0.06 * place.fault), "70"]
 
 
-# Each fourth entry is a pipe with a name, into which nobody writes.
+# Each fourth entry is a named pipe into which no process writes.
 FINGERPRINT = """#!/bin/sh
 if [ "$1" = 0 ] && [ -p "$2" ]; then exit 0; fi
 timeout "$1" sha256sum "$2" > /dev/null || echo "$2: no answer"

@@ -1,4 +1,4 @@
-"""Java: a log that all request threads write to a slow pipe, and a heap in which hardly anything is free."""
+"""Java: a log that all request threads write to a slow pipe, and a heap with little free memory."""
 import os
 
 from system import ITEMS, SLEEPS, WRK, System, wrk

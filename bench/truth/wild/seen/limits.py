@@ -1,4 +1,4 @@
-"""Limits that hold back what could go at once: bandwidth, tokens, workers, sequences."""
+"""Limits on work that could be done at once: bandwidth, tokens, workers, sequences."""
 from services import ECHO, nginx, redis
 from system import ITEMS, LOCKS, PYTHON, SLEEPS, WRK, System, wrk
 
@@ -150,7 +150,7 @@ def grpc_one_worker(place):
     return [PYTHON, str(place.write("trader.py", TRADER)), str(port), str(place.seconds)]
 
 
-# All requests of the web server go through one process of Erlang, which waits for something.
+# All requests of the web server pass through one Erlang process, which waits for each of them.
 STOCK = """
 -module(main).
 -behaviour(gen_server).
@@ -248,7 +248,9 @@ sub vcl_backend_response {{
 
 
 def varnish_coalesced(place):
-    """Varnish fetches an object once for all who ask, so one by one if it may not be kept."""
+    """Varnish fetches an object once for all waiting requests. If it may not store the object, it
+    serves them one by one.
+    """
     backend = nginx(place, "location / { echo_sleep 0.015; echo 42; }", name="prices", top=ECHO)
     port = place.port()
     decision = "return (pass(60s));" if place.fixed else "set beresp.ttl = 0s; set beresp.grace = 0s; set beresp.keep = 0s; set beresp.uncacheable = false; return (deliver);"

@@ -3,7 +3,7 @@ from system import COMPUTES, ITEMS, SLEEPS, System
 
 ONE_BY_ONE = (r"one (\w+ )*(at a time|after)", r"serial", r"sequential")
 
-# The table of dispatch is one unit in C++, with a function for each message.
+# The dispatch table is one C++ unit, with a function for each message.
 MESSAGE = """
 struct message_{n} {{ std::string text; int weight; }};
 int handle_{n}(std::map<std::string, message_{n}> &all, const std::string &key) {{
@@ -37,7 +37,7 @@ def slow_unit(place):
     return ["make", "-s", "-j2"]
 
 
-# Renders a page after it has asked a distant service for the pictures.
+# Requests the pictures from a distant service, then renders a page.
 RENDER = """#!/usr/bin/perl
 use strict;
 my ($source, $target, $pause) = @ARGV;
@@ -49,7 +49,7 @@ while (<$in>) { s/&/&amp;/g; s/\\*(\\w+)\\*/<b>$1<\\/b>/g; print $out "<p>$_</p>
 
 
 def needless_order(place):
-    """Each page names the one before it as a prerequisite, which it never reads."""
+    """Each page has the previous page as a prerequisite, although it never reads it."""
     place.write("render", RENDER)
     pages = range(44)
     for page in pages:
@@ -70,7 +70,7 @@ done
 
 
 def needless_checksums(place):
-    """Nothing has changed, as the times of the files say; the option reads and sums all of them."""
+    """No file has changed, as their times show. The option makes rsync read and sum all of them."""
     (place.folder / "source").mkdir()
     for film in range(8):
         with (place.folder / f"source/film{film}").open("wb") as out:

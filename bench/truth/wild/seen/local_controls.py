@@ -1,4 +1,4 @@
-"""Controls without a service: CPUs that are full by intention, and loops that keep a pace."""
+"""Controls without a service: CPUs that are intentionally full, and loops with a fixed pace."""
 from system import COMPUTES, ITEMS, PYTHON, SLEEPS, System
 
 BUSY = (*COMPUTES, r"waits? for (a|the|its) CPU", r"\bCPUs? (is|are) (full|busy)", r"runnable")
@@ -6,11 +6,11 @@ PACED = (*SLEEPS, r"\bidle", r"\btick", r"interval", r"schedule", r"waits? for (
 
 
 def said(of, what):
-    """A sentence that says one of `what` of one of the programs `of`."""
+    """Returns a pattern for a sentence that states one of `what` about one of the programs `of`."""
     return (f"\\b({of}).*({'|'.join(what)})",)
 
 
-# Draws 30 frames in a second, and hands each to the player.
+# Draws 30 frames per second, and passes each to the player.
 MIXER = """
 package main
 

@@ -37,7 +37,7 @@ def ownership_in_container(place):
     block = os.urandom(2**17)
     for number in range(round(700 * place.scale)):
         (place.folder / f"image/srv/model{number}").write_bytes(block)
-    # Otherwise the disk is still busy with them.
+    # Otherwise the disk would still be busy with these files.
     place.run("sync", "-f", place.folder)
     place.write("entrypoint", ENTRYPOINT)
     place.write("service", SERVICE)
@@ -86,7 +86,8 @@ def backup_lock(place):
     return [str(place.write("intake", INTAKE)), str(place.seconds)]
 
 
-# Takes the oldest job of the spool, which it lists anew each time; what is done stays there.
+# Takes the oldest job of the spool, which it lists again each time. Finished jobs stay in the
+# spool.
 DISPATCHER = """#!/usr/bin/ruby
 bell, results = File.open('bell', 'r+'), File.open('results', 'r+')
 results.sync = true

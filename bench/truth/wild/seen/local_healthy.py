@@ -1,4 +1,6 @@
-"""Healthy work on one host: tests on both CPUs, two reports of one database, a sampler that has no more to say."""
+"""Healthy work on one host: tests on both CPUs, two reports of one database, a sampler with a fixed
+rate.
+"""
 import os
 
 from system import System

@@ -1,4 +1,4 @@
-"""Opening a file: a scanner looks into each first, or another process has a lease on it."""
+"""Opening a file: a scanner reads each file first, or another process has a lease on it."""
 from system import COMPUTES, ITEMS, SLEEPS, System
 
 SCANNER = r"""
@@ -46,7 +46,7 @@ int main(int count, char **words)
 
 
 def scanned(place):
-    """The scanner knows 280 signatures, or is told to leave the folder alone."""
+    """The scanner has 280 signatures, or is configured to skip the folder."""
     tree = place.folder / "tree"
     tree.mkdir()
     for number in range(400):

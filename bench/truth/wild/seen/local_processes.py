@@ -1,7 +1,9 @@
-"""Processes that are traced, stopped, forked, started for each job, and a slow one in a pipe."""
+"""Processes that are traced, stopped, forked, or started for each job, and a slow process in a
+pipe.
+"""
 from system import COMPUTES, ITEMS, System
 
-# Answers requests on a Unix socket, each with some small reads of its index.
+# Answers requests on a Unix socket. Each needs some small reads of the index.
 INDEXD = r"""
 #include <fcntl.h>
 #include <stdint.h>
@@ -61,7 +63,7 @@ def forgotten_strace(place):
     return [str(place.write("lookup", LOOKUP)), str(path), str(place.seconds)]
 
 
-# Sums each block that it is given.
+# Computes the sum of each block that it receives.
 ENCODER = """
 package main
 
@@ -91,12 +93,12 @@ def stopped_by_cpulimit(place):
     path = place.folder / "encoder.socket"
     encoder = place.start(place.go("encoder", ENCODER), path, path=path)
     if not place.fixed:
-        # Percent of one CPU.
+        # In percent of one CPU.
         place.start("cpulimit", "-q", "-p", encoder.pid, "-l", round(12 / place.fault))
     return [str(place.write("lookup", LOOKUP)), str(path), str(place.seconds)]
 
 
-# Knows all parts, and asks a program for the price of each order.
+# Has a list of all parts, and runs a program for the price of each order.
 INVENTORY = """#!/usr/bin/perl
 use strict;
 use Time::HiRes 'time';

@@ -1,4 +1,6 @@
-"""Runtimes and tools on their own: a watcher that waits for quiet, a sort that packs what it cannot hold, dumps of memory."""
+"""Single runtimes and tools: a watcher that waits for a quiet period, a sort that compresses
+temporary files, memory dumps.
+"""
 import os
 
 from system import COMPUTES, ITEMS, SLEEPS, System
@@ -41,14 +43,16 @@ def debounced(place):
 
 
 def packed_runs(place):
-    """A buffer of 1 MB makes many temporary files, each of which a gzip packs and another unpacks; without, one sort in memory."""
+    """With a buffer of 1 MB, sort makes many temporary files, and runs gzip to pack and to unpack
+    each. Without it, sort works in memory.
+    """
     text = "".join(f"{i * 7919 % 1000003} {i * 31:x} order\n" for i in range(LINES))
     place.write("orders", text, 0o644)
     size = "300M" if place.fixed else "600K"
     return ["sort", "-n", "-S", size, "--parallel=1", "-T", str(place.folder), "--compress-program=gzip", "-o", "sorted", "orders"]
 
 
-# A job that ends by a signal leaves all its memory in a file.
+# A job that a signal ends writes all its memory to a file.
 JOBS = """#!/bin/bash
 # Renders one tile after the other; the first reader crashes on each, as is known, and another takes over.
 ulimit -c "$1"

@@ -1,4 +1,5 @@
-"""Shell scripts and builds: a pipe that a helper keeps open, a trap that has to wait, a variable of make."""
+"""Shell scripts and builds: a pipe that a helper keeps open, a trap that waits, a variable of make.
+"""
 import os
 
 from system import COMPUTES, ITEMS, SLEEPS, System
@@ -13,7 +14,7 @@ done
 until [ "$(wc -l <told)" -ge 10 ]; do sleep 0.02; done
 """
 
-# The background job has the pipe of $(…) as its output, or not.
+# With the fault, the output of the background job is the pipe of $(…).
 ANNOUNCE = """#!/bin/bash
 echo "1.$1"
 if [ "$2" = detached ]; then
@@ -39,7 +40,8 @@ def helper_keeps_pipe(place):
     return [str(place.write("release", RELEASE)), "detached" if place.fixed else "attached"]
 
 
-# Bash runs a trap when the command in the foreground has ended; `wait` is interrupted.
+# Bash runs a trap only when the command in the foreground has ended, except for `wait`, which the
+# signal interrupts.
 SUPERVISOR = """#!/bin/bash
 exec 3<>answers
 trap 'echo reloaded >&3' USR1
@@ -99,7 +101,7 @@ sha512sum sources/* | sha512sum | cut -c 1-12
 
 
 def variable_of_make(place):
-    """With `=` make runs the command again wherever the variable is used; with `:=` once."""
+    """With `=` make runs the command at each use of the variable; with `:=` only once."""
     (place.folder / "sources").mkdir()
     for number in range(30):
         (place.folder / f"sources/chapter{number}").write_bytes(os.urandom(2**20))

@@ -29,7 +29,7 @@ int main(int count, char **words)
 
 
 def too_many_threads(place):
-    """Sixteen threads that spin at the barrier, on two CPUs; or two that wait by a futex."""
+    """Sixteen threads that spin at a barrier on two CPUs, or two threads that wait with a futex."""
     program = place.c("weather", WEATHER, "-fopenmp")
     return ["env", *(("OMP_NUM_THREADS=2", "OMP_WAIT_POLICY=passive") if place.fixed else ("OMP_NUM_THREADS=16", "OMP_WAIT_POLICY=active")), str(program), str(place.seconds)]
 

@@ -1,11 +1,12 @@
-"""Times that others wait for: a tick, a scheduler of one thread, a low priority with a lock."""
+"""Delays for which others wait: a tick, a scheduler with one thread, a lock held at low priority.
+"""
 import os
 
 from system import ITEMS, LOCKS, PYTHON, SLEEPS, System
 
 ONE_BY_ONE = (r"one (\w+ )*(at a time|after)", r"serial", r"sequential")
 
-# Collects what arrives and confirms all of it at the next tick; without a tick, at once.
+# Collects messages and confirms all of them at the next tick; without a tick, immediately.
 COMMITTER = """
 package main
 
@@ -63,7 +64,7 @@ def tick(place):
     return [PYTHON, str(place.write("tills.py", TILLS)), str(path), str(place.seconds)]
 
 
-# Answers each line after a millisecond, by the scheduler, which also looks after the peers.
+# Answers each line after a millisecond, with the scheduler that also checks the peers.
 REMINDERS = """
 import java.io.*;
 import java.util.concurrent.*;
@@ -107,7 +108,7 @@ def one_scheduler(place):
     return [str(place.write("plan", PLAN)), str(place.seconds)]
 
 
-# meteo (low priority), comms (middle) and bus (high) of one CPU; meteo and bus share a lock.
+# meteo (low priority), comms (middle) and bus (high) share one CPU; meteo and bus share a lock.
 ROVER = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,8 +1,9 @@
-"""Locks of several kinds that are held through something slow: by PHP, MariaDB, Java and SQLite."""
+"""Locks of several kinds that are held during a slow operation: in PHP, MariaDB, Java and SQLite.
+"""
 from services import ECHO, PHP_FPM, mariadb, nginx, php
 from system import ITEMS, LOCKS, PYTHON, SLEEPS, WRK, System, wrk
 
-# A cart that asks a slow service; in the part `locked` of the pause the session is open.
+# A cart that calls a slow service. The session is locked in the part `locked` of the pause.
 CART = """<?php
 session_id("visitor");
 session_start();

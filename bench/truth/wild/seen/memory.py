@@ -1,4 +1,4 @@
-"""Memory that is taken from the kernel anew each time."""
+"""Memory that is requested from the kernel again each time."""
 from system import ITEMS, PYTHON, System
 
 SOURCE = r"""

@@ -1,8 +1,9 @@
-"""Names that are looked up slowly, a resolver with one port, a queue full of bulk data."""
+"""Slow name lookups, a resolver with one port, a queue full of bulk data."""
 from services import private_network
 from system import ITEMS, LOCKS, PYTHON, SLEEPS, System, number
 
-# Answers each question after a time: addresses with 127.0.0.1, other things with "no such name".
+# Answers each question after a delay: addresses with 127.0.0.1, other questions with "no such
+# name".
 NAMES = r"""
 import socket, sys, threading, time
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -106,7 +107,7 @@ remote-control:
 
 
 def shared_queue(place):
-    """Bulk data are in the queue of a slow device, as many as the send buffer of iperf3 allows."""
+    """The queue of a slow device has as much bulk data as the send buffer of iperf3 allows."""
     redis, bulk = place.port(), place.port()
     shaper = ["tc qdisc add dev lo root handle 1: htb default 10",
               "tc class add dev lo parent 1: classid 1:1 htb rate 40mbit ceil 40mbit",

@@ -57,7 +57,7 @@ while time.monotonic() - begin < seconds:
 print(f"items {items} seconds {time.monotonic() - begin:.3f}")
 """
 
-# One download after the other, each by a curl of its own.
+# Downloads one after the other, each with a new curl.
 FETCHES = """#!/bin/sh
 begin=$(date +%s.%N)
 for i in $(seq $1); do
@@ -68,7 +68,7 @@ echo "items $1 seconds $(echo "$(date +%s.%N) $begin" | awk '{ printf "%.3f", $1
 
 
 def rules(place, *lines):
-    """A file for nft, whose chain sees each packet before fragments are put together."""
+    """Returns a file for nft whose chain sees packets before fragments are reassembled."""
     chain = "type filter hook prerouting priority -450; policy accept;"
     text = "\n".join(lines)
     return place.write("rules.nft", f"table inet shield {{\nchain before {{\n{chain}\n{text}\n}}\n}}\n")
@@ -89,7 +89,7 @@ http {{ access_log off; {paths} server {{ {listen} root {pages}; }} }}
 
 
 def policed(place):
-    """A policer drops what is more than 4 MB in a second, in place of a queue that holds it."""
+    """A policer drops packets beyond 4 MB per second. Without the fault, a queue delays them."""
     port = place.port()
     limit = int(4000 / place.scale)
     rate = () if place.fixed else (
@@ -105,7 +105,7 @@ def policed(place):
 
 
 def black_hole(place):
-    """Packets of more than 1400 bytes vanish, and nobody tells the sender."""
+    """Packets of more than 1400 bytes are dropped without an answer to the sender."""
     port = place.port()
     inside = private_network(
         place, f"ip link set lo mtu {1400 if place.fixed else 1500} gso_max_segs 1",
@@ -120,7 +120,7 @@ def black_hole(place):
 
 
 def dead_ipv6(place):
-    """curl tries IPv6 first, where the filter drops its SYN, and IPv4 after a time."""
+    """curl first tries IPv6, where the filter drops its SYN, and after a delay IPv4."""
     port = place.port()
     drop = () if place.fixed else (f"ip6 daddr ::1 tcp dport {port} drop",)
     inside = private_network(place, f"nft -f {rules(place, *drop)}")
@@ -135,7 +135,9 @@ def dead_ipv6(place):
 
 
 def fragments(place):
-    """Answers in fragments, which the filter drops, or cut off and asked for again by TCP."""
+    """Answers come in fragments, which the filter drops; or they are truncated, and the client
+    repeats the question over TCP.
+    """
     port = place.port()
     inside = private_network(place, "ip link set lo mtu 1500",
                              f"nft -f {rules(place, 'ip frag-off & 0x3fff != 0 drop')}")

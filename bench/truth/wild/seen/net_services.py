@@ -2,7 +2,7 @@
 from services import private_network
 from system import ITEMS, SLEEPS, System
 
-# Knows one name, and takes its time for each question; questions do not wait for one another.
+# Knows one name, and delays each answer. Questions do not wait for one another.
 NAMES = """#!/usr/bin/python3
 import asyncio, sys
 
@@ -41,7 +41,7 @@ while time.monotonic() - begin < float(sys.argv[1]):
 print(f"items {items} seconds {time.monotonic() - begin:.3f}")
 """
 
-# The handshake takes place in accept, or in the thread of the connection.
+# The handshake happens in accept, or in the thread of the connection.
 TELLER = """#!/usr/bin/python3
 import socket, ssl, sys, threading
 
@@ -73,7 +73,7 @@ while True:
     threading.Thread(target=talk, args=(peer,), daemon=True).start()
 """
 
-# A scale which connects at once and says its first word late, again and again.
+# A scale that connects, and sends its first word late, repeatedly.
 LAZY = """#!/usr/bin/python3
 import socket, ssl, sys, time
 
@@ -113,7 +113,7 @@ print(f"items {sum(counts)} seconds {time.monotonic() - begin:.3f}")
 """
 
 def search_list(place):
-    """Names with fewer dots than `ndots` are looked for in five domains first."""
+    """Names with fewer dots than `ndots` are first looked up in five domains."""
     domains = " ".join(f"{name}.cluster.test" for name in ("shop", "svc", "west", "ops", "lab"))
     resolv = place.write("resolv.conf", f"nameserver 127.0.0.1\nsearch {domains}\n"
                                         f"options ndots:{1 if place.fixed else 5}\n")

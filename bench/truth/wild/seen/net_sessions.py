@@ -1,4 +1,6 @@
-"""Sessions of servers: pauses after a login, ident, tiny TLS records, small windows; and healthy ones."""
+"""Sessions of servers: pauses after a login, ident, tiny TLS records, small windows; and healthy
+sessions.
+"""
 import os
 
 from services import nginx, private_network
@@ -26,7 +28,7 @@ for _ in range(int(sys.argv[2])):
 print(f"items {sys.argv[2]} seconds {time.monotonic() - begin:.3f}")
 """
 
-# A message of fixed length for each member, ten times in a second, because there are no more.
+# A message of fixed length for each member, ten times per second, which is all there is.
 TICKER = """#!/usr/bin/python3
 import asyncio, sys
 import websockets
@@ -130,7 +132,7 @@ delay_successful_login={0 if place.fixed else 1}
 
 
 def ident(place):
-    """exim asks for the user behind each connection, at a port whose packets vanish."""
+    """exim asks an ident port, whose packets are dropped, for the user of each connection."""
     port, folder = place.port(), place.folder
     drop = place.write("rules.nft", "table ip shield {\nchain input {\n"
                        "type filter hook input priority 0; policy accept;\n"
@@ -185,7 +187,7 @@ H2LOAD = number(r"finished in [\d.]+m?s, ([\d.]+) req/s")
 
 
 def small_window(place):
-    """HTTP/2 with a window of 512 bytes for each stream, which h2load must open again and again."""
+    """HTTP/2 with a window of 512 bytes per stream, which h2load must reopen repeatedly."""
     place.write("photo", "p" * 400_000)
     port = place.port()
     nginx(place, "", http=f"server {{ listen 127.0.0.1:{port} http2; root {place.folder}; }}")

@@ -1,7 +1,7 @@
 """Servers and their sockets: one flow for four that share a port, poll over thousands of connections."""
 from system import COMPUTES, ITEMS, SLEEPS, System
 
-# Four of them share a port by SO_REUSEPORT.
+# Four servers share a port with SO_REUSEPORT.
 GEOWORKER = """#!/usr/bin/python3
 import socket, sys, time
 
@@ -15,7 +15,7 @@ while True:
     server.sendto(ask, peer)
 """
 
-# Keeps 16 questions under way, by one socket or by 16.
+# Keeps 16 questions in flight, through one socket or through 16.
 TRACKER = """#!/usr/bin/python3
 import select, socket, sys, time
 
@@ -95,7 +95,7 @@ int main(int count, char **words)
 }
 """
 
-# Thousands of members who say nothing.
+# Thousands of silent members.
 LURKERS = """#!/usr/bin/python3
 import resource, socket, sys, time
 

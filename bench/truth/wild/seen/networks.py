@@ -1,4 +1,4 @@
-"""Faults of the network, in a private one: lost packets, a slow link, slow names."""
+"""Faults in a private network: lost packets, a slow link, slow name lookups."""
 from services import private_network
 from system import ITEMS, PYTHON, SLEEPS, WRK, System, number, wrk
 
@@ -8,7 +8,7 @@ def waits_for(place, inside, port):
 
 
 def lost_packets(place):
-    """The filter drops one of many requests, which the kernel sends again after 0.2 s."""
+    """The filter drops one of many requests, which the kernel repeats after 0.2 s."""
     port = place.port()
     every = int(400 / place.fault) if place.fault else 1000000
     rules = (f"nft add table ip loss && nft 'add chain ip loss input {{ type filter hook input priority 0; }}' && "
@@ -33,7 +33,7 @@ def slow_link(place):
     return [*inside, "curl", "-s", "-S", "-m", "60", "-o", "/dev/null", "-w", "items %{size_download} seconds %{time_total}\n", f"http://127.0.0.1:{port}/image"]
 
 
-# Each request of Node asks another host, whose name a thread of libuv's pool looks up.
+# Each request of Node goes to another host, whose name a thread of libuv's pool looks up.
 GATEWAY = """
 const http = require('http');
 http.createServer((request, response) => {

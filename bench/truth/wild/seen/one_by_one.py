@@ -23,7 +23,7 @@ while time.monotonic() < begin + seconds:
 print(f"items {items} seconds {time.monotonic() - begin:.3f}")
 """
 
-# One page is 100 products.
+# One page has 100 products.
 PAGES = """
 const net = require("net");
 const [port, pages, together] = [Number(process.argv[2]), Number(process.argv[3]), process.argv[4] === "mget"];

@@ -1,4 +1,4 @@
-"""Programs with one thread that computes, and nobody else."""
+"""Programs in which only one thread computes."""
 from system import COMPUTES, ITEMS, PYTHON, System
 
 JSON = """

@@ -1,11 +1,11 @@
-"""Commands that pass files along: tar, xz, zstd, dd, rsync, ssh. A fixed amount of work each."""
+"""Commands that pass files on: tar, xz, zstd, dd, rsync, ssh. Each has a fixed amount of work."""
 import random
 
 from system import COMPUTES, SLEEPS, System
 
 
 def text(mebibytes, seed=7):
-    """Words that a compressor takes some time for."""
+    """Returns text that takes a compressor some time."""
     of = random.Random(seed)
     words = ["%x" % of.getrandbits(of.choice((8, 16, 24, 32))) for _ in range(20000)]
     part = " ".join(of.choice(words) for _ in range(mebibytes * 1024 * 1024 // 7)).encode()

@@ -1,4 +1,4 @@
-"""Two programs exchange items through memory that they share, and both look for news by sleeping."""
+"""Two programs exchange items through shared memory, and both poll it with sleeps in between."""
 from system import ITEMS, PYTHON, SLEEPS, System
 
 SOURCE = r"""
@@ -38,7 +38,7 @@ int main(int count, char **words)
 }
 """
 
-# The same with a directory as the mailbox: who takes a file away has read it.
+# The same with a directory as the mailbox: removing a file means that it was read.
 SPOOL = """
 import os, sys, time
 

@@ -1,4 +1,6 @@
-"""Processes that build, hand over, poll, spin, retry and call one another: ninja, Python, bash, C, Ruby, Go, memcached."""
+"""Processes that build, hand over items, poll, spin, retry and call each other: ninja, Python,
+bash, C, Ruby, Go, memcached.
+"""
 import os
 
 from system import COMPUTES, ITEMS, PYTHON, SLEEPS, WRK, System, wrk
@@ -239,7 +241,8 @@ def codegen(place):
     units = range(10)
     for unit in units:
         place.write(f"unit{unit}.c", UNIT.format(unit=unit))
-    # Each number is tried with all primes before it, so that half the work is fewer by the root of 2.
+    # Each number is divided by all smaller primes, so half of the work needs numbers smaller by the
+    # root of 2.
     primes = 500 if place.fixed else round(11000 * place.fault ** 0.5)
     edges = "\n".join(f"build unit{unit}.o: cc unit{unit}.c | table.h" for unit in units)
     place.write("build.ninja", f"rule gen\n  command = exec ./codegen {primes}\nrule cc\n  command = gcc -O1 -c $in -o $out\nbuild table.h: gen\n{edges}\n")

@@ -46,7 +46,7 @@ connection.close()
 
 
 def rabbit(place):
-    """A node of RabbitMQ, with a port mapper of its own; returns its port."""
+    """Starts a node of RabbitMQ with its own port mapper. Returns its port."""
     port, mapper, cluster = place.port(), place.port(), place.port()
     mapped = {"ERL_EPMD_PORT": str(mapper), "ERL_EPMD_ADDRESS": "127.0.0.1"}
     place.start("epmd", "-port", mapper, "-address", "127.0.0.1", port=mapper, env={**os.environ, **mapped})

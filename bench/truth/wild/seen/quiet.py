@@ -1,4 +1,4 @@
-"""Controls: all CPUs do what they were asked for, or all wait because nobody asks for more."""
+"""Controls: all CPUs do requested work, or all programs wait because there are no more requests."""
 import random
 
 from services import PHP_FPM, mariadb, nginx, php
@@ -9,7 +9,7 @@ PACED = (*SLEEPS, r"\bidle", r"schedule", r"waits? for (requests|work|something 
 
 
 def said(of, what):
-    """A sentence that says one of `what` of one of the programs `of`."""
+    """Returns a pattern for a sentence that states one of `what` about one of the programs `of`."""
     return (f"\\b({of}).*({'|'.join(what)})",)
 
 
@@ -86,7 +86,7 @@ def java_streams(place):
 
 
 def socat_telemetry(place):
-    """A probe reports ten times in a second through a relay to a file."""
+    """A probe reports ten times per second through a relay to a file."""
     collector, relay = place.port(), place.port()
     place.start("socat", "-u", f"TCP-LISTEN:{collector},bind=127.0.0.1,reuseaddr,fork", f"OPEN:{place.folder}/telemetry,creat,append", port=collector)
     place.start("socat", f"TCP-LISTEN:{relay},bind=127.0.0.1,reuseaddr,fork", f"TCP:127.0.0.1:{collector}", port=relay)
@@ -103,7 +103,7 @@ close $out
 
 
 def curl_monitor(place):
-    """Asks four times in a second whether a site is still there; nobody waits for that."""
+    """Checks four times per second if a site is available. No program waits for it."""
     front = nginx(place, "location / { return 200 fine; }")
     return ["sh", "-c", f"for n in $(seq {4 * place.seconds}); do curl -s -S -o /dev/null http://127.0.0.1:{front}/ || exit 1; sleep 0.25; done"]
 
@@ -121,7 +121,7 @@ for n in range(80):
 
 
 def tail_meter(place):
-    """A meter writes a line each 50 ms, which tail and awk follow."""
+    """A meter writes a line each 50 ms, which tail and awk read."""
     log, script = place.write("meter.log", ""), place.write("meter.py", METER)
     return ["sh", "-c", f"{PYTHON} {script} {log} & tail -q -n +1 --pid=$! -f {log} | awk '{{ sum += $NF }} END {{ print sum }}'"]
 

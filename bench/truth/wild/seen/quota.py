@@ -1,4 +1,4 @@
-"""CPU quota of a control group, on a service that has enough work for a whole CPU."""
+"""The CPU quota of a control group, for a service with enough work for a whole CPU."""
 from pathlib import Path
 
 from system import System, WRK, wrk
@@ -24,7 +24,9 @@ func main() {
 
 
 def group(place, name, percent):
-    """A control group with that share of one CPU; returns the file that takes its processes."""
+    """Makes a control group with this share of one CPU. Returns the file for the ids of its
+    processes.
+    """
     root = Path("/sys/fs/cgroup")
     old = root / "cpu"
     home = (old if old.is_dir() else root) / f"longpole-wild-{place.folder.name}"
@@ -41,7 +43,7 @@ def group(place, name, percent):
 
 def load(place):
     port, program = place.port(), place.go("checksums", SERVER)
-    # For each second of work it is held back three.
+    # For each second of work the quota makes it wait three seconds.
     inside = group(place, "checksums", round(100 / (1 + 3 * place.fault)))
     place.start("sh", "-c", f"echo $$ > {inside}; exec {program} {port}", port=port)
     return wrk(f"http://127.0.0.1:{port}/", 4, place.seconds)

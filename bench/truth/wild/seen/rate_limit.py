@@ -1,4 +1,4 @@
-"""Limits that somebody set: requests and bytes per second."""
+"""Configured limits: requests and bytes per second."""
 from services import nginx
 from system import SLEEPS, WRK, System, wrk
 

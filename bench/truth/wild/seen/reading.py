@@ -1,4 +1,4 @@
-"""A file that is read from the disk in pieces too small for it."""
+"""A file that is read from the disk in pieces that are too small."""
 from system import ITEMS, System
 
 SOURCE = r"""

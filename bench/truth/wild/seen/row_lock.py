@@ -1,4 +1,4 @@
-"""postgres: transactions of all clients change one row, and think before they commit."""
+"""postgres: transactions of all clients change the same row, and pause before they commit."""
 from services import at, postgres
 from system import LOCKS, PGBENCH, SLEEPS, System
 

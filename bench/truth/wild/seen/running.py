@@ -2,7 +2,7 @@
 from services import nginx
 from system import PYTHON, SLEEPS, WRK, System, wrk
 
-# A forking server: one process for each connection.
+# A forking server with one process per connection.
 REPLICA = """
 import socketserver, sys, time
 

@@ -1,4 +1,4 @@
-"""What the language's runtime does beside the program: garbage collectors and the interpreter's lock."""
+"""Work and locks of a language's runtime: garbage collectors and the interpreter lock."""
 from system import ITEMS, LOCKS, PYTHON, System
 
 JAVA = """

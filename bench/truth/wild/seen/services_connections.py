@@ -1,4 +1,4 @@
-"""Connections that the kernel makes wait: for an address, or for the rest of an answer."""
+"""Connections that wait in the kernel: for an address, or for the rest of an answer."""
 from services import private_network
 from system import ITEMS, PYTHON, SLEEPS, System
 

@@ -1,10 +1,11 @@
-"""Databases whose memory is too small, or whose data lie in another way than they are asked for."""
+"""Databases whose memory is too small, or whose data have a layout that does not suit the queries.
+"""
 from services import at, mariadb, postgres, redis
 from system import ITEMS, PGBENCH, System
 
 RUNS = (r"comput", r"\buser\b", r"runs its own code", r"one thread", r"\bruns? on", r"CPU")
 
-# The price of one article at a time: out of the whole catalogue, or from a key of its own.
+# Reads the price of one article at a time, from the whole catalogue or from a key of its own.
 TILL = """
 package main
 

@@ -1,7 +1,7 @@
-"""Proxies that wait, or look through their rules, before they pass on what a client wants."""
+"""Proxies that wait, or search their rules, before they forward a request."""
 from system import ITEMS, PYTHON, SLEEPS, WRK, System, wrk
 
-# Speaks first, as servers of mail do.
+# Sends the first message, as mail servers do.
 MAILROOM = """
 package main
 

@@ -1,4 +1,4 @@
-"""Web servers whose settings make them wait, read from the disk, or work for nothing."""
+"""Web servers whose settings cause waits, disk reads, or needless work."""
 import os
 
 from services import nginx
@@ -6,7 +6,7 @@ from system import ITEMS, SLEEPS, WRK, System, wrk
 
 RUNS = (r"comput", r"\buser\b", r"runs its own code", r"one thread", r"\bruns? on", r"CPU")
 
-# Reads each answer to the end of its connection.
+# Reads each answer until the connection ends.
 SCRAPER = """#!/usr/bin/ruby
 require "socket"
 port, each = ARGV.map(&:to_i)

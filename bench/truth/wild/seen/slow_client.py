@@ -26,7 +26,7 @@ else:
 print(f"items {items} seconds {time.monotonic() - begin:.3f}")
 """
 
-# What comes out of the cache is parsed each time.
+# Values from the cache are parsed each time.
 MEMCACHED = """
 import json, socket, sys, time
 

@@ -3,7 +3,7 @@ import signal
 
 from system import ITEMS, System, number
 
-# One side sends, the other reads and adds up; the window never has room for much.
+# One side sends, the other one reads and sums. The window never has much space.
 SOURCE = r"""
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -55,7 +55,7 @@ def transfer(place):
 
 def iperf3(place):
     port = place.port()
-    # Its own -n ends by work, -w sets the buffers of both sides.
+    # iperf3's -n ends the run after a fixed amount of work; -w sets the buffers of both sides.
     place.start("iperf3", "-s", "-p", port, stop=signal.SIGTERM, port=port)
     amount, window = ("4G", "1M") if place.fixed else ("40M", "4K")
     return ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-n", amount, "-w", window, "-f", "m", "-i", "0"]

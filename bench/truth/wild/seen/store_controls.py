@@ -1,4 +1,4 @@
-"""Healthy stores: a report on two CPUs, two shards that are equally busy, a dashboard with little to ask."""
+"""Healthy stores: a report on two CPUs, two equally busy shards, a dashboard with few queries."""
 from services import at, postgres, redis
 from system import COMPUTES, ITEMS, PYTHON, System
 

@@ -4,7 +4,8 @@ import os
 from services import private_network
 from system import COMPUTES, PYTHON, System
 
-# One transaction; what does not fit into the cache is written to the database, for which the journal is synced first.
+# Runs one transaction. Pages that do not fit into the cache are written to the database, and the
+# journal is synced before that.
 IMPORTER = """#!/usr/bin/python3
 # usage: importer PAGES ROWS: puts rows in random order into an index, with a cache of so many pages.
 import random, sqlite3, sys
@@ -42,7 +43,7 @@ for my $number (1 .. $count) {
 
 
 def unindexed_directory(place):
-    """An ext4 of its own whose directories are lists, as they were in ext2, or hashed."""
+    """Makes an ext4 whose directories are lists, as in ext2, or hashed."""
     (place.folder / "spool").mkdir()
     feature = "dir_index" if place.fixed else "^dir_index"
     inside = private_network(place, f"truncate -s 400M {place.folder}/disk", f"mkfs.ext4 -q -N 60000 -O {feature} {place.folder}/disk",

@@ -1,4 +1,4 @@
-"""A journal in Java that is a mapped file with two indexes."""
+"""A journal in Java, in a mapped file with two indexes."""
 from system import WRK, System, wrk
 
 SOURCE = r"""

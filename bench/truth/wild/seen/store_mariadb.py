@@ -1,4 +1,4 @@
-"""MariaDB: joins that are planned too thoroughly, a gap that is locked for all that is new."""
+"""MariaDB: joins with too much planning, a gap lock that blocks all new rows."""
 from services import mariadb
 from system import COMPUTES, ITEMS, LOCKS, PYTHON, SLEEPS, System
 

@@ -12,7 +12,7 @@ zstd -q -l base.tar.zst
 
 
 def spread_checkpoint(place):
-    """The checkpoint has pages enough to be spread over a part of its timeout, which is 4 s."""
+    """The checkpoint has enough pages to be spread over a part of its timeout, which is 4 s."""
     sql = """
         create table parcels as select n as id, repeat('parcel', 20) as label from generate_series(1, 60000) as n;
         checkpoint;

@@ -17,7 +17,7 @@ def commit_delay(place):
 
 
 def late_replica(place):
-    """A standby that applies a commit only after a time, and a primary that waits for it."""
+    """A standby that applies a commit only after a delay, and a primary that waits for it."""
     primary = postgres(place, ORDERS, synchronous_commit="remote_apply", wal_level="replica", hot_standby="on")
     programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
     home, port = place.folder / "standby", place.port()
@@ -42,7 +42,7 @@ def connection_for_each(place):
     return ["pgbench", *at(port), "-n", *often, "-c", "2", "-T", str(place.seconds), "-f", str(script), "postgres"]
 
 
-# Pages of the database that do not fit into the control group are read from the disk again.
+# Pages of the database that exceed the memory of the control group are read from the disk again.
 LOOKUP = """
 import os, random, sqlite3, sys, time
 group, path, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])

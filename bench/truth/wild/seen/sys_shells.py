@@ -1,4 +1,4 @@
-"""A script that waits for the ends of its processes."""
+"""A script that polls for the ends of its processes."""
 from system import SLEEPS, System
 
 WATCH = """#!/bin/bash

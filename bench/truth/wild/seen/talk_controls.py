@@ -1,4 +1,6 @@
-"""Healthy dialogues: equal halves of XML-RPC, a chain of equal relays, heartbeats by intention."""
+"""Healthy dialogues: XML-RPC with equal work on both sides, a chain of equal relays, intentional
+heartbeats.
+"""
 from system import ITEMS, PYTHON, System
 
 HEADQUARTERS = """

@@ -1,7 +1,9 @@
-"""Gateways held up by what belongs to them: a program that maps names, health checks, the pace of a socket."""
+"""Gateways that their own parts delay: a program that maps names, health checks, the pacing of a
+socket.
+"""
 from system import COMPUTES, LOCKS, WRK, System, wrk
 
-# Looks through all of its list for each name.
+# Searches its whole list for each name.
 SHOPMAP = """#!/usr/bin/perl
 use strict;
 $| = 1;
@@ -95,7 +97,7 @@ def paced_socket(place):
     port = place.port()
     with place.write("film", "").open("wb") as film:
         film.truncate(400 << 20)
-    # 1:47 is SO_MAX_PACING_RATE of SOL_SOCKET, in bytes in a second.
+    # 1:47 is SO_MAX_PACING_RATE of SOL_SOCKET, in bytes per second.
     pace = "" if place.fixed else ",setsockopt-int=1:47:100000000"
     place.start(place.named("/usr/bin/socat", "shelf"), "-b", 65536, "-u", f"OPEN:{place.folder}/film", f"TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork{pace}", port=port)
     return [str(place.named("/usr/bin/socat", "viewer")), "-b", "65536", "-u", f"TCP:127.0.0.1:{port}", "OPEN:/dev/null"]

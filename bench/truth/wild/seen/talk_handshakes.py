@@ -1,4 +1,4 @@
-"""What a setting of a connection costs: a deferred accept, a cipher in software."""
+"""Costs of connection settings: a deferred accept, a cipher in software."""
 from system import COMPUTES, ITEMS, System
 
 POSTOFFICE = """#!/usr/bin/ruby
@@ -57,7 +57,7 @@ def certificate(place):
 
 
 def tls_port(place, body, env):
-    """nginx with TLS; in an environment of its own."""
+    """nginx with TLS, in an environment of its own."""
     port, folder = place.port(), place.folder
     paths = " ".join(f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     place.write("tls.conf", f"""

@@ -1,4 +1,4 @@
-"""Services for which the kernel works too much: a long packet filter, a dump of all routes."""
+"""Services with too much work in the kernel: a long packet filter, a dump of all routes."""
 from services import private_network
 from system import ITEMS, System
 
@@ -70,7 +70,7 @@ int main(int count, char **words)
 
 
 def packet_filter(place):
-    """memcached in a network of its own, whose packets pass 10000 rules, or one set."""
+    """memcached in a private network. Its packets pass 10000 rules, or one set."""
     addresses = [f"10.{i // 250}.{i % 250}.1" for i in range(10000)]
     if place.fixed:
         rules = f"ip saddr {{ {', '.join(addresses)} }} drop"

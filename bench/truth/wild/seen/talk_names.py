@@ -1,7 +1,7 @@
-"""Questions to a name server, half of which go to a socket that nobody reads."""
+"""Questions to a name server, half of which go to a socket that no process reads."""
 from system import ITEMS, PYTHON, SLEEPS, System
 
-# What is left of an older server: its socket shares the port, and nobody reads it.
+# The rest of an older server: its socket shares the port, and no process reads it.
 REMNANT = """
 import socket, sys, time
 

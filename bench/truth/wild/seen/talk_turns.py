@@ -1,4 +1,6 @@
-"""Dialogues that waste turns: one stream of HTTP/2, an answer whose end is a timeout, transactions that fail and are tried again."""
+"""Dialogues with wasted round trips: a single HTTP/2 stream, an answer that ends with a timeout,
+transactions that fail and are repeated.
+"""
 from services import redis
 from system import ITEMS, LOCKS, SLEEPS, System
 

@@ -1,7 +1,9 @@
-"""Clients that wait for somebody who does not answer: a dead name server, a dead replica, a full listen queue."""
+"""Clients that wait for a server that does not answer: a dead name server, a dead replica, a full
+listen queue.
+"""
 from system import ITEMS, PYTHON, SLEEPS, System
 
-# The first one hears and says nothing, the second one answers every question with 127.0.0.1.
+# The first one receives and never answers; the second one answers every question with 127.0.0.1.
 NAMES = """
 import socket, sys, threading
 
@@ -29,7 +31,8 @@ for i in range(count):
 print(f"items {count} seconds {time.monotonic() - begin:.3f}")
 """
 
-# The dead one has a full queue and accepts nobody, so that the kernel drops what wants to connect.
+# The dead server has a full listen queue and accepts no connection, so the kernel drops connection
+# requests.
 REPLICAS = """
 import socket, sys, threading
 
@@ -78,7 +81,8 @@ func main() {
 }
 """
 
-# It takes one connection after the other; a wave of 24 comes at once, and the next one when all have their answer.
+# The server accepts one connection after the other. 24 connections arrive at once, and the next 24
+# when all have their answer.
 SHOP = r"""
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -139,7 +143,7 @@ def names(place):
     lines = f"nameserver {alive}\n" if place.fixed else f"nameserver {silent}\nnameserver {alive}\n"
     config = place.write("resolv.conf", lines + "options timeout:1 attempts:2\n")
     script = place.write("lookups.py", LOOKUPS)
-    # The file of the whole machine is another one only for this process.
+    # Only this process sees another file at the path of the host's file.
     return ["unshare", "-m", "sh", "-c", f"mount --bind {config} /etc/resolv.conf && exec {PYTHON} {script} {300 if place.fixed else 5}"]
 
 

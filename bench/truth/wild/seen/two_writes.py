@@ -38,7 +38,7 @@ while time.monotonic() < begin + seconds:
 print(f"items {items} seconds {time.monotonic() - begin:.3f}")
 """
 
-# A client of redis that flushes the command and its argument one after the other.
+# A redis client that flushes the command and its argument separately.
 JAVA = """
 import java.io.*;
 import java.net.Socket;

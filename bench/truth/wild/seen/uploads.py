@@ -1,8 +1,8 @@
-"""curl that waits for leave to send, php that compiles its files for each request."""
+"""curl that waits for permission to send, and PHP that compiles its files for each request."""
 from services import PHP_FPM, nginx
 from system import COMPUTES, ITEMS, PYTHON, SLEEPS, WRK, System, wrk
 
-# HTTP 1.0, which knows no "100 Continue".
+# HTTP 1.0, which has no "100 Continue".
 INGEST = """
 import hashlib, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -31,14 +31,14 @@ def expect_continue(place):
     place.start(PYTHON, place.write("ingest.py", INGEST), port, port=port)
     (place.folder / "photo").write_bytes(b"0123456789abcdef" * 2 ** 16)
     how = "-H Expect:" if place.fixed else f"-H 'Expect: 100-continue' --expect100-timeout {0.4 * place.fault}"
-    # As many uploads as take about 4 s.
+    # The number of uploads that takes about 4 s.
     count = {1: 9, 0.5: 18}.get(place.fault, 120)
     script = place.write("uploads.sh", f"for i in $(seq {count}); do curl -s -S -o /dev/null {how} -T photo http://127.0.0.1:{port}/photo-$i || exit; done\n")
     return ["bash", "-c", f"begin=$(date +%s.%N); bash {script}; echo items {count} seconds $(perl -e \"print $(date +%s.%N) - $begin\")"]
 
 
 def files_compiled(place):
-    """Half of the fault: half as many files; without it they are all kept."""
+    """Half of the fault is half of the files. Without the fault all compiled files are kept."""
     count = int(80 * place.scale)
     for at in range(count):
         methods = "".join(f"  public function m{n}($a) {{ if ($a > {n}) {{ return [$a, 'k{n}' => $a + {n}]; }} foreach ([1, 2, {n}] as $v) {{ $a += $v; }} return $a; }}\n" for n in range(40))

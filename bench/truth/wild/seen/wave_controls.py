@@ -1,7 +1,7 @@
-"""Controls of web and job services: full CPUs with work to do, or little is asked for."""
+"""Controls with web and job services: full CPUs with useful work, or few requests."""
 from system import ITEMS, PYTHON, WRK, System, wrk
 
-# Two threads of a Java server seal what is asked for.
+# Two threads of a Java server seal the requested data.
 SEALS = """
 import com.sun.net.httpserver.*;
 import java.net.*;
@@ -39,7 +39,7 @@ def java_seals(place):
     return wrk(f"http://127.0.0.1:{port}/", 4, place.seconds)
 
 
-# Two jobs at once count what stands in compressed logs.
+# Two parallel jobs count entries of compressed logs.
 COUNT = """#!/bin/sh
 gzip -dc "$1" |
     awk '{ n[length($0) % 7 substr($0, 5, 3)] += $2 % 11 } END { for (i in n) print i, n[i] }' |
@@ -55,7 +55,7 @@ def counted(place):
     return ["sh", "-c", f"ls log-*.gz | xargs -P 2 -n 1 {count}"]
 
 
-# A till has a line twenty times a second; a shipper sends it to an archive, and all have time.
+# A till has a line twenty times per second. A shipper sends it to an archive, and no part is busy.
 ARCHIVE = """#!/usr/bin/ruby
 require "socket"
 server = TCPServer.new("127.0.0.1", ARGV[0].to_i)

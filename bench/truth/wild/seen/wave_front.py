@@ -1,8 +1,8 @@
-"""Front ends that make each request wait: a dead server, a refusal, a hung helper, a sweep."""
+"""Front ends that delay each request: a dead server, a refusal, a hanging helper, a sweep."""
 from services import nginx, php
 from system import ITEMS, PYTHON, SLEEPS, WRK, System, wrk
 
-# Prices a basket; every price is a digest of some length.
+# Computes the price of a basket. Every price is a digest of a certain length.
 PRICES = """
 const http = require('http'), crypto = require('crypto');
 http.createServer((request, response) => {
@@ -42,7 +42,7 @@ backend desks
     return [*wrk(f"http://127.0.0.1:{port}/basket", 4, place.seconds), "-H", "Cookie: desk=two"]
 
 
-# The stock list needs a password; urllib's handler sends it after a refusal only, each time.
+# The stock list needs a password, which urllib's handler sends only after a refusal, each time.
 LEDGER = """#!/usr/bin/python3
 import base64, sys, time
 import urllib.request
@@ -74,7 +74,7 @@ def refused(place):
     return [str(ledger), f"http://127.0.0.1:{port}", way, str(place.seconds)]
 
 
-# Takes questions and never answers one.
+# Receives questions and never answers.
 ADVERTS = """#!/usr/bin/perl
 use IO::Socket::INET;
 my $server = IO::Socket::INET->new(LocalAddr => "127.0.0.1:$ARGV[0]", Listen => 64) or die;

@@ -1,7 +1,7 @@
-"""Jobs that call programs, and a log shipper: a wait at an end, a slowed queue, a search."""
+"""Jobs that call programs, and a log shipper: a wait at the end, a slowed queue, a search."""
 from system import ITEMS, PYTHON, SLEEPS, System, number
 
-# Tells a collector of its run when it ends; the collector is hung.
+# Reports its run to a collector at its end. The collector hangs.
 RECEIPT = """#!/usr/bin/python3
 import hashlib, socket, sys, threading
 
@@ -39,7 +39,7 @@ def leaving(place):
     return [str(place.write("till", till))]
 
 
-# Writes log lines to rsyslog for some seconds, and counts what came out meanwhile.
+# Writes log lines to rsyslog for some seconds, and counts its output meanwhile.
 ORDERS = r"""#!/usr/bin/perl
 use IO::Socket::INET;
 use Time::HiRes qw(time alarm);
@@ -90,7 +90,7 @@ action(type="omprog" binary="{shipper} {shipped}")
     return [str(orders), str(port), str(shipped), str(place.seconds)]
 
 
-# One connection for each request; each is sealed.
+# One connection per request; each answer is sealed.
 GATE = """
 package main
 

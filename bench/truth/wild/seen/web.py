@@ -89,7 +89,8 @@ while True:
     time.sleep(0.005)
 """
 
-# It listens and never accepts; its backlog is full, so that a connection is neither made nor refused.
+# The server listens and never accepts. Its backlog is full, so a connection is neither made nor
+# refused.
 STALLED = """#!/usr/bin/python3
 import socket, sys, time
 

@@ -1,10 +1,11 @@
-"""Needless or badly shared work: in Ruby, PHP, Perl, Python, Java, OpenMP, and through D-Bus."""
+"""Needless or badly distributed work: in Ruby, PHP, Perl, Python, Java, OpenMP, and through D-Bus.
+"""
 import random
 
 from services import PHP_FPM, nginx, php
 from system import COMPUTES, ITEMS, PYTHON, WRK, System, wrk
 
-# Addresses with a long run of letters and no @ make the expression try all ways to split them.
+# For addresses with many letters and no @, the regular expression tries all ways to split them.
 SIGNUP = r"""
 require "socket"
 PATTERN = /\A([a-z]+)*@[a-z]+\.test\z/
@@ -26,7 +27,7 @@ end
 
 
 def ruby_backtracking(place):
-    """nginx passes sign-ups to the Ruby server, and some of them cost much."""
+    """nginx passes sign-ups to the Ruby server, and some of them are expensive."""
     port = place.port()
     place.start("ruby", place.write("signup.rb", SIGNUP), port, port=port)
     front = nginx(place, 'location / { proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection ""; }',
@@ -43,7 +44,7 @@ end
     return [*command[:-1], "-s", str(script), command[-1]]
 
 
-# PHP's hash table puts a number into the slot of its last bits.
+# PHP's hash table uses the last bits of a number as its slot.
 IMPORT = """<?php
 $stock = [];
 while (($line = fgets(STDIN)) !== false) {
@@ -82,7 +83,7 @@ LINE: while (my $line = <STDIN>) {
 
 
 def perl_quadratic(place):
-    """The names that are kept in a list are those of the first `limit` lines."""
+    """The list has the names of the first `limit` lines."""
     chance = random.Random(11)
     place.write("names.txt", "".join(f"customer-{chance.randrange(10**9):09}\n" for _ in range(150000)))
     limit = int(17000 * place.fault**0.5)
@@ -122,7 +123,7 @@ def yaml_in_python(place):
     return wrk(f"http://127.0.0.1:{port}/", 3, place.seconds)
 
 
-# A loop whose passes take longer and longer: its second half is seven eighths of the work.
+# A loop with growing passes: its second half is seven eighths of the work.
 HEAT = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,7 +153,7 @@ def openmp_imbalance(place):
     return ["env", "OMP_NUM_THREADS=2", "OMP_WAIT_POLICY=passive", str(program), str(place.fault), "150"]
 
 
-# What a unit of systemd with `CPUAffinity=0` does to all processes of a service.
+# The effect of a systemd unit with `CPUAffinity=0` on all processes of a service.
 TAX = """<?php
 $sum = 0;
 for ($n = 0; $n < 60000; $n++) $sum += intdiv($n * 19, 119) % 7;
@@ -165,7 +166,7 @@ def php_one_cpu(place):
     return wrk(f"http://127.0.0.1:{front}/", 6, place.seconds)
 
 
-# A server that lets the collector run for each batch of requests, as if that did good.
+# A server that runs the collector for each batch of requests, without need.
 ORDERS = """
 import com.sun.net.httpserver.*;
 import java.net.*;

@@ -30,7 +30,7 @@ insert into parts select seq * 3, concat('part of the kind ', seq), seq * 37 % 1
 
 
 def versions(count):
-    """Versions of a few long lists, as git fast-import takes them."""
+    """Returns versions of a few long lists, as input of git fast-import."""
     lists = [[f"shelf {shelf} place {row} book {shelf * 7919 + row * 104729 % 100003}" for row in range(260)] for shelf in range(12)]
     out = []
     for version in range(count):

@@ -1,4 +1,4 @@
-"""Counters at which callers wait: a clearing house for slips, and names of many parts."""
+"""Servers at which callers wait: a clearing house for slips, and names of many parts."""
 import random
 
 from system import COMPUTES, ITEMS, PYTHON, SLEEPS, System, number
@@ -59,7 +59,7 @@ printf("items %d seconds %.3f\\n", lists.sum, Process.clock_gettime(Process::CLO
 
 def clearing(place):
     port = place.port()
-    # The least number of bytes, and the longest time, for which a read waits.
+    # The least number of bytes for which a read waits, and the longest time.
     least, patience = (1, 10) if place.fixed else (16384, 0.03 * place.fault)
     place.start(place.write("clearing", CLEARING), port, least, patience, port=port)
     return [str(place.write("branches", BRANCHES)), str(port), str(place.seconds)]

@@ -1,7 +1,7 @@
 """An estimator of repairs, and desks that ask it again before it has answered."""
 from system import COMPUTES, ITEMS, System
 
-# Two at once; who else asks waits in a queue.
+# Serves two requests at once; others wait in a queue.
 ESTIMATOR = """
 import com.sun.net.httpserver.HttpServer;
 import java.net.InetSocketAddress;

@@ -1,7 +1,7 @@
 """Streams that come together: a chronicle of three gauges."""
 from system import ITEMS, SLEEPS, System
 
-# Sends what it measured at each of its times; it has one reader at a time.
+# Sends its measurements at fixed times, to one reader at a time.
 GAUGE = r"""#!/usr/bin/perl
 # usage: GAUGE PORT STEP PAUSE
 use strict;

@@ -1,9 +1,10 @@
-"""Programs that pay for a system call: one publishes tables, one acts for its users."""
+"""Programs with an expensive system call: one publishes tables, the other one acts for its users.
+"""
 from system import ITEMS, PYTHON, System
 
 CALLS = (r"system calls?", r"syscalls?", r"\bkernel\b")
 
-# Reprices all articles at each new rate, and frees the old table when no reader has it any more.
+# Computes all prices again at each new rate, and frees the old table when no reader uses it.
 TARIFF = r"""
 #define _GNU_SOURCE
 #include <linux/membarrier.h>
@@ -79,7 +80,7 @@ def published(place):
     return [str(place.c("tariff", TARIFF)), str(place.seconds), "own" if place.fixed else "all", "rates"]
 
 
-# A thread for each reader at its desk; books are opened with the rights of the one who asks.
+# One thread per reader at its desk. Books are opened with the reader's privileges.
 LENDER = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>

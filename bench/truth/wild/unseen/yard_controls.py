@@ -1,4 +1,6 @@
-"""Controls: gauges with a pace of their own, full CPUs that share their work evenly, a service that is seldom asked."""
+"""Controls: gauges with a fixed pace, full CPUs with evenly distributed work, a service with few
+requests.
+"""
 import os
 
 from system import COMPUTES, ITEMS, SLEEPS, System
@@ -8,11 +10,11 @@ PACED = (*SLEEPS, r"\bidle", r"\btick", r"interval", r"pace", r"waits? for (work
 
 
 def said(of, what):
-    """A sentence that says one of `what` of one of the programs `of`."""
+    """Returns a pattern for a sentence that states one of `what` about one of the programs `of`."""
     return (f"\\b({of}).*({'|'.join(what)})",)
 
 
-# Measures fifty times in a second, and writes a line each time.
+# Measures fifty times per second, and writes a line each time.
 GAUGE = """
 package main
 
@@ -86,7 +88,7 @@ def two_hands(place):
     return ["java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", str(place.java(SORTER)), "Main", str(place.seconds)]
 
 
-# Tells how many copies of a book are on the shelf.
+# Returns the number of copies of a book on the shelf.
 SHELF = r"""
 -module(main).
 -export([start/1]).

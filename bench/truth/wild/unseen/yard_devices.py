@@ -1,4 +1,4 @@
-"""File systems and terminals that are not always there for the one who writes."""
+"""File systems and terminals that sometimes do not accept writes."""
 import contextlib
 import subprocess
 
@@ -14,7 +14,7 @@ def mounted(place, name, *words):
     return path
 
 
-# Keeps each letter as a file that appears whole.
+# Stores each letter as a file that appears completely or not at all.
 SCRIBE = """#!/usr/bin/perl
 use strict; use Time::HiRes 'time';
 my ($folder, $seconds) = @ARGV;
@@ -31,7 +31,7 @@ while (time < $begin + $seconds) {
 }
 printf "items %d seconds %.3f\\n", $items, time - $begin;
 """
-# Takes images of a disk while nobody writes to it.
+# Takes images of a disk while no process may write to it.
 IMAGER = """#!/usr/bin/perl
 use strict;
 my ($folder, $hold) = @ARGV;
@@ -61,7 +61,7 @@ def imaged(place):
     return [str(place.write("scribe", SCRIBE)), str(letters), str(place.seconds)]
 
 
-# A printer at a serial line: it prints a page, has the line stopped, feeds the next sheet, and goes on.
+# A printer at a serial line. It prints a page, stops the line, feeds the next sheet, and continues.
 PRINTER = """#!/usr/bin/python3
 import os, sys, termios, time, zlib
 line, feed = sys.argv[1], float(sys.argv[2])
@@ -106,7 +106,7 @@ def printed(place):
     return [str(place.write("spool", SPOOL)), str(line), str(place.seconds)]
 
 
-# Draws frames into a small file system in memory, from which the encoder takes them.
+# Draws frames into a small file system in memory. The encoder takes them from there.
 RENDER = """
 package main
 

@@ -1,4 +1,4 @@
-"""A night job beside the work of the day, each in its control group."""
+"""A night job and the work of the day, each in its own control group."""
 import contextlib
 import os
 import time
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from system import ITEMS, System
 
-# Packs blocks with two threads, which a third one fills; first goes into its control group.
+# Enters its control group, then packs blocks with two threads; a third thread fills the blocks.
 PACKER = """
 import java.nio.file.*;
 import java.util.concurrent.*;
@@ -53,7 +53,7 @@ public class Main {
     }
 }
 """
-# Keeps the index of the shop up to date, by two processes.
+# Updates the index of the shop, with two processes.
 INDEXER = """#!/usr/bin/perl
 use strict;
 while (1) {

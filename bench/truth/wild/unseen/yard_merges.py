@@ -1,4 +1,4 @@
-"""The orders of a year, from the sorted files of its days."""
+"""Merges the orders of a year from the sorted files of its days."""
 from system import COMPUTES, System
 
 

@@ -1,7 +1,7 @@
-"""Runtimes that do more than their work: messages that are too large, samples that are too many."""
+"""Runtimes with needless work: messages that are too large, samples that are too frequent."""
 from system import COMPUTES, ITEMS, PYTHON, System
 
-# Sends each job, and what is needed for it, to the worker that is free.
+# Sends each job, and the data that it needs, to a free worker.
 PLANNER = r"""
 -module(main).
 -export([start/1, worker/1]).
@@ -44,7 +44,7 @@ def planned(place):
     return ["env", "HOME=/tmp", "erl", "-noshell", "-boot", "start_clean", "-pa", str(folder), "-run", "main", "start", str(place.seconds), how]
 
 
-# Says which words the letters of a mail box have, and looks now and then where it is.
+# Lists the words of the letters in a mailbox, and samples its own position at intervals.
 CLASSIFIER = """#!/usr/bin/python3
 import collections, re, signal, sys, traceback
 stacks, kinds = collections.Counter(), collections.Counter()
