@@ -73,6 +73,10 @@ pub struct StreamDecoder<S> {
     /// `true` if the header of the packet could not be read and the next packet was not searched
     /// for yet.
     lost: bool,
+    /// `true` if a packet with another UUID than the metadata's is an error.
+    strict: bool,
+    /// UUID of the last packet whose UUID is not the metadata's.
+    other_uuid: Option<[u8; 16]>,
     /// The last packet of each stream class, without its context: only sizes, times and counters.
     previous: Vec<Option<Packet>>,
     /// Position of the cursor, in bits from the start of the packet.
@@ -115,6 +119,8 @@ impl<S: Source> StreamDecoder<S> {
             next_index: 0,
             unreadable: 0,
             lost: false,
+            strict: false,
+            other_uuid: None,
             previous: vec![None; metadata.streams.len()],
             at: 0,
             limit: 0,
@@ -134,6 +140,15 @@ impl<S: Source> StreamDecoder<S> {
             metadata,
             source,
         }
+    }
+
+    /// The same decoder, for which a packet with another UUID than the metadata's is an error
+    /// ([`DecodeErrorKind::WrongUuid`]). Otherwise the packet is decoded, and
+    /// [`Packet::other_uuid`] is set.
+    #[must_use]
+    pub fn strict(mut self) -> StreamDecoder<S> {
+        self.strict = true;
+        self
     }
 
     /// The metadata by which the stream is decoded.
@@ -595,12 +610,14 @@ impl<S: Source> StreamDecoder<S> {
         }
         if let (Some(index), Some(wanted)) = (metadata.plan.uuid, metadata.trace.uuid) {
             let other = match self.values(&metadata.plan.packet_header).nth(index) {
-                Some(Value::Bytes(uuid)) => uuid.len() == 16 && *uuid != wanted,
-                _ => false,
+                Some(Value::Bytes(uuid)) => <[u8; 16]>::try_from(&*uuid).ok().filter(|uuid| *uuid != wanted),
+                _ => None,
             };
-            if other {
+            if other.is_some() && self.strict {
                 return Err(self.fail_packet(0, DecodeErrorKind::WrongUuid));
             }
+            self.packet.other_uuid = other.is_some();
+            self.other_uuid = other.or(self.other_uuid);
         }
         self.packet.stream_instance = told.stream_instance;
         let only = || (metadata.streams.len() == 1).then_some(0);

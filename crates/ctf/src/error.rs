@@ -187,7 +187,8 @@ pub enum DecodeErrorKind {
         /// The number.
         found: u64,
     },
-    /// The packet belongs to another trace.
+    /// The packet belongs to another trace. Only a [strict](crate::StreamDecoder::strict) decoder
+    /// returns this error.
     #[error("the packet's uuid is not that of the metadata")]
     WrongUuid,
     /// The metadata has no such stream class.

@@ -5,30 +5,23 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::clock::Converter;
+use crate::diagnostic::{Diagnostic, DiagnosticKind};
 use crate::error::{MetadataError, Span, SpanError};
 use crate::exec::Mark;
 use crate::header::{HeaderPlan, QuickHeader};
-use crate::json;
+use crate::json::{self, Draft};
+use crate::metadata_text::MetadataText;
 use crate::plan::{Block, Field, Flattener, NodeMaker};
 use crate::refs::{find, Counters, ScopeRefs, Scopes};
 use crate::sign::PacketSignature;
 use crate::tsdl;
 use crate::types::*;
 
-/// First bytes of a packet of packetised metadata, as a number.
-const PACKET_MAGIC: u32 = 0x75D1_1D57;
-
-/// Size in bytes of the header of such a packet in CTF 1.8.
-const PACKET_HEADER: usize = 37;
-
-/// Size in bytes of the header that CTF2-PMETA-1.0 describes, which states its own size. LTTng also
-/// writes the shorter header before CTF 2 metadata.
-const LONG_PACKET_HEADER: usize = 44;
-
 /// The metadata of a trace, ready to decode its streams. Dereferences to the [`Schema`].
 #[derive(Debug)]
 pub struct Metadata {
     schema: Schema,
+    diagnostics: Vec<Diagnostic>,
     pub(crate) plan: TracePlan,
 }
 
@@ -142,40 +135,36 @@ impl EventIds {
     }
 }
 
-/// The byte order of packetised metadata; `None` if the metadata is plain text.
-fn packets_order(bytes: &[u8]) -> Option<ByteOrder> {
-    match *bytes.first_chunk::<4>()? {
-        magic if u32::from_le_bytes(magic) == PACKET_MAGIC => Some(ByteOrder::Little),
-        magic if u32::from_be_bytes(magic) == PACKET_MAGIC => Some(ByteOrder::Big),
-        _ => None,
-    }
-}
-
 impl Metadata {
-    /// Parses the bytes of a `metadata` file: plain text or packets.
+    /// Parses the bytes of a `metadata` file: plain text or packets. What the specification does
+    /// not allow, but has only one meaning, is accepted and listed in
+    /// [`diagnostics`](Self::diagnostics).
     ///
     /// # Errors
     ///
     /// Metadata that cannot be parsed or compiled, and packets whose byte order differs from the
     /// trace's.
     pub fn parse(bytes: &[u8]) -> Result<Metadata, MetadataError> {
-        let text = Metadata::text(bytes)?;
-        let metadata = Metadata::from_text(&text)?;
-        let packets = match packets_order(bytes) {
-            Some(order) if !json::is_text_sequence(&text) => order,
-            _ => return Ok(metadata),
-        };
-        if packets != metadata.trace.byte_order {
+        let found = MetadataText::read(bytes)?;
+        let (schema, drafts) = schema(&found.text)?;
+        let mut metadata = compile(schema).map_err(|e| MetadataError::at(&found.text, e.span, e.message))?;
+        if let Some(packets) = found.order.filter(|_| !json::is_text_sequence(&found.text)) {
             let own = metadata.trace.byte_order;
-            return Err(MetadataError::whole(format!("the packets of the metadata are {packets:?} endian, the trace is {own:?} endian")));
+            if packets != own {
+                return Err(MetadataError::whole(format!("the packets of the metadata are {packets:?} endian, the trace is {own:?} endian")));
+            }
         }
+        metadata.diagnostics = diagnostics(&found, &drafts);
         Ok(metadata)
     }
 
     /// Parses metadata text.
+    ///
+    /// # Errors
+    ///
+    /// Metadata that cannot be parsed or compiled.
     pub fn from_text(text: &str) -> Result<Metadata, MetadataError> {
-        let schema = if json::is_text_sequence(text) { json::parse(text)? } else { tsdl::parse(text)? };
-        compile(schema).map_err(|e| MetadataError::at(text, e.span, e.message))
+        Metadata::parse(text.as_bytes())
     }
 
     /// Compiles a schema that was not parsed from text.
@@ -186,51 +175,13 @@ impl Metadata {
     /// The text in the bytes of a `metadata` file, without packet headers and padding. Invalid
     /// UTF-8 is replaced.
     pub fn text(bytes: &[u8]) -> Result<String, MetadataError> {
-        let Some(order) = packets_order(bytes) else {
-            return match std::str::from_utf8(bytes) {
-                Ok(text) => Ok(text.to_owned()),
-                Err(_) => Ok(String::from_utf8_lossy(bytes).into_owned()),
-            };
-        };
-        let word = |bytes: &[u8], offset: usize| {
-            let bytes = *bytes.get(offset..)?.first_chunk()?;
-            Some(if order == ByteOrder::Little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
-        };
-        let mut text = Vec::with_capacity(bytes.len());
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let at = bytes.len() - rest.len();
-            let wrong = |message: &str| MetadataError::whole(format!("packet at byte {at}: {message}"));
-            let header = rest.first_chunk::<PACKET_HEADER>().ok_or_else(|| wrong("the header is cut off"))?;
-            if word(rest, 0) != Some(PACKET_MAGIC) {
-                return Err(wrong("wrong magic number"));
-            }
-            if header[4..20] != bytes[4..20] {
-                return Err(wrong("its uuid is not that of the packet before it"));
-            }
-            if header[32] != 0 || header[33] != 0 {
-                return Err(wrong("compressed or encrypted metadata is not read"));
-            }
-            if header[34] != 0 {
-                return Err(wrong("metadata with a checksum is not read"));
-            }
-            let begin = match header[35..] {
-                // The number at byte 40 distinguishes the two headers: after the short one, these
-                // bytes belong to the text, and no text contains them.
-                [2, 0] if word(rest, 40) == Some(LONG_PACKET_HEADER as u32 * 8) => LONG_PACKET_HEADER,
-                [1, 8] | [2, 0] => PACKET_HEADER,
-                [major, minor] => return Err(wrong(&format!("metadata of version {major}.{minor} is not read, only 1.8 and 2.0"))),
-                _ => return Err(wrong("the header is cut off")),
-            };
-            let size = |offset: usize| word(rest, offset).filter(|bits| bits % 8 == 0).map_or(0, |bits| bits as usize / 8);
-            let (content, packet) = (size(24), size(28));
-            if content < begin || packet < content {
-                return Err(wrong("impossible sizes"));
-            }
-            text.extend_from_slice(rest.get(begin..content).ok_or_else(|| wrong("the content is cut off"))?);
-            rest = rest.get(packet..).unwrap_or(&[]);
-        }
-        String::from_utf8(text).or_else(|e| Ok(String::from_utf8_lossy(e.as_bytes()).into_owned()))
+        Ok(MetadataText::read(bytes)?.text)
+    }
+
+    /// Deviations from the specification that were accepted, in the order of the file, one for each
+    /// kind.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
     }
 
     /// The types that the metadata describes.
@@ -347,6 +298,35 @@ pub(crate) fn refs(schema: &Schema) -> Result<Refs, SpanError> {
     Ok(Refs { header: header_refs, streams: found, slots: shared + most_local })
 }
 
+/// Parses the text by the language in which it is written.
+fn schema(text: &str) -> Result<(Schema, Vec<Draft>), MetadataError> {
+    match json::is_text_sequence(text) {
+        true => json::parse(text),
+        false => Ok((tsdl::parse(text)?, Vec::new())),
+    }
+}
+
+/// One diagnostic for each kind of deviation.
+fn diagnostics(found: &MetadataText, drafts: &[Draft]) -> Vec<Diagnostic> {
+    let mut diagnostics: Vec<Diagnostic> = Vec::new();
+    for Draft { span, kind } in drafts {
+        match diagnostics.iter_mut().find(|known| known.kind == *kind) {
+            Some(known) => known.times += 1,
+            None => {
+                let error = MetadataError::at(&found.text, *span, kind.to_string());
+                diagnostics.push(Diagnostic { kind: *kind, byte: found.byte(span.start), times: 1, error });
+            }
+        }
+    }
+    if !found.trailing.is_empty() {
+        let (bytes, byte) = (found.trailing.len() as u64, found.trailing.start as u64);
+        let kind = DiagnosticKind::TrailingBytes { bytes };
+        let error = MetadataError::whole(format!("byte {byte}: {kind}"));
+        diagnostics.push(Diagnostic { kind, byte, times: 1, error });
+    }
+    diagnostics
+}
+
 fn compile(schema: Schema) -> Result<Metadata, SpanError> {
     let Refs { header: header_refs, streams: found, slots } = refs(&schema)?;
     let header = schema.trace.packet_header.as_deref();
@@ -398,7 +378,7 @@ fn compile(schema: Schema) -> Result<Metadata, SpanError> {
     });
     let sign = PacketSignature::of(&packet_header, uuid.zip(schema.trace.uuid));
     let plan = TracePlan { packet_header, uuid, sign, streams, by_id, slots: slots as usize, marks: marks as usize };
-    Ok(Metadata { schema, plan })
+    Ok(Metadata { schema, diagnostics: Vec::new(), plan })
 }
 
 /// Flattens the given scopes into one block.

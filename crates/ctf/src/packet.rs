@@ -24,6 +24,8 @@ pub struct Packet {
     pub sized: bool,
     /// `true` if the file ends before the content of the packet does.
     pub truncated: bool,
+    /// `true` if its UUID is not that of the metadata: it may have been written by other metadata.
+    pub other_uuid: bool,
     /// Time of its start, in cycles of the stream's clock.
     pub begin: Option<u64>,
     /// Time of its end, in cycles of the stream's clock.

@@ -13,6 +13,8 @@ pub(crate) const MAGIC: u64 = 0xC1FC_1FC1;
 pub(crate) struct PacketSignature {
     /// Byte offset of each part in the header, and the bytes expected there.
     parts: Vec<(usize, Vec<u8>)>,
+    /// `true` if the first part is the magic number and the second one the UUID.
+    is_both: bool,
     len: usize,
 }
 
@@ -29,9 +31,10 @@ impl PacketSignature {
             let field = header.fields.get(field).filter(|field| field.mark == *first && field.is_bytes())?;
             matches!(field.shape, Shape::Array { count: 16, .. }).then_some((byte(field.offset)?, uuid.to_vec()))
         });
+        let is_both = magic.is_some() && uuid.is_some();
         let parts: Vec<(usize, Vec<u8>)> = magic.into_iter().chain(uuid).collect();
         let len = parts.iter().map(|(at, bytes)| at + bytes.len()).max()?;
-        Some(PacketSignature { parts, len })
+        Some(PacketSignature { parts, is_both, len })
     }
 
     /// Size in bytes of the part of a header that must be visible for a comparison.
@@ -39,11 +42,19 @@ impl PacketSignature {
         self.len
     }
 
-    /// The first offset in `bytes` at which a packet may begin.
-    pub(crate) fn find(&self, bytes: &[u8]) -> Option<usize> {
+    /// The first offset in `bytes` at which a packet may begin. `other` is a UUID that packets of
+    /// the stream have instead of the metadata's. With it alone, without a magic number, too much
+    /// would look like a packet.
+    pub(crate) fn find(&self, bytes: &[u8], other: Option<[u8; 16]>) -> Option<usize> {
         let (skip, wanted) = self.parts.first()?;
         let first = wanted.first()?;
-        let begins = |header: &[u8]| self.parts.iter().all(|(at, part)| header.get(*at..).is_some_and(|rest| rest.starts_with(part)));
+        let has = |header: &[u8], at: usize, part: &[u8]| header.get(at..).is_some_and(|rest| rest.starts_with(part));
+        let own = |header: &[u8]| self.parts.iter().all(|(at, part)| has(header, *at, part));
+        let others = |header: &[u8]| match (other, &self.parts[..]) {
+            (Some(uuid), [(magic_at, magic), (uuid_at, _)]) if self.is_both => has(header, *magic_at, magic) && has(header, *uuid_at, &uuid),
+            _ => false,
+        };
+        let begins = |header: &[u8]| own(header) || others(header);
         let last = bytes.len().checked_sub(self.len)?;
         let candidates = bytes.get(*skip..=skip + last)?.iter().enumerate();
         candidates.filter(|(_, byte)| *byte == first).map(|(at, _)| at).find(|at| begins(&bytes[*at..]))

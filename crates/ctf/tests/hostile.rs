@@ -159,7 +159,7 @@ fn packets(uuid: bool, order: &str, count: u8, damage: &[(usize, u8)]) -> (Arc<M
 /// The values of the events, and the errors, each with the place of the packet that was found after
 /// it.
 fn going_on(metadata: &Arc<Metadata>, source: impl Source) -> (Vec<u64>, Vec<(DecodeErrorKind, Option<u64>)>) {
-    let mut stream = StreamDecoder::new(metadata.clone(), source);
+    let mut stream = StreamDecoder::new(metadata.clone(), source).strict();
     let (mut values, mut errors) = (Vec::new(), Vec::new());
     loop {
         match stream.advance() {

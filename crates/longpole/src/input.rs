@@ -30,6 +30,7 @@ use anyhow::{anyhow, bail, Context};
 use longpole_model::rules::Rules;
 use longpole_record::kernel;
 use longpole_record::Stop;
+use longpole_trace::Damage;
 use longpole_trace::Error;
 use longpole_trace::Moment;
 use longpole_trace::Options;
@@ -68,8 +69,22 @@ pub struct Input {
     #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse)]
     pub offsets: Vec<Offset>,
 
+    /// Damage is an error, and so is what deviates from a format without loss: packets with another
+    /// uuid than the metadata, bytes after the metadata, words of a draft of CTF 2
+    #[arg(long)]
+    pub strict: bool,
+
     #[command(flatten)]
     pub raw: Raw,
+}
+
+/// Returns what to do at damage.
+pub fn damage(strict: bool) -> Damage {
+    if strict {
+        Damage::IsError
+    } else {
+        Damage::Pass
+    }
 }
 
 impl Input {
@@ -86,6 +101,7 @@ impl Input {
             json: self.json,
             rules: self.rules.clone(),
             offsets: self.offsets.clone(),
+            strict: self.strict,
             raw: self.raw.clone(),
         }
     }
@@ -163,7 +179,14 @@ impl Input {
     }
 
     pub fn options(&self) -> Options {
-        Options { begin: self.begin, end: self.end, dump: self.raw.dump(), shifts: offset::shifts(&self.offsets), ..Options::default() }
+        Options {
+            begin: self.begin,
+            end: self.end,
+            dump: self.raw.dump(),
+            shifts: offset::shifts(&self.offsets),
+            damage: damage(self.strict),
+            ..Options::default()
+        }
     }
 
     /// Opens all traces as one.

@@ -18,6 +18,9 @@ pub enum Diagnostic {
     /// Metadata that end inside a block. `line` is the line at which that block begins, `bytes` the
     /// size of what is not read.
     CutMetadata { path: PathBuf, line: usize, bytes: u64 },
+    /// Metadata that deviate from the specification without a loss, and are read. `byte` is the
+    /// first such place in the file, `what` describes it.
+    Nonstandard { path: PathBuf, byte: u64, what: String },
     /// A packet of a stream that cannot be decoded further, from the place `at`.
     Undecodable { path: PathBuf, at: Place, reason: String, left_out: LeftOut },
     /// Contradictory statements of packets. `times` counts them; `at` is the place of the first.
@@ -126,6 +129,8 @@ pub enum Contradiction {
     OutOfSequence,
     /// A packet begins or ends at a time that 64 bits of ns cannot represent.
     BeyondTime,
+    /// The UUID of a packet is not that of the metadata.
+    OtherUuid,
 }
 
 impl fmt::Display for Contradiction {
@@ -136,6 +141,7 @@ impl fmt::Display for Contradiction {
             Contradiction::Overlap => "the packet begins before an earlier one of its stream has ended",
             Contradiction::OutOfSequence => "the packet's sequence number is not above that of the packet before it",
             Contradiction::BeyondTime => "the packet begins or ends at a time that 64 bits of ns do not hold",
+            Contradiction::OtherUuid => "the packet's uuid is not that of the metadata; it is read as if it were",
         })
     }
 }
@@ -229,6 +235,7 @@ impl Diagnostic {
             Diagnostic::Undecodable { path, at, .. } | Diagnostic::Contradiction { path, at, .. } => (path, Some(*at)),
             Diagnostic::Damaged { path, .. }
             | Diagnostic::CutMetadata { path, .. }
+            | Diagnostic::Nonstandard { path, .. }
             | Diagnostic::Altered { path, .. }
             | Diagnostic::Shortened { path, .. }
             | Diagnostic::Removed { path, .. }
@@ -287,6 +294,7 @@ impl fmt::Display for Diagnostic {
                 some(*bytes, "byte", "bytes"),
                 are(*bytes)
             ),
+            Diagnostic::Nonstandard { path, what, .. } => write!(f, "{}: {what}", path.display()),
             Diagnostic::Undecodable { path, at, reason, left_out } => write!(f, "{}: {at}: {reason}; {left_out}", path.display()),
             Diagnostic::Contradiction { path, what, times: 1, at } => write!(f, "{}: {at}: {what}", path.display()),
             Diagnostic::Contradiction { path, what, times, at } => write!(f, "{}: {at}: {what}; {times} times in this file", path.display()),

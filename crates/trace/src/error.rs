@@ -32,6 +32,10 @@ pub enum Error {
     /// A packet cannot be encoded in the requested version of CTF.
     #[error("{} cannot be written anew: {source}", path.display())]
     Unwritable { path: PathBuf, source: Box<longpole_ctf::write::WriteError> },
+    /// The trace is damaged, and [`Damage::IsError`](crate::Damage::IsError) was requested. The
+    /// diagnostic is the first damage.
+    #[error("{0}")]
+    Damaged(Box<crate::diagnostic::Diagnostic>),
     /// A directory or file exceeds a limit of the reader.
     #[error("more than {limit} {what}")]
     TooMany { what: &'static str, limit: usize },

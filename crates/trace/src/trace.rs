@@ -60,17 +60,22 @@ pub enum Damage {
     /// Continue with the next packet, if there is one that can be read.
     #[default]
     Pass,
-    /// End that stream there; the other streams are read on.
+    /// End that stream there; the other streams are read on. Deviations from the format that are
+    /// read otherwise count as damage: a packet with another UUID than its metadata's, bytes after
+    /// the last packet of metadata, words of a draft of CTF 2.
     EndsStream,
-    /// End the whole trace there.
+    /// End the whole trace there. What counts as damage is the same as for `EndsStream`.
     EndsTrace,
+    /// Like `EndsTrace`, and return [`Error::Damaged`] instead of the end.
+    IsError,
 }
 
 impl Options {
     /// Returns true if the options request the whole trace, uncorrected, from files that identify
-    /// themselves.
+    /// themselves, and continue after damage.
     pub fn is_all(&self) -> bool {
-        self.begin.is_none() && self.end.is_none() && self.dump.is_none() && self.shifts.is_empty()
+        let whole = self.begin.is_none() && self.end.is_none();
+        whole && self.dump.is_none() && self.shifts.is_empty() && self.damage == Damage::Pass
     }
 
     /// Changes the options for callers that show what is stored: one event for each entry of a log
@@ -102,6 +107,8 @@ pub struct Trace {
     sources: Vec<String>,
     /// Set if the trace ends at the first stream that ends at damage ([`Damage::EndsTrace`]).
     stops: bool,
+    /// Set if damage is an error ([`Damage::IsError`]).
+    refuses: bool,
     finished: bool,
     no_event: Option<NoEvent>,
     /// Archives among the inputs. Their unpacked files exist as long as the trace is open.
@@ -187,6 +194,7 @@ impl Trace {
             probe_cost_ns: None,
             sources: Vec::new(),
             stops: false,
+            refuses: false,
             finished: false,
             no_event: None,
             unpacked: Vec::new(),
@@ -197,7 +205,8 @@ impl Trace {
         trace.shared.strict = options.damage != Damage::Pass;
         trace.shared.parts = options.parts;
         trace.shared.late = options.begin.is_some();
-        trace.stops = options.damage == Damage::EndsTrace;
+        trace.stops = matches!(options.damage, Damage::EndsTrace | Damage::IsError);
+        trace.refuses = options.damage == Damage::IsError;
         let several = paths.len() > 1;
         let mut ends = Vec::with_capacity(paths.len());
         for (root, path) in paths.iter().enumerate() {
@@ -474,13 +483,13 @@ impl Trace {
                 },
             };
             if self.stops && self.shared.broken && self.is_damaged_strictly() {
-                return Ok(self.finish());
+                return self.finish();
             }
             let Some(key) = next else {
                 if is_first {
                     self.explain_empty();
                 }
-                return Ok(self.finish());
+                return self.finish();
             };
             let index = key.stream as usize;
             self.current = Some(index);
@@ -509,8 +518,9 @@ impl Trace {
         self.no_event = why.filter(|_| !self.is_damaged());
     }
 
+    /// Ends the trace. Returns false.
     #[cold]
-    fn finish(&mut self) -> bool {
+    fn finish(&mut self) -> Result<bool, Error> {
         self.finished = true;
         self.current = None;
         for slot in &self.slots {
@@ -525,7 +535,10 @@ impl Trace {
                 _ => {}
             }
         }
-        false
+        match self.first_damage().filter(|_| self.refuses) {
+            Some(first) => Err(Error::Damaged(Box::new(first.clone()))),
+            None => Ok(false),
+        }
     }
 
     /// Returns everything that was interned until now. The catalogue grows while the trace is read.
@@ -549,8 +562,12 @@ impl Trace {
         self.shared.diagnostics.extend(diagnostics);
     }
 
-    /// Returns true if something could not be decoded.
+    /// Returns true if something could not be decoded. If damage ends the trace
+    /// ([`Damage::EndsTrace`], [`Damage::IsError`]), the same as [`Trace::is_damaged_strictly`].
     pub fn is_damaged(&self) -> bool {
+        if self.stops {
+            return self.is_damaged_strictly();
+        }
         self.shared.diagnostics.iter().any(Diagnostic::is_damage)
     }
 
@@ -558,8 +575,12 @@ impl Trace {
     /// contains a recording: a recording may be read while it is written, whereas any other input
     /// should be complete.
     pub fn is_damaged_strictly(&self) -> bool {
+        self.first_damage().is_some()
+    }
+
+    fn first_damage(&self) -> Option<&Diagnostic> {
         let lenient = !self.recordings.is_empty();
-        self.shared.diagnostics.iter().any(|diagnostic| diagnostic.is_damage() || !lenient && diagnostic.is_cut())
+        self.shared.diagnostics.iter().find(|diagnostic| diagnostic.is_damage() || !lenient && diagnostic.is_cut())
     }
 
     /// Returns the time of the trace's first item, whatever part was requested, or `None` if the

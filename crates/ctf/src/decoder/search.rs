@@ -44,7 +44,7 @@ impl<S: Source> StreamDecoder<S> {
             let rest = self.data_end.checked_sub(from).filter(|rest| *rest >= sign.len() as u64)?;
             self.load(from, rest.min(SEARCHED)).ok()?;
             let bytes = window(&self.source, from).bytes;
-            if let Some(at) = sign.find(bytes) {
+            if let Some(at) = sign.find(bytes, self.other_uuid) {
                 return Some(from + at as u64);
             }
             // A packet may begin with the last of these bytes.

@@ -46,6 +46,10 @@ pub struct Args {
     #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse, conflicts_with = "sync")]
     offsets: Vec<Offset>,
 
+    /// Damage is an error, and so is what deviates from a format without loss
+    #[arg(long)]
+    strict: bool,
+
     /// Answer in JSON, for programs
     #[arg(long)]
     json: bool,
@@ -82,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let found = synced.iter().map(|host| (host.path.clone(), host.shift)).collect();
         let shifts = if synced.is_empty() { offset::shifts(&args.offsets) } else { Shifts::new(found) };
         args.traces.iter().for_each(|path| input::complete(path));
-        let mut trace = input::open_whole(&args.traces, Options { shifts, ..Options::default() })?;
+        let mut trace = input::open_whole(&args.traces, Options { shifts, damage: input::damage(args.strict), ..Options::default() })?;
         let form = if args.to == To::Ctf { Form::Ctf } else { Form::Ctf2 };
         let written = convert::write(&mut trace, output, form, &mut Sieve::new(None, None))?;
         diagnostics::print(&trace);

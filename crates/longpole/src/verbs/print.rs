@@ -48,22 +48,20 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     tail: Option<usize>,
 
-    /// Stop at the first damage, and exit with 1
-    #[arg(long)]
-    strict: bool,
-
     /// Also print what is written later, until the recorder ends, or SIGINT (Ctrl-C)
     #[arg(long)]
     follow: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let options = Options { damage: if args.strict { Damage::EndsTrace } else { Damage::Pass }, ..args.input.options() };
+    // The events before the damage are printed.
+    let damage = if args.input.strict { Damage::EndsTrace } else { Damage::Pass };
+    let options = Options { damage, ..args.input.options() };
     let printer = Printer::new(io::stdout().lock()).only(args.fields);
     let sieve = Sieve::new(args.filter, args.names);
     let mut lines = Lines { printer, sieve, json: args.input.json, tail: args.tail.map(Tail::new) };
     if args.follow {
-        return follow::run(&args.input.paths_as_they_are()?, options, args.strict, lines);
+        return follow::run(&args.input.paths_as_they_are()?, options, args.input.strict, lines);
     }
     let paths = args.input.paths()?;
     let mut trace = input::open_stored(&paths, options)?;
@@ -74,8 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     told?;
     diagnostics::print(&trace);
     empty_range::check(&trace, &paths, &args.input.options())?;
-    let damaged = if args.strict { trace.is_damaged_strictly() } else { trace.is_damaged() };
-    Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Prints the selected items as lines.

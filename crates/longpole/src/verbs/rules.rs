@@ -41,6 +41,10 @@ pub struct Check {
     #[arg(value_name = "FILE|TRACE")]
     named: Vec<PathBuf>,
 
+    /// Damage of the trace is an error, and so is what deviates from its format without loss
+    #[arg(long)]
+    strict: bool,
+
     /// Answer in JSON, for programs
     #[arg(long)]
     json: bool,
@@ -95,14 +99,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         files.push(File { file: file.display().to_string(), rules: alone.len(), error });
     }
     let wrong = files.iter().any(|file| file.error.is_some());
-    let trace = if wrong || traces.is_empty() { None } else { Some(held_against(traces, named, args.raw)?) };
+    let trace = if wrong || traces.is_empty() { None } else { Some(held_against(traces, named, args.strict, args.raw)?) };
     let answer = Answer { files, trace };
     answer::tell(args.json, &answer, |out| print(out, &answer))?;
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::Result<OfTrace> {
-    let input = Input { traces, begin: None, end: None, json: false, rules, offsets: Vec::new(), raw };
+fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, strict: bool, raw: Raw) -> anyhow::Result<OfTrace> {
+    let input = Input { traces, begin: None, end: None, json: false, rules, offsets: Vec::new(), strict, raw };
     let mut interactions = interactions::open(&input)?;
     let answer = {
         let mut critical_path = CriticalPath::new(Options::default());

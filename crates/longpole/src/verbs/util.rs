@@ -251,6 +251,7 @@ fn of_recording(path: &std::path::Path, pid: i32) -> anyhow::Result<Answer> {
         json: false,
         rules: Vec::new(),
         offsets: Vec::new(),
+        strict: false,
         raw: Raw::default(),
     };
     let mut times = CpuTimes::default();

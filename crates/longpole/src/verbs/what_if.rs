@@ -67,6 +67,10 @@ pub struct Args {
     #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse)]
     offsets: Vec<Offset>,
 
+    /// Damage is an error, and so is what deviates from a format without loss
+    #[arg(long)]
+    strict: bool,
+
     #[command(flatten)]
     raw: Raw,
 }
@@ -157,6 +161,7 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
             json: args.json,
             rules: args.rules.clone(),
             offsets: args.offsets.clone(),
+            strict: args.strict,
             raw: args.raw.clone(),
         },
         scenarios,

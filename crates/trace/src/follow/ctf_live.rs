@@ -216,6 +216,7 @@ impl Live {
         let Ok((metadata, cut)) = metadata_and_cut(&path) else { return };
         match &trace.read {
             None => {
+                self.shared.diagnostics.extend(ctf::nonstandard(&path, &metadata));
                 self.shared.diagnostics.extend(ctf::diagnostics(&trace.directory, &metadata));
                 let part = ctf::part(&trace.directory, &metadata);
                 trace.common = Shift::by(self.clocks.shift(trace.root, &part, &mut self.shared.diagnostics));

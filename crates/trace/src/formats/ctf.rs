@@ -82,6 +82,10 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     let (metadata, cut) = metadata_and_cut(&path)?;
     let metadata = Arc::new(metadata);
     shared.diagnostics.extend(cut);
+    match metadata.diagnostics().first() {
+        Some(first) if shared.strict => return Err(Error::Metadata { path, source: first.error.clone() }),
+        _ => shared.diagnostics.extend(nonstandard(&path, &metadata)),
+    }
     let text = match files.iter().any(|file| file.length >= LEAST_FILE) {
         true => index::hash(&fs::read(&path).map_err(Error::io(&path))?),
         false => 0,
@@ -107,7 +111,10 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         let index = FileIndex::new(file, &metadata, text, ordered, count);
         for share in if ordered { vec![Share::All] } else { shares(&metadata, file, index.as_ref(), shared.late, count)? } {
             let mut window = file.window(count).map_err(Error::io(&file.path))?;
-            let decoder = |window| StreamDecoder::new(metadata.clone(), window);
+            let decoder = |window| {
+                let decoder = StreamDecoder::new(metadata.clone(), window);
+                if shared.strict { decoder.strict() } else { decoder }
+            };
             let lookahead = (!trusted && matches!(share, Share::All)).then(|| Box::new(Lookahead::new(decoder(window.twin()))));
             let source = CtfSource::new(decoder(window), plan.clone(), id, file.path.clone());
             let mut source = CtfSource { own: ours, ordered, trusted, share, index: index.clone(), lookahead, ..source };
@@ -220,6 +227,12 @@ pub(crate) fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Diagnost
             _ => Err(Error::Metadata { path: path.to_owned(), source }),
         }
     })
+}
+
+/// Returns what metadata contain that the specification does not allow and that is read.
+pub(crate) fn nonstandard<'a>(path: &'a Path, metadata: &'a Metadata) -> impl Iterator<Item = Diagnostic> + 'a {
+    let found = metadata.diagnostics().iter();
+    found.map(|found| Diagnostic::Nonstandard { path: path.to_owned(), byte: found.byte, what: found.to_string() })
 }
 
 /// Returns the indices of the packet context's fields that events show: all fields except those

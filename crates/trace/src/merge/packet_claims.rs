@@ -79,6 +79,9 @@ impl PacketChecks {
     /// that the tracer writes packets in the order of time.
     pub fn packet(&mut self, packet: &Packet, subject: &Subject, ordered: bool) {
         let place = Place { packet: packet.index, packet_offset: packet.offset, bit: None, event: None };
+        if packet.other_uuid {
+            self.found(Contradiction::OtherUuid, place);
+        }
         if packet.begin_ns.is_some_and(is_saturated) || packet.end_ns.is_some_and(is_saturated) {
             self.found(Contradiction::BeyondTime, place);
         }
