@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longpole_ctf::{BytesSource, DecodeErrorKind, DiagnosticKind, Metadata, Step, StreamDecoder};
+use longpole_ctf::{BytesSource, DecodeErrorKind, DiagnosticKind, Metadata, Step, StreamDecoder, Value};
 
 const OWN: [u8; 16] = [0x11; 16];
 const OTHER: [u8; 16] = [0x22; 16];
@@ -156,7 +156,7 @@ fn words_of_drafts_of_ctf_2_have_the_meaning_that_they_have_in_the_specification
             (of("a field location that is an array") + "one that is an object", 2, at("[\"event-record-payload\"")),
         ]
     );
-    assert_eq!(found.diagnostics()[2].error.line, 7);
+    assert_eq!(found.diagnostics()[2].error.line, 8);
 }
 
 #[test]
@@ -167,7 +167,8 @@ fn the_events_of_a_trace_of_a_draft_are_decoded() {
     while decoder.advance().unwrap().unwrap() != Step::Event {}
     let event = decoder.event();
     assert_eq!(event.get("kind").unwrap().as_u64(), Some(3));
-    assert_eq!(event.get("one").unwrap().as_u64(), Some(77));
+    let Some(Value::Compound(one)) = event.get("one") else { panic!("{:?}", event.get("one")) };
+    assert_eq!(one.iter().map(|(_, value)| value.as_u64()).collect::<Vec<_>>(), [Some(77)]);
     assert!(!decoder.packet().other_uuid);
 }
 
