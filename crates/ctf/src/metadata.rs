@@ -151,7 +151,9 @@ impl Metadata {
         if let Some(packets) = found.order.filter(|_| !json::is_text_sequence(&found.text)) {
             let own = metadata.trace.byte_order;
             if packets != own {
-                return Err(MetadataError::whole(format!("the packets of the metadata are {packets:?} endian, the trace is {own:?} endian")));
+                return Err(MetadataError::whole(format!(
+                    "the packets of the metadata are {packets:?} endian, the trace is {own:?} endian"
+                )));
             }
         }
         metadata.diagnostics = diagnostics(&found, &drafts);

@@ -39,7 +39,8 @@ impl MetadataText {
     ///
     /// A packet that is damaged, cut off, or of an unknown form.
     pub fn read(bytes: &[u8]) -> Result<MetadataText, MetadataError> {
-        let mut found = MetadataText { text: String::new(), order: packets_order(bytes), trailing: 0..0, replaced: None, parts: Vec::new() };
+        let mut found =
+            MetadataText { text: String::new(), order: packets_order(bytes), trailing: 0..0, replaced: None, parts: Vec::new() };
         let content = match found.order {
             None => bytes.to_vec(),
             Some(order) => found.join(bytes, order)?,

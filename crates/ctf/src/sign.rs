@@ -51,7 +51,9 @@ impl PacketSignature {
         let has = |header: &[u8], at: usize, part: &[u8]| header.get(at..).is_some_and(|rest| rest.starts_with(part));
         let own = |header: &[u8]| self.parts.iter().all(|(at, part)| has(header, *at, part));
         let others = |header: &[u8]| match (other, &self.parts[..]) {
-            (Some(uuid), [(magic_at, magic), (uuid_at, _)]) if self.is_both => has(header, *magic_at, magic) && has(header, *uuid_at, &uuid),
+            (Some(uuid), [(magic_at, magic), (uuid_at, _)]) if self.is_both => {
+                has(header, *magic_at, magic) && has(header, *uuid_at, &uuid)
+            }
             _ => false,
         };
         let begins = |header: &[u8]| own(header) || others(header);

@@ -104,11 +104,14 @@ fn ctf_2(role: &str, offset: &str, kind: &str, location: impl Fn(&str, &str) -> 
     let int = r#""length": 8, "byte-order": "little-endian""#;
     let fragments = [
         format!(r#"{{"type": "preamble", "version": 2{preamble}}}"#),
-        format!(r#"{{"type": "trace-class", "uuid": {uuid}, "environment": {{"type": "{kind}"}}, "packet-header-field-class": {{"type": "structure", "member-classes": [
-            {{"name": "uuid", "field-class": {{"type": "static-length-blob", "length": 16, "roles": ["{role}"]}}}}]}}}}"#),
+        format!(
+            r#"{{"type": "trace-class", "uuid": {uuid}, "environment": {{"type": "{kind}"}}, "packet-header-field-class": {{"type": "structure", "member-classes": [
+            {{"name": "uuid", "field-class": {{"type": "static-length-blob", "length": 16, "roles": ["{role}"]}}}}]}}}}"#
+        ),
         format!(r#"{{"type": "clock-class", "name": "monotonic", "frequency": 1000, "{offset}": {{"seconds": 7, "cycles": 5}}}}"#),
         r#"{"type": "data-stream-class", "id": 0, "default-clock-class-name": "monotonic"}"#.to_owned(),
-        format!(r#"{{"type": "event-record-class", "id": 0, "data-stream-class-id": 0, "name": "e", "payload-field-class": {{"type": "structure", "member-classes": [
+        format!(
+            r#"{{"type": "event-record-class", "id": 0, "data-stream-class-id": 0, "name": "e", "payload-field-class": {{"type": "structure", "member-classes": [
             {{"name": "n", "field-class": {{"type": "fixed-length-unsigned-integer", {int}}}}},
             {{"name": "kind", "field-class": {{"type": "{kind}", {int}, "mappings": {{"short": [[0, 0]], "long": [[1, 5]]}}}}}},
             {{"name": "again", "field-class": {{"type": "{kind}", {int}, "mappings": {{"any": [[0, 255]]}}}}}},
@@ -116,7 +119,8 @@ fn ctf_2(role: &str, offset: &str, kind: &str, location: impl Fn(&str, &str) -> 
                 {{"type": "fixed-length-unsigned-integer", {int}}}}}}},
             {{"name": "one", "field-class": {{"type": "variant", "selector-field-location": {selector}, "options": [
                 {{"selector-field-ranges": [[0, 0]], "field-class": {{"type": "null-terminated-string"}}}},
-                {{"selector-field-ranges": [[1, 5]], "field-class": {{"type": "fixed-length-unsigned-integer", {int}}}}}]}}}}]}}}}"#),
+                {{"selector-field-ranges": [[1, 5]], "field-class": {{"type": "fixed-length-unsigned-integer", {int}}}}}]}}}}]}}}}"#
+        ),
     ];
     fragments.iter().map(|fragment| format!("\u{1e}{fragment}\n")).collect()
 }

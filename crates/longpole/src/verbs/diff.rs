@@ -85,7 +85,8 @@ const FAILED: u8 = 3;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let conditions = args.fail_if.iter().map(|text| parsed(text)).collect::<Result<Vec<_>, WrongUsage>>()?;
-    let part = Options { begin: args.begin, end: args.end, dump: args.raw.dump(), damage: input::damage(args.strict), ..Options::default() };
+    let part =
+        Options { begin: args.begin, end: args.end, dump: args.raw.dump(), damage: input::damage(args.strict), ..Options::default() };
     let [a, b] = args.traces.as_slice() else {
         return Err(WrongUsage("a difference is between two traces; name two".to_owned()).into());
     };

@@ -113,7 +113,11 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
             let mut window = file.window(count).map_err(Error::io(&file.path))?;
             let decoder = |window| {
                 let decoder = StreamDecoder::new(metadata.clone(), window);
-                if shared.strict { decoder.strict() } else { decoder }
+                if shared.strict {
+                    decoder.strict()
+                } else {
+                    decoder
+                }
             };
             let lookahead = (!trusted && matches!(share, Share::All)).then(|| Box::new(Lookahead::new(decoder(window.twin()))));
             let source = CtfSource::new(decoder(window), plan.clone(), id, file.path.clone());
