@@ -6,7 +6,8 @@
 //! bits, and the depth of nesting must be bounded.
 //!
 //! Parsers of JSON text (`syntax`), of properties (`value`), of field classes (`class`) and of
-//! whole fragments (`fragment`), and what drafts of CTF 2 wrote differently (`draft`) belong here; the rules that hold for both versions of CTF do not.
+//! whole fragments (`fragment`), and what drafts of CTF 2 wrote differently (`draft`) belong here;
+//! the rules that hold for both versions of CTF do not.
 
 mod class;
 mod draft;

@@ -1,5 +1,5 @@
-//! What babeltrace2 accepts is read if nothing is lost by it, with a diagnostic that names the place.
-//! If damage is to be an error, it is one.
+//! What babeltrace2 accepts is read if nothing is lost by it, with a diagnostic that names the
+//! place. If damage is to be an error, it is one.
 
 use longpole_trace::Contradiction;
 use longpole_trace::Damage;

@@ -34,7 +34,8 @@ const ORIGINS: [&str; 6] = [
 /// Properties whose members have names of the user's choice. Nothing in them is rewritten.
 const OF_USERS: [&str; 6] = ["attributes", "extensions", "user-attributes", "environment", "mappings", "flags"];
 
-/// Role of a UUID that names the trace class instead of the metadata stream (up to CTF2-SPECRC-5.0).
+/// Role of a UUID that names the trace class instead of the metadata stream, up to
+/// CTF2-SPECRC-5.0.
 const UUID_ROLE: (&str, &str) = ("trace-class-uuid", "metadata-stream-uuid");
 
 /// A place at which something was rewritten.
