@@ -31,3 +31,4 @@ pub(crate) mod recording;
 pub(crate) mod recording_folder;
 pub mod scratch;
 pub(crate) mod stream;
+pub(crate) mod types;

@@ -1,6 +1,6 @@
 //! Keywords of CTF 1.8 that are also names of fields. Our parser distinguishes them by their
-//! position; other readers refuse them. The recorder, which does not depend on this crate, has a
-//! list of its own.
+//! position; other readers refuse them. A writer that appends event classes one by one must escape
+//! them itself, because whether a name can be escaped depends on all classes.
 
 use crate::types::{Member, Schema, StructType, Type};
 use std::collections::BTreeSet;

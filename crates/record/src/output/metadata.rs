@@ -1,14 +1,22 @@
-//! The metadata of `user/`: TSDL text of CTF 1.8. It begins with everything that is known in
-//! advance, and whole event classes are appended.
+//! The metadata of `user/`: CTF 1.8, written by `longpole_ctf::write`. It begins with everything
+//! that is known in advance, and whole event classes are appended.
 
+use super::types::{
+    array, characters, float, hexadecimal, member, padding, printable, recording_clock, sequence, signed, stamp, structure, text as string,
+    unsigned, ORDER,
+};
 use crate::clock::Clock;
 use longpole_abi::{Element, Field, FieldType, Kind, Site, Width};
+use longpole_ctf::types::{EnumType, EventClass, Mapping, Schema, StreamClass, StructType, TraceClass, Type};
+use longpole_ctf::write::tsdl;
+use longpole_ctf::EnvValue;
 use std::fmt::Write as _;
 use std::fs;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A UUID in the order of its printed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,111 +129,81 @@ pub fn invalid(text: &mut String, stream: u32, id: u16) {
 }
 
 fn preamble(uuid: &Uuid, clock: &Clock, host: &str, probe_cost_ns: Option<f64>, env: &[(&str, String)]) -> String {
-    let probe_cost_ps = (probe_cost_ns.unwrap_or(0.0) * 1000.0).round() as u64;
-    let order = if cfg!(target_endian = "big") { "be" } else { "le" };
-    let more: String = env.iter().map(|(name, value)| format!("\n\t{name} = \"{}\";", literal(value))).collect();
-    let version = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
-    format!(
-        r#"/* CTF 1.8 */
-typealias integer {{ size = 8; align = 8; signed = false; }} := uint8_t;
-typealias integer {{ size = 16; align = 16; signed = false; }} := uint16_t;
-typealias integer {{ size = 32; align = 32; signed = false; }} := uint32_t;
-typealias integer {{ size = 8; align = 8; signed = true; }} := int8_t;
-typealias integer {{ size = 16; align = 16; signed = true; }} := int16_t;
-typealias integer {{ size = 32; align = 32; signed = true; }} := int32_t;
-typealias integer {{ size = 64; align = 64; signed = false; }} := uint64_t;
-typealias integer {{ size = 64; align = 64; signed = false; base = 16; }} := hex64_t;
-typealias integer {{ size = 64; align = 64; signed = true; }} := int64_t;
-typealias floating_point {{ exp_dig = 8; mant_dig = 24; align = 32; }} := float_t;
-typealias floating_point {{ exp_dig = 11; mant_dig = 53; align = 64; }} := double_t;
-typealias integer {{ size = 8; align = 8; signed = false; encoding = UTF8; }} := char_t;
-typealias enum : uint64_t {{ "plain" = 0, "object_new" = 1, "object_delete" = 2, "object_state" = 3, "exception" = 4, "failure" = 5 }} := mark_kind_t;
-trace {{
-	major = 1;
-	minor = 8;
-	uuid = "{uuid}";
-	byte_order = {order};
-	packet.header := struct {{
-		uint32_t magic;
-		uint8_t uuid[16];
-		uint32_t stream_id;
-	}};
-}};
-env {{
-	hostname = "{host}";
-	domain = "longpole-user";
-	tracer_name = "longpole";
-	tracer_major = {major};
-	tracer_minor = {minor};
-	probe_cost_ps = {probe_cost_ps};
-	clock_source = "{source}";{more}
-}};
-{clock}typealias integer {{ size = 64; align = 64; signed = false; map = clock.longpole.value; }} := time64_t;
-typealias integer {{ size = 48; align = 16; signed = false; map = clock.longpole.value; }} := time48_t;
-{stream}"#,
-        stream = stream_class(0),
-        host = literal(host),
-        major = version.0,
-        minor = version.1,
-        source = clock.source.name(),
-        clock = clock_block(uuid, clock),
-    )
+    let probe_cost_ps = (probe_cost_ns.unwrap_or(0.0) * 1000.0).round() as i64;
+    let text = |text: &str| EnvValue::Text(printable(text));
+    let mut facts: Vec<(String, EnvValue)> = [
+        ("hostname", text(host)),
+        ("domain", text("longpole-user")),
+        ("tracer_name", text("longpole")),
+        ("tracer_major", version(env!("CARGO_PKG_VERSION_MAJOR"))),
+        ("tracer_minor", version(env!("CARGO_PKG_VERSION_MINOR"))),
+        ("probe_cost_ps", EnvValue::Int(probe_cost_ps)),
+        ("clock_source", text(clock.source.name())),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    facts.extend(env.iter().map(|(name, value)| ((*name).to_owned(), text(value))));
+    let schema = schema(Some(uuid), recording_clock(uuid, clock));
+    [
+        tsdl::HEAD.to_owned(),
+        tsdl::trace(&schema),
+        tsdl::env(&facts),
+        schema.clocks.iter().map(tsdl::clock).collect(),
+        tsdl::stream(&schema, &stream_class(0)),
+    ]
+    .concat()
 }
 
-/// The clock of all traces of a recording. It is the same text in each, so that readers compare
-/// their times directly.
-pub fn clock_block(uuid: &Uuid, clock: &Clock) -> String {
-    format!(
-        r#"clock {{
-	name = "longpole";
-	uuid = "{uuid}";
-	description = "{source}";
-	freq = {frequency};
-	offset_s = {offset_s};
-	offset = {offset};
-	absolute = true;
-}};
-"#,
-        source = clock.source.name(),
-        frequency = clock.frequency,
-        offset_s = clock.offset_s,
-        offset = clock.offset,
-    )
+/// A part of the tracer's version.
+pub fn version(part: &str) -> EnvValue {
+    part.parse().map_or_else(|_| EnvValue::Text(part.to_owned()), EnvValue::Int)
+}
+
+/// The header of packets and the clock, which all parts of the metadata refer to.
+pub fn schema(uuid: Option<&Uuid>, clock: longpole_ctf::Clock) -> Schema {
+    let header = [("magic", 32), ("uuid", 8), ("stream_id", 32)].map(|(name, bits)| {
+        let number = unsigned(bits, bits);
+        (name, if name == "uuid" { array(number, 16) } else { number })
+    });
+    let trace =
+        TraceClass { uuid: uuid.map(|uuid| uuid.0), byte_order: ORDER, packet_header: structure(1, header), ..TraceClass::default() };
+    Schema { trace, clocks: vec![clock], ..Schema::default() }
+}
+
+/// The schema for a part that is appended: only the name of the clock matters.
+fn appended() -> Schema {
+    schema(None, longpole_ctf::Clock::new("longpole", 1))
 }
 
 /// A stream class: the classes of the rings of one runtime directory. Each directory has a site
 /// table, and so class ids, of its own.
-fn stream_class(number: u32) -> String {
-    format!(
-        r#"stream {{
-	id = {number};
-	event.header := struct {{
-		uint16_t id;
-		time48_t timestamp;
-	}} align(64);
-	packet.context := struct {{
-		time64_t timestamp_begin;
-		time64_t timestamp_end;
-		uint64_t content_size;
-		uint64_t packet_size;
-		uint64_t packet_seq_num;
-		uint64_t events_discarded;
-		int32_t pid;
-		int32_t tid;
-		uint64_t position;
-		char_t label[128];
-		char_t thread[32];
-		uint32_t lane;
-		uint32_t ring;
-	}};
-}};
-"#
-    )
+fn stream_class(number: u32) -> StreamClass {
+    let context = [
+        ("timestamp_begin", stamp(64, 64)),
+        ("timestamp_end", stamp(64, 64)),
+        ("content_size", unsigned(64, 64)),
+        ("packet_size", unsigned(64, 64)),
+        ("packet_seq_num", unsigned(64, 64)),
+        ("events_discarded", unsigned(64, 64)),
+        ("pid", signed(32, 32)),
+        ("tid", signed(32, 32)),
+        ("position", unsigned(64, 64)),
+        ("label", characters(128)),
+        ("thread", characters(32)),
+        ("lane", unsigned(32, 32)),
+        ("ring", unsigned(32, 32)),
+    ];
+    StreamClass {
+        id: number.into(),
+        packet_context: structure(1, context),
+        event_header: structure(64, [("id", unsigned(16, 16)), ("timestamp", stamp(48, 16))]),
+        ..StreamClass::default()
+    }
 }
 
 /// Appends the stream class of a further runtime directory, with its overflow classes.
 pub fn place(text: &mut String, stream: u32) {
-    text.push_str(&stream_class(stream));
+    text.push_str(&tsdl::stream(&appended(), &stream_class(stream)));
     overflow_classes(text, stream);
 }
 
@@ -237,56 +215,80 @@ fn overflow_classes(text: &mut String, stream: u32) {
 }
 
 fn class(text: &mut String, stream: u32, id: u16, name: &str, kind: Kind, fields: &[Field], uri: &str) {
-    // Writing into a String cannot fail.
-    let _ = write!(text, "event {{\n\tname = \"{}\";\n\tid = {id};\n\tstream_id = {stream};\n", literal(name));
-    if !uri.is_empty() {
-        let _ = writeln!(text, "\tmodel.emf.uri = \"{}\";", literal(uri));
-    }
-    text.push_str("\tfields := struct {\n");
+    let mut members = Vec::new();
     for (at, field) in fields.iter().enumerate() {
         let name = identifier(&field.name);
-        let _ = match field.kind {
-            FieldType::U64 => writeln!(text, "\t\tuint64_t {name};"),
-            FieldType::Hex => writeln!(text, "\t\thex64_t {name};"),
-            FieldType::I64 => writeln!(text, "\t\tint64_t {name};"),
-            FieldType::F64 => writeln!(text, "\t\tdouble_t {name};"),
-            FieldType::MarkKind => writeln!(text, "\t\tmark_kind_t {name};"),
-            FieldType::U32 => writeln!(text, "\t\tuint32_t {name};"),
-            // The next field or event begins at a multiple of 8 bytes; the empty structure aligns
-            // the reader.
-            FieldType::Text => writeln!(text, "\t\tstring {name};\n\t\tstruct {{ }} align(64) _align{at};"),
+        let ty = match field.kind {
+            FieldType::U64 => unsigned(64, 64),
+            FieldType::Hex => hexadecimal(64, 64),
+            FieldType::I64 => signed(64, 64),
+            FieldType::F64 => float(64),
+            FieldType::MarkKind => enumeration(unsigned(64, 64), MARK_KINDS.map(|(label, value)| (label.to_owned(), value))),
+            FieldType::U32 => unsigned(32, 32),
+            FieldType::Text => string(),
             FieldType::Bytes => {
                 let length = match kind {
                     Kind::Packet => "captured".to_owned(),
                     _ => identifier(&format!("{}_length", field.name)),
                 };
-                writeln!(text, "\t\tuint64_t {length};\n\t\tuint8_t {name}[{length}];\n\t\tstruct {{ }} align(64) _align{at};")
+                members.push(member(&length, unsigned(64, 64)));
+                sequence(unsigned(8, 8), &length)
             }
             FieldType::Array(element) => {
-                let (element, length) = (element_type(element), identifier(&length_name(fields, &field.name)));
-                writeln!(text, "\t\tuint64_t {length};\n\t\t{element} {name}[{length}];\n\t\tstruct {{ }} align(64) _align{at};")
+                let length = identifier(&length_name(fields, &field.name));
+                members.push(member(&length, unsigned(64, 64)));
+                sequence(element_type(element), &length)
             }
             FieldType::Enumeration => {
-                let values: Vec<String> = field.labels.iter().map(|(label, value)| format!("\"{}\" = {value}", literal(label))).collect();
-                writeln!(text, "\t\tenum : int64_t {{ {} }} {name};", values.join(", "))
+                let labels = field.labels.iter().map(|(label, value)| (printable(label), i128::from(*value)));
+                enumeration(signed(64, 64), labels)
             }
         };
+        members.push(member(&name, ty));
+        // The next field or event begins at a multiple of 8 bytes; the empty structure aligns the
+        // reader.
+        if matches!(field.kind, FieldType::Text | FieldType::Bytes | FieldType::Array(_)) {
+            members.push(member(&format!("_align{at}"), padding(64)));
+        }
     }
-    text.push_str("\t};\n};\n");
+    let class = EventClass {
+        id: id.into(),
+        name: printable(name),
+        model_emf_uri: (!uri.is_empty()).then(|| printable(uri)),
+        payload: Some(Arc::new(StructType::new(1, members))),
+        ..EventClass::default()
+    };
+    text.push_str(&tsdl::event(&appended(), stream.into(), &class));
 }
 
-fn element_type(element: Element) -> &'static str {
+/// Labels of the kinds of marks, in the order of `longpole.h`.
+const MARK_KINDS: [(&str, i128); 6] =
+    [("plain", 0), ("object_new", 1), ("object_delete", 2), ("object_state", 3), ("exception", 4), ("failure", 5)];
+
+/// An enumeration with one value for each label.
+fn enumeration(int: Type, labels: impl IntoIterator<Item = (String, i128)>) -> Type {
+    let mappings: Vec<Mapping> = labels.into_iter().map(|(label, value)| Mapping { label, low: value, high: value }).collect();
+    match int {
+        Type::Int(int) => Type::Enum(Arc::new(EnumType { int, mappings: mappings.into() })),
+        other => other,
+    }
+}
+
+fn element_type(element: Element) -> Type {
     match element {
-        Element::Unsigned(Width::One) => "uint8_t",
-        Element::Unsigned(Width::Two) => "uint16_t",
-        Element::Unsigned(Width::Four) => "uint32_t",
-        Element::Unsigned(Width::Eight) => "uint64_t",
-        Element::Signed(Width::One) => "int8_t",
-        Element::Signed(Width::Two) => "int16_t",
-        Element::Signed(Width::Four) => "int32_t",
-        Element::Signed(Width::Eight) => "int64_t",
-        Element::F32 => "float_t",
-        Element::F64 => "double_t",
+        Element::Unsigned(width) => unsigned(bits(width), bits(width)),
+        Element::Signed(width) => signed(bits(width), bits(width)),
+        Element::F32 => float(32),
+        Element::F64 => float(64),
+    }
+}
+
+fn bits(width: Width) -> u32 {
+    match width {
+        Width::One => 8,
+        Width::Two => 16,
+        Width::Four => 32,
+        Width::Eight => 64,
     }
 }
 

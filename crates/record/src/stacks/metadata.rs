@@ -1,8 +1,11 @@
-//! Makes the metadata of `samples/`: TSDL text of CTF 1.8. It is complete when the sampling begins
-//! and never changes.
+//! Makes the metadata of `samples/`: CTF 1.8. It is complete when the sampling begins and never
+//! changes.
 
 use crate::clock::Clock;
-use crate::output::metadata::{clock_block, literal, Uuid};
+use crate::output::metadata::{schema, version, Uuid};
+use crate::output::types::{hexadecimal, printable, recording_clock, sequence, signed, stamp, structure, text as string, unsigned};
+use longpole_ctf::types::{EventClass, StreamClass, Type};
+use longpole_ctf::{write, EnvValue};
 
 /// Ids of the events.
 pub const SAMPLE: u16 = 0;
@@ -17,84 +20,67 @@ pub const CPU_STREAM: u32 = 0;
 pub const OF_BEGIN: u32 = 1;
 
 /// Id, name and fields of each event.
-const EVENTS: [(u16, &str, &str); 6] = [
-    (SAMPLE, "sample", "uint16_t kernel_length; hex64_t kernel[kernel_length]; uint16_t user_length; hex64_t user[user_length];"),
-    (MAPPING, "mapping", "hex64_t start; hex64_t length; hex64_t offset; uint64_t inode; string path;"),
-    (COMM, "comm", "uint8_t exec; string comm;"),
-    (FORK, "fork", "int32_t parent_pid; int32_t parent_tid;"),
-    (EXIT, "exit", ""),
-    (PROCESS, "process", "uint32_t uid; int32_t namespace_pid;"),
-];
+fn events() -> [(u16, &'static str, Vec<(&'static str, Type)>); 6] {
+    let (word, address) = (|| unsigned(64, 8), || hexadecimal(64, 8));
+    let sample = vec![
+        ("kernel_length", unsigned(16, 8)),
+        ("kernel", sequence(address(), "kernel_length")),
+        ("user_length", unsigned(16, 8)),
+        ("user", sequence(address(), "user_length")),
+    ];
+    let mapping = vec![("start", address()), ("length", address()), ("offset", address()), ("inode", word()), ("path", string())];
+    [
+        (SAMPLE, "sample", sample),
+        (MAPPING, "mapping", mapping),
+        (COMM, "comm", vec![("exec", unsigned(8, 8)), ("comm", string())]),
+        (FORK, "fork", vec![("parent_pid", signed(32, 8)), ("parent_tid", signed(32, 8))]),
+        (EXIT, "exit", Vec::new()),
+        (PROCESS, "process", vec![("uid", unsigned(32, 8)), ("namespace_pid", signed(32, 8))]),
+    ]
+}
 
 /// Returns the metadata. `uuid` is the UUID of this trace and `clock_uuid` that of the recording's
 /// clock. They must differ, because readers take traces with the same UUID for parts of one trace.
 pub fn text(uuid: &Uuid, clock_uuid: &Uuid, clock: &Clock, host: &str, hz: u32) -> String {
-    let order = if cfg!(target_endian = "big") { "be" } else { "le" };
-    let mut text = format!(
-        r#"/* CTF 1.8 */
-typealias integer {{ size = 8; align = 8; signed = false; }} := uint8_t;
-typealias integer {{ size = 16; align = 8; signed = false; }} := uint16_t;
-typealias integer {{ size = 32; align = 8; signed = false; }} := uint32_t;
-typealias integer {{ size = 32; align = 8; signed = true; }} := int32_t;
-typealias integer {{ size = 64; align = 8; signed = false; }} := uint64_t;
-typealias integer {{ size = 64; align = 8; signed = false; base = 16; }} := hex64_t;
-trace {{
-	major = 1;
-	minor = 8;
-	uuid = "{uuid}";
-	byte_order = {order};
-	packet.header := struct {{
-		uint32_t magic;
-		uint8_t uuid[16];
-		uint32_t stream_id;
-	}};
-}};
-env {{
-	hostname = "{host}";
-	domain = "longpole-samples";
-	tracer_name = "longpole";
-	tracer_major = {major};
-	tracer_minor = {minor};
-	clock_source = "{source}";
-	sample_hz = {hz};
-}};
-{clock}typealias integer {{ size = 64; align = 8; signed = false; map = clock.longpole.value; }} := time64_t;
-"#,
-        host = literal(host),
-        major = env!("CARGO_PKG_VERSION_MAJOR"),
-        minor = env!("CARGO_PKG_VERSION_MINOR"),
-        source = clock.source.name(),
-        clock = clock_block(clock_uuid, clock),
-    );
-    for (class, last) in [(CPU_STREAM, "cpu_id"), (OF_BEGIN, "reserved")] {
-        text.push_str(&format!(
-            r#"stream {{
-	id = {class};
-	event.header := struct {{
-		uint16_t id;
-		time64_t timestamp;
-	}};
-	event.context := struct {{
-		int32_t pid;
-		int32_t tid;
-	}};
-	packet.context := struct {{
-		time64_t timestamp_begin;
-		time64_t timestamp_end;
-		uint64_t content_size;
-		uint64_t packet_size;
-		uint64_t packet_seq_num;
-		uint64_t events_discarded;
-		uint32_t {last};
-	}};
-}};
-"#
-        ));
-        for (id, name, fields) in EVENTS {
-            text.push_str(&format!(
-                "event {{\n\tname = \"{name}\";\n\tid = {id};\n\tstream_id = {class};\n\tfields := struct {{ {fields} }};\n}};\n"
-            ));
-        }
+    let text = |text: &str| EnvValue::Text(printable(text));
+    let env = [
+        ("hostname", text(host)),
+        ("domain", text("longpole-samples")),
+        ("tracer_name", text("longpole")),
+        ("tracer_major", version(env!("CARGO_PKG_VERSION_MAJOR"))),
+        ("tracer_minor", version(env!("CARGO_PKG_VERSION_MINOR"))),
+        ("clock_source", text(clock.source.name())),
+        ("sample_hz", EnvValue::Int(hz.into())),
+    ];
+    let mut schema = schema(Some(uuid), recording_clock(clock_uuid, clock));
+    schema.trace.env = env.map(|(name, value)| (name.to_owned(), value)).into();
+    schema.streams = [(CPU_STREAM, "cpu_id"), (OF_BEGIN, "reserved")].map(|(class, last)| stream(class, last)).into();
+    write::metadata(&schema)
+}
+
+/// A stream class; `last` is the name of the last field of its packets' context.
+fn stream(class: u32, last: &str) -> StreamClass {
+    let context = [
+        ("timestamp_begin", stamp(64, 8)),
+        ("timestamp_end", stamp(64, 8)),
+        ("content_size", unsigned(64, 8)),
+        ("packet_size", unsigned(64, 8)),
+        ("packet_seq_num", unsigned(64, 8)),
+        ("events_discarded", unsigned(64, 8)),
+        (last, unsigned(32, 8)),
+    ];
+    let event = |(id, name, fields): (u16, &str, Vec<(&'static str, Type)>)| EventClass {
+        id: id.into(),
+        name: name.to_owned(),
+        payload: structure(1, fields),
+        ..EventClass::default()
+    };
+    StreamClass {
+        id: class.into(),
+        packet_context: structure(1, context),
+        event_header: structure(1, [("id", unsigned(16, 8)), ("timestamp", stamp(64, 8))]),
+        event_context: structure(1, [("pid", signed(32, 8)), ("tid", signed(32, 8))]),
+        events: events().into_iter().map(event).collect(),
+        ..StreamClass::default()
     }
-    text
 }
