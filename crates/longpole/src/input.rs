@@ -24,6 +24,7 @@ use crate::input::memory_dump::Raw;
 use crate::input::offset::Offset;
 use crate::render::answer::Asked;
 use crate::render::conversion;
+use crate::render::progress as bar;
 use crate::render::table::plain;
 use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
@@ -120,6 +121,7 @@ impl Input {
     pub fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
         let paths = self.contents()?;
         paths.iter().for_each(|path| complete(path));
+        bar::begin(&paths);
         Ok(paths)
     }
 

@@ -7,6 +7,7 @@
 //! - `input/` opens what the arguments name; `passes/` reads a trace once for several analyses.
 //! - `render/` turns answers into text, tables and pictures.
 
+mod global;
 mod help;
 mod input;
 mod log;
@@ -20,6 +21,7 @@ pub mod render;
 mod sync;
 mod verbs;
 
+use crate::render::style::{painted, Role};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io;
 use std::process::ExitCode;
@@ -28,6 +30,8 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "longpole", version, about, disable_help_subcommand = true)]
 struct Command {
+    #[command(flatten)]
+    global: global::GlobalArgs,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -108,7 +112,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let matches = help::grouped(Command::command()).get_matches();
-    let verb = Command::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).verb;
+    let Command { global, verb } = Command::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    global.set();
     let outcome = match verb {
         Verb::Record(args) => verbs::record::run(*args),
         Verb::Start(args) => verbs::start::run(args),
@@ -142,12 +147,13 @@ fn main() -> ExitCode {
         Verb::Completions(args) => verbs::completions::run(args),
         Verb::Man(args) => verbs::man::run(args),
     };
+    render::progress::end();
     let code = match outcome {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let error = input::explained::explained(error);
-            eprintln!("longpole: {}", told(&error));
+            anstream::eprintln!("{} {}", painted(Role::Error, "longpole:"), told(&error));
             if error.is::<WrongUsage>() {
                 ExitCode::from(2)
             } else {

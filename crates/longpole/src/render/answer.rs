@@ -4,11 +4,11 @@
 //! answer whose form it does not know. An answer that is a list has no place for it. The member is
 //! written here and nowhere else; no verb calls `serde_json::to_writer` itself.
 
-use crate::render::screen::{self, Wrap};
+use crate::render::output;
 use longpole_trace::Trace;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// What the arguments of a verb request of its answer's form.
@@ -50,11 +50,7 @@ pub fn write<T: Serialize>(
 
 /// Writes JSON, or what `print` prints.
 pub fn tell<T: Serialize>(json: bool, answer: &T, print: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>) -> anyhow::Result<()> {
-    let stdout = BufWriter::new(io::stdout().lock());
-    let mut out: Box<dyn Write> = match screen::columns().filter(|_| !json) {
-        Some(columns) => Box::new(Wrap::new(stdout, columns)),
-        None => Box::new(stdout),
-    };
+    let mut out = if json { output::raw() } else { output::text() };
     if json {
         write_json(&mut out, answer)?;
     } else {

@@ -1,8 +1,12 @@
-//! The screen on which an answer is shown: its width, and text that is wrapped to fit it.
+//! The screen on which an answer is shown: its size, and text that is wrapped to fit it.
 //!
 //! The width is that of the terminal. If the output does not go to a terminal, it is the value of
 //! the environment variable `COLUMNS`; without that variable, the width is unlimited, so that lines
 //! in a pipe or a file stay whole.
+//!
+//! Text may contain escape sequences for colours (see [`style`](crate::render::style)). They take
+//! no room. A colour that is active where a line is split ends there and begins again on the next
+//! line, because pagers treat each line by itself.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -11,50 +15,161 @@ pub const COLUMNS: usize = 80;
 pub const LINES: usize = 24;
 /// Narrower screens are treated as this wide.
 const LEAST_COLUMNS: usize = 40;
+/// Escape sequence that ends all styles.
+const RESET: &str = "\u{1b}[0m";
 
 /// Returns the number of columns of the standard output; `None` if it is unlimited.
 pub fn columns() -> Option<usize> {
-    let stdout = io::stdout();
-    let of_terminal = || rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
+    let of_terminal = || size().map(|(columns, _)| columns);
     let of_environment = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
-    let columns = if stdout.is_terminal() { of_terminal().or_else(of_environment) } else { of_environment() };
+    let columns = if io::stdout().is_terminal() { of_terminal().or_else(of_environment) } else { of_environment() };
     columns.map(|columns| columns.max(LEAST_COLUMNS))
+}
+
+/// Returns columns and lines of the terminal to which the standard output goes. `None` if it is
+/// none, or if its size is unknown.
+pub fn size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then(|| (usize::from(size.ws_col), usize::from(size.ws_row)))
+}
+
+/// Returns the number of columns that the text takes.
+pub fn width(text: &str) -> usize {
+    match text.contains('\u{1b}') {
+        false => text.chars().count(),
+        true => anstream::adapter::strip_str(text).map(|part| part.chars().count()).sum(),
+    }
+}
+
+/// A character, with the escape sequences before it.
+#[derive(Clone, Default)]
+struct Glyph {
+    escapes: String,
+    character: Option<char>,
+}
+
+/// Splits a text into its visible characters. Escape sequences at the end are a glyph without a
+/// character.
+fn glyphs(text: &str) -> Vec<Glyph> {
+    let mut glyphs = Vec::new();
+    let mut next = Glyph::default();
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character != '\u{1b}' {
+            next.character = Some(character);
+            glyphs.push(std::mem::take(&mut next));
+            continue;
+        }
+        // All sequences are those of `anstyle`: `ESC [`, digits and semicolons, `m`.
+        next.escapes.push(character);
+        for character in characters.by_ref() {
+            next.escapes.push(character);
+            if character == 'm' {
+                break;
+            }
+        }
+    }
+    if !next.escapes.is_empty() {
+        glyphs.push(next);
+    }
+    glyphs
+}
+
+/// A line under construction, and the style that is active at its end.
+#[derive(Default)]
+struct Line {
+    text: String,
+    width: usize,
+    style: String,
+}
+
+impl Line {
+    fn push(&mut self, glyph: &Glyph) {
+        if glyph.escapes.ends_with(RESET) {
+            self.style.clear();
+        } else {
+            self.style.push_str(&glyph.escapes);
+        }
+        self.text.push_str(&glyph.escapes);
+        self.text.extend(glyph.character);
+        self.width += usize::from(glyph.character.is_some());
+    }
+
+    fn spaces(&mut self, count: usize) {
+        self.text.push_str(&" ".repeat(count));
+        self.width += count;
+    }
+
+    /// Ends the line. Returns it, and makes this the next one with that indent.
+    fn split(&mut self, indent: usize) -> String {
+        let style = std::mem::take(&mut self.style);
+        let mut line = std::mem::take(self).text;
+        if !style.is_empty() {
+            line.push_str(RESET);
+        }
+        self.spaces(indent);
+        self.text.push_str(&style);
+        self.style = style;
+        line
+    }
 }
 
 /// Splits a line at spaces into lines of at most `columns` characters. Lines after the first begin
 /// with the indent of the first one and two more spaces. A word that is longer than a line is
 /// split.
-pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
-    if line.chars().count() <= columns {
-        return vec![line.to_owned()];
+pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    if width(text) <= columns {
+        return vec![text.to_owned()];
     }
-    let indent = line.chars().take_while(|c| *c == ' ').count().min(columns / 2);
+    let glyphs = glyphs(text);
+    let indent = glyphs.iter().take_while(|glyph| glyph.character == Some(' ')).count().min(columns / 2);
     let mut lines = Vec::new();
-    let mut current = " ".repeat(indent);
+    let mut line = Line::default();
+    line.spaces(indent);
     let mut is_empty = true;
-    for word in line.split(' ').filter(|word| !word.is_empty()) {
-        let mut word: Vec<char> = word.chars().collect();
+    for word in glyphs.split(|glyph| glyph.character == Some(' ') && glyph.escapes.is_empty()).filter(|word| !word.is_empty()) {
+        let mut word = word;
         while !word.is_empty() {
-            let used = current.chars().count() + usize::from(!is_empty);
-            let room = columns.saturating_sub(used);
-            if word.len() <= room || is_empty {
-                let taken = word.len().min(room.max(1));
-                if !is_empty {
-                    current.push(' ');
+            let visible = word.iter().filter(|glyph| glyph.character.is_some()).count();
+            let room = columns.saturating_sub(line.width + usize::from(!is_empty));
+            if visible <= room || is_empty {
+                let taken = if visible <= room { word.len() } else { word.len().min(room.max(1)) };
+                if !is_empty && visible > 0 {
+                    line.spaces(1);
                 }
-                current.extend(word.drain(..taken));
+                word[..taken].iter().for_each(|glyph| line.push(glyph));
+                word = &word[taken..];
                 is_empty = false;
             }
             if !word.is_empty() {
-                lines.push(std::mem::replace(&mut current, " ".repeat(indent + 2)));
+                lines.push(line.split(indent + 2));
                 is_empty = true;
             }
         }
     }
     if !is_empty {
-        lines.push(current);
+        lines.push(line.text);
     }
     lines
+}
+
+/// Returns the text with its end replaced by `…` if it is wider than `room`.
+pub fn cut(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    let mut line = Line::default();
+    for glyph in glyphs(text) {
+        if line.width + 1 >= room {
+            break;
+        }
+        line.push(&glyph);
+    }
+    line.text.push('…');
+    if !line.style.is_empty() {
+        line.text.push_str(RESET);
+    }
+    line.text
 }
 
 /// Passes text on with each line wrapped to the screen.
@@ -124,5 +239,13 @@ mod tests {
         let mut wrap = Wrap::new(&mut out, 10);
         write!(wrap, "a b\nlong words here\n").unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a b\nlong words\n  here\n");
+    }
+
+    #[test]
+    fn colours_take_no_room_and_begin_again_on_each_line() {
+        let lines = wrapped("\u{1b}[1mone two three\u{1b}[0m four", 9);
+        assert_eq!(lines, ["\u{1b}[1mone two\u{1b}[0m", "  \u{1b}[1mthree\u{1b}[0m", "  four"]);
+        assert_eq!(cut("\u{1b}[1mone two\u{1b}[0m", 4), "\u{1b}[1mone…\u{1b}[0m");
+        assert_eq!(width("\u{1b}[1mone two\u{1b}[0m"), 7);
     }
 }
