@@ -17,6 +17,7 @@ pub(crate) mod memory_dump;
 pub(crate) mod offset;
 pub(crate) mod progress;
 pub(crate) mod rules;
+pub(crate) mod scope;
 pub(crate) mod subject;
 pub(crate) mod unpacked;
 
@@ -57,6 +58,10 @@ pub struct Input {
     /// Leave out what is after TIME
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     pub end: Option<Moment>,
+
+    /// Analyse the whole host; the default is the recorded command and what it started
+    #[arg(long)]
+    pub all: bool,
 
     /// Answer in JSON, for programs
     #[arg(long)]
@@ -99,6 +104,7 @@ impl Input {
             traces: traces.to_vec(),
             begin: self.begin,
             end: self.end,
+            all: self.all,
             json: self.json,
             rules: self.rules.clone(),
             offsets: self.offsets.clone(),
@@ -108,10 +114,10 @@ impl Input {
     }
 
     /// Returns the same arguments; if the only trace is the recording of a command, from the
-    /// command's begin on.
+    /// command's begin on, unless the whole host was asked for.
     pub fn of_command(&self) -> anyhow::Result<Input> {
         Ok(match self.paths()?.as_slice() {
-            [path] => Input { begin: command::part(path, self.options()).begin, ..self.of(path) },
+            [path] if !self.all => Input { begin: command::part(path, self.options()).begin, ..self.of(path) },
             _ => self.of_all(&self.traces),
         })
     }
@@ -200,6 +206,14 @@ impl Input {
 impl Asked for Input {
     fn json(&self) -> bool {
         self.json
+    }
+
+    fn has_begin(&self) -> bool {
+        self.begin.is_some()
+    }
+
+    fn has_end(&self) -> bool {
+        self.end.is_some()
     }
 }
 

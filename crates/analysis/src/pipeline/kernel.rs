@@ -36,6 +36,8 @@ impl KernelModel {
 /// The model after the trace's last item.
 pub struct KernelReading {
     pub linux: Linux,
+    /// Number of events that were read.
+    pub events: u64,
     /// True if the trace has items, but none at or after the begin of the requested part.
     pub missed: bool,
 }
@@ -58,15 +60,16 @@ pub fn read<W: Watch>(
         return Err(Error::SeveralKernels(several));
     }
     let mut model = KernelModel::new(begin, trace)?;
-    let (mut has_item, mut has_item_in_part) = (false, false);
+    let (mut has_item, mut has_item_in_part, mut events) = (false, false, 0);
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         let in_part = model.item(catalogue, &item, watch);
         has_item = true;
+        events += u64::from(matches!(item, Item::Event(_)));
         has_item_in_part |= in_part;
         other(&mut model.linux, watch, catalogue, &item, in_part);
     }
     model.linux.finish(watch);
-    Ok(KernelReading { linux: model.linux, missed: has_item && !has_item_in_part })
+    Ok(KernelReading { linux: model.linux, events, missed: has_item && !has_item_in_part })
 }
 
 /// Returns the begin of the requested part of a trace in ns; `i64::MIN` without a limit.

@@ -31,6 +31,8 @@ pub struct ReportPass<'a> {
 pub struct EventAnswers {
     /// The analyses of probes.
     pub pass: Pass,
+    /// Number of events that were read.
+    pub events: u64,
     packet_paths: PacketPaths,
     /// The model of the requested part; `None` if that of the composer is used.
     model: Option<KernelModel>,
@@ -73,8 +75,10 @@ impl<'a> ReportPass<'a> {
         packet_paths.since_ns = part.of_command.then_some(part.begin_ns);
         let mut watches =
             Watches { facts: KernelFacts::default(), occupancy: cpu_holders::occupancy_log(), exchanges: Exchanges::default() };
+        let mut count = 0;
         let (first, pass) = alongside(|probes| {
             let first = FirstPass::read(interactions, |composer, catalogue, item| {
+                count += u64::from(matches!(item, Item::Event(_)));
                 match &mut model {
                     None => watches.compose(&part, &mut packet_paths, composer, catalogue, item),
                     Some(model) => watches.model(model, &mut packet_paths, composer, catalogue, item),
@@ -90,7 +94,7 @@ impl<'a> ReportPass<'a> {
             Ok(first)
         })?;
         watches.finish(interactions, model.as_mut(), &mut packet_paths, has_kernel);
-        let mut events = EventAnswers { pass, packet_paths, model, has_kernel };
+        let mut events = EventAnswers { pass, events: count, packet_paths, model, has_kernel };
         events.pass.tells_running = events.tells_running(interactions);
         Ok(Some(ReportPass { first, progress, watches, events }))
     }

@@ -1,11 +1,11 @@
 //! Entries into the kernel: system calls, page faults and interrupts, with their number, times and
-//! errors, for the whole system or per process.
+//! errors, for the whole system, for some of its threads, or per process.
 
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
 use longpole_model::linux::fact::Key;
 use longpole_model::linux::watch::{Base, Call, ContextId, Handling, ThreadId, Watch};
-use longpole_model::linux::Linux;
+use longpole_model::linux::{Linux, Thread};
 use longpole_model::names::NameId;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -60,6 +60,8 @@ pub struct Errors {
 #[derive(Debug, Default)]
 pub struct Calls {
     by_process: bool,
+    /// True if entries are counted by thread, which takes more memory.
+    by_thread: bool,
     calls: HashMap<(What, Option<ThreadId>), OneCall>,
 }
 
@@ -124,15 +126,30 @@ impl OneCall {
 
 impl Calls {
     pub fn new(by_process: bool) -> Calls {
-        Calls { by_process, ..Calls::default() }
+        Calls { by_process, by_thread: by_process, calls: HashMap::new() }
+    }
+
+    /// Counts by thread also without rows per process, so that an answer can leave out threads.
+    pub fn by_thread(self) -> Calls {
+        Calls { by_thread: true, ..self }
     }
 
     pub fn answer(&self, linux: &Linux) -> Vec<SyscallLine> {
+        self.answer_of(linux, |_| true)
+    }
+
+    /// Returns the rows of the threads that are covered. Entries whose thread is unknown are in the
+    /// answer only if `covers` accepts `None`.
+    pub fn answer_of(&self, linux: &Linux, covers: impl Fn(Option<&Thread>) -> bool) -> Vec<SyscallLine> {
         // Sums per call and process; without a known process, per name of a thread.
         let mut merged: BTreeMap<(usize, String, Process), OneCall> = BTreeMap::new();
         let mut processes: BTreeMap<(i32, Option<ThreadId>), String> = BTreeMap::new();
         for ((what, thread), call) in &self.calls {
             let thread = thread.map(|thread| &linux.threads[thread.0 as usize]);
+            if !covers(thread) {
+                continue;
+            }
+            let thread = thread.filter(|_| self.by_process);
             // Process ids are reused: a process is identified by its id and its first thread.
             let own = thread.and_then(|thread| Some((thread.process?, thread.leader)));
             let mut name = thread.map(|thread| thread.name());
@@ -165,7 +182,7 @@ impl Calls {
     }
 
     fn of(&mut self, what: What, thread: Option<ThreadId>) -> &mut OneCall {
-        self.calls.entry((what, thread.filter(|_| self.by_process))).or_default()
+        self.calls.entry((what, thread.filter(|_| self.by_thread))).or_default()
     }
 }
 

@@ -4,6 +4,7 @@
 //! Before that, the recording contains only the recorder's own start. It is left out unless the
 //! user named a begin (`--begin`). Events before it still count as causes.
 
+use crate::global;
 use crate::input;
 use crate::input::machine_log;
 use crate::render::table::duration;
@@ -23,15 +24,17 @@ use std::path::Path;
 const MOST_LOOKED_AT: usize = 1 << 21;
 
 /// Returns `part`; if no begin was named and the trace is the recording of a command, with the
-/// command's begin as its begin. Prints a note in that case.
+/// command's begin as its begin. With `--verbose`, a note is printed in that case.
 pub fn part(path: &Path, part: Options) -> Options {
     if part.begin.is_some() || part.dump.is_some() || machine_log::is_one(path) || machine_log::is_pipe(path) {
         return part;
     }
     match begin(path, part.clone()) {
         Some((begin, before)) => {
-            let before = duration(before);
-            eprintln!("longpole: note: the path begins with the command, {before} after the recording did (--begin +0 takes that, too)");
+            if global::is_verbose() {
+                let before = duration(before);
+                eprintln!("longpole: note: the path begins with the command, {before} after the recording did (--all takes that, too)");
+            }
             Options { begin: Some(Moment::At(begin)), ..part }
         }
         None => part,

@@ -1,16 +1,20 @@
 //! Losses and packet paths as text.
 
+use crate::render::length::Length;
+use crate::render::style::{painted, Role};
 use crate::render::table::{duration, number, percent, plain, utc, Table};
 use longpole_analysis::network::counters::{CounterLine, CountersAnswer, Listed};
 use longpole_analysis::network::packet_loss::{LossLine, Person};
 use longpole_analysis::network::packets::{FlowLine, PacketPathLine, PacketsAnswer, SingleLine};
 use std::io::{self, Write};
 
-/// Maximum number of flows that are shown.
-const MOST_FLOWS: usize = 12;
+/// Number of rows for which the first screen has room: of losses, legs and flows.
+const FIRST_LOSSES: usize = 3;
+const FIRST_LEGS: usize = 4;
+const FIRST_FLOWS: usize = 3;
 
 /// Prints the losses; nothing if there are none.
-pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
+pub fn losses(out: &mut impl Write, lines: &[LossLine], length: Length) -> io::Result<()> {
     if lines.is_empty() {
         return Ok(());
     }
@@ -27,7 +31,7 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
         Some(worst) => writeln!(out, "LOST: {what}, {} of them: {}", number(worst.count), plain(worst.text.clone()))?,
         None => writeln!(out, "LOST: none; thrown away was what nobody wanted")?,
     }
-    let mut table = Table::new(&["where", ">packets", "first", "last", "reason", "function", "sent by", "for"]);
+    let mut table = Table::new(&["where", ">packets", "~first", "~last", "~reason", "~function", "sent by", "for"]);
     for line in lines {
         table.row([
             line.text.clone(),
@@ -39,8 +43,11 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
             line.sender.as_ref().map_or_else(String::new, person),
             line.owner.as_ref().map_or_else(String::new, person),
         ]);
+        if line.lost {
+            table.paint(Role::Limit);
+        }
     }
-    table.print(out)?;
+    table.print_first(out, length.rows(FIRST_LOSSES))?;
     writeln!(out)
 }
 
@@ -173,7 +180,7 @@ pub fn each_loss(out: &mut impl Write, lines: impl Iterator<Item = SingleLine>, 
     Ok(())
 }
 
-pub fn journeys(out: &mut impl Write, answer: &PacketsAnswer) -> io::Result<()> {
+pub fn journeys(out: &mut impl Write, answer: &PacketsAnswer, length: Length) -> io::Result<()> {
     let share = answer
         .complete_share
         .map_or_else(|| "none of which an end is to be seen".to_owned(), |share| format!("{} complete", percent(share)));
@@ -205,17 +212,14 @@ pub fn journeys(out: &mut impl Write, answer: &PacketsAnswer) -> io::Result<()> 
             exact(times.max_ns),
         ]);
     }
-    table.print(out)?;
+    table.print_first(out, length.rows(FIRST_LEGS))?;
     let mut table = Table::new(&["from", "to", ">packets", ">complete", ">lost", ">p50", ">p99"]);
-    for flow in answer.flows.iter().take(MOST_FLOWS) {
+    for flow in &answer.flows {
         let whole = &flow.whole;
         let complete = percent(flow.complete as f64 / flow.packets.max(1) as f64);
         table.row([from(flow), to(flow), number(flow.packets), complete, number(flow.ends.lost), exact(whole.p50_ns), exact(whole.p99_ns)]);
     }
-    table.print(out)?;
-    if let Some(rest) = answer.flows.get(MOST_FLOWS..).filter(|rest| !rest.is_empty()) {
-        writeln!(out, "  and {} more in --json", number(rest.len() as u64))?;
-    }
+    table.print_first(out, length.rows(FIRST_FLOWS))?;
     if answer.given_up > 0 {
         writeln!(out, "{} packets were forgotten, because too many were under way", number(answer.given_up))?;
     }
@@ -224,7 +228,8 @@ pub fn journeys(out: &mut impl Write, answer: &PacketsAnswer) -> io::Result<()> 
         (lost, 0) => format!("{} kernel events", number(lost)),
         (lost, gaps) => format!("{} kernel events and those of {} gaps that nobody counted", number(lost), number(gaps)),
     };
-    writeln!(out, "UNKNOWN: {missing} are missing: packets may be lost of which no event of the group `net` tells")
+    let caveat = format!("UNKNOWN: {missing} are missing: packets may be lost of which no event of the group `net` tells");
+    writeln!(out, "{}", painted(Role::Caveat, caveat))
 }
 
 fn from(flow: &FlowLine) -> String {
@@ -259,7 +264,7 @@ pub fn journey(out: &mut impl Write, journey: &PacketPathLine) -> io::Result<()>
     let ns = journey.end_ns.saturating_sub(journey.begin_ns).max(0) as u64;
     let complete = if journey.complete { "complete" } else { "not complete" };
     writeln!(out, "JOURNEY {}: {} bytes, {}, {complete}", number(journey.number), number(journey.length.into()), duration(ns))?;
-    let mut table = Table::new(&["time", ">since begin", "step", ">CPU", "by", "in call", "device", ">bytes", "socket"]);
+    let mut table = Table::new(&["~time", ">since begin", "step", "~>CPU", "by", "in call", "~device", "~>bytes", "~socket"]);
     let since = |t_ns: i64| format!("+{}", duration(t_ns.saturating_sub(journey.begin_ns).max(0) as u64));
     if let (Some(sender), Some(call)) = (&journey.sender, &journey.send_call) {
         table.row([

@@ -1,6 +1,7 @@
 //! Traffic per interface and direction, from the captures of a trace, or from its `packet` events
 //! if it has no captures.
 
+use crate::render::length::Length;
 use crate::render::table::{bytes, number, plain_lines, rate, Table};
 use longpole_trace::InterfaceCount;
 use longpole_trace::Item;
@@ -148,8 +149,11 @@ impl Group {
     }
 }
 
-pub fn text(groups: &[Group], out: &mut impl Write) -> io::Result<()> {
-    let columns = ["capture", "interface", "direction", ">packets", ">bytes", ">packets/s", ">bit/s", ">captured", ">dropped"];
+/// Number of rows for which the first screen has room.
+const FIRST_ROWS: usize = 12;
+
+pub fn text(groups: &[Group], length: Length, out: &mut impl Write) -> io::Result<()> {
+    let columns = ["capture", "interface", "direction", ">packets", ">bytes", "~>packets/s", "~>bit/s", "~>captured", ">dropped"];
     let mut table = Table::new(&columns);
     for group in groups {
         let capture = group.capture.as_deref().unwrap_or("(events)");
@@ -179,5 +183,5 @@ pub fn text(groups: &[Group], out: &mut impl Write) -> io::Result<()> {
             }
         }
     }
-    table.print(out)
+    table.print_first(out, length.rows(FIRST_ROWS))
 }

@@ -5,8 +5,9 @@ pub use crate::render::answer::write;
 use crate::input::empty_range;
 use crate::input::Input;
 use crate::passes::kernel;
-use crate::render::answer::Source;
+use crate::render::answer::{Asked, Source};
 use crate::render::diagnostics;
+use crate::render::event_count::EventCount;
 use crate::render::table::{number, plain};
 use anyhow::Context;
 use longpole_analysis::latency::event_pairs::Pairs;
@@ -21,32 +22,44 @@ use std::io::{self, Write};
 
 /// Reads the trace. Returns the analyses, and the trace with its descriptions. Prints the trace's
 /// diagnostics.
-pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
+pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<Whole> {
     let mut pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
     let mut trace = input.open()?;
-    feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
+    let events = feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
     empty_range::check(&trace, &input.paths()?, &input.options())?;
     diagnostics::print(&trace);
     if let Some(pairs) = pairs {
         pairs.check(trace.catalogue())?;
     }
-    Ok((pass, trace))
+    Ok(Whole { pass, trace, events, from_begin: false })
 }
 
-/// Passes all items of a trace to all analyses.
-pub fn feed(trace: &mut Trace, pass: &mut Pass, mut pairs: Option<&mut Pairs>) -> anyhow::Result<()> {
+/// The analyses after the trace's last event, and the trace with its descriptions.
+pub struct Whole {
+    pub pass: Pass,
+    pub trace: Trace,
+    /// Number of events that were read, of all kinds.
+    pub events: u64,
+    /// True if events before `--begin` were read and counted, too.
+    pub from_begin: bool,
+}
+
+/// Passes all items of a trace to all analyses. Returns the number of events.
+pub fn feed(trace: &mut Trace, pass: &mut Pass, mut pairs: Option<&mut Pairs>) -> anyhow::Result<u64> {
+    let mut events = 0;
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         if let (Some(pairs), Item::Event(event)) = (pairs.as_deref_mut(), &item) {
             pairs.event(catalogue, event);
         }
+        events += u64::from(matches!(item, Item::Event(_)));
         pass.item(catalogue, &item);
     }
-    Ok(())
+    Ok(events)
 }
 
 /// Like [`read`], but if the trace has kernel events, the times of spans are also given net, that
 /// is, without the time that the scheduler and interrupts took.
-pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
+pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<Whole> {
     match kernel_sources(&input.paths()?, &input.open()?) {
         0 => return read(input, pairs),
         1 => {}
@@ -73,16 +86,16 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
     if let Some(pairs) = pairs {
         pairs.check(reading.trace.catalogue())?;
     }
-    Ok((pass, reading.trace))
+    Ok(Whole { pass, trace: reading.trace, events: reading.events, from_begin: true })
 }
 
-impl Source for (&Pass, &Trace) {
+impl Source for &Whole {
     fn trace(&self) -> &Trace {
-        self.1
+        &self.trace
     }
 
-    fn footer(&self, out: &mut dyn Write) -> io::Result<()> {
-        footer(out, self.0, self.1)
+    fn footer(&self, asked: &dyn Asked, out: &mut dyn Write) -> io::Result<()> {
+        footer(out, asked, self)
     }
 }
 
@@ -116,32 +129,24 @@ fn left_out(out: &mut (impl Write + ?Sized), functions: &[LeftOut]) -> io::Resul
     writeln!(out, "not recorded, for their calls are short and many (what they take is their callers' time): {}{more}", names.join(", "))
 }
 
-/// Prints the number of lost events, and the cost of probes.
-pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io::Result<()> {
-    let inputs = pass.inputs();
-    let losses = |lost, gaps| match (lost, gaps) {
-        (lost, 0) => format!("{} lost", number(lost)),
-        (lost, gaps) => format!("{} lost and {} gaps that nobody counted", number(lost), number(gaps)),
-    };
+/// Prints the number of events, the cost of probes, and what is not in the answer.
+pub fn footer(out: &mut (impl Write + ?Sized), asked: &dyn Asked, whole: &Whole) -> io::Result<()> {
+    let inputs = whole.pass.inputs();
+    let lost = inputs.lost.saturating_add(inputs.kernel_lost);
+    let gaps = inputs.uncounted_losses.saturating_add(inputs.uncounted_kernel_losses);
+    let count = EventCount { events: whole.events, lost, gaps }.line(asked, whole.from_begin);
     if inputs.events == 0 && inputs.kernel_events > 0 {
-        let answers = match verbs(trace) {
+        let answers = match verbs(&whole.trace) {
             verbs if verbs.is_empty() => "longpole print shows them".to_owned(),
             verbs => format!("longpole {} answer from them", verbs.join(", ")),
         };
-        let lost = losses(inputs.kernel_lost, inputs.uncounted_kernel_losses);
-        return writeln!(out, "\n{} kernel events, {lost}, and no probes: {answers}", number(inputs.kernel_events));
+        return writeln!(out, "\n{count}; none of probes: {answers}");
     }
-    let cost = match trace.probe_cost_ns() {
+    let cost = match whole.trace.probe_cost_ns() {
         Some(ns) if ns > 0.0 => format!("a probe costs {ns:.1} ns"),
         _ => "probe cost not measured".to_owned(),
     };
-    let lost = losses(inputs.lost, inputs.uncounted_losses);
-    writeln!(out, "\n{} events, {lost}; {cost}", number(inputs.events))?;
-    match (inputs.kernel_lost, inputs.uncounted_kernel_losses) {
-        (0, 0) => {}
-        (lost, 0) => writeln!(out, "of the kernel's events, {} are lost", number(lost))?,
-        (lost, gaps) => writeln!(out, "of the kernel's events, {} are lost, and {} gaps nobody counted", number(lost), number(gaps))?,
-    }
+    writeln!(out, "\n{count}; {cost}")?;
     left_out(out, &inputs.left_out)?;
     if inputs.other_names > 0 {
         let (events, most) = (number(inputs.other_names), number(MOST_NAMES as u64));

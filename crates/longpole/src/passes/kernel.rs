@@ -5,10 +5,13 @@
 
 pub use crate::render::answer::write;
 
+use crate::global;
 use crate::input::empty_range;
 use crate::input::{self, Input};
-use crate::render::answer::Source;
+use crate::render::answer::{Asked, Source};
 use crate::render::diagnostics;
+use crate::render::event_count::EventCount;
+use crate::render::style::{painted, Role};
 use crate::render::table::{number, plain};
 use anyhow::bail;
 use longpole_analysis::pipeline::kernel::{self, KernelReading};
@@ -28,6 +31,8 @@ use std::path::PathBuf;
 pub struct Reading {
     pub linux: Linux,
     pub trace: Trace,
+    /// Number of events that were read, of all kinds.
+    pub events: u64,
 }
 
 /// Reads the trace; `watch` observes the model, and `other` also receives every item of the
@@ -49,12 +54,12 @@ pub fn read_with<W: Watch>(
 ) -> anyhow::Result<Reading> {
     let paths = input.paths()?;
     let mut trace = input::open(&paths, Options { begin: None, ..input.options() })?;
-    let KernelReading { linux, missed } = kernel::read(&mut trace, &paths, input.begin, watch, &mut other)?;
+    let KernelReading { linux, events, missed } = kernel::read(&mut trace, &paths, input.begin, watch, &mut other)?;
     diagnostics::print(&trace);
     empty_range::check(&trace, &paths, &input.options())?;
     match missed {
         true => Err(empty_range::refused(&paths, &input.options())),
-        false => Ok(Reading { linux, trace }),
+        false => Ok(Reading { linux, trace, events }),
     }
 }
 
@@ -104,8 +109,8 @@ impl Source for &Reading {
         &self.trace
     }
 
-    fn footer(&self, out: &mut dyn Write) -> io::Result<()> {
-        footer(out, self)
+    fn footer(&self, asked: &dyn Asked, out: &mut dyn Write) -> io::Result<()> {
+        footer(out, asked, self)
     }
 
     fn note(&self) -> Option<String> {
@@ -113,7 +118,7 @@ impl Source for &Reading {
         let told = [
             (lost, "kernel events are lost"),
             (uncounted_losses, "gaps in the kernel's events nobody counted"),
-            (contradictions, "events do not follow from what came before them"),
+            (if global::is_verbose() { contradictions } else { 0 }, "events do not follow from what came before them"),
         ];
         let told: Vec<String> =
             told.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{} {what}", number(*count))).collect();
@@ -121,37 +126,28 @@ impl Source for &Reading {
     }
 }
 
-/// Prints the number of lost events, and what else makes the numbers uncertain.
-pub fn footer(out: &mut dyn Write, reading: &Reading) -> io::Result<()> {
+/// Prints the number of events. What the answer does not cover is said in any case; gaps in the
+/// kernel's events, which the model bridges, only if the user asked for notes.
+pub fn footer(out: &mut dyn Write, asked: &dyn Asked, reading: &Reading) -> io::Result<()> {
     let linux = &reading.linux;
-    let lost = match (linux.lost, linux.uncounted_losses) {
-        (lost, 0) => format!("{} lost", number(lost)),
-        (lost, gaps) => format!("{} lost and {} gaps that nobody counted", number(lost), number(gaps)),
-    };
-    writeln!(out, "\n{} kernel events, {lost}", number(linux.events))?;
+    let count = EventCount { events: reading.events, lost: linux.lost, gaps: linux.uncounted_losses };
+    writeln!(out, "\n{}", count.line(asked, true))?;
     if let Some(not_recorded) = not_recorded::sentence(&not_recorded::not_recorded(linux)) {
-        writeln!(out, "{}", plain(not_recorded))?;
+        writeln!(out, "{}", painted(Role::Caveat, plain(not_recorded)))?;
     }
-    if linux.unseen_idle_ends > 0 {
-        writeln!(
-            out,
-            "{} times the trace does not hold the end of a CPU's idleness; there it ends when a thread is woken on that CPU, or with the next event of another thread",
-            number(linux.unseen_idle_ends)
-        )?;
-    }
-    if linux.unseen_switches > 0 && linux.switch_filter.is_none() {
-        writeln!(
-            out,
-            "{} switches between threads are not in the trace; whose the CPU was since the event before is unknown",
-            number(linux.unseen_switches)
-        )?;
-    }
-    if linux.contradictions > 0 {
-        writeln!(
-            out,
-            "{} events do not follow from what came before them: something is missing that nobody counted",
-            number(linux.contradictions)
-        )?;
+    let notes = [
+        (
+            linux.unseen_idle_ends,
+            "times the trace does not hold the end of a CPU's idleness; there it ends when a thread is woken on that CPU, or with the next event of another thread",
+        ),
+        (
+            if linux.switch_filter.is_none() { linux.unseen_switches } else { 0 },
+            "switches between threads are not in the trace; whose the CPU was since the event before is unknown",
+        ),
+        (linux.contradictions, "events do not follow from what came before them: something is missing that nobody counted"),
+    ];
+    for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0 && global::is_verbose()) {
+        writeln!(out, "{}", painted(Role::Caveat, format!("{} {what}", number(count))))?;
     }
     Ok(())
 }

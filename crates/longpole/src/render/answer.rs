@@ -15,6 +15,10 @@ use std::process::ExitCode;
 pub trait Asked {
     /// Returns true for JSON instead of text.
     fn json(&self) -> bool;
+    /// Returns true if the user named a begin.
+    fn has_begin(&self) -> bool;
+    /// Returns true if the user named an end.
+    fn has_end(&self) -> bool;
 }
 
 /// The source of an answer.
@@ -22,7 +26,7 @@ pub trait Source {
     fn trace(&self) -> &Trace;
 
     /// Prints what qualifies all numbers: losses, and other reasons why they are uncertain.
-    fn footer(&self, out: &mut dyn Write) -> io::Result<()>;
+    fn footer(&self, asked: &dyn Asked, out: &mut dyn Write) -> io::Result<()>;
 
     /// Returns what the JSON answer has no field for, but the user should know.
     fn note(&self) -> Option<String> {
@@ -40,7 +44,7 @@ pub fn write<T: Serialize>(
 ) -> anyhow::Result<ExitCode> {
     tell(asked.json(), answer, |out| {
         print(out, answer)?;
-        from.footer(out)
+        from.footer(asked, out)
     })?;
     if let Some(note) = from.note().filter(|_| asked.json()) {
         eprintln!("longpole: note: {note}");

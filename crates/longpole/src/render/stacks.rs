@@ -9,8 +9,8 @@ use std::io::{self, Write};
 
 pub fn print(out: &mut impl Write, functions: &[FunctionShare], counts: Counts, most: usize) -> io::Result<()> {
     if counts.busy > 0 {
-        let mut table = Table::new(&["function", "module", "process", ">pid", ">self", ">95 %", ">total", ">samples"]);
-        for row in functions.iter().take(most) {
+        let mut table = Table::new(&["function", "~module", "process", "~>pid", ">self", "~>95 %", ">total", ">samples"]);
+        for row in functions {
             table.row([
                 profile::shortened(&row.function),
                 row.module.clone(),
@@ -22,18 +22,15 @@ pub fn print(out: &mut impl Write, functions: &[FunctionShare], counts: Counts, 
                 number(row.samples),
             ]);
         }
-        table.print(out)?;
-        if functions.len() > most {
-            writeln!(out, "  … and {} more (--json has them)", number((functions.len() - most) as u64))?;
-        }
+        table.print_first(out, Some(most))?;
     }
     footer(out, counts)
 }
 
 /// Prints shares of a critical path, next to those of a profile.
-pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most: usize) -> io::Result<()> {
-    let mut table = Table::new(&["function (sampled)", "module", "process", ">share of path", ">95 %", ">CPU-sample rank", ">share"]);
-    for row in functions.iter().filter(|row| row.path_samples > 0).take(most) {
+pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most: Option<usize>) -> io::Result<()> {
+    let mut table = Table::new(&["function (sampled)", "~module", "process", ">share of path", ">95 %", ">CPU-sample rank", ">share"]);
+    for row in functions.iter().filter(|row| row.path_samples > 0) {
         table.row([
             profile::shortened(&row.function),
             row.module.clone(),
@@ -44,7 +41,7 @@ pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most
             percent(row.profile_share),
         ]);
     }
-    table.print(out)?;
+    table.print_first(out, most)?;
     let busy: Vec<String> = busy_functions(functions).into_iter().map(profile::busy_function).collect();
     if !busy.is_empty() {
         writeln!(out, "busy, but hardly critical: {}", plain(busy.join(", ")))?;

@@ -1,5 +1,6 @@
 //! The share of each state on the critical path over time, as lines of block characters.
 
+use crate::render::style::title;
 use crate::render::table::{duration, percent, plain, Table};
 use longpole_analysis::critical_path::participation::Participation;
 use longpole_analysis::report::Report;
@@ -14,7 +15,7 @@ pub fn print(out: &mut impl Write, path: &Participation, report: &Report) -> io:
     if width == 0 {
         return Ok(());
     }
-    writeln!(out, "\nOVER TIME (share of the path in {} windows of {})", path.windows, duration(width))?;
+    writeln!(out, "\n{} (share of the path in {} windows of {})", title("OVER TIME"), path.windows, duration(width))?;
     let mut table = Table::new(&["", ""]);
     for row in path.rows.iter().filter(|row| row.shares.iter().any(|&share| share >= LEAST)) {
         table.row([format!("{}::{}", row.machine, row.state), blocks(&row.shares)]);

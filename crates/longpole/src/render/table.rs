@@ -3,9 +3,13 @@
 //!
 //! A table is built completely and printed at once. It must not be used for output that grows with
 //! the trace.
+//!
+//! On a narrow screen, first the columns that a table can do without are left out, then columns of
+//! text are shortened. Numbers are never cut.
 
-use crate::render::screen;
+use crate::render::screen::{self, width};
 use crate::render::shown_paths;
+use crate::render::style::{painted, Role};
 pub use longpole_analysis::stats::text::{counted, number, percent};
 use std::io::{self, Write};
 
@@ -15,28 +19,41 @@ enum Align {
     Right,
 }
 
+#[derive(Debug)]
+struct Column {
+    head: String,
+    align: Align,
+    /// True if the column is left out on a screen that is too narrow for all.
+    is_optional: bool,
+}
+
+#[derive(Debug)]
+struct Row {
+    cells: Vec<String>,
+    /// Meaning of the whole row, for its colour.
+    role: Option<Role>,
+    /// Meanings of single cells.
+    marks: Vec<(usize, Role)>,
+}
+
 /// Rows of cells under a header; each column is as wide as its widest cell.
 #[derive(Debug, Default)]
 pub struct Table {
-    header: Vec<String>,
-    align: Vec<Align>,
-    rows: Vec<Vec<String>>,
+    columns: Vec<Column>,
+    rows: Vec<Row>,
 }
 
 impl Table {
     /// Makes a table with one entry per column. A leading `>` aligns the column to the right, for
-    /// numbers.
+    /// numbers. A `~` before that marks a column that is left out where there is no room for it,
+    /// the last one first.
     pub fn new(columns: &[&str]) -> Table {
-        let mut table = Table::default();
-        for column in columns {
-            let (align, name) = match column.strip_prefix('>') {
-                Some(name) => (Align::Right, name),
-                None => (Align::Left, *column),
-            };
-            table.header.push(name.to_owned());
-            table.align.push(align);
-        }
-        table
+        let column = |column: &&str| {
+            let (is_optional, column) = column.strip_prefix('~').map_or((false, *column), |column| (true, column));
+            let (align, head) = column.strip_prefix('>').map_or((Align::Left, column), |head| (Align::Right, head));
+            Column { head: head.to_owned(), align, is_optional }
+        };
+        Table { columns: columns.iter().map(column).collect(), rows: Vec::new() }
     }
 
     /// Adds a row. Missing cells are empty, and cells beyond the last column are ignored.
@@ -45,68 +62,115 @@ impl Table {
         I: IntoIterator<Item = S>,
         S: Into<String>,
     {
-        let mut row: Vec<String> = cells.into_iter().map(|cell| plain(cell.into())).collect();
-        row.resize(self.header.len(), String::new());
-        self.rows.push(row);
+        let mut cells: Vec<String> = cells.into_iter().map(|cell| plain(cell.into())).collect();
+        cells.resize(self.columns.len(), String::new());
+        self.rows.push(Row { cells, role: None, marks: Vec::new() });
+    }
+
+    /// Colours the row that was added last.
+    pub fn paint(&mut self, role: Role) {
+        if let Some(row) = self.rows.last_mut() {
+            row.role = Some(role);
+        }
+    }
+
+    /// Colours a cell of the row that was added last if `is` is true.
+    pub fn mark_if(&mut self, is: bool, column: usize, role: Role) {
+        if let Some(row) = self.rows.last_mut().filter(|_| is) {
+            row.marks.push((column, role));
+        }
     }
 
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Prints the table. On a screen that is too narrow for it, the widest columns of text are
-    /// shortened.
+    /// Prints the table.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        self.print_within(out, screen::columns().unwrap_or(usize::MAX))
+        self.print_within(out, screen::columns().unwrap_or(usize::MAX), &self.rows)
     }
 
-    fn print_within(&self, out: &mut impl Write, columns: usize) -> io::Result<()> {
-        let mut widths: Vec<usize> = self.header.iter().map(|cell| width(cell)).collect();
-        for row in &self.rows {
-            for (widest, cell) in widths.iter_mut().zip(row) {
+    /// Prints the first rows, at most `most`, and how many more there are. `None` means all.
+    pub fn print_first(&self, out: &mut impl Write, most: Option<usize>) -> io::Result<()> {
+        let shown = most.unwrap_or(usize::MAX).min(self.rows.len());
+        self.print_within(out, screen::columns().unwrap_or(usize::MAX), &self.rows[..shown])?;
+        more_rows(out, self.rows.len() - shown)
+    }
+
+    fn print_within(&self, out: &mut impl Write, columns: usize, rows: &[Row]) -> io::Result<()> {
+        let mut widths: Vec<usize> = self.columns.iter().map(|column| width(&column.head)).collect();
+        for row in rows {
+            for (widest, cell) in widths.iter_mut().zip(&row.cells) {
                 *widest = (*widest).max(width(cell));
             }
         }
-        self.shrink(&mut widths, columns);
-        if self.header.iter().any(|cell| !cell.is_empty()) {
-            writeln!(out, "{}", shortened_at_end(&self.line(&self.header, &widths), columns))?;
+        let shown = self.chosen(&widths, columns);
+        self.shrink(&mut widths, &shown, columns);
+        if self.columns.iter().any(|column| !column.head.is_empty()) {
+            let heads = Row { cells: self.columns.iter().map(|column| column.head.clone()).collect(), role: None, marks: Vec::new() };
+            writeln!(out, "{}", screen::cut(&self.line(&heads, &widths, &shown), columns))?;
         }
-        for row in &self.rows {
-            writeln!(out, "{}", shortened_at_end(&self.line(row, &widths), columns))?;
+        rows.iter().try_for_each(|row| writeln!(out, "{}", screen::cut(&self.line(row, &widths, &shown), columns)))
+    }
+
+    /// Returns the indices of the columns for which there is room.
+    fn chosen(&self, widths: &[usize], columns: usize) -> Vec<usize> {
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        let needed = |&at: &usize| match self.columns[at].align {
+            Align::Left => GAP + widths[at].min(READABLE_WIDTH),
+            Align::Right => GAP + widths[at],
+        };
+        while shown.iter().map(needed).sum::<usize>() > columns {
+            let Some(last) = shown.iter().rposition(|&at| self.columns[at].is_optional) else { break };
+            shown.remove(last);
         }
-        Ok(())
+        shown
     }
 
     /// Takes from the widest column of text what does not fit, one character after the other.
-    fn shrink(&self, widths: &mut [usize], columns: usize) {
-        let mut total: usize = widths.iter().map(|width| width + GAP).sum();
+    fn shrink(&self, widths: &mut [usize], shown: &[usize], columns: usize) {
+        let mut total: usize = shown.iter().map(|&at| widths[at] + GAP).sum();
         while total > columns {
-            let texts = widths.iter_mut().zip(&self.align).filter(|(_, align)| **align == Align::Left);
-            let Some((widest, _)) = texts.max_by_key(|(width, _)| **width).filter(|(width, _)| **width > LEAST_WIDTH) else { return };
-            *widest -= 1;
+            let texts = shown.iter().copied().filter(|&at| self.columns[at].align == Align::Left);
+            let Some(widest) = texts.max_by_key(|&at| widths[at]).filter(|&at| widths[at] > LEAST_WIDTH) else { return };
+            widths[widest] -= 1;
             total -= 1;
         }
     }
 
-    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+    fn line(&self, row: &Row, widths: &[usize], shown: &[usize]) -> String {
         let mut line = String::new();
-        for ((cell, align), &widest) in cells.iter().zip(&self.align).zip(widths) {
-            let cell = shortened(cell, widest);
-            let padding = " ".repeat(widest.saturating_sub(width(&cell)));
+        for &at in shown {
+            let cell = shortened(&row.cells[at], widths[at]);
+            let padding = " ".repeat(widths[at].saturating_sub(width(&cell)));
+            let mark = row.marks.iter().find(|(column, _)| *column == at);
+            let cell = mark.map_or_else(|| cell.clone(), |(_, role)| painted(*role, &cell));
             line.push_str("  ");
-            match align {
+            match self.columns[at].align {
                 Align::Left => line.extend([cell.as_str(), &padding]),
                 Align::Right => line.extend([padding.as_str(), &cell]),
             }
         }
-        line.trim_end().to_owned()
+        let line = line.trim_end();
+        row.role.map_or_else(|| line.to_owned(), |role| painted(role, line))
+    }
+}
+
+/// Prints how many rows a table has that are not shown; nothing if there are none.
+pub fn more_rows(out: &mut impl Write, more: usize) -> io::Result<()> {
+    match more {
+        0 => Ok(()),
+        1 => writeln!(out, "  … 1 more row: --full"),
+        more => writeln!(out, "  … {} more rows: --full", number(more as u64)),
     }
 }
 
 /// Spaces before each column.
 const GAP: usize = 2;
-/// Columns are not made narrower than this.
+/// Columns of text are not made narrower than this.
 const LEAST_WIDTH: usize = 12;
+/// Columns are left out before columns of text become narrower than this.
+const READABLE_WIDTH: usize = 24;
 
 /// Returns the text with its middle replaced by `…` if it is wider than `room`. Names often differ
 /// at their ends.
@@ -120,14 +184,6 @@ fn shortened(text: &str, room: usize) -> String {
     let front: String = text.chars().take(front).collect();
     let back: String = text.chars().skip(length - back).collect();
     format!("{front}…{back}")
-}
-
-/// Returns the text with its end replaced by `…` if it is wider than `room`.
-fn shortened_at_end(text: &str, room: usize) -> String {
-    match width(text) > room {
-        true => text.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
-        false => text.to_owned(),
-    }
 }
 
 /// Returns the text with control characters escaped, so that a name cannot control the terminal or
@@ -151,10 +207,6 @@ pub fn plain(text: String) -> String {
 /// first are indented.
 pub fn plain_lines(text: String) -> String {
     text.lines().map(|line| plain(line.to_owned())).collect::<Vec<_>>().join("\n  ")
-}
-
-fn width(cell: &str) -> usize {
-    cell.chars().count()
 }
 
 /// Formats nanoseconds in the unit that leaves one to three digits before the point: `842 ns`,
@@ -241,8 +293,29 @@ mod tests {
         let mut table = Table::new(&["name", ">count"]);
         table.row(["a name that is longer than the screen", "1,000"]);
         let mut out = Vec::new();
-        table.print_within(&mut out, 30).unwrap();
+        table.print_within(&mut out, 30, &table.rows).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "  name                   count\n  a name tha…the screen  1,000\n");
+    }
+
+    #[test]
+    fn optional_columns_give_way_before_texts_become_unreadable() {
+        let mut table = Table::new(&["name", "~>min", "~>max", ">total"]);
+        table.row(["a name of twenty-four characters", "1", "2", "3"]);
+        let mut out = Vec::new();
+        table.print_within(&mut out, 40, &table.rows).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "  name                        min  total\n  a name of twe…ur characters    1      3\n"
+        );
+    }
+
+    #[test]
+    fn the_first_rows_are_followed_by_the_number_of_the_others() {
+        let mut table = Table::new(&["name"]);
+        ["a", "b", "c"].iter().for_each(|name| table.row([*name]));
+        let mut out = Vec::new();
+        table.print_first(&mut out, Some(1)).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "  name\n  a\n  … 2 more rows: --full\n");
     }
 
     #[test]

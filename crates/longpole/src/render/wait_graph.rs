@@ -1,42 +1,45 @@
 //! The wait-for graph as text, and as DOT for Graphviz.
 
+use crate::render::length::Length;
+use crate::render::style::{painted, title, Role};
 use crate::render::table::{duration, number, percent, plain, Table};
 use crate::render::wait_graph_svg::MOST_DRAWN;
 use longpole_analysis::wait_graph::{Answer, End, EndKind, MutualWait, Waiter};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Maximum number of rows in a table for people; the JSON answer contains all.
-const MOST_ROWS: usize = 30;
+/// Number of rows for which the first screen has room, of each of the three tables.
+const FIRST_MUTUAL: usize = 4;
+const FIRST_WAITERS: usize = 4;
+const FIRST_EDGES: usize = 3;
 /// Maximum number of chain ends that are printed per waiter.
 const MOST_ENDS: usize = 4;
 /// Maximum number of machines of a mutual wait that are named.
 const MOST_NAMED: usize = 6;
 
-pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+pub fn print(out: &mut impl Write, answer: &Answer, lines: Length) -> io::Result<()> {
     let length = answer.length_ns.max(1) as f64;
     let share = |ns: u64| percent(ns as f64 / length);
     writeln!(
         out,
-        "who waits for whom: {}, {} interactions\n\nKNOTS (of whom others wait for, who wait for nobody but each other)",
-        duration(answer.length_ns),
-        number(answer.interactions)
+        "{}\n\n{} (others wait for these, which wait only for each other)",
+        title(format!("who waits for whom: {}, {} interactions", duration(answer.length_ns), number(answer.interactions))),
+        title("MUTUAL WAITS")
     )?;
     match answer.mutual_waits.is_empty() {
         true => writeln!(out, "  none: nobody is waited for")?,
         false => {
-            let mut table = Table::new(&["machines", ">waited for", ">share"]);
-            for mutual_wait in answer.mutual_waits.iter().take(MOST_ROWS) {
+            let mut table = Table::new(&["threads", ">waited for", ">share"]);
+            for mutual_wait in &answer.mutual_waits {
                 table.row([members(mutual_wait), duration(mutual_wait.waited_ns), percent(mutual_wait.share)]);
             }
-            table.print(out)?;
-            more(out, answer.mutual_waits.len(), "mutual_waits")?;
+            table.print_first(out, lines.rows(FIRST_MUTUAL))?;
         }
     }
-    writeln!(out, "\nWAITS (each to the end of its chain)")?;
-    let mut table = Table::new(&["machine", ">waits", ">of the time", ">cause unknown", "for"]);
+    writeln!(out, "\n{} (each to the end of its chain)", title("WAITS"))?;
+    let mut table = Table::new(&["thread", ">waits", ">of the time", ">cause unknown", "for"]);
     let waiters: Vec<&Waiter> = answer.waiters.iter().filter(|waiter| waiter.waited_ns > 0).collect();
-    for waiter in waiters.iter().take(MOST_ROWS) {
+    for waiter in &waiters {
         let ends: Vec<String> = waiter
             .ends
             .iter()
@@ -52,34 +55,29 @@ pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
             format!("{}{rest}", ends.join(", ")),
         ]);
     }
-    table.print(out)?;
-    more(out, waiters.len(), "machines")?;
-    writeln!(
-        out,
-        "\nEDGES (blocked: until the second went on with the first; last: how long anybody waited in a chain whose last edge it is)"
-    )?;
+    table.print_first(out, lines.rows(FIRST_WAITERS))?;
+    writeln!(out, "\n{} (blocked: waits that the second ended; last: all waits in chains that end here)", title("EDGES"))?;
     let mut table = Table::new(&["from", "", "to", ">blocked", ">last"]);
-    for edge in answer.edges.iter().take(MOST_ROWS) {
+    for edge in &answer.edges {
         table.row([edge.from.to_string(), "->".to_owned(), edge.to.to_string(), duration(edge.direct_ns), duration(edge.redistributed_ns)]);
     }
-    table.print(out)?;
-    more(out, answer.edges.len(), "edges")?;
-    if answer.cut > 0 {
-        writeln!(
-            out,
-            "\n{} chains were longer than they are followed, or lead back beyond what is remembered; what lies there is unknown",
-            number(answer.cut)
-        )?;
-    }
-    if answer.untold_ns > 0 {
-        writeln!(
-            out,
-            "\n{} of the waiting is reported without its ends: there are too many pairs of them (--begin and --end take a part)",
-            duration(answer.untold_ns)
-        )?;
-    }
-    if answer.untold_edges_ns > 0 {
-        writeln!(out, "\nedges at the ends of {} of the waiting are left out: there are too many", duration(answer.untold_edges_ns))?;
+    table.print_first(out, lines.rows(FIRST_EDGES))?;
+    let caveats = [
+        (answer.cut > 0).then(|| {
+            let chains = number(answer.cut);
+            format!(
+                "{chains} chains were longer than they are followed, or lead back beyond what is remembered; what lies there is unknown"
+            )
+        }),
+        (answer.untold_ns > 0).then(|| {
+            let waits = duration(answer.untold_ns);
+            format!("{waits} of the waiting is reported without its ends: there are too many pairs of them (--begin and --end take a part)")
+        }),
+        (answer.untold_edges_ns > 0)
+            .then(|| format!("edges at the ends of {} of the waiting are left out: there are too many", duration(answer.untold_edges_ns))),
+    ];
+    for caveat in caveats.into_iter().flatten() {
+        writeln!(out, "\n{}", painted(Role::Caveat, caveat))?;
     }
     Ok(())
 }
@@ -102,13 +100,6 @@ fn end_name(end: &End) -> String {
     }
 }
 
-fn more(out: &mut impl Write, all: usize, what: &str) -> io::Result<()> {
-    match all.checked_sub(MOST_ROWS) {
-        None | Some(0) => Ok(()),
-        Some(more) => writeln!(out, "  … and {more} more {what} (--json has them)"),
-    }
-}
-
 /// Draws the machines and the heaviest edges. Machines of a mutual wait have a red border.
 pub fn dot(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     let text = |text: String| plain(text).replace('\\', "\\\\").replace('"', "\\\"");
@@ -126,8 +117,8 @@ pub fn dot(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
         if nodes.contains_key(&name) {
             continue;
         }
-        let knotted = answer.mutual_waits.iter().any(|mutual_wait| mutual_wait.machines.iter().any(|member| member.who == *who));
-        let style = if knotted { ", fillcolor=\"#fcdedb\", color=\"#cc3d31\"" } else { "" };
+        let is_in_mutual_wait = answer.mutual_waits.iter().any(|mutual_wait| mutual_wait.machines.iter().any(|member| member.who == *who));
+        let style = if is_in_mutual_wait { ", fillcolor=\"#fcdedb\", color=\"#cc3d31\"" } else { "" };
         writeln!(out, "  n{next} [label=\"{}\"{style}];", text(name.clone()))?;
         nodes.insert(name, next);
     }

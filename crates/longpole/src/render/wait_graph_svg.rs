@@ -34,7 +34,8 @@ pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
         });
     }
     let at = |who: &Who| places.get(who).copied().unwrap_or(0);
-    let knotted: Vec<&Who> = answer.mutual_waits.iter().flat_map(|mutual_wait| &mutual_wait.machines).map(|member| &member.who).collect();
+    let in_mutual_wait: Vec<&Who> =
+        answer.mutual_waits.iter().flat_map(|mutual_wait| &mutual_wait.machines).map(|member| &member.who).collect();
     let mut waited_for: HashMap<&Who, u64> = HashMap::new();
     for edge in &answer.edges {
         *waited_for.entry(&edge.to).or_default() += edge.redistributed_ns;
@@ -51,7 +52,7 @@ pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
                 percent(share(others))
             ),
             lines: [name, format!("waits {} · waited for {}", duration(own), duration(others))],
-            colours: if knotted.contains(&who) { IN_MUTUAL_WAIT } else { OUTSIDE },
+            colours: if in_mutual_wait.contains(&who) { IN_MUTUAL_WAIT } else { OUTSIDE },
             dashed: false,
             share: share(others).min(1.0),
         }

@@ -1,19 +1,24 @@
 //! `longpole cpu`: shows the time of CPUs and threads, from the kernel's events and from probes,
 //! and the time of functions, from stack samples.
 
+use crate::input::scope::Scope;
 use crate::input::Input;
 use crate::passes::all;
 use crate::passes::kernel::{self, Reading};
 use crate::passes::samples as stack_samples;
+use crate::render::length::Length;
+use crate::render::output;
 use crate::render::stacks;
+use crate::render::style::{title, Role};
 use crate::render::table::{duration, number, percent, Table};
+use crate::verbs::sched::threads_of_others;
 use anyhow::Context;
 use longpole_analysis::pipeline::kernel_sources;
 use longpole_analysis::pipeline::samples::StackSamples;
 use longpole_analysis::report::Pass;
 use longpole_analysis::scheduling::cpus::{CpuTimes, WakerLine};
 use longpole_analysis::scheduling::probed::{Cpu, KernelTime, ThreadTime};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Maximum number of states per thread in the table, because programs can make names at run time.
@@ -34,6 +39,8 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     input: Input,
+    #[command(flatten)]
+    length: Length,
     /// Show the functions that took the time, from stack samples
     #[arg(long)]
     functions: bool,
@@ -43,7 +50,7 @@ pub struct Args {
     /// With --functions or --folded: only this process
     #[arg(short, long, value_name = "PID")]
     pid: Option<i32>,
-    /// With --functions: number of functions to show [default: 40]
+    /// With --functions: number of functions to show [default: 15; with --full all]
     #[arg(short = 'n', long, value_name = "COUNT")]
     top: Option<usize>,
 }
@@ -67,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             pass.item(catalogue, item);
         }
     })?;
-    let Reading { linux, trace } = &reading;
+    let Reading { linux, trace, events } = &reading;
     let mut answer = pass.cpu(trace.probe_cost_ns());
     samples.add(&mut answer);
     if linux.switches.in_all == 0 {
@@ -78,12 +85,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             _ if others || kernel_sources(&args.input.paths()?, trace) == 0 => {}
             _ => kernel::needs_switches(&args.input, linux)?,
         }
-        return all::write(&args.input, (&pass, trace), &answer, |out, answer| match (&answer.functions, answer.samples) {
+        let whole = all::Whole { pass, events: *events, trace: reading.trace, from_begin: true };
+        return all::write(&args.input, &whole, &answer, |out, answer| match (&answer.functions, answer.samples) {
             // The trace contains nothing but samples.
-            (Some(functions), Some(counts)) if answer.threads.is_empty() => {
-                stacks::print(out, functions, counts, args.top.unwrap_or(MOST_LINES))
-            }
-            _ => print_probes(out, answer),
+            (Some(functions), Some(counts)) if answer.threads.is_empty() => stacks::print(out, functions, counts, args.functions_shown()),
+            _ => print_probes(out, answer, args.length.rows(FIRST_ALONE)),
         });
     }
     if answer.threads.is_empty() && answer.samples.is_none() {
@@ -91,38 +97,69 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         kernel::needs_switches(&args.input, linux)?;
     }
     answer.add_kernel(&times, linux, !trace.catalogue().foreign_pids);
+    let scope = Scope::of(&args.input, trace);
+    let covers = |thread: &ThreadTime| thread.tid.is_none_or(|tid| scope.covers(linux, thread.pid, tid));
+    let has_probes = answer.threads.iter().any(|thread| !thread.states.is_empty());
     kernel::write(&args.input, &reading, &answer, |out, answer| {
-        print_kernel(out, answer)?;
-        if answer.threads.iter().any(|thread| !thread.states.is_empty()) {
-            writeln!(out, "\nBY THEIR PROBES")?;
-            print_probes(out, answer)?;
-            all::footer(out, &pass, trace)?;
+        print_kernel(out, answer, covers, (args.length, has_probes))?;
+        if has_probes {
+            writeln!(out, "\n{}", title("BY THEIR PROBES"))?;
+            print_probes(out, answer, args.length.rows(FIRST_OF_TWO))?;
         }
         Ok(())
     })
+}
+
+impl Args {
+    fn functions_shown(&self) -> usize {
+        self.top.or(self.length.rows(FIRST_ALONE)).unwrap_or(usize::MAX)
+    }
 }
 
 /// Reads and prints only the samples.
 fn functions(args: &Args) -> anyhow::Result<ExitCode> {
     let mut samples = StackSamples::new(args.input.sampled()?, args.pid, args.folded);
     let trace = stack_samples::read(&args.input, &mut samples)?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = if args.folded { output::raw() } else { output::text() };
     if args.folded {
         samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
         stacks::footer(&mut io::stderr(), samples.counts())?;
     } else {
-        stacks::print(&mut out, &samples.functions(), samples.counts(), args.top.unwrap_or(MOST_LINES))?;
+        stacks::print(&mut out, &samples.functions(), samples.counts(), args.functions_shown())?;
     }
     out.flush()?;
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Maximum number of lines for people; the JSON answer contains all.
-const MOST_LINES: usize = 40;
+/// Number of rows for which the first screen has room: of CPUs, of threads, of threads if the trace
+/// has probes, and of a table that stands alone.
+const FIRST_CPUS: usize = 4;
+const FIRST_THREADS: usize = 10;
+const FIRST_OF_TWO: usize = 4;
+const FIRST_ALONE: usize = 15;
+/// Share of a CPU's time from which the CPU counts as fully used.
+const FULLY_USED: f64 = 0.95;
 
-fn print_kernel(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
-    let mut table =
-        Table::new(&["CPU", ">time", ">threads", ">share", ">irq", ">share", ">softirq", ">share", ">idle", ">share", ">unknown", ">lost"]);
+fn print_kernel(
+    out: &mut impl Write,
+    answer: &Cpu,
+    covers: impl Fn(&ThreadTime) -> bool,
+    (length, has_probes): (Length, bool),
+) -> io::Result<()> {
+    let mut table = Table::new(&[
+        "CPU",
+        ">time",
+        "~>threads",
+        ">share",
+        "~>irq",
+        ">share",
+        "~>softirq",
+        ">share",
+        "~>idle",
+        ">share",
+        ">unknown",
+        ">lost",
+    ]);
     for cpu in &answer.cpus {
         let share = |ns: u64| if cpu.total_ns > 0 { percent(ns as f64 / cpu.total_ns as f64) } else { "-".to_owned() };
         table.row([
@@ -139,31 +176,35 @@ fn print_kernel(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
             duration(cpu.unknown_ns),
             number(cpu.lost),
         ]);
+        table.mark_if(cpu.lost > 0, LOST_COLUMN, Role::Limit);
+        table.mark_if(cpu.thread_ns as f64 >= FULLY_USED * cpu.total_ns.max(1) as f64, USED_COLUMN, Role::Limit);
     }
-    table.print(out)?;
+    table.print_first(out, length.rows(FIRST_CPUS))?;
     writeln!(out)?;
     let with_kernel = answer.threads.iter().filter_map(|thread| Some((thread, thread.kernel.as_ref()?)));
+    let of_scope = with_kernel.clone().filter(|(thread, _)| covers(thread));
+    let others = with_kernel.count() - of_scope.clone().count();
     let (active, still): (Vec<(&ThreadTime, &KernelTime)>, Vec<_>) =
-        with_kernel.partition(|(thread, _)| thread.running_ns.unwrap_or(0) + thread.runnable_ns.unwrap_or(0) > 0);
+        of_scope.partition(|(thread, _)| thread.running_ns.unwrap_or(0) + thread.runnable_ns.unwrap_or(0) > 0);
     let mut table = Table::new(&[
         "thread",
         ">tid",
         ">running",
-        ">in calls",
-        ">interrupted",
+        "~>in calls",
+        "~>interrupted",
         ">runnable",
         ">blocked",
-        ">unknown",
-        ">runs",
-        ">mean",
-        ">max",
-        "on CPU",
-        "may on",
-        ">migrations",
-        "woken by",
+        "~>unknown",
+        "~>runs",
+        "~>mean",
+        "~>max",
+        "~used CPUs",
+        "~allowed CPUs",
+        "~>migrations",
+        "~woken by",
     ]);
     let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
-    for (thread, kernel) in active.iter().take(MOST_LINES) {
+    for (thread, kernel) in &active {
         let cpus: Vec<String> = thread.used_cpus.iter().flatten().map(u32::to_string).collect();
         let instances = thread.instance_ns.as_ref();
         table.row([
@@ -184,9 +225,10 @@ fn print_kernel(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
             kernel.wakers.first().map_or_else(String::new, waker),
         ]);
     }
-    table.print(out)?;
-    if active.len() > MOST_LINES {
-        writeln!(out, "  … and {} more (--json has them)", number((active.len() - MOST_LINES) as u64))?;
+    table.print_first(out, length.rows(if has_probes { FIRST_OF_TWO } else { FIRST_THREADS }))?;
+    threads_of_others(out, others)?;
+    if !length.is_full() {
+        return Ok(());
     }
     if !still.is_empty() {
         writeln!(out, "  {} threads neither ran nor wanted to", number(still.len() as u64))?;
@@ -198,9 +240,9 @@ fn print_kernel(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
 const MOST_REASONS: usize = 3;
 
 fn print_blocked(out: &mut impl Write, active: &[(&ThreadTime, &KernelTime)]) -> io::Result<()> {
-    writeln!(out, "\nBLOCKED IN")?;
+    writeln!(out, "\n{}", title("BLOCKED IN"))?;
     let mut table = Table::new(&["thread", ">tid", "reason", ">time", ">share", ">count"]);
-    for (thread, _) in active.iter().take(MOST_LINES) {
+    for (thread, _) in active {
         for (at, blocked) in thread.blocked.iter().flatten().take(MOST_REASONS).enumerate() {
             let first = |text: String| if at == 0 { text } else { String::new() };
             table.row([
@@ -246,17 +288,21 @@ fn allowed(thread: &ThreadTime, kernel: &KernelTime) -> String {
     }
 }
 
+/// Positions in the table of CPUs.
+const USED_COLUMN: usize = 3;
+const LOST_COLUMN: usize = 11;
+
 /// Returns the name of an interrupt, the CPUs on which it ran, and those on which it may run.
 fn waker(waker: &WakerLine) -> String {
     let mask = waker.allowed_cpus.as_ref().map_or_else(String::new, |cpus| format!(" of {}", list(cpus)));
     format!("{} on {}{mask}", waker.name, list(&waker.cpus))
 }
 
-fn print_probes(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
+fn print_probes(out: &mut impl Write, answer: &Cpu, most: Option<usize>) -> io::Result<()> {
     if answer.threads.is_empty() {
         return writeln!(out, "no thread in this trace did anything");
     }
-    let mut table = Table::new(&["thread", ">tid", ">time", ">activities", "state", ">in it", ">share", ">probes", "", ">lost"]);
+    let mut table = Table::new(&["thread", ">tid", ">time", "~>activities", "state", ">in it", ">share", "~>probes", "", ">lost"]);
     for thread in &answer.threads {
         for (at, state) in thread.states.iter().take(MOST_ROWS).enumerate() {
             let first = |text: String| if at == 0 { text } else { String::new() };
@@ -279,14 +325,14 @@ fn print_probes(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
             table.row(["", "", "", "", &format!("({} more states: --json)", number(more as u64))]);
         }
     }
-    table.print(out)?;
+    table.print_first(out, most)?;
     if !answer.machines.is_empty() {
-        writeln!(out, "\nDECLARED MACHINES")?;
+        writeln!(out, "\n{}", title("DECLARED MACHINES"))?;
         let mut table = Table::new(&["machine", "state", ">in it"]);
         for machine in &answer.machines {
             table.row([machine.machine.clone(), machine.state.clone(), duration(machine.ns)]);
         }
-        table.print(out)?;
+        table.print_first(out, most)?;
     }
     Ok(())
 }

@@ -9,6 +9,9 @@ use crate::input::memory_dump::Raw;
 use crate::input::rules;
 use crate::passes::all;
 use crate::render::answer;
+use crate::render::length::Length;
+use crate::render::progress;
+use crate::render::style::{painted, title, Role};
 use crate::render::table::{duration, number, percent, plain, rate, Table};
 use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
@@ -65,6 +68,13 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<String>,
 
+    /// Compare the whole recordings; the default begins with the recorded command
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    length: Length,
+
     /// Answer in JSON, for programs
     #[arg(long)]
     json: bool,
@@ -91,11 +101,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(WrongUsage("a difference is between two traces; name two".to_owned()).into());
     };
     let rules = rules::read(&rules::files(&args.rules)?)?;
-    let (a, b) = (side(a, part.clone(), &rules)?, side(b, part, &rules)?);
+    progress::begin(&args.traces);
+    let (a, b) = (side(a, part.clone(), &rules, args.all)?, side(b, part, &rules, args.all)?);
     let thresholds = Thresholds::built_in().context("a built-in rule file is wrong")?.path;
     let mut answer = diff(&a, &b, thresholds.max_unknown);
     answer.check(&conditions).map_err(|error| anyhow!(error))?;
-    answer::tell(args.json, &answer, |out| print(out, &answer))?;
+    answer::tell(args.json, &answer, |out| print(out, &answer, args.length))?;
     Ok(if answer.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
@@ -105,12 +116,13 @@ fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {
     Ok((text.to_owned(), predicate))
 }
 
-/// Returns everything that is compared of one trace.
-fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
+/// Returns everything that is compared of one trace, from the recorded command's begin on unless
+/// `all` is true.
+fn side(path: &Path, part: Options, rules: &Rules, all: bool) -> anyhow::Result<Side> {
     let is_log = part.dump.is_none() && (machine_log::is_one(path) || machine_log::is_pipe(path));
     input::complete(path);
     let ranged = part.begin.is_some() || part.end.is_some();
-    let part = command::part(path, part);
+    let part = if all { part } else { command::part(path, part) };
     let mut side = Side::default();
     let mut pass = pass_with(rules)?;
     match path_with(path, part.clone(), rules, &mut pass) {
@@ -215,24 +227,33 @@ fn pass_with(rules: &Rules) -> anyhow::Result<Pass> {
     Pass::with_rules(rules.clone()).context("a built-in rule file is wrong")
 }
 
-/// Maximum number of lines for people; the JSON answer contains all.
-const MOST_ROWS: usize = 15;
+/// Number of rows for which the first screen has room, of all tables but the first one, and of all
+/// together.
+const FIRST_OTHERS: usize = 2;
+const FIRST_TOGETHER: usize = 9;
 
-fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
-    writeln!(out, "{}", plain(answer.verdict.text.clone()))?;
+/// Number of lines that a table has besides its rows.
+const LINES_OF_TABLE: usize = 4;
+
+fn print(out: &mut impl Write, answer: &Diff, length: Length) -> io::Result<()> {
+    writeln!(out, "{}", title(plain(answer.verdict.text.clone())))?;
     for (known, which) in [(&answer.known_a, "first"), (&answer.known_b, "second")] {
         if let Some(missing) = known.missing() {
-            writeln!(out, "  {which}: {missing}")?;
+            writeln!(out, "{}", painted(Role::Caveat, format!("  {which}: {missing}")))?;
         }
     }
     if answer.verdict.kind == VerdictKind::Changed {
-        writeln!(out, "  \"certain\" is said of these two runs; how two runs of one system differ, a second recording of the first tells")?;
+        let caveat = "  \"certain\" is said of these two runs; how two runs of one system differ, a second recording of the first tells";
+        writeln!(out, "{}", painted(Role::Caveat, caveat))?;
     }
+    let others = [answer.latency.is_empty(), answer.queues.is_empty(), answer.findings.is_empty()];
+    let others = others.iter().filter(|is_empty| !**is_empty).count();
+    let first = FIRST_TOGETHER.saturating_sub(others * LINES_OF_TABLE / 2).max(FIRST_OTHERS);
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
     if !answer.states.is_empty() {
-        writeln!(out, "\nCRITICAL PATH")?;
-        let mut table = Table::new(&["state", ">first", ">second", ">change", ">95 % interval", ""]);
-        for line in answer.states.iter().take(MOST_ROWS) {
+        writeln!(out, "\n{}", title("CRITICAL PATH"))?;
+        let mut table = Table::new(&["state", ">first", ">second", ">change", "~>95 % interval", ""]);
+        for line in &answer.states {
             let name = format!("{}::{}", line.machine, line.state);
             table.row([
                 name,
@@ -243,14 +264,14 @@ fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
                 sure(line.certain),
             ]);
         }
-        table.print(out)?;
-        more(out, answer.states.len())?;
+        table.print_first(out, length.rows(first))?;
     }
     if !answer.latency.is_empty() {
-        writeln!(out, "\nLATENCY (means)")?;
-        let mut table = Table::new(&["name", "class", ">count", ">", ">first", ">second", ">change", ">95 % interval", ""]);
+        writeln!(out, "\n{}", title("LATENCY (means)"))?;
+        let mut table =
+            Table::new(&["name", "~class", "~>count, first", "~>count, second", ">first", ">second", ">change", "~>95 % interval", ""]);
         let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| duration(ns.round() as u64));
-        for line in answer.latency.iter().take(MOST_ROWS) {
+        for line in &answer.latency {
             table.row([
                 line.name.clone(),
                 line.machine.clone().unwrap_or_default(),
@@ -263,14 +284,24 @@ fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
                 sure(line.certain),
             ]);
         }
-        table.print(out)?;
-        more(out, answer.latency.len())?;
+        table.print_first(out, length.rows(FIRST_OTHERS))?;
     }
     if !answer.queues.is_empty() {
-        writeln!(out, "\nQUEUES")?;
-        let mut table = Table::new(&["queue", ">first", ">second", ">change", ">95 % interval", "", ">full", ">", ">empty", ">"]);
+        writeln!(out, "\n{}", title("QUEUES"))?;
+        let mut table = Table::new(&[
+            "queue",
+            ">first",
+            ">second",
+            ">change",
+            "~>95 % interval",
+            "",
+            "~>full, first",
+            "~>full, second",
+            "~>empty, first",
+            "~>empty, second",
+        ]);
         let speed = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| rate(value, "items"));
-        for line in answer.queues.iter().take(MOST_ROWS) {
+        for line in &answer.queues {
             table.row([
                 line.name.clone(),
                 speed(line.items_per_s_a),
@@ -284,16 +315,15 @@ fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
                 share(line.empty_share_b),
             ]);
         }
-        table.print(out)?;
-        more(out, answer.queues.len())?;
+        table.print_first(out, length.rows(FIRST_OTHERS))?;
     }
     if !answer.findings.is_empty() {
-        writeln!(out, "\nFINDINGS")?;
+        writeln!(out, "\n{}", title("FINDINGS"))?;
         let mut table = Table::new(&["finding", "subject", ">first", ">second"]);
         for line in &answer.findings {
             table.row([line.kind.clone(), line.subject.clone(), share(line.share_a), share(line.share_b)]);
         }
-        table.print(out)?;
+        table.print_first(out, length.rows(FIRST_OTHERS))?;
     }
     for failed in &answer.failed {
         let values: Vec<String> = failed
@@ -304,13 +334,6 @@ fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
         writeln!(out, "\nfails: {}", plain(format!("{} ({})", failed.condition, values.join(", "))))?;
     }
     Ok(())
-}
-
-fn more(out: &mut impl Write, lines: usize) -> io::Result<()> {
-    match lines.checked_sub(MOST_ROWS) {
-        Some(more @ 1..) => writeln!(out, "  … and {} more (--json has them)", number(more as u64)),
-        _ => Ok(()),
-    }
 }
 
 fn sure(certain: bool) -> String {

@@ -4,7 +4,10 @@
 use crate::input::interactions;
 use crate::input::Input;
 use crate::render::answer;
+use crate::render::length::Length;
+use crate::render::output;
 use crate::render::path_graph;
+use crate::render::style;
 use crate::render::table::{duration, number, percent, plain, Table};
 use crate::render::wait_graph;
 use crate::render::wait_graph_svg;
@@ -15,7 +18,7 @@ use longpole_analysis::critical_path::{Answer, Mode, Options};
 use longpole_analysis::pipeline::SPILL;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,6 +40,9 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     input: Input,
+
+    #[command(flatten)]
+    length: Length,
 
     /// Show which machine waits for which: chains, and mutual waits (only for each other)
     #[arg(long, conflicts_with_all = ["mode", "machine", "top", "most"])]
@@ -149,40 +155,41 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // A larger picture can no longer be surveyed, only searched.
     let most = args.most.unwrap_or(if format == Format::Svg { MOST_DRAWN } else { MOST });
     let graph = fold(segments, Limits { most, loops: args.top });
-    to(args.output.as_deref(), |out| write(format, &answer, &graph, out))
+    to(args.output.as_deref(), format, |out| write((format, args.length), &answer, &graph, out))
 }
 
 fn of_waits(args: &Args, format: Format) -> anyhow::Result<ExitCode> {
     let answer = interactions::open(&args.input.of_command()?)?.waits()?;
-    to(args.output.as_deref(), |mut out| {
+    to(args.output.as_deref(), format, |mut out| {
         match format {
             Format::Json => {
                 answer::write_json(&mut out, &answer)?;
             }
             Format::Dot => wait_graph::dot(&mut out, &answer)?,
             Format::Svg => wait_graph_svg::svg(&mut out, &answer)?,
-            Format::Text => wait_graph::print(&mut out, &answer)?,
+            Format::Text => wait_graph::print(&mut out, &answer, args.length)?,
         }
         Ok(out.flush()?)
     })
 }
 
 /// Writes to the file, or to stdout.
-fn to(file: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+fn to(file: Option<&Path>, format: Format, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<ExitCode> {
     match file {
-        None => write(&mut BufWriter::new(io::stdout().lock()))?,
+        None if format == Format::Text => write(&mut output::text())?,
+        None => write(&mut output::raw())?,
         Some(file) => {
             let shown = || format!("{} cannot be written", file.display());
             let out = File::create(file).with_context(shown)?;
-            write(&mut BufWriter::new(out)).with_context(shown)?;
+            write(&mut output::file(out)).with_context(shown)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(format: Format, answer: &Answer, graph: &Graph, mut out: &mut dyn Write) -> anyhow::Result<()> {
+fn write((format, length): (Format, Length), answer: &Answer, graph: &Graph, mut out: &mut dyn Write) -> anyhow::Result<()> {
     match format {
-        Format::Text => print(&mut out, answer, graph)?,
+        Format::Text => print(&mut out, answer, graph, length)?,
         Format::Json => {
             let whole = GraphAnswer {
                 mode: answer.mode,
@@ -213,14 +220,16 @@ fn title(answer: &Answer, graph: &Graph) -> String {
     plain(format!("{which} {end}: {length}, {segments} segments in {} nodes and {} edges", graph.nodes.len(), graph.edges.len()))
 }
 
-/// Maximum number of rows in a table for people; the JSON answer contains all.
-const MOST_ROWS: usize = 40;
+/// Number of rows for which the first screen has room, of each of the three tables.
+const FIRST_NODES: usize = 5;
+const FIRST_EDGES: usize = 3;
+const FIRST_LOOPS: usize = 3;
 
-fn print(out: &mut impl Write, answer: &Answer, graph: &Graph) -> io::Result<()> {
-    writeln!(out, "{}\n\nNODES", title(answer, graph))?;
+fn print(out: &mut impl Write, answer: &Answer, graph: &Graph, length: Length) -> io::Result<()> {
+    writeln!(out, "{}\n\n{}", style::title(title(answer, graph)), style::title("NODES"))?;
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
-    let mut table = Table::new(&["state", ">share", ">time", ">count", ">machines", ">min", ">p50", ">p90", ">p99", ">max"]);
-    for node in graph.nodes.iter().take(MOST_ROWS) {
+    let mut table = Table::new(&["state", ">share", ">time", ">count", "~>threads", "~>min", ">p50", "~>p90", ">p99", "~>max"]);
+    for node in &graph.nodes {
         let times = &node.times;
         table.row([
             name(graph, node),
@@ -235,12 +244,11 @@ fn print(out: &mut impl Write, answer: &Answer, graph: &Graph) -> io::Result<()>
             time(times.max_ns),
         ]);
     }
-    table.print(out)?;
-    more(out, graph.nodes.len(), "nodes")?;
-    writeln!(out, "\nEDGES (times are those of the segments before the arrow)")?;
+    table.print_first(out, length.rows(FIRST_NODES))?;
+    writeln!(out, "\n{} (times are those of the segments before the arrow)", style::title("EDGES"))?;
     let named = |node: u32| graph.nodes.get(node as usize).map_or_else(String::new, |node| name(graph, node));
-    let mut table = Table::new(&["from", "", "to", ">count", ">time", ">min", ">p50", ">p90", ">p99", ">max"]);
-    for edge in graph.edges.iter().take(MOST_ROWS) {
+    let mut table = Table::new(&["from", "", "to", ">count", ">time", "~>min", "~>p50", "~>p90", "~>p99", "~>max"]);
+    for edge in &graph.edges {
         let times = &edge.times;
         table.row([
             named(edge.from),
@@ -255,26 +263,19 @@ fn print(out: &mut impl Write, answer: &Answer, graph: &Graph) -> io::Result<()>
             time(times.max_ns),
         ]);
     }
-    table.print(out)?;
-    more(out, graph.edges.len(), "edges")?;
-    if graph.rare_edges.distinct > 0 {
+    table.print_first(out, length.rows(FIRST_EDGES))?;
+    if graph.rare_edges.distinct > 0 && length.is_full() {
         let rare = graph.rare_edges;
         writeln!(out, "  {} rare edges are left out; the path took one {} times", number(rare.distinct), number(rare.count))?;
     }
-    writeln!(out, "\nLOOPS (what the path goes through between two visits of a state; {} different)", number(graph.distinct_loops))?;
+    let heading = style::title("LOOPS");
+    writeln!(out, "\n{heading} (what the path goes through between two visits of a state; {} different)", number(graph.distinct_loops))?;
     let mut table = Table::new(&[">share", ">time", ">count", ">mean", "through"]);
     for it in &graph.loops {
         let through = it.nodes.iter().map(|&node| named(node)).collect::<Vec<_>>().join(" -> ");
         table.row([percent(it.share), duration(it.total_ns), number(it.count), duration(it.total_ns / it.count.max(1)), through]);
     }
-    table.print(out)
-}
-
-fn more(out: &mut impl Write, all: usize, what: &str) -> io::Result<()> {
-    match all.checked_sub(MOST_ROWS) {
-        None | Some(0) => Ok(()),
-        Some(more) => writeln!(out, "  … and {more} more {what} (--json has them)"),
-    }
+    table.print_first(out, length.rows(FIRST_LOOPS))
 }
 
 /// Returns class and state; for the node that gathers rare states, their number.

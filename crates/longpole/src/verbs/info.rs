@@ -5,6 +5,9 @@ use crate::input::unpacked;
 use crate::input::{self, Input};
 use crate::packets::described;
 use crate::render::answer;
+use crate::render::length::Length;
+use crate::render::output;
+use crate::render::style::title;
 use crate::render::table::{bytes, duration, number, percent, plain, plain_lines, rate, utc, Table};
 use longpole_trace::Description;
 use longpole_trace::EnvValue;
@@ -35,6 +38,9 @@ pub struct Args {
     #[command(flatten)]
     input: Input,
 
+    #[command(flatten)]
+    length: Length,
+
     /// Show the number of events over time
     #[arg(long)]
     histogram: bool,
@@ -47,11 +53,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     empty_range::check(&trace, &paths, &args.input.options())?;
     counts.captures(&trace)?;
     let path = unpacked::renamed(paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" "));
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = if args.input.json { output::raw() } else { output::text() };
     if args.input.json {
         answer::write_json(&mut out, &counts.json(&trace, &path, args.histogram))?;
     } else {
-        counts.text(&trace, &path, args.histogram, &mut out)?;
+        counts.text(&trace, &path, (args.histogram, args.length), &mut out)?;
     }
     out.flush()?;
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -261,8 +267,8 @@ impl Counts {
         answer
     }
 
-    fn text(&self, trace: &Trace, path: &str, histogram: bool, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "{}", plain(path.to_owned()))?;
+    fn text(&self, trace: &Trace, path: &str, (histogram, length): (bool, Length), out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{}", title(plain(path.to_owned())))?;
         let mut head = Table::new(&["", ""]);
         if let Some(recording) = trace.recordings().first() {
             let system: Vec<&str> = [&recording.host, &recording.kernel].into_iter().flatten().map(String::as_str).collect();
@@ -336,8 +342,8 @@ impl Counts {
         head.print(out)?;
         parts(trace, out)?;
 
-        writeln!(out, "\nStreams")?;
-        let mut streams = Table::new(&["name", "kind", ">events", ">share", ">lost", ">packets"]);
+        writeln!(out, "\n{}", title("Streams"))?;
+        let mut streams = Table::new(&["name", "kind", ">events", ">share", ">lost", "~>packets"]);
         for stream in &self.streams {
             let share = match stream.kind {
                 // Captured packets are not events, so they have no share of the events.
@@ -352,18 +358,18 @@ impl Counts {
             });
             streams.row([stream.name.as_str(), kind, &number(stream.events), &share, &number(stream.lost), &packets]);
         }
-        streams.print(out)?;
+        streams.print_first(out, length.rows(FIRST_STREAMS))?;
 
         for (name, capture) in &self.described {
             described::text(name, capture, out)?;
         }
 
-        writeln!(out, "\nEvents")?;
+        writeln!(out, "\n{}", title("Events"))?;
         let mut names = Table::new(&["name", ">events", ">share"]);
         for (name, count) in self.names(trace) {
             names.row([name, number(count), percent(count as f64 / self.events.max(1) as f64)]);
         }
-        names.print(out)?;
+        names.print_first(out, length.rows(FIRST_NAMES))?;
         match self.without_fields(trace) {
             0 => {}
             count => writeln!(
@@ -374,11 +380,11 @@ impl Counts {
         }
 
         if histogram && self.events > 0 {
-            writeln!(out, "\nOver time (a row is {})", duration(self.histogram.width_ns()))?;
+            writeln!(out, "\n{} (a row is {})", title("Over time"), duration(self.histogram.width_ns()))?;
             self.histogram.print(out)?;
         }
         if !self.diagnostics.is_empty() {
-            writeln!(out, "\nOddities")?;
+            writeln!(out, "\n{}", title("Diagnostics"))?;
             for diagnostic in &self.diagnostics {
                 writeln!(out, "  {}", plain_lines(diagnostic.to_string()))?;
             }
@@ -386,6 +392,10 @@ impl Counts {
         Ok(())
     }
 }
+
+/// Number of rows for which the first screen has room: of streams, and of events by name.
+const FIRST_STREAMS: usize = 3;
+const FIRST_NAMES: usize = 3;
 
 /// Maximum number of traces that are described in the text.
 const MOST_PARTS: usize = 16;

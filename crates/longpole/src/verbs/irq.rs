@@ -3,6 +3,8 @@
 
 use crate::input::Input;
 use crate::passes::kernel;
+use crate::render::length::Length;
+use crate::render::style::title;
 use crate::render::table::{duration, number, Table};
 use longpole_analysis::scheduling::interrupts::{Interrupts, IrqLine};
 use std::io::{self, Write};
@@ -24,7 +26,15 @@ pub struct Args {
     threads: bool,
     #[command(flatten)]
     input: Input,
+    #[command(flatten)]
+    length: Length,
 }
+
+/// Number of rows for which the first screen has room, of each table.
+const FIRST_HANDLING: usize = 6;
+const FIRST_TIMERS: usize = 2;
+const FIRST_STARTS: usize = 4;
+const FIRST_THREADS: usize = 15;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::default();
@@ -33,12 +43,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let functions: Vec<u64> = interrupts.functions().collect();
     let symbols = kernel::symbols(&args.input.paths()?, &functions);
     let answer = interrupts.answer(&reading.linux, |address| symbols.name(address));
-    kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer, args.threads))
+    kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer, args.threads, args.length))
 }
 
-fn print_late(out: &mut impl Write, answer: &[IrqLine]) -> io::Result<()> {
+fn print_late(out: &mut impl Write, answer: &[IrqLine], length: Length) -> io::Result<()> {
     let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
-    let mut table = Table::new(&["timer", ">count", ">min", ">mean", ">p50", ">p99", ">max"]);
+    let mut table = Table::new(&["timer", ">count", "~>min", ">mean", "~>p50", ">p99", ">max"]);
     for (line, late) in answer.iter().filter_map(|line| Some((line, line.late.as_ref()?))) {
         table.row([
             line.name.clone(),
@@ -53,16 +63,27 @@ fn print_late(out: &mut impl Write, answer: &[IrqLine]) -> io::Result<()> {
     if table.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nTIMERS: FROM THE MOMENT THAT THEY WERE SET FOR TO THE CALL OF THEIR FUNCTION")?;
-    table.print(out)
+    writeln!(out, "\n{}", title("TIMERS: FROM THE MOMENT THAT THEY WERE SET FOR TO THE CALL OF THEIR FUNCTION"))?;
+    table.print_first(out, length.rows(FIRST_TIMERS))
 }
 
-fn print(out: &mut impl Write, answer: &[IrqLine], threads: bool) -> io::Result<()> {
+fn print(out: &mut impl Write, answer: &[IrqLine], threads: bool, length: Length) -> io::Result<()> {
     let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
     let cpus = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    writeln!(out, "HANDLING")?;
-    let mut table =
-        Table::new(&["interrupt", "on CPU", ">count", ">total", ">min", ">mean", ">p50", ">p99", ">max", ">raised before p50", ">p99"]);
+    writeln!(out, "{}", title("HANDLING"))?;
+    let mut table = Table::new(&[
+        "interrupt",
+        "used CPUs",
+        ">count",
+        ">total",
+        "~>min",
+        ">mean",
+        "~>p50",
+        ">p99",
+        "~>max",
+        "~>raised before p50",
+        "~>p99",
+    ]);
     for line in answer {
         let times = &line.handling;
         table.row([
@@ -79,10 +100,10 @@ fn print(out: &mut impl Write, answer: &[IrqLine], threads: bool) -> io::Result<
             exact(line.raise.p99_ns),
         ]);
     }
-    table.print(out)?;
-    print_late(out, answer)?;
-    writeln!(out, "\nFROM ITS BEGIN TO THE START OF THE THREAD THAT IT WOKE")?;
-    let mut table = Table::new(&["interrupt", ">count", ">min", ">mean", ">p50", ">p99", ">max", "worst"]);
+    table.print_first(out, length.rows(FIRST_HANDLING))?;
+    print_late(out, answer, length)?;
+    writeln!(out, "\n{}", title("FROM ITS BEGIN TO THE START OF THE THREAD THAT IT WOKE"))?;
+    let mut table = Table::new(&["interrupt", ">count", "~>min", ">mean", "~>p50", ">p99", ">max", "worst"]);
     for line in answer.iter().filter(|line| line.start.count > 0) {
         let times = &line.start;
         let worst = line.worst.first().map_or_else(String::new, |worst| format!("{} ({}) on CPU {}", worst.name, worst.tid, worst.cpu));
@@ -100,12 +121,13 @@ fn print(out: &mut impl Write, answer: &[IrqLine], threads: bool) -> io::Result<
     if table.is_empty() {
         return writeln!(out, "  none woke a thread whose start was seen");
     }
-    table.print(out)?;
+    table.print_first(out, length.rows(FIRST_STARTS))?;
     if !threads {
         return Ok(());
     }
-    writeln!(out, "\nFROM ITS BEGIN TO THE START, BY THREAD")?;
-    let mut table = Table::new(&["interrupt", "on CPU", "thread", ">tid", "on CPU", ">count", ">min", ">mean", ">p50", ">p99", ">max"]);
+    writeln!(out, "\n{}", title("FROM ITS BEGIN TO THE START, BY THREAD"))?;
+    let mut table =
+        Table::new(&["interrupt", "~used CPUs", "thread", ">tid", "~on CPU", ">count", "~>min", ">mean", "~>p50", ">p99", ">max"]);
     for line in answer {
         for thread in &line.threads {
             table.row([
@@ -123,5 +145,5 @@ fn print(out: &mut impl Write, answer: &[IrqLine], threads: bool) -> io::Result<
             ]);
         }
     }
-    table.print(out)
+    table.print_first(out, length.rows(FIRST_THREADS))
 }

@@ -5,7 +5,9 @@ use crate::input::interactions;
 use crate::input::machine_log;
 use crate::input::Input;
 use crate::passes::all;
-use crate::render::table::{duration, number, Table};
+use crate::render::length::Length;
+use crate::render::style::title;
+use crate::render::table::{duration, more_rows, number, Table};
 use crate::WrongUsage;
 use longpole_analysis::latency::event_pairs::{Pairs, Point};
 use longpole_analysis::latency::{Kind, LatenciesOfMachines, Latency, Part};
@@ -13,8 +15,9 @@ use longpole_analysis::pipeline::Interactions;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Maximum number of lines in a table, because programs can make names at run time.
-const MOST_ROWS: usize = 100;
+/// Number of lines for which the first screen has room: the rows, and what each table has besides.
+const FIRST_LINES: usize = 19;
+const LINES_OF_TABLE: usize = 3;
 
 /// Measure latencies: calls, spans, signals, activity, objects, or between any two events.
 #[derive(clap::Args)]
@@ -30,6 +33,9 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     input: Input,
+
+    #[command(flatten)]
+    length: Length,
 
     /// Begin of a latency: event name, optionally with a condition on its fields (`len > 100`)
     #[arg(long, value_name = "EVENT[:PRED]", requires = "to", value_parser = parse_point)]
@@ -53,19 +59,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if args.from.is_some() {
             return Err(WrongUsage("a machine log holds no events: --from and --to ask for those of a trace".to_owned()).into());
         }
-        return of_log(&args.input, log);
+        return of_log(&args.input, args.length, log);
     }
     let mut pairs = match (args.from, args.to) {
         (Some(from), Some(to)) => Some(Pairs::new(from, to, args.by)),
         _ => None,
     };
-    let (pass, trace) = all::read_net(&args.input, pairs.as_mut())?;
+    let whole = all::read_net(&args.input, pairs.as_mut())?;
     let answer = match &pairs {
         Some(pairs) => pairs.answer(),
-        None => pass.latency(),
+        None => whole.pass.latency(),
     };
-    all::write(&args.input, (&pass, &trace), &answer, |out, answer| {
-        print(out, answer)?;
+    all::write(&args.input, &whole, &answer, |out, answer| {
+        print(out, answer, args.length)?;
         match &pairs {
             None => Ok(()),
             Some(Pairs { unmatched_from, unmatched_to, .. }) => {
@@ -76,19 +82,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn of_log(input: &Input, mut log: Interactions) -> anyhow::Result<ExitCode> {
+fn of_log(input: &Input, length: Length, mut log: Interactions) -> anyhow::Result<ExitCode> {
     let mut latency = LatenciesOfMachines::default();
     let count = log.each(|vocabulary, interaction, begin| {
         latency.begin_at(begin);
         latency.interaction(vocabulary, interaction);
     })?;
     let answer = latency.answer(log.vocabulary());
-    machine_log::write(input, count, &answer, |out| print(out, &answer))
+    machine_log::write(input, count, &answer, |out| print(out, &answer, length))
 }
 
 /// Prints the lines of all kinds, one table per kind.
-pub fn print(out: &mut impl Write, answer: &[Latency]) -> io::Result<()> {
-    let titles = [
+pub fn print(out: &mut impl Write, answer: &[Latency], length: Length) -> io::Result<()> {
+    const TITLES: [(Kind, &str); 6] = [
         (Kind::Custom, "BETWEEN"),
         (Kind::Rpc, "CALLS"),
         (Kind::Span, "SPANS"),
@@ -96,20 +102,24 @@ pub fn print(out: &mut impl Write, answer: &[Latency]) -> io::Result<()> {
         (Kind::Activity, "ACTIVITY (from wake-up to wait)"),
         (Kind::Object, "OBJECTS"),
     ];
-    let mut any = false;
-    for (kind, title) in titles {
-        let lines: Vec<&Latency> = answer.iter().filter(|line| line.kind == kind).collect();
-        if lines.is_empty() {
-            continue;
-        }
-        if any {
+    let of = |kind: Kind| answer.iter().filter(move |line| line.kind == kind);
+    let tables: Vec<(Kind, &str)> = TITLES.into_iter().filter(|&(kind, _)| of(kind).next().is_some()).collect();
+    if tables.is_empty() {
+        return writeln!(out, "nothing in this trace begins and ends");
+    }
+    // At least one row of each table, so that no kind of latency is hidden.
+    let room = (FIRST_LINES / tables.len()).saturating_sub(LINES_OF_TABLE).max(1);
+    let mut more = 0;
+    for (at, &(kind, name)) in tables.iter().enumerate() {
+        if at > 0 {
             writeln!(out)?;
         }
-        any = true;
-        writeln!(out, "{title}")?;
+        writeln!(out, "{}", title(name))?;
         let mut table =
-            Table::new(&["name", "thread", ">count", ">min", ">mean", ">sd", ">p50", ">p90", ">p99", ">max", ">total", "parts"]);
-        for line in lines.iter().take(MOST_ROWS) {
+            Table::new(&["name", "thread", ">count", "~>min", ">mean", "~>std dev", ">p50", "~>p90", ">p99", "~>max", ">total", "~parts"]);
+        let shown = length.rows(room).unwrap_or(usize::MAX);
+        more += of(kind).count().saturating_sub(shown);
+        for line in of(kind).take(shown) {
             let times = &line.times;
             let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
             let real = |ns: Option<f64>| exact(ns.map(|ns| ns.round() as u64));
@@ -135,14 +145,8 @@ pub fn print(out: &mut impl Write, answer: &[Latency]) -> io::Result<()> {
             ]);
         }
         table.print(out)?;
-        if let Some(more) = lines.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
-            writeln!(out, "  ({} more lines: --json)", number(more as u64))?;
-        }
     }
-    if !any {
-        writeln!(out, "nothing in this trace begins and ends")?;
-    }
-    Ok(())
+    more_rows(out, more)
 }
 
 fn parts(line: &Latency) -> String {

@@ -7,7 +7,10 @@ use crate::packets::kernel::Kernel;
 use crate::packets::{packet_tables, traffic};
 use crate::passes::kernel;
 use crate::render::answer;
+use crate::render::length::Length;
 use crate::render::light;
+use crate::render::output;
+use crate::render::style::{painted, title, Role};
 use crate::render::table::plain;
 use anyhow::{bail, Context};
 use longpole_analysis::network::packet_loss::Places;
@@ -16,7 +19,7 @@ use longpole_analysis::stages::consumer::Consumer;
 use longpole_trace::StreamKind;
 use longpole_trace::Trace;
 use serde_json::json;
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -39,6 +42,9 @@ pub struct Args {
     /// Show all steps of one packet: the N-th (from 1, by begin), or the slowest that was read
     #[arg(long, value_name = "N|slowest", conflicts_with = "losses")]
     journey: Option<Which>,
+
+    #[command(flatten)]
+    length: Length,
 
     /// List each lost packet
     #[arg(long)]
@@ -90,7 +96,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             (packets.losses(&places), packets.journeys(), counters)
         })
     });
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = if args.input.json { output::raw() } else { output::text() };
     if args.input.json {
         let interfaces: Vec<_> = groups.iter().flat_map(traffic::Group::json).collect();
         let (losses, journeys, counters) =
@@ -102,23 +108,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             bail!("the trace holds no packets; record them as root with `longpole record --kernel sched,irq,softirq,net,syscall`");
         }
         if let Some((losses, journeys, counters)) = &answers {
-            packet_tables::losses(&mut out, losses)?;
+            packet_tables::losses(&mut out, losses, args.length)?;
             if let Some(counters) = counters {
                 packet_tables::counters(&mut out, counters)?;
             }
-            packet_tables::journeys(&mut out, journeys)?;
+            packet_tables::journeys(&mut out, journeys, args.length)?;
         }
         if captured {
             if answers.is_some() {
-                writeln!(out, "\nCAPTURED")?;
+                writeln!(out, "\n{}", title("CAPTURED"))?;
             }
-            traffic::text(&groups, &mut out)?;
+            traffic::text(&groups, args.length, &mut out)?;
         }
         if let Some(kernel) = &kernel {
             if let Some(line) = light::line(trace.recordings(), &["net"], "sched,irq,softirq,net,syscall") {
-                writeln!(out, "\n{}", plain(line))?;
+                writeln!(out, "\n{}", painted(Role::Caveat, plain(line)))?;
             }
-            kernel::footer(&mut out, &kernel.reading)?;
+            kernel::footer(&mut out, &args.input, &kernel.reading)?;
         }
     }
     out.flush()?;
@@ -161,7 +167,7 @@ fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: 
 fn each_loss(args: &Args, kernel: Option<&Kernel>, places: &Places) -> anyhow::Result<ExitCode> {
     let kernel = needed(kernel)?;
     let not_kept = kernel.journeys.losses.not_kept;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = if args.input.json { output::raw() } else { output::text() };
     kernel.packets(|packets| {
         if args.input.json {
             let lines: Vec<_> = packets.single_losses(places).collect();

@@ -1,14 +1,19 @@
 //! `longpole path`: shows the critical path, the chain of states and links that nothing else could
 //! have hidden.
 
+use crate::global;
 use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
 use crate::passes::samples;
 use crate::render::answer;
 use crate::render::cpu_holders;
+use crate::render::event_count::EventCount;
 use crate::render::flame_graph;
+use crate::render::length::Length;
+use crate::render::output;
 use crate::render::stacks;
+use crate::render::style::{painted, title, Role};
 use crate::render::table::{counted, duration, number, percent, plain, Table};
 use crate::WrongUsage;
 use anyhow::{bail, Context};
@@ -49,6 +54,9 @@ pub struct Args {
 
     #[command(flatten)]
     whom: SubjectArgs,
+
+    #[command(flatten)]
+    length: Length,
 
     /// Path from the end (global), or one machine's own time with its blocks explained (active)
     #[arg(long, value_name = "MODE", default_value = "global")]
@@ -135,7 +143,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return sampled_stacks(&input, args.folded, args.flame.as_deref(), &interactions, &answer);
     }
     if args.functions && !input.json {
-        return functions(&input, &interactions, &mut answer);
+        return functions(&input, args.length, &interactions, &mut answer);
     }
     let functions = match args.functions {
         true => Some(samples::functions(&input, &interactions, &mut answer, samples::read)?.0.rows),
@@ -148,11 +156,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Counters { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = counters;
     let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
     answer::tell(input.json, &Whole { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
-        print(out, &answer, args.segments)?;
-        print_counters(out, &answer, &counters)?;
+        print(out, &answer, args.segments, args.length)?;
+        print_counters(out, &input, &answer, &counters)?;
         let not_recorded =
             interactions.composer().and_then(|composer| not_recorded::sentence(&not_recorded::not_recorded(composer.linux())));
-        not_recorded.map_or(Ok(()), |sentence| writeln!(out, "{}", plain(sentence)))
+        not_recorded.map_or(Ok(()), |sentence| writeln!(out, "{}", painted(Role::Caveat, plain(sentence))))
     })?;
     Ok(if interactions.trace().is_some_and(Trace::is_damaged) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -180,7 +188,7 @@ fn sampled_stacks(
         out.flush()?;
     }
     if folded {
-        let mut out = BufWriter::new(io::stdout().lock());
+        let mut out = output::raw();
         lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
         out.flush()?;
     }
@@ -188,11 +196,12 @@ fn sampled_stacks(
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn functions(input: &Input, interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<ExitCode> {
+fn functions(input: &Input, length: Length, interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<ExitCode> {
     let (PathFunctions { rows, counts, running }, is_damaged) = samples::functions(input, interactions, answer, samples::read)?;
-    let mut out = BufWriter::new(io::stdout().lock());
-    stacks::print_critical(&mut out, &rows, MOST_ROWS)?;
+    let mut out = output::text();
+    stacks::print_critical(&mut out, &rows, length.rows(FIRST_ALONE))?;
     out.flush()?;
+    drop(out);
     tell_counts(counts, running)?;
     Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -229,18 +238,21 @@ struct Inputs {
     size_mismatches: u64,
 }
 
-/// Maximum number of lines for people; the JSON answer contains all.
-const MOST_ROWS: usize = 40;
+/// Number of rows for which the first screen has room: of states, with the lines below them, and of
+/// functions. The same of the lines about CPU holders.
+const FIRST_ROWS: usize = 10;
+const FIRST_ALONE: usize = 15;
+const FIRST_HOLDERS: usize = 2;
 
-fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Result<()> {
+fn print(out: &mut impl Write, answer: &Answer, with_segments: bool, length: Length) -> io::Result<()> {
     let end = match answer.end_host.as_str() {
         "" => answer.end_machine.clone(),
         host => format!("{host}/{}", answer.end_machine),
     };
     let which = if answer.mode == "active" { "active path of" } else { "path to the end of" };
-    writeln!(out, "{which} {}: {}\n", plain(end), duration(answer.length_ns))?;
-    let mut table = Table::new(&["state", ">share of path", ">time", ">thread-time rank", ">share", ">slack"]);
-    for row in answer.criticality.iter().take(MOST_ROWS) {
+    writeln!(out, "{}\n", title(format!("{which} {}: {}", plain(end), duration(answer.length_ns))))?;
+    let mut table = Table::new(&["state", ">share of path", ">time", ">thread-time rank", "~>share", "~>slack"]);
+    for (at, row) in answer.criticality.iter().enumerate() {
         table.row([
             state(row),
             percent(row.share),
@@ -249,14 +261,15 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
             row.profile_share.map_or_else(|| "-".to_owned(), percent),
             row.slack_ns.map_or_else(|| "-".to_owned(), duration),
         ]);
+        if at == 0 {
+            table.paint(Role::Bottleneck);
+        }
     }
-    table.print(out)?;
-    if let Some(more) = answer.criticality.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
-        writeln!(out, "  … and {} more states (--json has them)", number(more as u64))?;
-    }
-    cpu_holders::lines(&answer.criticality).try_for_each(|line| writeln!(out, "{line}"))?;
+    table.print_first(out, length.rows(FIRST_ROWS))?;
+    let holders = cpu_holders::lines(&answer.criticality).take(length.rows(FIRST_HOLDERS).unwrap_or(usize::MAX));
+    holders.into_iter().try_for_each(|line| writeln!(out, "{line}"))?;
     if let (Some(segments), true) = (&answer.segments, with_segments) {
-        writeln!(out, "\nSEGMENTS")?;
+        writeln!(out, "\n{}", title("SEGMENTS"))?;
         for segment in segments.segments() {
             let state = format!("{}::{}", place(segment.host, segment.machine), segment.state);
             writeln!(out, "  {} - {} ns  {}", number(segment.start_ns), number(segment.end_ns), plain(state))?;
@@ -283,17 +296,17 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
 }
 
 /// Prints what is known about the events of a recording in addition to the path.
-fn print_counters(out: &mut impl Write, answer: &Answer, counters: &Counters) -> io::Result<()> {
+fn print_counters(out: &mut impl Write, input: &Input, answer: &Answer, counters: &Counters) -> io::Result<()> {
     if counters.events > 0 {
-        writeln!(out, "{} events, {} lost", number(counters.events), number(counters.lost))?;
+        let count = EventCount { events: counters.events, lost: counters.lost, gaps: counters.uncounted_losses };
+        writeln!(out, "{}", count.line(input, true))?;
     }
     for (count, what) in [
-        (counters.uncounted_losses, "gaps in the events nobody counted"),
         (counters.from_before, "items were taken that had been put before the trace began, or where events are missing"),
         (counters.size_mismatches, "times a queue held another number of items than its program said"),
     ] {
-        if count > 0 {
-            writeln!(out, "{} {what}", number(count))?;
+        if count > 0 && global::is_verbose() {
+            writeln!(out, "{}", painted(Role::Caveat, format!("{} {what}", number(count))))?;
         }
     }
     if answer.unknown_ns > 0 && !counters.unknown_by.is_empty() {

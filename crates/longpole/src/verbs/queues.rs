@@ -5,7 +5,9 @@ use crate::input::interactions;
 use crate::input::machine_log;
 use crate::input::Input;
 use crate::passes::all;
-use crate::render::table::{bytes, duration, number, percent, rate, Table};
+use crate::render::length::Length;
+use crate::render::style::{painted, Role};
+use crate::render::table::{bytes, duration, number, percent, plain, rate, Table};
 use longpole_analysis::pipeline::Interactions;
 use longpole_analysis::queues::{QueueAnswer, QueuesOfMachines};
 use longpole_analysis::report::Pass;
@@ -24,16 +26,19 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     input: Input,
+
+    #[command(flatten)]
+    length: Length,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(log) = interactions::of_named_log(&args.input)? {
-        return of_log(&args.input, log);
+        return of_log(&args.input, args.length, log);
     }
-    let (pass, trace) = all::read(&args.input, None)?;
-    let mut answer = pass.queues();
-    answer.extend(of_rules(&args.input, &pass, &answer)?);
-    all::write(&args.input, (&pass, &trace), &answer, |out, answer| print(out, answer))
+    let whole = all::read(&args.input, None)?;
+    let mut answer = whole.pass.queues();
+    answer.extend(of_rules(&args.input, &whole.pass, &answer)?);
+    all::write(&args.input, &whole, &answer, |out, answer| print(out, answer, args.length))
 }
 
 /// Returns the queues that only the user's rules for kernel events define. Which thread puts and
@@ -66,33 +71,42 @@ fn measured(interactions: &mut Interactions) -> anyhow::Result<(u64, Vec<QueueAn
     Ok((count, queues.answer(interactions.vocabulary())))
 }
 
-fn of_log(input: &Input, mut log: Interactions) -> anyhow::Result<ExitCode> {
+fn of_log(input: &Input, length: Length, mut log: Interactions) -> anyhow::Result<ExitCode> {
     let (count, answer) = measured(&mut log)?;
     machine_log::write(input, count, &answer, |out| match answer.is_empty() {
         true => writeln!(out, "no queue in this machine log"),
-        false => print(out, &answer),
+        false => print(out, &answer, length),
     })
 }
 
-pub fn print(out: &mut impl Write, answer: &[QueueAnswer]) -> io::Result<()> {
+/// Number of rows for which the first screen has room, and of sentences about uncertain depths.
+const FIRST_ROWS: usize = 15;
+const FIRST_SENTENCES: usize = 2;
+/// Share of the time from which a full queue counts as a limit.
+const OFTEN: f64 = 0.5;
+/// Positions of columns.
+const FULL_COLUMN: usize = 4;
+const LOST_COLUMN: usize = 14;
+
+pub fn print(out: &mut impl Write, answer: &[QueueAnswer], length: Length) -> io::Result<()> {
     if answer.is_empty() {
         return writeln!(out, "no queue probes in this trace");
     }
     let mut table = Table::new(&[
         "queue",
         "from -> to",
-        ">capacity",
+        "~>capacity",
         ">rate",
         ">full",
         ">empty",
         ">depth p50",
-        ">p99",
-        ">max",
-        ">batch p50",
-        ">max",
-        ">residence p50",
-        ">p99",
-        ">signals/item",
+        "~>p99",
+        "~>max",
+        "~>batch p50",
+        "~>max",
+        "~>residence p50",
+        "~>p99",
+        "~>signals/item",
         ">lost",
     ]);
     for queue in answer {
@@ -121,17 +135,18 @@ pub fn print(out: &mut impl Write, answer: &[QueueAnswer]) -> io::Result<()> {
             queue.signals_per_item.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}")),
             number(queue.lost),
         ]);
+        table.mark_if(queue.full_share.is_some_and(|share| share >= OFTEN), FULL_COLUMN, Role::Limit);
+        table.mark_if(queue.lost > 0, LOST_COLUMN, Role::Limit);
     }
-    table.print(out)?;
-    for queue in answer {
-        if let Some(share) = queue.uncertain_share.filter(|&share| share > 0.0) {
-            writeln!(
-                out,
-                "  {}: after lost events the depth was not told again for {} of the time; there it is an estimate",
-                queue.name,
-                percent(share)
-            )?;
-        }
+    table.print_first(out, length.rows(FIRST_ROWS))?;
+    let uncertain = answer.iter().filter_map(|queue| Some((queue, queue.uncertain_share.filter(|&share| share > 0.0)?)));
+    for (queue, share) in uncertain.take(length.rows(FIRST_SENTENCES).unwrap_or(usize::MAX)) {
+        let text = format!(
+            "  {}: after lost events the depth was not told again for {} of the time; there it is an estimate",
+            plain(queue.name.clone()),
+            percent(share)
+        );
+        writeln!(out, "{}", painted(Role::Caveat, text))?;
     }
     Ok(())
 }

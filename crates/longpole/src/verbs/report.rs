@@ -9,15 +9,17 @@ use crate::input::explained::explained;
 use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
-use crate::passes::all;
+use crate::passes::all::{self, Whole as Read};
 use crate::passes::kernel;
 use crate::passes::samples;
 use crate::render::answer;
 use crate::render::cpu_holders;
+use crate::render::length::Length;
 use crate::render::profile;
 use crate::render::repeated;
 use crate::render::screen;
 use crate::render::strip;
+use crate::render::style::{painted, title, Role};
 use crate::render::table::{counted, duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
 use crate::WrongUsage;
@@ -60,9 +62,8 @@ pub struct Args {
     #[command(flatten)]
     whom: SubjectArgs,
 
-    /// Print all: more states, who had the CPUs, the path over time, findings, queues, latencies
-    #[arg(long)]
-    full: bool,
+    #[command(flatten)]
+    length: Length,
 
     /// Also list the constants that would change the verdict if a fifth smaller or larger
     #[arg(long)]
@@ -72,37 +73,37 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     match paths.as_slice() {
-        [path] => show(&args.input, args.full, of_one(&args.input, path, (&args.whom, args.sensitivity)).map_err(explained)?),
+        [path] => show(&args.input, args.length, of_one(&args.input, path, (&args.whom, args.sensitivity)).map_err(explained)?),
         _ if args.sensitivity => Err(WrongUsage("--sensitivity takes one recording".to_owned()).into()),
-        _ => runs(&args.input, &paths, &args.whom),
+        _ => runs(&args.input, &paths, &args.whom, args.length),
     }
 }
 
-/// A report, and the pass and trace that it was made from; `None` for a machine log.
+/// A report, and what it was made from; `None` for a machine log.
 struct Whole {
     report: Report,
-    from: Option<(Pass, Trace)>,
+    from: Option<Read>,
 }
 
-fn show(input: &Input, full: bool, Whole { report, from }: Whole) -> anyhow::Result<ExitCode> {
+fn show(input: &Input, length: Length, Whole { report, from }: Whole) -> anyhow::Result<ExitCode> {
     match from {
-        Some((pass, trace)) => all::write(input, (&pass, &trace), &report, |out, report| print(out, report, full)),
-        None => of_machines((input.json, full), &report),
+        Some(read) => all::write(input, &read, &report, |out, report| print(out, report, length)),
+        None => of_machines(input.json, length, &report),
     }
 }
 
 /// Reports on several recordings of one system.
-fn runs(input: &Input, paths: &[PathBuf], whom: &SubjectArgs) -> anyhow::Result<ExitCode> {
+fn runs(input: &Input, paths: &[PathBuf], whom: &SubjectArgs, length: Length) -> anyhow::Result<ExitCode> {
     let (mut told, mut damaged) = (Vec::new(), false);
     for path in paths {
         let shown = path.display().to_string();
         let input = input.of(path);
         let whole = of_one(&input, path, (whom, false)).map_err(explained).with_context(|| shown.clone())?;
-        damaged |= whole.from.as_ref().is_some_and(|(_, trace)| trace.is_damaged());
+        damaged |= whole.from.as_ref().is_some_and(|read| read.trace.is_damaged());
         told.push(Run { path: shown, report: whole.report });
     }
     let repeated = Repeated::new(told);
-    answer::tell(input.json, &repeated, |out| repeated::print(out, &repeated))?;
+    answer::tell(input.json, &repeated, |out| repeated::print(out, &repeated, length))?;
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -116,7 +117,7 @@ fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool))
         let request = Request { selection, progress: whom.progress_times(), keep_end: true, sensitivity };
         return Ok(Whole { report: report_of_log(&mut interactions, request)?, from: None });
     };
-    let (mut critical, events) = read.judge(&interactions, Request { selection, progress: None, keep_end: is_ranged, sensitivity });
+    let (mut critical, answers) = read.judge(&interactions, Request { selection, progress: None, keep_end: is_ranged, sensitivity });
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(has_samples) => {
             match samples::functions(input, &interactions, &mut critical.answer, samples::read_quietly) {
@@ -130,7 +131,8 @@ fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool))
         _ => None,
     };
     let symbols = |addresses: &[u64]| kernel::symbols(&[path.to_owned()], addresses);
-    let Some((mut report, pass, trace)) = events.report(interactions, symbols)? else { bail!("internal error: the trace is gone") };
+    let events = answers.events;
+    let Some((mut report, pass, trace)) = answers.report(interactions, symbols)? else { bail!("internal error: the trace is gone") };
     match critical {
         Ok(mut critical) => {
             if let Some(functions) = &functions {
@@ -142,13 +144,13 @@ fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool))
         // A trace without interactions still has a report.
         Err(error) => eprintln!("longpole: note: without critical path: {}", in_one_line(&explained(error))),
     }
-    Ok(Whole { report, from: Some((pass, trace)) })
+    Ok(Whole { report, from: Some(Read { pass, trace, events, from_begin: true }) })
 }
 
-fn of_machines((json, full): (bool, bool), report: &Report) -> anyhow::Result<ExitCode> {
+fn of_machines(json: bool, length: Length, report: &Report) -> anyhow::Result<ExitCode> {
     answer::tell(json, report, |out| {
-        head(out, report, full)?;
-        if full {
+        head(out, report, length.is_full())?;
+        if length.is_full() {
             findings(out, report)?;
         }
         writeln!(out, "\n{}", counted(report.inputs.events, "interaction"))
@@ -168,7 +170,8 @@ fn signed(gain: f64) -> String {
     format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain))
 }
 
-/// Returns what the change of the verdict, or else the best one, would bring.
+/// Returns the sentence with the predicted gain of the change of the verdict, or else of the best
+/// one.
 fn predicted(report: &Report, refused: Option<&String>) -> String {
     let predictions = report.predictions.as_deref().unwrap_or_default();
     let named = report.verdict.gain.as_ref().and_then(|gain| predictions.iter().find(|it| it.change == gain.change));
@@ -190,7 +193,11 @@ fn predicted(report: &Report, refused: Option<&String>) -> String {
     format!("Predicted gain of {}: {gain}{range}{of}{open}{next}{torn}.", best.change)
 }
 
-/// Prints what decides, what a change would bring, and the states with most of the path. Without
+/// Index of the line about the path, below the verdict, the prediction, the profile and an empty
+/// line.
+const PATH_LINE: usize = 4;
+
+/// Prints what decides, the predicted gain of a change, and the states with most of the path. Without
 /// `full`, all of it fits on a screen of [`screen::LINES`] lines.
 fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     let mut lines = vec![plain(report.verdict.text())];
@@ -203,7 +210,12 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     if let Some(why) = report.run.as_ref().and_then(|run| why_steady(run.kind)) {
         lines.push(format!("{why}: the path is that of the steady part, to its last reply; start-up and wind-down are left out"));
     }
-    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    for (at, line) in lines.iter().enumerate() {
+        match at {
+            0 | PATH_LINE => writeln!(out, "{}", title(line))?,
+            _ => writeln!(out, "{line}")?,
+        }
+    }
     // Below the rows: how many more there are, an empty line, and up to two lines of the footer.
     let columns = screen::columns().unwrap_or(screen::COLUMNS);
     let above: usize = lines.iter().map(|line| screen::wrapped(line, columns).len()).sum();
@@ -251,7 +263,7 @@ fn of_classes(rows: &[Row]) -> Vec<Row> {
 fn states(out: &mut impl Write, report: &Report, rows: &[Row], columns: &profile::Columns) -> io::Result<()> {
     let predictions = report.predictions.as_deref().unwrap_or_default();
     let mut table = Table::new(&[&["state", ">share of path"], columns.heads(), &[">gain if halved"]].concat());
-    for row in rows {
+    for (at, row) in rows.iter().enumerate() {
         let owner = if row.kind.is_link() { &row.machine } else { &row.class };
         let gain = |owner: &str| {
             let text = Scenario::scale(owner, &row.state, 0.5).text;
@@ -260,6 +272,9 @@ fn states(out: &mut impl Write, report: &Report, rows: &[Row], columns: &profile
         let gain = gain(owner).or_else(|| gain(&row.machine)).map_or_else(|| "-".to_owned(), signed);
         let state = [format!("{}::{}", place(&row.host, &row.machine), row.state), percent(row.share)];
         table.row(state.into_iter().chain(columns.cells(row)).chain([gain]));
+        if at == 0 {
+            table.paint(Role::Bottleneck);
+        }
     }
     table.print(out)
 }
@@ -282,7 +297,7 @@ fn details(out: &mut impl Write, report: &Report, rows: &[Row]) -> io::Result<()
         ),
     ] {
         if count > 0 {
-            writeln!(out, "{} {what}", number(count))?;
+            writeln!(out, "{}", painted(Role::Caveat, format!("{} {what}", number(count))))?;
         }
     }
     profile::discordant(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
@@ -316,7 +331,7 @@ fn why_steady(run: anchor::Run) -> Option<&'static str> {
 
 fn findings(out: &mut impl Write, report: &Report) -> io::Result<()> {
     if !report.findings.is_empty() {
-        writeln!(out, "\nFINDINGS")?;
+        writeln!(out, "\n{}", title("FINDINGS"))?;
         let mut table = Table::new(&["finding", "subject", ">count", ">share"]);
         for finding in &report.findings {
             table.row([finding.kind.clone(), finding.subject.clone(), number(finding.count), percent(finding.share)]);
@@ -329,12 +344,12 @@ fn findings(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-fn print(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
+fn print(out: &mut impl Write, report: &Report, length: Length) -> io::Result<()> {
     for finding in report.findings.iter().filter(|finding| finding.precedes_verdict()) {
         writeln!(out, "{}.", plain(finding.what.clone()))?;
     }
-    head(out, report, full)?;
-    if !full {
+    head(out, report, length.is_full())?;
+    if !length.is_full() {
         return Ok(());
     }
     findings(out, report)?;
@@ -342,8 +357,8 @@ fn print(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
         // Queues and latencies both come from probes, and there are no probe events.
         return Ok(());
     }
-    writeln!(out, "\nQUEUES")?;
-    queues::print(out, &report.queues)?;
+    writeln!(out, "\n{}", title("QUEUES"))?;
+    queues::print(out, &report.queues, length)?;
     writeln!(out)?;
-    latency::print(out, &report.latency)
+    latency::print(out, &report.latency, length)
 }

@@ -106,7 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, strict: bool, raw: Raw) -> anyhow::Result<OfTrace> {
-    let input = Input { traces, begin: None, end: None, json: false, rules, offsets: Vec::new(), strict, raw };
+    let input = Input { traces, begin: None, end: None, all: true, json: false, rules, offsets: Vec::new(), strict, raw };
     let mut interactions = interactions::open(&input)?;
     let answer = {
         let mut critical_path = CriticalPath::new(Options::default());

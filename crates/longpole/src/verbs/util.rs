@@ -11,7 +11,9 @@ use crate::input::Input;
 use crate::passes::kernel::{self as reading, Reading};
 use crate::render::answer;
 use crate::render::conversion;
-use crate::render::table::{duration, number, percent, Table};
+use crate::render::length::Length;
+use crate::render::style::{painted, Role};
+use crate::render::table::{duration, more_rows, number, percent, Table};
 use anyhow::{bail, Context};
 use longpole_analysis::scheduling::cpus::CpuTimes;
 use longpole_analysis::scheduling::family::Family;
@@ -56,6 +58,8 @@ pub struct Args {
     /// Answer in JSON, for programs
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    length: Length,
     /// The command to run
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -110,7 +114,7 @@ const STEP: Duration = Duration::from_millis(10);
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match measure(&args) {
         Ok(answer) => {
-            answer::tell(args.json, &answer, |out| print(out, &answer))?;
+            answer::tell(args.json, &answer, |out| print(out, &answer, args.length))?;
             Ok(ExitCode::from(answer.status))
         }
         Err(error) => {
@@ -248,6 +252,7 @@ fn of_recording(path: &std::path::Path, pid: i32) -> anyhow::Result<Answer> {
         traces: vec![path.to_owned()],
         begin: range.0,
         end: range.1,
+        all: true,
         json: false,
         rules: Vec::new(),
         offsets: Vec::new(),
@@ -382,14 +387,16 @@ impl Answer {
     }
 }
 
-/// Maximum number of lines in the table for people; the JSON answer contains all threads.
-const MOST_LINES: usize = 40;
+/// Number of rows for which the first screen has room.
+const FIRST_THREADS: usize = 9;
+const FIRST_CPUS: usize = 4;
 
-fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+fn print(out: &mut impl Write, answer: &Answer, length: Length) -> io::Result<()> {
     let count = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), number);
     let time = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), duration);
-    let mut table = Table::new(&["thread", ">pid", ">tid", ">time", ">TSC cycles", ">share", ">schedules", ">runnable"]);
-    for thread in answer.threads.iter().take(MOST_LINES) {
+    let mut table = Table::new(&["thread", "~>pid", ">tid", ">time", "~>TSC cycles", ">share", ">schedules", ">runnable"]);
+    let shown = length.rows(FIRST_THREADS).unwrap_or(usize::MAX);
+    for thread in answer.threads.iter().take(shown) {
         table.row([
             thread.name.clone(),
             thread.pid.map_or_else(String::new, |pid| pid.to_string()),
@@ -409,11 +416,9 @@ fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     table.row(["all", "", "", &duration(used), "", &percent(share(used, answer.total_ns))]);
     table.row(["total", "", "", &duration(answer.total_ns), &count(answer.total_cycles), "100 %"]);
     table.print(out)?;
-    if answer.threads.len() > MOST_LINES {
-        writeln!(out, "  … and {} more (--json has them)", number((answer.threads.len() - MOST_LINES) as u64))?;
-    }
+    more_rows(out, answer.threads.len().saturating_sub(shown))?;
     writeln!(out)?;
-    let mut table = Table::new(&["CPU", ">total", ">idle", ">share", ">threads", ">irq", ">softirq", ">unknown"]);
+    let mut table = Table::new(&["CPU", ">total", ">idle", ">share", ">threads", "~>irq", "~>softirq", ">unknown"]);
     for cpu in &answer.cpus {
         table.row([
             cpu.cpu.to_string(),
@@ -426,9 +431,9 @@ fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
             time(cpu.unknown_ns),
         ]);
     }
-    table.print(out)?;
+    table.print_first(out, length.rows(FIRST_CPUS))?;
     if let Some(lost) = answer.lost.filter(|lost| *lost > 0) {
-        writeln!(out, "\n{} kernel events lost: times are uncertain by them", number(lost))?;
+        writeln!(out, "\n{}", painted(Role::Caveat, format!("{} kernel events lost: times are uncertain by them", number(lost))))?;
     }
     if let Some(recording) = &answer.recording {
         eprintln!("longpole: recording: {}", recording.display());

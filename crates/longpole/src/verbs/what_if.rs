@@ -6,6 +6,8 @@ use crate::input::offset::Offset;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
 use crate::render::answer;
+use crate::render::length::Length;
+use crate::render::style::{painted, title, Role};
 use crate::render::table::{counted, duration, number, percent, plain, Table};
 use crate::WrongUsage;
 use longpole_analysis::pipeline::{spool_to_end, PathEnd};
@@ -54,6 +56,13 @@ pub struct Args {
     /// Leave out what is after TIME
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     end: Option<Moment>,
+
+    /// Replay the whole recording; the default begins with the recorded command
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    length: Length,
 
     /// Answer in JSON, for programs
     #[arg(long)]
@@ -133,7 +142,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The change of a step includes all earlier fixes.
     let steps = (1..).zip(&order).map(|(step, prediction)| Predicted { prediction, step: Some(step) });
     let rows: Vec<Predicted> = tried.chain(steps).collect();
-    answer::tell(input.json, &rows, |out| print(out, &answer, &order, full_ring))?;
+    answer::tell(input.json, &rows, |out| print(out, &answer, &order, (full_ring, args.length)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -158,6 +167,7 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
             traces,
             begin: args.begin,
             end: args.end,
+            all: args.all,
             json: args.json,
             rules: args.rules.clone(),
             offsets: args.offsets.clone(),
@@ -168,14 +178,19 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
     ))
 }
 
-fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring: Option<u64>) -> io::Result<()> {
+/// Number of rows for which the first screen has room: of each of two tables, and of one alone.
+const FIRST_ROWS: usize = 6;
+const FIRST_ALONE: usize = 15;
+
+fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], (full_ring, length): (Option<u64>, Length)) -> io::Result<()> {
     let end = match answer.end_host.as_str() {
         "" => answer.end_machine.clone(),
         host => format!("{host}/{}", answer.end_machine),
     };
     let error = 100.0 * answer.baseline_error;
     let baseline = duration(answer.baseline_ns);
-    writeln!(out, "to the end of {}: {baseline}; the unchanged replay differs by {error:+.1} %\n", plain(end))?;
+    let head = format!("to the end of {}: {baseline}; the unchanged replay differs by {error:+.1} %", plain(end));
+    writeln!(out, "{}\n", title(head))?;
     // If all predictions were refused for the same reason, it is printed once.
     let refused = answer.predictions.first().and_then(|it| it.refused.as_ref());
     let refused = refused.filter(|_| answer.predictions.iter().all(|it| it.refused.as_ref() == refused));
@@ -184,13 +199,18 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring:
     } else if let Some(refused) = refused {
         writeln!(out, "cannot be predicted: {}", plain(refused.clone()))?;
     } else {
-        let mut table = Table::new(&["change", ">gain", ">from", ">to", ">then", "next bottleneck"]);
-        answer.predictions.iter().for_each(|it| table.row(row(it)));
-        table.print(out)?;
+        let mut table = Table::new(&["change", ">gain", ">from", ">to", "~>then", "next bottleneck"]);
+        for (at, prediction) in answer.predictions.iter().enumerate() {
+            table.row(row(prediction));
+            if at == 0 && prediction.gain.is_some_and(|gain| gain > 0.0) {
+                table.paint(Role::Bottleneck);
+            }
+        }
+        table.print_first(out, length.rows(if order.is_empty() { FIRST_ALONE } else { FIRST_ROWS }))?;
     }
     if !order.is_empty() {
-        writeln!(out, "\nFIX THESE IN THIS ORDER")?;
-        let mut table = Table::new(&[">", "change", ">gain of all", ">from", ">to", ">then", "next bottleneck"]);
+        writeln!(out, "\n{}", title("FIX THESE IN THIS ORDER"))?;
+        let mut table = Table::new(&[">", "change", ">gain of all", ">from", ">to", "~>then", "next bottleneck"]);
         let mut before = "";
         for (at, step) in order.iter().enumerate() {
             let [_, cells @ ..] = row(step);
@@ -198,12 +218,12 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring:
             table.row([number(at as u64 + 1), change.to_owned()].into_iter().chain(cells));
             before = &step.change;
         }
-        table.print(out)?;
+        table.print_first(out, length.rows(FIRST_ROWS))?;
     }
     writeln!(out, "\n{}", counted(answer.interactions, "interaction"))?;
     if too_many_lost(answer.lost, answer.interactions) {
         let (lost, remedy) = (number(answer.lost), lost_events::remedy(full_ring));
-        writeln!(out, "{lost} events lost: what happened then is in no prediction; {remedy}")?;
+        writeln!(out, "{}", painted(Role::Caveat, format!("{lost} events lost: what happened then is in no prediction; {remedy}")))?;
     }
     if answer.contradictions > 0 {
         writeln!(out, "{}: see `longpole path`", counted(answer.contradictions, "contradiction"))?;
