@@ -259,7 +259,7 @@ fn the_path_of_a_command_begins_at_its_exec_and_no_change_to_the_recorder_is_rec
     assert_eq!(answer["start_ns"], executed);
     for verb in ["path", "report", "graph", "what-if", "diff"] {
         let traces = vec![&trace; if verb == "diff" { 2 } else { 1 }];
-        let output = ok(place.longpole(&[verb, "--json"]).args(traces).output().unwrap());
+        let output = ok(place.longpole(&[verb, "--json", "--verbose"]).args(traces).output().unwrap());
         let said = String::from_utf8(output.stderr).unwrap();
         let notes = said.lines().filter(|line| line.contains("the path begins with the command")).count();
         assert_eq!(notes, if verb == "diff" { 2 } else { 1 }, "{verb}: {said}");

@@ -140,7 +140,7 @@ fn every_verb_answers_from_a_kernel_trace_and_matches_its_schema() {
     );
     for verb in ["cpu", "sched", "irq", "syscalls"] {
         let text = String::from_utf8(run(verb, &[], directory.path()).stdout).unwrap();
-        assert!(text.contains("9 kernel events, 0 lost"), "{verb}: {text}");
+        assert!(text.contains("\n9 events in the whole recording, 0 lost\n"), "{verb}: {text}");
     }
 }
 
@@ -294,8 +294,99 @@ fn lost_kernel_events_are_reported_by_every_verb_and_only_for_their_range() {
     assert_eq!((&report["inputs"]["lost"], &report["inputs"]["kernel_lost"]), (&0.into(), &7.into()));
     for verb in ["report", "latency", "queues"] {
         let text = String::from_utf8(run(verb, &[], directory.path()).stdout).unwrap();
-        assert!(text.contains(" kernel events, 7 lost, and no probes: longpole cpu, sched, irq"), "{verb}: {text}");
+        assert!(text.contains(" events in the whole recording, 7 lost; none of probes: longpole cpu, sched, irq"), "{verb}: {text}");
     }
     let lost = |begin: &str| json("cpu", &["--json", "--begin", begin], directory.path())["cpus"][0]["lost"].clone();
     assert_eq!((lost("+5us"), lost("+50us")), (7.into(), 0.into()));
+}
+
+/// Writes a recording of a command, thread 10, by a recorder, thread 30, next to many other
+/// threads. Each one is woken, and calls `read`.
+fn command_among_others(directory: &Path) {
+    let kernel = directory.join("kernel");
+    fs::create_dir(&kernel).unwrap();
+    fs::write(kernel.join("metadata"), METADATA).unwrap();
+    fs::write(directory.join("longpole.json"), r#"{"host":"h","start_ns":100000000000,"command_pid":10,"recorder_pid":30}"#).unwrap();
+    let mut cpu = Cpu::default();
+    let mut t = 0;
+    for tid in [10, 30].into_iter().chain(100..160) {
+        cpu.event(2, t + 100, &[&comm(tid), &tid.to_le_bytes(), &0i32.to_le_bytes()]);
+        cpu.switch(t + 200, 0, 0, tid);
+        cpu.event(5, t + 300, &[&3u32.to_le_bytes()]);
+        cpu.event(6, t + 400, &[&1i64.to_le_bytes()]);
+        cpu.switch(t + 500, tid, 1, 0);
+        t += 1_000;
+    }
+    // A switch from a thread that did not have the CPU.
+    cpu.switch(t, 10, 1, 0);
+    cpu.write(&kernel.join("cpu0"));
+}
+
+#[test]
+fn a_verb_analyses_the_recorded_command_and_with_all_the_host_without_the_recorder() {
+    let directory = TempDir::new().unwrap();
+    command_among_others(directory.path());
+    let tids = |arguments: &[&str]| -> Vec<i64> {
+        let answer = json("sched", arguments, directory.path());
+        answer.as_array().unwrap().iter().map(|line| line["tid"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(tids(&["--json"]), [10]);
+    let all = tids(&["--json", "--all"]);
+    assert!(all.len() == 61 && !all.contains(&30), "{all:?}");
+    let calls = |arguments: &[&str]| json("syscalls", arguments, directory.path())[0]["count"].clone();
+    assert_eq!((calls(&["--json"]), calls(&["--json", "--all"])), (1.into(), 61.into()));
+    for verb in ["sched", "cpu"] {
+        let text = |arguments: &[&str]| String::from_utf8(run(verb, arguments, directory.path()).stdout).unwrap();
+        let (of_command, all) = (text(&["--full"]), text(&["--full", "--all"]));
+        assert!(of_command.contains(" t10 ") && !of_command.contains(" t100 "), "{verb}: {of_command}");
+        assert!(of_command.contains("threads of the rest of the host: --all"), "{verb}: {of_command}");
+        assert!(all.contains(" t10 ") && all.contains(" t100 ") && !all.contains(" t30 "), "{verb}: {all}");
+    }
+}
+
+#[test]
+fn gaps_that_do_not_change_the_answer_are_mentioned_only_with_verbose() {
+    let directory = TempDir::new().unwrap();
+    command_among_others(directory.path());
+    for verb in ["sched", "cpu", "syscalls"] {
+        let text = |arguments: &[&str]| String::from_utf8(run(verb, arguments, directory.path()).stdout).unwrap();
+        let gap = "switches between threads are not in the trace";
+        assert!(!text(&[]).contains(gap), "{verb}");
+        assert!(text(&["--verbose"]).contains(gap), "{verb}: {}", text(&["--verbose"]));
+    }
+}
+
+#[test]
+fn all_verbs_print_the_same_count_of_events_for_a_recording() {
+    let directory = TempDir::new().unwrap();
+    command_among_others(directory.path());
+    let events = json("info", &["--json"], directory.path())["events"].as_u64().unwrap();
+    let line = format!("{events} events in the whole recording, 0 lost");
+    for verb in ["report", "path", "sched", "syscalls", "cpu", "latency", "queues"] {
+        let text = String::from_utf8(run(verb, &[], directory.path()).stdout).unwrap();
+        assert!(text.contains(&line), "{verb}: {text}");
+    }
+}
+
+#[test]
+fn the_first_screen_of_kernel_verbs_fits_80_columns_and_24_lines_and_full_prints_the_rest() {
+    let directory = TempDir::new().unwrap();
+    command_among_others(directory.path());
+    for verb in ["sched", "cpu", "syscalls", "info", "path", "graph", "report"] {
+        for columns in [80, 200] {
+            let text = |arguments: &[&str]| {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_longpole"));
+                command.arg(verb).args(arguments).arg(directory.path()).env("COLUMNS", columns.to_string());
+                String::from_utf8(command.output().unwrap().stdout).unwrap()
+            };
+            let (first, full) = (text(&["--all"]), text(&["--all", "--full"]));
+            assert!(first.lines().count() <= 24, "{verb}: {first}");
+            assert!(!full.contains("more rows: --full"), "{verb}: {full}");
+            for text in [&first, &full] {
+                assert!(text.lines().all(|line| line.chars().count() <= columns), "{verb}: {text}");
+            }
+        }
+    }
+    let full = String::from_utf8(run("sched", &["--all", "--full"], directory.path()).stdout).unwrap();
+    assert!((100..160).all(|tid| full.contains(&format!(" t{tid} "))), "{full}");
 }
