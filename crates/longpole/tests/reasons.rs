@@ -220,7 +220,7 @@ fn all_waits_for_a_cpu_count_together() {
     let place = TempDir::new().unwrap();
     let (_, text) = verdict(&without_a_cpu(&place));
     assert!(text.contains("server has 70.0 % of the critical path, and runnable is the largest part (50.0 %"), "{text}");
-    assert!(text.contains("but cpus +1 would bring 0.0 % only"), "{text}");
+    assert!(text.contains("but the predicted gain of cpus +1 is 0.0 % only"), "{text}");
 }
 
 /// A log of a program that computes, and once waits for a page.
@@ -374,7 +374,7 @@ fn the_largest_part_of_the_path_is_no_bottleneck_if_halving_another_part_gains_m
     assert_eq!(two["outcome"], "spread", "{text}");
     assert!(
         text.contains("long::work has the most")
-            && text.contains("long::work x0.5 would bring 11.1 % only, and lead::share_out x0.5 14.2 %"),
+            && text.contains("the predicted gain of long::work x0.5 is 11.1 % only, and that of lead::share_out x0.5 is 14.2 %"),
         "{text}"
     );
 }

@@ -189,10 +189,10 @@ fn outcome(verdict: &Verdict) -> String {
                     format!("{who} is the bottleneck with {share}: a connection is opened for each request")
                 }
                 None if verdict.mechanism == Some(Mechanism::SlowLink) => {
-                    format!("The link {who} is full and the bottleneck: the path waits for packets on their way for {share}")
+                    format!("The link {who} is full and the bottleneck: the path waits for packets in transit for {share}")
                 }
                 None if verdict.mechanism == Some(Mechanism::LongLink) => {
-                    format!("The queue of the link {who} is the bottleneck: the path waits for packets on their way for {share}")
+                    format!("The queue of the link {who} is the bottleneck: the path waits for packets in transit for {share}")
                 }
                 None if verdict.mechanism == Some(Mechanism::WindowLimited) => {
                     format!("The receive window of {who} is the bottleneck: its sender waits for room in it again and again")
@@ -377,7 +377,7 @@ pub(super) fn clause(because: &Because) -> String {
             let sleepers: Vec<String> = sleepers.iter().map(name).collect();
             let wait = if sleepers.len() == 1 { "waits for its own timer" } else { "wait for their own timers" };
             let (sleepers, share, gain) = (listed(&sleepers), percent(*share), 100.0 * gain);
-            format!("left out are {share} of the path, in which {sleepers} {wait}: half of that would bring {gain:+.1} % only")
+            format!("left out are {share} of the path, in which {sleepers} {wait}: the predicted gain of half of that is {gain:+.1} % only")
         }
         Because::MoreThreads { threads, cpus } => {
             format!("{threads:.1} of its threads want to run at a time, on {} CPUs", number(*cpus))

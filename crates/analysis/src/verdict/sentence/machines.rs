@@ -65,7 +65,7 @@ fn bottleneck(verdict: &Verdict) -> String {
     let what = match verdict.state.as_ref().map(|state| state.kind) {
         Some(StateKind::Runnable) if idle => format!("{who} waits for a CPU, although one is idle, for {share}"),
         Some(StateKind::Runnable) => format!("{who} waits for a CPU for {share}"),
-        Some(StateKind::Call) => format!("{who} is the bottleneck: its calls of {state} are on their way there and back for {share}"),
+        Some(StateKind::Call) => format!("{who} is the bottleneck: its calls of {state} are in transit for {share}"),
         Some(StateKind::Transit) => format!("{who} is the bottleneck: the way through it ({state}) takes {share}"),
         _ => format!("{who} is the bottleneck: {state}{called} takes {share}"),
     };
@@ -169,8 +169,9 @@ pub(super) fn clause(because: &Because) -> String {
         Because::TransitUnknown => "what is on its way for so long waits for somebody whom the trace does not tell".to_owned(),
         Because::OwnTimer { sets_pace, gain } => {
             let pace = if *sets_pace { ", as one does that makes the pace" } else { "" };
-            let gain =
-                gain.map_or_else(String::new, |gain| format!("; if that is not on purpose, half of it would bring {}", percent(gain)));
+            let gain = gain.map_or_else(String::new, |gain| {
+                format!("; if that is not on purpose, the predicted gain of half of it is {}", percent(gain))
+            });
             format!("it sleeps until a time that it set itself{pace}{gain}")
         }
         Because::NotAhead { next } => {
@@ -186,9 +187,9 @@ pub(super) fn clause(because: &Because) -> String {
         Because::NobodyWaits => "no machine waits for another".to_owned(),
         Because::LittleGain { change, gain, rival, other } => {
             let rival = rival.as_ref().map(|rival| format!(", since {}::{} is nearly as slow", name(&rival.subject), rival.state.name));
-            let other = other.as_ref().map(|other| format!(", and {} {}", other.change, percent(other.gain)));
+            let other = other.as_ref().map(|other| format!(", and that of {} is {}", other.change, percent(other.gain)));
             let (rival, other) = (rival.unwrap_or_default(), other.unwrap_or_default());
-            format!("{change} would bring {} only{rival}{other}", percent(*gain))
+            format!("the predicted gain of {change} is {} only{rival}{other}", percent(*gain))
         }
         Because::CpuIdle { share } => format!("a CPU is idle meanwhile for {}", percent(*share)),
         Because::NoProbes => "there are no probes in it".to_owned(),
