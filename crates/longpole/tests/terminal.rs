@@ -93,7 +93,13 @@ fn output_is_coloured_on_a_terminal_unless_the_user_or_the_terminal_does_not_wan
     };
     let coloured = on_terminal(path(&[])).0;
     assert!(coloured.contains(ESCAPE), "{coloured:?}");
-    for plain in [with("NO_COLOR", "1"), with("TERM", "dumb"), path(&["--color", "never"]), path(&["--json"]), path(&["--json", "--color", "always"])] {
+    for plain in [
+        with("NO_COLOR", "1"),
+        with("TERM", "dumb"),
+        path(&["--color", "never"]),
+        path(&["--json"]),
+        path(&["--json", "--color", "always"]),
+    ] {
         let text = on_terminal(plain).0;
         assert!(text.contains("state0") && !text.contains(ESCAPE), "{text:?}");
     }

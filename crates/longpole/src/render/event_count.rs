@@ -15,8 +15,8 @@ pub struct EventCount {
 }
 
 impl EventCount {
-    /// Returns the count as a line. The range is that of the arguments; a verb that needs earlier
-    /// events to know a state reads them, too, and says so with `from_begin`.
+    /// Returns the count as a line. The range is that of the arguments, except that `from_begin` is
+    /// true for a verb that also reads earlier events, because they determine a state.
     pub fn line(self, asked: &dyn Asked, from_begin: bool) -> String {
         let range = match (asked.has_begin() && !from_begin, asked.has_end()) {
             (false, false) => "in the whole recording",

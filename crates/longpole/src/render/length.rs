@@ -1,4 +1,4 @@
-//! `--full`: whether an answer shows all rows, or so many that it fits on a screen.
+//! `--full`: an answer shows all rows, or only those that fit on a screen.
 
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct Length {

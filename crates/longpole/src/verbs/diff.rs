@@ -232,7 +232,8 @@ fn pass_with(rules: &Rules) -> anyhow::Result<Pass> {
 const FIRST_OTHERS: usize = 2;
 const FIRST_TOGETHER: usize = 9;
 
-/// Number of lines that a table has besides its rows.
+/// Number of lines of a table that are not rows: an empty line, its title, its head, and the number
+/// of further rows.
 const LINES_OF_TABLE: usize = 4;
 
 fn print(out: &mut impl Write, answer: &Diff, length: Length) -> io::Result<()> {

@@ -15,7 +15,8 @@ use longpole_analysis::pipeline::Interactions;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Number of lines for which the first screen has room: the rows, and what each table has besides.
+/// Number of lines for which the first screen has room, and number of a table's lines that are not
+/// rows: an empty line, its title and its head.
 const FIRST_LINES: usize = 19;
 const LINES_OF_TABLE: usize = 3;
 

@@ -7,6 +7,7 @@ use crate::input::filter::{Filter, Patterns, Sieve};
 use crate::input::{self, Input};
 use crate::render::diagnostics;
 use crate::render::events::{Printer, Tail};
+use crate::render::output;
 use longpole_trace::Catalogue;
 use longpole_trace::Damage;
 use longpole_trace::Item;
@@ -57,7 +58,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The events before the damage are printed.
     let damage = if args.input.strict { Damage::EndsTrace } else { Damage::Pass };
     let options = Options { damage, ..args.input.options() };
-    let printer = Printer::new(io::stdout().lock()).only(args.fields);
+    // What follows a running recording must not wait until the pager has a screen of lines.
+    let out: Box<dyn Write> = if args.follow { Box::new(io::stdout().lock()) } else { output::raw() };
+    let printer = Printer::new(out).only(args.fields);
     let sieve = Sieve::new(args.filter, args.names);
     let mut lines = Lines { printer, sieve, json: args.input.json, tail: args.tail.map(Tail::new) };
     if args.follow {

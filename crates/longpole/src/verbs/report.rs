@@ -197,8 +197,8 @@ fn predicted(report: &Report, refused: Option<&String>) -> String {
 /// line.
 const PATH_LINE: usize = 4;
 
-/// Prints what decides, the predicted gain of a change, and the states with most of the path. Without
-/// `full`, all of it fits on a screen of [`screen::LINES`] lines.
+/// Prints what decides, the predicted gain of a change, and the states with most of the path.
+/// Without `full`, all of it fits on a screen of [`screen::LINES`] lines.
 fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     let mut lines = vec![plain(report.verdict.text())];
     let Some(path) = &report.path else { return writeln!(out, "{}", lines[0]) };
