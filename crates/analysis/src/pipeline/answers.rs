@@ -117,7 +117,8 @@ impl Interactions {
         if let Some(end) = self.until() {
             waits.until(end);
         }
-        let answer = waits.answer(self.vocabulary()).ok_or_else(|| self.empty())?;
+        let mut answer = waits.answer(self.vocabulary()).ok_or_else(|| self.empty())?;
+        leave_out_recorder(&mut answer, self.knows_recorder());
         match answer.length_ns == 0 && self.is_part() {
             true => Err(self.empty()),
             false => Ok(answer),
@@ -149,4 +150,11 @@ impl Interactions {
         writer.flush().map_err(Error::Write)?;
         Ok(())
     }
+}
+
+/// Leaves out the waits of the recorder's own threads, which are no part of the recorded system.
+fn leave_out_recorder(answer: &mut wait_graph::Answer, is_recorder: impl Fn(&str) -> bool) {
+    answer.waiters.retain(|waiter| !is_recorder(&waiter.who.machine));
+    answer.edges.retain(|edge| !is_recorder(&edge.from.machine));
+    answer.mutual_waits.retain(|wait| wait.machines.iter().any(|member| !is_recorder(&member.who.machine)));
 }

@@ -29,7 +29,7 @@ pub fn print(out: &mut impl Write, functions: &[FunctionShare], counts: Counts, 
 
 /// Prints shares of a critical path, next to those of a profile.
 pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most: Option<usize>) -> io::Result<()> {
-    let mut table = Table::new(&["function (sampled)", "~module", "process", ">share of path", ">95 %", ">CPU-sample rank", ">share"]);
+    let mut table = Table::new(&["function (sampled)", "~module", "process", ">share of path", "~>95 %", ">CPU-sample rank", "~>share"]);
     for row in functions.iter().filter(|row| row.path_samples > 0) {
         table.row([
             profile::shortened(&row.function),

@@ -85,6 +85,11 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Returns the number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Prints the table.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         self.print_within(out, screen::columns().unwrap_or(usize::MAX), &self.rows)
@@ -172,12 +177,15 @@ const LEAST_WIDTH: usize = 12;
 /// Columns are left out before columns of text become narrower than this.
 const READABLE_WIDTH: usize = 24;
 
-/// Returns the text with its middle replaced by `…` if it is wider than `room`. Names often differ
-/// at their ends.
+/// Returns the text with its middle replaced by `…` if it is wider than `room`, because names often
+/// differ at their ends. Of a list the first entries stay.
 fn shortened(text: &str, room: usize) -> String {
     let length = width(text);
     if length <= room {
         return text.to_owned();
+    }
+    if text.contains(", ") {
+        return screen::cut(text, room);
     }
     let kept = room.saturating_sub(1);
     let (front, back) = (kept - kept / 2, kept / 2);

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Number of rows for which the first screen has room, of each of the three tables.
-const FIRST_MUTUAL: usize = 4;
-const FIRST_WAITERS: usize = 4;
-const FIRST_EDGES: usize = 3;
+const FIRST_MUTUAL: usize = 3;
+const FIRST_WAITERS: usize = 3;
+const FIRST_EDGES: usize = 2;
 /// Maximum number of chain ends that are printed per waiter.
 const MOST_ENDS: usize = 4;
 /// Maximum number of machines of a mutual wait that are named.
@@ -56,7 +56,7 @@ pub fn print(out: &mut impl Write, answer: &Answer, lines: Length) -> io::Result
         ]);
     }
     table.print_first(out, lines.rows(FIRST_WAITERS))?;
-    writeln!(out, "\n{} (blocked: waits that the second ended; last: all waits in chains that end here)", title("EDGES"))?;
+    writeln!(out, "\n{} (blocked: ended by the second; last: in chains that end with it)", title("EDGES"))?;
     let mut table = Table::new(&["from", "", "to", ">blocked", ">last"]);
     for edge in &answer.edges {
         table.row([edge.from.to_string(), "->".to_owned(), edge.to.to_string(), duration(edge.direct_ns), duration(edge.redistributed_ns)]);

@@ -7,6 +7,7 @@ use crate::packets::described;
 use crate::render::answer;
 use crate::render::length::Length;
 use crate::render::output;
+use crate::render::screen::LINES;
 use crate::render::style::title;
 use crate::render::table::{bytes, duration, number, percent, plain, plain_lines, rate, utc, Table};
 use longpole_trace::Description;
@@ -340,6 +341,7 @@ impl Counts {
             head.row(["stored".to_owned(), format!("{} in {} packets", bytes(stored), number(of_packets(|packets| packets.packets)))]);
         }
         head.print(out)?;
+        let room = LINES.saturating_sub(OTHER_LINES + head.len()).max(2);
         parts(trace, out)?;
 
         writeln!(out, "\n{}", title("Streams"))?;
@@ -358,7 +360,7 @@ impl Counts {
             });
             streams.row([stream.name.as_str(), kind, &number(stream.events), &share, &number(stream.lost), &packets]);
         }
-        streams.print_first(out, length.rows(FIRST_STREAMS))?;
+        streams.print_first(out, length.rows(room / 2))?;
 
         for (name, capture) in &self.described {
             described::text(name, capture, out)?;
@@ -369,7 +371,7 @@ impl Counts {
         for (name, count) in self.names(trace) {
             names.row([name, number(count), percent(count as f64 / self.events.max(1) as f64)]);
         }
-        names.print_first(out, length.rows(FIRST_NAMES))?;
+        names.print_first(out, length.rows(room.div_ceil(2)))?;
         match self.without_fields(trace) {
             0 => {}
             count => writeln!(
@@ -393,9 +395,9 @@ impl Counts {
     }
 }
 
-/// Number of rows for which the first screen has room: of streams, and of events by name.
-const FIRST_STREAMS: usize = 3;
-const FIRST_NAMES: usize = 3;
+/// Number of lines that are neither in the head nor rows of streams and events: the path; of each
+/// table an empty line, a title, a head, and the number of further rows.
+const OTHER_LINES: usize = 9;
 
 /// Maximum number of traces that are described in the text.
 const MOST_PARTS: usize = 16;

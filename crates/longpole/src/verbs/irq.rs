@@ -70,6 +70,9 @@ fn print_late(out: &mut impl Write, answer: &[IrqLine], length: Length) -> io::R
 fn print(out: &mut impl Write, answer: &[IrqLine], threads: bool, length: Length) -> io::Result<()> {
     let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
     let cpus = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    if threads && !length.is_full() {
+        return print_threads(out, answer, length);
+    }
     writeln!(out, "{}", title("HANDLING"))?;
     let mut table = Table::new(&[
         "interrupt",
@@ -122,10 +125,19 @@ fn print(out: &mut impl Write, answer: &[IrqLine], threads: bool, length: Length
         return writeln!(out, "  none woke a thread whose start was seen");
     }
     table.print_first(out, length.rows(FIRST_STARTS))?;
-    if !threads {
-        return Ok(());
+    match threads {
+        true => {
+            writeln!(out)?;
+            print_threads(out, answer, length)
+        }
+        false => Ok(()),
     }
-    writeln!(out, "\n{}", title("FROM ITS BEGIN TO THE START, BY THREAD"))?;
+}
+
+fn print_threads(out: &mut impl Write, answer: &[IrqLine], length: Length) -> io::Result<()> {
+    let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+    let cpus = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    writeln!(out, "{}", title("FROM ITS BEGIN TO THE START, BY THREAD"))?;
     let mut table =
         Table::new(&["interrupt", "~used CPUs", "thread", ">tid", "~on CPU", ">count", "~>min", ">mean", "~>p50", ">p99", ">max"]);
     for line in answer {
