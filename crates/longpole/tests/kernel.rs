@@ -317,7 +317,7 @@ fn command_among_others(directory: &Path) {
         cpu.switch(t + 500, tid, 1, 0);
         t += 1_000;
     }
-    // A switch from a thread that did not have the CPU.
+    // The CPU was idle, and no event shows the end of that.
     cpu.switch(t, 10, 1, 0);
     cpu.write(&kernel.join("cpu0"));
 }
@@ -350,7 +350,7 @@ fn gaps_that_do_not_change_the_answer_are_mentioned_only_with_verbose() {
     command_among_others(directory.path());
     for verb in ["sched", "cpu", "syscalls"] {
         let text = |arguments: &[&str]| String::from_utf8(run(verb, arguments, directory.path()).stdout).unwrap();
-        let gap = "switches between threads are not in the trace";
+        let gap = "times the trace does not hold the end of a CPU's idleness";
         assert!(!text(&[]).contains(gap), "{verb}");
         assert!(text(&["--verbose"]).contains(gap), "{verb}: {}", text(&["--verbose"]));
     }

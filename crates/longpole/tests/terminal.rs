@@ -97,8 +97,8 @@ fn output_is_coloured_on_a_terminal_unless_the_user_or_the_terminal_does_not_wan
         with("NO_COLOR", "1"),
         with("TERM", "dumb"),
         path(&["--color", "never"]),
-        path(&["--json"]),
-        path(&["--json", "--color", "always"]),
+        path(&["--json", "--no-pager"]),
+        path(&["--json", "--color", "always", "--no-pager"]),
     ] {
         let text = on_terminal(plain).0;
         assert!(text.contains("state0") && !text.contains(ESCAPE), "{text:?}");
@@ -145,7 +145,7 @@ fn an_error_is_red_on_a_terminal_and_plain_elsewhere() {
     let shown = terminal.content();
     assert!(shown.contains("\u{1b}[31mlongpole:"), "{shown:?}");
     let plain = String::from_utf8(run(Stdio::piped()).stderr).unwrap();
-    assert!(plain.starts_with("longpole: /nothing/here") && !plain.contains(ESCAPE), "{plain:?}");
+    assert!(plain.starts_with("longpole: cannot read /nothing/here") && !plain.contains(ESCAPE), "{plain:?}");
 }
 
 #[test]

@@ -62,6 +62,9 @@ pub fn print(out: &mut impl Write, all: &Repeated, length: Length) -> io::Result
             writeln!(out, "  - {}", plain(found.advice.clone()))?;
         }
     }
+    if !length.is_full() {
+        return writeln!(out, "\n{} recordings: --full has the verdict of each", number(all.runs.len() as u64));
+    }
     writeln!(out, "\n{}", title("RECORDINGS"))?;
     for run in &all.runs {
         writeln!(out, "  {}: {}", plain(run.path.clone()), plain(run.report.verdict.text()))?;

@@ -12,7 +12,7 @@ use crate::render::answer;
 use crate::render::length::Length;
 use crate::render::progress;
 use crate::render::style::{painted, title, Role};
-use crate::render::table::{duration, number, percent, plain, rate, Table};
+use crate::render::table::{counted, duration, number, percent, plain, rate, Table};
 use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::compare::change::Change;
@@ -227,14 +227,13 @@ fn pass_with(rules: &Rules) -> anyhow::Result<Pass> {
     Pass::with_rules(rules.clone()).context("a built-in rule file is wrong")
 }
 
-/// Number of rows for which the first screen has room, of all tables but the first one, and of all
-/// together.
-const FIRST_OTHERS: usize = 2;
-const FIRST_TOGETHER: usize = 9;
-
-/// Number of lines of a table that are not rows: an empty line, its title, its head, and the number
-/// of further rows.
-const LINES_OF_TABLE: usize = 4;
+/// Number of rows for which the first screen has room: of the path if there is no other table, of
+/// the path at least, and of each other table.
+const FIRST_ALONE: usize = 12;
+const FIRST_LEAST: usize = 2;
+const FIRST_OTHERS: usize = 1;
+/// Number of lines of another table: an empty line, title, head, a row, the number of further rows.
+const LINES_OF_TABLE: usize = 5;
 
 fn print(out: &mut impl Write, answer: &Diff, length: Length) -> io::Result<()> {
     writeln!(out, "{}", title(plain(answer.verdict.text.clone())))?;
@@ -247,9 +246,8 @@ fn print(out: &mut impl Write, answer: &Diff, length: Length) -> io::Result<()> 
         let caveat = "  \"certain\" is said of these two runs; how two runs of one system differ, a second recording of the first tells";
         writeln!(out, "{}", painted(Role::Caveat, caveat))?;
     }
-    let others = [answer.latency.is_empty(), answer.queues.is_empty(), answer.findings.is_empty()];
-    let others = others.iter().filter(|is_empty| !**is_empty).count();
-    let first = FIRST_TOGETHER.saturating_sub(others * LINES_OF_TABLE / 2).max(FIRST_OTHERS);
+    let others = usize::from(!answer.latency.is_empty()) + usize::from(!answer.queues.is_empty());
+    let first = FIRST_ALONE.saturating_sub(others * LINES_OF_TABLE).max(FIRST_LEAST);
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
     if !answer.states.is_empty() {
         writeln!(out, "\n{}", title("CRITICAL PATH"))?;
@@ -318,13 +316,15 @@ fn print(out: &mut impl Write, answer: &Diff, length: Length) -> io::Result<()> 
         }
         table.print_first(out, length.rows(FIRST_OTHERS))?;
     }
-    if !answer.findings.is_empty() {
+    if !answer.findings.is_empty() && !length.is_full() {
+        writeln!(out, "  … {}: --full", counted(answer.findings.len() as u64, "finding"))?;
+    } else if !answer.findings.is_empty() {
         writeln!(out, "\n{}", title("FINDINGS"))?;
         let mut table = Table::new(&["finding", "subject", ">first", ">second"]);
         for line in &answer.findings {
             table.row([line.kind.clone(), line.subject.clone(), share(line.share_a), share(line.share_b)]);
         }
-        table.print_first(out, length.rows(FIRST_OTHERS))?;
+        table.print(out)?;
     }
     for failed in &answer.failed {
         let values: Vec<String> = failed

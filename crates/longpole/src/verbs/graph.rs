@@ -221,7 +221,7 @@ fn title(answer: &Answer, graph: &Graph) -> String {
 }
 
 /// Number of rows for which the first screen has room, of each of the three tables.
-const FIRST_NODES: usize = 5;
+const FIRST_NODES: usize = 4;
 const FIRST_EDGES: usize = 3;
 const FIRST_LOOPS: usize = 3;
 
