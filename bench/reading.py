@@ -128,7 +128,7 @@ def reading(results, work, quick):
         except Open as error:
             results.open("reading", name, error)
     try:
-        compare_verbs(results, "demo", demo(work, 2 if quick else 15), 1 if quick else 5)
+        compare_verbs(results, "demo", demo(work, 2 if quick else 15), 1 if quick else 3)
     except Open as error:
         results.open("reading", "demo", error)
     memory(results, work, tenth)
