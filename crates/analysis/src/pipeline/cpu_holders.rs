@@ -2,8 +2,8 @@
 //! if such waits have a considerable share of the path.
 
 use super::{Error, Interactions, SPILL};
-use crate::critical_path::{Answer, Path};
 use crate::critical_path::cpu_holders::{self, CpuHolders, OccupancyLog};
+use crate::critical_path::{Answer, Path};
 
 /// Returns an empty log of CPU occupancy. It must observe the kernel's model while the trace is
 /// read.

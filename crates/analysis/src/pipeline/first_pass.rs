@@ -6,9 +6,9 @@
 
 use super::follow::{self, Follower};
 use super::{Error, Interactions, ProgressTimes, Selection, SpoolWriter, SPILL};
+use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::critical_path::{self, CriticalPath};
 use crate::findings::kernel_facts::KernelFacts;
-use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::verdict::exchanges::Exchanges;
 use crate::verdict::traffic::Traffic;
 use crate::wait_graph::Waits;

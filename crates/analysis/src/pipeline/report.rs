@@ -8,12 +8,12 @@
 use super::kernel::KernelModel;
 use super::samples::has_samples;
 use super::{alongside, begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Interactions, ProgressTimes, Request, TraceFacts};
+use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::findings::kernel_facts::KernelFacts;
 use crate::network::packet_loss::Places;
 use crate::network::packet_paths::PacketPaths;
 use crate::network::packets::Packets;
 use crate::report::{Critical, Pass, Report};
-use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::verdict::exchanges::Exchanges;
 use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;

@@ -5,7 +5,7 @@
 //! without a command, and a foreign trace, is about the whole host.
 
 use crate::input::Input;
-use crate::interactions::numbers_are_the_kernels;
+use longpole_analysis::pipeline::has_kernel_ids;
 use longpole_model::linux::Linux;
 use longpole_trace::Trace;
 
@@ -24,7 +24,7 @@ impl Scope {
         // Numbers of several recordings cannot be told apart, and those of another namespace are
         // not those in the events.
         let [recording] = trace.recordings() else { return Scope::default() };
-        if !numbers_are_the_kernels(trace.recordings()) {
+        if !has_kernel_ids(trace.recordings()) {
             return Scope::default();
         }
         Scope { command: recording.command_pid.filter(|_| !input.all), recorder: recording.recorder_pid }

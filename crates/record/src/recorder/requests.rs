@@ -1,8 +1,8 @@
 //! Requests for snapshots: those that are answered at once, and those that wait for a condition.
 
 use super::Recorder;
-use crate::control::mailbox::{Mailbox, Request};
 use crate::control::condition::Condition;
+use crate::control::mailbox::{Mailbox, Request};
 use crate::files::wakeups::{Wakeup, Wakeups};
 use crate::recording::triggers::{start_at_head, Triggers, LONGEST};
 use std::path::Path;

@@ -6,8 +6,8 @@
 //! reported. Meanwhile there is a turn at least every two milliseconds.
 
 use crate::clock::{following, Clock};
-use crate::control::mailbox::Request;
 use crate::control::condition::Condition;
+use crate::control::mailbox::Request;
 use crate::control::trigger::{Cause, Fired, Seen, Trigger};
 use crate::ring::class::Classes;
 use crate::ring::{Fault, Look};

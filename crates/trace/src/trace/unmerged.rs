@@ -175,7 +175,7 @@ impl Trace {
         let mut found: Vec<_> = places.into_iter().zip(self.shared.diagnostics.drain(known..)).collect();
         found.sort_by_key(|(place, _)| *place);
         self.shared.diagnostics.extend(found.into_iter().map(|(_, diagnostic)| diagnostic));
-        self.finish();
+        self.finish()?;
         Ok(())
     }
 
