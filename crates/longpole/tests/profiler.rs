@@ -127,7 +127,7 @@ fn with_samples_the_profiler_points_to_functions() {
     assert!(text.lines().any(|told| told.starts_with(&line)), "{line}\n{text}");
     // The report has no line about probes, because there are none.
     let foot = text.lines().last().unwrap();
-    assert!(foot.contains(" kernel events, ") && foot.contains(", and no probes: longpole cpu, sched"), "{foot}");
+    assert!(foot.contains(" events in the whole recording, ") && foot.contains("; none of probes: longpole cpu, sched"), "{foot}");
     assert!(!text.contains("a probe costs") && !text.contains("no queue probes") && !text.contains("begins and ends"), "{text}");
     // The helper's time in the state "user" is that of one function, even if the sampling interrupt
     // took it off the CPU.

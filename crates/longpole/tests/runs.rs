@@ -101,7 +101,7 @@ fn several_recordings_give_one_answer_with_their_spread() {
     near(&Value::from(halved(&answer)), own.iter().sum::<f64>() / 3.0);
     assert_eq!(answer["runs"].as_array().unwrap().len(), 3);
     assert_eq!(answer["runs"][1]["verdict"], report(&[logs[1]])["verdict"]);
-    let said = text(&["report"], &logs);
+    let said = text(&["report", "--full"], &logs);
     assert!(said.starts_with("server is the bottleneck in all 3 recordings: parse takes "), "{said}");
     assert!(said.contains("RECORDINGS") && said.contains("600.jsonl"), "{said}");
 }
