@@ -41,7 +41,8 @@ pub fn width(text: &str) -> usize {
     }
 }
 
-/// A character, with the escape sequences before it.
+/// A character, with the escape sequences before it. Sequences before a space are a glyph of their
+/// own, so that a line can be split at the space.
 #[derive(Clone, Default)]
 struct Glyph {
     escapes: String,
@@ -56,6 +57,9 @@ fn glyphs(text: &str) -> Vec<Glyph> {
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         if character != '\u{1b}' {
+            if character == ' ' && !next.escapes.is_empty() {
+                glyphs.push(std::mem::take(&mut next));
+            }
             next.character = Some(character);
             glyphs.push(std::mem::take(&mut next));
             continue;
@@ -122,12 +126,13 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
         return vec![text.to_owned()];
     }
     let glyphs = glyphs(text);
-    let indent = glyphs.iter().take_while(|glyph| glyph.character == Some(' ')).count().min(columns / 2);
+    let visible = glyphs.iter().filter_map(|glyph| glyph.character);
+    let indent = visible.take_while(|character| *character == ' ').count().min(columns / 2);
     let mut lines = Vec::new();
     let mut line = Line::default();
     line.spaces(indent);
     let mut is_empty = true;
-    for word in glyphs.split(|glyph| glyph.character == Some(' ') && glyph.escapes.is_empty()).filter(|word| !word.is_empty()) {
+    for word in glyphs.split(|glyph| glyph.character == Some(' ')).filter(|word| !word.is_empty()) {
         let mut word = word;
         while !word.is_empty() {
             let visible = word.iter().filter(|glyph| glyph.character.is_some()).count();
@@ -139,7 +144,7 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
                 }
                 word[..taken].iter().for_each(|glyph| line.push(glyph));
                 word = &word[taken..];
-                is_empty = false;
+                is_empty &= visible == 0;
             }
             if !word.is_empty() {
                 lines.push(line.split(indent + 2));
@@ -245,6 +250,8 @@ mod tests {
     fn colours_take_no_room_and_begin_again_on_each_line() {
         let lines = wrapped("\u{1b}[1mone two three\u{1b}[0m four", 9);
         assert_eq!(lines, ["\u{1b}[1mone two\u{1b}[0m", "  \u{1b}[1mthree\u{1b}[0m", "  four"]);
+        let indented = wrapped("\u{1b}[2m  one two three\u{1b}[0m", 9);
+        assert_eq!(indented, ["  \u{1b}[2mone two\u{1b}[0m", "    \u{1b}[2mthree\u{1b}[0m"]);
         assert_eq!(cut("\u{1b}[1mone two\u{1b}[0m", 4), "\u{1b}[1mone…\u{1b}[0m");
         assert_eq!(width("\u{1b}[1mone two\u{1b}[0m"), 7);
     }

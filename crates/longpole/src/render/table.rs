@@ -311,10 +311,7 @@ mod tests {
         table.row(["a name of twenty-four characters", "1", "2", "3"]);
         let mut out = Vec::new();
         table.print_within(&mut out, 40, &table.rows).unwrap();
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            "  name                        min  total\n  a name of twe…ur characters    1      3\n"
-        );
+        assert_eq!(String::from_utf8(out).unwrap(), "  name                        min  total\n  a name of twe…r characters    1      3\n");
     }
 
     #[test]
