@@ -610,7 +610,7 @@ impl<S: Source> StreamDecoder<S> {
         }
         if let (Some(index), Some(wanted)) = (metadata.plan.uuid, metadata.trace.uuid) {
             let other = match self.values(&metadata.plan.packet_header).nth(index) {
-                Some(Value::Bytes(uuid)) => <[u8; 16]>::try_from(&*uuid).ok().filter(|uuid| *uuid != wanted),
+                Some(Value::Bytes(uuid)) => <[u8; 16]>::try_from(uuid).ok().filter(|uuid| *uuid != wanted),
                 _ => None,
             };
             if other.is_some() && self.strict {
