@@ -88,7 +88,7 @@ fn a_part_in_which_nothing_lies_is_an_error_with_the_part() {
     let part = Options { begin: Some(Moment::AfterStart(5_000)), ..Options::default() };
     let error = log.open(part).unwrap().critical_path(critical_path::Options::default()).err().unwrap();
     let Error::NothingInPart { paths, part } = error else { panic!("{error}") };
-    assert_eq!(paths, [log.path.clone()]);
+    assert_eq!(paths, std::slice::from_ref(&log.path));
     assert_eq!(part.begin, Some(Moment::AfterStart(5_000)));
 }
 
