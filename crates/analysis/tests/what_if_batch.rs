@@ -3,7 +3,7 @@
 mod worlds;
 
 use std::fmt::Write;
-use worlds::ns;
+use worlds::{ns, predicted};
 
 /// If calls take their time in transit, fewer calls save that time.
 #[test]
@@ -23,6 +23,9 @@ fn calls_in_batches_save_their_time_in_transit() {
     }
     text += "{\"t\":160,\"end\":\"c\"}\n";
     assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (160 - 8 * 13 / 2, 160 - 8 * 13 * 3 / 4));
+    // Of 20 ns, 13 are the call's. In batches of 4 these are 3.25 ns, and the 7 ns of work lead.
+    let next = predicted(&text, "batch c 4").next.unwrap();
+    assert_eq!((next.machine.as_str(), next.state.as_str()), ("c", "work"));
 }
 
 /// The kernel's work for a call, and the callee's work before it takes the call and after it has

@@ -71,7 +71,8 @@ impl FewerCalls {
                 is_paid[change.scenario] = true;
                 let part = paid.items / change.items;
                 if part < 1.0 {
-                    bits[(change.scenario + 1) / 64] &= !(1 << ((change.scenario + 1) % 64));
+                    let world = Layout::world(change.scenario);
+                    bits[world / 64] &= !(1 << (world % 64));
                 }
                 layout.of(change.scenario).map(|lane| (lane, part))
             })
