@@ -135,7 +135,10 @@ impl Interrupts {
                 });
                 let mut start = Samples::default();
                 let mut threads: Vec<WokenThread> = Vec::with_capacity(times.woken.len());
-                for (thread, woken) in &times.woken {
+                // In a fixed order: the sum of their spreads depends on it in its last digits.
+                let mut woken: Vec<_> = times.woken.iter().collect();
+                woken.sort_unstable_by_key(|(thread, _)| thread.0);
+                for (thread, woken) in woken {
                     start.add(&woken.start);
                     let thread = &linux.threads[thread.0 as usize];
                     threads.push(WokenThread {
